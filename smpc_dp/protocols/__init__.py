@@ -7,7 +7,7 @@ if TYPE_CHECKING:
     from smpc_dp.protocols.engine.seal import open_state, seal_state
     from smpc_dp.protocols.public import step, table
 else:
-    # Loaded at their first use: most who import a protocol need none of them.
+    # Loaded at their first use: most importers of a protocol need none of them.
     _HOME_OF = {
         "open_state": "smpc_dp.protocols.engine.seal",
         "seal_state": "smpc_dp.protocols.engine.seal",

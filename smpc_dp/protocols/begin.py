@@ -1,9 +1,8 @@
-"""How a run with a log begins: its line in the session log, which a quorum signs before anything else.
+"""The beginning of a run with a log: a quorum signs its line in the session log before anything else.
 
-Both protocols with logs do this after `start`, when the run id is there: `begin`
-(aggregator), `attest-begin` (party), `begun` (aggregator), which has the first entry of the run's log,
-`certify-begin`. Specification: protocols/gopa/verifiable.md. Nothing here does I/O but the aggregator's
-board.
+Both protocols with logs do this after `start`, when the run id is known: `begin` (aggregator), `attest-begin`
+(party), `begun` (aggregator), with the first entry of the run's log, `certify-begin`. Specification:
+protocols/gopa/verifiable.md. The only I/O here is the aggregator's board.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from smpc_dp.wire.signing import Context, decode
 
 
 def attested(context: Context, run_id: bytes, head: bytes, present: bytes) -> bytes:
-    """Return what parties sign: the head of the session log after the run's line, and who is present."""
+    """Return the digest that parties sign: of the session log's head and the parties present."""
     return digest(Label.BOARD_ATTESTATION, *context.bound, run_id, m.ATTEST_BEGIN.encode(), head, present)
 
 
@@ -54,7 +53,7 @@ def check_begin(
 
 
 def session_head(header: Header, scope: bytes) -> bytes:
-    """Return the head of the session log of `scope` after the line of the run that a header is of.
+    """Return the head of the session log of `scope` after the line of a header's run.
 
     Raises VerificationError if it is the first line and does not begin the log of that scope.
     """
@@ -67,7 +66,7 @@ def session_head(header: Header, scope: bytes) -> bytes:
 
 
 def logged_run(seen: Seen) -> LoggedRun:
-    """Return what the result of the run that was closed last says of it."""
+    """Return the evidence about the log of the run that was closed last."""
     return LoggedRun(seen.number, seen.head, seen.closed_head)
 
 
@@ -77,9 +76,9 @@ def logged_run(seen: Seen) -> LoggedRun:
 def attest_begin(
     context: Context, seen: Seen, run_id: bytes, present: PartySet, body: bytes
 ) -> tuple[Seen, m.Attestation]:
-    """Take `begin`: return what is to be kept, durably, before the attestation is sent, and that.
+    """Check `begin`; return the state to store durably before the attestation is sent, and the attestation.
 
-    Raises PeerFault where the session log that is shown is not the one that the party has seen, and more.
+    Raises PeerFault where the session log that is shown does not extend the one that the party has seen.
     """
     aggregator, shown = context.aggregator, decode(body, m.Begin, context.aggregator)
     if shown.lines[-1][:2] != (context.request, run_id):
@@ -95,9 +94,9 @@ def attest_begin(
 def check_begun(
     context: Context, quorum: int, run_id: bytes, seen: Seen, present: PartySet, body: bytes
 ) -> m.Begun:
-    """Take `begun`: return what the aggregator says of the first entry, which it must have signed.
+    """Check `begun`; return the aggregator's message about the first entry, which it must have signed.
 
-    Raises PeerFault unless a quorum has signed the head of the session log that this party has.
+    Raises PeerFault unless a quorum has signed this party's head of the session log.
     """
     aggregator = context.aggregator
     message = decode(body, m.Begun, aggregator)
@@ -110,7 +109,7 @@ def check_begun(
 
 
 def closed(seen: Seen, head: bytes) -> Seen:
-    """Return what is kept when the run's log has ended with this head."""
+    """Return the state to store when the run's log has ended with this head."""
     return replace(seen, closed=seen.number, closed_head=head)
 
 
@@ -118,7 +117,7 @@ def closed(seen: Seen, head: bytes) -> Seen:
 
 
 def why_behind(runs: SessionLog, known: int) -> str:
-    """Return why a party that knows so many lines cannot take part, "" if it can."""
+    """Return why a party that knows so many lines cannot take part; "" if it can."""
     missed = len(runs.lines) + 1 - known
     if not known or missed <= MOST_BEHIND:
         return ""
@@ -134,7 +133,7 @@ def begin_log(
     present: bytes,
     root: bytes,
 ) -> RunLog:
-    """Put a run in the session log and begin the run's own log on the board."""
+    """Add a run to the session log and begin the run's own log on the board."""
     before = board.head_of(runs.lines[-1]) if runs.lines else NO_HEAD
     line = runs.begin(context.request, run_id, before)
     chain = Chain.begin(
@@ -153,7 +152,7 @@ def begin_log(
 
 
 class BeginningState(Protocol):
-    """A state in which the parties that are `present`, a packed set, attest the session log."""
+    """Interface of a state in which the parties `present`, a packed set, attest the session log."""
 
     @property
     def run_id(self) -> bytes: ...
@@ -166,7 +165,7 @@ class BeginningState(Protocol):
 
 
 def accept_begin(collector: Collector[Any], state: BeginningState, _party: int, envelope: Envelope) -> Item:
-    """Keep a party's attestation of the session log; raise PeerFault where it is of another."""
+    """Store a party's attestation of the session log; raise PeerFault if it is of another digest."""
     expected = attested(collector.context, state.run_id, state.log.session_head, state.present)
     if decode(envelope.body, m.Attestation, envelope.sender).set_digest != expected:
         raise PeerFault(
@@ -178,7 +177,7 @@ def accept_begin(collector: Collector[Any], state: BeginningState, _party: int, 
 def certify_begin(
     collector: Collector[Any], state: CollectorState, present: bytes, quorum: int, runs: SessionLog
 ) -> m.Certified:
-    """Put the signatures of a quorum in the session log; return the payload of `certify-begin`."""
+    """Add a quorum's signatures to the session log; return the payload of `certify-begin`."""
     context = collector.context
     signatures = {party: item.signature for party, item in state.inbox.items.items()}
     if len(signatures) < quorum:

@@ -1,4 +1,4 @@
-"""Where the roles of each protocol are: a protocol's modules are loaded by the sessions that run it."""
+"""Module of the roles of each protocol, loaded only by sessions that run it."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Descriptor:
-    """A protocol's module of states: it has the tables of its roles, and makes them for one request."""
+    """Name of a protocol's module of states, which has its roles' tables and constructors."""
 
     module: str
 
     def role(self, name: str) -> Any:
-        """Return the table of "party" or "aggregator"."""
+        """Return the table of states of "party" or "aggregator"."""
         return getattr(import_module(self.module), name.upper())
 
     @property
     def party(self) -> Any:
-        """The function that makes a party's role; see `registry.MakeParty`."""
+        """Constructor of a party's role; see `registry.MakeParty`."""
         return import_module(self.module).party
 
     @property
     def aggregator(self) -> Any:
-        """The function that makes the aggregator's role; see `registry.MakeAggregator`."""
+        """Constructor of the aggregator's role; see `registry.MakeAggregator`."""
         return import_module(self.module).aggregator
 
 

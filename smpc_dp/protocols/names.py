@@ -1,6 +1,6 @@
-"""The protocols' names and versions, and which kind of session its `[parameters]` ask for.
+"""Names and versions of the protocols, and the kind of session that `[parameters]` ask for.
 
-Whoever only asks which protocol it is loads none of them.
+This module loads no protocol.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ PAIRWISE = "pairwise"
 MPYC = "mpyc"
 LEARN = "learn"
 
-# Of every protocol here: without verifiable averages, and with them.
+# Versions of every protocol here: without verifiable averages, and with them.
 VERSION, VERIFIABLE_VERSION = 1, 2
 
 
@@ -32,7 +32,7 @@ def is_direct(protocol: str, parameters: Mapping[str, object]) -> bool:
 
 
 def has_servers(protocol: str, parameters: Mapping[str, object]) -> bool:
-    """Tell whether servers compute the session's sums on shares, as it is written."""
+    """Tell whether servers compute the session's sums on shares, as written."""
     if protocol == LEARN:
         averager = parameters.get("averager")
         return isinstance(averager, Mapping) and averager.get("method") == MPYC

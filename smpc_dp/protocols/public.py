@@ -1,4 +1,4 @@
-"""Steps and tables of roles by name; public as `smpc_dp.protocols.step` and `smpc_dp.protocols.table`."""
+"""Steps and tables of roles by protocol name; public as `step` and `table` of `smpc_dp.protocols`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ RoleName: TypeAlias = Literal["party", "aggregator"]
 
 
 def step(role: PartyRole | CollectorRole, member: Any, state: Any, event: Event) -> Transition:
-    """Return the next state of a role, and the messages that it sends on the way there.
+    """Return the next state of a role, and the messages of the transition.
 
     A step of a party is pure but for the values that it draws from `member.random`. Take one
     step from each state, never a second one: two messages of one step are evidence against their signer.

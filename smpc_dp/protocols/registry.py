@@ -1,4 +1,4 @@
-"""The protocols: the functions that check the parameters of each, and the roles that run a sum.
+"""The protocols: checkers of the parameters of each, and the roles of a sum.
 
 Another package registers a `SumProtocol` in the entry-point group `smpc_dp.protocols`, by its name.
 """
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from smpc_dp.log.keeping import Board
     from smpc_dp.protocols.gopa.params import GopaParameters
 
-# Every sum is a secure sum, or like one. What the other protocols have besides is imported by their sessions
+# Every sum is a secure sum, or similar. Further modules of the other protocols are imported by their sessions
 # alone, in the functions below.
 
 # (the parameters as written in the session file, number of parties) -> (checked parameters or None, faults).
@@ -52,13 +52,13 @@ ParameterChecker = Callable[[Mapping[str, object], int], tuple[object | None, li
 def _check_secagg(
     parameters: Mapping[str, object], parties: int
 ) -> tuple[SumParameters | None, list[ConfigIssue]]:
-    """An exact sum, or where epsilon, delta or a mechanism is given one with noise."""
+    """Check an exact sum, or with epsilon, delta or a mechanism one with noise."""
     check = check_noisy if set(PRIVACY_KEYS) & set(parameters) else check_secagg
     return check(parameters, parties)
 
 
 def version_issue(version: int, expected: int, why: str) -> ConfigIssue:
-    """Return the fault of a session file that has another version than its parameters need."""
+    """Return the fault of a session file with another version than its parameters need."""
     return ConfigIssue(
         "verifiable",
         f"{why}: write version = {expected} in the place of version = {version}",
@@ -69,6 +69,7 @@ def version_issue(version: int, expected: int, why: str) -> ConfigIssue:
 def _check_gopa_as(
     version: int, parameters: Mapping[str, object], parties: int
 ) -> tuple[GopaParameters | None, list[ConfigIssue]]:
+    """Check parameters of GOPA in a session of one version."""
     verifiable = is_verifiable(GOPA, parameters)
     if verifiable and version != VERIFIABLE_VERSION:
         why = f"needs version {VERIFIABLE_VERSION} of 'gopa', which has the session log"
@@ -100,12 +101,14 @@ def check_gopa(
 def _check_pairwise(
     parameters: Mapping[str, object], parties: int
 ) -> tuple[object | None, list[ConfigIssue]]:
+    """Check parameters of a two-party evaluation."""
     from smpc_dp.protocols.garbled.params import check_parameters
 
     return check_parameters(parameters, parties)
 
 
 def _check_mpyc(parameters: Mapping[str, object], parties: int) -> tuple[object | None, list[ConfigIssue]]:
+    """Check parameters of a computation on shares."""
     from smpc_dp.protocols.secret_sharing.params import check_parameters
 
     return check_parameters(parameters, parties)
@@ -125,12 +128,12 @@ REQUIRES_AGGREGATOR: frozenset[tuple[str, int]] = frozenset(
 )
 
 
-# What another package cannot register: its name would stand for ours in what is signed and hashed.
+# Names that another package cannot register: they would stand for this package's in signed and hashed data.
 RESERVED = frozenset({SECAGG, GOPA, EXCHANGE, PAIRWISE, "pairwise-statistic", MPYC, LEARN})
 
 
 def direct_roster_issues(members: Iterable[Member]) -> list[ConfigIssue]:
-    """Return what keeps the members of a session without an aggregator from reaching each other."""
+    """Return the faults of a direct session's members that prevent them from connecting."""
     issues: list[ConfigIssue] = []
     for index, member in enumerate(members):
         if member.role == "aggregator":
@@ -148,7 +151,7 @@ def direct_roster_issues(members: Iterable[Member]) -> list[ConfigIssue]:
 
 
 def server_roster_issues(protocol: str, members: Iterable[Member]) -> list[ConfigIssue]:
-    """Return what is wrong with the servers of a session: too few, or any where the protocol has none."""
+    """Return the faults of a session's servers: too few, or any where the protocol has none."""
     if protocol == MPYC:
         from smpc_dp.protocols.secret_sharing.params import roster_issues
 
@@ -166,11 +169,11 @@ def server_roster_issues(protocol: str, members: Iterable[Member]) -> list[Confi
 
 
 class MakeParty(Protocol):
-    """Makes the role of a party in one request: `party` of a protocol, or one of the caller's in its place.
+    """Makes the role of a party in one request: `party` of a protocol, or the caller's own in its place.
 
-    Arguments as of `smpc_dp.protocols.secagg.states.party`; `seen`: what the party keeps of the session log,
-    for a verifiable run. A role of such a run is also given `check_total=False` where the party does not add
-    up the total.
+    Arguments as of `smpc_dp.protocols.secagg.states.party`; `seen`: the party's state of the session log, for
+    a verifiable run. A role of such a run is also given `check_total=False` where the party does not compute
+    the total.
     """
 
     def __call__(
@@ -188,7 +191,7 @@ class MakeParty(Protocol):
 class MakeAggregator(Protocol):
     """Makes the role of the aggregator in one request.
 
-    Arguments as of `smpc_dp.protocols.secagg.states.aggregator`; `board` is where a verifiable run is logged.
+    Arguments as of `smpc_dp.protocols.secagg.states.aggregator`; `board` stores the log of a verifiable run.
     """
 
     def __call__(
@@ -206,11 +209,11 @@ class MakeAggregator(Protocol):
 
 @dataclass(frozen=True)
 class SumProtocol:
-    """A protocol of another package: sums through an aggregator, by roles of its own.
+    """Protocol of another package: sums through an aggregator, by roles of its own.
 
     Attributes:
-        versions: each version with who checks its `[parameters]`, and makes `SumParameters` of them, whose
-            `protocol` is the registered name.
+        versions: for each version a checker of `[parameters]` that returns `SumParameters`, whose `protocol`
+            is the registered name.
         party, aggregator: make the roles for one request.
     """
 
@@ -220,6 +223,7 @@ class SumProtocol:
 
 
 def _registered(protocol: str) -> tuple[SumProtocol, Extension] | None:
+    """Return the registered protocol of another package, None if there is none."""
     result = None if protocol in RESERVED else find(Group.PROTOCOLS, protocol)
     if result is None:
         return None
@@ -229,7 +233,10 @@ def _registered(protocol: str) -> tuple[SumProtocol, Extension] | None:
 
 
 def versions_of(protocol: str) -> Mapping[int, ParameterChecker]:
-    """Return the versions of a protocol with their checkers; none if nobody knows it. Raises LocalError."""
+    """Return the versions of a protocol with their checkers; none for an unknown one.
+
+    Raises LocalError.
+    """
     own = {version: checker for (name, version), checker in PARAMETER_CHECKERS.items() if name == protocol}
     registered = None if own else _registered(protocol)
     if registered is None:
@@ -250,18 +257,21 @@ def versions_of(protocol: str) -> Mapping[int, ParameterChecker]:
 
 
 def requires_aggregator(protocol: str, version: int) -> bool:
-    """Tell whether one member must be the aggregator, but for `names.is_direct`. Raises LocalError."""
+    """Tell whether one member must be the aggregator, except for `names.is_direct`.
+
+    Raises LocalError.
+    """
     return (protocol, version) in REQUIRES_AGGREGATOR or _registered(protocol) is not None
 
 
 def origin_of(protocol: str) -> str:
-    """Return the package, with its version, that registers a protocol; "" for those of this one."""
+    """Return the package, with its version, that registers a protocol; "" for one of this package."""
     registered = _registered(protocol)
     return "" if registered is None else registered[1].origin
 
 
 def described(parameters: SumParameters) -> SumProtocol | Descriptor:
-    """Return what makes the roles of a protocol."""
+    """Return the constructor of a protocol's roles."""
     registered = _registered(parameters.protocol)
     return DESCRIPTORS[parameters.descriptor] if registered is None else registered[0]
 

@@ -15,10 +15,10 @@ from smpc_dp.privacy.guarantee import PrivacyGuarantee, Unit
 
 @dataclass(frozen=True, slots=True)
 class Privacy:
-    """What the release gives away and what it does not.
+    """Privacy of a release: what it reveals, and what is not protected.
 
-    `epsilon` and `delta` are None for an exact release: it has no differential privacy. `guarantee` says all
-    that they depend on, `receipt` what the release cost this party's ledger, where there is one.
+    `epsilon` and `delta` are None for an exact release: it has no differential privacy. `guarantee` has all
+    values that they depend on, `receipt` the cost to this party's ledger, where there is one.
     """
 
     epsilon: float | None
@@ -39,7 +39,7 @@ class Privacy:
         not_protected: tuple[str, ...] = (),
         receipt: Receipt | None = None,
     ) -> Privacy:
-        """Return the privacy of a release with noise, with the guarantee's numbers and assumption."""
+        """Return the privacy of a release with noise: the guarantee's numbers and assumption, and texts."""
         return cls(
             epsilon=guarantee.epsilon,
             delta=guarantee.delta,
@@ -77,15 +77,15 @@ WHOLE_PARTY = (
 
 @dataclass(frozen=True, slots=True)
 class Noise:
-    """The noise in a sum, as standard deviations of each coordinate in the caller's unit.
+    """Noise in a sum, as standard deviations of each coordinate in the caller's unit.
 
     Attributes:
-        total: of all noise in it: each survivor's own, and `residual_pairs` terms that nothing cancels.
-        curator: of what a trusted curator would have added to the sum over the honest parties, at the same
-            epsilon and delta.
-        honest: the number of those.
-        bias: what corrupt parties can move each coordinate by, up or down, by picking which noise stays: at
-            most, in expectation. None where they may add what they like.
+        total: of all noise in it: each survivor's own, and `residual_pairs` terms that do not cancel.
+        curator: of the noise that a trusted curator would have added to the sum over the honest parties, at
+            the same epsilon and delta.
+        honest: the number of those parties.
+        bias: the most by which corrupt parties can move each coordinate, up or down, by selecting the
+            remaining noise, in expectation. None where they may add any value.
     """
 
     total: float
@@ -97,10 +97,10 @@ class Noise:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """That `signers`, in roster order, are claimed to have signed, of whom only a sample is shown.
+    """Claim that `signers`, in roster order, have signed, of which only a sample is shown.
 
-    `root` is of the Merkle tree over all their signatures, and decides the sample; `proof` shows that the
-    signatures of the sample stand in it.
+    `root` is of the Merkle tree over all their signatures, and determines the sample; `proof` shows that the
+    tree has the signatures of the sample.
     """
 
     signers: tuple[str, ...]
@@ -116,7 +116,7 @@ class Sample:
 class Certificate:
     """Signatures (64 bytes, by party name) over the 32-byte digest of one set of parties.
 
-    They are a quorum's, or where `sample` is set those of a sample of its signers.
+    They are a quorum's, or with `sample` those of a sample of its signers.
     """
 
     set_digest: bytes
@@ -134,7 +134,7 @@ class Certificate:
 
 @dataclass(frozen=True, slots=True)
 class LoggedRun:
-    """Which run of its session a result is of, for an audit of its log.
+    """Identity of a result's run in its session, for an audit of its log.
 
     Attributes:
         number: of its line in the session log.
@@ -153,13 +153,13 @@ class LoggedRun:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What binds a result to its run.
+    """Evidence that binds a result to its run.
 
     `participating` are the parties of the certified set of participants, in roster order; `merkle_commitment`
-    is the digest of the Merkle commitment of commitments, which the participants' digest binds beside that
-    set. `survivors` is None where nothing secret depends on who survived, `log` where no log is kept.
-    `checked`: whether this member has added up the total itself from what was published under the certified
-    head; None where nobody can.
+    is the digest of the Merkle commitment, which the participants' digest binds beside that set. `survivors`
+    is None where nothing secret depends on the set of survivors, `log` where no log is kept. `checked`:
+    whether this member has computed the total itself from the publications under the certified head; None
+    where that is impossible.
     """
 
     protocol: str
@@ -191,7 +191,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a machine ends with: an exact sum on the integer grid, shape (length,), and its weight."""
+    """Outcome of a role: the exact sum on the integer grid, shape (length,), and its weight."""
 
     total: NDArray[np.int64]
     weight: int
@@ -235,21 +235,21 @@ class Result:
 
     @property
     def standard_error(self) -> float:
-        """The standard deviation of the noise in each coordinate of `value`; 0 for an exact release."""
+        """Standard deviation of the noise in each coordinate of `value`; 0 for an exact release."""
         if self.noise is None:
             return 0.0
         return self.noise.total / (self.weight if self.kind == "average" else 1)
 
     @property
     def curator_standard_error(self) -> float:
-        """What a trusted curator over the honest parties would have had at the same epsilon and delta."""
+        """Standard error of a trusted curator over the honest parties at the same epsilon and delta."""
         if self.noise is None:
             return 0.0
         return self.noise.curator / (self.noise.honest if self.kind == "average" else 1)
 
     @property
     def bias(self) -> float | None:
-        """What corrupt parties can move each coordinate of `value` by; see `Noise.bias`."""
+        """Most by which corrupt parties can move each coordinate of `value`; see `Noise.bias`."""
         if self.noise is None or self.noise.bias is None:
             return None
         return self.noise.bias / (self.weight if self.kind == "average" else 1)

@@ -1,8 +1,7 @@
 """The log of a run as its aggregator writes it on a board.
 
-A state holds where the log ends (`RunLog`); the board, which the aggregator is given, holds the entries. That
-appending is an effect: an entry is kept when a function here returns, durably if that is what the board is
-for.
+A state has the end of the log (`RunLog`); the aggregator's board has the entries. Appending is an effect: an
+entry is stored when a function here returns, durably if the board is durable.
 """
 
 from __future__ import annotations
@@ -16,12 +15,12 @@ from smpc_dp.log.keeping import Board
 from smpc_dp.log.log import Entry, next_head
 from smpc_dp.protocols.result import LoggedRun
 
-# Whose message, its body and its signature.
+# Author of a message, its body and its signature.
 Signed = tuple[str, bytes, bytes]
 
 
 class RunLog(msgspec.Struct, frozen=True):
-    """Where a log ends.
+    """End of a log.
 
     Attributes:
         number: the run's line in the session log.
@@ -37,12 +36,12 @@ class RunLog(msgspec.Struct, frozen=True):
 
     @property
     def evidence(self) -> LoggedRun:
-        """What a result says of the log."""
+        """Evidence of a result about the log."""
         return LoggedRun(self.number, self.session_head, self.head)
 
 
 def append(board: Board, log: RunLog, kind: str, signed: Iterable[Signed]) -> tuple[RunLog, bytes]:
-    """Put messages of one kind on the board, in this order; return where the log ends, and the digests."""
+    """Append messages of one kind to the board, in this order; return the log's end, and the digests."""
     entries: list[Entry] = []
     digests: list[bytes] = []
     length, head = log.length, log.head

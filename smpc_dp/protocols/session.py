@@ -1,4 +1,4 @@
-"""The session as all participants agree on it, in its one spelling: what the session digest covers."""
+"""The canonical form of a session, which the session digest covers."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def canonical_session(
 
 
 def session_json(canonical: Mapping[str, object]) -> bytes:
-    """Return it as JSON with sorted keys and no spaces, in ASCII."""
+    """Return a canonical session as JSON with sorted keys and no spaces, in ASCII."""
     return json.dumps(canonical, sort_keys=True, separators=(",", ":"), allow_nan=False).encode("ascii")
 
 
 def session_digest(canonical: bytes) -> bytes:
-    """Return the digest of that JSON."""
+    """Return the digest of a session's canonical JSON."""
     return digest(Label.SESSION_DIGEST, canonical)

@@ -1,4 +1,4 @@
-"""Small private files, one for each attempt, that change one process at a time and are each whole on disk."""
+"""Small private files, one for each attempt: written whole, durably, by one process at a time."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ _MOST = 1 << 20
 
 
 class AttemptFiles(Generic[T]):
-    """The files ATTEMPT.SUFFIX in a folder, which must be there; `name` they are ("keys of saved states").
+    """The files ATTEMPT.SUFFIX in an existing folder; `name` names them in errors ("keys of saved states").
 
-    Raises LocalError for what cannot be done.
+    Raises LocalError on failure.
     """
 
     def __init__(self, folder: Path, suffix: str, name: str, kind: type[T]) -> None:
         self._folder, self._suffix, self._name, self._kind = folder, suffix, name, kind
 
     def read(self, attempt: bytes) -> T | None:
-        """Return what is kept of an attempt, or None."""
+        """Return the content for an attempt, or None."""
         path = self._path(attempt)
         if not path.exists():
             return None
@@ -50,22 +50,22 @@ class AttemptFiles(Generic[T]):
 
     @contextmanager
     def held(self, attempt: bytes) -> Iterator[T | None]:
-        """Keep other processes from changing anything in the folder, and give what is kept of an attempt."""
+        """Lock the folder against other processes, and yield the content for an attempt."""
         path = self._path(attempt)
         with locked(self._folder / "attempts"):
-            # Of a process that has ended in the middle of a write.
+            # Of a process that ended in the middle of a write.
             drafts = [*self._folder.glob(f".{path.name}.*")]
             if drafts:
-                # What has taken an old file's place must stay there when the old one is overwritten.
+                # The file that replaced an old one must stay when the old one is overwritten.
                 self._sync()
             for draft in drafts:
                 self._remove(draft, path)
             yield self.read(attempt)
 
     def write(self, attempt: bytes, content: T) -> None:
-        """Write the file as a whole, and overwrite what was there; only while it is held."""
+        """Write the file as a whole, and overwrite the old content; only under the lock."""
         path = self._path(attempt)
-        # A name by which it is found if this process ends before it is overwritten.
+        # A name under which the old file is found if this process ends before it is overwritten.
         old = path.with_name(f".{path.name}.old")
         try:
             if path.exists():
@@ -76,17 +76,18 @@ class AttemptFiles(Generic[T]):
         self._remove(old, path)
 
     def remove(self, attempt: bytes) -> None:
-        """Overwrite the file and remove it; nothing if there is none."""
+        """Overwrite and remove the file, if there is one."""
         with self.held(attempt):
             self._remove(self._path(attempt))
 
     def _path(self, attempt: bytes) -> Path:
+        """Return the path of an attempt's file."""
         if not self._folder.is_dir():
             raise LocalError(f"{self._folder}: no such folder, for the {self._name}")
         return self._folder / f"{attempt.hex()}{self._suffix}"
 
     def _remove(self, path: Path, retained: Path | None = None) -> None:
-        """Overwrite a file and remove it, durably; one that is also named `retained` loses only this name."""
+        """Overwrite and remove a file, durably; one that is also named `retained` loses only this name."""
         try:
             if not path.exists():
                 return
@@ -99,7 +100,7 @@ class AttemptFiles(Generic[T]):
         self._sync()
 
     def _sync(self) -> None:
-        """Return when the folder's names are on disk."""
+        """Return when the folder's entries are on disk."""
         try:
             folder = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             try:

@@ -1,4 +1,7 @@
-"""Saved states as bytes: strict, canonical MessagePack. Specification: protocols/saved-states/README.md."""
+"""Encoding of saved states: strict, canonical MessagePack.
+
+Specification: protocols/saved-states/README.md.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ from smpc_dp.protocols.engine.state import State
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.sets import PartySet
 
-# What an array may hold, little-endian, and the only names of it.
+# Element types of arrays, little-endian, by their only names.
 ARRAYS = ("|b1", "|u1", "<u2", "<u4", "<u8", "<i8", "<f8")
 _PLAIN = (
     inspect.IntType,
@@ -37,11 +40,11 @@ _PLAIN = (
 
 
 class Record(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """What is sealed of one state.
+    """Encrypted content of one saved state.
 
     Attributes:
         kind: the name of the state's type; state: its fields.
-        messages: what is sent on the way into the state.
+        messages: the messages of the transition into the state.
         input: the digest of the caller's input, empty from its release on.
         released: the digest of the messages that released it, empty before.
     """
@@ -58,11 +61,11 @@ class Record(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
 
 
 class Codec:
-    """The encoding of the states of one role.
+    """Encoding of the states of one role.
 
     Args:
-        states: the types that may be saved; raises LocalError for one that has a field which cannot be,
-            and for two of one name.
+        states: the types that may be saved; raises LocalError for a type with a field that cannot be saved,
+            and for two types of one name.
     """
 
     def __init__(self, states: Iterable[type[State]]) -> None:
@@ -78,21 +81,21 @@ class Codec:
 
     @classmethod
     def of_party(cls, role: PartyRole) -> Codec:
-        """Return the codec of a table of a party's states; raise LocalError if they are never saved."""
+        """Return the codec of a party's states; raise LocalError if they are never saved."""
         _check_saved(role)
         table = (kind for row in role.rows for kind in (row.state, *row.next))
         return cls(_retained((role.first, *table, party.Stopped)))
 
     @classmethod
     def of_collector(cls, role: CollectorRole) -> Codec:
-        """Return the codec of a table of a collecting role's states; raises as `of_party`."""
+        """Return the codec of a collecting role's states; raises as `of_party`."""
         _check_saved(role)
         table = (kind for row in role.rows for kind in (row.state, *row.next))
         return cls(_retained((*table, collector.Stopped)))
 
     @classmethod
     def of_peer(cls, role: PeerRole) -> Codec:
-        """Return the codec of a table of a peer's states; raises as `of_party`."""
+        """Return the codec of a peer's states; raises as `of_party`."""
         _check_saved(role)
         table = (kind for phase in role.phases for kind in (phase.state, *phase.next))
         return cls(_retained((role.first, *table, peers.Stopped)))
@@ -103,7 +106,7 @@ class Codec:
         messages: Iterable[Envelope] = (),
         released_input: tuple[bytes, bytes] = (b"", b""),
     ) -> bytes:
-        """Return a state with what is sent on the way into it, and `Record.input` and `Record.released`.
+        """Encode a state with its transition's messages, and `Record.input` and `Record.released`.
 
         Raises LocalError, before anything is saved, if it would not be decoded again.
         """
@@ -118,11 +121,12 @@ class Codec:
         return _ENCODER.encode(Record(1, name, body, tuple(messages), *released_input))
 
     def decode(self, content: bytes) -> tuple[State, Record]:
-        """Return what was encoded; raise VerificationError for anything else, with nothing of the content."""
+        """Decode a state; raise VerificationError, without any of the content, for other bytes."""
         record = _decoded(content, Record, "a saved record")
         return self._state(record.kind, record.state), record
 
     def _state(self, name: str, body: bytes) -> State:
+        """Decode a state of a named type."""
         if (kind := self._kinds.get(name)) is None:
             raise VerificationError("a saved state is of an unknown type", Check.BAD_STATE)
         state: State = _decoded(body, kind, f"a saved state '{name}'")
@@ -130,20 +134,22 @@ class Codec:
 
 
 def _retained(table: Iterable[type[State]]) -> Iterable[type[State]]:
-    """Return the types that are saved: where a state has an error, the tombstone is saved in its place."""
+    """Return the types that are saved: a tombstone is saved in place of a state with an error."""
     return [kind for kind in dict.fromkeys(table) if "error" not in kind.__struct_fields__]
 
 
 def _check_saved(role: PartyRole | CollectorRole | PeerRole) -> None:
+    """Raise LocalError for a role whose states are never saved."""
     if not role.saved:
         raise LocalError(f"states of a role that begins with '{role.hello}' are never saved")
 
 
 def _decoded(content: bytes, kind: type[Any], name: str) -> Any:
+    """Decode a value of a type; raise VerificationError for other bytes."""
     try:
         value = decode_msgpack(content, kind, _from_builtin)
     except (msgspec.DecodeError, ValueError, RecursionError):
-        # What msgspec says may have a value in it.
+        # msgspec's message may contain a value of the state.
         raise VerificationError(f"{name} is malformed", Check.MALFORMED) from None
     if _ENCODER.encode(value) != content:
         raise VerificationError(f"{name} is not in its canonical encoding", Check.NOT_CANONICAL)
@@ -151,6 +157,7 @@ def _decoded(content: bytes, kind: type[Any], name: str) -> Any:
 
 
 def _to_builtin(value: Any) -> Any:
+    """Convert a value to types that MessagePack has."""
     match value:
         case np.ndarray():
             name = value.dtype.newbyteorder("<").str
@@ -168,7 +175,7 @@ def _to_builtin(value: Any) -> Any:
 
 
 def _from_builtin(kind: Any, value: Any) -> Any:
-    """Return what `_to_builtin` was given; raise ValueError for what it cannot have returned."""
+    """Convert a value back from `_to_builtin`; raise ValueError for an impossible one."""
     if (get_origin(kind) or kind) is np.ndarray:
         return _array(value)
     if kind is Inbox:
@@ -185,6 +192,7 @@ def _from_builtin(kind: Any, value: Any) -> Any:
 
 
 def _array(value: Any) -> NDArray[Any]:
+    """Return the array of an encoded one."""
     match value:
         case [str(name), list(shape), bytes(content)] if name in ARRAYS:
             kind = np.dtype(name)
@@ -192,13 +200,13 @@ def _array(value: Any) -> NDArray[Any]:
                 raise ValueError("a shape")
             if len(content) != kind.itemsize * math.prod(shape):
                 raise ValueError("a length")
-            # A copy: states are changed in place, where their step says so.
+            # A copy: some steps change states in place.
             return np.frombuffer(content, kind).reshape(shape).astype(kind.newbyteorder("="))
     raise ValueError("an array")
 
 
 def _unsaveable(kind: inspect.Type, known: set[type]) -> str:
-    """Say which type below `kind` has no one encoding; an empty text if each has."""
+    """Return a type below `kind` without a unique encoding; "" if there is none."""
     match kind:
         case (
             inspect.StructType(cls=cls, fields=fields)

@@ -2,7 +2,7 @@
 
 A protocol gives one state for each step, with a function for one party's message and one for the end of the
 step (`CollectorRow`). Signatures, order, repetitions, equivocation, losses and the ends of a run are the same
-for all protocols, and are here.
+for all protocols, and are handled here.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ P_co = TypeVar("P_co", covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One party's message of a step, decoded, with its signature; `body` is empty if it is not forwarded."""
+    """Decoded message of a step, with its signature; `body` is empty if it is not forwarded."""
 
     message: Any
     body: bytes
@@ -35,7 +35,7 @@ class Item:
 
 
 class Inbox:
-    """The messages and exclusions of a collecting role in one run. It changes in place: no message is copied.
+    """Messages and exclusions of a collecting role in one run. It changes in place: no message is copied.
 
     Messages and exclusions are only added. The end of a step removes its `items`, and `unsent` aborts go with
     the next messages. A step's running sums, in its state, grow in place too.
@@ -77,7 +77,7 @@ class Inbox:
 
 
 class CollectorState(State, frozen=True, kw_only=True, eq=False):
-    """A state of a collecting role: the results of earlier steps, and the inbox after `count` events.
+    """State of a collecting role: the results of earlier steps, and the inbox after `count` events.
 
     The step carries on the inbox, and the run id where a transition gives none.
     """
@@ -87,7 +87,7 @@ class CollectorState(State, frozen=True, kw_only=True, eq=False):
 
 
 class Stopped(CollectorState, frozen=True, kw_only=True, eq=False):
-    """The run is over for the role, because of an error with this code."""
+    """State after the run has ended for the role, by an error with this code."""
 
     code: Code
     over: ClassVar[bool] = True
@@ -95,7 +95,7 @@ class Stopped(CollectorState, frozen=True, kw_only=True, eq=False):
 
 @dataclass(frozen=True, slots=True)
 class Collector(Generic[P_co]):
-    """The member that collects: the values that its transitions read and never change.
+    """Member that collects: the constant values that its transitions read.
 
     Attributes:
         context: the session, the request and everyone's public keys.
@@ -109,12 +109,12 @@ class Collector(Generic[P_co]):
 
     @property
     def name(self) -> str:
-        """The name of the member that collects."""
+        """Name of the member that collects."""
         return self.identity.name
 
     @property
     def parties(self) -> int:
-        """How many parties the roster has."""
+        """Number of parties in the roster."""
         return len(self.context.names)
 
     def name_of(self, party: int) -> str:
@@ -122,7 +122,7 @@ class Collector(Generic[P_co]):
         return self.context.names[party - 1]
 
     def enter(self, state: State) -> None:
-        """Note the values of a new state that the session keeps; by default there are none."""
+        """Record the values of a new state that the session keeps; by default there are none."""
 
     def write(
         self, run_id: bytes, step: str, parties: Iterable[int], message: msgspec.Struct
@@ -132,7 +132,7 @@ class Collector(Generic[P_co]):
         return self.context.write(self.identity, run_id or self.context.session_digest, step, names, message)
 
     def write_own(self, run_id: bytes, kind: str, message: msgspec.Struct) -> Envelope:
-        """Return a statement for a log: signed as a message to itself."""
+        """Return a log entry: signed as a message to itself."""
         [signed] = self.context.write(self.identity, run_id, kind, (self.name,), message)
         return signed
 
@@ -151,7 +151,7 @@ class Collector(Generic[P_co]):
         ]
 
     def exclude(self, state: CollectorState, party: int, error: SmpcError) -> None:
-        """Exclude a party; its abort goes with the next messages, at the latest with the last ones."""
+        """Exclude a party; its abort is sent with the next messages, at the latest with the last ones."""
         inbox = state.inbox
         inbox.alive.discard(party)
         inbox.excluded[party] = error
@@ -160,7 +160,7 @@ class Collector(Generic[P_co]):
         inbox.events += 1
 
     def too_few(self, state: CollectorState, needed: int) -> TimeoutFault:
-        """Return the error of a run in which fewer parties are left than it needs."""
+        """Return the error of a run in which fewer parties remain than it needs."""
         inbox = state.inbox
         excluded = {self.name_of(party): error for party, error in inbox.excluded.items()}
         why = {name: code_of(error, name) for name, error in excluded.items()}
@@ -179,12 +179,12 @@ def _once(_collector: Any) -> int:
 
 
 def _nobody(_collector: Any, _state: Any, _party: int) -> Sequence[Envelope]:
-    """Tell nobody."""
+    """Return no messages."""
     return ()
 
 
 def _accepted(_collector: Any, state: CollectorState) -> int:
-    """Return how many messages were accepted."""
+    """Return the number of accepted messages."""
     return len(state.inbox.items)
 
 
@@ -194,12 +194,12 @@ class CollectorRow:
 
     Attributes:
         state: the state, which expects one step of each party.
-        accept: (collector, state, party, envelope) -> what is kept of its message; a PeerFault excludes it.
+        accept: (collector, state, party, envelope) -> the stored item; a PeerFault excludes the party.
         finish: (collector, state) -> the next state and the messages, when every party's message is there.
         needs: (collector, state) -> how many parties the step needs.
         next: the states that may follow.
         sends: the steps of these messages.
-        ends: what can no longer happen after it, for the table in the specification.
+        ends: the possibilities that end with it, for the table in the specification.
         agreed: (collector, state) -> how many of the accepted messages count for what the step needs.
         beside: by step, the function for messages of which a party may send any number while the state
             lasts: (collector, state, party, envelope) -> the answers; a PeerFault excludes the party. States
@@ -233,13 +233,13 @@ def _none(_collector: Any) -> int:
 
 @dataclass(frozen=True)
 class CollectorRole:
-    """The collecting role in a protocol.
+    """Collecting role of a protocol.
 
     Attributes:
         stages: the table; the first state is the one in which a run begins.
         check: (collector, state) raises an SmpcError where a run cannot go on after a loss.
-        gone: (collector, state, party) -> what the others are told when a party is excluded.
-        longest: (collector) -> bytes of the longest message that must be heard; 0: as the session plans.
+        gone: (collector, state, party) -> the messages to the others when a party is excluded.
+        longest: (collector) -> bytes of the longest message to accept; 0: as the session plans.
         saved: whether its states may be saved.
     """
 
@@ -256,7 +256,7 @@ class CollectorRole:
         return self.rows[0].state.expects
 
     def most_steps(self, collector: Collector[Any]) -> int:
-        """Return how many steps follow the first one, at most."""
+        """Return the greatest number of steps after the first one."""
         return sum(row.times(collector) for row in self.rows) - 1
 
     def row(self, state: State) -> CollectorRow:
@@ -321,7 +321,7 @@ class CollectorRole:
         return state
 
     def _stop(self, collector: Collector[Any], state: CollectorState, error: SmpcError) -> Transition:
-        """Stop the run, and tell each party that was not told yet why."""
+        """Stop the run, and send the reason to each party that was not told yet."""
         inbox = state.inbox
         if isinstance(state, Stopped):
             return Transition(state)
@@ -336,6 +336,7 @@ class CollectorRole:
         )
 
     def _expire(self, collector: Collector[Any], state: CollectorState) -> Transition:
+        """Handle the end of a step's time."""
         if (late := self.row(state).late) is not None:
             state.inbox.events += 1
             return _after(state, *late(collector, state))
@@ -350,6 +351,7 @@ class CollectorRole:
         detail: str,
         code: Code,
     ) -> Transition:
+        """Exclude parties for a loss."""
         for peer in peers:
             if (party := _number(collector, peer)) in state.inbox.alive:
                 lost = TimeoutFault({peer}, state.step, detail, code=code)
@@ -359,11 +361,13 @@ class CollectorRole:
     def _exclude(
         self, collector: Collector[Any], state: CollectorState, party: int, error: SmpcError
     ) -> None:
+        """Exclude a party, and send the messages about it."""
         state.inbox.items.pop(party, None)
         collector.exclude(state, party, error)
         state.inbox.unsent += self.gone(collector, state, party)
 
     def _receive(self, collector: Collector[Any], state: CollectorState, envelope: Envelope) -> Transition:
+        """Take a message of the current step."""
         inbox, party = state.inbox, _number(collector, envelope.sender)
         if not party:
             return Transition(state)
@@ -390,6 +394,7 @@ class CollectorRole:
     def _receive_beside(
         self, collector: Collector[Any], state: CollectorState, party: int, envelope: Envelope
     ) -> Transition:
+        """Take a message beside the steps."""
         take = self.row(state).beside.get(envelope.step)
         if take is None:
             return Transition(state)
@@ -421,7 +426,7 @@ class CollectorRole:
     def _answer_excluded(
         self, collector: Collector[Any], state: CollectorState, party: int, envelope: Envelope
     ) -> Sequence[Envelope]:
-        """Answer, once, the hello of an excluded party's new process, instead of letting it wait."""
+        """Answer, once, the hello of an excluded party's new process, so that it does not wait."""
         inbox = state.inbox
         if envelope.step != self.hello or party in inbox.answered:
             return ()
@@ -430,11 +435,11 @@ class CollectorRole:
         except PeerFault:
             return ()
         inbox.answered.add(party)
-        # It does not know this run: like its hello, the answer goes under the session's digest.
+        # It does not know this run: like its hello, the answer is signed under the session digest.
         return collector.write(b"", ABORT, (party,), abort_of(inbox.excluded[party]))
 
     def _advance(self, collector: Collector[Any], state: CollectorState) -> Transition:
-        """Finish the step when all parties that are left have sent; raise TimeoutFault with too few."""
+        """Finish the step when all remaining parties have sent; raise TimeoutFault with too few."""
         self.check(collector, state)
         inbox, row = state.inbox, self.row(state)
         needed = row.required(collector, state)
@@ -446,13 +451,13 @@ class CollectorRole:
 
 
 def _after(before: CollectorState, state: CollectorState, sent: Sequence[Envelope]) -> Transition:
-    """Return the transition out of a step, and forget the step's messages."""
+    """Return the transition out of a step, without the step's messages."""
     before.inbox.items = {}
     return _with_unsent(before, state, sent)
 
 
 def _with_unsent(before: CollectorState, state: CollectorState, sent: Sequence[Envelope]) -> Transition:
-    """Return a transition into a state of the same run, with the unsent aborts before its messages."""
+    """Return a transition within a run, with the unsent aborts before its messages."""
     inbox = before.inbox
     unsent, inbox.unsent = inbox.unsent, []
     run_id = state.run_id or before.run_id
@@ -460,7 +465,7 @@ def _with_unsent(before: CollectorState, state: CollectorState, sent: Sequence[E
 
 
 def _left(collector: Collector[Any], state: CollectorState, envelope: Envelope) -> TimeoutFault:
-    """Return the error for a party that leaves; raise PeerFault if its `leave` is of another run."""
+    """Return the error of a party that leaves; raise PeerFault if its `leave` is of another run."""
     abort = decode(envelope.body, Abort, envelope.sender)
     if envelope.run_id not in (state.run_id, collector.context.session_digest, *state.inbox.past):
         raise PeerFault(envelope.sender, "left another run", Check.OTHER_RUN)
@@ -468,7 +473,7 @@ def _left(collector: Collector[Any], state: CollectorState, envelope: Envelope) 
 
 
 def _number(collector: Collector[Any], name: str) -> int:
-    """Return a party's number; 0 for a name that no party has."""
+    """Return a party's number; 0 for an unknown name."""
     try:
         return collector.context.number(name)
     except ValueError:

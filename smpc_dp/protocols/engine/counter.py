@@ -1,4 +1,4 @@
-"""The counter of saved states: which one is the newest, kept where nothing is ever set back.
+"""The counter of saved states: the newest state of each attempt, on a medium that is never restored.
 
 Specification: protocols/saved-states/README.md.
 """
@@ -15,33 +15,41 @@ from smpc_dp.protocols.engine.attempt_files import AttemptFiles
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """The number of the newest state of an attempt, and its digest."""
+    """Number and digest of the newest state of an attempt."""
 
     number: int
     digest: bytes
 
 
 class Counter(Protocol):
-    """Of each attempt the newest mark. It only grows, whatever happens to all other media."""
+    """Interface of a counter: the newest entry of each attempt.
+
+    It only grows, whatever happens to other media.
+    """
 
     def read(self, attempt: bytes) -> Entry | None:
-        """Return the newest mark; None if there is none."""
+        """Return the newest entry; None if there is none."""
 
     def advance(self, attempt: bytes, before: Entry | None, after: Entry) -> None:
-        """Replace `before` by `after`, durably and at once; nothing if `after` is there already.
+        """Replace `before` by `after`, durably and atomically; do nothing if `after` is there already.
 
-        Raises LocalError if another mark is there, or it cannot be done.
+        Raises LocalError if another entry is there, or on failure.
         """
 
 
 class _Marked(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """Content of a counter's file."""
+
     version: Literal[1]
     number: int
     digest: bytes
 
 
 class FileCounter:
-    """A counter in a folder, one file for each attempt: as good as the folder is safe from being set back."""
+    """Counter in a folder, one file for each attempt.
+
+    It is as safe against restoring as the folder.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._files = AttemptFiles(folder, ".counter", "counter of saved states", _Marked)
@@ -64,4 +72,5 @@ class FileCounter:
 
 
 def _entry(result: _Marked | None) -> Entry | None:
+    """Return the entry of a file's content."""
     return None if result is None else Entry(result.number, result.digest)

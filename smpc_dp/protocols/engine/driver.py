@@ -1,4 +1,4 @@
-"""What every driver of a role does, whatever connects the role to the others: events in, messages out."""
+"""Common part of all drivers of a role, whatever the connections: events in, messages out."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from smpc_dp.wire.envelope import Envelope
 
 
 class Driver:
-    """Takes one role through one run; it sends nothing, reads no clock and never waits.
+    """Drives one role through one run; it sends nothing, reads no clock and never waits.
 
     Attributes:
         run: the role in the run.
@@ -24,7 +24,7 @@ class Driver:
         self._reported = ("", -1)
 
     def act(self, event: Event) -> Sequence[Envelope]:
-        """Give the role an event; return what is to be sent, also where the run ends with an error."""
+        """Give the role an event; return its messages, also where the run ends with an error."""
         if self.error is not None:
             return ()
         try:
@@ -33,13 +33,13 @@ class Driver:
             return self.cancel(error)
 
     def cancel(self, error: SmpcError) -> Sequence[Envelope]:
-        """End the run with an error, unless one has ended it; return what the others are told."""
+        """End the run with an error, unless it has ended with one; return the messages to the others."""
         if self.error is not None:
             return ()
         self.error = error
         return self.run.handle(Cancellation(error))
 
     def progressed(self) -> bool:
-        """Tell whether step, or how many are waited for, differ from those at the last call."""
+        """Tell whether the step, or the number of expected messages, has changed since the last call."""
         before, self._reported = self._reported, (self.run.step, len(self.run.waiting_for))
         return self._reported != before

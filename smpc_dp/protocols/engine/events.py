@@ -23,7 +23,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The holder of the role has done the work that a state leaves to it; `result` is its result."""
+    """The holder of the role has finished the work that a state leaves to it; `result` is its result."""
 
     result: object
 
@@ -35,7 +35,7 @@ class Deadline:
 
 @dataclass(frozen=True, slots=True)
 class PeersLost:
-    """The connections to these peers are lost for this run; one event has all, so an error names them all."""
+    """The connections to these peers are lost for this run; one event has all, so that an error names all."""
 
     peers: tuple[str, ...]
 
@@ -50,7 +50,7 @@ class Conviction:
 
 @dataclass(frozen=True, slots=True)
 class Cancellation:
-    """The run is over for this role because of an error: one that its own step raised, or the holder's."""
+    """The run is over for this role because of an error, of its own step or of the holder."""
 
     error: SmpcError
 

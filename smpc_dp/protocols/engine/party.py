@@ -1,8 +1,7 @@
 """The step of a party: it answers each message of the aggregator once, in order.
 
-A protocol gives the states and, for each, the function for the message of the aggregator (`Row`).
-Signatures, order, repetitions, equivocation and the ends of a run are here: they are the same for all
-protocols.
+A protocol gives the states and, for each, the function for the aggregator's message (`Row`). Signatures,
+order, repetitions, equivocation and the ends of a run are the same for all protocols, and are handled here.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ P_co = TypeVar("P_co", covariant=True)
 
 
 class Progress(msgspec.Struct, frozen=True):
-    """The messages that a party has received and sent in a run so far.
+    """Messages that a party has received and sent in a run so far.
 
     Attributes:
         received: for each step of the aggregator the SHA-256 of the body, and the signature.
@@ -40,12 +39,12 @@ class Progress(msgspec.Struct, frozen=True):
 
 
 class PartyState(State, frozen=True, kw_only=True, eq=False):
-    """A state of a party. The step carries on what is here, and the run id, where a transition gives none.
+    """State of a party. The step carries these fields, and the run id, over where a transition gives none.
 
     Attributes:
-        seen: the part of the session log that the party keeps, durably, before the state's messages are
-            sent; of protocols whose runs are logged.
-        false_count: how many parties were shown to have signed something false.
+        seen: the state of the session log to store durably before the state's messages are sent; of protocols
+            whose runs are logged.
+        false_count: the number of parties shown to have signed a false statement.
         renews: whether the expected message gives a run id, which its own envelope carries.
     """
 
@@ -55,14 +54,14 @@ class PartyState(State, frozen=True, kw_only=True, eq=False):
     renews: ClassVar[bool] = False
 
     def without(self, messages: Sequence[Envelope]) -> Self:
-        """See `State.without`: these steps do not count as sent."""
+        """Return the state for unsent messages, whose steps then do not count; see `State.without`."""
         steps = {envelope.step for envelope in messages}
         sent = tuple(step for step in self.progress.sent if step not in steps)
         return replace(self, progress=Progress(self.progress.received, sent))
 
 
 class Stopped(PartyState, frozen=True, kw_only=True, eq=False):
-    """The run is over for the party, because of an error with this code."""
+    """State after the run has ended for the party, by an error with this code."""
 
     code: Code
     over: ClassVar[bool] = True
@@ -70,7 +69,7 @@ class Stopped(PartyState, frozen=True, kw_only=True, eq=False):
 
 @dataclass(frozen=True, slots=True)
 class Member(Generic[P_co]):
-    """A party in a run: the values that its transitions read and never change.
+    """Party in a run: the constant values that its transitions read.
 
     Attributes:
         context: the session, the request and everyone's public keys.
@@ -86,17 +85,17 @@ class Member(Generic[P_co]):
 
     @property
     def name(self) -> str:
-        """The party's name."""
+        """Name of the party."""
         return self.identity.name
 
     @property
     def index(self) -> int:
-        """The party's number, from 1 in roster order."""
+        """Number of the party, from 1 in roster order."""
         return self.context.number(self.identity.name)
 
     @property
     def parties(self) -> int:
-        """The number of parties in the roster."""
+        """Number of parties in the roster."""
         return len(self.context.names)
 
     def name_of(self, party: int) -> str:
@@ -104,7 +103,7 @@ class Member(Generic[P_co]):
         return self.context.names[party - 1]
 
     def enter(self, state: State) -> None:
-        """Note the values of a new state that the session keeps; by default there are none."""
+        """Record the values of a new state that the session keeps; by default there are none."""
 
     def write(self, run_id: bytes, step: str, message: msgspec.Struct) -> Envelope:
         """Return the signed message of a step to the aggregator."""
@@ -113,7 +112,7 @@ class Member(Generic[P_co]):
         return envelope
 
     def refuse(self, reason: str, check: Check) -> PeerFault:
-        """Return the fault of the aggregator."""
+        """Return a fault of the aggregator."""
         return PeerFault(self.context.aggregator, reason, check)
 
 
@@ -130,7 +129,7 @@ class Row:
             `PartyRole.reports` the holder's result is in the place of the body.
         next: the states that may follow.
         sends: the steps of the answer.
-        ends: what can no longer happen after it, for the table in the specification.
+        ends: the possibilities that end with it, for the table in the specification.
         instead: the step of the message, where it may come in place of the one that the state expects.
     """
 
@@ -144,16 +143,16 @@ class Row:
 
 @dataclass(frozen=True)
 class PartyRole:
-    """The party's role in a protocol.
+    """Role of a party in a protocol.
 
     Attributes:
         first: the state before the run begins.
         begin: (member, state) -> the state in which the party waits for the aggregator, and its hello.
         hello: the step of that message.
         rows: the table.
-        last: the step after which a party does not leave any more: its part is done.
+        last: the step after which a party sends no `leave`: its part is done.
         reports: the rows of states that leave work to the role's holder, for its result.
-        saved: whether its states may be saved: what each step reads besides is public or fixed by the terms.
+        saved: whether its states may be saved: all other inputs of a step are public or fixed by the terms.
     """
 
     first: type[PartyState]
@@ -166,7 +165,7 @@ class PartyRole:
 
     @property
     def releases(self) -> frozenset[str]:
-        """The steps of the first messages that depend on the party's vector."""
+        """Steps of the first messages that depend on the party's vector."""
         return frozenset(step for row in self.rows if row.state.releases for step in row.sends)
 
     def row(self, state: State) -> Row:
@@ -189,7 +188,7 @@ class PartyRole:
         return frozenset() if state.over else frozenset({member.context.aggregator})
 
     def has_enough(self, _member: Member[Any], _state: State) -> bool:
-        """Return False: there is one message to wait for."""
+        """Return False: one message is expected."""
         return False
 
     def longest(self, _member: Member[Any]) -> int:
@@ -197,7 +196,7 @@ class PartyRole:
         return 0
 
     def step(self, member: Member[Any], state: PartyState, event: events.Event) -> Transition:
-        """Return the next state of a party and what it sends; pure but for the values that it draws.
+        """Return the next state of a party and its messages; pure except for the values that it draws.
 
         Raises:
             SmpcError: the run cannot go on for this party; only `Cancellation` may follow.
@@ -221,6 +220,7 @@ class PartyRole:
                 return Transition(state)
 
     def _report(self, member: Member[Any], state: PartyState, result: object) -> Transition:
+        """Take the result of the holder's work."""
         row = next((row for row in self.reports if type(state) is row.state), None)
         if row is None:
             raise LocalError(f"{member.name}: '{state.step}' leaves no work to the holder of the role")
@@ -248,6 +248,7 @@ class PartyRole:
         return _sent(member, state, leave, state.progress.received)
 
     def _receive(self, member: Member[Any], state: PartyState, envelope: Envelope) -> Transition:
+        """Take a message of the aggregator."""
         context = member.context
         if envelope.sender != context.aggregator:
             raise PeerFault(envelope.sender, "only the aggregator speaks to a party", Check.WRONG_SENDER)
@@ -274,6 +275,7 @@ class PartyRole:
         return answer
 
     def _aborted(self, member: Member[Any], state: PartyState, envelope: Envelope) -> Transition:
+        """Handle an abort of the aggregator."""
         if envelope.run_id in (state.run_id, member.context.session_digest):
             raise error_of(decode(envelope.body, Abort, envelope.sender), member.context)
         if state.run_id:
@@ -283,7 +285,7 @@ class PartyRole:
 
 
 def _takes(row: Row, state: PartyState, step: str) -> bool:
-    """Tell whether a row is for messages of this step in this state."""
+    """Tell whether a row takes messages of this step in this state."""
     return type(state) is row.state and step == (row.instead or state.step)
 
 
@@ -293,7 +295,10 @@ def _sent(
     answer: Transition,
     received: Mapping[str, tuple[bytes, bytes]],
 ) -> Transition:
-    """Return an answer with all that every state of a party has; a second message of one step is refused."""
+    """Return the answer with the fields that all states of a party have.
+
+    A second message of one step is refused.
+    """
     sent = state.progress.sent
     for envelope in answer.messages:
         if envelope.step in sent:

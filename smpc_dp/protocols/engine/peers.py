@@ -1,8 +1,9 @@
 """The step of a role among peers: each party sends letters to all others, and one of them coordinates.
 
-A letter is a message that is signed once for everybody; letters come in any order. A protocol gives one state
-for each phase, with a wait and a function for its end (`Phase`), and a function for the letters of each step.
-Signatures, losses, deadlines and the ends of a run are here: they are the same for all protocols.
+A letter is a message that is signed once for all receivers; letters come in any order. A protocol gives one
+state for each phase, with a wait and a function for its end (`Phase`), and a function for the letters of each
+step. Signatures, losses, deadlines and the ends of a run are the same for all protocols, and are handled
+here.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ from smpc_dp.wire.signing import decode
 
 P_co = TypeVar("P_co", covariant=True)
 
-# The most faults that are kept.
+# The greatest number of stored faults.
 MAX_FAULTS = 256
 
 
 @dataclass(frozen=True, slots=True)
 class Letter:
-    """A message that its sender signed for everybody; `body_hash` is the SHA-256 of the body."""
+    """Message that its sender signed for all parties; `body_hash` is the SHA-256 of the body."""
 
     run_id: bytes
     body: bytes
@@ -42,7 +43,7 @@ class Letter:
 
 @dataclass(slots=True)
 class Inbox:
-    """The letters that a peer has sent and received in one run. It only grows.
+    """Letters that a peer has sent and received in one run. It only grows.
 
     No letter is copied, or replaced once the run has begun.
 
@@ -64,7 +65,7 @@ class Inbox:
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """How much there is of everything: an event that changes none of these changes nothing."""
+        """Sizes of all collections: an event that changes none of them has no effect."""
         return (self.retained, len(self.gone), len(self.faults), len(self.unsent))
 
     def letter(self, step: str, party: int) -> Letter | None:
@@ -72,17 +73,17 @@ class Inbox:
         return self.letters.get(step, {}).get(party)
 
     def spoken(self, step: str) -> Collection[int]:
-        """Return the parties whose letter of a step is there."""
+        """Return the parties whose letter of a step has come."""
         return self.letters.get(step, {}).keys()
 
     def keep(self, step: str, party: int, letter: Letter) -> None:
-        """Keep a party's letter of a step, in the place of another one."""
+        """Store a party's letter of a step, in place of another one."""
         of_step = self.letters.setdefault(step, {})
         self.retained += of_step.get(party) != letter
         of_step[party] = letter
 
     def note(self, fault: SmpcError | str) -> None:
-        """Keep the text of an error."""
+        """Store the text of an error."""
         if len(self.faults) < MAX_FAULTS:
             self.faults[str(fault)] = None
 
@@ -91,14 +92,17 @@ I = TypeVar("I", bound=Inbox)  # noqa: E741
 
 
 class PeerState(State, Generic[I], frozen=True, kw_only=True, eq=False):
-    """A state of a peer: the results of earlier phases, and the inbox after `count` events."""
+    """State of a peer: the results of earlier phases, and the inbox after `count` events."""
 
     inbox: I
     count: int = 0
 
 
 class Stopped(State, frozen=True, kw_only=True, eq=False):
-    """The run is over for the peer, because of an error with this code; `left`: the others were told."""
+    """State after the run has ended for the peer, by an error with this code.
+
+    `left`: the others were told.
+    """
 
     code: Code
     over: ClassVar[bool] = True
@@ -107,9 +111,9 @@ class Stopped(State, frozen=True, kw_only=True, eq=False):
 
 @dataclass(frozen=True, slots=True)
 class Peer(Member[P_co]):
-    """A peer in a run: the values that its transitions read and never change.
+    """Peer in a run: the constant values that its transitions read.
 
-    The context's aggregator is the name that stands for everybody in what is signed.
+    The context's aggregator is the receiver name of messages signed for all.
 
     Attributes:
         coordinator: the number of the party that coordinates the run, this one or another.
@@ -124,22 +128,22 @@ class Peer(Member[P_co]):
 
     @property
     def everyone(self) -> range:
-        """All parties' numbers."""
+        """Numbers of all parties."""
         return range(1, self.parties + 1)
 
     def enter(self, state: State) -> None:
-        """Note nothing: the session keeps no value of a peer's state."""
+        """Record nothing: the session keeps no value of a peer's state."""
 
     def refuse(self, reason: str, check: Check) -> PeerFault:
-        """Return the fault of the coordinator."""
+        """Return a fault of the coordinator."""
         return PeerFault(self.name_of(self.coordinator), reason, check)
 
     def signed_under(self, state: State) -> bytes:
-        """Return the id that letters are signed under: of the run or, before there is one, of the session."""
+        """Return the id under which letters are signed: the run's, or before there is one the session's."""
         return state.run_id or self.context.session_digest
 
     def letters(self, state: PeerState[Any], step: str, among: Iterable[int]) -> dict[int, Letter]:
-        """Return the letters of a step of this run that have come, in roster order."""
+        """Return the received letters of a step of this run, in roster order."""
         expected, of_step = self.signed_under(state), state.inbox.letters.get(step, {})
         result = ((party, of_step.get(party)) for party in sorted(among))
         return {party: letter for party, letter in result if letter is not None and letter.run_id == expected}
@@ -147,7 +151,7 @@ class Peer(Member[P_co]):
     def broadcast(
         self, state: PeerState[Any], step: str, message: msgspec.Struct, to: Iterable[int]
     ) -> list[Envelope]:
-        """Return the one letter of a step to each of these parties, and keep it; a second one is refused."""
+        """Return the letter of a step to each of these parties, and store it; a second one is refused."""
         if state.inbox.letter(step, self.index) is not None:
             raise LocalError(f"{self.name}: step '{step}' was sent before in this run")
         own = self.write(self.signed_under(state), step, message)
@@ -155,7 +159,7 @@ class Peer(Member[P_co]):
         return self.address(own, to)
 
     def address(self, own: Envelope, to: Iterable[int]) -> list[Envelope]:
-        """Return a letter that is signed for everybody, to each of these parties but this one."""
+        """Return a letter signed for all, addressed to each of these parties but this one."""
         index = self.index
         return [replace(own, receiver=self.name_of(party)) for party in to if party != index]
 
@@ -166,17 +170,17 @@ class Peer(Member[P_co]):
 
 
 def _never(_peer: Any, _state: Any) -> bool:
-    """Return False: all letters are waited for."""
+    """Return False: all letters are needed."""
     return False
 
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """The letters that a phase waits for.
+    """Letters that a phase expects.
 
     Attributes:
         of: the senders, for the table in the specification.
-        missing: (peer, state) -> the parties whose letter is waited for; an SmpcError if in vain.
+        missing: (peer, state) -> the parties whose letter is expected; an SmpcError if it cannot come.
         expire: (peer, state) goes on without the late parties, or raises TimeoutFault.
     """
 
@@ -195,7 +199,7 @@ class Phase:
         act: (peer, state) -> the next state and the messages, when no letter is missing.
         next: the states that may follow.
         sends: the steps of these messages.
-        ends: what can no longer happen after it, for the table in the specification.
+        ends: the possibilities that end with it, for the table in the specification.
         enough: (peer, state) -> whether as many letters have come as the run needs, though others may.
     """
 
@@ -215,16 +219,16 @@ Take = Callable[[Any, Any, int, Envelope, bytes], Sequence[Envelope]]
 
 @dataclass(frozen=True)
 class PeerRole:
-    """The role of a peer in a protocol.
+    """Role of a peer in a protocol.
 
     Attributes:
         first: the state before the run begins.
         begin: (peer, state) -> the state in which the peer waits for others, and its hello.
         hello: the step of what `begin` sends.
         phases: the table.
-        takes: by step, the function for letters that the role takes.
+        takes: by step, the function for letters of the step.
         to_one: the steps of messages that are signed for one party alone.
-        most_bytes: (peer, step) -> bytes that a body may have, so that no party can fill the memory.
+        most_bytes: (peer, step) -> the longest body, so that no party can fill the memory.
         last: the coordinator's last step: after it the run can end well without the coordinator.
         saved: whether its states may be saved.
     """
@@ -241,12 +245,12 @@ class PeerRole:
 
     @property
     def patience(self) -> tuple[bool, ...]:
-        """Of each phase whether it is `State.patient`."""
+        """Whether each phase is `State.patient`."""
         return tuple({phase.state.phase: phase.state.patient for phase in self.phases}.values())
 
     @property
     def releases(self) -> frozenset[str]:
-        """The steps of the first messages that depend on the party's vector."""
+        """Steps of the first messages that depend on the party's vector."""
         return frozenset(step for phase in self.phases if phase.state.releases for step in phase.sends)
 
     def phase(self, state: State) -> Phase | None:
@@ -262,7 +266,7 @@ class PeerRole:
         return dataclasses.replace(self, phases=phases)
 
     def waiting_for(self, peer: Peer[Any], state: PeerState[Any]) -> frozenset[str]:
-        """Return the parties whose letter the phase still waits for."""
+        """Return the parties whose letter the phase still expects."""
         phase = self.phase(state)
         return frozenset(map(peer.name_of, phase.wait.missing(peer, state))) if phase else frozenset()
 
@@ -272,7 +276,7 @@ class PeerRole:
         return phase is not None and phase.enough(peer, state)
 
     def step(self, peer: Peer[Any], state: PeerState[Any], event: events.Event) -> Transition:
-        """Return the next state of a peer and what it sends.
+        """Return the next state of a peer and its messages.
 
         The inbox grows in place; `state` is the newest that refers to it, or LocalError is raised.
 
@@ -318,7 +322,7 @@ class PeerRole:
     def _advance(
         self, peer: Peer[Any], state: PeerState[Any], sent: Sequence[Envelope], sizes: tuple[int, ...]
     ) -> Transition:
-        """Go from phase to phase while nothing is missing; `sizes`: of the inbox before the event."""
+        """Go from phase to phase while no letter is missing; `sizes`: of the inbox before the event."""
         inbox, messages, after = state.inbox, [*sent], Transition(state)
         while (phase := self.phase(after.state)) and not phase.wait.missing(peer, after.state):
             after = phase.act(peer, after.state)
@@ -333,10 +337,12 @@ class PeerRole:
     def _receive(
         self, peer: Peer[Any], state: PeerState[Any], party: int, envelope: Envelope
     ) -> Sequence[Envelope]:
+        """Check a letter and take it; record a deviation."""
         try:
             return self._take(peer, state, party, envelope)
         except PeerFault as fault:
-            # A deviating party does not end the run: its letters that count come through the coordinator.
+            # A deviating party does not end the run: those of its letters that count come through the
+            # coordinator.
             if fault.culprit != envelope.sender or party == peer.coordinator:
                 raise
             state.inbox.note(fault)
@@ -345,6 +351,7 @@ class PeerRole:
     def _take(
         self, peer: Peer[Any], state: PeerState[Any], party: int, envelope: Envelope
     ) -> Sequence[Envelope]:
+        """Take a letter."""
         sender, step = envelope.sender, envelope.step
         if envelope.receiver != peer.name:
             raise PeerFault(sender, f"sent a message for {envelope.receiver!r}", Check.WRONG_RECEIVER)
@@ -379,12 +386,12 @@ class PeerRole:
 
 
 def letter_of(envelope: Envelope, body_hash: bytes) -> Letter:
-    """Return what is kept of an envelope; `body_hash` is the SHA-256 of its body."""
+    """Return the letter in an envelope; `body_hash` is the SHA-256 of its body."""
     return Letter(envelope.run_id, envelope.body, body_hash, envelope.signature)
 
 
 def lose(peer: Peer[Any], state: PeerState[Any], names: Iterable[str], last: str) -> None:
-    """Wait no longer for these parties; raise TimeoutFault where one is the coordinator and is needed."""
+    """Stop waiting for these parties; raise TimeoutFault if one is the coordinator and is needed."""
     parties = {_number(peer, name) for name in names} - {0}
     if peer.coordinator in parties and _requires_coordinator(peer, state, last):
         name = peer.name_of(peer.coordinator)
@@ -398,12 +405,12 @@ def _requires_coordinator(peer: Peer[Any], state: PeerState[Any], last: str) -> 
 
 
 def _has_left(state: State) -> bool:
-    """Return whether the others were told that this peer is out."""
+    """Tell whether the others were told that this peer has left."""
     return isinstance(state, Stopped) and state.left
 
 
 def _number(peer: Peer[Any], name: str) -> int:
-    """Return a party's number; 0 for a name that no party has."""
+    """Return a party's number; 0 for an unknown name."""
     try:
         return peer.context.number(name)
     except ValueError:

@@ -1,4 +1,4 @@
-"""The holder of a role's state in one run: it allows one step from each state."""
+"""Holder of a role's state in one run; it takes one step from each state."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ R_co = TypeVar("R_co", covariant=True)
 
 
 class Machine(Protocol):
-    """One role in one run, as a driver sees it: a `Run`, or the role of a protocol without states."""
+    """Interface of one role in one run: a `Run`, or the role of a protocol without states."""
 
     @property
     def name(self) -> str: ...
@@ -63,28 +63,28 @@ class Run(Generic[R_co]):
 
     @property
     def name(self) -> str:
-        """The name of the party or aggregator that the role acts for."""
+        """Name of the party or aggregator that the role acts for."""
         name: str = self.member.name
         return name
 
     @property
     def state(self) -> Any:
-        """The newest state."""
+        """Newest state."""
         return self._state
 
     @property
     def run_id(self) -> bytes:
-        """The run id, empty until the parties that are present are agreed on."""
+        """Run id; empty until the parties present are agreed on."""
         return self._state.run_id
 
     @property
     def step(self) -> str:
-        """The step whose messages are expected; a driver restarts its deadline when this changes."""
+        """Step whose messages are expected; a driver restarts its deadline when this changes."""
         return "done" if self.finished else self._state.step
 
     @property
     def waiting_for(self) -> frozenset[str]:
-        """The members whose message is still expected in this step."""
+        """Members whose message of this step is still expected."""
         if self._failed:
             return frozenset()
         names: frozenset[str] = self.role.waiting_for(self.member, self._state)
@@ -98,18 +98,18 @@ class Run(Generic[R_co]):
 
     @property
     def finished(self) -> bool:
-        """Whether the result is there, or the run is over for this role."""
+        """Whether the run has a result, or is over for this role."""
         return self._failed or self._state.over
 
     @property
     def releases(self) -> frozenset[str]:
-        """The steps of the first messages that depend on the party's vector: none is sent uncharged."""
+        """Steps of the first messages that depend on the party's vector: none is sent uncharged."""
         steps: frozenset[str] = self.role.releases
         return steps
 
     @property
     def result(self) -> R_co:
-        """The result of the run; raises LocalError while there is none."""
+        """Result of the run; raises LocalError while there is none."""
         outcome: R_co | None = self._state.outcome
         if outcome is None:
             raise LocalError(f"{self.name}: the run has no result")

@@ -1,4 +1,7 @@
-"""A holder that saves each state before it sends. Specification: protocols/saved-states/README.md."""
+"""Holder that saves each state before its messages are sent.
+
+Specification: protocols/saved-states/README.md.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +53,10 @@ _RANDOM = SystemRandomness()
 
 
 def charge_once(ledger: Ledger, release: Callable[[], Release], request: int) -> Charge:
-    """Return the charge of a run to a ledger: free for the digest that it was charged for, else refused."""
+    """Return the function that charges a run to a ledger.
+
+    It is free for the digest that the run was charged for, and refused for another one.
+    """
 
     def charge(run_id: bytes, released: bytes) -> Receipt | None:
         return ledger.charge(run_id, release(), f"request {request}: {released.hex()}", resume=True)
@@ -64,13 +70,13 @@ def _no_charge(_run_id: bytes, _released: bytes) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Saving:
-    """Where a role's states are saved, and what all of them depend on.
+    """Media of a role's saved states, and the values that all of them depend on.
 
     Attributes:
         codec: of the states of the role's table.
         store, keys, counter: on media of their own; without a counter nothing is restored from the first
             message `attest-*`, or the release of the input, on.
-        terms: of the caller's own, public, what a restored run must have been begun with.
+        terms: public terms of the caller, which a restored run must have been begun with.
         input: the party's input as bytes; another one is refused until it is released.
         charge: called with the digest of the messages that release the input, before they are sent.
     """
@@ -84,19 +90,20 @@ class Saving:
     charge: Charge = _no_charge
 
     def advance(self, position: Position, after: bytes) -> None:
-        """Move the counter, if there is one, to the state at a place, whose digest is `after`."""
+        """Move the counter, if there is one, to the state at `position`, whose digest is `after`."""
         if self.counter is not None:
             before = Entry(position.counter - 1, position.predecessor) if position.counter else None
             self.counter.advance(position.attempt, before, Entry(position.counter, after))
 
 
 class SavedRun(Run[R_co]):
-    """One role in one run, each of whose states is on disk before what it sends is returned.
+    """One role in one run, each of whose states is on disk before its messages are returned.
 
     Made by `begin` and `restore`. After a failure to save it takes and sends nothing more, and may be
     restored. It reads and writes files: a driver with an event loop calls it in a thread.
 
-    `final`: how the steps begin from which on nothing is restored without a counter; nor from the release on.
+    `final`: beginnings of the steps from which on nothing is restored without a counter; nor from the release
+    on.
     """
 
     final: ClassVar[str] = ATTEST
@@ -109,12 +116,15 @@ class SavedRun(Run[R_co]):
         self._messages: tuple[Envelope, ...] = ()
         self._input = self._released = b""
         self._charged = self._broken = False
-        # How many events of the step the store has beside the state: of a collecting role.
+        # Number of events of the step that the store has beside the state: of a collecting role.
         self._entries = 0
 
     @classmethod
     def begin(cls, role: Any, member: Any, state: State, saving: Saving) -> Self:
-        """Save the first state; `Start` follows. Raises LocalError if a saved run of the request is open."""
+        """Save the first state; `Start` follows.
+
+        Raises LocalError if a saved run of the request is open.
+        """
         context: Context = member.context
         saving.store.check_none_open(context.scope, context.request, member.name)
         attempt, key = _RANDOM.bytes(ATTEMPT_BYTES), _new_key()
@@ -143,7 +153,7 @@ class SavedRun(Run[R_co]):
 
     @classmethod
     def restore(cls, role: Any, member: Any, saving: Saving) -> Self:
-        """Go on from the newest saved state of a request; `resend` follows when there is a connection.
+        """Continue from the newest saved state of a request; call `resend` once connected.
 
         Raises:
             LocalError: there is none, it is not the newest, or was begun with other terms or another input.
@@ -171,7 +181,7 @@ class SavedRun(Run[R_co]):
 
     @property
     def _is_over(self) -> bool:
-        """Whether the end of the run is on disk."""
+        """Tell whether the end of the run is on disk."""
         return bool(self._row.position.flags & OVER)
 
     def step_from(self, state: State, event: Event) -> Sequence[Envelope]:
@@ -183,14 +193,14 @@ class SavedRun(Run[R_co]):
         return super().step_from(state, event)
 
     def resend(self) -> Sequence[Envelope]:
-        """Return what the newest state has sent, to be sent once over each new connection."""
+        """Return the messages of the newest state, to be sent once over each new connection."""
         if self._broken or (self._failed and not self._is_over):
             return ()
         self._charge()
         return self._messages
 
     def finish(self) -> None:
-        """Destroy the last key and what was sealed: the result of a run that is over is in good hands."""
+        """Destroy the last key and the encrypted state, once the caller has the result."""
         if not self._is_over or self._broken:
             raise LocalError(f"{self.name}: the run is not over")
         self._broken = self._failed = True
@@ -199,7 +209,7 @@ class SavedRun(Run[R_co]):
     def _take(self, transition: Transition, event: Event) -> Sequence[Envelope]:
         state, messages = transition
         if state.error is not None:
-            # The run has failed; `Cancellation` follows, and what is saved of it.
+            # The run has failed; `Cancellation` follows, and is saved.
             self._state = state
             return ()
         # After an error the newest state is over, and not yet saved.
@@ -213,18 +223,19 @@ class SavedRun(Run[R_co]):
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
-        """End this process's part if what is within fails: it is not known then what is on disk."""
+        """End this process's part if the block fails: the content of the disk is then unknown."""
         failed, self._broken, self._failed = self._failed, True, True
         yield
         self._broken, self._failed = False, failed
 
     def _save(self, state: State, messages: tuple[Envelope, ...], event: Event) -> None:
+        """Save a state, charge a release, and move the counter."""
         saving, before = self._saving, self._row
         committed, released = self._input, self._released
         if state.over:
             committed = b""
         if isinstance(event, Cancellation):
-            # What was not charged is not sent any more.
+            # An uncharged message is not sent any more.
             released = released if self._charged else b""
         elif not released and (
             state.entrusts or any(envelope.step in self.releases for envelope in messages)
@@ -259,7 +270,7 @@ class SavedRun(Run[R_co]):
         self._input, self._released = committed, released
 
     def _charge(self) -> None:
-        """Charge what is released; the messages of an uncharged release are never sent."""
+        """Charge the release; the messages of an uncharged release are never sent."""
         if not self._released or self._charged:
             return
         try:
@@ -272,10 +283,10 @@ class SavedRun(Run[R_co]):
 
 
 def abandon(member: Any, saving: Saving) -> None:
-    """Make the open saved run of a request a tombstone that says nothing to anybody, and destroy its keys.
+    """Replace the open saved run of a request by a tombstone without messages, and destroy its keys.
 
-    It takes what `restore` does, but for the input. What was interrupted goes on when it is called again.
-    Raises LocalError if there is none, it is not the newest, or is over: its result may not have been taken.
+    It takes the arguments of `restore` except the input. A second call continues an interrupted one. Raises
+    LocalError if there is none, it is not the newest, or is over: its result may not have been taken.
     """
     row, _, reason = _newest(member, saving)
     position = row.position
@@ -303,7 +314,7 @@ def abandon(member: Any, saving: Saving) -> None:
 
 
 def _newest(member: Any, saving: Saving) -> tuple[Row, bytes, str]:
-    """Return the row of a request, its key, and what it is.
+    """Return the row of a request, its key, and its description.
 
     Raises LocalError unless terms, counter and key fit.
     """
@@ -326,20 +337,20 @@ def _newest(member: Any, saving: Saving) -> tuple[Row, bytes, str]:
 
 
 def _marked(row: Row, saving: Saving) -> Row:
-    """Save that nothing of a row that is over is needed any more."""
+    """Save that no part of a finished row is needed any more."""
     after = replace(row, position=replace(row.position, flags=row.position.flags | TAKEN))
     saving.store.swap(row, after)
     return after
 
 
 def _clean(row: Row, saving: Saving) -> None:
-    """Destroy the keys of a marked row, then what it has sealed."""
+    """Destroy the keys of a marked row, then its encrypted state."""
     saving.keys.remove(row.position.attempt)
     saving.store.swap(row, replace(row, sealed=b""))
 
 
 def _check_counter(row: Row, saving: Saving, reason: str) -> None:
-    """Raise LocalError unless a row is the newest state or the one that was saved and not yet counted."""
+    """Raise LocalError unless a row is the newest state, or was saved and not yet counted."""
     position, counter = row.position, saving.counter
     if bool(position.flags & COUNTED) != (counter is not None):
         raise LocalError(f"{reason} was begun {'without' if counter else 'with'} a counter")
@@ -361,18 +372,22 @@ def _is_retained(flags: int) -> bool:
 
 
 def _new_key() -> Key:
+    """Return a new key, from the operating system."""
     return Key(_RANDOM.bytes(NAME_BYTES), _RANDOM.bytes(KEY_BYTES))
 
 
 def _digest_of(label: Label, envelopes: Sequence[Envelope]) -> bytes:
+    """Return the digest of messages."""
     return digest(label, *(encode_envelope(envelope) for envelope in envelopes))
 
 
 def _digest_of_input(attempt: bytes, saving: Saving) -> bytes:
+    """Return the digest of the input."""
     return digest(Label.SAVED_INPUT, attempt, saving.input)
 
 
 def _digest_of_terms(member: Any, saving: Saving) -> bytes:
+    """Return the digest of the terms."""
     context: Context = member.context
     return digest(
         Label.SAVED_TERMS,

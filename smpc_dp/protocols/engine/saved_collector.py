@@ -1,4 +1,4 @@
-"""Roles that collect: their states are saved at the end of each step, and between two of them what comes in.
+"""Saved collecting roles: states are saved at the end of each step, and events between two of them.
 
 Specification: protocols/saved-states/README.md.
 """
@@ -29,7 +29,7 @@ R_co = TypeVar("R_co", covariant=True)
 
 
 class Entry(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """One event within a step, as it is saved."""
+    """Saved event within a step."""
 
     kind: Literal["message", "lost", "deadline", "conviction"]
     envelope: Envelope | None = None
@@ -52,7 +52,7 @@ class Entry(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
                 raise LocalError(f"{type(event).__name__} does not happen within a step")
 
     def event(self) -> events.Event:
-        """Return the event; raise VerificationError if there is none."""
+        """Return the event; raise VerificationError for an invalid entry."""
         match self:
             case Entry("message", Envelope() as envelope):
                 return events.Message(envelope)
@@ -66,10 +66,10 @@ class Entry(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
 
 
 class SavedCollection(SavedRun[R_co]):
-    """A collecting role in one run: an event is on disk before it counts, and a step before it ends.
+    """Collecting role in one run: an event is on disk before it counts, and a step before it ends.
 
     A collecting role draws nothing: restored at the end of a step, it takes the events since then again, in
-    their order, and comes to the same state and the same messages.
+    their order, and reaches the same state and messages.
     """
 
     final: ClassVar[str] = "participants"
@@ -101,7 +101,7 @@ class SavedCollection(SavedRun[R_co]):
         return messages
 
     def _append(self, event: events.Event) -> None:
-        """Save an event of the step, unless its state is none that can be restored."""
+        """Save an event of the step, if its state can be restored."""
         key = self._key(self._row, self._entries)
         if key is None:
             return
@@ -111,6 +111,7 @@ class SavedCollection(SavedRun[R_co]):
         self._entries += 1
 
     def _opened(self, number: int, sealed: bytes) -> events.Event:
+        """Decrypt and decode an event."""
         key = self._key(self._row, number)
         if key is None:
             raise VerificationError(f"{self.name}: a saved inbox has no key", Check.BAD_STATE)
@@ -130,9 +131,9 @@ class SavedCollection(SavedRun[R_co]):
 
 
 class SavedPeer(SavedCollection[R_co]):
-    """A role among peers in one run: a letter is on disk before it counts, and a phase before it ends.
+    """Role among peers in one run: a letter is on disk before it counts, and a phase before it ends.
 
-    Within a phase a peer draws nothing, and what it sends follows from the state that began the phase.
+    Within a phase a peer draws nothing, and its messages follow from the state that began the phase.
     """
 
     final: ClassVar[str] = ATTEST

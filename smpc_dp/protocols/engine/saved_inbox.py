@@ -1,4 +1,4 @@
-"""The inbox of a collecting role as plain data. Specification: protocols/saved-states/README.md."""
+"""Encoding of a collecting role's inbox as plain data. Specification: protocols/saved-states/README.md."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from smpc_dp.protocols.engine.collector import Inbox
 
 
 class SavedError(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """An error: all that is told of it, and what it says here.
+    """Error as plain data.
 
     Attributes:
-        kind: its class; "other" for those that blame nobody.
-        text: what it says; of a PeerFault the reason.
+        kind: its class; "other" for errors that blame no party.
+        text: its text; of a PeerFault the reason.
         check: the check that refused, of a PeerFault or a VerificationError.
-        names: the culprit, or who is missing, each with its code.
+        names: the culprit, or the missing members, each with its code.
     """
 
     kind: Literal["peer", "timeout", "verification", "other"]
@@ -33,7 +33,7 @@ class SavedError(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fi
 
     @classmethod
     def of(cls, error: SmpcError) -> SavedError:
-        """Return what is saved of an error."""
+        """Return an error as plain data."""
         match error:
             case PeerFault():
                 names = ((error.culprit, error.code),)
@@ -72,7 +72,7 @@ class SavedError(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fi
 
 
 class SavedInbox(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """What is saved of an inbox at the end of a step: all but the messages of the step, and what was sent."""
+    """Inbox at the end of a step as plain data, without the step's messages and the sent aborts."""
 
     alive: tuple[int, ...]
     seen: tuple[tuple[int, str, bytes, bytes], ...]
@@ -84,7 +84,7 @@ class SavedInbox(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fi
 
     @classmethod
     def of(cls, inbox: Inbox) -> SavedInbox:
-        """Return what is saved of an inbox."""
+        """Return an inbox as plain data."""
         return cls(
             tuple(sorted(inbox.alive)),
             tuple((*key, *value) for key, value in inbox.seen.items()),
@@ -97,7 +97,7 @@ class SavedInbox(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fi
 
     @classmethod
     def read(cls, value: Any) -> Inbox:
-        """Return the inbox that was saved as `value`; raise msgspec.ValidationError for anything else."""
+        """Return the inbox of plain data; raise msgspec.ValidationError for other values."""
         saved: SavedInbox = convert(value, cls)
         inbox = Inbox(set(saved.alive))
         inbox.seen = {(party, step): (digest, signature) for party, step, digest, signature in saved.seen}

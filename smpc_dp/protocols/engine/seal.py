@@ -1,4 +1,7 @@
-"""Sealed states, and what they are bound to. Specification: protocols/saved-states/README.md."""
+"""Encryption of saved states, and the data that they are bound to.
+
+Specification: protocols/saved-states/README.md.
+"""
 
 from __future__ import annotations
 
@@ -12,20 +15,21 @@ from smpc_dp.crypto.transcript import digest, encode_uint
 VERSION = 1
 KEY_BYTES = 32
 
-# The flags of a place: an `attest-*` or the input's release was sent on the way into it; it is over; a
-# counter counts the attempt; nothing of it is needed any more.
+# Flags of a position: its messages have an `attest-*` or the input's release; it is over; a counter counts
+# the attempt; nothing of it is needed any more.
 ATTESTED, OVER, COUNTED, TAKEN = 1, 2, 4, 8
 
 
 class Position(msgspec.Struct, frozen=True):
-    """Where a saved state stands.
+    """Position of a saved state, to which its encryption is bound.
 
     Attributes:
         session: the session digest, of a group's run that of its scope.
         role: the name of the member; attempt: 16 random bytes.
         counter: from 0; run: the run id, which may still be empty.
-        step: that the state expects; predecessor: the digest of the saved state before.
-        received: the digest of what led into it; terms: of what all states of the attempt depend on.
+        step: the expected step; predecessor: the digest of the saved state before.
+        received: the digest of the event before it; terms: of the values that all states of the attempt
+            depend on.
     """
 
     session: bytes
@@ -42,12 +46,13 @@ class Position(msgspec.Struct, frozen=True):
 
     @property
     def bound(self) -> bytes:
-        """The associated data, 32 bytes."""
+        """Associated data, 32 bytes."""
         parts = (encode_uint(VERSION), *(_bytes(getattr(self, name)) for name in self.__struct_fields__))
         return digest(Label.SAVED_STATE, *parts)
 
 
 def _bytes(value: bytes | int | str) -> bytes:
+    """Encode a field of a position."""
     match value:
         case int():
             return encode_uint(value)
@@ -58,15 +63,15 @@ def _bytes(value: bytes | int | str) -> bytes:
 
 
 def seal_state(key: bytes, position: Position, record: bytes, randomness: Randomness) -> bytes:
-    """Encrypt an encoded state under a 32-byte key that seals nothing else."""
+    """Encrypt an encoded state under a 32-byte key of its own."""
     return seal.seal(key, record, position.bound, randomness)
 
 
 def open_state(key: bytes, position: Position, sealed: bytes) -> bytes:
-    """Decrypt; raise VerificationError if the key, the place or any bit differs."""
+    """Decrypt; raise VerificationError if the key, the position or any bit differs."""
     return seal.unseal(key, sealed, position.bound)
 
 
 def state_digest(position: Position, sealed: bytes) -> bytes:
-    """Return the digest of a saved state, which its successor and the counter have."""
+    """Return the digest of a saved state, which its successor and the counter contain."""
     return digest(Label.SAVED_DIGEST, position.bound, sealed)

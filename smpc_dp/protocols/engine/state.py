@@ -1,8 +1,8 @@
 """The base of all states, and the transition from one state to the next.
 
-A state is a frozen struct with exactly the fields that its step needs. What must be forgotten is a field that
-the next state does not have. Python cannot erase memory: such a secret is unreachable, and its bytes stay
-until the memory is used again.
+A state is a frozen struct with exactly the fields that its step needs. A value that must be forgotten is a
+field that the next state does not have. Python cannot erase memory: such a secret is unreachable, and its
+bytes stay until the memory is used again.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from smpc_dp.wire.envelope import Envelope
 
 
 class Secret(msgspec.Struct, frozen=True):
-    """Secret values that a state has: they are not shown."""
+    """Secret values of a state, which `repr` does not show."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(secret)"
 
 
 class State(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """A state of a role in one run.
+    """State of a role in one run.
 
     Attributes:
         run_id: of the run; empty until the parties that are present are agreed on.
         expects: the step whose messages the state takes.
         over: whether the role takes and sends nothing more.
         releases: whether the answer to the expected message is the first that depends on the party's vector.
-        entrusts: whether the role's holder now works with the party's input, as two-party evaluations do.
+        entrusts: whether the role's holder now uses the party's input, as in two-party evaluations.
         place: of a role among peers, the number of phases before it.
         patient: whether the role waits for the coordinator, which itself waits for others first.
         matchings: the most pairs that a party may have to evaluate, one after the other, within the step.
@@ -48,12 +48,12 @@ class State(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     @property
     def outcome(self) -> Any:
-        """The result of the run; None in a state that has no such field."""
+        """Result of the run; None in a state without such a field."""
         return None
 
     @property
     def error(self) -> SmpcError | None:
-        """The error with which the run is over for the role; None in a state that has no such field."""
+        """Error with which the run is over for the role; None in a state without such a field."""
         return None
 
     def __repr__(self) -> str:
@@ -62,21 +62,21 @@ class State(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     @property
     def step(self) -> str:
-        """The step whose messages the state takes; "done" when it takes none."""
+        """Step whose messages the state takes; "done" when it takes none."""
         return self.expects
 
     @property
     def restorable(self) -> Self:
-        """The state as it is saved: without the work that is never done again."""
+        """State as it is saved: without work that is never repeated."""
         return self
 
     def without(self, _messages: Sequence[Envelope]) -> Self:
-        """Return the state if messages that were made on the way into it are never sent."""
+        """Return the state if the messages of the transition into it are never sent."""
         return self
 
 
 class Transition(NamedTuple):
-    """The next state of a role, and the messages that it sends on the way there."""
+    """Next state of a role, and the messages of the transition."""
 
     state: Any
     messages: Sequence[Envelope] = ()

@@ -1,4 +1,4 @@
-"""Where saved states lie: one row for each attempt, replaced by compare-and-swap in one durable transaction.
+"""Store of saved states: one row for each attempt, replaced by compare-and-swap in a durable transaction.
 
 Specification: protocols/saved-states/README.md.
 """
@@ -55,7 +55,10 @@ _CLEAR = f"DELETE FROM inbox WHERE {_MINE}"  # noqa: S608
 
 
 class Row(msgspec.Struct, frozen=True, dict=True):
-    """A saved state: where it stands, the name of its key, and what is sealed; empty: it is not restored."""
+    """Saved state: its position, the name of its key, and its encryption.
+
+    It is not restored if that is empty.
+    """
 
     position: Position
     key: bytes
@@ -63,24 +66,24 @@ class Row(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def digest(self) -> bytes:
-        """What the successor and the counter have of it."""
+        """Digest that the successor and the counter contain."""
         return state_digest(self.position, self.sealed)
 
     @property
     def who(self) -> tuple[bytes | int | str, ...]:
-        """Whose attempt it is of."""
+        """Columns that identify the attempt."""
         return tuple(getattr(self.position, name) for name in _WHO)
 
     @property
     def columns(self) -> tuple[bytes | int | str, ...]:
-        """What is stored."""
+        """Values of the row's columns."""
         return (*(getattr(self.position, name) for name in _POSITION), self.key, self.sealed, self.digest)
 
 
 class Store:
-    """The file at `path`, made with the first row; raises LocalError for what cannot be done.
+    """The file at `path`, created with the first row; raises LocalError on failure.
 
-    After an error it is not known whether a row was written.
+    After an error it is unknown whether a row was written.
     """
 
     def __init__(self, path: Path) -> None:
@@ -97,12 +100,13 @@ class Store:
             connection.execute("COMMIT")
 
     def check_none_open(self, session: bytes, request: int, role: str) -> None:
-        """Raise the LocalError that `begin` would."""
+        """Raise the LocalError that `begin` would raise."""
         row = self.find(session, request, role)
         if row is not None and not row.position.flags & OVER:
             raise self._is_open(request, role)
 
     def _is_open(self, request: int, role: str) -> LocalError:
+        """Return the error about an open attempt."""
         return LocalError(
             f"{self.path}: a saved run of {role} in request {request} is not over: restore or abandon it"
         )
@@ -110,8 +114,8 @@ class Store:
     def swap(self, before: Row, after: Row, entries: int | None = 0) -> None:
         """Replace a row, and remove the entries beside it; raise LocalError if it is no longer the newest.
 
-        A row that is over is replaced only by one that says that it was taken, and by it only that.
-        `entries`: how many there must be; None: any number.
+        A finished row is replaced only by one marked as taken, and that one by no other. `entries`: the
+        required number of entries; None: any number.
         """
         position, who = before.position, before.who
         with open_database(self.path, _KIND) as connection:
@@ -145,13 +149,14 @@ class Store:
         return [sealed for _, sealed in result]
 
     def _is_old(self, position: Position) -> LocalError:
+        """Return the error about a row that is not the newest."""
         return LocalError(
             f"{self.path}: state {position.counter} of {position.role} in request {position.request} is no "
             "longer the newest: another process has restored it, or the file was set back"
         )
 
     def find(self, session: bytes, request: int, role: str) -> Row | None:
-        """Return the row of the open attempt, or else of the last one that is over and was not taken."""
+        """Return the row of the open attempt, or else of the last one that is over and not taken."""
         if not self.path.exists():
             return None
         with open_database(self.path, _KIND) as connection:

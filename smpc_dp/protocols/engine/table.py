@@ -13,9 +13,9 @@ HEAD = "| state | event | next state | sends | what can no longer happen |\n|---
 
 
 class Line(NamedTuple):
-    """One line of a table: in `state`, `event` leads to one of the states `next`, and `sends` is sent.
+    """Line of a table: in `state`, `event` leads to one of the states `next`, and `sends` is sent.
 
-    `ends`: what can no longer happen.
+    `ends`: the possibilities that end with it.
     """
 
     state: str
@@ -45,6 +45,7 @@ def table(role: PartyRole | CollectorRole | PeerRole) -> tuple[Line, ...]:
 
 
 def _first(role: PartyRole | PeerRole, begun: Line) -> Line:
+    """Return the line of the run's beginning."""
     return Line(role.first.__name__, "the run begins", (begun.state,), (role.hello,), "")
 
 
@@ -57,6 +58,7 @@ def _lines(role: PartyRole, row: Row) -> Iterator[Line]:
 
 
 def _line(row: Row | CollectorRow | Phase, event: str) -> Line:
+    """Return the line of a row for an event."""
     return Line(row.state.__name__, event, tuple(after.__name__ for after in row.next), row.sends, row.ends)
 
 
@@ -83,4 +85,5 @@ def markdown(role: PartyRole | CollectorRole | PeerRole) -> str:
 
 
 def _steps(steps: tuple[str, ...]) -> str:
+    """Return steps as text."""
     return ", ".join(f"`{step}`" for step in steps) or "-"

@@ -1,1 +1,1 @@
-"""Vectors from party to party, sealed through an aggregator: gossip, and averages with local noise."""
+"""Vectors between parties, encrypted through an aggregator: gossip, and averages with local noise."""

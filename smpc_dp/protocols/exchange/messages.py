@@ -21,7 +21,7 @@ Number = Annotated[int, Meta(ge=1, le=65_535)]
 
 
 class Hello(Body, frozen=True):
-    """Party: which request of which session it is for, a fresh nonce, and a fresh X25519 key."""
+    """Party: a request of a session, a fresh nonce, and a fresh X25519 key."""
 
     session_digest: Bytes32
     request: int
@@ -45,7 +45,7 @@ class Send(Body, frozen=True):
 
 
 class Deliver(Body, frozen=True):
-    """Aggregator: who has sent, and the boxes for this party, in ascending order of their senders."""
+    """Aggregator: the parties that sent, and the boxes for this party, in ascending order of senders."""
 
     senders: bytes
     boxes: list[tuple[Number, bytes]]

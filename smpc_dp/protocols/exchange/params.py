@@ -1,4 +1,4 @@
-"""Parameters of an exchange: the grid, each party's noise, and who sends to whom."""
+"""Parameters of an exchange: the grid, each party's noise, and the edges."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from smpc_dp.privacy.mechanisms.distributed import DistributedSum
 
 
-# For each party, in the order of the names, the numbers (from 1) of those it sends to.
+# For each party, in the order of the names, the numbers (from 1) of its receivers.
 Edges = tuple[tuple[int, ...], ...]
 
 _OUTSIDERS = "against everybody who is not in the exchange"
@@ -41,9 +41,9 @@ class ExchangeParameters(SumParameters, frozen=True):
         variance: of the discrete Gaussian noise on each vector, in squared grid steps; 0: none.
         epsilon, delta: of one vector, or where `honest` is 2 of the sum of two; None without noise.
         honest: 1: each vector is private by itself; 2: two parties add half the noise each.
-        edges: who sends to whom; None: everyone to everyone.
-        apart: each party has another vector for each receiver, without noise: shape (parties, encoding.ring
-            elements), its own row being what it keeps.
+        edges: each party's receivers; None: all parties.
+        apart: each party has another vector for each receiver, without noise: shape (parties,
+            encoding.ring_length), its own row being the one that it keeps.
     """
 
     protocol: ClassVar[str] = names.EXCHANGE
@@ -57,7 +57,7 @@ class ExchangeParameters(SumParameters, frozen=True):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape of what a party brings."""
+        """Shape of a party's input."""
         return (self.plan.parties, self.encoding.ring_length) if self.apart else (self.encoding.ring_length,)
 
     @property
@@ -67,17 +67,17 @@ class ExchangeParameters(SumParameters, frozen=True):
 
     @property
     def extra_bytes(self) -> int:
-        """A message holds a vector for each party, and a hello of each."""
+        """Bytes of a message beyond a vector: a vector for each party, and a hello of each."""
         return self.plan.parties * (self.encoding.ring_length * self.encoding.element_bytes + 2048)
 
     def own_noise(self, source: NoiseSource, count: int) -> NDArray[np.int64]:
-        """Return so many draws of the noise on a vector, in grid steps."""
+        """Return `count` draws of the noise on a vector, in grid steps."""
         if not self.variance:
             return np.zeros(count, dtype=np.int64)
         return discrete_gaussian(source, count, self.variance)
 
     def add_noise(self, ring_vector: RingVector, randomness: Randomness) -> None:
-        """Add this party's noise; drawn once, whoever the vector goes to."""
+        """Add this party's noise, in place; drawn once for all receivers of the vector."""
         source = NoiseSource.keyed(randomness.bytes(32), b"exchange", b"noise")
         ring_vector += self.own_noise(source, len(ring_vector)).view(np.uint64)
 
@@ -91,7 +91,7 @@ class ExchangeParameters(SumParameters, frozen=True):
         return decode_noisy(self.encoding, total, contributors, deviation)
 
     def between(self, edges: Edges) -> ExchangeParameters:
-        """Return the parameters of messages along these edges, in which every one that comes counts."""
+        """Return the parameters of messages along these edges, in which every received message counts."""
         parties = len(edges)
         plan = replace(
             self.plan, parties=parties, degree=parties - 1, max_corrupt=parties - 1, min_survivors=1
@@ -99,9 +99,9 @@ class ExchangeParameters(SumParameters, frozen=True):
         return replace(self, plan=plan, edges=edges)
 
     def to_each(self) -> ExchangeParameters:
-        """Return the parameters of differing messages from everyone to everyone, none of which may lack.
+        """Return the parameters of different messages from all parties to all, none of which may be missing.
 
-        Raises ConfigError where vectors have noise: it would be drawn for each receiver anew.
+        Raises ConfigError where vectors have noise: it would be drawn again for each receiver.
         """
         if self.variance:
             raise ConfigError.at(
@@ -110,9 +110,10 @@ class ExchangeParameters(SumParameters, frozen=True):
         return replace(self, apart=True)
 
     def check_vector(self, ring_vector: RingVector) -> None:
-        """Raise VerificationError unless one party's vector with its noise can be this.
+        """Raise VerificationError unless `ring_vector` is possible for one party's vector with its noise.
 
-        Without noise its norm is checked too, where that is bounded: of a sum nobody could tell whose it was.
+        Without noise its norm is checked too, where that is bounded: a sum does not show whose vector exceeds
+        it.
         """
         encoding, deviation = self.encoding, math.isqrt(math.ceil(self.variance))
         grid = decode_noisy(encoding, ring_vector, 1, deviation)[0].astype(np.float64)
@@ -129,37 +130,37 @@ class ExchangeParameters(SumParameters, frozen=True):
         return self.encoding.real(ring_vector.view(np.int64) + np.int64(self.encoding.lowest))
 
     def receivers(self, number: int) -> frozenset[int]:
-        """Return the numbers of those whom party `number` sends to."""
+        """Return the numbers of the receivers of party `number`."""
         if self.edges is None:
             return frozenset(range(1, self.plan.parties + 1)) - {number}
         return frozenset(self.edges[number - 1])
 
     def senders(self, number: int) -> frozenset[int]:
-        """Return the numbers of those who send to party `number`."""
+        """Return the numbers of the senders to party `number`."""
         if self.edges is None:
             return self.receivers(number)
         return frozenset(index for index, sent in enumerate(self.edges, 1) if number in sent)
 
     def planned(self) -> str:
-        """Return the variance in hexadecimal, a hash of who sends to whom, and whether vectors differ."""
+        """Return the variance in hexadecimal, a hash of the edges, and whether vectors differ."""
         edges = b"" if self.edges is None else repr(self.edges).encode()
         described = f"{self.variance.numerator:x}/{self.variance.denominator:x}"
         return f"{described} {hashlib.sha256(edges).hexdigest()[:32]}" + (" apart" if self.apart else "")
 
     def noise(self, survivors: int, residual_pairs: int) -> Noise | None:  # noqa: ARG002
-        """Return the noise in the sum of so many vectors."""
+        """Return the noise in the sum of `survivors` vectors."""
         if not self.variance:
             return None
         curator = math.sqrt(self.honest * self.variance) * self.encoding.step
         return Noise(math.sqrt(survivors * self.variance) * self.encoding.step, curator, self.honest, 0)
 
     def event(self) -> Event:
-        """Return what one vector is to a privacy ledger."""
+        """Return the privacy event of one vector."""
         return self.mechanism.event() if self.variance else super().event()
 
     @property
     def mechanism(self) -> DistributedSum:
-        """The mechanism that one vector, or the sum of two, is."""
+        """Mechanism of one vector, or of the sum of two."""
         from smpc_dp.privacy.mechanisms.additive import DiscreteGaussian
         from smpc_dp.privacy.mechanisms.distributed import DistributedSum
 
@@ -216,7 +217,7 @@ def plan_exchange(
         missing: of how many parties an average of all may do without.
 
     Raises:
-        ConfigError, PrivacyError: what cannot be.
+        ConfigError, PrivacyError: an argument is impossible.
     """
     issues: list[ConfigIssue] = []
     if not 2 <= parties <= 65_535:

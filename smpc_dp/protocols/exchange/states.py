@@ -1,6 +1,7 @@
-"""The states of an exchange. Specification: protocols/exchange/README.md; its tables are made from here.
+"""The states of an exchange. Specification: protocols/exchange/README.md, with tables generated from here.
 
-Each party seals its vector for every receiver. The aggregator passes on keys and boxes, and can open no box.
+Each party encrypts its vector for every receiver. The aggregator forwards keys and boxes, and can open no
+box.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ Aggregator = Collector[ExchangeParameters]
 
 
 def run_identifier(context: Context, operation: str, present: bytes, nonces: bytes) -> bytes:
-    """Return the run id: a digest of session, request, question, the parties present, and all nonces."""
+    """Return the run id: a digest of session, request, operation, the parties present, and all nonces."""
     return digest(
         Label.EXCHANGE_RUN_ID,
         *context.bound,
@@ -111,7 +112,7 @@ def say_hello(member: Party, state: Ready) -> Transition:
 
 
 def on_start(member: Party, state: AwaitStart, body: bytes) -> Transition:
-    """Check the keys of the parties that it meets, and seal the vector, with its noise, for each receiver."""
+    """Check the keys of the peers, and encrypt the vector, with its noise, for each receiver."""
     context, parameters = member.context, member.parameters
     start = decode(body, m.Start, context.aggregator)
     present = _members_of(member, start.present)
@@ -151,7 +152,7 @@ def on_start(member: Party, state: AwaitStart, body: bytes) -> Transition:
 
 
 def on_deliver(member: Party, state: AwaitDelivery, body: bytes) -> Transition:
-    """Open the vectors that the others have sent, and add them up."""
+    """Open the received vectors, and add them up."""
     parameters = member.parameters
     deliver = decode(body, m.Deliver, member.context.aggregator)
     sent = _members_of(member, deliver.senders)
@@ -214,7 +215,7 @@ def party(
 
 
 def _members_of(member: Party, packed: bytes) -> PartySet:
-    """Unpack a set that must hold this party and be large enough; raise PeerFault."""
+    """Decode a set that must contain this party and be large enough; raise PeerFault."""
     members = PartySet.unpack(packed, member.parties, member.context.aggregator)
     if member.index not in members:
         raise member.refuse(f"left {member.name} out", Check.NOT_INCLUDED)
@@ -237,14 +238,14 @@ def _key_of(member: Party, party: int, content: bytes, signature: bytes, nonce: 
 
 
 def _seal(member: Party, run_id: bytes, sealing: Sealing, party: int, vector: RingVector) -> bytes:
-    """Return a vector that only `party` can read."""
+    """Return a vector encrypted for `party` alone."""
     packed = member.parameters.encoding.pack(vector)
     bound = keys.seal_context(member.context, run_id, member.name, member.name_of(party))
     return seal(sealing.key(member, run_id, party, sending=True), packed, bound, member.random)
 
 
 def _open(member: Party, state: AwaitDelivery, party: int, box: bytes) -> RingVector:
-    """Return the vector that `party` has sealed for this party; raise PeerFault unless it can be one."""
+    """Return the vector that `party` encrypted for this party; raise PeerFault for an impossible one."""
     name, parameters, run_id = member.name_of(party), member.parameters, state.run_id
     key = state.sealing.key(member, run_id, party, sending=False)
     bound = keys.seal_context(member.context, run_id, name, member.name)
@@ -254,7 +255,7 @@ def _open(member: Party, state: AwaitDelivery, party: int, box: bytes) -> RingVe
         reason = f"its vector cannot be read, or {member.context.aggregator} has changed it: {error}"
         raise PeerFault(name, reason, check_of(error, Check.MALFORMED)) from None
     try:
-        # Each vector by itself: in a sum nobody would know its sender.
+        # Each vector by itself: a sum does not show the sender of a bad one.
         parameters.check_vector(ring_vector)
     except VerificationError as error:
         raise PeerFault(name, f"its vector is out of bounds: {error}", Check.OUT_OF_BOUNDS) from None
@@ -264,7 +265,7 @@ def _open(member: Party, state: AwaitDelivery, party: int, box: bytes) -> RingVe
 def _outcome(
     member: Party, run_id: bytes, total: RingVector, received: Mapping[str, RingVector], sent: PartySet
 ) -> Outcome:
-    """Return the sum of a party's own vector and of those that it has received."""
+    """Return the sum of a party's own vector and the received ones."""
     parameters, context = member.parameters, member.context
     count = 1 + len(received)
     grid, weight = parameters.decode(total, count)
@@ -295,7 +296,7 @@ def _outcome(
 
 @dataclass(frozen=True, slots=True)
 class Relayed:
-    """The result of the aggregator: the parties whose vectors it has passed on, and the others."""
+    """Result of the aggregator: the parties whose vectors it forwarded, and the others."""
 
     survivors: tuple[str, ...]
     absent: tuple[str, ...]
@@ -323,7 +324,7 @@ class Delivered(CollectorState, frozen=True, kw_only=True, eq=False):
 
 
 def accept_hello(aggregator: Aggregator, _state: CollectHello, _party: int, envelope: Envelope) -> Item:
-    """Check that a hello is for this session and request, and that its key is a point of large order."""
+    """Check that a hello is for this session and request, and that its key is no point of small order."""
     context, hello = aggregator.context, decode(envelope.body, m.Hello, envelope.sender)
     if (hello.session_digest, hello.request) != (context.session_digest, context.request):
         raise PeerFault(envelope.sender, "its hello is for another session or request", Check.OTHER_REQUEST)
@@ -335,7 +336,7 @@ def accept_hello(aggregator: Aggregator, _state: CollectHello, _party: int, enve
 
 
 def finish_hello(aggregator: Aggregator, state: CollectHello) -> Transition:
-    """Begin the run of the parties that are present, and send to each the hellos of the parties it meets."""
+    """Begin the run of the parties present, and send to each the hellos of its peers."""
     inbox, parameters = state.inbox, aggregator.parameters
     items = {party: inbox.items[party] for party in sorted(inbox.alive)}
     requested = {party: item.message.operation for party, item in items.items()}
@@ -357,9 +358,9 @@ def finish_hello(aggregator: Aggregator, state: CollectHello) -> Transition:
 
 
 def accept_boxes(aggregator: Aggregator, state: CollectBoxes, party: int, envelope: Envelope) -> Item:
-    """Check that a party sends to exactly its present receivers; keep its boxes by receiver."""
+    """Check that a party sends to exactly its present receivers; store its boxes by receiver."""
     boxes = decode(envelope.body, m.Send, envelope.sender).boxes
-    # A box kept back would look to its receiver as if the aggregator had dropped it.
+    # A missing box would look to its receiver as if the aggregator had dropped it.
     receivers = sorted(aggregator.parameters.receivers(party))
     if [number for number, _ in boxes] != [number for number in receivers if number in state.present]:
         raise PeerFault(
@@ -369,7 +370,7 @@ def accept_boxes(aggregator: Aggregator, state: CollectBoxes, party: int, envelo
 
 
 def finish_boxes(aggregator: Aggregator, state: CollectBoxes) -> Transition:
-    """Deliver the boxes; along edges, a party with a missing sender gets an abort in their place."""
+    """Deliver the boxes; along edges, a party with a missing sender gets an abort instead."""
     inbox, parameters = state.inbox, aggregator.parameters
     sent = frozenset(inbox.alive)
     boxes = {party: inbox.items[party].message for party in sent}
@@ -395,14 +396,14 @@ def finish_boxes(aggregator: Aggregator, state: CollectBoxes) -> Transition:
 
 
 def min_senders(aggregator: Aggregator, _state: CollectorState) -> int:
-    """Return how many parties a step needs."""
+    """Return the number of parties that a step needs."""
     return max(1, aggregator.parameters.plan.min_survivors)
 
 
 def _go_without(
     aggregator: Aggregator, state: CollectBoxes, party: int, missing: list[int]
 ) -> list[Envelope]:
-    """Tell a party which of its senders are missing, and why as far as it is known."""
+    """Tell a party which of its senders are missing, with the known reasons."""
     excluded = state.inbox.excluded
     names = {number: aggregator.name_of(number) for number in missing}
     why = {

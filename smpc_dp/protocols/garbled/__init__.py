@@ -1,4 +1,4 @@
-"""Two parties evaluate a Boolean circuit on their private inputs: garbled circuits and oblivious transfer.
+"""Two-party evaluation of a Boolean circuit on private inputs: garbled circuits and oblivious transfer.
 
-`protocols/pairwise/README.md` is the specification.
+Specification: `protocols/pairwise/README.md`.
 """

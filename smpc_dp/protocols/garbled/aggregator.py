@@ -1,4 +1,4 @@
-"""A third party that alone learns the output: it compares labels with hashes, and sees no input."""
+"""The aggregator of an evaluation: it alone learns the output, by comparing labels with hashes."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ class AggregatorRole(Participant):
         return self._evaluated(rows_of(np.concatenate(outputs, axis=1), self._plan.circuit.outputs), value)
 
     def _decode(self, block: Block, hashes: bytes, labels: bytes) -> Bits:
-        """Return the output bits; a label whose hash is not that of its colour is the evaluator's fault.
+        """Decode the output bits; a label that does not match its colour's hash is the evaluator's fault.
 
-        The garbler is taken to be semi-honest: this is what its hashes are believed for.
+        The hashes are trusted because the garbler is assumed to be semi-honest.
         """
         shape = (self._plan.circuit.n_outputs, block.count)
         size = LABEL_BYTES * shape[0] * shape[1]
@@ -74,6 +74,7 @@ class AggregatorRole(Participant):
         return np.bitwise_xor(colours, zero_colours)
 
     def _unseal(self, sender: str, step: str, block: int, sealed: bytes) -> bytes:
+        """Decrypt a message to the aggregator."""
         key, context = self.seal_terms(sender, sender, self.name, step, block)
         try:
             return unseal(key, sealed, context)
@@ -83,7 +84,7 @@ class AggregatorRole(Participant):
 
 @dataclass(slots=True)
 class AggregatorEvaluation:
-    """The aggregator's role in the evaluation of one pair."""
+    """Evaluation of one pair at the aggregator."""
 
     role: AggregatorRole
     effects: Effects[Evaluated]

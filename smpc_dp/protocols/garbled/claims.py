@@ -1,4 +1,4 @@
-"""What a two-party evaluation claims, and what it does not."""
+"""Privacy claim of a two-party evaluation, and its limits."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from smpc_dp.protocols.result import Privacy
 
 
 def privacy_of(parameters: PairwiseParameters, tile: int, transfers: int) -> Privacy:
-    """Return the claim for a result of these parameters that took so many oblivious transfers.
+    """Return the claim for a result with these parameters and so many oblivious transfers.
 
     `tile`: how many instances are garbled together; in mode "tile" they share keys.
     """
@@ -41,6 +41,7 @@ def privacy_of(parameters: PairwiseParameters, tile: int, transfers: int) -> Pri
 
 
 def _keys(parameters: PairwiseParameters, tile: int) -> str:
+    """Return the sentence about the garbling keys."""
     shared = min(tile, parameters.instances)
     if parameters.mode == "unique" or shared == 1:
         return "keys are unique to each gate and instance"

@@ -1,7 +1,8 @@
-"""Who is paired with whom: matchings from coins of everybody, which everybody can check.
+"""Random matchings of parties, drawn from coins of all parties, which all parties can check.
 
 Each party commits to a coin, and opens it when all commitments are known; the beacon is a hash of all coins.
-As long as one party's coin is random nobody has chosen it, but as far as giving up leads to another draw.
+The matchings are uniform if one party's coin is random, except that a party that withholds its coin forces
+another draw.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ def commit(run: bytes, name: str, coin: bytes) -> bytes:
 
 
 def beacon(run: bytes, coins: Sequence[tuple[str, bytes]]) -> bytes:
-    """Return the 32 bytes that all draws come from: `coins` are those of all parties, in roster order."""
+    """Return the 32-byte seed of all draws: a hash of the coins of all parties, in roster order."""
     parts = [part for name, coin in coins for part in (name.encode(), coin)]
     return digest(Label.STATISTIC_BEACON, run, *parts)
 
@@ -42,9 +43,9 @@ def matchings(seed: bytes, parties: int, partners: int) -> Pairs:
 
 
 def bipartite_matchings(seed: bytes, labels: Sequence[int], partners: int) -> Pairs:
-    """Return matchings of the parties of label 1 with those of label 0, shape (partners, fewer, 2).
+    """Return matchings of the parties of label 1 with those of label 0, shape (partners, pairs, 2).
 
-    The first of each pair has label 1. In each matching everybody of the rarer label has one partner.
+    The first of each pair has label 1. In each matching every party of the rarer label has one partner.
     """
     sides = [np.flatnonzero(np.array(labels) == label) for label in (1, 0)]
     fewer = min(len(side) for side in sides)
@@ -56,6 +57,6 @@ def bipartite_matchings(seed: bytes, labels: Sequence[int], partners: int) -> Pa
 
 
 def _permutation(seed: bytes, number: int, size: int) -> Pairs:
-    """Sort 0..size-1 by keys of 128 random bits; equal keys have a chance below size^2 / 2^129."""
+    """Return a permutation of 0..size-1, sorted by keys of 128 random bits."""
     keys = expand(digest(Label.STATISTIC_MATCHING, seed, encode_uint(number)), 2 * size, np.uint64)
     return np.lexsort((keys[0::2], keys[1::2])).astype(np.int64)

@@ -1,9 +1,9 @@
-"""How a role takes turns with the world: it yields what it sends or waits for, and does no I/O.
+"""Effects of a role: it yields each message that it sends or waits for, and does no I/O.
 
-A role is a generator that reads like the specification. Whoever drives it delivers each `Send` in order, and
-answers each `Receive` with the next message of that sender. No role waits for anything while it sends, so a
-driver may compute ahead of a slow link, and may read ahead as far as `Receive.ahead` says. A driver takes at
-least KEPT messages to a peer that does not read: no two roles wait until the other one reads more than that.
+A role is a generator that follows the specification. Its driver delivers each `Send` in order, and answers
+each `Receive` with the next message of that sender. No role waits while it sends, so a driver may compute
+ahead of a slow connection, and may read ahead as far as `Receive.ahead` allows. A driver accepts at least
+RETAINED messages for a peer that does not read: no two roles wait for each other to read more than that.
 """
 
 from __future__ import annotations

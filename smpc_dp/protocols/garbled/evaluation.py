@@ -1,4 +1,4 @@
-"""What a caller asks for in a two-party evaluation, and what it gets."""
+"""Operation and result of a two-party evaluation."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _WORD = 64
 
 @dataclass(frozen=True, slots=True)
 class PairwiseEvidence:
-    """What binds a result to its run; all in bytes but names, `protocol` and `version`.
+    """Evidence that binds a result to its run; all in bytes but names, `protocol` and `version`.
 
     `circuit` is the circuit's digest, `transcript` the hash of labels and tables that both have signed.
     """
@@ -68,7 +68,7 @@ class Evaluation:
 
     @property
     def claim(self) -> str:
-        """Against whom this is secure, in one line; the whole story is in `privacy`."""
+        """Adversary against which the evaluation is secure, in one line; `privacy` has the full claim."""
         return self.privacy.claim
 
     def to_json(self) -> dict[str, object]:
@@ -79,7 +79,7 @@ class Evaluation:
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """A checked plan, and the own inputs, laid out as by `circuits.circuit.pack`.
+    """Checked plan, and the party's own inputs as packed by `circuits.circuit.pack`.
 
     `batch` says whether values are arrays.
     """
@@ -102,7 +102,7 @@ class Operation:
         evaluator_inputs: Sequence[int] | None,
         instances: int | None,
     ) -> Operation:
-        """Check everything that the party `own` can check alone.
+        """Check everything that the party `own` can check alone; return the operation.
 
         Raises:
             ConfigError: the circuit, a parameter or an input is wrong; names it.
@@ -143,7 +143,7 @@ class Operation:
         return cls(plan, rows, batch)
 
     def answer(self, evaluated: Evaluated, session_digest: bytes) -> Evaluation:
-        """Return the result of a role that has ended."""
+        """Return the result for the output of a finished role."""
         parameters = self.plan.parameters
         evidence = PairwiseEvidence(
             PAIRWISE,
@@ -160,6 +160,7 @@ class Operation:
         return Evaluation(value, evaluated.privacy, evidence)
 
     def _value(self, rows: Rows) -> int | NDArray[np.uint64] | NDArray[np.object_]:
+        """Return the value of packed output bits."""
         count = self.plan.parameters.instances
         if not self.batch:
             return unpack(rows, 1)[0]
@@ -171,10 +172,10 @@ class Operation:
 
 
 def resolve(circuit: AnyCircuit) -> Circuit:
-    """Return a circuit: itself, the published one of this name, or what is in a Bristol Fashion file.
+    """Return a circuit: itself, the published one of this name, or that of a Bristol Fashion file.
 
-    Raises ConfigError for what names neither, or a file that is no circuit; LocalError for one that
-    cannot be read.
+    Raises ConfigError for an unknown name, or a file that is no circuit; LocalError for a file that cannot be
+    read.
     """
     if isinstance(circuit, Circuit):
         return circuit
@@ -190,7 +191,7 @@ def resolve(circuit: AnyCircuit) -> Circuit:
 
 
 def count_instances(inputs: Sequence[Input], declared: int | None) -> tuple[int, bool]:
-    """Return how many instances there are, and whether they are a batch."""
+    """Return the number of instances, and whether they are a batch."""
     try:
         len(inputs)
         counts = {None if isinstance(values, int | np.integer) else len(values) for values in inputs}
@@ -207,6 +208,7 @@ def count_instances(inputs: Sequence[Input], declared: int | None) -> tuple[int,
 
 
 def _rows(values: Input, width: int, where: str) -> Rows:
+    """Return packed values; raise ConfigError for a value that does not fit."""
     if isinstance(values, int | np.integer):
         values = [int(values)]
     if isinstance(values, np.ndarray):
@@ -229,4 +231,5 @@ def _rows(values: Input, width: int, where: str) -> Rows:
 
 
 def _plain(value: int | Iterable[int]) -> int | list[int]:
+    """Return integers of any library as Python's own."""
     return value if isinstance(value, int) else [int(number) for number in value]

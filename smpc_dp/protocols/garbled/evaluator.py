@@ -1,4 +1,4 @@
-"""The evaluator: it gets one label of each input wire, and evaluates the tables as they come."""
+"""The evaluator: it obtains one label of each input wire, and evaluates the tables as they arrive."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ from smpc_dp.wire.signing import Context, Signer
 
 
 class EvaluatorRole(Participant):
-    """The party that evaluates."""
+    """Evaluator's role in an evaluation."""
 
     def __init__(
         self,
@@ -123,6 +123,7 @@ class EvaluatorRole(Participant):
         return self._evaluated(learned, value)
 
     def _set_up(self) -> Effects[Receiver]:
+        """Set up the oblivious transfers, unless a setup exists."""
         if (held := self._transfers.receiver()) is not None:
             return held
         context = self._transfer_context()
@@ -134,7 +135,7 @@ class EvaluatorRole(Participant):
         return receiver
 
     def _transfer(self, receiver: Receiver, evaluator: Evaluator, block: Block) -> Effects[Bits]:
-        """Get one label of each of our input wires; return which, drawn at random: (wires, instances)."""
+        """Obtain one random label of each of the evaluator's wires; return the choices (wires, instances)."""
         wires = self._plan.wires(self._plan.evaluator_values)
         shape = (len(wires), block.count)
         drawn = np.frombuffer(self._randomness.bytes(-(-shape[0] * shape[1] // 8)), np.uint8)
@@ -178,15 +179,16 @@ class EvaluatorRole(Participant):
         return bits.reshape(shape)
 
     def _choose(self, inputs: Bits, choices: Bits) -> Effects[None]:
-        """Say where our inputs are not what we chose: there the garbler exchanges the labels."""
+        """Tell the garbler where the inputs differ from the choices, so that it exchanges the labels."""
         yield self._piece(EVALUATOR, pack_bits(inputs ^ choices))
 
     def _take_tables(self, evaluator: Evaluator) -> Effects[None]:
+        """Receive the tables, and evaluate."""
         if not evaluator.remaining:
             # A circuit without AND gates has no tables, and is evaluated all the same.
             evaluator.feed(b"")
         while left := evaluator.remaining:
-            # A piece is not larger than TABLE_PIECE, so at least so many more come.
+            # A piece is not larger than TABLE_PIECE, so at least so many more follow.
             ahead = -(-left // TABLE_PIECE) - 1
             piece = yield from self._take_piece(GARBLER, min(TABLE_PIECE, left), ahead)
             evaluator.feed(piece)
@@ -202,6 +204,7 @@ class EvaluatorRole(Participant):
         return np.bitwise_xor(zeros, ones)
 
     def _seal_labels(self, active: Bits, block: Block) -> bytes:
+        """Encrypt the active labels for the aggregator."""
         aggregator = self._context.aggregator
         key, context = self.seal_terms(aggregator, self.name, aggregator, LABELS, block.number)
         return seal(key, active.tobytes(), context, self._randomness)

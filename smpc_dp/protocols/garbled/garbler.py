@@ -1,4 +1,4 @@
-"""The garbler: it makes labels and tables, and lets the evaluator choose its labels obliviously."""
+"""The garbler: it makes labels and tables, and gives the evaluator its labels by oblivious transfer."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ from smpc_dp.wire.signing import Context, Signer
 
 @dataclass(frozen=True, slots=True)
 class _OutputZeros:
-    """The labels that mean 0 of a block's outputs, their colours, and the offsets; secret."""
+    """Labels for 0 of a block's outputs, their colours, and the offsets; secret."""
 
     labels: Bytes = field(repr=False)
     colours: Bits = field(repr=False)
@@ -58,11 +58,12 @@ class _OutputZeros:
 
     @classmethod
     def of(cls, garbler: Garbler) -> _OutputZeros:
+        """Return them for a garbler's block."""
         return cls(garbler.output_zero_labels(), garbler.output_colours(), garbler.deltas())
 
 
 class GarblerRole(Participant):
-    """The party that garbles."""
+    """Garbler's role in an evaluation."""
 
     def __init__(
         self,
@@ -115,7 +116,7 @@ class GarblerRole(Participant):
             yield self._control(
                 self._evaluator, CHECK, messages.Check(block.number, self._sequence[GARBLER], value)
             )
-            # While the evaluator is at the last tables: what its answer will be compared with.
+            # While the evaluator works on the last tables: the values that its answer is compared with.
             zeros = _OutputZeros.of(garbler)
             confirm = yield from self._take(self._evaluator, CONFIRM, Confirm)
             self._check_block(self._evaluator, block.number, confirm.block)
@@ -126,7 +127,7 @@ class GarblerRole(Participant):
                 held.append(Decode(block.number, pack_bits(zeros.colours)))
             if to == "aggregator":
                 yield self._for_aggregator(HASHES, block.number, self._seal_hashes(garbler, block))
-        # Not before the evaluator is bound to all of its inputs: it could choose the later ones by these.
+        # Only after the evaluator has fixed all its inputs: it could choose later ones by these.
         for decode in held:
             yield self._control(self._evaluator, DECODE, decode)
         if to == "aggregator":
@@ -136,6 +137,7 @@ class GarblerRole(Participant):
         return self._evaluated(learned, value)
 
     def _set_up(self) -> Effects[Sender]:
+        """Set up the oblivious transfers, unless a setup exists."""
         if (held := self._transfers.sender()) is not None:
             return held
         context = self._transfer_context()
@@ -150,10 +152,10 @@ class GarblerRole(Participant):
     def _transfer(
         self, sender: Sender, garbler: Garbler, block: Block, buffers: Iterator[Bytes]
     ) -> Effects[None]:
-        """Give the evaluator one of both labels of each of its input wires, which one it draws.
+        """Give the evaluator one of both labels of each of its input wires, chosen at random by the transfer.
 
-        A random transfer gives two pads. The first is one label; their sum and the instance's offset go in
-        the open and make the other label of the second. No input enters.
+        A random transfer gives two pads. The first is one label; the xor of both and the instance's offset is
+        sent in the clear and turns the second into the other label. No input enters.
         """
         wires = self._plan.wires(self._plan.evaluator_values)
         count = len(wires) * block.count
@@ -172,7 +174,7 @@ class GarblerRole(Participant):
                 yield self._piece(GARBLER, sender.challenge(sizes[number], extension))
 
     def _exchange(self, garbler: Garbler, block: Block) -> Effects[None]:
-        """Exchange the labels of the wires where the evaluator's input is not what it has drawn."""
+        """Exchange the labels of wires where the evaluator's input differs from its random choice."""
         wires = self._plan.wires(self._plan.evaluator_values)
         shape = (len(wires), block.count)
         content = yield from self._take_piece(EVALUATOR, -(-shape[0] * shape[1] // 8))
@@ -183,7 +185,7 @@ class GarblerRole(Participant):
         garbler.flip(wires, bits)
 
     def _decode(self, zeros: _OutputZeros, block: Block, confirm: Confirm) -> Bits:
-        """Return the output bits that the evaluator's labels stand for; it must show that it has them."""
+        """Decode the output bits from the evaluator's colours, with its proof that it has the labels."""
         shape = (self._plan.circuit.n_outputs, block.count)
         colours = unpack_bits(confirm.colours, shape)
         if colours is None:
@@ -201,7 +203,7 @@ class GarblerRole(Participant):
         return bits
 
     def _seal_hashes(self, garbler: Garbler, block: Block) -> bytes:
-        """Seal, for the aggregator: both hashes of each output, colour 0 first, and the colour of 0."""
+        """Encrypt for the aggregator both hashes of each output, colour 0 first, and the colour of 0."""
         aggregator = self._context.aggregator
         key, context = self.seal_terms(aggregator, self.name, aggregator, HASHES, block.number)
         colours = pack_bits(garbler.output_colours())

@@ -1,9 +1,9 @@
-"""The messages of a two-party evaluation, and the form in which they travel.
+"""The messages of a two-party evaluation, and their encoding.
 
 A message is a kind (one byte) and a content. CONTROL holds a signed envelope, BULK a piece of a long value:
-whose it is (0 garbler, 1 evaluator), a sequence number (counted for each sender from 0), its length, and so
-many bytes. Pieces are not signed one by one: both sides hash those of each in order, headers included, and
-sign what comes of it before an output is decoded.
+its side (0 garbler, 1 evaluator), a sequence number (counted for each sender from 0), its length, and so many
+bytes. Pieces are not signed one by one: both sides hash those of each in order, headers included, and sign
+the hash before an output is decoded.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Bytes32 = Annotated[bytes, Meta(min_length=32, max_length=32)]
 
 
 class Hello(Body, frozen=True):
-    """Everyone to everyone: a fresh nonce, the digest of the circuit and that of the plan.
+    """All to all: a fresh nonce, the digest of the circuit and that of the plan.
 
     The aggregator's holds its fresh X25519 key too, and the others theirs when they talk to it; else empty.
     Garbler and evaluator say which setup of oblivious transfers they hold from an earlier evaluation (its
@@ -56,13 +56,13 @@ class Hello(Body, frozen=True):
 
 
 class Start(Body, frozen=True):
-    """Garbler to everyone, once it has all hellos: what nobody can have foreseen when they were sent."""
+    """Garbler to all, after all hellos: a value that was unpredictable when they were sent."""
 
     start: Bytes32
 
 
 class Check(Body, frozen=True):
-    """Garbler to evaluator after the tables of a block: how many pieces there were, and their hash."""
+    """Garbler to evaluator after the tables of a block: the number of pieces, and their hash."""
 
     block: int
     pieces: int
@@ -83,14 +83,14 @@ class Confirm(Body, frozen=True):
 
 
 class Decode(Body, frozen=True):
-    """Garbler to evaluator: the colours of the labels that stand for 0 (bits, packed)."""
+    """Garbler to evaluator: the colours of the labels for 0 (bits, packed)."""
 
     block: int
     colours: bytes
 
 
 class Sealed(Body, frozen=True):
-    """To the aggregator: what only it may see of a block, sealed, and the hash that the two have signed."""
+    """To the aggregator: encrypted data of a block, and the hash that both have signed."""
 
     block: int
     transcript: Bytes32
@@ -98,6 +98,6 @@ class Sealed(Body, frozen=True):
 
 
 class Receipt(Body, frozen=True):
-    """Aggregator to both: every label was one of the two; the result is there."""
+    """Aggregator to both: every label was one of the two; the result exists."""
 
     transcript: Bytes32

@@ -1,4 +1,4 @@
-"""The parameters of a two-party evaluation, as a session file gives them."""
+"""Parameters of a two-party evaluation, as in a session file."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class PairwiseParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True
 
     `circuit` is the name of a published circuit or, with `digest` (64 hex digits of the circuit's digest),
     the path of a Bristol Fashion file beside the session file. `instances` evaluations are made. `garbler`
-    and `evaluator` are names of parties; of the circuit's input values those whose places (from 0) are in
-    `evaluator_inputs` are the evaluator's, by default all but the first. `output` says who learns the
-    result; `mode` whether garbling keys are shared by a tile of instances or unique to each.
+    and `evaluator` are names of parties; the circuit's input values with indices (from 0) in
+    `evaluator_inputs` are the evaluator's, by default all but the first. `output` names the recipient of the
+    result; `mode` tells whether garbling keys are shared by a tile of instances or unique to each.
     """
 
     circuit: str
@@ -83,7 +83,7 @@ def check_parameters(
 
 
 def load_circuit(parameters: PairwiseParameters, folder: Path) -> Circuit:
-    """Return the circuit that checked parameters name; files are looked for in `folder`.
+    """Return the circuit named by checked parameters; files are looked for in `folder`.
 
     Raises:
         ConfigError: the file is not a valid circuit, has another digest, or has not the input values named.

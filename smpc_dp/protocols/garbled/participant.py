@@ -1,4 +1,4 @@
-"""What garbler, evaluator and aggregator have in common: hello, run id, signed messages, hashed pieces."""
+"""Common part of garbler, evaluator and aggregator: hello, run id, signed messages, hashed pieces."""
 
 from __future__ import annotations
 
@@ -58,10 +58,10 @@ GARBLER, EVALUATOR = 0, 1
 
 @dataclass(frozen=True, slots=True)
 class Evaluated:
-    """What a role ends with.
+    """Result of a role.
 
-    `outputs` has one array for each output value of the circuit, as `circuits.circuit.pack` makes it, or is
-    None for a role that does not learn them. `transcript` is the hash that both have signed last.
+    `outputs` has one array for each output value of the circuit, packed as by `circuits.circuit.pack`, or is
+    None for a role that does not learn them. `transcript` is the last hash that both have signed.
     """
 
     outputs: list[Rows] | None
@@ -72,9 +72,9 @@ class Evaluated:
 
 
 class Participant:
-    """One role of one participant in one run; `run` of each role is what it does, in order.
+    """Role of one participant in one run; its generator `run` does everything in order.
 
-    `step` is what it is at: "hello", "setup" of the oblivious transfers, then in each block "transfers",
+    `step` is the current step: "hello", "setup" of the oblivious transfers, then in each block "transfers",
     "inputs", "tables" and "outputs". No input is used before "inputs".
     """
 
@@ -110,16 +110,16 @@ class Participant:
 
     @property
     def name(self) -> str:
-        """Whom the role acts for."""
+        """Name of the member that the role acts for."""
         return self._identity.name
 
     @property
     def run_id(self) -> bytes:
-        """The run id, empty until everyone's nonce is there."""
+        """Run id; empty until all nonces are known."""
         return self._run_id
 
     def run(self) -> Effects[Evaluated]:
-        """Do the whole role; raise an SmpcError when it cannot go on.
+        """Run the whole role; raise an SmpcError when it cannot go on.
 
         The setup of the transfers does not outlive an evaluation that fails.
         """
@@ -130,31 +130,35 @@ class Participant:
             raise
 
     def _run(self) -> Effects[Evaluated]:
+        """Run the role after the hello."""
         raise NotImplementedError
 
     def farewell(self, error: SmpcError) -> list[Send]:
-        """Return what tells the others that `error` has ended the run for us."""
+        """Return the messages that tell the others that `error` has ended the run."""
         abort = abort_of(error)
         if isinstance(error, PeerFault) and error.accuser:
-            # Hearsay: the others must not take it for what we saw.
+            # Hearsay: the others must not take it for an observation of this member.
             abort = Abort(Code.STOPPED)
         return [self._control(peer, ABORT, abort) for peer in self._others]
 
     @property
     def _others(self) -> list[str]:
+        """Return the other participants."""
         return [name for name in self._everyone if name != self.name]
 
     def _control(self, to: str, step: str, message: msgspec.Struct) -> Send:
+        """Return a signed message."""
         run_id = self._run_id or self._context.session_digest
         (envelope,) = self._context.write(self._identity, run_id, step, [to], message)
         return Send(to, (bytes([CONTROL]), encode_envelope(envelope)))
 
     def _take(self, sender: str, step: str, kind: type[M]) -> Effects[M]:
-        """Wait for the one message that is due."""
+        """Wait for the one expected message."""
         data = yield Receive(sender, MAX_CONTROL)
         return self._open(data, sender, step, kind)
 
     def _open(self, data: Buffer, sender: str, step: str, kind: type[M]) -> M:
+        """Decode and check a signed message."""
         if data[:1] != bytes([CONTROL]):
             raise PeerFault(
                 sender, f"sent something else than the signed message '{step}'", Check.UNEXPECTED_STEP
@@ -174,7 +178,7 @@ class Participant:
         return decode(envelope.body, kind, sender)
 
     def _stopped(self, sender: str, abort: Abort) -> PeerFault:
-        """Return the fault of `sender`, who stopped; whom it blames is its word alone."""
+        """Return the fault of `sender`, who stopped; the culprit that it names is its word alone."""
         known = abort.names() <= {*self._everyone}
         if not abort.is_sound or not known:
             return PeerFault(sender, "sent a malformed abort", Check.MALFORMED)
@@ -214,11 +218,11 @@ class Participant:
         )
         indices = {(hellos[name].setup, hellos[name].index) for name in (self._garbler, self._evaluator)}
         if len(indices) > 1:
-            # One of the two has lost its side, or says so: both make another.
+            # One of the two has lost its side, or says so: both set up again.
             self._transfers.destroy()
         self._index = hellos[self._garbler].index if len(indices) == 1 else 0
         if self.name == self._garbler:
-            # Not before: nobody's hello can have been chosen by it.
+            # Only now: no hello can depend on it.
             self._start = self._randomness.bytes(NONCE_BYTES)
             for peer in self._others:
                 yield self._control(peer, START, Start(self._start))
@@ -230,6 +234,7 @@ class Participant:
         ]
 
     def _compare(self, peer: str, own: Hello, theirs: Hello) -> None:
+        """Raise ConfigError for a peer with another circuit or plan."""
         if theirs.circuit != own.circuit:
             reason = f"{peer} has {theirs.circuit.hex()}, {self.name} has {own.circuit.hex()}"
             raise ConfigError.at("circuit", reason, ConfigCheck.DIFFERS)
@@ -243,26 +248,28 @@ class Participant:
             )
 
     def _bound(self, label: Label, *parts: bytes) -> bytes:
+        """Return a digest bound to the run."""
         run = (self._run_id, self._start, self._plan.circuit.digest)
         return digest(label, *self._protocol, *run, *parts)
 
     def _tweak(self) -> bytes:
-        """Return the 16 public bytes that every garbling key of the run starts from."""
+        """Return the 16 public bytes from which every garbling key of the run is derived."""
         return self._bound(Label.PAIRWISE_KEYS, self._garbler.encode(), self._evaluator.encode())[:16]
 
     def _open_seed(self) -> bytes:
-        """Return the 16 public bytes that the active labels of the garbler's inputs come from."""
+        """Return the 16 public bytes from which the active labels of the garbler's inputs are drawn."""
         return self._bound(Label.PAIRWISE_OPEN, self._garbler.encode(), self._evaluator.encode())[:16]
 
     def _transfer_context(self) -> bytes:
+        """Return the context of the oblivious transfers."""
         return self._bound(Label.PAIRWISE_TRANSFER, self._garbler.encode(), self._evaluator.encode())
 
     def _proof(self, block: int, labels: bytes | memoryview) -> bytes:
-        """Return the digest that only who has the active output labels of a block can make."""
+        """Return the digest that proves knowledge of a block's active output labels."""
         return self._bound(Label.PAIRWISE_OUTPUTS, encode_uint(block), hashlib.sha256(labels).digest())
 
     def seal_terms(self, peer: str, sender: str, receiver: str, step: str, block: int) -> tuple[bytes, bytes]:
-        """Return key and context of what `sender` seals for `receiver`; `peer` is whichever we are not."""
+        """Return key and context of `sender`'s encryption for `receiver`; `peer` is the other one."""
         ends = (sender.encode(), receiver.encode())
         info = self._bound(Label.SEAL_KEY, *ends)
         try:
@@ -272,18 +279,19 @@ class Participant:
         return key, self._bound(Label.SEAL_AAD, *ends, step.encode(), encode_uint(block))
 
     def _hash(self, side: int, header: bytes, content: Buffer) -> None:
+        """Add a piece to the hash of its side."""
         self._sequence[side] += 1
         self._pieces[side].update(header)
         self._pieces[side].update(content)
 
     def _piece(self, side: int, content: Buffer) -> Send:
-        """Return the next piece that we, on `side`, send to the other one of the two."""
+        """Return the next piece from `side`, to the other one of the two."""
         header = PIECE_HEADER.pack(BULK, side, self._sequence[side], memoryview(content).nbytes)
         self._hash(side, header, content)
         return Send((self._evaluator, self._garbler)[side], (header, content))
 
     def _take_piece(self, side: int, limit: int, ahead: int = 0) -> Effects[memoryview]:
-        """Wait for the next piece of the one on `side`, of 1 to `limit` bytes."""
+        """Wait for the next piece of the peer on `side`, of 1 to `limit` bytes."""
         sender = (self._garbler, self._evaluator)[side]
         # A signed farewell may come instead.
         data = yield Receive(sender, max(limit + PIECE_HEADER.size, 4096), ahead)
@@ -309,12 +317,14 @@ class Participant:
         return self._bound(Label.PAIRWISE_TRANSCRIPT, *(pieces.digest() for pieces in self._pieces))
 
     def _check_value(self, sender: str, claimed: bytes) -> None:
+        """Raise PeerFault unless a claimed hash is this side's."""
         if not hmac.compare_digest(claimed, self._value()):
             raise PeerFault(
                 sender, "signed another hash of tables and labels than ours", Check.TRANSCRIPT_DIFFERS
             )
 
     def _check_block(self, sender: str, expected: int, claimed: int) -> None:
+        """Raise PeerFault unless a message is of the expected block."""
         if claimed != expected:
             raise PeerFault(
                 sender,
@@ -323,9 +333,11 @@ class Participant:
             )
 
     def _for_aggregator(self, step: str, block: int, sealed: bytes) -> Send:
+        """Return an encrypted message to the aggregator."""
         return self._control(self._context.aggregator, step, Sealed(block, self._value(), sealed))
 
     def _evaluated(self, outputs: Sequence[Rows] | None, transcript: bytes) -> Evaluated:
+        """Return the result of the role."""
         return Evaluated(
             None if outputs is None else list(outputs),
             self._run_id,

@@ -1,4 +1,4 @@
-"""What garbler and evaluator must do alike: who holds which input wire, and how a batch is cut."""
+"""Common plan of garbler and evaluator: the assignment of input wires, and the blocks of a batch."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from smpc_dp.crypto.transcript import digest, encode_uint
 from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.protocols.garbled.params import PairwiseParameters
 
-# Labels of one kind (inputs of one party, outputs) that a block holds at most: 16 MiB. Sealed hashes of so
-# many outputs are 32 MiB, which a message holds.
+# Most labels of one kind (inputs of one party, outputs) in a block: 16 MiB. Encrypted hashes of so many
+# outputs are 32 MiB, which fit into a message.
 BLOCK_LABELS = 1 << 20
 # k of the extension of oblivious transfers.
 FIELD = 2
-# Transfers of one chunk, at most: they stay in the cache, and with the block that hides they are 128 blocks.
+# Most transfers in one chunk: they stay in the cache, and with the block that hides they are 128 blocks.
 TRANSFERS = 127 * 128
-# Chunks on their way at once: while one side is at a chunk, the other is at the next. More than
-# `ot.MAX_PENDING` are refused there; with so many, neither side sends more than a channel takes.
+# Pending chunks: while one side works on a chunk, the other works on the next. More than `ot.MAX_PENDING` are
+# refused there; with so many, neither side sends more than a channel takes.
 IN_FLIGHT = 3
 
 Bits = NDArray[np.uint8]
@@ -43,7 +43,7 @@ class Block:
 
 @dataclass(frozen=True)
 class Plan:
-    """A circuit and its parameters, with what follows from them.
+    """Circuit and parameters, with the values derived from them.
 
     Raises ConfigError for a circuit of which one instance has more labels of one kind than a block may hold,
     and for more transfers than one setup has.
@@ -79,7 +79,7 @@ class Plan:
         if not (most := self._most()):
             reason = f"more than {BLOCK_LABELS} bits of one party's inputs, or of outputs, in one instance"
             raise ConfigError.at("circuit", reason, ConfigCheck.TOO_LARGE)
-        # A tile is not cut, so it must not hold more than a block.
+        # A tile is not divided, so it must not hold more than a block.
         tile = min(compiled.suggest_tile(self.parameters.instances), 1 << most.bit_length() - 1)
         object.__setattr__(self, "tile", tile)
         if (rows := self.transfer_rows()) > MAX_INDEX:
@@ -96,7 +96,7 @@ class Plan:
         return np.concatenate([np.empty(0, np.uint32), *spans])
 
     def width(self, values: Sequence[int]) -> int:
-        """Return how many wires these input values have together."""
+        """Return the number of wires of these input values."""
         return sum(self.circuit.inputs[index] for index in values)
 
     def blocks(self) -> Iterator[Block]:
@@ -106,7 +106,7 @@ class Plan:
             yield Block(number, first, min(size, instances - first))
 
     def transfer_rows(self) -> int:
-        """Return how many indices of one setup the transfers of all blocks take, padding included."""
+        """Return the number of indices of one setup for the transfers of all blocks, padding included."""
         full, rest = divmod(self.parameters.instances, self._block_size())
         width = self.width(self.evaluator_values)
 
@@ -117,19 +117,20 @@ class Plan:
         return full * rows(self._block_size()) + rows(rest)
 
     def _most(self) -> int:
-        """Return how many instances a block may have."""
+        """Return the greatest number of instances in a block."""
         widths = (self.width(values) for values in (self.garbler_values, self.evaluator_values))
         return BLOCK_LABELS // max(1, self.circuit.n_outputs, *widths)
 
     def _block_size(self) -> int:
+        """Return the number of instances in each block but the last."""
         return self._most() // self.tile * self.tile
 
     def garbling(self, block: Block, start: bytes) -> Run:
-        """Return what both sides of the garbling of a block have in common."""
+        """Return the garbling settings of a block, equal on both sides."""
         return Run(start, Mode(self.parameters.mode), self.tile, block.count, block.first)
 
     def digest(self) -> bytes:
-        """Return 32 bytes that differ when two sides cut the batch differently or swap wires."""
+        """Return 32 bytes that differ when two sides divide the batch differently or swap wires."""
         first = next(self.blocks())
         return digest(
             Label.PAIRWISE_PLAN,
@@ -181,12 +182,12 @@ def rows_of(bits: Bits, widths: Sequence[int]) -> list[Rows]:
 
 
 def pack_bits(bits: Bits) -> bytes:
-    """Return bits, 0 or 1, in order of memory, eight to a byte, the least significant first."""
+    """Pack bits, 0 or 1, in order of memory, eight to a byte, the least significant first."""
     return np.packbits(bits.reshape(-1), bitorder="little").tobytes()
 
 
 def unpack_bits(packed: bytes | memoryview, shape: tuple[int, int]) -> Bits | None:
-    """Undo `pack_bits`; None when the length or the padding is not right."""
+    """Unpack the bits of `pack_bits`; None when the length or the padding is wrong."""
     count = shape[0] * shape[1]
     if len(packed) != -(-count // 8):
         return None

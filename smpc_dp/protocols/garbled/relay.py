@@ -1,10 +1,10 @@
-"""A pair's own channel through a relay: fresh keys, signed by the two identities, then sealed frames.
+"""A pair's encrypted channel through the aggregator: fresh signed keys, then encrypted frames.
 
-The first frame of each direction holds a fresh X25519 key, signed for this pair of this run and for nothing
-else. Every later one is sealed under a key of its direction, bound to its number: the relay can hold frames
-back, and read, change, repeat, exchange or invent none. Who learns an identity key later learns no frame.
+The first frame of each direction holds a fresh X25519 key, signed for this pair of this run alone. Every
+later one is encrypted under a key of its direction, bound to its number: the aggregator can hold frames back,
+but cannot read, change, repeat, exchange or invent one. A later leak of an identity key reveals no frame.
 
-A message goes as one frame or several; the first byte of a frame's content tells whether it is the last.
+A message is one frame or several; the first byte of a frame's content tells whether it is the last.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ _MORE, _LAST = b"\0", b"\1"
 
 
 class RelayKey(Body, frozen=True):
-    """To the partner, through the relay: a fresh X25519 key."""
+    """To the partner, through the aggregator: a fresh X25519 key."""
 
     key: Annotated[bytes, Meta(min_length=32, max_length=32)]
 
 
 class SealedConnection:
-    """One end. `context` is that of the pair's evaluation: run, matching and both names in its digest."""
+    """One end of a pair's channel. The digest of `context` covers run, matching and both names."""
 
     def __init__(self, context: Context, identity: Signer, randomness: Randomness) -> None:
         self._context = context
@@ -53,7 +53,7 @@ class SealedConnection:
         return f"SealedLine({self._identity.name!r} with {self._peer!r})"
 
     def first(self) -> bytes:
-        """Return the first frame: our signed key."""
+        """Return the first frame: this end's signed key."""
         message = RelayKey(self._public)
         (envelope,) = self._context.write(
             self._identity, self._context.session_digest, RELAY_KEY, (self._peer,), message
@@ -61,7 +61,7 @@ class SealedConnection:
         return encode_envelope(envelope)
 
     def meet(self, frame: bytes) -> None:
-        """Take the partner's first frame, once; raise VerificationError if it is not its key for us."""
+        """Take the partner's first frame, once; raise VerificationError if it is not its key for this end."""
         try:
             envelope = decode_envelope(frame, self._peer)
             self._context.check(envelope)
@@ -82,7 +82,7 @@ class SealedConnection:
         self._secret = b""
 
     def seal(self, message: bytes) -> Iterator[bytes]:
-        """Yield the frames of a message, at least one; each is to be sent before the next is asked for."""
+        """Yield the frames of a message, at least one; each must be sent before the next is generated."""
         indices = range(0, max(len(message), 1), CHUNK_BYTES)
         for index in indices:
             head = _LAST if index == indices[-1] else _MORE
@@ -91,7 +91,7 @@ class SealedConnection:
             yield seal(self._key(self._identity.name), chunk, context, self._randomness)
 
     def open(self, frame: bytes) -> tuple[bytes, bool]:
-        """Return what the next frame holds, and whether its message ends with it.
+        """Return the content of the next frame, and whether it ends its message.
 
         Raises VerificationError for any but the partner's next frame.
         """
@@ -107,19 +107,22 @@ class SealedConnection:
         return content[1:], content[:1] == _LAST
 
     def _key(self, sender: str) -> bytes:
+        """Return the encryption key of a direction."""
         if sender not in self._keys:
             raise LocalError(f"{self._identity.name}: no key of '{self._peer}' yet")
         return self._keys[sender]
 
     def _frame_context(self, sender: str, receiver: str) -> bytes:
+        """Return the associated data of a direction's next frame."""
         number = self._numbers[sender]
         self._numbers[sender] = number + 1
         return self._bound(Label.RELAY_FRAME, sender.encode(), receiver.encode(), encode_uint(number))
 
     def _bound(self, label: Label, *parts: bytes) -> bytes:
+        """Return a digest bound to the pair."""
         return digest(label, *self._context.bound, self._context.session_digest, *parts)
 
     def _fault(self, number: int, reason: str, check: Check) -> VerificationError:
-        """Return the error of a frame: whether partner or relay made it wrong cannot be told."""
+        """Return the error of a frame; it is unknown whether the partner or the aggregator made it wrong."""
         who = f"'{self._peer}' through '{self._context.aggregator}'"
         return VerificationError(f"frame {number} of {who}: {reason}; one of the two sent another", check)

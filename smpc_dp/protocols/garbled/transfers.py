@@ -1,7 +1,7 @@
-"""The oblivious transfers of one garbler with one evaluator: set up once, for all evaluations of a run.
+"""Oblivious transfers of one garbler with one evaluator: set up once, for all evaluations of a run.
 
-A setup costs as much as some hundred thousand transfers. Whoever evaluates several times with the same peer
-gives each of its roles the same `Transfers`. It lives in memory alone, and so in one run of the programs.
+A setup costs as much as some hundred thousand transfers. Roles of several evaluations with the same peer are
+given the same `Transfers`. It is held in memory alone, and so for one run of the programs.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from smpc_dp.crypto.ot import MAX_INDEX, Receiver, Sender
 class Transfers:
     """One side of a setup, the garbler's or the evaluator's; empty until the first evaluation has made it.
 
-    Indices are counted through all evaluations. Both sides compare where they are before each, and make a new
-    setup if they are not at the same place; what fails in between destroys the setup.
+    Indices are counted through all evaluations. Both sides compare their next index before each, and make a
+    new setup if they differ; a failure in between destroys the setup.
     """
 
     def __init__(self) -> None:
@@ -25,19 +25,19 @@ class Transfers:
 
     @property
     def next_index(self) -> int:
-        """The index of the next transfer; 0 without a setup."""
+        """Index of the next transfer; 0 without a setup."""
         return 0 if self._end is None else self._end.next_index
 
     def keep(self, context: bytes, end: Sender | Receiver) -> None:
-        """Hold a setup that was made in this context."""
+        """Store a setup that was made in this context."""
         self.context, self._end = context, end
 
     def destroy(self) -> None:
-        """Forget the setup: the next evaluation makes a new one."""
+        """Delete the setup: the next evaluation makes a new one."""
         self.context, self._end = b"", None
 
     def make_room(self, rows: int) -> None:
-        """Destroy a setup that has not so many indices left. Both sides decide this alike."""
+        """Destroy a setup with fewer than `rows` indices left. Both sides decide this alike."""
         if self.next_index + rows > MAX_INDEX:
             self.destroy()
 

@@ -1,4 +1,4 @@
 """GOPA: gossip noise for private averaging [Bellet 2021, section 4.1].
 
-`protocols/gopa/README.md` is the specification.
+Specification: `protocols/gopa/README.md`.
 """

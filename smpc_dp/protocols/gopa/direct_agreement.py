@@ -1,4 +1,4 @@
-"""The phases in which parties without an aggregator agree on who takes part, up to the certificate.
+"""Phases in which parties without an aggregator agree on the participants, up to the certificate.
 
 Specification: protocols/gopa/direct.md. Steps: hello, start, advertise, roll, reveal, participants.
 """
@@ -40,7 +40,7 @@ from smpc_dp.wire.signing import decode, encode
 
 
 class Drawn(msgspec.Struct, frozen=True):
-    """What a party keeps from start to roll: its draw, and the secret of its key."""
+    """State of a party from start to roll: its draw, and the secret of its key."""
 
     present: PartySet
     neighbours: tuple[int, ...]
@@ -52,7 +52,7 @@ class Drawn(msgspec.Struct, frozen=True):
 
 
 class Advertised(msgspec.Struct, frozen=True):
-    """What a party keeps from roll to participants: its messages; `merkle_commitment` is its SHA-256."""
+    """State of a party from roll to participants: its messages; `merkle_commitment` is its SHA-256."""
 
     neighbours: tuple[int, ...]
     mask_secret: bytes
@@ -65,7 +65,7 @@ class Advertised(msgspec.Struct, frozen=True):
 
 
 class Agreed(msgspec.Struct, frozen=True):
-    """The participants, and each one's neighbours among them; `digest` is what a quorum signs."""
+    """Participants, and the neighbours of each among them; a quorum signs `digest`."""
 
     participants: PartySet
     neighbours: dict[int, tuple[int, ...]]
@@ -74,7 +74,7 @@ class Agreed(msgspec.Struct, frozen=True):
 
 
 class Ready(PeerState[DirectInbox], frozen=True, kw_only=True, eq=False):
-    """The party has a vector, encoded; the hellos of others may come already."""
+    """The party has an encoded vector; hellos of others may already come."""
 
     expects: ClassVar[str] = m.HELLO
     vector: RingVector
@@ -109,7 +109,7 @@ class AwaitParticipants(PeerState[DirectInbox], frozen=True, kw_only=True, eq=Fa
 
 
 class CertifyParticipants(PeerState[DirectInbox], frozen=True, kw_only=True, eq=False):
-    """The party has attested who takes part."""
+    """The party has attested the participants."""
 
     expects: ClassVar[str] = m.ATTEST_PARTICIPANTS
     phase: ClassVar[int] = 3
@@ -120,7 +120,7 @@ class CertifyParticipants(PeerState[DirectInbox], frozen=True, kw_only=True, eq=
 
 
 def say_hello(peer: DirectPeer, state: Ready) -> Transition:
-    """Begin: say hello to everyone, with a fresh nonce."""
+    """Begin: send a hello with a fresh nonce to all."""
     sent = peer.broadcast(state, m.HELLO, hello(peer, peer.random.bytes(32)), peer.everyone)
     return Transition(AwaitStart(inbox=state.inbox, vector=state.vector), sent)
 
@@ -148,7 +148,7 @@ def on_participants(peer: DirectPeer, state: AwaitParticipants) -> Transition:
 
 
 def draw(peer: DirectPeer, state: DirectState) -> tuple[bytes, Drawn, list[Envelope]]:
-    """Take `start`: return the run id, what is drawn, and the advertisement for all who are present."""
+    """Check `start`: return the run id, the draw, and the advertisement for all present parties."""
     context, coordinator = peer.context, peer.name_of(peer.coordinator)
     letter = state.inbox.letters[d.START][peer.coordinator]
     start = decode(letter.body, d.Start, coordinator)
@@ -176,7 +176,7 @@ def draw(peer: DirectPeer, state: DirectState) -> tuple[bytes, Drawn, list[Envel
 
 
 def open_draw(peer: DirectPeer, state: DirectState, drawn: Drawn) -> tuple[Advertised, list[Envelope]]:
-    """Take `roll`: return what all have advertised, and the opening for them."""
+    """Check `roll`: return all advertisements, and this party's opening for their authors."""
     body = body_of(peer, state, d.MERKLE_COMMITMENT)
     merkle_commitment = decode(body, d.MerkleCommitment, peer.name_of(peer.coordinator))
     members = members_of(peer, merkle_commitment.advertised, drawn.present, "roll")
@@ -203,7 +203,7 @@ def open_draw(peer: DirectPeer, state: DirectState, drawn: Drawn) -> tuple[Adver
 def attest_participants(
     peer: DirectPeer, state: DirectState, vector: RingVector, advertised: Advertised
 ) -> Transition:
-    """Take `participants`: check every opening, and attest the set."""
+    """Check `participants` and every opening, and attest the set."""
     body = body_of(peer, state, d.PARTICIPANTS)
     proposed = decode(body, d.Participants, peer.name_of(peer.coordinator))
     members = members_of(peer, proposed.participants, advertised.members, "participants")
@@ -211,7 +211,7 @@ def attest_participants(
     bodies = _check_bodies(peer, state, m.REVEAL, proposed.reveals, proposed.signatures, members, reason)
     drawn: dict[int, tuple[int, ...]] = {}
     reported = decode(state.inbox.letters[m.REVEAL][peer.index].body, d.Reveal, peer.name).proofs
-    # A proof that was found after this party's own reveal excludes nobody.
+    # A proof that came after this party's own reveal excludes no party.
     convicted = {proof.party for proof in proofs_of(state, m.ADVERTISE) if proof in reported}
     try:
         for party, reveal in bodies.items():
@@ -253,7 +253,7 @@ def _edges(drawn: Mapping[int, tuple[int, ...]]) -> dict[int, tuple[int, ...]]:
 def _neighbourhood(
     peer: DirectPeer, members: PartySet, drawn: Mapping[int, tuple[int, ...]], advertised: Advertised
 ) -> Graph:
-    """Return this party's place in the graph."""
+    """Return this party's neighbourhood in the graph."""
     own = tuple(party for party in advertised.neighbours if party in members)
     drew_me = tuple(party for party, others in drawn.items() if peer.index in others)
     mask_keys = {party: advertised.messages[party].mask_key for party in sorted({*own, *drew_me})}
@@ -274,7 +274,7 @@ def body_of(peer: DirectPeer, state: DirectState, step: str) -> bytes:
 def members_of(
     peer: DirectPeer, packed: bytes, within: Collection[int] | PartySet | None, reason: str
 ) -> PartySet:
-    """Unpack a set that must lie in `within`, hold this party and the coordinator and be large enough."""
+    """Decode a set that must lie in `within`, have this party and the coordinator and be large enough."""
     members = PartySet.unpack(packed, peer.parties, peer.name_of(peer.coordinator))
     if within is not None and any(party not in within for party in members):
         raise peer.refuse(f"{reason} has users that were out before", Check.SET_GREW)
@@ -332,7 +332,10 @@ def read_advertise(peer: DirectPeer, party: int, body: bytes) -> d.Advertise:
 def read_reveal(
     peer: DirectPeer, state: DirectState, advertised: Advertised, party: int, body: bytes
 ) -> tuple[tuple[int, ...], set[int]]:
-    """Return whom a party drew, and whom it proves to have advertised twice; else raise PeerFault."""
+    """Return the parties that a party drew, and those that it proves to have advertised twice.
+
+    Raises PeerFault.
+    """
     name, degree = peer.name_of(party), peer.parameters.plan.degree
     reveal = decode(body, d.Reveal, name)
     shown = keys.neighbour_commitment(peer.context, state.run_id, name, reveal.neighbours, reveal.blinder)

@@ -1,8 +1,7 @@
 """The party that coordinates a run without an aggregator: it proposes sets, and is one of the parties.
 
-It collects a letter of everybody in each step, leaves out who is late or wrong, and shows all what it has.
-The others trust it with nothing: at worst it makes as many parties vanish as the plan allows for, or stops
-the run.
+It collects a letter of each party in each step, leaves out late and faulty parties, and sends the letters to
+all. The others need not trust it: at worst it excludes as many parties as the plan allows, or stops the run.
 """
 
 from __future__ import annotations
@@ -64,7 +63,7 @@ class CollectHello(PeerState[DirectInbox], frozen=True, kw_only=True, eq=False):
 
 
 class CollectAdvertise(PeerState[DirectInbox], frozen=True, kw_only=True, eq=False):
-    """The run has begun, and all who are present advertise."""
+    """The run has begun, and all present parties advertise."""
 
     expects: ClassVar[str] = m.ADVERTISE
     phase: ClassVar[int] = 1
@@ -73,7 +72,7 @@ class CollectAdvertise(PeerState[DirectInbox], frozen=True, kw_only=True, eq=Fal
 
 
 class CollectReveal(PeerState[DirectInbox], frozen=True, kw_only=True, eq=False):
-    """All on the Merkle commitment open their draws."""
+    """All parties of the Merkle commitment open their draws."""
 
     expects: ClassVar[str] = m.REVEAL
     phase: ClassVar[int] = 2
@@ -82,7 +81,7 @@ class CollectReveal(PeerState[DirectInbox], frozen=True, kw_only=True, eq=False)
 
 
 class CollectHeld(PeerState[DirectInbox], frozen=True, kw_only=True, eq=False):
-    """The time of publication is over, and the others tell what they have."""
+    """The time of publication is over, and the others report the publications that they have."""
 
     expects: ClassVar[str] = d.HELD
     phase: ClassVar[int] = 5
@@ -109,18 +108,18 @@ def advertised(_peer: DirectPeer, state: CollectReveal) -> Iterable[int]:
 
 
 def others(peer: DirectPeer, state: CollectHeld) -> list[int]:
-    """Return the participants but this one."""
+    """Return the participants except this one."""
     index = peer.index
     return [party for party in state.agreed.participants if party != index]
 
 
 def has_enough(peer: DirectPeer, state: CollectHello) -> bool:
-    """Tell whether as many have said hello as the run needs."""
+    """Tell whether as many parties as the run needs have sent a hello."""
     return len(_heard(peer, state, peer.everyone)) >= peer.parameters.plan.min_survivors
 
 
 def _heard(peer: DirectPeer, state: DirectState, among: Iterable[int]) -> dict[int, Letter]:
-    """Return the letters of the state's step from those who are still there."""
+    """Return the letters of the state's step from the remaining parties."""
     letters, gone = peer.letters(state, state.step, among), state.inbox.gone
     return {party: letter for party, letter in letters.items() if party not in gone}
 
@@ -129,19 +128,21 @@ def _heard(peer: DirectPeer, state: DirectState, among: Iterable[int]) -> dict[i
 
 
 def _exclude(state: DirectState, party: int, error: SmpcError) -> None:
+    """Record why a party is excluded."""
     state.inbox.excluded[party] = error
     state.inbox.gone[party] = None
     state.inbox.note(error)
 
 
 def _notify_out(peer: DirectPeer, party: int, error: SmpcError) -> Envelope:
+    """Return the message that tells a party of its exclusion."""
     return peer.write_to(peer.context.session_digest, ABORT, abort_of(error), party)
 
 
 def _notify_left_out(
     peer: DirectPeer, state: DirectState, before: Iterable[int], left: Collection[int], step: str
 ) -> list[Envelope]:
-    """Tell everyone who was in the set before and is not in the one that comes now."""
+    """Return messages to the parties of the earlier set that are not in the new one."""
     sent = []
     for party in before:
         if party not in left:
@@ -153,6 +154,7 @@ def _notify_left_out(
 def _check_enough(
     peer: DirectPeer, state: DirectState, left: Collection[int], before: Iterable[int], step: str
 ) -> None:
+    """Raise TimeoutFault if fewer parties remain than the run needs."""
     needed, excluded = peer.parameters.plan.min_survivors, state.inbox.excluded
     if len(left) >= needed:
         return
@@ -167,7 +169,7 @@ def _check_enough(
 def _keep_hello(
     peer: DirectPeer, state: DirectState, party: int, envelope: Envelope, body_hash: bytes
 ) -> Sequence[Envelope]:
-    """Keep a hello; tell who says it to a run that has begun, once, that it is out."""
+    """Store a hello; answer a late one, once, that its sender is excluded from the run."""
     inbox = state.inbox
     sent = keep(peer, state, party, envelope, body_hash)
     if not state.run_id or party in inbox.answered:
@@ -195,7 +197,7 @@ def say_hello(peer: DirectPeer, state: Ready) -> Transition:
 
 
 def propose_start(peer: DirectPeer, state: CollectHello) -> Transition:
-    """Begin the run with those who asked the same, and draw as one of them."""
+    """Begin the run with the parties that ask for the same operation, and draw as one of them."""
     inbox, operation = state.inbox, peer.context.operation
     for party, letter in _heard(peer, state, peer.everyone).items():
         try:
@@ -217,7 +219,7 @@ def propose_start(peer: DirectPeer, state: CollectHello) -> Transition:
 
 
 def _check_hello(peer: DirectPeer, party: int, letter: Letter) -> None:
-    """Raise PeerFault naming the party if it asks for something else than this one."""
+    """Raise PeerFault naming the party if it asks for another operation."""
     name = peer.name_of(party)
     claimed = decode(letter.body, m.Hello, name)
     own = hello(peer, claimed.nonce)
@@ -229,7 +231,7 @@ def _check_hello(peer: DirectPeer, party: int, letter: Letter) -> None:
 
 
 def propose_merkle_commitment(peer: DirectPeer, state: CollectAdvertise) -> Transition:
-    """Show all advertisements, and open the own draw."""
+    """Send all advertisements, and open this party's draw."""
     letters, before = _heard(peer, state, state.drawn.present), state.drawn.present
     for party, letter in list(letters.items()):
         try:
@@ -248,7 +250,7 @@ def propose_merkle_commitment(peer: DirectPeer, state: CollectAdvertise) -> Tran
 
 
 def propose_participants(peer: DirectPeer, state: CollectReveal) -> Transition:
-    """Show all openings, and attest the set of participants."""
+    """Send all openings, and attest the set of participants."""
     before = state.advertised.members
     letters = _heard(peer, state, before)
     convicted: set[int] = set()
@@ -271,7 +273,7 @@ def propose_participants(peer: DirectPeer, state: CollectReveal) -> Transition:
 
 
 def await_held(_peer: DirectPeer, state: CollectPublications) -> Transition:
-    """Wait for what the others have."""
+    """Wait for the reports of the others."""
     after = CollectHeld(
         run_id=state.run_id, inbox=state.inbox, agreed=state.agreed, certificate=state.certificate
     )
@@ -279,7 +281,7 @@ def await_held(_peer: DirectPeer, state: CollectPublications) -> Transition:
 
 
 def propose_published(peer: DirectPeer, state: CollectHeld) -> Transition:
-    """List what is added up, forward what others lack, and attest the total."""
+    """List the publications that count, forward missing ones, and attest the total."""
     before = state.agreed.participants
     letters = peer.letters(state, PUBLISH, before)
     seen, held = dict(letters), _read_all_held(peer, state, letters)
@@ -318,7 +320,7 @@ def _check_unconvicted(peer: DirectPeer, state: DirectState, step: str, party: i
 
 
 def _read_all_held(peer: DirectPeer, state: CollectHeld, mine: Mapping[int, Letter]) -> dict[int, PartySet]:
-    """Return whose publications each party has, and convict those of whom there are two."""
+    """Return the publications that each party has, and convict authors of two different ones."""
     known, held = dict(mine), {}
     for party, letter in peer.letters(state, d.HELD, others(peer, state)).items():
         try:
@@ -331,6 +333,7 @@ def _read_all_held(peer: DirectPeer, state: CollectHeld, mine: Mapping[int, Lett
 def _read_held(
     peer: DirectPeer, state: CollectHeld, party: int, body: bytes, known: dict[int, Letter]
 ) -> PartySet:
+    """Return the publications that a party has; raise PeerFault for a wrong report."""
     name, size = peer.name_of(party), m.SIGNATURE_BYTES
     message = decode(body, d.Held, name)
     held = PartySet.unpack(message.held, peer.parties, name)
@@ -357,5 +360,6 @@ def _read_held(
 
 
 def _shown(letters: Mapping[int, Letter]) -> tuple[list[bytes], bytes]:
+    """Return the bodies and packed signatures of letters."""
     bodies = [letter.body for letter in letters.values()]
     return bodies, b"".join(letter.signature for letter in letters.values())

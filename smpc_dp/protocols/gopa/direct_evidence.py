@@ -1,7 +1,7 @@
-"""What parties of a run without an aggregator can prove of each other.
+"""Evidence of a run without an aggregator.
 
-A letter is signed once for everybody. So two differing ones for one step of one run convict their sender
-before anyone.
+A letter is signed once for all receivers. So two different ones for one step of one run convict their sender,
+whoever shows them.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from smpc_dp.wire.sets import PartySet
 
 @dataclass(slots=True)
 class DirectInbox(Inbox):
-    """What a party has received and found out.
+    """Letters and evidence of a party.
 
     Attributes:
         proofs: against parties that sent two different letters, by party and step.
         witnesses: proposals that others show, of steps that have not come here.
         shown: the steps of the proposals that were shown to all.
         forwarded: publications that the coordinator forwards, by party.
-        excluded: of the coordinator: why each party that it left out is.
-        answered: of the coordinator: parties that said hello too late and were told.
+        excluded: at the coordinator, the reason for each exclusion.
+        answered: at the coordinator, the parties whose late hello was answered.
     """
 
     proofs: dict[tuple[int, str], d.Proof] = field(default_factory=dict)
@@ -58,7 +58,7 @@ DirectState: TypeAlias = PeerState[DirectInbox]
 
 
 def coordinator_of(request: int, parties: int) -> int:
-    """Return the number (1 to `parties`) of the party that coordinates a request: everybody in turn."""
+    """Return the number (1 to `parties`) of the party that coordinates a request: all parties in turn."""
     return (request - 1) % parties + 1
 
 
@@ -78,7 +78,7 @@ def has_signed(
 def check_signed(
     peer: DirectPeer, state: DirectState, step: str, party: int, body_hash: bytes, signature: bytes
 ) -> None:
-    """Check what the coordinator shows of another party's step, and take note of a second version.
+    """Check a letter of another party that the coordinator shows, and record a second version.
 
     Raises:
         PeerFault: the party did not sign it; names the coordinator.
@@ -90,7 +90,7 @@ def check_signed(
         raise peer.refuse(
             f"shows a message of step '{step}' that {peer.name_of(party)} did not sign", Check.NOT_SIGNED
         )
-    # Two nonces prove nothing: a process that has started again says hello again.
+    # Two nonces prove nothing: a restarted process sends a hello again.
     if known is not None and known.run_id == run_id and step != m.HELLO:
         convict(peer, state, step, party, known, body_hash, signature)
 
@@ -104,27 +104,27 @@ def convict(
     body_hash: bytes,
     signature: bytes,
 ) -> None:
-    """Keep the proof that a party signed another letter than the known one."""
+    """Store the proof that a party signed another letter than the known one."""
     proof = d.Proof(party, known.body_hash, known.signature, body_hash, signature)
     state.inbox.proofs.setdefault((party, step), proof)
     note_convicted(peer, state, step, party)
 
 
 def note_convicted(peer: DirectPeer, state: DirectState, step: str, party: int) -> None:
-    """Note that a party sent two different letters."""
+    """Record that a party sent two different letters."""
     reason = f"sent two different messages for step '{step}'"
     state.inbox.note(PeerFault(peer.name_of(party), reason, Check.EQUIVOCATION))
 
 
 def proofs_of(state: DirectState, step: str) -> list[d.Proof]:
-    """Return the proofs against those who sent two letters of a step, in roster order."""
+    """Return the proofs against the parties that sent two letters of a step, in roster order."""
     return [proof for (_, proven), proof in sorted(state.inbox.proofs.items()) if proven == step]
 
 
 def proven(
     peer: DirectPeer, state: DirectState, step: str, proofs: Sequence[d.Proof], shower: str
 ) -> set[int]:
-    """Return who is convicted; raise PeerFault naming who shows a proof that is none."""
+    """Return the convicted parties; raise PeerFault naming `shower` for an invalid proof."""
     parties = [proof.party for proof in proofs]
     if parties != sorted(set(parties)) or any(not 1 <= party <= peer.parties for party in parties):
         raise PeerFault(shower, "shows proofs that are not of users in roster order", Check.WRONG_ORDER)
@@ -154,7 +154,10 @@ def conviction(peer: DirectPeer, state: DirectState, step: str, proof: d.Proof) 
 
 
 def note_hidden(peer: DirectPeer, state: DirectState, step: str, members: Collection[int] | PartySet) -> None:
-    """Note who was left out although its letter came here: it, or the coordinator, is to blame."""
+    """Record parties that were left out although their letter came here.
+
+    They, or the coordinator, are at fault.
+    """
     for party in peer.letters(state, step, peer.everyone):
         if party not in members and (party, step) not in state.inbox.proofs:
             by = peer.name_of(peer.coordinator)

@@ -1,4 +1,4 @@
-"""The two digests of a run without a relay that no other protocol has."""
+"""The two digests of a run without an aggregator that no other protocol has."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from smpc_dp.wire.signing import Context
 
 
 def run_identifier(context: Context, operation: str, present: bytes, nonces: bytes) -> bytes:
-    """Return the run id: a digest of session, request, question, who is present and all their nonces."""
+    """Return the run id: a digest of session, request, operation, the parties present and their nonces."""
     return context.remember(
         ("direct run id", operation, present, nonces),
         lambda: digest(
@@ -26,7 +26,7 @@ def run_identifier(context: Context, operation: str, present: bytes, nonces: byt
 def total_digest(
     context: Context, run_id: bytes, participants: bytes, published: bytes, total: bytes
 ) -> bytes:
-    """Return what parties sign about a total that all of them added up: over whom it is, and what it is.
+    """Return the digest that parties sign about a total that all of them computed.
 
     `participants` is the digest of the certified set, `published` a packed set, `total` the packed ring
     elements.

@@ -1,4 +1,4 @@
-"""What a party of a run without an aggregator takes from whom, and keeps."""
+"""Reception of letters in a run without an aggregator: the checks, and what is stored."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from smpc_dp.wire.abort import equivocation
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import decode
 
-# Bytes of any message, but for what it has of a vector or of each party.
+# Bytes of any message besides a vector or data of each party.
 SMALL = 4096
 
 
 def most_bytes(peer: DirectPeer, step: str) -> int:
-    """Return what a message of a step may have."""
+    """Return the greatest number of bytes of a message of a step."""
     encoding, proofs = peer.parameters.encoding, 256 * peer.parties
     if step in (PUBLISH, d.FORWARD):
         return SMALL + encoding.ring_length * encoding.element_bytes
@@ -36,11 +36,11 @@ def most_bytes(peer: DirectPeer, step: str) -> int:
 def keep(
     peer: DirectPeer, state: DirectState, party: int, envelope: Envelope, body_hash: bytes
 ) -> list[Envelope]:
-    """Keep the first letter of a step; a second, different one is evidence."""
+    """Store the first letter of a step; a second, different one is evidence."""
     inbox, step, letter = state.inbox, envelope.step, letter_of(envelope, body_hash)
     known = inbox.letter(step, party)
     if step == m.HELLO and not state.run_id:
-        # A process that has called again, or has started again: the last hello is the one to answer.
+        # A process that has reconnected or restarted: its last hello is answered.
         inbox.keep(step, party, letter)
         inbox.gone.pop(party, None)
         return []
@@ -61,7 +61,7 @@ def keep(
 def _keep_proposal(
     peer: DirectPeer, state: DirectState, party: int, envelope: Envelope, body_hash: bytes
 ) -> list[Envelope]:
-    """Keep a proposal of the coordinator, and compare it to those that others show."""
+    """Store a proposal of the coordinator, and compare it with those that others show."""
     _check_coordinates(peer, party, envelope)
     is_first = state.inbox.letter(envelope.step, party) is None
     sent = keep(peer, state, party, envelope, body_hash)
@@ -73,7 +73,7 @@ def _keep_proposal(
 def _keep_forwarded(
     peer: DirectPeer, state: DirectState, party: int, envelope: Envelope, _body_hash: bytes
 ) -> Sequence[Envelope]:
-    """Keep a publication that the coordinator forwards."""
+    """Store a publication that the coordinator forwards."""
     _check_coordinates(peer, party, envelope)
     forward = decode(envelope.body, d.Forward, envelope.sender)
     if envelope.run_id != state.run_id:
@@ -86,21 +86,23 @@ def _keep_forwarded(
 def _refuse_held(
     _peer: DirectPeer, _state: DirectState, _party: int, envelope: Envelope, _body_hash: bytes
 ) -> Sequence[Envelope]:
+    """Refuse a report of publications, which is for the coordinator."""
     raise PeerFault(
         envelope.sender, f"sent '{envelope.step}' to somebody who does not coordinate", Check.WRONG_RECEIVER
     )
 
 
 def _check_coordinates(peer: DirectPeer, party: int, envelope: Envelope) -> None:
+    """Raise PeerFault unless a party coordinates the run."""
     if party != peer.coordinator:
         raise PeerFault(
             envelope.sender, f"sent '{envelope.step}', which is not its to send", Check.WRONG_SENDER
         )
 
 
-# What a party takes, whether or not it coordinates.
+# Letters that every party takes.
 FROM_ALL: dict[str, Take] = {**dict.fromkeys(d.EVERY_PARTY_STEPS, keep), d.WITNESS: take_witness}
-# What a party takes that does not coordinate.
+# Letters that only parties other than the coordinator take.
 TAKES: dict[str, Take] = {
     **FROM_ALL,
     **dict.fromkeys(d.PROPOSALS, _keep_proposal),

@@ -1,7 +1,7 @@
-"""The messages of GOPA without a relay; each struct is the body of a signed envelope.
+"""The messages of GOPA without an aggregator; each struct is the body of a signed envelope.
 
-What is for everybody is signed once, for the receiver `EVERYONE`, so that whoever has it can show it to
-others. Sets and lists of parties travel as in secure aggregation; signatures are those of the envelopes.
+A message for all is signed once, for the receiver `EVERYONE`, so that each receiver can show it to others.
+Sets and lists of parties are encoded as in secure aggregation; signatures are those of the envelopes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from smpc_dp.wire.envelope import Body
 
 Signature = Annotated[bytes, Meta(min_length=SIGNATURE_BYTES, max_length=SIGNATURE_BYTES)]
 
-# No name of a party: what is signed for it is signed for all.
+# Not a name of a party: a message signed for it is signed for all.
 EVERYONE = "*"
 
 # Steps of a party besides hello, advertise, reveal, attest-participants and publish.
@@ -34,7 +34,7 @@ PUBLISHED = "published"
 FORWARD = "forward"
 
 EVERY_PARTY_STEPS = (m.HELLO, m.ADVERTISE, m.REVEAL, m.ATTEST_PARTICIPANTS, PUBLISH, HELD, ATTEST_TOTAL)
-# What a party waits in, and what the coordinator does.
+# Steps that a party expects, and the coordinator's work in them.
 COORDINATED_STEPS = (
     START,
     MERKLE_COMMITMENT,
@@ -46,7 +46,7 @@ COORDINATED_STEPS = (
 )
 COORDINATOR_STEPS = EVERY_PARTY_STEPS
 PROPOSALS = (START, MERKLE_COMMITMENT, PARTICIPANTS, PUBLISHED)
-# What one party sends to one other, and signs for that one.
+# Messages from one party to one other, signed for that one.
 TO_ONE = (HELD, FORWARD, ABORT)
 
 
@@ -64,7 +64,7 @@ class Proof(Body, frozen=True):
 
 
 class Start(Body, frozen=True):
-    """Coordinator: who said hello (a set), their nonces and their signatures of hello, in roster order."""
+    """Coordinator: the parties that sent a hello (a set), their nonces and signatures, in roster order."""
 
     present: bytes
     nonces: bytes
@@ -79,7 +79,7 @@ class Advertise(Body, frozen=True):
 
 
 class MerkleCommitment(Body, frozen=True):
-    """Coordinator: who advertised (a set), and the bodies and signatures of that, in roster order."""
+    """Coordinator: the parties that advertised (a set), with bodies and signatures, in roster order."""
 
     advertised: bytes
     advertisements: list[bytes]
@@ -87,7 +87,7 @@ class MerkleCommitment(Body, frozen=True):
 
 
 class Reveal(Body, frozen=True):
-    """Party: the opening of its commitment, and proofs against those who advertised twice."""
+    """Party: the opening of its commitment, and proofs against parties that advertised twice."""
 
     neighbours: bytes
     blinder: Bytes32
@@ -95,7 +95,7 @@ class Reveal(Body, frozen=True):
 
 
 class Participants(Body, frozen=True):
-    """Coordinator: who takes part (a set): the bodies and signatures of their `Reveal`, in roster order."""
+    """Coordinator: the participants (a set), with bodies and signatures of `Reveal`, in roster order."""
 
     participants: bytes
     reveals: list[bytes]
@@ -103,10 +103,10 @@ class Participants(Body, frozen=True):
 
 
 class Held(Body, frozen=True):
-    """Party to coordinator: whose x_hat it has.
+    """Party to coordinator: the parties whose x_hat it has.
 
-    `held` is a set; the SHA-256 of each body and the signatures are in roster order; proofs are against those
-    who published twice.
+    `held` is a set; the SHA-256 of each body and the signatures are in roster order; proofs are against the
+    parties that published twice.
     """
 
     held: bytes
@@ -123,10 +123,10 @@ class Forward(Body, frozen=True):
 
 
 class Published(Body, frozen=True):
-    """Coordinator: whose x_hat is in the total.
+    """Coordinator: the parties whose x_hat is in the total.
 
-    `published` is a set, with hashes and signatures as in `Held`; proofs are against those who are left out
-    for having published twice.
+    `published` is a set, with hashes and signatures as in `Held`; proofs are against the parties left out for
+    having published twice.
     """
 
     published: bytes
@@ -136,9 +136,9 @@ class Published(Body, frozen=True):
 
 
 class Witness(Body, frozen=True):
-    """Party: a proposal as it came from the coordinator, shown because somebody seems to have another.
+    """Party: a proposal of the coordinator, shown because another party seems to have a different one.
 
-    `body` is there for a start, which shows what run it began; for others it is empty.
+    `body` is included for a start, since it identifies the run; for others it is empty.
     """
 
     step: str

@@ -1,4 +1,4 @@
-"""The parameters of GOPA in either topology, and what differs without a relay."""
+"""Parameters of GOPA in either topology, and their differences without an aggregator."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from smpc_dp.protocols.gopa.params import check_parameters as check_relay
 from smpc_dp.protocols.result import WHOLE_PARTY, Privacy
 
 Topology = Literal["relay", "direct"]
-# Everyone has a channel to everyone, checks a signature of everyone in each step, and keeps what everyone
-# published until all agree.
+# Each party has a channel to every other, checks a signature of each in each step, and stores all
+# publications until all agree.
 MAX_PARTIES = 256
 MAX_PUBLISHED_BYTES = 1 << 28
 
 
 class DirectParameters(GopaParameters, frozen=True):
-    """Checked parameters of a session without a relay. A lost party's noise stays in."""
+    """Checked parameters of a session without an aggregator. A lost party's noise stays in."""
 
     @property
     def party_steps(self) -> tuple[str, ...]:
@@ -30,7 +30,7 @@ class DirectParameters(GopaParameters, frozen=True):
         return EVERY_PARTY_STEPS
 
     def privacy(self, survivors: int) -> Privacy:
-        """Return the claim of the plan: everyone sees what everyone published, and nobody is trusted."""
+        """Return the claim of the plan: all parties see all publications, and none is trusted."""
         plan, session = self.plan, self.session
         relayed = super().privacy(survivors)
         return replace(
@@ -54,8 +54,8 @@ def check_parameters(
 ) -> tuple[GopaParameters | None, list[ConfigIssue]]:
     """Check a `[parameters]` table; besides the keys of `params.check_parameters` it may have `topology`.
 
-    "relay" is the default. With "direct" nobody but the parties takes part: at most MAX_USERS, whose vectors
-    together have at most MAX_PUBLISHED_BYTES, and `on_dropout` is "keep".
+    "relay" is the default. With "direct" there are parties alone: at most MAX_USERS, whose vectors together
+    have at most MAX_PUBLISHED_BYTES, and `on_dropout` is "keep".
     """
     topology = parameters.get("topology", "relay")
     checked, issues = check_relay(parameters, min(parties, MAX_PARTIES) if topology == "direct" else parties)
@@ -83,9 +83,9 @@ def check_parameters(
 
 
 def without_relay(checked: GopaParameters) -> DirectParameters:
-    """Return the same parameters for parties without a relay, with the quorum that is due there."""
+    """Return the parameters for parties without an aggregator, with the quorum needed there."""
     plan = checked.plan
-    # A relay signs no set. A coordinator does, so even alone it must not be the one that two quorums share.
+    # An aggregator signs no set. A coordinator does, so two quorums must share another honest party.
     # Where shares can be dealt, 2 D < n - 1 - c, as many still sign.
     quorum = (plan.parties + max(plan.max_corrupt, 1)) // 2 + 1
     session = msgspec.structs.replace(

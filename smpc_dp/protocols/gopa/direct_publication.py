@@ -1,4 +1,4 @@
-"""The phases in which parties without an aggregator publish their noisy vectors, and agree on the total.
+"""Phases in which parties without an aggregator publish their noisy vectors, and agree on the total.
 
 Specification: protocols/gopa/direct.md. Steps: attest-participants, publish, held, published, attest-total.
 """
@@ -55,7 +55,7 @@ class CollectPublications(PeerState[DirectInbox], frozen=True, kw_only=True, eq=
 
 
 class AwaitPublished(PeerState[DirectInbox], frozen=True, kw_only=True, eq=False):
-    """The party has told the coordinator which publications it has: the SHA-256 of each, by party."""
+    """The party has reported its publications to the coordinator: the SHA-256 of each, by party."""
 
     expects: ClassVar[str] = d.PUBLISHED
     phase: ClassVar[int] = 5
@@ -66,7 +66,7 @@ class AwaitPublished(PeerState[DirectInbox], frozen=True, kw_only=True, eq=False
 
 
 class AwaitForwarded(PeerState[DirectInbox], frozen=True, kw_only=True, eq=False):
-    """The coordinator has listed what is added up: the SHA-256 of each publication, by party."""
+    """The coordinator has listed the publications that count: the SHA-256 of each, by party."""
 
     expects: ClassVar[str] = d.PUBLISHED
     phase: ClassVar[int] = 5
@@ -99,7 +99,7 @@ class Finished(State, frozen=True, kw_only=True, eq=False):
 def participants_of(
     _peer: DirectPeer, state: CertifyParticipants | CollectPublications | CertifyTotal
 ) -> Collection[int]:
-    """Return who takes part."""
+    """Return the participants."""
     return state.agreed.participants
 
 
@@ -115,13 +115,13 @@ def publish(peer: DirectPeer, state: CertifyParticipants) -> Transition:
 
 
 def _certificate(peer: DirectPeer, state: DirectState, agreed: Agreed, digest: bytes) -> Certificate:
-    """Return the signatures of all who have signed the digest that this party has."""
+    """Return the signatures of all parties that signed this party's digest."""
     signed = signers(peer, state, state.step, agreed.participants)
     return Certificate(digest, {peer.name_of(party): signature for party, signature in signed.items()})
 
 
 def notify_held(peer: DirectPeer, state: CollectPublications) -> Transition:
-    """Tell the coordinator whose publications are here."""
+    """Report the received publications to the coordinator."""
     letters = peer.letters(state, PUBLISH, state.agreed.participants)
     message = d.Held(
         pack_set(letters, peer.parties),
@@ -140,7 +140,7 @@ def notify_held(peer: DirectPeer, state: CollectPublications) -> Transition:
 
 
 def on_published(peer: DirectPeer, state: AwaitPublished) -> Transition:
-    """Take the list of what is added up."""
+    """Take the list of publications that count."""
     published = read_published(peer, state, state.agreed, state.held)
     after = AwaitForwarded(
         run_id=state.run_id,
@@ -155,7 +155,7 @@ def on_published(peer: DirectPeer, state: AwaitPublished) -> Transition:
 def read_published(
     peer: DirectPeer, state: DirectState, agreed: Agreed, held: dict[int, bytes]
 ) -> dict[int, bytes]:
-    """Take `published`: return the SHA-256 of each publication that is added up, by party."""
+    """Check `published`: return the SHA-256 of each publication that counts, by party."""
     coordinator = peer.name_of(peer.coordinator)
     proposed = decode(body_of(peer, state, d.PUBLISHED), d.Published, coordinator)
     members = members_of(peer, proposed.published, agreed.participants, "total")
@@ -172,14 +172,14 @@ def read_published(
         hashes[party] = proposed.hashes[32 * phase : 32 * phase + 32]
         check_signed(peer, state, PUBLISH, party, hashes[party], signature)
         if held.get(party, hashes[party]) != hashes[party]:
-            # The coordinator was told, or could not be: what is proven is who published twice.
+            # The coordinator was told, or could not be: the proofs show who published twice.
             raise conviction(peer, state, PUBLISH, state.inbox.proofs[party, PUBLISH])
     note_hidden(peer, state, PUBLISH, [*members, *convicted])
     return hashes
 
 
 def missing_forwarded(peer: DirectPeer, state: AwaitForwarded) -> Collection[int]:
-    """Return the coordinator while a publication that it lists is not here."""
+    """Return the coordinator while a publication that it lists is missing here."""
     for party, body_hash in state.published.items():
         if _x_hat(peer, state, party, body_hash) is None:
             return (peer.coordinator,)
@@ -187,7 +187,7 @@ def missing_forwarded(peer: DirectPeer, state: AwaitForwarded) -> Collection[int
 
 
 def _x_hat(peer: DirectPeer, state: DirectState, party: int, body_hash: bytes) -> bytes | None:
-    """Return the body that was agreed on as a party's publication, from itself or the coordinator."""
+    """Return the agreed body of a party's publication, received from it or from the coordinator."""
     letter = state.inbox.letter(PUBLISH, party)
     if letter is not None and letter.body_hash == body_hash:
         return letter.body
@@ -200,7 +200,7 @@ def _x_hat(peer: DirectPeer, state: DirectState, party: int, body_hash: bytes) -
 
 
 def read_x_hat(peer: DirectPeer, party: int, body: bytes) -> RingVector:
-    """Return a party's noisy vector; raise PeerFault naming the party unless it is one."""
+    """Return a party's noisy vector; raise PeerFault naming the party if it is malformed."""
     name = peer.name_of(party)
     try:
         return peer.parameters.encoding.unpack(decode(body, Publication, name).x_hat)
@@ -209,7 +209,7 @@ def read_x_hat(peer: DirectPeer, party: int, body: bytes) -> RingVector:
 
 
 def on_forwarded(peer: DirectPeer, state: AwaitForwarded) -> Transition:
-    """Add up, now that all publications are here."""
+    """Compute the total, now that all publications are here."""
     return attest_total(peer, state, state.agreed, state.certificate, state.published)
 
 
@@ -220,7 +220,7 @@ def attest_total(
     certificate: Certificate,
     published: dict[int, bytes],
 ) -> Transition:
-    """Add up what is published, and attest the total."""
+    """Compute the total of the publications, and attest it."""
     encoding, run_id = peer.parameters.encoding, state.run_id
     total = encoding.zeros()
     for party, body_hash in published.items():

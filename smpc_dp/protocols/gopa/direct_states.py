@@ -1,8 +1,8 @@
 """The states of GOPA without an aggregator. Specification: protocols/gopa/direct.md.
 
-The coordinator proposes who is present, who advertised, who takes part and who published. Everyone checks
-each proposal against what it has itself; nobody publishes before a quorum has signed the one set of
-participants, or has a result before a quorum has signed the one total.
+The coordinator proposes the parties that are present, that advertised, that participate and that published.
+Each party checks each proposal against its own letters; none publishes before a quorum has signed the one set
+of participants, or has a result before a quorum has signed the one total.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.result import Outcome
 from smpc_dp.wire.signing import Context, Signer
 
-# What all do alike, whoever coordinates.
+# Phases of all parties, whether or not they coordinate.
 
 _PUBLISH = Phase(
     CertifyParticipants,
@@ -193,13 +193,13 @@ def party(
     ring_vector: RingVector,
     randomness: Randomness | None = None,
 ) -> Run[Outcome]:
-    """Return the run of one party, which coordinates it or not.
+    """Return the run of one party, which may coordinate it.
 
     Args:
         context: the session, the request and everyone's public keys; its aggregator is `EVERYONE`.
         parameters: checked parameters of the session.
-        identity: whose part this is.
-        ring elements: the party's vector, encoded.
+        identity: the party's, which signs.
+        ring_vector: the party's vector, encoded.
         randomness: by default the operating system's; a seeded one only in simulations and tests.
     """
     parameters.check_ring_vector(identity.name, ring_vector)

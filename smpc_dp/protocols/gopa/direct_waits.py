@@ -1,4 +1,4 @@
-"""What a phase without an aggregator waits for: the coordinator, a letter of each party, or a quorum."""
+"""Waits of phases without an aggregator: for the coordinator, a letter of each party, or a quorum."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ Among = Callable[[DirectPeer, Any], Iterable[int]]
 
 
 def _missing_proposal(peer: DirectPeer, state: DirectState) -> Collection[int]:
+    """Return the coordinator while its proposal is missing."""
     letter = state.inbox.letter(state.step, peer.coordinator)
     return (peer.coordinator,) if letter is None else ()
 
 
 def late_coordinator(peer: DirectPeer, state: DirectState) -> None:
-    """End the run: nobody else can propose."""
+    """End the run: no other party can propose."""
     raise TimeoutFault({peer.name_of(peer.coordinator)}, state.step, "it coordinates this request")
 
 
@@ -27,7 +28,7 @@ PROPOSAL = Wait("the coordinator", _missing_proposal, late_coordinator)
 
 
 def gathering(among: Among) -> Wait:
-    """Wait for a letter of each, and no longer than the deadline."""
+    """Return a wait for a letter of each of these parties, until the deadline."""
 
     def missing(peer: DirectPeer, state: DirectState) -> Collection[int]:
         return {*among(peer, state)}.difference(state.inbox.spoken(state.step), state.inbox.gone)
@@ -42,7 +43,7 @@ def gathering(among: Among) -> Wait:
 
 
 def quorum(among: Among) -> Wait:
-    """Wait until a quorum has signed what this party has signed."""
+    """Return a wait until a quorum has signed this party's digest."""
 
     def unsigned(peer: DirectPeer, state: DirectState, signed: Collection[int]) -> TimeoutFault:
         needed = peer.parameters.plan.quorum
@@ -57,7 +58,7 @@ def quorum(among: Among) -> Wait:
         signed = signers(peer, state, state.step, all_of_them)
         if len(signed) >= needed:
             return ()
-        # Who signed something else may have been shown something else, and can tell.
+        # A party that signed another digest may have been shown another proposal, and can show it.
         others = all_of_them - signed.keys()
         open_still = {party for party in others if party in spoken or party not in gone}
         if len(signed) + len(open_still) < needed:
@@ -71,7 +72,7 @@ def quorum(among: Among) -> Wait:
 
 
 def signers(peer: DirectPeer, state: DirectState, step: str, among: Iterable[int]) -> dict[int, bytes]:
-    """Return the signatures over what this party has signed in a step."""
+    """Return the signatures over this party's digest in a step."""
     letters = peer.letters(state, step, among)
     own = letters[peer.index].body_hash
     return {party: letter.signature for party, letter in letters.items() if letter.body_hash == own}

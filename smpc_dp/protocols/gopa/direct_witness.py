@@ -1,6 +1,6 @@
-"""How parties find out that the coordinator sent them different proposals.
+"""Detection of a coordinator that sent parties different proposals.
 
-A letter that answers another proposal than the one that came here makes a party show its own to all, and both
+A letter that answers another proposal than the one received here makes a party show its own to all, and both
 signatures convict the coordinator.
 """
 
@@ -18,12 +18,12 @@ from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.sets import PartySet
 from smpc_dp.wire.signing import decode
 
-# What an attestation answers.
+# The step that an attestation answers.
 _ANSWERED = {m.ATTEST_PARTICIPANTS: (d.MERKLE_COMMITMENT, d.PARTICIPANTS), d.ATTEST_TOTAL: (d.PUBLISHED,)}
 
 
 def suspect(peer: DirectPeer, state: DirectState, step: str, letter: Letter) -> list[Envelope]:
-    """Show everyone what the coordinator sent, if a letter looks like an answer to something else."""
+    """Show the coordinator's proposal to all, if a letter seems to answer another one."""
     if step in (m.HELLO, *d.PROPOSALS) or not state.run_id:
         return []
     if letter.run_id != state.run_id:
@@ -35,7 +35,7 @@ def suspect(peer: DirectPeer, state: DirectState, step: str, letter: Letter) -> 
 
 
 def suspect_all(peer: DirectPeer, state: DirectState, step: str | None = None) -> list[Envelope]:
-    """Look again at the letters that came early: of one step, or of all."""
+    """Check early letters again: those of one step, or all."""
     return [
         envelope
         for kind, letters in state.inbox.letters.items()
@@ -46,6 +46,7 @@ def suspect_all(peer: DirectPeer, state: DirectState, step: str | None = None) -
 
 
 def _show(peer: DirectPeer, state: DirectState, step: str) -> list[Envelope]:
+    """Return the messages that show a proposal to all."""
     letter = state.inbox.letter(step, peer.coordinator)
     if letter is None or step in state.inbox.shown or peer.coordinates:
         return []
@@ -58,7 +59,7 @@ def _show(peer: DirectPeer, state: DirectState, step: str) -> list[Envelope]:
 def take_witness(
     peer: DirectPeer, state: DirectState, party: int, envelope: Envelope, _body_hash: bytes
 ) -> tuple[()]:
-    """Weigh a proposal that another party shows, now or when the same step's has come here."""
+    """Compare a proposal that another party shows, now or when the same step's has come here."""
     name, witness = envelope.sender, decode(envelope.body, d.Witness, envelope.sender)
     if witness.step not in d.PROPOSALS or not has_signed(
         peer, witness.run_id, witness.step, peer.coordinator, witness.body_hash, witness.signature
@@ -76,16 +77,16 @@ def take_witness(
 
 
 def weigh_all(peer: DirectPeer, state: DirectState, step: str, known: Letter) -> None:
-    """Weigh all that others have shown of a step, when the coordinator's letter of the step comes."""
+    """Compare all shown proposals of a step, when the coordinator's letter of the step comes."""
     for witness in state.inbox.witnesses.pop(step, {}).values():
         _weigh(peer, state, witness, known)
 
 
 def _weigh(peer: DirectPeer, state: DirectState, witness: d.Witness, known: Letter) -> None:
-    """Raise PeerFault if what another was sent and what came here convict the coordinator."""
+    """Raise PeerFault if the proposals sent to another party and to this one convict the coordinator."""
     if (witness.run_id, witness.body_hash) == (known.run_id, known.body_hash):
         return
-    # Of another run it may be old, unless it began with a nonce that this process has just made.
+    # A proposal of another run may be old, unless it has a nonce that this process has just drawn.
     if witness.run_id != known.run_id and not _is_fresh(peer, state, witness):
         return
     evidence = {
@@ -101,6 +102,7 @@ def _weigh(peer: DirectPeer, state: DirectState, witness: d.Witness, known: Lett
 
 
 def _is_fresh(peer: DirectPeer, state: DirectState, witness: d.Witness) -> bool:
+    """Tell whether a shown `start` has this process's nonce."""
     if witness.step != d.START or hashlib.sha256(witness.body).digest() != witness.body_hash:
         return False
     coordinator = peer.name_of(peer.coordinator)

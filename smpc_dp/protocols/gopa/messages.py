@@ -1,7 +1,7 @@
-"""The messages of GOPA that secure aggregation does not have; each struct is the body of a signed envelope.
+"""Messages of GOPA beyond those of secure aggregation; each struct is the body of a signed envelope.
 
-With `on_dropout = "keep"` a run has these steps of a party, each answered by the relay: hello, advertise,
-reveal, attest-participants, publish. With "roll-back" it has the steps of secure aggregation.
+With `on_dropout = "keep"` a run has these steps of a party, each answered by the aggregator: hello,
+advertise, reveal, attest-participants, publish. With "roll-back" it has the steps of secure aggregation.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Published(Body, frozen=True):
 
 
 class Average(Body, frozen=True):
-    """Relay: the sum of all that was published, who published (a set), and how many pairs left noise in it.
+    """Aggregator: the sum of all publications, their authors (a set), and the pairs that left noise in it.
 
     These are the pairs of which one published, and the other takes part and did not.
     """

@@ -1,4 +1,4 @@
-"""The parameters of GOPA, as a session file gives them, and the noise that is planned from them."""
+"""Parameters of GOPA, as in a session file, and the noise planned from them."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 
 
 OnDropout = Literal["keep", "roll-back"]
-# In squared steps; both variances have their place in the operation that parties compare.
+# In squared steps; the operation that parties compare has both variances.
 MAX_VARIANCE = 1 << 88
 
 
 class GopaParameters(SumParameters, frozen=True):
-    """Checked parameters: encoding, graph, quorum, both noises, and what happens to a lost party's terms.
+    """Checked parameters: encoding, graph, quorum, both noises, and the treatment of a lost party's terms.
 
     On dropout "keep" leaves them in the average; "roll-back" has x_hat travel under a self-mask, and opens of
     each party either that or its pairwise terms.
@@ -46,7 +46,7 @@ class GopaParameters(SumParameters, frozen=True):
 
     @property
     def descriptor(self) -> str:  # type: ignore[override]
-        """Of the roles: lost noise that is rolled back travels under masks, as in a secure sum."""
+        """Name of the roles: with roll-back, those of a secure sum, whose masks hide lost noise."""
         return "gopa" if self.on_dropout == "keep" else "secagg"
 
     @property
@@ -68,19 +68,19 @@ class GopaParameters(SumParameters, frozen=True):
                 ring_vector -= terms
 
     def add_noise(self, ring_vector: RingVector, randomness: Randomness) -> None:
-        """Add eta, this party's own noise [Bellet 2021, Alg. 4.1, line 4]."""
+        """Add eta, this party's independent noise [Bellet 2021, Alg. 4.1, line 4]."""
         source = NoiseSource.keyed(randomness.bytes(32), b"gopa", b"own")
         ring_vector += self.own_noise(source, len(ring_vector)).view(np.uint64)
 
     def own_noise(self, source: NoiseSource, count: int) -> NDArray[np.int64]:
-        """Return so many draws of eta, in grid steps."""
+        """Return `count` draws of eta, in grid steps."""
         return discrete_gaussian(source, count, self.session.own_variance)
 
     def check_neighbourhood(self, party: str, own: int, drawn_by: int) -> None:
-        """Raise PrivacyError unless the plan's epsilon holds for a party in this place of the graph.
+        """Raise PrivacyError unless the plan's epsilon holds for a party with this neighbourhood.
 
-        The relay may choose who is lost; what it may take of a party's own draws is bounded here, with it
-        everything that the plan counts on for this party and does not prove of all graphs.
+        The aggregator may choose the lost parties; here the number of a party's own draws that it may lose is
+        bounded, and with it every assumption of the plan about this party that does not hold for all graphs.
         """
         neighbourhood, plan = self.session.neighbourhood, self.plan
         if own < neighbourhood.least_own:
@@ -106,7 +106,7 @@ class GopaParameters(SumParameters, frozen=True):
 
     @property
     def greatest_deviation(self) -> int:
-        """The standard deviation of all noise that may be in a total; in steps, rounded down.
+        """Standard deviation of all noise that may be in a total; in steps, rounded down.
 
         No pairwise term need cancel if noise of lost parties stays in; otherwise none is left.
         """
@@ -119,7 +119,7 @@ class GopaParameters(SumParameters, frozen=True):
         return f"{self.session.own_variance:x}/{self.session.pair_variance:x}"
 
     def noise(self, survivors: int, residual_pairs: int) -> Noise:
-        """Return the noise in the sum over so many parties, with that many pairwise terms left in it."""
+        """Return the noise in the sum over `survivors`, with `residual_pairs` pairwise terms left in it."""
         variance = survivors * self.session.own_variance + residual_pairs * self.session.pair_variance
         return Noise(
             total=math.sqrt(variance) * self.encoding.step,
@@ -129,14 +129,14 @@ class GopaParameters(SumParameters, frozen=True):
         )
 
     def event(self) -> Event:
-        """Return what one request is to a privacy ledger: a Gaussian mechanism, in the plan's worst case."""
+        """Return the privacy event of one request: a Gaussian mechanism, in the plan's worst case."""
         from smpc_dp.privacy.accountant.events import Event, Gaussian
 
         description = Gaussian(self.session.mu, self.session.closeness)
         return Event("GOPA", "substitution", (description,), slack=self.session.slack)
 
     def privacy(self, survivors: int) -> Privacy:
-        """Return the claim of the plan: epsilon and delta of each party, against whom, and what is open."""
+        """Return the claim of the plan: epsilon and delta of each party, the adversary, and the limits."""
         session, plan = self.session, self.plan
         lost = (
             "noise shared with users who were lost after the certificate stays in the average"
@@ -235,6 +235,7 @@ def check_and_plan(
 
 
 def _planned(base: SumParameters, epsilon: float, delta: float, on_dropout: OnDropout) -> GopaParameters:
+    """Return the parameters of a checked session, with planned noise."""
     encoding: Encoding = replace(base.encoding, element_bytes=8)
     plan, session = plan_session(
         base.plan,

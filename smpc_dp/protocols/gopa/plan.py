@@ -1,4 +1,4 @@
-"""The noise and the graph of one GOPA session: from who may do what, and its privacy, to numbers."""
+"""Plan of a GOPA session: its noise and graph for the given adversary and privacy."""
 
 from __future__ import annotations
 
@@ -14,24 +14,25 @@ from smpc_dp.privacy.secagg_plan import SecAggPlan, mask_degree, plan_secagg
 if TYPE_CHECKING:
     from smpc_dp.privacy.gopa.own_draws import OwnDraws
 
-# Own noise above the least that any pairwise noise would allow, as a share of its variance.
+# Independent noise above the minimum for any pairwise noise, as a share of its variance.
 OWN_SHARE = 1.04
-# What floating point may lose here.
+# Possible error of floating point here.
 MARGIN = 1 + 1e-9
-# More pairwise noise than this many times that of a complete graph is not worth the neighbours that it saves:
-# it stays in the average for each party that is lost. Where it is rolled back it only has to be sampled.
+# Pairwise noise beyond this multiple of a complete graph's is not worth the neighbours that it saves: it
+# stays in the average for each lost party. Where it is rolled back it only has to be sampled.
 GREATEST_COST, GREATEST_COST_ROLLED_BACK = 6.0, 1e5
-# An honest run ends with a party that refuses its place in the graph with at most this probability, for
-# each of two reasons.
+# Greatest probability that an honest run ends because a party refuses its neighbourhood, for each of two
+# reasons.
 REFUSAL = 2.0**-40
 
 
 class Neighbourhood(msgspec.Struct, frozen=True):
-    """What a party demands of its own place in the certified graph before it lets anything of its vector out.
+    """Conditions on a party's neighbours in the certified graph, checked before its vector is sent.
 
     Attributes:
-        least_own: of the parties that it drew so many must take part: what the claim counts on.
-        most_drawn_by: at most so many may have drawn it, or more parties than `max_corrupt` are corrupt.
+        least_own: the fewest participants among the parties that it drew: the claim counts on them.
+        most_drawn_by: the most parties that may have drawn it; with more, over `max_corrupt` parties are
+            corrupt.
     """
 
     least_own: int
@@ -43,15 +44,15 @@ class SessionNoise(msgspec.Struct, frozen=True, rename={"neighbourhood": "place"
 
     Attributes:
         epsilon, delta: of each honest party, for everything that the adversary sees in one run.
-        mu: of the Gaussian mechanism that the run is, at most.
-        closeness: what the grid adds to it, as in a ledger's `Gaussian`.
+        mu: of the run as a Gaussian mechanism, at most.
+        closeness: the addition of the grid, as in a ledger's `Gaussian`.
         slack: the probability that the drawn graph is worse than that, or with roll-back gives corrupt
             parties too many shares; part of delta.
         own_variance, pair_variance: sigma_eta^2 and sigma_delta^2, the discrete Gaussian's parameters.
         honest: n_H, the fewest honest parties whose noise the claim counts on.
         curator_deviation: standard deviation that a trusted curator adds to the sum, at the same privacy.
-        place: what each party demands of its own place in the graph.
-        assumption: who is honest, what is worst case, and when that is fixed.
+        place: each party's conditions on its neighbours.
+        assumption: the honest parties, the worst case, and when it is fixed.
     """
 
     epsilon: float
@@ -130,7 +131,7 @@ def plan_session(
         pair, connected = min(ways, key=lambda way: way[0])
         counted -= connected.spared
     own_variance, pair_variance = math.ceil(own) + 1, math.ceil(pair)
-    # s^2 of the grid comes out of the own noise, so it goes in before.
+    # s^2 of the grid is subtracted from the independent noise later, so it is added before.
     for _ in range(2):
         smoothing = smoothing_for(
             step=1.0,
@@ -138,7 +139,7 @@ def plan_session(
             sigma_delta=math.sqrt(pair_variance),
             parties=plan.parties,
             edges=plan.parties * (plan.parties - 1) // 2,
-            # A term that only one end puts in adds to the spectrum what an edge to nobody would.
+            # A term of one end alone adds to the spectrum as much as an edge to no party.
             greatest=plan.parties * (1.0 if plan.complete else 2.0),
             length=length,
         )
@@ -168,6 +169,7 @@ def plan_session(
 
 
 def _too_many_bad_draws(slack: float, delta: float) -> ConfigError:
+    """Return the error of a graph that is bad too often."""
     reason = (
         f"bad draws of neighbours have {slack:.1g} of delta, {delta:g}: more bits, or a larger delta, are due"
     )
@@ -175,13 +177,13 @@ def _too_many_bad_draws(slack: float, delta: float) -> ConfigError:
 
 
 def _both_opened(plan: SecAggPlan) -> float:
-    """Return the probability, at most, that shares of a drawn graph give a self-mask and pairwise terms."""
+    """Return a bound on the probability that shares of a drawn graph give a self-mask and pairwise terms."""
     logs = (plan.holders_log2, plan.graph_log2)
     return math.fsum(math.exp2(log) for log in logs if log is not None)
 
 
 def with_degree(plan: SecAggPlan, degree: int, *, roll_back: bool) -> SecAggPlan:
-    """Return the plan with this degree; with roll-back at least this one, that does for the shares too."""
+    """Return the plan with this degree; with roll-back with at least the degree that the shares need."""
     n = plan.parties
     if roll_back:
         return plan_secagg(
@@ -193,13 +195,16 @@ def with_degree(plan: SecAggPlan, degree: int, *, roll_back: bool) -> SecAggPlan
 
 
 def complete_neighbourhood(plan: SecAggPlan) -> Neighbourhood:
-    """Return the demands on the complete graph."""
+    """Return the conditions on the complete graph."""
     others = plan.parties - 1
     return Neighbourhood(others - plan.max_dropouts, others)
 
 
 def _neighbourhood(plan: SecAggPlan, roll_back: bool) -> Neighbourhood:
-    """Return the demands that honest parties meet but for twice `REFUSAL`, if who is lost knows no draws."""
+    """Return conditions that an honest party fails with probability `REFUSAL` each.
+
+    This holds if losses do not depend on the draws.
+    """
     from smpc_dp.privacy.gopa.own_draws import most_drawn_by
 
     if plan.complete:
@@ -210,9 +215,9 @@ def _neighbourhood(plan: SecAggPlan, roll_back: bool) -> Neighbourhood:
 
 
 def _lost(plan: SecAggPlan, roll_back: bool) -> int:
-    """Return how many of a party's own draws may be lost.
+    """Return the number of a party's own draws that may be lost.
 
-    With roll-back as many as may be lost at all: some are lost when its vector has been sent.
+    With roll-back it is that of all losses: some are lost after the vector is sent.
     """
     from smpc_dp.privacy.gopa.own_draws import lost_draws
 
@@ -222,6 +227,7 @@ def _lost(plan: SecAggPlan, roll_back: bool) -> int:
 
 
 def _assumption(plan: SecAggPlan, honest: int, slack: float) -> str:
+    """Return the text of the assumptions."""
     corrupt = (
         f"at most {plan.max_corrupt} of {plan.parties} users are corrupt"
         if plan.max_corrupt
@@ -240,7 +246,8 @@ def _sparse(plan: SecAggPlan, delta: float, roll_back: bool) -> tuple[SecAggPlan
 
     None: the complete graph, of which there is nothing to prove.
     """
-    # Who draws half of the others has three quarters of them for neighbours: then it may as well have all.
+    # A party that draws half of the others has three quarters of them as neighbours: then it may as well have
+    # all.
     most = (plan.parties - 1) // 2
 
     def tried(degree: int) -> tuple[SecAggPlan, OwnDraws | None]:
@@ -263,6 +270,7 @@ def _sparse(plan: SecAggPlan, delta: float, roll_back: bool) -> tuple[SecAggPlan
 
 
 def _proof(plan: SecAggPlan, delta: float, roll_back: bool) -> OwnDraws | None:
+    """Return the proof about the drawn graph of a plan, None if it fails."""
     # Not at the top: every session imports this module, few need scipy.
     from smpc_dp.privacy.gopa.own_draws import own_draws
 

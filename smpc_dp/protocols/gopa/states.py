@@ -1,7 +1,7 @@
 """The states of GOPA where noise of lost parties stays in. Specification: protocols/gopa/README.md.
 
-Up to the certificate of the participants a run goes as in secure aggregation. Then each party publishes x_hat
-and reveals nothing more; the aggregator reads noisy vectors and nothing else.
+Up to the certificate of the participants a run equals secure aggregation. Then each party publishes x_hat and
+reveals nothing more; the aggregator reads noisy vectors alone.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ PARTY = PartyRole(
         ),
         Row(AwaitAverage, on_average, (Finished,), (), "anything: the run is over"),
     ),
-    # A party may leave until the average is there: x_hat may be made and not sent, if a ledger refuses it.
+    # A party may leave until the average comes: x_hat may be made and not sent, if a ledger refuses it.
     last=g.AVERAGE,
     saved=True,
 )

@@ -1,1 +1,1 @@
-"""Phases of protocols, from which protocols are assembled: one file has a phase's functions for all roles."""
+"""Phases of which protocols are assembled; a module has a phase's functions for all roles."""

@@ -1,7 +1,7 @@
 """The phase in which a quorum signs the digest of one set of parties, before anything secret depends on it.
 
 The aggregator sends the set, each party that accepts it attests the digest, and the aggregator answers with a
-certificate of a quorum of these signatures. The participants and the survivors are certified so.
+certificate of a quorum of these signatures. The participants and the survivors are certified in this way.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from smpc_dp.wire.signing import decode
 
 
 class Participation(msgspec.Struct, frozen=True):
-    """The certified participants; `merkle_commitment` is the digest of all parties' draws."""
+    """Certified participants; `merkle_commitment` is the digest of all parties' draws."""
 
     merkle_commitment: bytes
     participants: PartySet
@@ -31,14 +31,14 @@ class Participation(msgspec.Struct, frozen=True):
 
 
 class Attesting(msgspec.Struct, frozen=True):
-    """The digest that parties are asked to attest, and the parties that may: those of the set."""
+    """Digest to be attested, and the parties that may attest it: those of the set."""
 
     members: PartySet
     digest: bytes
 
 
 class AttestingState(Protocol):
-    """A state in which parties attest."""
+    """Interface of a state in which parties attest a digest."""
 
     @property
     def attesting(self) -> Attesting: ...
@@ -62,7 +62,7 @@ def check_certified(
 def accept_attestation(
     _collector: Collector[Any], state: AttestingState, _party: int, envelope: Envelope
 ) -> Item:
-    """Keep a party's attestation; raise PeerFault unless it is of the digest that was sent."""
+    """Store a party's attestation; raise PeerFault if it is of another digest than was sent."""
     if decode(envelope.body, m.Attestation, envelope.sender).set_digest != state.attesting.digest:
         raise PeerFault(
             envelope.sender, "attests another set than the one that was sent", Check.OTHER_STATEMENT
@@ -73,7 +73,7 @@ def accept_attestation(
 def certify(
     collector: Collector[Any], state: CollectorState, attesting: Attesting
 ) -> tuple[m.Certificate, Certificate]:
-    """Return the shortest certificate of the attestations that are there, and the same as evidence."""
+    """Return the shortest certificate of the received attestations, and the same as evidence."""
     quorum, digest = collector.parameters.plan.quorum, attesting.digest
     signatures = {party: item.signature for party, item in state.inbox.items.items()}
     if len(signatures) < quorum:

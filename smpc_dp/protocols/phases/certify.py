@@ -75,7 +75,7 @@ def shortest_certificate(
 
 
 class _Words:
-    """The public coins of one sample: a random oracle's output, as a source for `draw_indices`."""
+    """Public coins of one sample: a random oracle's output, as randomness for `draw_indices`."""
 
     def __init__(self, seed: bytes) -> None:
         self._seed = seed
@@ -101,7 +101,7 @@ def sampled_indices(
     claimed: int,
     quorum: int,
 ) -> tuple[int, ...]:
-    """Return at which places among the signers, from 0, the sample is: all that is claimed decides."""
+    """Return the indices of the sample among the signers, from 0, determined by the whole claim."""
     seed = digest(
         Label.CERTIFICATE_CHALLENGE, *context.bound, run_id, step.encode(), set_digest, signers, root
     )
@@ -136,6 +136,7 @@ def _checked(
     members: Container[int],
     certificate: Certificate,
 ) -> result.Certificate:
+    """Return the certificate by party name, or raise VerificationError."""
     aggregator = context.aggregator
 
     def refuse(reason: str, check: Check) -> PeerFault:

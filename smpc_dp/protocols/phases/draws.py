@@ -1,4 +1,4 @@
-"""Uniform draws of distinct parties and places."""
+"""Uniform draws of distinct parties and indices."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def draw_neighbours(index: int, parties: int, degree: int, randomness: Randomnes
 
 
 def draw_indices(size: int, count: int, randomness: Randomness) -> tuple[int, ...]:
-    """Return `count` distinct places of 0 to `size` - 1, uniformly, in ascending order.
+    """Return `count` distinct indices from 0 to `size` - 1, uniformly, in ascending order.
 
     Floyd's algorithm on words without modulo bias (rejection), so each set has the same probability.
     """
@@ -27,6 +27,7 @@ def draw_indices(size: int, count: int, randomness: Randomness) -> tuple[int, ..
 
 
 def _below(bound: int, randomness: Randomness) -> int:
+    """Return a uniform integer below `bound`."""
     limit = (1 << 64) - (1 << 64) % bound
     while True:
         word = int.from_bytes(randomness.bytes(8), "little")

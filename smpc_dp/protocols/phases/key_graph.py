@@ -1,7 +1,7 @@
-"""The first phase of a sum: fresh keys, and a random graph of parties that nobody chooses.
+"""The first phase of a sum: fresh keys, and a random graph of parties that no member chooses.
 
-Each party draws its neighbours, commits to them before it sees anybody's key, and opens the commitment when
-the commitments of all are bound by one root. Steps: hello, start, advertise, roll, reveal, neighbours.
+Each party draws its neighbours, commits to them before it sees any other key, and opens the commitment when
+all commitments are bound by one root. Steps: hello, start, advertise, roll, reveal, neighbours.
 Specification: protocols/secagg/README.md.
 """
 
@@ -40,19 +40,22 @@ Watch = Callable[[str, RingVector], None]
 
 @dataclass(frozen=True, slots=True)
 class SumMember(Member[P_co]):
-    """A party of a sum; `fixed`: the survivors of the session's exact sums, where all have the same."""
+    """Party of a sum.
+
+    `fixed`: the survivors of the session's exact sums, where these must be the same.
+    """
 
     fixed: FixedSurvivors | None = None
 
     def enter(self, state: State) -> None:
-        """Note the survivors that the party attests, for the session's later sums."""
+        """Record the survivors that the party attests, for the session's later sums."""
         survivors = getattr(state, "survivors", None)
         if self.fixed is not None and survivors is not None:
             self.fixed.fix(self.context, survivors)
 
 
 class Drawn(Secret, frozen=True):
-    """The values that a party keeps from `start` to `roll`: its draw, its secret keys and its commitment."""
+    """State of a party from `start` to `roll`: its draw, its secret keys and its commitment."""
 
     present: PartySet
     neighbours: tuple[int, ...]
@@ -63,7 +66,7 @@ class Drawn(Secret, frozen=True):
 
 
 class Advertised(Secret, frozen=True):
-    """The values that a party keeps from `roll` to `neighbours`; `root` binds all commitments."""
+    """State of a party from `roll` to `neighbours`; `root` binds all commitments."""
 
     neighbours: tuple[int, ...]
     seal_secret: bytes
@@ -74,7 +77,7 @@ class Advertised(Secret, frozen=True):
 
 
 class Graph(Secret, frozen=True):
-    """A party's place in the graph.
+    """Neighbourhood of a party in the graph.
 
     Attributes:
         revealed: the parties that have opened their draws.
@@ -106,13 +109,13 @@ class Graph(Secret, frozen=True):
 
 
 class Sealing(Secret, frozen=True):
-    """The keys with which a party seals messages for its neighbours and opens theirs."""
+    """Keys with which a party encrypts messages for its neighbours and decrypts theirs."""
 
     secret: bytes
     peer_keys: dict[int, bytes]
 
     def key(self, member: Member[Any], run_id: bytes, peer: int, *, sending: bool) -> bytes:
-        """Return the key that seals messages from this party to `peer`, or from `peer` to this party."""
+        """Return the key that encrypts messages from this party to `peer`, or from `peer` to this party."""
         name = member.name_of(peer)
         sender, receiver = (member.name, name) if sending else (name, member.name)
         return keys.seal_key(
@@ -121,7 +124,7 @@ class Sealing(Secret, frozen=True):
 
 
 class Ready(PartyState, frozen=True, kw_only=True, eq=False):
-    """The party has a vector, encoded, and the run has not begun for it."""
+    """The party has an encoded vector, and the run has not begun for it."""
 
     vector: RingVector
 
@@ -152,7 +155,7 @@ class AwaitNeighbours(PartyState, frozen=True, kw_only=True, eq=False):
 
 
 def say_hello(member: Member[SumParameters], state: Ready) -> Transition:
-    """Begin: say hello with a fresh nonce."""
+    """Begin: send a hello with a fresh nonce."""
     nonce = member.random.bytes(32)
     message = member.write(member.context.session_digest, m.HELLO, hello(member, nonce))
     return Transition(AwaitStart(vector=state.vector, nonce=nonce), (message,))
@@ -168,7 +171,7 @@ def on_start(member: Member[SumParameters], state: AwaitStart, body: bytes) -> T
 def on_merkle_commitment(
     member: Member[SumParameters], state: AwaitMerkleCommitment, body: bytes
 ) -> Transition:
-    """Open the draw, now that the commitments of all are bound."""
+    """Open the draw, now that all commitments are bound."""
     run_id = state.run_id
     advertised, message = open_draw(member, run_id, state.drawn, body)
     after = AwaitNeighbours(vector=state.vector, advertised=advertised)
@@ -200,7 +203,7 @@ def members_of(
     reason: str,
     least: int | None = None,
 ) -> PartySet:
-    """Unpack a set that must lie in `within`, hold this party and be large enough; raise PeerFault."""
+    """Decode a set that must lie in `within`, have this party and be large enough; raise PeerFault."""
     context, least = member.context, member.parameters.plan.min_survivors if least is None else least
     members = context.remember(
         ("set", packed), lambda: PartySet.unpack(packed, member.parties, context.aggregator)
@@ -229,7 +232,7 @@ def hello(member: Member[SumParameters], nonce: bytes) -> m.Hello:
 
 
 def draw(member: Member[SumParameters], nonce: bytes, body: bytes) -> tuple[bytes, Drawn, m.Advertise]:
-    """Take `start`: return the run id, the draw, and the fresh keys with the commitment to the draw."""
+    """Check `start`: return the run id, the draw, and the fresh keys with the commitment to the draw."""
     context, random = member.context, member.random
     start = decode(body, m.Start, context.aggregator)
     present = members_of(member, start.present, None, "present parties")
@@ -247,7 +250,7 @@ def draw(member: Member[SumParameters], nonce: bytes, body: bytes) -> tuple[byte
 def open_draw(
     member: Member[SumParameters], run_id: bytes, drawn: Drawn, body: bytes
 ) -> tuple[Advertised, m.Reveal]:
-    """Take `roll`: check that the root binds this party's commitment, and return its opening."""
+    """Check `roll` and that the root binds this party's commitment; return its opening."""
     merkle_commitment = decode(body, m.MerkleCommitment, member.context.aggregator)
     members = members_of(member, merkle_commitment.advertised, drawn.present, "roll")
     _check_commitments(
@@ -265,7 +268,7 @@ def open_draw(
 def join_graph(
     member: Member[SumParameters], run_id: bytes, advertised: Advertised, body: bytes
 ) -> tuple[Graph, Sealing]:
-    """Take `neighbours`: check keys and openings of all neighbours, and return this party's place."""
+    """Check `neighbours`, with keys and openings of all neighbours; return this party's neighbourhood."""
     message = decode(body, m.Neighbours, member.context.aggregator)
     revealed = members_of(member, message.revealed, advertised.members, "revealed parties")
     drew_me = tuple(opening.party for opening in message.openings)
@@ -285,7 +288,10 @@ def join_graph(
 def check_forwarded(
     member: Member[Any], run_id: bytes, step: str, forwarded: m.Advertisement | m.Opening
 ) -> str:
-    """Return the signer's name; a message that it did not sign is the aggregator's fault."""
+    """Check that the author of a forwarded message signed it, and return its name.
+
+    A wrong signature is the aggregator's fault.
+    """
     context, name = member.context, member.name_of(forwarded.party)
     try:
         context.check_detached(run_id, step, name, context.aggregator, forwarded.body, forwarded.signature)
@@ -299,6 +305,7 @@ def check_forwarded(
 def _check_commitments(
     member: Member[Any], root: bytes, members: PartySet, given: Mapping[int, bytes], proof: bytes
 ) -> None:
+    """Raise PeerFault unless the root binds these parties' commitments."""
     _check_bound(member, Label.COMMITMENTS, root, members, given, proof, "roll", "commitment")
 
 
@@ -369,7 +376,7 @@ def _check_opening(
 def opened(
     context: Context, degree: int, run_id: bytes, party: int, body: bytes, commitment: bytes
 ) -> tuple[int, ...]:
-    """Return a party's draw; raise PeerFault unless it committed to that and the draw is allowed."""
+    """Return a party's draw; raise PeerFault unless it is valid and matches the commitment."""
     name = context.names[party - 1]
     reveal = decode(body, m.Reveal, name)
     shown = keys.neighbour_commitment(context, run_id, name, reveal.neighbours, reveal.blinder)
@@ -386,12 +393,12 @@ def opened(
 
 @dataclass(frozen=True, slots=True)
 class SumAggregator(Collector[P_co]):
-    """The aggregator of a sum.
+    """Aggregator of a sum.
 
     Attributes:
         threads: threads for the removal of masks.
         watch: called with each party's name and vector as it arrives, to show what an aggregator sees.
-        fixed: the survivors of the session's exact sums, where all have the same: parties outside are left
+        fixed: the survivors of the session's exact sums, where these must be the same: other parties are left
             out, and without one of them the run stops at once.
     """
 
@@ -401,7 +408,7 @@ class SumAggregator(Collector[P_co]):
 
 
 class Begun(NamedTuple):
-    """The run id and the operation that follow from the hellos, and `start` for each party."""
+    """Run id and operation derived from the hellos, and `start` for each party."""
 
     run_id: bytes
     operation: str
@@ -411,7 +418,7 @@ class Begun(NamedTuple):
 
 
 class Commitments(msgspec.Struct, frozen=True):
-    """The advertisements that the aggregator keeps, and the digest of the root over their commitments.
+    """Advertisements, and the digest of the root over their commitments.
 
     Attributes:
         advertised: by party, as they are forwarded.
@@ -424,7 +431,7 @@ class Commitments(msgspec.Struct, frozen=True):
 
 
 class Edges(msgspec.Struct, frozen=True):
-    """The graph as the aggregator knows it.
+    """Graph as the aggregator knows it.
 
     Attributes:
         keys: the keys of all parties that advertised.
@@ -446,13 +453,13 @@ class CollectHello(CollectorState, frozen=True, kw_only=True, eq=False):
 
 
 class CollectAdvertise(CollectorState, frozen=True, kw_only=True, eq=False):
-    """The parties that are present are agreed on, and each makes keys and a draw."""
+    """The parties present are agreed on, and each makes keys and a draw."""
 
     expects: ClassVar[str] = m.ADVERTISE
 
 
 class CollectReveal(CollectorState, frozen=True, kw_only=True, eq=False):
-    """The commitments of all are bound, and each party opens its own."""
+    """All commitments are bound, and each party opens its own."""
 
     expects: ClassVar[str] = m.REVEAL
     commitments: Commitments
@@ -491,7 +498,7 @@ def check_hello(collector: Collector[SumParameters], envelope: Envelope, kind: t
 def begin(
     collector: Collector[SumParameters], state: CollectorState, fixed: FixedSurvivors | None = None
 ) -> Begun:
-    """Take the operation of most parties, exclude the others, and return the run that begins."""
+    """Select the operation by majority, exclude the other parties, and return the run that begins."""
     context, inbox = collector.context, state.inbox
     hellos: dict[int, m.Hello] = {party: inbox.items[party].message for party in sorted(inbox.alive)}
     requested = {party: claimed.operation for party, claimed in hellos.items()}
@@ -515,7 +522,7 @@ def begin(
 def accept_advertise(
     _collector: Collector[Any], _state: CollectorState, _party: int, envelope: Envelope
 ) -> Item:
-    """Check that a party's fresh keys are points of large order."""
+    """Check that a party's fresh keys are no points of small order."""
     advertise = decode(envelope.body, m.Advertise, envelope.sender)
     try:
         agree.check_public_key(advertise.seal_key)
@@ -526,13 +533,13 @@ def accept_advertise(
 
 
 def merkle_commitment_of(context: Context, keys_of: Mapping[int, m.Advertise]) -> MerkleCommitment:
-    """Return the tree over everyone's commitment."""
+    """Return the tree over all commitments."""
     given = {party: advertise.commitment for party, advertise in keys_of.items()}
     return MerkleCommitment(context, Label.COMMITMENTS, given)
 
 
 def bind_commitments(collector: Collector[Any], state: CollectorState) -> tuple[Commitments, list[Envelope]]:
-    """Bind everyone's commitment by one root, and send it to each party."""
+    """Bind all commitments by one root, and send it to each party."""
     inbox, context = state.inbox, collector.context
     packed = pack_set(inbox.alive, collector.parties)
     advertised = {
@@ -553,7 +560,7 @@ def bind_commitments(collector: Collector[Any], state: CollectorState) -> tuple[
 def accept_reveal(
     collector: Collector[SumParameters], state: CollectReveal, party: int, envelope: Envelope
 ) -> Item:
-    """Check that a party opens its commitment; keep its draw."""
+    """Check that a party opens its commitment; store its draw."""
     return check_reveal(collector, state.run_id, state.commitments, party, envelope)
 
 
@@ -564,7 +571,7 @@ def check_reveal(
     party: int,
     envelope: Envelope,
 ) -> Item:
-    """Check that a party opens its commitment; keep its draw."""
+    """Check that a party opens its commitment; store its draw."""
     commitment = commitments.keys[party].commitment
     degree = collector.parameters.plan.degree
     drawn = opened(collector.context, degree, run_id, party, envelope.body, commitment)
@@ -603,7 +610,7 @@ def connect_graph(
 
 
 def finish_hello(aggregator: SumAggregator[SumParameters], state: CollectHello) -> Transition:
-    """Begin the run of the parties that are present."""
+    """Begin the run of the parties present."""
     begun = begin(aggregator, state, aggregator.fixed)
     return Transition(CollectAdvertise(run_id=begun.run_id), begun.messages)
 
@@ -616,7 +623,7 @@ def finish_advertise(aggregator: SumAggregator[SumParameters], state: CollectAdv
 
 
 def min_survivors(aggregator: Collector[SumParameters], _state: CollectorState) -> int:
-    """Return how many parties a step needs."""
+    """Return the number of parties that a step needs."""
     return aggregator.parameters.plan.min_survivors
 
 

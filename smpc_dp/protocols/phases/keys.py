@@ -1,7 +1,7 @@
-"""What the keys of secure aggregation derive: commitments, sealing keys, mask seeds and signed shares.
+"""Values derived in secure aggregation: commitments, encryption keys, mask seeds and signed shares.
 
 Every derivation starts with its own label and binds protocol, version, run id, and sender and receiver where
-there are any, so nothing outlives its run.
+there are any, so no value is used in two runs.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from smpc_dp.wire.signing import Context, Signer
 
 
 def run_identifier(context: Context, operation: str, present: bytes, root: bytes) -> bytes:
-    """Return the run id: a digest of session, request, question, who is present and the root over nonces."""
+    """Return the run id: a digest of session, request, operation, parties present and root over nonces."""
     return context.remember(
         ("run id", operation, present, root),
         lambda: digest(
@@ -31,6 +31,7 @@ def run_identifier(context: Context, operation: str, present: bytes, root: bytes
 
 
 def _bound(context: Context, label: Label, run_id: bytes, *parts: bytes) -> bytes:
+    """Return a digest bound to protocol, version and run."""
     return digest(label, *context.bound, run_id, *parts)
 
 
@@ -47,7 +48,7 @@ def self_commitment(context: Context, run_id: bytes, party: str, self_seed: byte
 
 
 def merkle_commitment_digest(context: Context, run_id: bytes, advertised: bytes, root: bytes) -> bytes:
-    """Return the digest of the Merkle commitment: who advertised, and the root over their commitments."""
+    """Return the digest of the Merkle commitment: the parties that advertised, and the root."""
     return _bound(context, Label.MERKLE_COMMITMENT, run_id, advertised, root)
 
 
@@ -59,7 +60,7 @@ def participants_digest(
 
 
 def survivors_digest(context: Context, run_id: bytes, participants: bytes, survivors: bytes) -> bytes:
-    """Return what parties sign about who survived; `participants` is the digest that they signed before."""
+    """Return the digest that parties sign of the survivors; `participants` is the earlier digest."""
     return _bound(context, Label.SURVIVORS, run_id, participants, survivors)
 
 
@@ -84,12 +85,13 @@ def pair_mask_seed(
 def seal_key(
     context: Context, run_id: bytes, secret: bytes, peer: str, peer_key: bytes, sender: str, receiver: str
 ) -> bytes:
-    """Return the key that seals what `sender` sends to `receiver`; `peer` is whichever of them is not us."""
+    """Return the key that encrypts from `sender` to `receiver`; `peer` is the other one of the two."""
     info = _bound(context, Label.SEAL_KEY, run_id, sender.encode(), receiver.encode())
     return _agree(secret, peer_key, run_id, info, peer)
 
 
 def _agree(secret: bytes, peer_key: bytes, run_id: bytes, info: bytes, peer: str) -> bytes:
+    """Agree on a key; raise PeerFault for a key of small order."""
     try:
         return agree(secret, peer_key, salt=run_id, info=info)
     except VerificationError as error:
@@ -97,7 +99,7 @@ def _agree(secret: bytes, peer_key: bytes, run_id: bytes, info: bytes, peer: str
 
 
 def seal_context(context: Context, run_id: bytes, sender: str, receiver: str, sequence: int = 0) -> bytes:
-    """Return the associated data of a sealed message: run, from, to, step and sequence number."""
+    """Return the associated data of an encrypted message: run, sender, receiver, step and sequence number."""
     return _bound(
         context,
         Label.SEAL_AAD,
@@ -116,13 +118,14 @@ SELF_MASK = b"self-mask"
 def share_digest(
     context: Context, run_id: bytes, dealer: str, holder: str, kind: bytes, share: bytes
 ) -> bytes:
-    """Return the digest of one share, which stands for it where only the other one is shown."""
+    """Return the digest of one share, shown in its place where only the other share is opened."""
     return _bound(context, Label.SHARE_DIGEST, run_id, dealer.encode(), holder.encode(), kind, share)
 
 
 def _share_statement(
     context: Context, run_id: bytes, dealer: str, holder: str, mask: bytes, own: bytes
 ) -> bytes:
+    """Return the digest that the dealer signs about a holder's shares."""
     return _bound(context, Label.SHARE, run_id, dealer.encode(), holder.encode(), mask, own)
 
 

@@ -1,7 +1,7 @@
-"""The phase that sums masked vectors: shares of secrets, masked vectors, and one share of each secret opened.
+"""The phase that sums masked vectors: shares of secrets, masked vectors, and one opened share of each secret.
 
 Steps: deal, deliver; after the certificate of the participants masked, survivors; after the certificate of
-the survivors unmask, result. Of every party either the self-mask seed or the masking key is recovered, never
+the survivors unmask, result. For every party either the self-mask seed or the masking key is recovered, never
 both. Specification: protocols/secagg/README.md.
 """
 
@@ -34,7 +34,7 @@ from smpc_dp.wire.signing import decode, encode
 def deal(
     member: Member[SumParameters], run_id: bytes, graph: Graph, sealing: Sealing
 ) -> tuple[bytes, m.Deal]:
-    """Return a fresh self-mask seed, and the message with sealed shares of it and of the masking key."""
+    """Return a fresh self-mask seed, and the message with encrypted shares of it and of the masking key."""
     context, random, threshold = member.context, member.random, member.parameters.plan.threshold
     self_seed = random.bytes(32)
     mask_shares = shamir.split(graph.mask_secret, threshold, graph.holders, random)
@@ -55,7 +55,7 @@ def deal(
 
 
 class Delivered(Secret, frozen=True):
-    """The shares that a party was dealt, the participants, and the dealers whose share does not open."""
+    """Shares that a party was dealt, the participants, and the dealers whose share is invalid."""
 
     participants: PartySet
     held: dict[int, m.Share]
@@ -66,7 +66,7 @@ class Delivered(Secret, frozen=True):
 def open_delivery(
     member: Member[SumParameters], run_id: bytes, graph: Graph, sealing: Sealing, body: bytes
 ) -> Delivered:
-    """Take `deliver`: open the shares of each participant that drew this party."""
+    """Check `deliver`: decrypt the shares of each participant that drew this party."""
     message = decode(body, m.Deliver, member.context.aggregator)
     participants = members_of(member, message.participants, graph.revealed, "participants")
     expected = tuple(party for party in graph.drew_me if party in participants)
@@ -101,6 +101,7 @@ def check_holders(member: Member[SumParameters], chosen: Sequence[int], present:
 def _open_share(
     member: Member[SumParameters], run_id: bytes, sealing: Sealing, dealer: int, sealed: bytes
 ) -> m.Share:
+    """Decrypt and check a dealer's share."""
     context, name = member.context, member.name_of(dealer)
     key = sealing.key(member, run_id, dealer, sending=False)
     opened = unseal(key, sealed, keys.seal_context(context, run_id, name, member.name))
@@ -157,14 +158,14 @@ def open_shares(
 
 
 class Dealt(msgspec.Struct, frozen=True):
-    """The commitments to self-mask seeds, and each holder's dealers, which the aggregator keeps."""
+    """Commitments to self-mask seeds, and each holder's dealers."""
 
     self_commitments: dict[int, bytes]
     dealers_of: dict[int, tuple[int, ...]]
 
 
 def accept_deal(edges: Edges, party: int, envelope: Envelope) -> Item:
-    """Check that a party deals one sealed share to each of its holders."""
+    """Check that a party deals one encrypted share to each of its holders."""
     message = decode(envelope.body, m.Deal, envelope.sender)
     expected = len(edges.drawn[party])
     if len(message.sealed) != expected:
@@ -181,7 +182,7 @@ def accept_deal(edges: Edges, party: int, envelope: Envelope) -> Item:
 def deliver(
     collector: Collector[SumParameters], state: CollectorState, edges: Edges
 ) -> tuple[Dealt, Attesting, list[Envelope]]:
-    """Return the commitments and dealers, the participants to be attested, and each holder's shares."""
+    """Return commitments and dealers, the participants to be attested, and each holder's shares."""
     participants, items = PartySet.of(state.inbox.alive, collector.parties), state.inbox.items
     boxes: dict[int, list[tuple[int, bytes]]] = {party: [] for party in participants}
     for dealer in participants:
@@ -206,7 +207,7 @@ def deliver(
 def add_masked(
     aggregator: SumAggregator[SumParameters], total: RingVector, dealt: Dealt, party: int, envelope: Envelope
 ) -> Item:
-    """Add a masked vector to the total, in place; keep the dealers whose share did not open."""
+    """Add a masked vector to the total, in place; store the dealers whose share was invalid."""
     masked = decode(envelope.body, m.Masked, envelope.sender)
     bad_dealers = unpack_list(masked.bad_dealers, aggregator.parties, envelope.sender)
     if not set(bad_dealers) <= set(dealt.dealers_of[party]):
@@ -220,7 +221,10 @@ def add_masked(
 def add_vector(
     aggregator: SumAggregator[SumParameters], total: RingVector, sender: str, packed: bytes, kind: str
 ) -> None:
-    """Add a party's packed vector to the total, in place: keeping it would cost a vector for each party."""
+    """Add a party's packed vector to the total, in place.
+
+    Storing it would take the memory of a vector for each party.
+    """
     try:
         ring_vector = aggregator.parameters.encoding.unpack(packed)
     except ValueError as error:

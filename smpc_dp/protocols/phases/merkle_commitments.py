@@ -1,6 +1,6 @@
-"""What each party of a set gave once, under one root: nonces, commitments, signatures.
+"""Merkle commitment to one value per party: nonces, commitments, signatures.
 
-Leaf number j is of the set's j-th member in roster order, and has its name beside what it gave.
+Leaf number j is of the set's j-th member in roster order, and contains its name and its value.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from smpc_dp.wire.signing import Context
 
 
 class MerkleCommitment:
-    """The tree over what the parties in `given` gave, as the aggregator keeps it."""
+    """Merkle tree over the parties' values in `given`, at the aggregator."""
 
     def __init__(self, context: Context, purpose: Label, given: Mapping[int, bytes]) -> None:
         members = sorted(given)
@@ -26,15 +26,15 @@ class MerkleCommitment:
 
     @property
     def root(self) -> bytes:
-        """The 32 bytes that bind everyone's."""
+        """The 32 bytes that bind all values."""
         return self._tree.root
 
     def prove(self, parties: Iterable[int]) -> bytes:
-        """Return the proof of what these parties gave; without parties there is nothing to prove."""
+        """Return the proof of these parties' values; empty without parties."""
         return self._tree.prove(self._index[party] for party in parties)
 
     def shows(self, given: Mapping[int, bytes], proof: bytes) -> bool:
-        """Say whether these parties gave this and `proof` is their proof."""
+        """Tell whether these are the parties' values and `proof` is their proof."""
         same = all(self._given.get(party) == content for party, content in given.items())
         return same and proof == self.prove(given)
 
@@ -47,8 +47,8 @@ def check_merkle_commitment(
     given: Mapping[int, bytes],
     proof: bytes,
 ) -> None:
-    """Raise VerificationError unless `root` binds that the parties in `given`, all `members`, gave this."""
-    # A simulation whose aggregator made this very tree need not hash its way up again.
+    """Raise VerificationError unless `root` binds the values in `given` of parties among `members`."""
+    # A simulation whose aggregator made this tree need not hash its path again.
     known = (context.memo or {}).get(("roll", purpose, root, members.packed))
     if known is not None and known.shows(given, proof):
         return

@@ -1,7 +1,7 @@
 """The messages of secure aggregation. Every struct is the body of one signed envelope.
 
-Parties are numbered 1 to n in roster order; a list of parties travels as 2-byte little-endian numbers, a set
-as n bits or as a list of who is not in it (`graph.pack_set`). What everybody gave once, a nonce or a
+Parties are numbered 1 to n in roster order; a list of parties is encoded as 2-byte little-endian numbers, a
+set as n bits or as a list of the absent parties (`wire.sets.pack_set`). One value of each party, a nonce or a
 commitment, is bound by the root of a Merkle tree in roster order, and `proof` shows some of its leaves.
 """
 
@@ -15,7 +15,7 @@ from smpc_dp.seen import MOST_BEHIND
 from smpc_dp.wire.envelope import Body
 
 Bytes32 = Annotated[bytes, Meta(min_length=32, max_length=32)]
-# The number of a line of a session log.
+# Number of a line of a session log.
 Known = Annotated[int, Meta(ge=0, lt=1 << 62)]
 
 # Steps of a party, in order; each is sent at most once in a run.
@@ -38,7 +38,7 @@ SURVIVORS = "survivors"
 SURVIVORS_CERTIFICATE = "survivors-certificate"
 RESULT = "result"
 
-# Where a run is logged, between `start` and what follows; `certify-begin` is the first entry of its log.
+# Steps of a logged run, between `start` and the others; `certify-begin` is the first entry of its log.
 BEGIN = "begin"
 ATTEST_BEGIN = "attest-begin"
 BEGUN = "begun"
@@ -59,16 +59,15 @@ AGGREGATOR_STEPS = (
 OPERATION_LIMIT = 256
 SIGNATURE_BYTES = 64
 SHARE_BYTES = 32
-# MessagePack of a `Share` (an array of three byte strings) and the overhead of sealing it.
+# MessagePack of a `Share` (an array of three byte strings) and the overhead of its encryption.
 SEALED_SHARE_BYTES = 1 + 2 * (2 + SHARE_BYTES) + (2 + SIGNATURE_BYTES) + 40
 
 
 class Hello(Body, frozen=True):
-    """Party: I take part in this request of this session and ask this question, with a fresh nonce.
+    """Party: it takes part in a request of a session and asks for an operation, with a fresh nonce.
 
-    `operation` is the parties' own word for what is computed: who asks another one is not added up with the
-    others. The plan is derived with floating point, so what matters of it is compared and not taken for
-    granted.
+    `operation` is the parties' name of the computation: parties that ask for another one are not added up.
+    The plan is derived with floating point, so its relevant values are compared and not assumed equal.
     """
 
     session_digest: Bytes32
@@ -81,7 +80,7 @@ class Hello(Body, frozen=True):
 
 
 class Start(Body, frozen=True):
-    """Aggregator: who said hello (a set), the root over their nonces, and the proof of the receiver's."""
+    """Aggregator: the parties that sent a hello (a set), the root over their nonces, the receiver's proof."""
 
     present: bytes
     root: Bytes32
@@ -89,7 +88,7 @@ class Start(Body, frozen=True):
 
 
 class Advertise(Body, frozen=True):
-    """Party: fresh X25519 keys for sealing and for masking, and a commitment to the chosen neighbours."""
+    """Party: fresh X25519 keys for encryption and for masking, and a commitment to the drawn neighbours."""
 
     seal_key: Bytes32
     mask_key: Bytes32
@@ -97,7 +96,7 @@ class Advertise(Body, frozen=True):
 
 
 class MerkleCommitment(Body, frozen=True):
-    """Aggregator: who advertised (a set), the root over their commitments, the proof of the receiver's."""
+    """Aggregator: the parties that advertised (a set), the root over commitments, the receiver's proof."""
 
     advertised: bytes
     root: Bytes32
@@ -128,7 +127,7 @@ class Opening(Body, frozen=True):
 
 
 class Neighbours(Body, frozen=True):
-    """Aggregator: who revealed (a set), and what the receiver needs of its neighbours in it.
+    """Aggregator: the parties that revealed (a set), and the data of the receiver's neighbours in it.
 
     The advertisements of all of them, and the openings of those that drew the receiver, each list in roster
     order; and one proof that the Merkle commitment has the commitments of all these neighbours.
@@ -141,9 +140,9 @@ class Neighbours(Body, frozen=True):
 
 
 class Deal(Body, frozen=True):
-    """Party: a commitment to its self-mask seed, and sealed shares.
+    """Party: a commitment to its self-mask seed, and encrypted shares.
 
-    One sealed `Share` for each neighbour that it drew and that revealed, in roster order.
+    One encrypted `Share` for each neighbour that it drew and that revealed, in roster order.
     """
 
     self_commitment: Bytes32
@@ -151,7 +150,7 @@ class Deal(Body, frozen=True):
 
 
 class Share(Body, frozen=True):
-    """Sealed, dealer to holder: one share each of the masking key and of the self-mask seed.
+    """Encrypted, dealer to holder: one share each of the masking key and of the self-mask seed.
 
     `signature` is the dealer's, over the digests of both shares, so that either can be shown alone.
     """
@@ -165,7 +164,7 @@ class Share(Body, frozen=True):
 
 
 class Deliver(Body, frozen=True):
-    """Aggregator: who dealt (a set: the participants), and what of theirs is sealed for the receiver."""
+    """Aggregator: the parties that dealt (a set: the participants), and their shares for the receiver."""
 
     participants: bytes
     dealers: bytes
@@ -179,10 +178,10 @@ class Attestation(Body, frozen=True):
 
 
 class Certificate(Body, frozen=True):
-    """Aggregator: who signed an `Attestation` of the set (a set), and signatures in roster order.
+    """Aggregator: the parties that signed an `Attestation` of the set (a set), and their signatures.
 
-    Without `root` they are those of all signers. With it they are those of a sample of the signers, which the
-    root of all signatures decides, and `proof` shows that they stand in it.
+    In roster order. Without `root` they are those of all signers. With it they are those of a sample of the
+    signers, determined by the root of all signatures, and `proof` shows that the tree has them.
     """
 
     signers: bytes
@@ -192,14 +191,14 @@ class Certificate(Body, frozen=True):
 
 
 class Masked(Body, frozen=True):
-    """Party: its masked vector, packed; and the dealers whose share did not open or verify (a list)."""
+    """Party: its masked vector, packed; and the dealers whose share was invalid (a list)."""
 
     vector: bytes
     bad_dealers: bytes
 
 
 class Survivors(Body, frozen=True):
-    """Aggregator: whose masked vectors are in the sum (a set)."""
+    """Aggregator: the parties whose masked vectors are in the sum (a set)."""
 
     survivors: bytes
 
@@ -224,11 +223,11 @@ class Result(Body, frozen=True):
     total: bytes
 
 
-# Of protocols whose runs are logged.
+# Of protocols with a log.
 
 
 class Begin(Body, frozen=True):
-    """Aggregator: the session log after line `base`, whose head is `head`; the last line is of this run.
+    """Aggregator: the session log after line `base`, whose head is `head`; the last line is this run's.
 
     A line is request, run id, and the last head of the log of the run before.
     """
@@ -247,7 +246,7 @@ class Begun(Body, frozen=True):
 
 
 class Certified(Body, frozen=True):
-    """Aggregator, entry: of a head, the parties that it goes on with (a set) and a quorum's signatures on it.
+    """Aggregator, entry: a quorum's signatures on a head and on the set of parties that go on.
 
     Each signature is over an `Attestation` of the digest of run, stage, head and set.
     """

@@ -1,4 +1,4 @@
-"""How the aggregator finds the operation of a run: it takes that of most parties, and excludes the others."""
+"""Selection of a run's operation by majority; parties that ask for another one are excluded."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from smpc_dp.protocols.engine.collector import Collector, CollectorState
 
 
 def agree_on_operation(collector: Collector[Any], state: CollectorState, requested: Mapping[int, str]) -> str:
-    """Return the operation of most parties, and exclude the parties that ask another.
+    """Return the operation of most parties, and exclude the parties that ask for another one.
 
     Of equally frequent operations it is the first in the order of their characters.
     """

@@ -1,4 +1,4 @@
-"""How a run ends well: with an outcome, its claim and its evidence."""
+"""Outcome of a successful run, with its claim and its evidence."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from smpc_dp.wire.signing import Context
 
 
 def unpack_total(member: Member[SumParameters], message: msgspec.Struct, packed: bytes) -> RingVector:
-    """Return the total that the aggregator sent in `message`; raise PeerFault where it is none."""
+    """Return the total that the aggregator sent in `message`; raise PeerFault if it is malformed."""
     try:
         return member.parameters.encoding.unpack(packed)
     except ValueError as error:
@@ -38,7 +38,7 @@ def outcome(
     faults: tuple[str, ...] = (),
     residual_pairs: int = 0,
 ) -> Outcome:
-    """Decode the sum of the survivors and put its claim and its evidence beside it.
+    """Decode the sum of the survivors and add its claim and its evidence.
 
     `residual_pairs` counts the pairs of which only one end is in the sum and whose term was left in it.
     """
@@ -71,7 +71,7 @@ def outcome(
 
 
 def _split(context: Context, survivors: Collection[int]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the names of the survivors and those of the others, in roster order."""
+    """Return the names of the survivors and those of the other parties, in roster order."""
     if isinstance(survivors, PartySet):
         inside = survivors.flags()
     else:

@@ -1,4 +1,4 @@
-"""What the roles of a sum need to know of its parameters."""
+"""Interface of a sum's parameters to the roles."""
 
 from __future__ import annotations
 
@@ -38,35 +38,35 @@ def add_uniform_terms(
 
 
 class SumParameters(msgspec.Struct, frozen=True):
-    """What the machines of a sum need to know: the encoding, the plan, and what hides the vectors."""
+    """Parameters of a sum: the encoding, the plan, and the terms that hide the vectors."""
 
     protocol: ClassVar[str] = names.SECAGG
     version: ClassVar[int] = names.VERSION
-    # Of the roles, in `smpc_dp.protocols.descriptor`.
+    # Name of the roles, in `smpc_dp.protocols.descriptor`.
     descriptor: ClassVar[str] = "secagg"
-    # Whether a run has a log, and the party keeps its place in the session log.
+    # Whether a run has a log, and the party stores its state of the session log.
     is_logged: ClassVar[bool] = False
     encoding: Encoding
     plan: SecAggPlan
 
     @property
     def requests(self) -> tuple[SumParameters, ...]:
-        """The parameters of every kind of request of a session with these."""
+        """Parameters of every kind of request of a session."""
         return (self,)
 
     @property
     def sum_encoding(self) -> Encoding:
-        """The encoding of sums."""
+        """Encoding of sums."""
         return self.encoding
 
     @property
     def tolerated(self) -> tuple[int, int, int]:
-        """How many parties there are, how many may be lost, and how many may collude with the aggregator."""
+        """Number of parties, of those that may be lost, and of those that may collude with the aggregator."""
         return self.plan.parties, self.plan.max_dropouts, self.plan.max_corrupt
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape of what a party brings: (encoding.ring elements,)."""
+        """Shape of a party's input: (encoding.ring_length,)."""
         return (self.encoding.ring_length,)
 
     def check_ring_vector(self, name: str, ring_vector: RingVector) -> None:
@@ -87,7 +87,7 @@ class SumParameters(msgspec.Struct, frozen=True):
 
     @property
     def extra_bytes(self) -> int:
-        """How many bytes a message may be longer than those of secure aggregation."""
+        """Bytes by which a message may be longer than those of secure aggregation."""
         return 0
 
     def add_pair_terms(
@@ -97,13 +97,13 @@ class SumParameters(msgspec.Struct, frozen=True):
         add_uniform_terms(ring_vector, seeds, signs, threads)
 
     def check_neighbourhood(self, party: str, own: int, drawn_by: int) -> None:
-        """Raise PrivacyError unless what is claimed holds for a party in this place of the graph.
+        """Raise PrivacyError unless the claim holds for a party with this neighbourhood.
 
-        Of the parties that it drew `own` take part, and `drawn_by` drew it.
+        Of the parties that it drew `own` participate, and `drawn_by` drew it.
         """
 
     def own_noise(self, source: NoiseSource, count: int) -> NDArray[np.int64]:  # noqa: ARG002
-        """Return `count` draws, in grid steps, of the noise that one party leaves in one coordinate."""
+        """Return `count` draws, in grid steps, of one party's noise in one coordinate."""
         return np.zeros(count, dtype=np.int64)
 
     def add_noise(self, ring_vector: RingVector, randomness: Randomness) -> None:
@@ -114,24 +114,24 @@ class SumParameters(msgspec.Struct, frozen=True):
         return self.encoding.decode(total, contributors)
 
     def planned(self) -> str:
-        """Return what else is derived with floating point, and so compared before a run begins."""
+        """Return further values derived with floating point, which are compared before a run begins."""
         return ""
 
     def noise(self, survivors: int, residual_pairs: int) -> Noise | None:  # noqa: ARG002
-        """Return the noise in a sum over so many; None if there is none."""
+        """Return the noise in a sum over `survivors`; None if there is none."""
         return None
 
     def event(self) -> Event:
-        """Return what one request is to a privacy ledger."""
+        """Return the privacy event of one request."""
         # Not at the top: a session without a ledger needs no accountant.
         from smpc_dp.privacy.accountant.events import exact_release
 
         return exact_release("secure sum", "substitution")
 
     def event_without(self, excluded: int) -> Event:  # noqa: ARG002
-        """Return what a request is to a ledger when so many parties have signed something false."""
+        """Return the privacy event of a request in which `excluded` parties have signed a false statement."""
         return self.event()
 
     def privacy(self, survivors: int) -> Privacy:
-        """Return the claim of a run over so many survivors: who learns what, and what is not protected."""
+        """Return the claim of a run over `survivors`: what each member learns, and the limits."""
         raise NotImplementedError

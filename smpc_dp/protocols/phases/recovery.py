@@ -1,4 +1,4 @@
-"""Recovery of the secrets that the sum needs, from shares; with a culprit for every share that is wrong."""
+"""Recovery of the secrets that the sum needs, from shares; it names a culprit for every wrong share."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from smpc_dp.wire.signing import Context
 
 
 class Recovery:
-    """Collects the shares that holders reveal and takes the masks out of the sum.
+    """Collects the shares that holders reveal and removes the masks from the sum.
 
     For a survivor the self-mask seed is recovered and checked against its commitment; for a participant that
     did not survive the masking key, checked against the public key that it signed.
@@ -52,18 +52,18 @@ class Recovery:
         self.faults: list[str] = []
 
     def add(self, holder: int, unmask: m.Unmask, complaints: Sequence[int]) -> None:
-        """Take what one holder reveals, in lists of one length, and whose shares it could not open."""
+        """Add the shares of one holder, in lists of one length, and its complaints about dealt shares."""
         dealers = np.frombuffer(unmask.dealers, dtype="<u2").tolist()
         self._unmasks[holder] = ({dealer: index for index, dealer in enumerate(dealers)}, unmask)
         for dealer in complaints:
             self._complaints.setdefault(dealer, []).append(holder)
 
     def remove_masks(self, total: RingVector, threads: int) -> None:
-        """Subtract every self-mask and every mask that a dropout left behind from `total`, in place.
+        """Subtract every self-mask and every remaining mask of a lost party from `total`, in place.
 
         Raises:
-            TimeoutFault: too few shares of somebody were revealed; names the holders that are missing.
-            PeerFault: somebody dealt shares that do not give what it committed to.
+            TimeoutFault: too few shares of a party were revealed; names the missing holders.
+            PeerFault: a party dealt shares that do not give the secret that it committed to.
         """
         own: list[bytes] = []
         seeds: list[bytes] = []
@@ -91,9 +91,11 @@ class Recovery:
         self._add_pair_terms(total, seeds, signs, threads)
 
     def _name(self, party: int) -> str:
+        """Return the name of a party."""
         return self._context.names[party - 1]
 
     def _share(self, dealer: int, holder: int) -> bytes | None:
+        """Return a holder's share of a dealer's secret."""
         if holder not in self._unmasks:
             return None
         indices, unmask = self._unmasks[holder]
@@ -101,6 +103,7 @@ class Recovery:
         return None if index is None else unmask.shares[m.SHARE_BYTES * index : m.SHARE_BYTES * (index + 1)]
 
     def _recover(self, dealer: int) -> bytes:
+        """Recover a dealer's secret."""
         shares: dict[int, bytes] = {}
         for holder in self._drawn[dealer]:
             share = self._share(dealer, holder)
@@ -121,10 +124,10 @@ class Recovery:
         return self._without_one(dealer, shares)
 
     def _without_one(self, dealer: int, shares: Mapping[int, bytes]) -> bytes:
-        """Recover from shares that are all signed although one may be wrong: leave out one after the other.
+        """Recover from signed shares of which one may be wrong: leave out one after the other.
 
-        `combine` takes the lowest holders, so only those can have spoilt it. More than one wrong signed share
-        is the dealer's doing, and the run stops with its name.
+        `combine` takes the lowest holders, so only their shares can be wrong. More than one wrong signed
+        share is the dealer's fault, and the run stops with its name.
         """
         threshold, name = self._plan.threshold, self._name(dealer)
         secret = shamir.combine(shares, threshold)
@@ -143,12 +146,14 @@ class Recovery:
         )
 
     def _matches(self, dealer: int, secret: bytes) -> bool:
+        """Tell whether a secret matches the dealer's commitment or public key."""
         if dealer in self._survivors:
             commitment = keys.self_commitment(self._context, self._run_id, self._name(dealer), secret)
             return commitment == self._self_commitments[dealer]
         return agree.public_key(secret) == self._keys_of[dealer].mask_key
 
     def _signed(self, dealer: int, holder: int, share: bytes) -> bool:
+        """Tell whether the dealer signed a share."""
         indices, unmask = self._unmasks[holder]
         index = indices[dealer]
         other = unmask.others[m.SHARE_BYTES * index : m.SHARE_BYTES * (index + 1)]
@@ -172,7 +177,7 @@ class Recovery:
         return True
 
     def _too_few_shares(self, dealer: int, shares: Mapping[int, bytes]) -> PeerFault | TimeoutFault:
-        """Return whose fault it is that a secret is lost, or, where that is not shown, who is concerned.
+        """Return the fault of a lost secret: that of a culprit, or a timeout of the parties concerned.
 
         A complaint is a holder's word against the dealer's. The plan excludes that more than
         `corrupt_holders` complaints are false. Where it plans for none, one dishonest holder refutes the

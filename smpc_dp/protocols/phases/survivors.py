@@ -15,34 +15,34 @@ from smpc_dp.wire.signing import Context
 
 
 class FixedSurvivors:
-    """The survivors that the exact sums of one session are over, as one member has first attested them."""
+    """Survivors of all exact sums of one session, as one member first attested them."""
 
     def __init__(self) -> None:
         self._members: PartySet | None = None
         self._request = 0
 
     def outside(self, parties: Collection[int]) -> list[int]:
-        """Return which of the parties are not in the set, ascending; nobody while there is none."""
+        """Return the parties that are not in the set, ascending; none before there is a set."""
         members = self._members
         return [] if members is None else sorted(party for party in parties if party not in members)
 
     def inside(self, parties: Collection[int]) -> list[int]:
-        """Return which of the parties are in the set, ascending; nobody while there is none."""
+        """Return the parties that are in the set, ascending; none before there is a set."""
         members = self._members
         return [] if members is None else sorted(party for party in parties if party in members)
 
     def fix(self, context: Context, survivors: PartySet) -> None:
-        """Take the set of a run's survivors; raise what `check` raises."""
+        """Fix the set to the survivors of a run; raises the errors of `check`."""
         self.check(context, survivors)
         if self._members is None:
             self._members, self._request = survivors, context.request
 
     def check(self, context: Context, survivors: PartySet) -> None:
-        """Compare the set of a run's survivors with the session's, if there is one.
+        """Compare the survivors of a run with the session's, if there are any.
 
         Raises:
-            PrivacyError: the session has another one since an earlier request; names who is missing and who
-                is new.
+            PrivacyError: the session has another set since an earlier request; names the missing and the new
+                parties.
         """
         members = self._members
         if members is None or survivors.packed == members.packed:

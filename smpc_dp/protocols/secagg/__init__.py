@@ -1,4 +1,4 @@
-"""The secure sum: masks of pairs cancel in the total, which a relay adds up.
+"""The secure sum: pairwise masks cancel in the total, which an aggregator computes.
 
-`protocols/secagg/README.md` is the specification.
+Specification: `protocols/secagg/README.md`.
 """

@@ -1,4 +1,4 @@
-"""What a run of secure aggregation claims, and what it does not."""
+"""Privacy claim of a run of secure aggregation, and its limits."""
 
 from __future__ import annotations
 

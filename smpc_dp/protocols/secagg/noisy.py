@@ -1,4 +1,4 @@
-"""The secure sum with differential privacy: every party adds a share of the noise before it masks."""
+"""The secure sum with differential privacy: every party adds a share of the noise before masking."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
 MechanismName = Literal["discrete-gaussian", "skellam"]
 DISTRIBUTIONS = {"discrete-gaussian": DiscreteGaussianDistribution, "skellam": SkellamDistribution}
-# Noise further out than this many standard deviations has a probability below 2^-1000.
+# Multiple of the standard deviation that noise exceeds with probability below 2^-1000.
 TAIL = 40
-# A step of the grid is this fraction of the range of a coordinate, unless the session says otherwise.
+# A default step of the grid is this fraction of a coordinate's range.
 DEFAULT_STEPS = 1 << 20
 REFUSED = OF_GOPA | {
     SAME: "is for exact sums: with epsilon each request is private by its noise, whoever survives",
@@ -59,7 +59,7 @@ class NoisySumParameters(SumParameters, frozen=True):
         ring_vector += self.own_noise(source, len(ring_vector)).view(np.uint64)
 
     def own_noise(self, source: NoiseSource, count: int) -> NDArray[np.int64]:
-        """Return so many draws of a share, in grid steps."""
+        """Return `count` draws of a share, in grid steps."""
         return DISTRIBUTIONS[self.mechanism](self.variance).draw(source, count)
 
     def planned(self) -> str:
@@ -76,7 +76,7 @@ class NoisySumParameters(SumParameters, frozen=True):
         return decode_noisy(self.encoding, total, contributors, deviation)
 
     def noise(self, survivors: int, residual_pairs: int) -> Noise:
-        """Return the noise in the sum over so many parties."""
+        """Return the noise in the sum over `survivors`."""
         return Noise(
             total=math.sqrt(survivors * self.variance) * self.encoding.step,
             curator=self.curator_deviation * self.encoding.step,
@@ -85,11 +85,11 @@ class NoisySumParameters(SumParameters, frozen=True):
         )
 
     def event(self) -> Event:
-        """Return what one request is to a privacy ledger."""
+        """Return the privacy event of one request."""
         return mechanism_of(self).event()
 
     def privacy(self, survivors: int) -> Privacy:
-        """Return the claim: that of the secure sum, and (epsilon, delta) for what it releases."""
+        """Return the claim: that of the secure sum, and (epsilon, delta) of the release."""
         exact = privacy_of(self.plan, survivors)
         guarantee = replace(
             mechanism_of(self).guarantee(self.delta, units=self.plan.parties),
@@ -147,7 +147,7 @@ def check_room(encoding: Encoding, deviation: int) -> None:
 
 
 def mechanism_of(parameters: NoisySumParameters) -> DistributedSum:
-    """Return the mechanism that a run is, for an accountant."""
+    """Return the mechanism of a run, for an accountant."""
     from smpc_dp.privacy.mechanisms import distributed
     from smpc_dp.privacy.mechanisms.additive import FAMILIES
 
@@ -156,22 +156,22 @@ def mechanism_of(parameters: NoisySumParameters) -> DistributedSum:
 
 
 def counted_shares(plan: SecAggPlan) -> int:
-    """Return how many shares of noise are unknown to the adversary in any sum that it can learn.
+    """Return the number of noise shares unknown to the adversary in any sum that it can learn.
 
-    Every party sees the sum and knows its own share. One that looks is among the c corrupt parties; if c = 0
+    Every party sees the sum and knows its own share. A curious one is among the c corrupt parties; if c = 0
     it is one of the honest parties, whose share then does not count.
     """
     return plan.min_honest_in_sum - (plan.max_corrupt == 0)
 
 
 def _counts(plan: SecAggPlan) -> tuple[int, int, int]:
-    """Return (parties, missing, corrupt) of the mechanism: those that look are corrupt in it."""
+    """Return (parties, missing, corrupt) of the mechanism, in which curious parties are corrupt."""
     looking = max(plan.max_corrupt, 1)
     return plan.parties, plan.parties - looking - counted_shares(plan), looking
 
 
 def sensitivity_of(encoding: Encoding) -> Sensitivity:
-    """Return how far apart two vectors of an encoding can be, in grid steps: substitution of a vector."""
+    """Return the greatest distance of two vectors of an encoding, in grid steps: substitution of a vector."""
     from smpc_dp.privacy.mechanisms.sensitivity import Sensitivity
 
     widths, length = encoding.widths, encoding.length
@@ -231,7 +231,7 @@ def check_noisy(
 
 
 def with_precision(parameters: Mapping[str, object]) -> dict[str, object]:
-    """Return a `[parameters]` table with a `precision`, if it has none and says enough to take one."""
+    """Return a `[parameters]` table with a `precision`, if it lacks one that can be derived."""
     given = dict(parameters)
     if given.get("kind", "real") == "real" and "precision" not in given:
         width = _range(given)
@@ -241,7 +241,7 @@ def with_precision(parameters: Mapping[str, object]) -> dict[str, object]:
 
 
 def _range(given: Mapping[str, object]) -> float:
-    """Return the widest range of a coordinate, 0 where what is given is no range."""
+    """Return the widest range of a coordinate, 0 if it is invalid."""
     if "l2_bound" in given:
         bound = given["l2_bound"]
         return 2 * bound if isinstance(bound, int | float) else 0.0
@@ -257,6 +257,7 @@ def _range(given: Mapping[str, object]) -> float:
 def _planned(
     base: SumParameters, epsilon: float, delta: float, mechanism: MechanismName
 ) -> NoisySumParameters:
+    """Return the parameters of a checked session, with planned noise."""
     from smpc_dp.privacy.mechanisms.additive import FAMILIES, DiscreteGaussian
     from smpc_dp.privacy.mechanisms.distributed import DistributedSum
 

@@ -1,4 +1,4 @@
-"""The parameters of a secure aggregation, as a session file gives them."""
+"""Parameters of a secure aggregation, as in a session file."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     pass
 
 
-# What makes a sum one with differential privacy (`noisy`).
+# Keys that make a sum one with differential privacy (`noisy`).
 PRIVACY_KEYS = ("epsilon", "delta", "mechanism", "l2_bound")
-# The key of the rule against differences (`survivors`).
+# Key of the rule against differences (`survivors`).
 SAME = "same_survivors"
-# What a secure sum has not, with noise or without.
+# Keys that a secure sum lacks, with noise or without.
 OF_GOPA = {
     key: f"is not for protocol 'secagg': {key} is a parameter of protocol 'gopa'"
     for key in ("on_dropout", "topology", "verifiable")
@@ -126,7 +126,7 @@ def check_parameters(
 
     Source: [Bell et al. 2020, section 3].
     """
-    # Without the rule a lost party may cost it its vector: only who asks for that tolerates it.
+    # Without the rule a lost party may reveal its vector: only a session that asks for that tolerates it.
     loss = 0.0 if parameters.get(SAME, True) is False else None
     checked, good, issues = check_sum(
         ExactSettings, parameters, parties, explained=PRIVACY_KEYS, refused=OF_GOPA, loss=loss
@@ -148,7 +148,7 @@ def check_sum(
     complete: bool = False,
     loss: float | None = None,
 ) -> tuple[SumParameters | None, dict[str, Any], list[ConfigIssue]]:
-    """Check the settings of a sum; return its parameters, the settings that are right, and every fault.
+    """Check the settings of a sum; return its parameters, the valid settings, and every fault.
 
     `explained` are keys that only an error mentions: with them it would be another kind of sum. `refused` are
     keys of other kinds of sums, each with the combination that this one does not have. `l2_bound`, where it
@@ -192,11 +192,12 @@ def check_sum(
 def _plan(
     good: Mapping[str, Any], parties: int, complete: bool, written: bool
 ) -> tuple[SecAggPlan | None, list[ConfigIssue]]:
-    """Return the plan, and what keeps it from being made; `written`: whether `dropout` is given."""
+    """Return the plan, and the faults that prevent it; `written`: whether `dropout` is given."""
     planned = functools.partial(
         plan_secagg,
         parties,
-        # For what is no number at all, what disturbs a plan least: only certain faults are named.
+        # A value that is no number is replaced by the one that affects a plan least: only certain faults are
+        # named.
         corrupt=float(good.get("corrupt", 0.0)),
         security=float(good.get("security", 40)),
         least_degree=parties - 1 if complete else 2,
@@ -221,6 +222,7 @@ def _plan(
 
 
 def _succeeds(planned: Callable[[], SecAggPlan]) -> bool:
+    """Tell whether a plan succeeds."""
     try:
         planned()
     except ConfigError:
@@ -229,7 +231,7 @@ def _succeeds(planned: Callable[[], SecAggPlan]) -> bool:
 
 
 def _encoding_issues(good: Mapping[str, Any], parties: int) -> list[ConfigIssue]:
-    """Return the faults of what is known of the encoding."""
+    """Return the faults of the known parameters of the encoding."""
     issues: list[ConfigIssue] = []
     kind = good.get("kind")
     if kind == "integer" and good.get("precision") is not None:

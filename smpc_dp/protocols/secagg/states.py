@@ -1,8 +1,10 @@
-"""The states of secure aggregation. Specification: protocols/secagg/README.md; its tables are made from here.
+"""The states of secure aggregation.
 
-The aggregator relays shares that it cannot read, adds masked vectors as they arrive, and learns the sum. A
-party that is lost, late or at fault is excluded while the plan allows it; beyond that the run stops with an
-error that names the parties.
+Specification: protocols/secagg/README.md, with tables generated from here.
+
+The aggregator forwards shares that it cannot read, adds masked vectors as they arrive, and learns the sum. A
+lost, late or faulty party is excluded while the plan allows it; beyond that the run stops with an error that
+names the parties.
 """
 
 from __future__ import annotations
@@ -252,7 +254,7 @@ def party(
         context: the session, the request and everyone's public keys.
         parameters: checked parameters of the session.
         identity: signs; its name is the party's.
-        ring elements: the encoded vector (`parameters.encoding.encode`), of shape `parameters.shape`.
+        ring_vector: the encoded vector (`parameters.encoding.encode`), of shape `parameters.shape`.
         randomness: the operating system's; a seeded one only in simulations and tests.
         fixed: the survivors that the session's sums have in common, where its parameters say so; None: the
             session has one request.
@@ -286,7 +288,7 @@ class CollectParticipants(CollectorState, frozen=True, kw_only=True, eq=False):
 
 
 class Agreed(msgspec.Struct, frozen=True):
-    """The values that the aggregator keeps once the participants are certified."""
+    """Values of the aggregator once the participants are certified."""
 
     edges: Edges
     dealt: Dealt
@@ -294,7 +296,7 @@ class Agreed(msgspec.Struct, frozen=True):
 
 
 class Added(msgspec.Struct, frozen=True):
-    """The sum of the masked vectors, and of each sender the dealers whose share did not open."""
+    """Sum of the masked vectors, and for each sender the dealers whose share was invalid."""
 
     total: RingVector
     complaints: dict[int, tuple[int, ...]]
@@ -342,7 +344,7 @@ def finish_reveal(aggregator: Aggregator, state: CollectReveal) -> Transition:
 
 
 def accept_deal(_aggregator: Aggregator, state: CollectDeal, party: int, envelope: Envelope) -> Item:
-    """Keep a party's sealed shares."""
+    """Store a party's encrypted shares."""
     return masked_sum.accept_deal(state.edges, party, envelope)
 
 
@@ -366,7 +368,7 @@ def finish_participants(aggregator: Aggregator, state: CollectParticipants) -> T
 
 
 def accept_masked(aggregator: Aggregator, state: CollectMasked, party: int, envelope: Envelope) -> Item:
-    """Add a masked vector to the total, and keep its party's complaints."""
+    """Add a masked vector to the total, and store its party's complaints."""
     item = masked_sum.add_masked(aggregator, state.added.total, state.agreed.dealt, party, envelope)
     state.added.complaints[party] = item.message
     return item
@@ -398,7 +400,7 @@ def finish_survivors(aggregator: Aggregator, state: CollectSurvivors) -> Transit
 
 
 def accept_unmask(aggregator: Aggregator, state: CollectUnmask, party: int, envelope: Envelope) -> Item:
-    """Keep the shares that a holder opens; they count, even if the holder is lost before the step is over."""
+    """Store the shares that a holder opens; they count, even if the holder is lost in the same step."""
     complaints = state.added.complaints[party]
     expected = tuple(dealer for dealer in state.agreed.dealt.dealers_of[party] if dealer not in complaints)
     item = masked_sum.accept_unmask(aggregator, expected, envelope)
@@ -439,7 +441,7 @@ def finish_unmask(aggregator: Aggregator, state: CollectUnmask) -> Transition:
 
 
 def threshold(aggregator: Aggregator, _state: CollectUnmask) -> int:
-    """Return how many holders must open shares."""
+    """Return the number of holders that must open shares."""
     return aggregator.parameters.plan.threshold
 
 
@@ -447,7 +449,7 @@ def check_fixed(aggregator: Aggregator, state: CollectorState) -> None:
     """Raise TimeoutFault if a party is excluded whose vector is in earlier sums of the session."""
     if aggregator.fixed is None:
         return
-    # A vector that was added counts, even if its party is lost since.
+    # A vector that was added counts, even if its party has been lost since.
     excluded = set(state.inbox.excluded)
     if isinstance(state, CollectMasked | CollectSurvivors | CollectUnmask):
         excluded -= state.added.complaints.keys()
@@ -544,5 +546,5 @@ def aggregator(
 
 
 def first_state(parties: int) -> key_graph.CollectHello:
-    """Return the state of an aggregator before any party has said hello."""
+    """Return the state of an aggregator before any hello."""
     return key_graph.CollectHello(inbox=Inbox(set(range(1, parties + 1))))

@@ -1,4 +1,4 @@
-"""What parties and servers of one run agree on, and who is named when one of them differs."""
+"""Agreement of parties and servers on a run, and the member named when one of them differs."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.sets import PartySet
 from smpc_dp.wire.signing import Context, Signer, decode
 
-# (question, number of parties, their marks or none, 32 bytes that follow from all hellos) -> the terms;
-# ConfigError for what cannot be had.
+# (operation, number of parties, their public labels or none, 32 bytes derived from all hellos) -> the terms;
+# ConfigError for an impossible operation.
 MakeTerms = Callable[[str, int, tuple[int, ...], bytes], ProgramTerms]
 
 T = TypeVar("T", bound=Hashable)
@@ -35,12 +35,13 @@ NO_SURVIVAL = "a computation on shares does not survive the loss of a server"
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """What a run ends with.
+    """Result of a run.
 
     Attributes:
         values: the opened integers.
-        present: who said hello to all servers; included: whose shares are in the values; roster order.
-        faults: what went wrong without spoiling the run; each names a party.
+        present: the parties whose hello reached all servers; included: those whose shares are in the values;
+            roster order.
+        faults: errors that did not prevent the result; each names a party.
         included_by, opened_by: all servers' signatures on that set, and on the values.
     """
 
@@ -54,7 +55,7 @@ class Opened:
     opened_by: Certificate
 
     def to_json(self) -> dict[str, object]:
-        """Return plain JSON data: what a server prints."""
+        """Return plain JSON data: a server's output."""
         return {
             "kind": self.terms.kind,
             "opened": [str(value) for value in self.values],
@@ -71,7 +72,7 @@ class Opened:
 
 
 class Member(ABC):
-    """What the machine of a party and that of a server have in common."""
+    """Common part of the roles of a party and a server."""
 
     # As of `Run`.
     releases: ClassVar[frozenset[str]] = frozenset()
@@ -89,36 +90,37 @@ class Member(ABC):
 
     @property
     def name(self) -> str:
-        """The party or server that the machine acts for."""
+        """Name of the party or server that the role acts for."""
         return self._identity.name
 
     @property
     def run_id(self) -> bytes:
-        """The run id, empty until the participants are agreed on."""
+        """Run id; empty until the participants are agreed on."""
         return self._run_id
 
     @property
     def finished(self) -> bool:
-        """Whether the result is there, or the run is over for this machine."""
+        """Whether the run has a result, or is over for this role."""
         return self._over
 
     @property
     def result(self) -> Opened:
-        """What the run ended with; raise LocalError while there is nothing."""
+        """Result of the run; raises LocalError while there is none."""
         if self._outcome is None:
             raise LocalError(f"{self.name}: the run has no result")
         return self._outcome
 
     @property
     def has_enough(self) -> bool:
-        """Return False: a step needs what all send."""
+        """Return False: a step needs the messages of all."""
         return False
 
     def _name_of(self, party: int) -> str:
+        """Return the name of a party by its number."""
         return self._context.names[party - 1]
 
     def handle(self, event: events.Event) -> Sequence[Envelope]:
-        """Take one event and return what is to be sent; after an SmpcError only `Cancellation` may follow."""
+        """Take one event and return messages to send; after an SmpcError only `Cancellation` may follow."""
         match event:
             case events.Start():
                 return self._on_start()
@@ -148,7 +150,7 @@ class Member(ABC):
     def _on_deadline(self) -> Sequence[Envelope]: ...
 
     def _on_report(self, result: Any) -> Sequence[Envelope]:  # noqa: ARG002
-        """Take what the holder of the role has done; a party leaves it nothing to do."""
+        """Take the result of the holder's work; a party has none."""
         return ()
 
     @abstractmethod
@@ -175,17 +177,18 @@ class Member(ABC):
         return True
 
     def _check_run(self, envelope: Envelope, early: bool) -> None:
-        """Raise PeerFault unless the envelope is of this run, or `early` and of none yet."""
+        """Raise PeerFault unless the envelope is of this run, or `early` and of no run yet."""
         expected = self._context.session_digest if early else self._run_id
         if envelope.run_id != expected:
             raise PeerFault(envelope.sender, f"sent '{envelope.step}' of another run", Check.OTHER_RUN)
 
     def _aborted(self, envelope: Envelope) -> SmpcError:
-        """Return the error that a server's abort stands for; it may stop any run whenever it likes."""
+        """Return the error of a server's abort, which may stop any run at any time."""
         context = dataclasses.replace(self._everybody, aggregator=envelope.sender)
         return error_of(decode(envelope.body, Abort, envelope.sender), context)
 
     def _reported(self, fault: LeftOut) -> str:
+        """Return the text of a fault that a server reported."""
         server = self._servers[fault.server - 1]
         return f"{self._name_of(fault.party)}: left out by {server}: {TEXTS[fault.code]}"
 
@@ -239,7 +242,7 @@ class Member(ABC):
 
 
 def terms_of(planned: ProgramTerms, present: PartySet, included: PartySet) -> ProgramTerms:
-    """Return the terms over those who are included, with the noise that was planned for all who are present.
+    """Return the terms over the included parties, with the noise that was planned for all present ones.
 
     A record moves a sum, or a sum over pairs, of fewer parties by no more.
     """
@@ -249,7 +252,7 @@ def terms_of(planned: ProgramTerms, present: PartySet, included: PartySet) -> Pr
 
 
 def run_identifier(context: Context, start: Start) -> bytes:
-    """Return the 32 bytes that name the run that `start` begins."""
+    """Return the 32-byte run id of `start`."""
     return digest(
         Label.SHARED_RUN_ID,
         *context.bound,
@@ -263,14 +266,14 @@ def run_identifier(context: Context, start: Start) -> bytes:
 
 
 def set_statement(run_id: bytes, included: bytes) -> bytes:
-    """Return what servers sign of the set of parties whose shares all of them hold."""
+    """Return the bytes that servers sign about the set of parties whose shares all of them hold."""
     return digest(Label.SHARED_SET, run_id, included)
 
 
 def output_statement(
     run_id: bytes, included: bytes, values: Sequence[str], faults: Sequence[LeftOut]
 ) -> bytes:
-    """Return what servers sign of the values that they have opened."""
+    """Return the bytes that servers sign about the opened values."""
     texts = [text.encode() for text in values]
     left_out = [
         part
@@ -281,7 +284,7 @@ def output_statement(
 
 
 def check_signatures(context: Context, statement: bytes, signatures: Mapping[str, bytes]) -> None:
-    """Raise PeerFault naming the first server whose signature on `statement` does not hold."""
+    """Raise PeerFault naming the first server whose signature on `statement` is wrong."""
     for name, signature in signatures.items():
         try:
             verify(context.keys[name], statement, signature)
@@ -292,7 +295,7 @@ def check_signatures(context: Context, statement: bytes, signatures: Mapping[str
 
 
 def common(claimed: Mapping[str, T], field: str) -> T:
-    """Return what all have said; else raise PeerFault naming the first who differs from most of them."""
+    """Return the common value; raise PeerFault naming the first server that differs from the majority."""
     counted = Counter(claimed.values())
     if len(counted) == 1:
         return next(iter(counted))

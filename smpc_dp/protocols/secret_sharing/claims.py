@@ -1,4 +1,4 @@
-"""What servers that compute on shares do not protect, whatever they compute."""
+"""Limits of the protection by servers, common to all their programs."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ def vector_privacy(guarantee: PrivacyGuarantee | None) -> Privacy:
 
 
 def with_servers(privacy: Privacy) -> Privacy:
-    """Return the statement of a program with what does not depend on the program."""
+    """Return a program's privacy with the limits common to all programs."""
     return replace(privacy, not_protected=(*privacy.not_protected, *NOT_PROTECTED))
 
 
 @dataclass(frozen=True, slots=True)
 class SharedEvidence(StatisticEvidence):
-    """What binds a statistic of servers to its run.
+    """Evidence that binds a statistic of servers to its run.
 
     `plan` is the digest of the terms, `beacon` of the set that all servers signed; `included_by` and
     `opened_by` have their signatures under it and under the values.

@@ -35,9 +35,9 @@ Bytes64 = Annotated[bytes, Meta(min_length=64, max_length=64)]
 
 
 class Hello(Body, frozen=True):
-    """What a party asks for, as text, with a nonce; the same to every server.
+    """Party to servers: its operation as text, with a nonce; the same for every server.
 
-    `public_label` is the public label, 0 or 1; -1 where there is none.
+    `public_label` is 0 or 1; -1 where there is none.
     """
 
     session_digest: Bytes32
@@ -48,14 +48,14 @@ class Hello(Body, frozen=True):
 
 
 class Present(Body, frozen=True):
-    """Whose hello a server has: a packed set, and the SHA-256 of each hello in roster order."""
+    """Server: the parties whose hello it has, a packed set, and the SHA-256 of each hello in roster order."""
 
     parties: bytes
     hellos: bytes
 
 
 class Start(Body, frozen=True):
-    """Who takes part (a packed set), the digests of their hellos and of the terms, and their marks plus 1."""
+    """Server: the participants (a packed set), digests of hellos and of the terms, and labels plus 1."""
 
     present: bytes
     hellos: Bytes32
@@ -64,27 +64,27 @@ class Start(Body, frozen=True):
 
 
 class Shares(Body, frozen=True):
-    """One server's shares of a party's record: field elements of equal width, big-endian."""
+    """Party: one server's shares of its record: field elements of equal width, big-endian."""
 
     values: bytes
 
 
 class Refused(Body, frozen=True):
-    """A party whose shares a server does not hold, and why."""
+    """Party whose shares a server does not hold, and the reason."""
 
     party: int
     code: Code
 
 
 class Held(Body, frozen=True):
-    """Whose well-formed shares a server holds (a packed set), and why not those of the others."""
+    """Server: the parties whose valid shares it holds (a packed set), and the reasons for the others."""
 
     parties: bytes
     refused: list[Refused]
 
 
 class LeftOut(Body, frozen=True):
-    """A party that takes part and is not in the result: by its number, by which server's place, and why."""
+    """Participant that is not in the result: its number, the server's index, and the reason."""
 
     party: int
     server: int
@@ -92,14 +92,14 @@ class LeftOut(Body, frozen=True):
 
 
 class Seal(Body, frozen=True):
-    """The set of parties whose shares all servers hold, and a server's signature on it."""
+    """Server: the set of parties whose shares all servers hold, and its signature on it."""
 
     included: bytes
     signature: Bytes64
 
 
 class Output(Body, frozen=True):
-    """The opened integers in decimal, whose shares are in them, who was left out, and a server's signatures.
+    """Server: the opened integers in decimal, the parties in them, those left out, and signatures.
 
     `seals` are all servers' signatures on the set, in roster order; `signature` is the sender's on the rest.
     """

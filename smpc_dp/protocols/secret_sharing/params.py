@@ -1,4 +1,4 @@
-"""The parameters of computations on shares, as a session file gives them."""
+"""Parameters of computations on shares, as in a session file."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class SharedParameters(msgspec.Struct, frozen=True):
     """Checked parameters.
 
     Attributes:
-        parties: in the roster; fewest: with how many a run goes on.
+        parties: their number in the roster; fewest: the number with which a run goes on.
         encoding: of the vectors of sums; None where the session has none, and only statistics are asked for.
         epsilon, delta, mechanism: of the noise in sums; epsilon is None for exact ones.
         seconds: the longest that mpyc may compute.
@@ -57,24 +57,24 @@ class SharedParameters(msgspec.Struct, frozen=True):
 
     @property
     def requests(self) -> tuple[SharedParameters, ...]:
-        """The parameters of every kind of request of a session with these."""
+        """Parameters of every kind of request of a session."""
         return (self,)
 
     @property
     def tolerated(self) -> tuple[int, int, int]:
-        """How many parties there are, how many may be lost, and how many may collude: all."""
+        """Number of parties, of those that may be lost, and of those that may collude: all."""
         return self.parties, self.parties - self.fewest, self.parties
 
     @property
     def sum_encoding(self) -> Encoding:
-        """The encoding of sums; raise ConfigError where the session has none."""
+        """Encoding of sums; raises ConfigError where the session has none."""
         if self.encoding is None:
             reason = f"a session for sums needs {', '.join(SUM_KEYS[:3])}"
             raise ConfigError.at("parameters.length", reason, ConfigCheck.MISSING)
         return self.encoding
 
     def planned(self) -> str:
-        """Return what else is derived with floating point, and so compared before a run begins."""
+        """Return further values derived with floating point, which are compared before a run begins."""
         return ""
 
 
@@ -95,7 +95,7 @@ class VectorParameters(SharedParameters, frozen=True):
         return f"{parameter.numerator:x}/{parameter.denominator:x}"
 
     def event(self) -> Event:
-        """Return what one sum is to a privacy ledger."""
+        """Return the privacy event of one sum."""
         if self.noise is not None:
             return self.noise.event()
         # Not at the top: a session without a ledger needs no accountant.
@@ -104,7 +104,7 @@ class VectorParameters(SharedParameters, frozen=True):
         return exact_release("sum on shares", "substitution")
 
     def privacy(self) -> Privacy:
-        """Return the claim of one sum, whatever the number of servers is."""
+        """Return the claim of one sum, for any number of servers."""
         guarantee = None
         if self.noise is not None and self.epsilon is not None:
             guarantee = PrivacyGuarantee(
@@ -122,12 +122,12 @@ class VectorParameters(SharedParameters, frozen=True):
 
 
 def threshold_of(servers: int) -> int:
-    """Return t, the number of servers that learn nothing together."""
+    """Return t, the greatest number of servers that learn nothing together."""
     return (servers - 1) // 2
 
 
 def roster_issues(members: Iterable[Member]) -> list[ConfigIssue]:
-    """Return what keeps a roster from computing on shares."""
+    """Return the faults of a roster that prevent computations on shares."""
     listed = list(members)
     issues = [
         ConfigIssue(

@@ -26,11 +26,11 @@ from smpc_dp.wire.signing import Context, Signer, decode
 
 
 class PartyMachine(Member):
-    """A party in one run.
+    """Role of a party in one run.
 
-    `record` holds its integers; `public_label` is its public label, -1 for none. The terms follow from the
-    context's question by `make`, the same way for everybody. `fewest`: with how many parties it shares its
-    record, and of how many it takes a result.
+    `record` holds its integers; `public_label` is its public label, -1 for none. `make` derives the terms
+    from the context's operation, the same way for all. `fewest`: the number of parties with which it shares
+    its record, and accepts a result.
     """
 
     releases = frozenset({m.SHARES})
@@ -67,18 +67,18 @@ class PartyMachine(Member):
 
     @property
     def step(self) -> str:
-        """The servers' step that is awaited, or "done"."""
+        """Expected step of the servers, or "done"."""
         return "done" if self._over else m.OUTPUT if self._shared else m.START
 
     @property
     def waiting_for(self) -> frozenset[str]:
-        """The servers whose message of this step has not come."""
+        """Servers whose message of this step is missing."""
         if self._over:
             return frozenset()
         return frozenset(self._servers) - (self._outputs if self._shared else self._starts).keys()
 
     def _on_start(self) -> Sequence[Envelope]:
-        """Say hello to every server."""
+        """Send a hello to every server."""
         context = self._context
         hello = m.Hello(
             context.session_digest,
@@ -100,7 +100,7 @@ class PartyMachine(Member):
             raise
 
     def _on_lost(self, peers: Sequence[str]) -> Sequence[Envelope]:
-        """End with TimeoutFault without a server whose output has not come."""
+        """End with TimeoutFault for a lost server whose output has not come."""
         gone = [peer for peer in peers if peer in self._servers and peer not in self._outputs]
         if self._over or not gone:
             return ()
@@ -109,7 +109,7 @@ class PartyMachine(Member):
         raise TimeoutFault(gone, step, f"connection lost; {NO_SURVIVAL}", code=Code.LOST)
 
     def _on_deadline(self) -> Sequence[Envelope]:
-        """End with TimeoutFault: some servers did not send what is due."""
+        """End with TimeoutFault: some servers did not send the expected messages."""
         if self._over:
             return ()
         step, missing = self.step, self.waiting_for
@@ -117,15 +117,17 @@ class PartyMachine(Member):
         raise TimeoutFault(missing, step)
 
     def _on_cancelled(self, error: SmpcError) -> Sequence[Envelope]:
-        """Tell the servers that this party leaves; one that still waits for shares drops its own."""
+        """Tell the servers that this party leaves; one that still expects shares drops it."""
         self._end()
         return self._write(LEAVE, self._servers, abort_of(error))
 
     def _end(self) -> None:
+        """Delete the secrets."""
         self._over = True
         self._record = ()
 
     def _receive(self, envelope: Envelope) -> Sequence[Envelope]:
+        """Take a server's message of the current step."""
         sender = envelope.sender
         if sender not in self._servers:
             raise PeerFault(sender, "only servers speak to a user", Check.WRONG_SENDER)
@@ -146,7 +148,7 @@ class PartyMachine(Member):
         raise PeerFault(sender, f"sent '{envelope.step}' where '{self.step}' is due", Check.UNEXPECTED_STEP)
 
     def _share(self) -> Sequence[Envelope]:
-        """Return the shares for each server, once all of them agree on who takes part in what."""
+        """Return the shares for each server, once all agree on participants and terms."""
         starts = {name: self._starts[name] for name in self._servers}
         reason = "begins with other users or another computation than most servers"
         packed = common(
@@ -188,7 +190,7 @@ class PartyMachine(Member):
         ]
 
     def _check_included(self, included: Sequence[str]) -> None:
-        """Raise PeerFault for a result over too few parties, or one sent to a party that is not in it."""
+        """Raise PeerFault for a result over too few parties, or one without this party."""
         leader = self._servers[0]
         if len(included) < self._fewest:
             reason = f"and all servers opened a value over {len(included)} users, {self._fewest} are needed"
@@ -199,6 +201,7 @@ class PartyMachine(Member):
             )
 
     def _split(self, terms: ProgramTerms) -> list[bytes]:
+        """Return the record's shares for each server."""
         record = self._record
         if len(record) != terms.length:
             raise ConfigError.at(
@@ -215,6 +218,7 @@ class PartyMachine(Member):
         return split(record, terms.prime, self._threshold, len(self._servers))
 
     def _finish(self) -> Sequence[Envelope]:
+        """Check the outputs and take the result."""
         if self._terms is not None and self._start is not None:
             outputs = {name: self._outputs[name] for name in self._servers}
             opened = self._open(self._terms, self._start, outputs)

@@ -1,7 +1,7 @@
 """A server of a computation on shares.
 
-The servers agree on who takes part before anybody shares, and on whose shares all of them hold before they
-compute: a party that shares with only some of them is left out by all, and named.
+The servers agree on the participants before any party shares, and on the parties whose shares all of them
+hold before they compute: a party that shares with only some of them is left out by all, and named.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ M = TypeVar("M", bound=msgspec.Struct)
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What this server's mpyc is to compute: `shares[u][i]`, its share of value i of the u-th party."""
+    """Job of this server's mpyc: `shares[u][i]` is its share of value i of the u-th party."""
 
     terms: ProgramTerms
     shares: list[list[int]] = field(repr=False)
 
 
 class ServerMachine(Member):
-    """A server in one run.
+    """Role of a server in one run.
 
-    In the step COMPUTE it waits for its driver, which takes `job` to mpyc and reports what was opened.
-    `fewest`: with how many parties it goes on.
+    In the step COMPUTE it waits for its driver, which passes `job` to mpyc and reports the opened values.
+    `fewest`: the number of parties with which it goes on.
     """
 
     def __init__(
@@ -93,12 +93,12 @@ class ServerMachine(Member):
 
     @property
     def step(self) -> str:
-        """What is being collected, COMPUTE, or "done"."""
+        """Current step: a step of messages, COMPUTE, or "done"."""
         return "done" if self._over else m.SERVER_STEPS[self._position]
 
     @property
     def job(self) -> Job | None:
-        """What is to be computed, in the step COMPUTE."""
+        """Job of mpyc, in the step COMPUTE."""
         if self.step != m.COMPUTE or self._terms is None:
             return None
         included = PartySet.unpack(self._included, self._parties, self.name)
@@ -108,7 +108,7 @@ class ServerMachine(Member):
 
     @property
     def waiting_for(self) -> frozenset[str]:
-        """Whose message of this step has not come."""
+        """Members whose message of this step is missing."""
         step = self.step
         if step in (m.HELLO, m.SHARES):
             expected = self._alive if step == m.HELLO else self._alive.intersection(self._members)
@@ -124,11 +124,11 @@ class ServerMachine(Member):
 
     @property
     def has_enough(self) -> bool:
-        """True when as many parties have said hello as are needed."""
+        """True when as many parties as needed have sent a hello."""
         return self.step == m.HELLO and len(self._hellos) >= self._fewest
 
     def expects(self, peer: str) -> bool:
-        """Tell whether something is still due from a peer: parties may leave once they have shared."""
+        """Tell whether a message of a peer is still expected: parties may leave once they have shared."""
         if self._over:
             return False
         party = self._number.get(peer)
@@ -137,7 +137,7 @@ class ServerMachine(Member):
         )
 
     def _on_start(self) -> Sequence[Envelope]:
-        """Send nothing: parties speak first."""
+        """Send nothing: parties begin."""
         return ()
 
     def _on_message(self, envelope: Envelope) -> Sequence[Envelope]:
@@ -157,7 +157,7 @@ class ServerMachine(Member):
         return self._guard(self._advance)
 
     def _on_lost(self, peers: Sequence[str]) -> Sequence[Envelope]:
-        """Leave a party out that has not shared; end with TimeoutFault without a server that is still due."""
+        """Leave a lost party out that has not shared; raise TimeoutFault for a server still needed."""
         if self._over:
             return ()
         gone = [name for name in peers if name in self._others and name not in self._outputs]
@@ -173,7 +173,7 @@ class ServerMachine(Member):
         return self._guard(self._advance)
 
     def _on_deadline(self) -> Sequence[Envelope]:
-        """Leave out who is late; end with TimeoutFault if that is a server."""
+        """Leave late parties out; end with TimeoutFault if a server is late."""
         if self._over:
             return ()
         step, missing = self.step, self.waiting_for
@@ -186,20 +186,22 @@ class ServerMachine(Member):
         return self._guard(self._advance)
 
     def _on_report(self, result: Sequence[int]) -> Sequence[Envelope]:
-        """Take what mpyc has opened; sign it, and tell parties and servers."""
+        """Sign the values that mpyc has opened, and send them to parties and servers."""
         return self._guard(lambda: self._computed(result))
 
     def _on_cancelled(self, error: SmpcError) -> Sequence[Envelope]:
-        """Tell everyone that the run has stopped, and why."""
+        """Tell all members that the run has stopped, with the reason."""
         self._end()
         names = [*self._others, *(self._name_of(party) for party in sorted(self._alive))]
         return [*self._take_untold(), *self._write(ABORT, names, abort_of(error))]
 
     def _end(self) -> None:
+        """Delete the shares."""
         self._over = True
         self._shares = {}
 
     def _guard(self, act: Callable[[], list[Envelope]]) -> list[Envelope]:
+        """Run a step; end the role on an error."""
         try:
             return act()
         except SmpcError:
@@ -207,11 +209,12 @@ class ServerMachine(Member):
             raise
 
     def _take_untold(self) -> list[Envelope]:
+        """Return the aborts that were not sent yet."""
         untold, self._untold = self._untold, []
         return untold
 
     def _drop(self, party: int, error: SmpcError) -> None:
-        """Leave a party out; it is told with whatever is sent next."""
+        """Leave a party out; its abort is sent with the next messages."""
         name = self._name_of(party)
         self._alive.discard(party)
         if self.step == m.HELLO:
@@ -224,6 +227,7 @@ class ServerMachine(Member):
     # Messages
 
     def _from_party(self, party: int, envelope: Envelope) -> None:
+        """Take a party's message."""
         sender = envelope.sender
         if not self._is_new(envelope):
             return
@@ -240,7 +244,7 @@ class ServerMachine(Member):
             context = self._context
             if (hello.session_digest, hello.request) != (context.session_digest, context.request):
                 raise PeerFault(sender, "its hello is for another session or request", Check.OTHER_REQUEST)
-            # A question may be long, and is asked by many: it is kept once.
+            # An operation may be long, and many parties send the same: it is stored once.
             operation = self._operations.setdefault(hello.operation, hello.operation)
             hello = msgspec.structs.replace(hello, operation=operation)
             self._hellos[party] = hashlib.sha256(envelope.body).digest(), hello
@@ -249,6 +253,7 @@ class ServerMachine(Member):
             self._shares[party] = unpack(packed, self._terms.length, self._terms.prime, sender)
 
     def _from_server(self, envelope: Envelope) -> list[Envelope]:
+        """Take a server's message."""
         sender = envelope.sender
         if not self._is_new(envelope):
             return []
@@ -261,13 +266,14 @@ class ServerMachine(Member):
             self._check_run(envelope, early=False)
             self._keep(envelope)
         elif envelope.step in (m.HELD, m.SEAL, m.OUTPUT):
-            # It has agreed with the others on who takes part, and we still wait for a list.
+            # It has agreed with the others on the participants, and this server still waits for a list.
             self._early.append(envelope)
         else:
             raise PeerFault(sender, f"sent '{envelope.step}', which no server is sent", Check.WRONG_SENDER)
         return self._advance()
 
     def _keep(self, envelope: Envelope) -> None:
+        """Store a server's message."""
         sender = envelope.sender
         match envelope.step:
             case m.HELD:
@@ -278,7 +284,7 @@ class ServerMachine(Member):
                 self._outputs[sender] = decode(envelope.body, m.Output, sender)
 
     def _advance(self) -> list[Envelope]:
-        """Finish every step for which all that is due is there."""
+        """Finish every step for which all expected messages are there."""
         sent: list[Envelope] = []
         while not self._over and self.step != m.COMPUTE and not self.waiting_for:
             sent += self._finish[self.step]()
@@ -290,13 +296,14 @@ class ServerMachine(Member):
     # Steps
 
     def _notify_present(self) -> list[Envelope]:
+        """Send the list of received hellos."""
         parties = sorted(self._hellos)
         hellos = b"".join(self._hellos[party][0] for party in parties)
         self._present[self.name] = m.Present(pack_set(parties, self._parties), hellos)
         return self._write(m.PRESENT, self._others, self._present[self.name])
 
     def _agree(self) -> list[Envelope]:
-        """Find who said the same hello to every server, and begin with those who ask for the same."""
+        """Find the parties with the same hello at every server, and begin with those that ask the same."""
         claimed = {name: self._digests(name, self._present[name]) for name in self._servers}
         present = set(self._hellos)
         for party in sorted(present):
@@ -310,12 +317,13 @@ class ServerMachine(Member):
                 self._failures.setdefault(
                     party, PeerFault(self._name_of(party), reason, Check.PARTIAL, code=Code.PARTIAL)
                 )
-        # A question, and whether it comes with a label: one party's alone must not spoil that of the others.
+        # An operation, and whether it comes with a label: one party's choice must not fail that of the
+        # others.
         requested = {
             party: (hello.operation, hello.public_label >= 0)
             for party, (_, hello) in sorted(self._hellos.items())
         }
-        # The same everywhere: of what is asked most often that of the first party.
+        # The same at every server: of the most frequent operations that of the first party.
         operation, labelled = Counter(requested.values()).most_common(1)[0][0] if requested else ("", False)
         for party, (own, label) in requested.items():
             if own != operation:
@@ -347,10 +355,12 @@ class ServerMachine(Member):
         return [*untold, *self._write(m.START, [self._name_of(party) for party in parties], self._start)]
 
     def _drop_early(self, party: int, reason: str, check: Check, code: Code) -> None:
+        """Leave a party out before the run begins."""
         del self._hellos[party]
         self._drop(party, PeerFault(self._name_of(party), reason, check, code=code))
 
     def _digests(self, name: str, present: m.Present) -> dict[int, bytes]:
+        """Return the hellos' digests that a server reports."""
         parties = PartySet.unpack(present.parties, self._parties, name)
         if len(present.hellos) != 32 * len(parties):
             raise PeerFault(
@@ -361,6 +371,7 @@ class ServerMachine(Member):
         return {party: present.hellos[32 * index : 32 * index + 32] for index, party in enumerate(parties)}
 
     def _notify_held(self) -> list[Envelope]:
+        """Send the list of shares that this server holds."""
         missing = [party for party in self._members if party not in self._shares]
         refused = [m.Refused(party, self._why(party)) for party in missing]
         held = m.Held(pack_set(self._shares, self._parties), refused)
@@ -368,11 +379,12 @@ class ServerMachine(Member):
         return self._write(m.HELD, self._others, held)
 
     def _why(self, party: int) -> Code:
-        """Return what others are told of why a party is not here."""
+        """Return the code that others are sent for a missing party."""
         error = self._failures.get(party)
         return Code.MISSING if error is None else code_of(error, self._name_of(party))
 
     def _seal(self) -> list[Envelope]:
+        """Determine the parties whose shares all servers hold, and sign the set."""
         included = set(self._members)
         faults: list[m.LeftOut] = []
         for index, name in enumerate(self._servers, 1):
@@ -395,6 +407,7 @@ class ServerMachine(Member):
         return self._write(m.SEAL, self._others, self._seals[self.name])
 
     def _unlock(self) -> list[Envelope]:
+        """Begin the computation once all servers have signed the set."""
         seals = {name: self._seals[name] for name in self._servers}
         common({name: seal.included for name, seal in seals.items()}, "holds the shares of other users")
         statement = set_statement(self._run_id, self._included)
@@ -402,6 +415,7 @@ class ServerMachine(Member):
         return []
 
     def _computed(self, values: Sequence[int]) -> list[Envelope]:
+        """Sign and send the opened values."""
         texts = [str(value) for value in values]
         signature = self._identity.sign(output_statement(self._run_id, self._included, texts, self._faults))
         seals = [self._seals[name].signature for name in self._servers]
@@ -412,12 +426,14 @@ class ServerMachine(Member):
         return [*self._write(m.OUTPUT, [*names, *self._others], output), *self._advance()]
 
     def _compare(self) -> list[Envelope]:
+        """Compare all servers' outputs and take the result."""
         if self._terms is not None and self._start is not None:
             outputs = {name: self._outputs[name] for name in self._servers}
             self._outcome = self._open(self._terms, self._start, outputs)
         return []
 
     def _check_enough(self, parties: int) -> None:
+        """Raise TimeoutFault if fewer parties remain than are needed."""
         if parties < self._fewest:
             why = {name: self._why(party) for name, party in self._number.items() if party in self._failures}
             reasons = "; ".join(str(error) for error in list(self._failures.values())[:5])

@@ -18,9 +18,9 @@ _IMPORTING = threading.Lock()
 
 @contextmanager
 def mpyc_arguments(*arguments: str) -> Iterator[None]:
-    """Let mpyc be imported meanwhile: it reads `sys.argv` for options of its own, and sets up logging.
+    """Allow the import of mpyc in the block: it reads `sys.argv` for options of its own, and sets up logging.
 
-    With `--mix32-64bit` field elements travel as integers of fixed width; without it, as pickles.
+    With `--mix32-64bit` field elements are encoded as integers of fixed width; without it, as pickles.
     """
     with _IMPORTING:
         root = logging.getLogger()
@@ -36,10 +36,12 @@ def mpyc_arguments(*arguments: str) -> Iterator[None]:
 
 
 class PickleRefusedError(SmpcError):
-    """Something was about to be unpickled where messages of other servers are read."""
+    """A value was about to be unpickled where messages of other servers are read."""
 
 
 class _RefusedUnpickler:
+    """Replacement of `pickle.Unpickler` that raises."""
+
     def __init__(self, *_: object, **__: object) -> None:
         raise PickleRefusedError("this process unpickles nothing")
 
@@ -49,14 +51,14 @@ def _refused_load(*_: object, **__: object) -> None:
 
 
 def refuse_pickle() -> None:
-    """Make unpickling impossible in this process, for good: a pickle runs what its sender likes.
+    """Make unpickling impossible in this process, for good: a pickle can run any code of its sender.
 
-    mpyc with the options of `mpyc_arguments` unpickles nothing of what programs exchange; this holds whatever
+    mpyc with the options of `mpyc_arguments` unpickles none of the programs' messages; this holds whatever
     mpyc or another library does.
     """
     refused = {"load": _refused_load, "loads": _refused_load, "Unpickler": _RefusedUnpickler}
     for name, instead in refused.items():
-        # The last is what `pickle` falls back to without its accelerator.
+        # The last one is the fallback of `pickle` without its accelerator.
         for module, known in (
             (pickle, name),
             (importlib.import_module("_pickle"), name),
@@ -71,7 +73,7 @@ def field_bytes(prime: int) -> int:
 
 
 def split(values: Sequence[int], prime: int, threshold: int, servers: int) -> list[bytes]:
-    """Return each server's shares of integers in -prime/2..prime/2, as they travel.
+    """Return each server's encoded shares of integers in -prime/2..prime/2.
 
     Polynomials have degree `threshold` and come from the operating system's randomness: any `threshold`
     servers together learn nothing.
@@ -83,7 +85,7 @@ def split(values: Sequence[int], prime: int, threshold: int, servers: int) -> li
 
 
 def unpack(packed: bytes, length: int, prime: int, sender: str) -> list[int]:
-    """Return the shares that travel as `packed`; raise PeerFault unless they are `length` field elements."""
+    """Decode shares; raise PeerFault unless they are `length` field elements."""
     width = field_bytes(prime)
     if len(packed) != width * length:
         raise PeerFault(
@@ -102,5 +104,6 @@ def unpack(packed: bytes, length: int, prime: int, sender: str) -> list[int]:
 
 
 def _module(name: str) -> ModuleType:
+    """Import a module of mpyc."""
     with mpyc_arguments():
         return importlib.import_module(f"mpyc.{name}")

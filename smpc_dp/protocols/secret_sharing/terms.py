@@ -1,4 +1,4 @@
-"""What is computed on shares, as plain data: the same for every server, and bound to the session."""
+"""Terms of a computation on shares, as plain data: the same for every server, and bound to the session."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ class NoiseTerms(
 
     @property
     def paired(self) -> bool:
-        """Whether it is drawn anew in each pair, and every pair opened."""
+        """Whether it is drawn for each pair, and every pair's value opened."""
         return self.distribution in get_args(PairDistribution)
 
     @property
     def exact(self) -> Fraction:
-        """The parameter."""
+        """Parameter as a fraction."""
         return Fraction(self.parameter)
 
 
@@ -65,7 +65,7 @@ class ProgramTerms(
         kind: "sum", "mean", "weighted-mean": `length` opened sums (the last is of weights for
             "weighted-mean"); "statistic": the sum of the kernel's integers over the pairs of the design;
             "pairs": each of them, with noise of its own.
-        parties: n, whose shares are there.
+        parties: n, the number of parties with shares.
         modulus: of the prime field, in hex.
         bits: every integer of the computation lies in [-2**(bits-1), 2**(bits-1)); mpyc's l.
         security: statistical security of masked openings, in bits; mpyc's k. The field has room for
@@ -95,22 +95,22 @@ class ProgramTerms(
 
     @property
     def prime(self) -> int:
-        """The modulus as an integer."""
+        """Modulus as an integer."""
         return int(self.modulus, 16)
 
     @property
     def digest(self) -> bytes:
-        """32 bytes that bind all of it."""
+        """The 32-byte digest of all terms."""
         return digest(Label.PROGRAM_TERMS, self.canonical())
 
     def canonical(self) -> bytes:
-        """Return the terms as JSON with sorted keys and no spaces, the same for everybody."""
+        """Return the terms as JSON with sorted keys and no spaces, the same for all."""
         plain = msgspec.to_builtins(self)
         return json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode()
 
 
 def modulus_for(bits: int, security: int) -> str:
-    """Return the smallest modulus with room for `bits` + `security` + 2 bits; ValueError beyond 1279."""
+    """Return the smallest modulus of `bits` + `security` + 2 bits or more; raise ValueError beyond 1279."""
     for width in MODULUS_BITS:
         if width >= bits + security + 2:
             return f"{(1 << width) - 1:x}"

@@ -1,7 +1,6 @@
-"""The aggregator's states in a pairwise statistic up to the draw: it gathers hellos and coins.
+"""The aggregator's states in a pairwise statistic up to the draw: it collects hellos and coins.
 
-The pairs are evaluated in the state after these (`statistic_pairs`). What is logged is on the board when a
-function returns.
+The pairs are evaluated in the next state (`pairs`). Log entries are on the board when a function returns.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ from smpc_dp.wire.signing import decode
 class CollectHello(CollectorState, frozen=True, kw_only=True, eq=False):
     """Parties may still join.
 
-    `plans` has, for each question that they ask, its plan or the reason why there is none.
+    `plans` has a plan, or the reason why there is none, for each operation that they ask for.
     """
 
     expects: ClassVar[str] = m.HELLO
@@ -54,7 +53,7 @@ class CollectHello(CollectorState, frozen=True, kw_only=True, eq=False):
 
 
 class CollectBegin(CollectorState, frozen=True, kw_only=True, eq=False):
-    """The parties that are present are agreed on, and each attests the session log."""
+    """The parties present are agreed on, and each attests the session log."""
 
     expects: ClassVar[str] = common.ATTEST_BEGIN
     plan: StatisticPlan
@@ -64,10 +63,10 @@ class CollectBegin(CollectorState, frozen=True, kw_only=True, eq=False):
 
 
 class CollectCoins(CollectorState, frozen=True, kw_only=True, eq=False):
-    """Each party that is present opens its coin of an attempt.
+    """Each present party opens its coin of an attempt.
 
-    `coins` grows with the coins that fit their commitments; a coin counts though its party is lost since.
-    `openings` grows with all coins that were opened and are not in the log yet.
+    `coins` grows with the coins that match their commitments; a coin counts even if its party has been lost
+    since. `openings` grows with all opened coins that are not in the log yet.
     """
 
     expects: ClassVar[str] = m.COINS[0]
@@ -81,7 +80,7 @@ class CollectCoins(CollectorState, frozen=True, kw_only=True, eq=False):
 
     @property
     def step(self) -> str:
-        """The coins of the attempt."""
+        """Step of the attempt's coins."""
         return m.COINS[self.attempt - 1]
 
 
@@ -107,12 +106,12 @@ def accept_hello(aggregator: Aggregator, state: CollectHello, _party: int, envel
 
 
 def agreed_hellos(_aggregator: Aggregator, state: CollectHello) -> int:
-    """Return how many parties ask the most frequent question."""
+    """Return the number of parties that ask for the most frequent operation."""
     return max(_requested(state).values(), default=0)
 
 
 def finish_hello(aggregator: Aggregator, state: CollectHello) -> Transition:
-    """Begin the run, and its log, of the parties that ask the most frequent question."""
+    """Begin the run, and its log, with the parties that ask for the most frequent operation."""
     plan, serving = _agree(aggregator, state), aggregator.parameters
     inbox, context = state.inbox, aggregator.context
     present = sorted(inbox.alive)
@@ -141,7 +140,7 @@ def finish_hello(aggregator: Aggregator, state: CollectHello) -> Transition:
 
 
 def finish_begin(aggregator: Aggregator, state: CollectBegin) -> Transition:
-    """Log the certificate, the terms and the hellos, and show the first entry."""
+    """Log the certificate, the terms and the hellos, and send the first entry."""
     run_id, serving, plan = state.run_id, aggregator.parameters, state.plan
     certified = certify_begin(aggregator, state, state.present, serving.quorum, serving.runs)
     log, entry = say(aggregator, state.log, run_id, common.CERTIFY_BEGIN, certified)
@@ -155,9 +154,9 @@ def finish_begin(aggregator: Aggregator, state: CollectBegin) -> Transition:
 
 
 def accept_coin(aggregator: Aggregator, state: CollectCoins, party: int, envelope: Envelope) -> Item:
-    """Keep a coin that fits its commitment."""
+    """Store a coin that matches its commitment."""
     coin = decode(envelope.body, m.Coin, envelope.sender).coin
-    # Kept also if it is wrong: the signed message is evidence.
+    # A wrong one is stored as well: the signed message is evidence.
     item = state.openings[party] = Item(None, envelope.body, envelope.signature)
     commitments = state.hellos[party].message.commitments
     plan, context = state.plan, aggregator.context
@@ -168,7 +167,7 @@ def accept_coin(aggregator: Aggregator, state: CollectCoins, party: int, envelop
 
 
 def finish_coins(aggregator: Aggregator, state: CollectCoins) -> Transition:
-    """Draw the matchings, or call a further draw without the parties whose coin is missing."""
+    """Draw the matchings, or start a further draw without the parties whose coin is missing."""
     log = _log_openings(aggregator, state)
     missing = [aggregator.name_of(party) for party in state.present if party not in state.coins]
     if missing:
@@ -196,23 +195,24 @@ def finish_coins(aggregator: Aggregator, state: CollectCoins) -> Transition:
 
 
 def keep_openings(aggregator: Aggregator, state: CollectCoins) -> None:
-    """Log the opened coins of a draw that is given up: they are evidence."""
+    """Log the opened coins of an abandoned draw: they are evidence."""
     if state.openings:
         with contextlib.suppress(LocalError):
             _log_openings(aggregator, state)
 
 
 def needed(aggregator: Aggregator, _state: CollectorState) -> int:
-    """Return how many parties a step needs until the matchings are drawn."""
+    """Return the number of parties that a step needs until the matchings are drawn."""
     return aggregator.parameters.quorum
 
 
 def attempts(_aggregator: Aggregator) -> int:
-    """Return how many draws a run has, at most."""
+    """Return the greatest number of draws in a run."""
     return m.ATTEMPTS
 
 
 def _requested(state: CollectHello) -> Counter[bytes]:
+    """Count the parties that ask for each operation."""
     return Counter(item.message.plan for item in state.inbox.items.values())
 
 
@@ -227,7 +227,7 @@ def _planned(aggregator: Aggregator, state: CollectHello, operation: str) -> Sta
 
 
 def _agree(aggregator: Aggregator, state: CollectHello) -> StatisticPlan:
-    """Go on with the most frequent question; only one can be that of more than half of all parties."""
+    """Select the most frequent operation; only one can be that of more than half of all parties."""
     inbox, needed = state.inbox, aggregator.parameters.quorum
     (wanted, most), *_ = _requested(state).most_common(1)
     if most < needed:
@@ -246,7 +246,7 @@ def _agree(aggregator: Aggregator, state: CollectHello) -> StatisticPlan:
 
 
 def _public_labels(plan: StatisticPlan, hellos: Mapping[int, Item], present: Iterable[int]) -> bytes:
-    """Return the marks of the parties that are present; raise ConfigError if no two of them can be a pair."""
+    """Return the labels of the parties present; raise ConfigError if no two of them can be a pair."""
     public_labels = bytes(hellos[party].message.public_label + 1 for party in present)
     if plan.bipartite and len(set(public_labels)) < 2:
         reason = "all who take part have the same one"
@@ -257,7 +257,7 @@ def _public_labels(plan: StatisticPlan, hellos: Mapping[int, Item], present: Ite
 def _draw_again(
     aggregator: Aggregator, state: CollectCoins, log: RunLog, missing: Sequence[str]
 ) -> Transition:
-    """Draw anew without the parties whose coin is missing."""
+    """Start a new draw without the parties whose coin is missing."""
     inbox, hellos = state.inbox, state.hellos
     if state.attempt == m.ATTEMPTS:
         raise TimeoutFault(missing, state.step, f"{m.ATTEMPTS} draws of matchings lacked a coin")

@@ -1,8 +1,8 @@
-"""The auditor of a pairwise statistic: reads its log in order, and draws the matchings again.
+"""The auditor of a pairwise statistic: reads its log in order, and repeats the draw of the matchings.
 
-It needs the log and the session's roster alone, and nobody's key. What it shows: everybody who was paired had
-committed to coins before any coin was open, under the signature of each; the matchings follow from these
-coins; how many draws there were, and who was missing in those that were given up.
+It needs the log and the session's roster alone, and no key. It shows: all paired parties committed to coins
+before any coin was opened, under the signature of each; the matchings follow from these coins; the number of
+draws, and the parties missing in the abandoned ones.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ from smpc_dp.protocols.ustatistic.terms import (
 from smpc_dp.wire.sets import PartySet
 from smpc_dp.wire.signing import Context, decode
 
-# The kinds of entries that the aggregator signs.
+# Kinds of entries that the aggregator signs.
 _OF_AGGREGATOR = (common.CERTIFY_BEGIN, m.TERMS, *m.AGAINS, m.OUTCOME)
-# Bytes of a number in a message, at most, and of all in one that has a bound of its own.
+# Bytes of a number in a message, at most, and of all in one with a bound of its own.
 _NUMBER, _MORE = 9, 1024
 
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True):
-    """One draw: how many were present, who opened no coin as far as the log says, and who a wrong one.
+    """One draw: the number of parties present, and those without an opened coin, or with a wrong one.
 
-    `dropped`: who opened its coin, and is in the next draw nevertheless not.
+    `dropped`: the parties that opened a coin and are nevertheless not in the next draw.
     """
 
     present: int
@@ -58,18 +58,18 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StatisticVerdict(msgspec.Struct, frozen=True, kw_only=True):
-    """What the log of a pairwise statistic shows; part of `smpc-dp audit --json`.
+    """Verdict on the log of a pairwise statistic; part of `smpc-dp audit --json`.
 
     Attributes:
         statistic: the digest of kernel, noise, budget and circuit, in hex; terms: the same as plain data.
-        present: whose coins made the draw; partners: P.
-        attempts: the draws, of which the last one counts; run_id: of that, beacon: what its matchings come
-            from, both in hex.
+        present: the parties whose coins made the draw; partners: P.
+        attempts: the draws, of which the last one counts; run_id: of that one; beacon: the seed of its
+            matchings; both in hex.
         pairs: for each matching the pairs (garbler, evaluator).
-        failed: pairs that the estimate is without, with their matching, from 0.
-        disputed: those of them of which both parties signed that they were evaluated.
-        unheard: who took part and has not said how its pairs ended.
-        value, standard_error, noise_error: what the aggregator signed; nobody else can check the value.
+        failed: pairs missing in the estimate, with their matching, from 0.
+        disputed: those of them that both parties signed as evaluated.
+        unheard: participants without a report on their pairs.
+        value, standard_error, noise_error: signed by the aggregator; no other member can check the value.
     """
 
     statistic: str
@@ -91,7 +91,7 @@ class StatisticVerdict(msgspec.Struct, frozen=True, kw_only=True):
 def check_run_id(context: Context, header: Header) -> None:
     """Raise VerificationError unless a header's run id is that of its session, parties and commitments.
 
-    It needs no plan of the session, and is asked for before one is made.
+    It needs no plan of the session, and is called before one is made.
     """
     expected = run_identifier(statistic_context(context), _plan_of(header), header.present, header.root)
     if expected.hex() != header.run_id:
@@ -101,10 +101,10 @@ def check_run_id(context: Context, header: Header) -> None:
 
 
 class StatisticAuditor:
-    """Takes the entries of a log in order.
+    """Auditor of one log: takes its entries in order.
 
-    `context` is the session's, for the request in the header, and `corrupt` its c. `check_run_id` has found
-    the header's run id right.
+    `context` is the session's, for the request in the header, and `corrupt` its c. `check_run_id` has
+    accepted the header's run id.
     """
 
     def __init__(self, context: Context, header: Header, corrupt: int) -> None:
@@ -131,25 +131,25 @@ class StatisticAuditor:
         self._outcome: m.Outcome | None = None
         self._last = 0
 
-    # As of the auditor of verifiable runs: what its verdict is in a report, and what was false so far.
+    # As in the auditor of verifiable runs: the verdict's name in a report, and false statements so far.
     part: ClassVar[str] = "statistic"
     noted: ClassVar[tuple[str, ...]] = ()
     doubt: ClassVar[str] = "its end is signed by the aggregator alone"
 
     @property
     def context(self) -> Context:
-        """Of the run."""
+        """Context of the run."""
         return self._context
 
     def settle(self) -> None:
         """Do nothing: each entry is checked when it is taken."""
 
     def last_run_id(self) -> str:
-        """Return the run id of the last draw, as in the results of parties; raise as `verdict` does."""
+        """Return the run id of the last draw, as in the results of parties; raises as `verdict`."""
         return self.verdict().run_id
 
     def longest(self, kind: str) -> int:
-        """Return how many bytes the payload of an entry may have: what is longer need not be read."""
+        """Return the greatest length in bytes of an entry's payload: longer ones need not be read."""
         parties = len(self._context.names)
         if kind == m.TERMS:
             return m.MAX_TERMS + _MORE
@@ -162,7 +162,7 @@ class StatisticAuditor:
         return parties // 8 + _MORE
 
     def check_signature(self, entry: Entry, _index: object = None) -> None:
-        """Raise VerificationError unless an entry is signed by the member that it names, for this run."""
+        """Raise VerificationError unless an entry is signed for this run by the member that it names."""
         run_id = self._run_id
         if entry.kind == m.HELLO:
             run_id = self._context.session_digest
@@ -177,11 +177,11 @@ class StatisticAuditor:
                 run_id, entry.kind, entry.party, self._aggregator, entry.payload, signature
             )
         except PeerFault as fault:
-            # It says nothing of the party: anybody may have written it.
+            # It says nothing about the party: anyone may have written it.
             raise VerificationError(f"an entry '{entry.kind}' in the name of {fault}", fault.check) from None
 
     def take(self, entry: Entry, _head: bytes = b"", _index: object = None) -> None:
-        """Take the next entry, rightly signed and in its place."""
+        """Take the next entry, with a valid signature and position."""
         if self._outcome is not None:
             raise VerificationError("an entry after the outcome", Check.LOG_CLOSED)
         if (entry.party == self._aggregator) != (entry.kind in _OF_AGGREGATOR):
@@ -209,7 +209,7 @@ class StatisticAuditor:
             self._take_outcome(entry)
 
     def verdict(self, _tries: int | None = None) -> StatisticVerdict:
-        """Return what the log shows; raise VerificationError where it ends before the outcome."""
+        """Return the verdict; raise VerificationError where the log ends before the outcome."""
         outcome, result = self._outcome, self._draw
         if outcome is None or result is None or self._terms is None:
             raise VerificationError(
@@ -240,7 +240,7 @@ class StatisticAuditor:
         )
 
     def _expected(self) -> tuple[str, ...]:
-        """Return the kinds that may come next."""
+        """Return the kinds of entries that may come next."""
         if not self._begun:
             return (common.CERTIFY_BEGIN,)
         if self._terms is None:
@@ -253,6 +253,7 @@ class StatisticAuditor:
         return (m.COINS[self._attempt - 1], *further)
 
     def _take_terms(self, entry: Entry) -> None:
+        """Take the terms."""
         claimed = decode(entry.payload, m.Terms, entry.party)
         if digest(Label.STATISTIC_TERMS, claimed.terms, claimed.circuit) != self._plan:
             raise VerificationError(
@@ -260,7 +261,7 @@ class StatisticAuditor:
             )
         try:
             terms = json.loads(claimed.terms)
-            # Neither another spelling nor an infinite number, which no report can hold.
+            # Neither another encoding nor an infinite number, which no report can hold.
             if session_json(terms) != claimed.terms:
                 terms = None
         except (ValueError, RecursionError):
@@ -271,6 +272,7 @@ class StatisticAuditor:
         self._terms, self._partners = terms, partners
 
     def _take_hello(self, entry: Entry) -> None:
+        """Take a hello."""
         hello = decode(entry.payload, m.Hello, entry.party)
         expected = self._names(self._present)[len(self._hellos)]
         if entry.party != expected:
@@ -301,6 +303,7 @@ class StatisticAuditor:
             )
 
     def _take_coin(self, entry: Entry) -> None:
+        """Take a coin."""
         party = self._in_order(entry)
         name, coin = entry.party, decode(entry.payload, m.Coin, entry.party).coin
         if party not in self._present:
@@ -314,6 +317,7 @@ class StatisticAuditor:
             self._match()
 
     def _match(self) -> None:
+        """Draw the matchings from the coins."""
         names = self._names(self._present)
         public_labels = bytes(self._hellos[name].public_label + 1 for name in names)
         coins = b"".join(self._coins[name] for name in names)
@@ -321,6 +325,7 @@ class StatisticAuditor:
         self._last = 0
 
     def _take_again(self, entry: Entry) -> None:
+        """Take the start of a further draw."""
         packed = decode(entry.payload, m.Again, entry.party).present
         left = self._unpack(packed)
         if not left <= self._present or any(name not in self._coins for name in self._names(left)):
@@ -333,6 +338,7 @@ class StatisticAuditor:
         self._present, self._coins, self._false, self._last = left, {}, [], 0
 
     def _take_done(self, entry: Entry) -> None:
+        """Take a party's report on its pairs."""
         if self._in_order(entry) not in self._present or self._draw is None:
             raise VerificationError(f"'{entry.party}' is in no pair", Check.NOT_PRESENT)
         failed = decode(entry.payload, m.Done, entry.party).failed
@@ -340,6 +346,7 @@ class StatisticAuditor:
         self._dones[entry.party] = frozenset(failed)
 
     def _take_outcome(self, entry: Entry) -> None:
+        """Take the outcome."""
         outcome = decode(entry.payload, m.Outcome, entry.party)
         if outcome.before.hex() != entry.previous:
             raise VerificationError(
@@ -371,14 +378,17 @@ class StatisticAuditor:
         self._outcome = outcome
 
     def _ended(self) -> Attempt:
-        """Return how the present draw went."""
+        """Return the record of the current draw."""
         names = self._names(self._present)
         false = tuple(self._false)
         silent = tuple(name for name in names if name not in self._coins and name not in false)
         return Attempt(present=len(names), silent=silent, false=false)
 
     def _in_order(self, entry: Entry) -> int:
-        """Return the number of an entry's party; raise VerificationError unless it follows those before."""
+        """Return the number of an entry's party.
+
+        Raises VerificationError unless it follows the earlier ones.
+        """
         try:
             party = self._context.number(entry.party)
         except ValueError:
@@ -391,6 +401,7 @@ class StatisticAuditor:
         return party
 
     def _unpack(self, packed: bytes) -> PartySet:
+        """Decode a set."""
         present = PartySet.unpack(packed, len(self._context.names), self._aggregator)
         if len(present) < self.quorum:
             raise VerificationError(
@@ -399,11 +410,12 @@ class StatisticAuditor:
         return present
 
     def _names(self, parties: Iterable[int]) -> tuple[str, ...]:
+        """Return the names of parties."""
         return tuple(self._context.names[party - 1] for party in parties)
 
 
 def _plan_of(header: Header) -> bytes:
-    """Return the digest of the statistic that a header is for."""
+    """Return the digest of a header's statistic."""
     text = header.operation.removeprefix(OPERATION)
     try:
         plan = bytes.fromhex(text)

@@ -1,4 +1,4 @@
-"""From the noisy kernel values of pairs to an estimate, its standard error and a confidence interval."""
+"""Estimate, standard error and confidence interval from the noisy kernel values of pairs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from smpc_dp.privacy.circuit_noise import Raw
 from smpc_dp.protocols.garbled.draw import Pairs
 from smpc_dp.protocols.ustatistic.plan import StatisticPlan
 
-# Below this many pairs a standard error says nothing.
+# Below this many pairs a standard error is meaningless.
 LEAST_PAIRS = 3
 
 
@@ -36,7 +36,7 @@ class Estimate:
 
     @property
     def figures(self) -> tuple[float, float | None, float | None, float | None, float, float]:
-        """The numbers in the order of the messages that say them."""
+        """Numbers in the order of the messages."""
         low, high = self.interval or (None, None)
         return self.value, self.standard_error, low, high, self.level, self.noise_error
 
@@ -75,6 +75,7 @@ def estimate(
 
 
 def _variance(pairs: Pairs, residuals: NDArray[np.float64]) -> float:
+    """Return the variance of the mean over dependent pairs."""
     m = len(pairs)
     _, indices = np.unique(pairs, return_inverse=True)
     indices = indices.reshape(-1)
@@ -84,9 +85,9 @@ def _variance(pairs: Pairs, residuals: NDArray[np.float64]) -> float:
     # Two evaluations of the same pair share two parties, and count once.
     of_pairs = np.bincount(group.reshape(-1), weights=residuals)
     clustered = float(of_parties @ of_parties - of_pairs @ of_pairs)
-    # Residuals are from the mean, not from the truth: each product is less by the variance of the mean.
+    # Residuals are from the estimated mean: each product is less by the variance of the mean.
     degrees, repeats = np.bincount(indices), np.bincount(group.reshape(-1))
     products = int(degrees @ degrees - repeats @ repeats)
-    # Never below what independent pairs would have.
+    # Never below that of independent pairs.
     independent = float(residuals @ residuals) / (m * (m - 1))
     return max(clustered / (m * m - products), independent) if products < m * m else independent

@@ -1,4 +1,4 @@
-"""The log of a pairwise statistic as its aggregator writes it, on a board (`board.log`).
+"""The log of a pairwise statistic as its aggregator writes it, on a board (`log.log`).
 
 Its header is that of the first attempt. The entries follow in the order of the run: the certificate of the
 session log, the terms, everybody's hello, the coins of an attempt, and for each further attempt the parties
@@ -22,7 +22,7 @@ OPERATION = "pairwise-statistic "
 
 
 def take(aggregator: Aggregator, log: RunLog, kind: str, items: Mapping[int, Item]) -> RunLog:
-    """Log messages of parties, in roster order; the board has them when this returns."""
+    """Log messages of parties, in roster order; the board has stored them when this returns."""
     signed = [
         (aggregator.name_of(party), items[party].body, items[party].signature) for party in sorted(items)
     ]
@@ -33,7 +33,7 @@ def take(aggregator: Aggregator, log: RunLog, kind: str, items: Mapping[int, Ite
 def say(
     aggregator: Aggregator, log: RunLog, run_id: bytes, kind: str, message: msgspec.Struct
 ) -> tuple[RunLog, Envelope]:
-    """Log a statement of the aggregator, which it signs as a message to itself, and return it."""
+    """Log a statement of the aggregator, signed as a message to itself, and return it."""
     entry = aggregator.write_own(run_id, kind, message)
     signed = [(aggregator.name, entry.body, entry.signature)]
     after, _ = append(aggregator.parameters.board, log, kind, signed)

@@ -1,9 +1,9 @@
 """The messages of a pairwise statistic between the parties and the aggregator.
 
-HELLO, the COINS and DONE go to the aggregator, START, AGAIN, MATCHED and RESULT come from it. PAIR carries a
-message of the two-party engine between a party and the aggregator's role in that evaluation, either way.
-RELAY carries a frame from a party to the aggregator, and on to its partner. TERMS and OUTCOME are entries of
-the log alone.
+HELLO, the COINS and DONE are sent to the aggregator, START, AGAIN, MATCHED and RESULT by it. PAIR carries a
+message of the two-party engine between a party and the aggregator's role in that evaluation, in either
+direction. RELAY carries a frame from a party to the aggregator, and on to its partner. TERMS and OUTCOME are
+entries of the log alone.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ Count = Annotated[int, Meta(ge=0, lt=1 << 62)]
 
 
 class Hello(Body, frozen=True):
-    """A commitment to a coin for each attempt, the compiled statistic's digest, and the operation, as JSON.
+    """Party: a commitment to a coin for each attempt, the statistic's digest, and the operation, as JSON.
 
-    `public_label` is the public label, 0 or 1; -1 for a kernel without public labels. `known`: up to which
-    line the party knows the session log.
+    `public_label` is 0 or 1; -1 for a kernel without public labels. `known`: the number of known lines of the
+    session log.
     """
 
     session_digest: Bytes32
@@ -64,7 +64,7 @@ class Hello(Body, frozen=True):
 
 
 class Start(Body, frozen=True):
-    """Who is present (a packed set), all their commitments, and their marks plus 1, one byte each."""
+    """Aggregator: the parties present (a packed set), all commitments, and labels plus 1, one byte each."""
 
     present: bytes
     commitments: bytes
@@ -72,25 +72,25 @@ class Start(Body, frozen=True):
 
 
 class Again(Body, frozen=True):
-    """Somebody's coin is missing: who is still present; the next coins are due."""
+    """Aggregator: a coin is missing; the parties that are still present, whose next coins are expected."""
 
     present: bytes
 
 
 class Coin(Body, frozen=True):
-    """What the commitment of this attempt was to."""
+    """Party: the coin committed to for this attempt."""
 
     coin: Bytes32
 
 
 class Matched(Body, frozen=True):
-    """The coins of all who are present, in roster order: what the matchings follow from."""
+    """Aggregator: the coins of all parties present, in roster order: the matchings follow from them."""
 
     coins: bytes
 
 
 class Pair(Body, frozen=True):
-    """A message of the engine: the matching it belongs to, and its number among those of its sender in it."""
+    """Message of the engine: its matching, and its number among those of its sender in it."""
 
     matching: Count
     number: Count
@@ -98,10 +98,10 @@ class Pair(Body, frozen=True):
 
 
 class Relay(Body, frozen=True):
-    """A frame for the partner in a matching.
+    """Frame for the partner in a matching.
 
     `number` counts the frames of this direction from 0, `taken` those of the other direction that its sender
-    has used. With an empty `content` it is no frame, and says `taken` alone.
+    has used. With an empty `content` it is no frame, and reports `taken` alone.
     """
 
     matching: Count
@@ -111,19 +111,19 @@ class Relay(Body, frozen=True):
 
 
 class RelayEnd(Body, frozen=True):
-    """There will be no more frames of that pair."""
+    """No more frames of that pair will follow."""
 
     matching: Count
 
 
 class Done(Body, frozen=True):
-    """The party has been through its pairs; those of `failed` matchings, ascending, have failed for it."""
+    """Party: its pairs are finished; those of `failed` matchings, ascending, have failed for it."""
 
     failed: list[int]
 
 
 class Result(Body, frozen=True):
-    """The estimate, as of `estimate.Estimate`; `error`, `low`, `high` are None below 3 pairs.
+    """Aggregator: the estimate, as of `estimate.Estimate`; `error`, `low`, `high` are None below 3 pairs.
 
     `log` is the head of the log.
     """
@@ -140,14 +140,14 @@ class Result(Body, frozen=True):
 
 
 class Terms(Body, frozen=True):
-    """What the digest of a statistic is made of: its terms as JSON, and the digest of its circuit."""
+    """Entry: the preimage of a statistic's digest: its terms as JSON, and the digest of its circuit."""
 
     terms: Annotated[bytes, Meta(max_length=MAX_TERMS)]
     circuit: Bytes32
 
 
 class Outcome(Body, frozen=True):
-    """The estimate, and which pairs it is without: of each its matching and its place in that matching.
+    """Entry: the estimate, and the missing pairs: of each its matching and its index in that matching.
 
     `before` is the head of the log before this entry: the aggregator signs all entries, their set and order.
     """

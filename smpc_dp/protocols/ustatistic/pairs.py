@@ -1,7 +1,7 @@
-"""The aggregator's state while pairs are evaluated: it learns the output of each, and estimates from them.
+"""The aggregator's state while pairs are evaluated: it learns the output of each, and computes the estimate.
 
-Each evaluation is a role of the two-party engine, whose messages go beside the steps; a fault in one ends
-that pair alone. Pairs without a channel of their own send their frames through the aggregator.
+Each evaluation is a role of the two-party engine, whose messages are sent beside the steps; a fault in one
+ends that pair alone. Pairs without a direct channel send their frames through the aggregator.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ Pair = tuple[str, str]
 
 @dataclass(slots=True)
 class Pairs:
-    """The aggregator's part in all evaluations of a run. It grows in place.
+    """Aggregator's part in all evaluations of a run. It grows in place.
 
     Attributes:
         drawn: the matchings.
-        desk: of the pairs whose frames go through the aggregator.
+        desk: of the pairs whose frames are relayed.
         evaluations: by matching and pair.
-        outputs: of the pairs that are done.
-        sent, received: how many messages of an evaluation went to a party, and came from it.
+        outputs: of the finished pairs.
+        sent, received: the number of an evaluation's messages to a party, and from it.
     """
 
     drawn: Draw
@@ -56,7 +56,7 @@ class Pairs:
 
     @property
     def failed(self) -> list[tuple[int, int]]:
-        """The pairs without an output: of each its matching and its place in that matching."""
+        """Pairs without an output: of each its matching and its index in that matching."""
         return [
             (matching, index)
             for matching, pairs in enumerate(self.drawn.pairs)
@@ -80,7 +80,7 @@ class CollectDone(CollectorState, frozen=True, kw_only=True, eq=False):
 
     @property
     def matchings(self) -> int:  # type: ignore[override]
-        """How many pairs a party may have to evaluate, one after the other."""
+        """Number of pairs that a party may have to evaluate in turn."""
         return len(self.pairs.drawn.pairs)
 
 
@@ -92,7 +92,7 @@ class Estimated(CollectorState, frozen=True, kw_only=True, eq=False):
 
 
 def accept_done(_aggregator: Aggregator, state: CollectDone, party: int, envelope: Envelope) -> Item:
-    """Keep a party's report on its pairs."""
+    """Store a party's report on its pairs."""
     done = decode(envelope.body, m.Done, envelope.sender)
     check_failed(state.pairs.drawn, envelope.sender, done.failed)
     item = state.dones[party] = Item(None, envelope.body, envelope.signature)
@@ -100,7 +100,7 @@ def accept_done(_aggregator: Aggregator, state: CollectDone, party: int, envelop
 
 
 def on_pair(aggregator: Aggregator, state: CollectDone, _party: int, envelope: Envelope) -> list[Envelope]:
-    """Give an evaluation its message, and return what the aggregator's role in it answers."""
+    """Pass a message to its evaluation, and return the answers of the aggregator's role in it."""
     _check(aggregator, state, envelope)
     sender, pairs = envelope.sender, state.pairs
     message = decode(envelope.body, m.Pair, sender)
@@ -129,7 +129,7 @@ def on_pair(aggregator: Aggregator, state: CollectDone, _party: int, envelope: E
 
 
 def on_relay(aggregator: Aggregator, state: CollectDone, _party: int, envelope: Envelope) -> list[Envelope]:
-    """Pass on a frame, or the end of a pair, to its receiver."""
+    """Forward a frame, or the end of a pair, to its receiver."""
     _check(aggregator, state, envelope)
     sender, desk, number = envelope.sender, state.pairs.desk, aggregator.context.number
     message: m.Relay | m.RelayEnd
@@ -145,7 +145,7 @@ def on_relay(aggregator: Aggregator, state: CollectDone, _party: int, envelope: 
 
 
 def end_pairs(aggregator: Aggregator, state: CollectorState, party: int) -> Sequence[Envelope]:
-    """Tell the partners of a party that is gone that their relayed pairs with it are over."""
+    """Tell the partners of a lost party that their relayed pairs with it are over."""
     if not isinstance(state, CollectDone):
         return ()
     number = aggregator.context.number
@@ -158,7 +158,7 @@ def end_pairs(aggregator: Aggregator, state: CollectorState, party: int) -> Sequ
 
 
 def finish_done(aggregator: Aggregator, state: CollectDone) -> Transition:
-    """Estimate from the outputs of the pairs, and log the outcome."""
+    """Compute the estimate from the outputs of the pairs, and log the outcome."""
     context, plan, pairs, inbox = aggregator.context, state.plan, state.pairs, state.inbox
     names = tuple(aggregator.name_of(party) for party in state.present)
     if not pairs.outputs:
@@ -199,6 +199,7 @@ def nobody(_aggregator: Aggregator, _state: CollectDone) -> int:
 
 
 def _check(aggregator: Aggregator, state: CollectDone, envelope: Envelope) -> None:
+    """Raise PeerFault unless a message is of this run and its sender has a pair."""
     if envelope.receiver != aggregator.name or envelope.run_id != state.run_id:
         raise PeerFault(
             envelope.sender, "sent a message of a pair for somebody else, or of another run", Check.OTHER_RUN
@@ -209,6 +210,7 @@ def _check(aggregator: Aggregator, state: CollectDone, envelope: Envelope) -> No
 def _evaluation(
     aggregator: Aggregator, state: CollectDone, matching: int, pair: Pair
 ) -> AggregatorEvaluation:
+    """Return the aggregator's role in the evaluation of a pair, created at the first message."""
     context = pair_context(aggregator.context, state.run_id, matching, pair)
     random = aggregator.parameters.random
     role = AggregatorRole(context, aggregator.identity, state.plan.evaluation(*pair), random)
@@ -252,6 +254,7 @@ def _advance_pair(
 
 
 def _to_party(aggregator: Aggregator, state: CollectDone, effect: Send, matching: int) -> list[Envelope]:
+    """Return the envelope of an evaluation's message to a party."""
     number = state.pairs.sent[effect.to, matching]
     state.pairs.sent[effect.to, matching] += 1
     party, message = aggregator.context.number(effect.to), m.Pair(matching, number, b"".join(effect.parts))

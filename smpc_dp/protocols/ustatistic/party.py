@@ -1,8 +1,8 @@
-"""A party's states in a pairwise statistic: it helps to draw the matchings, then evaluates with its partners.
+"""A party's states in a pairwise statistic: it takes part in the draw, then evaluates its pairs.
 
 The evaluations are roles of the two-party engine, which the holder of the party's role runs while the party
 is in `Evaluating`: one for each of `evaluations`, over a channel to the partner, and by a `PairWire` with the
-aggregator. It runs each once, whatever happens, and reports the matchings in which that failed.
+aggregator. It runs each once, whatever happens, and reports the failed matchings.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ from smpc_dp.wire.signing import decode
 
 @dataclass(frozen=True, slots=True)
 class StatisticRequest:
-    """The arguments of a party's role.
+    """Arguments of a party's role.
 
     Attributes:
         plan: the compiled statistic.
-        question: its operation to the aggregator.
-        mark: its public label, or -1.
-        quorum: how many parties must be present.
+        operation: its operation, as sent to the aggregator.
+        public_label: 0 or 1, or -1.
+        quorum: the number of parties that must be present.
     """
 
     plan: StatisticPlan
@@ -57,7 +57,7 @@ class StatisticRequest:
 
 Party = Member[StatisticRequest]
 
-# Of each party that was present at the start its commitments to its coins, and its mark plus 1.
+# For each party present at the start its commitments to coins, and its label plus 1.
 Known = dict[int, tuple[bytes, int]]
 
 
@@ -75,7 +75,7 @@ class AwaitStart(PartyState, frozen=True, kw_only=True, eq=False):
 
 
 class AwaitBegin(PartyState, frozen=True, kw_only=True, eq=False):
-    """The party knows the commitments of all that are present."""
+    """The party knows the commitments of all parties present."""
 
     expects: ClassVar[str] = common.BEGIN
     coins: tuple[bytes, ...]
@@ -104,7 +104,7 @@ class AwaitDraw(PartyState, frozen=True, kw_only=True, eq=False):
 
     @property
     def step(self) -> str:
-        """The call of a further draw, unless the coins of all are there."""
+        """Step of a further draw's start, which MATCHED may replace."""
         return m.AGAINS[self.attempt - 1]
 
 
@@ -132,13 +132,13 @@ class Evaluating(PartyState, frozen=True, kw_only=True, eq=False):
 
     @property
     def restorable(self) -> Self:
-        """The state in which all evaluations have failed: none is ever done twice."""
+        """State in which all evaluations have failed: none is ever repeated."""
         begun = tuple(matching for matching, _, _ in self.evaluations)
         return replace(self, evaluations=(), failed=(*self.failed, *begun))
 
 
 class AwaitResult(PartyState, frozen=True, kw_only=True, eq=False):
-    """The party has reported that its pairs are done."""
+    """The party has reported the end of its pairs."""
 
     expects: ClassVar[str] = m.RESULT
     present: tuple[str, ...]
@@ -153,7 +153,7 @@ class Finished(PartyState, frozen=True, kw_only=True, eq=False):
 
 
 def say_hello(member: Party, state: Ready) -> Transition:
-    """Begin: say hello with commitments to fresh coins."""
+    """Begin: send a hello with commitments to fresh coins."""
     context, requested = member.context, member.parameters
     coins = tuple(member.random.bytes(COIN_BYTES) for _ in m.COINS)
     commitments = commitments_of(context, requested.plan.digest, member.name, coins)
@@ -171,7 +171,7 @@ def say_hello(member: Party, state: Ready) -> Transition:
 
 
 def on_start(member: Party, state: AwaitStart, body: bytes) -> Transition:
-    """Take the commitments and marks of all that are present."""
+    """Take the commitments and labels of all parties present."""
     start = decode(body, m.Start, member.context.aggregator)
     requested, present = member.parameters, _present(member, start.present)
     count, each = len(present), m.COMMITMENT_BYTES
@@ -211,7 +211,7 @@ def on_begun(member: Party, state: AwaitBegun, body: bytes) -> Transition:
 
 
 def on_again(member: Party, state: AwaitDraw, body: bytes) -> Transition:
-    """Open the coin of the next attempt, if somebody's coin of this one is missing."""
+    """Open the coin of the next attempt, if a coin of this one is missing."""
     again = decode(body, m.Again, member.context.aggregator)
     present = _present(member, again.present)
     if not (present <= state.present and len(present) < len(state.present)):
@@ -222,7 +222,7 @@ def on_again(member: Party, state: AwaitDraw, body: bytes) -> Transition:
 
 
 def on_matched(member: Party, state: AwaitDraw, body: bytes) -> Transition:
-    """Draw the matchings from the coins of all; further coins are forgotten."""
+    """Draw the matchings from the coins of all parties; further coins are deleted."""
     return _match(member, state, state.attempt, body)
 
 
@@ -232,7 +232,7 @@ def on_last_matched(member: Party, state: AwaitLastDraw, body: bytes) -> Transit
 
 
 def say_done(member: Party, state: Evaluating, failed: Iterable[int]) -> Transition:
-    """Report that the party's pairs are done, but for those of `failed` matchings."""
+    """Report the end of the party's pairs, with the failed matchings."""
     message = member.write(state.run_id, m.DONE, m.Done(sorted({*failed, *state.failed})))
     after = AwaitResult(present=state.present, drawn=state.drawn)
     return Transition(after, (message,))
@@ -274,7 +274,7 @@ def on_result(member: Party, state: Evaluating | AwaitResult, body: bytes) -> Tr
 
 
 def _present(member: Party, packed: bytes) -> PartySet:
-    """Unpack the set of the parties that are present; refuse one that may not be."""
+    """Decode the set of parties present; refuse an invalid one."""
     present = PartySet.unpack(packed, member.parties, member.context.aggregator)
     if member.index not in present:
         raise member.refuse(f"left {member.name} out", Check.NOT_INCLUDED)
@@ -302,7 +302,7 @@ def _open_coin(
 
 
 def _match(member: Party, state: AwaitDraw | AwaitLastDraw, attempt: int, body: bytes) -> Transition:
-    """Draw the matchings from coins that must be those that the parties have committed to."""
+    """Draw the matchings from coins that must match the parties' commitments."""
     context, plan, known = member.context, member.parameters.plan, state.known
     coins = decode(body, m.Matched, context.aggregator).coins
     present = list(state.present)

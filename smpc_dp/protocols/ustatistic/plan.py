@@ -1,4 +1,4 @@
-"""What a pairwise statistic is to the protocol: a circuit, how its outputs are read, and what it claims."""
+"""Plan of a pairwise statistic: a circuit, the decoding of its outputs, and the privacy budget."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MAX_PARTNERS = 1000
 
 @dataclass(frozen=True)
 class StatisticPlan:
-    """A kernel with its noise, compiled; the same for everybody who takes part.
+    """Kernel with its noise, compiled; the same for all parties.
 
     Attributes:
         circuit: takes the fields of the first record and the first party's random bits, then the second's.
@@ -35,7 +35,7 @@ class StatisticPlan:
         partners: evaluations of each party, at most; P.
         epsilon, delta: for all evaluations of one party together.
         bipartite: whether the first record is always of label 1 and the second of label 0, which are public.
-        terms: kernel, noise and budget as plain data, which everybody compares.
+        terms: kernel, noise and budget as plain data, which all members compare.
     """
 
     circuit: Circuit
@@ -51,21 +51,21 @@ class StatisticPlan:
 
     @cached_property
     def digest(self) -> bytes:
-        """32 bytes that bind terms and circuit."""
+        """The 32-byte digest of terms and circuit."""
         return digest(Label.STATISTIC_TERMS, self.canonical(), self.circuit.digest)
 
     def canonical(self) -> bytes:
-        """Return the terms as bytes, the same for everybody."""
+        """Return the terms as bytes, the same for all."""
         return json.dumps(self.terms, sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode()
 
     @property
     def evaluator_inputs(self) -> list[int]:
-        """Places of the second party's input values in the circuit."""
+        """Indices of the second party's input values in the circuit."""
         half = len(self.fields) + 1
         return list(range(half, 2 * half))
 
     def evaluation(self, garbler: str, evaluator: str, instances: int = 1, mode: Mode = "tile") -> Plan:
-        """Return the plan of the two-party evaluations of one pair, whose output the aggregator gets."""
+        """Return the plan of the two-party evaluations of one pair, whose output the aggregator learns."""
         parameters = PairwiseParameters(
             circuit="",
             garbler=garbler,

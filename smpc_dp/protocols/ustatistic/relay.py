@@ -1,7 +1,7 @@
-"""The relay's side of relayed pairs: it passes sealed frames on, in order, and never keeps one.
+"""The aggregator's relay of encrypted frames between partners: in order, without storing any.
 
-What it has to hold is bounded: of each direction of a pair at most WINDOW frames are under way, a further one
-is a fault of who sent it. It cannot read a frame, nor change, repeat or exchange one unseen: see `relay`.
+Each direction of a pair has at most WINDOW frames under way; a further one is its sender's fault. The
+aggregator cannot read a frame, nor change, repeat or exchange one undetected: see `garbled.relay`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from smpc_dp.protocols.ustatistic import messages as m
 from smpc_dp.protocols.ustatistic.plan import StatisticPlan
 from smpc_dp.protocols.ustatistic.terms import Draw
 
-# Bytes of an evaluation, but for what grows with its gates and inputs, each way: setup and signed messages.
+# Bytes of an evaluation that do not grow with its gates and inputs, each way: setup and signed messages.
 _FIXED_BYTES = 1 << 18
 # For each AND gate, input bit and random bit, each way: tables, labels, columns of the transfers.
 _BYTES_A_WIRE = 64
@@ -22,7 +22,7 @@ _BYTES_A_WIRE = 64
 
 @dataclass(slots=True)
 class _Way:
-    """One direction: how many frames were passed on, and how many of them were used."""
+    """One direction of a pair: the number of forwarded frames, and of used ones."""
 
     sent: int = 0
     taken: int = 0
@@ -30,6 +30,8 @@ class _Way:
 
 @dataclass(slots=True)
 class _Desk:
+    """Both directions of a pair."""
+
     ways: dict[str, _Way] = field(default_factory=dict)
     over: bool = False
 
@@ -43,7 +45,10 @@ class RelayDesk:
         self._desks: dict[tuple[int, tuple[str, str]], _Desk] = {}
 
     def forward(self, sender: str, message: m.Relay) -> str | None:
-        """Return to whom a frame goes, None if that pair is over; raise PeerFault if it is not due."""
+        """Return the receiver of a frame, None if that pair is over.
+
+        Raises PeerFault for an unexpected frame.
+        """
         pair, peer = self._pair(sender, message.matching)
         desk = self._desk(message.matching, pair)
         own, other = desk.ways[sender], desk.ways[peer]
@@ -72,14 +77,17 @@ class RelayDesk:
         return None if desk.over else peer
 
     def end(self, sender: str, message: m.RelayEnd) -> str | None:
-        """Return whom to tell that a pair is over, None if it was; raise PeerFault for no pair."""
+        """Return the member to tell that a pair is over, None if it was.
+
+        Raises PeerFault for an unknown pair.
+        """
         pair, peer = self._pair(sender, message.matching)
         desk = self._desk(message.matching, pair)
         reported, desk.over = desk.over, True
         return None if reported else peer
 
     def lost(self, name: str) -> Iterator[tuple[str, int]]:
-        """Yield partners and matchings of the pairs that end because a party is gone."""
+        """Yield partners and matchings of the pairs that end because a party is lost."""
         for matching in range(len(self._draw.pairs)):
             pair = self._draw.partner(name, matching)
             if pair is not None and not (desk := self._desk(matching, pair)).over:
@@ -87,6 +95,7 @@ class RelayDesk:
                 yield pair[pair[0] == name], matching
 
     def _pair(self, sender: str, matching: int) -> tuple[tuple[str, str], str]:
+        """Return the sender's pair in a matching, and its partner."""
         pair = self._draw.partner(sender, matching) if matching < len(self._draw.pairs) else None
         if pair is None:
             raise PeerFault(
@@ -95,10 +104,11 @@ class RelayDesk:
         return pair, pair[pair[0] == sender]
 
     def _desk(self, matching: int, pair: tuple[str, str]) -> _Desk:
+        """Return the relay of a pair."""
         return self._desks.setdefault((matching, pair), _Desk({name: _Way() for name in pair}))
 
 
 def most_frames(plan: StatisticPlan) -> int:
-    """Return a bound on the frames of one evaluation in one direction, which none that works reaches."""
+    """Return a bound on the frames of one evaluation in one direction, which no correct one reaches."""
     wires = plan.circuit.and_count + plan.circuit.n_inputs
     return 64 + 2 * (_FIXED_BYTES + _BYTES_A_WIRE * wires) // m.MAX_FRAME_BYTES

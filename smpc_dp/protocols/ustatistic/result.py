@@ -1,4 +1,4 @@
-"""The result of a pairwise statistic: estimate, error, and what is claimed of its privacy."""
+"""Result of a pairwise statistic: estimate, error, and its privacy claim."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ RELATION: Relation = "substitution"
 
 @dataclass(frozen=True, slots=True)
 class StatisticEvidence:
-    """What binds a result to its run, in bytes.
+    """Evidence that binds a result to its run, in bytes.
 
-    `beacon` is what the matchings were drawn from, `log` says which logged run it is, and its
-    last head; None where servers compute.
+    `beacon` is the seed of the matchings, `log` identifies the logged run and its last head; None where
+    servers compute.
     """
 
     session_digest: bytes
@@ -49,8 +49,8 @@ class StatisticResult:
         kernel: its name; value: the estimate, in its unit; standard_error, interval, level, noise_error,
             pairs, failed: see `Estimate`.
         parties: how many took part; partners: P, evaluations of each at most.
-        survivors, absent: who took part and who did not, where the aggregator says it; faults: what went
-            wrong in pairs that failed.
+        survivors, absent: the parties that took part and the others, where the aggregator reports them;
+            faults: the errors of failed pairs.
         evidence: None in a simulation.
         positives, auc: number of records of label 1, and the AUC, where servers computed them from private
             labels; both noisy.
@@ -92,7 +92,7 @@ class StatisticResult:
         return z, math.erfc(abs(z) / math.sqrt(2))
 
     def charged(self, receipt: Receipt | None) -> StatisticResult:
-        """Return the result with what it cost the own ledger."""
+        """Return the result with the receipt of the party's own ledger."""
         return replace(self, privacy=replace(self.privacy, receipt=receipt))
 
     def to_json(self) -> dict[str, object]:
@@ -112,8 +112,8 @@ class StatisticResult:
 
 
 def event_of(plan: StatisticPlan) -> Event:
-    """Return what one party's record is charged for all of its evaluations, failed ones included."""
-    # Not at the top: the accountant takes a while to load.
+    """Return the privacy event charged for a party's record: all of its evaluations, failed ones included."""
+    # Not at the top: loading the accountant takes a while.
     from smpc_dp.privacy.accountant.events import Event, Pure
 
     return Event(_mechanism(plan)[:200], RELATION, (Pure(plan.epsilon, plan.delta),))
@@ -126,7 +126,7 @@ def result_of(
     how: str,
     evidence: StatisticEvidence | None = None,
 ) -> StatisticResult:
-    """Return the result; `how` it came about: "protocol", or a fidelity of a simulation."""
+    """Return the result; `how` is its origin: "protocol", or a fidelity of a simulation."""
     return StatisticResult(
         kernel=str(plan.terms["kernel"]),
         value=result.value,
@@ -191,6 +191,7 @@ def privacy_of(plan: StatisticPlan, parties: int, how: str) -> Privacy:
 
 
 def _mechanism(plan: StatisticPlan) -> str:
+    """Return the text of the noise mechanism."""
     return (
         f"{plan.terms['kernel']} of {plan.partners} pairs a user with {plan.noise.name} noise in the circuit"
         f", variance {plan.noise.variance:.6g} grid steps^2"

@@ -1,4 +1,4 @@
-"""The arguments of the aggregator's role in one pairwise statistic."""
+"""Arguments of the aggregator's role in one pairwise statistic."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ MakePlan = Callable[[str], StatisticPlan]
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """The arguments of the aggregator's role.
+    """Arguments of the aggregator's role.
 
     Attributes:
-        make_plan: compiles an operation; raises ConfigError for one that it does not know.
-        quorum: how many parties must be present.
+        make_plan: compiles an operation; raises ConfigError for an unknown one.
+        quorum: the number of parties that must be present.
         random: for its part in the evaluations.
-        board: where the run is logged.
+        board: stores the log of the run.
         runs: the session log on it.
     """
 

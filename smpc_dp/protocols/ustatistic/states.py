@@ -1,6 +1,6 @@
 """The tables of states of a pairwise statistic. Specification: protocols/pairwise/README.md.
 
-`statistic_party` has a party's states; `statistic_aggregator` and `statistic_pairs` have the aggregator's.
+`party` has a party's states; `aggregator` and `pairs` have the aggregator's.
 """
 
 from __future__ import annotations
@@ -136,9 +136,9 @@ def party(
 
     Args:
         context: of the session.
-        plan, question, mark: as of `statistic_party.StatisticRequest`.
+        plan, operation, public_label: as of `party.StatisticRequest`.
         corrupt: c of the session.
-        seen: what the party keeps of the session log.
+        seen: the party's state of the session log.
     """
     requested = p.StatisticRequest(plan, operation, public_label, quorum(len(context.names), corrupt))
     member = Member(statistic_context(context), requested, identity, randomness or SystemRandomness())
@@ -158,8 +158,8 @@ def aggregator(
 
     Args:
         context, corrupt: as of `party`.
-        make_plan: as of `statistic_serving.Serving`.
-        board: where the run is logged; None: nowhere but in its evidence.
+        make_plan: as of `serving.Serving`.
+        board: stores the log of the run; None: a board in memory.
     """
     context, retained = statistic_context(context), board or MemoryBoard("")
     needed = quorum(len(context.names), corrupt)

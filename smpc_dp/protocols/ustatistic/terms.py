@@ -1,4 +1,4 @@
-"""What both roles of a pairwise statistic derive alike: run id, beacon, matchings, the session of a pair."""
+"""Values that both roles of a pairwise statistic derive alike: run id, beacon, matchings, pair contexts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from smpc_dp.wire.signing import Context
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """The matchings of a run: `pairs` of names, one list for each matching, the garbler first."""
+    """Matchings of a run: `pairs` of names, one list for each matching, the garbler first."""
 
     beacon: bytes
     pairs: tuple[tuple[tuple[str, str], ...], ...]
@@ -35,10 +35,10 @@ class Draw:
 
 
 def quorum(parties: int, corrupt: int) -> int:
-    """Return how many of a session's parties must be present, and sign that the run begins: over (n + c)/2.
+    """Return the number of parties that must be present, and sign the run's beginning: over (n + c)/2.
 
-    The aggregator says who is. Of a set that is its to choose it could leave a party no partner but one. Two
-    sets of so many share a party that is not corrupt.
+    The aggregator announces the parties present. From a set of its own choice it could leave a party only one
+    partner. Two sets of this size share a party that is not corrupt.
     """
     return (parties + corrupt) // 2 + 1
 
@@ -49,7 +49,7 @@ def statistic_context(context: Context) -> Context:
 
 
 def commitment_run(context: Context, plan: bytes, attempt: int) -> bytes:
-    """Return what a commitment to the coin of an attempt, from 1, is bound to; `plan` is its digest."""
+    """Return the value that a commitment to an attempt's coin, from 1, is bound to; `plan` is its digest."""
     return context.session_digest + encode_uint(context.request) + plan + encode_uint(attempt)
 
 
@@ -62,18 +62,18 @@ def commitments_of(context: Context, plan: bytes, name: str, coins: Sequence[byt
 def is_opening(
     context: Context, plan: bytes, attempt: int, name: str, coin: bytes, commitments: bytes
 ) -> bool:
-    """Tell whether `coin` is what a party has committed to for an attempt, with `commitments` its all."""
+    """Tell whether `coin` is a party's coin for an attempt, given all its `commitments`."""
     expected = commitments[COIN_BYTES * (attempt - 1) : COIN_BYTES * attempt]
     return hmac.compare_digest(commit(commitment_run(context, plan, attempt), name, coin), expected)
 
 
 def start_root(commitments: bytes, public_labels: bytes) -> bytes:
-    """Return the hash of all commitments and marks of who is present, in roster order."""
+    """Return the hash of all commitments and labels of the parties present, in roster order."""
     return digest(Label.STATISTIC_ROOT, commitments, public_labels)
 
 
 def run_identifier(context: Context, plan: bytes, present: bytes, root: bytes) -> bytes:
-    """Return the run id: a hash of everybody's commitments, so fresh for whoever drew a fresh coin."""
+    """Return the run id: a hash of all commitments, so fresh for every party that drew a fresh coin."""
     return digest(
         Label.RUN_ID,
         *context.bound,
@@ -86,14 +86,14 @@ def run_identifier(context: Context, plan: bytes, present: bytes, root: bytes) -
 
 
 def again_identifier(context: Context, earlier: bytes, attempt: int, present: bytes) -> bytes:
-    """Return the run id of a further attempt, which binds those before it."""
+    """Return the run id of a further attempt, bound to the earlier ones."""
     return digest(Label.STATISTIC_AGAIN, *context.bound, earlier, encode_uint(attempt), present)
 
 
 def draw(
     partners: int, bipartite: bool, run_id: bytes, names: Sequence[str], public_labels: bytes, coins: bytes
 ) -> Draw:
-    """Return `partners` matchings of the parties `names`, in roster order, from their coins and marks."""
+    """Return `partners` matchings of the parties `names`, in roster order, from their coins and labels."""
     opened = [coins[COIN_BYTES * index : COIN_BYTES * (index + 1)] for index in range(len(names))]
     seed = beacon(run_id, list(zip(names, opened, strict=True)))
     if bipartite:

@@ -30,7 +30,7 @@ class PairWire:
 
     @property
     def aggregator(self) -> str:
-        """The aggregator's name."""
+        """Name of the aggregator."""
         return self._member.context.aggregator
 
     def context(self, run_id: bytes, matching: int, garbler: str, evaluator: str) -> Context:
@@ -44,7 +44,10 @@ class PairWire:
         return self._member.write(run_id, m.PAIR, m.Pair(matching, number, content))
 
     def open_pair(self, run_id: bytes, envelope: Envelope) -> tuple[int, bytes]:
-        """Return matching and content of a message of the aggregator; raise PeerFault if it is not due."""
+        """Return matching and content of a message of the aggregator.
+
+        Raises PeerFault for an unexpected one.
+        """
         message = self._open(run_id, envelope, m.Pair)
         expected = self._received[message.matching]
         if message.number != expected:
@@ -62,12 +65,13 @@ class PairWire:
         return self._member.write(run_id, step, message)
 
     def open_relay(self, run_id: bytes, envelope: Envelope) -> m.Relay | m.RelayEnd:
-        """Return what the aggregator relays; raise PeerFault if it is not for this party and this run."""
+        """Return a relayed frame; raise PeerFault if it is not for this party and this run."""
         if envelope.step == m.RELAY:
             return self._open(run_id, envelope, m.Relay)
         return self._open(run_id, envelope, m.RelayEnd)
 
     def _open(self, run_id: bytes, envelope: Envelope, kind: type[B]) -> B:
+        """Decode a message of the aggregator."""
         name, aggregator = self._member.name, self.aggregator
         if (envelope.sender, envelope.receiver, envelope.run_id) != (aggregator, name, run_id):
             raise self._refuse(
@@ -77,4 +81,5 @@ class PairWire:
         return decode(envelope.body, kind, aggregator)
 
     def _refuse(self, reason: str, check: Check) -> PeerFault:
+        """Return a fault of the aggregator."""
         return self._member.refuse(reason, check)

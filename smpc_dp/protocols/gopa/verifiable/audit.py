@@ -1,7 +1,7 @@
-"""The auditor of a verifiable run: reads the entries of a board in order, and says who is fine and who not.
+"""The auditor of a verifiable run: reads the entries of a board in order, and returns a verdict.
 
-It needs no key and keeps no secret. An entry that no honest host would have taken is a fault of the log; a
-signed statement that is false, of a party that is excluded for it, is none. Specification:
+It needs no key and keeps no secret. An entry that no honest aggregator would have accepted is a fault of the
+log; a false signed statement of a party that is excluded for it is none. Specification:
 protocols/gopa/verifiable.md.
 """
 
@@ -41,19 +41,19 @@ from smpc_dp.protocols.phases.certify import check_certificate
 from smpc_dp.wire.sets import PartySet, pack_list
 from smpc_dp.wire.signing import Context, decode, group_operation
 
-# Reads the log from its first entry once more, each with the head before it.
+# Reads the log again from its first entry, each with the head before it.
 Again = Callable[[], Generator[tuple[Entry, bytes], None, None]]
 CHANGED = "the log is not the one that was read before: it changed meanwhile"
-# Proofs that are verified together, at most, and bytes of them.
+# Most proofs that are verified together, and bytes of them.
 BATCH, BATCH_BYTES = 512, 1 << 22
-# A published value of 8 bytes and the scalar that it becomes, to the value.
+# Ratio of memory to published bytes: a value of 8 bytes becomes a scalar.
 _OPENED = 5
 
 
 def check_run_id(context: Context, header: Header) -> None:
     """Raise VerificationError unless a header's run id is that of its session, parties and nonces.
 
-    It needs no plan of the session, and is asked for before one is made.
+    It needs no plan of the session, and is called before one is made.
     """
     expected = keys.run_identifier(context, context.operation, header.present, header.root)
     if expected.hex() != header.run_id:
@@ -63,16 +63,16 @@ def check_run_id(context: Context, header: Header) -> None:
 
 
 class Auditor:
-    """Takes the entries of one log with `take`, then gives its `verdict`.
+    """Auditor of one log: takes its entries with `take`, then gives its `verdict`.
 
     Args:
         context: of the run; its `names`, `aggregator` and `keys` are the roster's.
         parameters: checked, of the session.
-        header: of the log, but for its session; `check_run_id` has found its run id right.
-        again: reads the log once more, which must not have changed; needed if not all is as it should be.
-        workers: do what takes long.
+        header: of the log, without its session; `check_run_id` has accepted its run id.
+        again: reads the log again, which must not have changed; needed after a fault.
+        workers: run expensive work.
 
-    What is found later of an earlier entry, its signature or a malformed point, `settle` raises.
+    `settle` raises later faults of earlier entries: a signature or a malformed point.
 
     Raises:
         VerificationError, PeerFault: the header is wrong, or from `take` an entry that ends the audit.
@@ -93,7 +93,7 @@ class Auditor:
         self._relay, self._parties = context.aggregator, len(context.names)
         self._present = PartySet.unpack(header.present, self._parties, self._relay)
         planned = parameters.planned()
-        # Of some of a session's parties the operation says which.
+        # The operation names the parties of a group.
         ends = (f" {planned}", f" {group_operation(planned, context.names)}")
         if not f" {context.operation}".endswith(ends):
             raise VerificationError(
@@ -117,7 +117,7 @@ class Auditor:
         ring_vector = parameters.encoding.ring_length
         self._openings = OpeningAudit(self._rules, self._edges, self._parties, ring_vector)
         self._order = list(v.ORDER)
-        # Excluded parties of whom everybody knows: a round of openings is about the others.
+        # Excluded parties known to all: a round of openings is about the others.
         self._known_false: set[int] = set()
         self._total = np.zeros(ring_vector, dtype=np.uint64)
         self._x_hat = StoredBytes(self._parties, self._total.nbytes)
@@ -125,19 +125,19 @@ class Auditor:
         self._tally: v.Tally | None = None
 
     def check_signature(self, entry: Entry, position: Position) -> None:
-        """See to it that an entry is signed by the party that it names, for this run."""
+        """Check, possibly later, that an entry is signed for this run by the party that it names."""
         self._signatures.add(position, entry)
 
     def settle(self) -> None:
-        """Wait for what is checked of single entries; raise the EarlierFault of the first that is wrong."""
+        """Wait for the checks of single entries; raise the EarlierFault of the first wrong one."""
         raise_first(self._signatures.checks, self._edges.checks)
 
-    # What its verdict is in a report.
+    # Name of its verdict in a report.
     part: ClassVar[str] = "verdict"
 
     @property
     def doubt(self) -> str:
-        """Why there may be another log of this run."""
+        """Reason why another log of this run may exist."""
         if len(self._excluded) <= self.corrupt:
             return ""
         return f"more than c = {self.corrupt} users signed something false"
@@ -147,16 +147,16 @@ class Auditor:
         return self._run_id.hex()
 
     def longest(self, kind: str) -> int:
-        """Return how many bytes the payload of an entry may have: what is longer need not be read."""
+        """Return the greatest length in bytes of an entry's payload: longer ones need not be read."""
         return self._parameters.longest_entry(kind)
 
     @property
     def noted(self) -> tuple[str, ...]:
-        """What was false so far, and whose it is; once all is settled, all of it is signed."""
+        """False statements so far, with their authors; all are signed once the checks are settled."""
         return tuple(f"{item.party}: {item.reason}" for _, item in sorted(self._excluded.items()))
 
     def take(self, entry: Entry, head: bytes, position: Position) -> None:
-        """Take the next entry, in its place; `head` is the one before it."""
+        """Take the next entry, at its position; `head` is the one before it."""
         self._index = position
         if self._closed:
             raise VerificationError(
@@ -198,6 +198,7 @@ class Auditor:
             parties.get(entry.kind, self._open)(party, entry)
 
     def _of_the_relay(self, entry: Entry, head: bytes) -> None:
+        """Take an entry of the aggregator."""
         if entry.kind == v.TALLY:
             self._check_tally(decode(entry.payload, v.Tally, entry.party))
             return
@@ -231,6 +232,7 @@ class Auditor:
     # parties
 
     def _commit(self, party: int, entry: Entry) -> None:
+        """Take a commitment."""
         if party not in self._present:
             raise PeerFault(entry.party, "commits, and was not present", Check.NOT_PRESENT)
         try:
@@ -244,6 +246,7 @@ class Auditor:
         self._count(1, len(message.range_proof))
 
     def _coin(self, party: int, entry: Entry) -> None:
+        """Take a coin."""
         coin = decode(entry.payload, v.Coin, entry.party).coin
         if party not in self._participants:
             raise PeerFault(entry.party, "opens a coin, and does not take part", Check.NOT_PRESENT)
@@ -252,6 +255,7 @@ class Auditor:
         self._coins[party] = coin
 
     def _publish(self, party: int, entry: Entry) -> None:
+        """Take a publication."""
         if party not in self._participants:
             raise PeerFault(entry.party, "publishes, and does not take part", Check.NOT_PRESENT)
         message = self._rules.read_publish(entry.payload, entry.party)
@@ -266,6 +270,7 @@ class Auditor:
         self._x_hat[party] = message.x_hat
 
     def _open(self, party: int, entry: Entry) -> None:
+        """Take an opening."""
         if party not in self._good:
             raise PeerFault(
                 self._relay, f"has an opening of {entry.party}, whose value is not counted", Check.NOT_PRESENT
@@ -280,22 +285,25 @@ class Auditor:
             self._exclude(party, entry, false)
 
     def _exclude(self, party: int, entry: Entry, false: str) -> None:
+        """Exclude the author of a false statement."""
         self._excluded[party] = Excluded(entry.party, entry.sequence, FALSE[false], CHECKS[false])
 
     def _count(self, proofs_more: int, size: int) -> None:
+        """Count proofs that wait, and verify them if they are enough."""
         self._batched += proofs_more
         self._batched_bytes += size
         if self._batched >= BATCH or self._batched_bytes >= BATCH_BYTES:
             self._hand_over()
 
     def _hand_over(self) -> None:
+        """Hand waiting proofs to the workers."""
         if self._batched:
             batch = self._batch
             self._results.append(self._workers(lambda: failures(batch)))
             self._batch, self._batched, self._batched_bytes = proofs.Batch(), 0, 0
 
     def _settle(self, kind: str) -> None:
-        """Wait for the proofs of one stage, and exclude whose are false."""
+        """Wait for the proofs of one step, and exclude the authors of false ones."""
         self._hand_over()
         for result in self._results:
             for tag in result():
@@ -309,6 +317,7 @@ class Auditor:
     # stages
 
     def _begin(self, certified: m.Certified, head: bytes) -> None:
+        """Take the certificate that begins the run."""
         self.settle()
         for party in self._edges.malformed:
             position = self._sequences[party, v.COMMIT]
@@ -326,7 +335,7 @@ class Auditor:
         self._void = self._edges.begin(self._participants)
 
     def _commits_again(self) -> Iterator[tuple[int, v.Commit]]:
-        """Read all commitments once more; raise VerificationError if they are not those of the first time."""
+        """Read all commitments again; raise VerificationError if they have changed."""
         with contextlib.closing(self._again()) as entries:
             for entry, head in entries:
                 if entry.kind == m.CERTIFY_BEGIN:
@@ -342,7 +351,7 @@ class Auditor:
         raise VerificationError(CHANGED, Check.LOG_DIFFERS)
 
     def _settle_round(self) -> set[int]:
-        """Return whose statements were shown false since the last round, or in the publications."""
+        """Return the authors of statements shown false since the last round, or in the publications."""
         self._settle(v.PUBLISH)
         fresh = self._excluded.keys() - self._known_false
         self._known_false |= fresh
@@ -357,7 +366,7 @@ class Auditor:
         return fresh
 
     def _begin_round(self, certified: m.Certified) -> tuple[PartySet, bytes]:
-        """Begin a round of openings; return who goes on, and a list of whose edges are to be opened."""
+        """Begin a round of openings; return the remaining parties, and the list of those to open."""
         fresh = self._settle_round()
         if not fresh:
             raise PeerFault(
@@ -369,19 +378,21 @@ class Auditor:
         return members, pack_list(sorted(fresh))
 
     def _combine(self) -> None:
+        """Derive the public bits from all coins."""
         self._same(self._coins, self._participants, "opens a coin", "takes part")
         ordered = b"".join(self._coins[party] for party in self._participants)
         combined = self._rules.combine_coins(self._packed, ordered)
         self._rules = replace(self._rules, combined=combined)
 
     def _same(self, shown: Iterable[int], expected: Iterable[int], one: str, other: str) -> None:
-        """Raise unless two sets of parties are the same: it is the relay that lists them."""
+        """Raise PeerFault unless two sets of parties are equal: the aggregator lists them."""
         is_shown, is_expected = (flags_of(parties, self._parties) for parties in (shown, expected))
         for party in np.flatnonzero(is_shown != is_expected).tolist():
             has, lacks = (one, other) if is_shown[party] else (other, one)
             raise PeerFault(self._relay, f"{self._name(party)} {has}, and not: {lacks}", Check.SET_DIFFERS)
 
     def _check_tally(self, tally: v.Tally) -> None:
+        """Check the tally's total and its list of parties."""
         if fresh := self._settle_round():
             names = ", ".join(map(self._name, sorted(fresh)))
             raise PeerFault(
@@ -409,9 +420,9 @@ class Auditor:
         self._tally = tally
 
     def verdict(self, tries: int | None) -> Verdict:
-        """Return what was found, after the last entry; raise VerificationError if it was not the last.
+        """Return the verdict, after the last entry; raise VerificationError if it was not the last.
 
-        `tries`: runs that a session log lists.
+        `tries`: the number of runs that a session log lists.
         """
         if not self._closed or self._tally is None:
             expected = self._order[min(self._phase, len(self._order) - 1)]
@@ -457,17 +468,22 @@ class Auditor:
         )
 
     def _lacks(self, silent: Sequence[int]) -> str:
-        """Say what is not there; a log cannot show whether its party or the relay withheld it."""
+        """Return the text about missing publications.
+
+        A log does not show whether a party withheld its publication, or the aggregator.
+        """
         missing = (("publication", silent), ("opening", self._unopened))
         return " and ".join(
             f"no {reason} of {', '.join(map(self._name, parties))}" for reason, parties in missing if parties
         )
 
     def _number(self, name: str) -> int | None:
+        """Return a party's number; None for another member."""
         try:
             return self._context.names.index(name) + 1
         except ValueError:
             return None
 
     def _name(self, party: int) -> str:
+        """Return the name of a party by its number."""
         return self._context.names[party - 1]

@@ -1,4 +1,4 @@
-"""Checks of single entries that are done together, on other threads. What fails first is raised first."""
+"""Checks of single entries in batches, on other threads; the first failure in the log is raised first."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from smpc_dp.errors import VerificationError
 T = TypeVar("T")
 # Line and first byte of an entry.
 Position = tuple[int, int]
-# Entries that are checked together, at most, and bytes that wait for it.
+# Most entries that are checked together, and bytes that wait for it.
 ENTRIES, BYTES = 64, 1 << 20
-# Parts that are under way, at most.
+# Most batches under way.
 AHEAD = 16
 
 
 class Workers(Protocol):
-    """Begins some work; what it returns waits for the outcome."""
+    """Interface of workers: submits work and returns a function that waits for its result."""
 
     def __call__(self, work: Callable[[], T], /) -> Callable[[], T]: ...
 
 
 def at_once(work: Callable[[], T], /) -> Callable[[], T]:
-    """Do it now."""
+    """Run the work now; return its result."""
     done = work()
     return lambda: done
 
 
 class EarlierFault(VerificationError):
-    """A check failed of an entry at `position`, before the one that was read last."""
+    """Failed check of an entry at `position`, before the entry that was read last."""
 
     def __init__(self, position: Position, error: VerificationError) -> None:
         self.position = position
@@ -38,11 +38,11 @@ class EarlierFault(VerificationError):
 
 
 class BatchVerifier(Generic[T]):
-    """Checks that wait.
+    """Checks of entries that wait to be done in batches.
 
     Args:
-        workers: do them.
-        check: returns of each item an error, or None. It runs on any thread.
+        workers: run the checks.
+        check: returns an error or None for each item. It runs on any thread.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class BatchVerifier(Generic[T]):
         self.first: EarlierFault | None = None
 
     def add(self, position: Position, item: T, size: int) -> None:
-        """Check an item of `size` bytes later."""
+        """Add an item of `size` bytes to be checked."""
         self._items.append(item)
         self._indices.append(position)
         self._bytes += size
@@ -68,18 +68,20 @@ class BatchVerifier(Generic[T]):
             self._collect()
 
     def settle(self) -> None:
-        """Wait for all; set `first` to what failed first, if anything did."""
+        """Wait for all checks; set `first` to the first failure, if any."""
         self._hand_over()
         while self._waiting:
             self._collect()
 
     def _hand_over(self) -> None:
+        """Hand the waiting items to the workers."""
         if self._items:
             items, check = self._items, self._check
             self._waiting.append((self._indices, self._workers(lambda: check(items))))
             self._items, self._indices, self._bytes = [], [], 0
 
     def _collect(self) -> None:
+        """Wait for the oldest batch."""
         indices, result = self._waiting.popleft()
         for position, error in zip(indices, result(), strict=True):
             if error is not None and (self.first is None or position < self.first.position):
@@ -87,7 +89,7 @@ class BatchVerifier(Generic[T]):
 
 
 def raise_first(*queues: BatchVerifier[Any]) -> None:
-    """Wait for all and raise the EarlierFault of the first entry that failed; of one entry, the first."""
+    """Wait for all queues and raise the EarlierFault of the first entry that failed."""
     for queue in queues:
         queue.settle()
     faults = [queue.first for queue in queues if queue.first is not None]

@@ -1,4 +1,4 @@
-"""The aggregator of a verifiable run until all coins are open: session log, graph, commitments, coins."""
+"""The aggregator of a verifiable run up to the coins: session log, graph, commitments, coins."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class CollectCommitments(CollectorState, frozen=True, kw_only=True, eq=False):
 class CollectCoin(CollectorState, frozen=True, kw_only=True, eq=False):
     """The commitments are certified, and each party opens its coin.
 
-    `coins` grows with the coins that have come; a coin counts, also of a party that is lost in this step.
+    `coins` grows; a coin counts also if its party is lost in this step.
     """
 
     expects: ClassVar[str] = v.COIN
@@ -104,7 +104,7 @@ def accept_hello(
 
 
 def finish_hello(aggregator: VerifiableAggregator, state: CollectHello) -> Transition:
-    """Begin the run of the parties that are present, and put it in the session log."""
+    """Begin the run of the parties present, and add it to the session log."""
     context, inbox, runs = aggregator.context, state.inbox, aggregator.runs
     known = {party: inbox.items[party].message.known for party in sorted(inbox.alive)}
     for party, number in known.items():
@@ -120,7 +120,7 @@ def finish_hello(aggregator: VerifiableAggregator, state: CollectHello) -> Trans
 
 
 def finish_begin(aggregator: VerifiableAggregator, state: CollectBegin) -> Transition:
-    """Put a quorum's signatures in the session log, and as the first entry on the board."""
+    """Add a quorum's signatures to the session log, and as the first entry to the board."""
     quorum = aggregator.parameters.plan.quorum
     certified = begin.certify_begin(aggregator, state, state.present, quorum, aggregator.runs)
     log, entry = aggregator.log_own(state.run_id, state.log, m.CERTIFY_BEGIN, certified)
@@ -139,7 +139,7 @@ def finish_advertise(aggregator: VerifiableAggregator, state: CollectAdvertise) 
 def accept_reveal(
     aggregator: VerifiableAggregator, state: CollectReveal, party: int, envelope: Envelope
 ) -> Item:
-    """Check that a party opens its commitment; keep its draw."""
+    """Check that a party opens its commitment; store its draw."""
     return key_graph.check_reveal(aggregator, state.run_id, state.commitments, party, envelope)
 
 
@@ -153,7 +153,7 @@ def finish_reveal(aggregator: VerifiableAggregator, state: CollectReveal) -> Tra
 def accept_commit(
     aggregator: VerifiableAggregator, state: CollectCommit, party: int, envelope: Envelope
 ) -> Item:
-    """Keep a party's commit, and why it is refused: a signed and false statement goes on the board."""
+    """Store a party's commit, and the reason if it is refused: a signed false statement is logged."""
     checked = aggregator.rules(state.run_id).check_commit(party, envelope.body, envelope.sender)
     refused = checked if isinstance(checked, str) else ""
     return Item(refused, envelope.body, envelope.signature)
@@ -161,7 +161,7 @@ def accept_commit(
 
 def finish_commit(aggregator: VerifiableAggregator, state: CollectCommit) -> Transition:
     """Log all commitments, exclude the authors of false ones, and send each party its neighbours'."""
-    # A party that is gone already has no entry: nothing shows its commit.
+    # A party that is gone already has no entry: no evidence shows its commit.
     run_id, inbox, items = state.run_id, state.inbox, state.inbox.items
     rules, batch = aggregator.rules(run_id), proofs.Batch()
     commits: dict[int, v.Commit] = {}
@@ -205,7 +205,7 @@ def finish_commit(aggregator: VerifiableAggregator, state: CollectCommit) -> Tra
 
 
 def finish_commitments(aggregator: VerifiableAggregator, state: CollectCommitments) -> Transition:
-    """Put the certificate of the commitments on the board, and show it."""
+    """Log the certificate of the commitments, and send it."""
     log, certificate, message = certify(aggregator, state, state.log, state.attesting)
     after = CollectCoin(
         agreed=Agreed(
@@ -219,7 +219,7 @@ def finish_commitments(aggregator: VerifiableAggregator, state: CollectCommitmen
 
 
 def accept_coin(aggregator: VerifiableAggregator, state: CollectCoin, party: int, envelope: Envelope) -> Item:
-    """Check that a party opens the coin that it has committed to."""
+    """Check that a party opens the coin that it committed to."""
     rules, name = aggregator.rules(state.run_id), envelope.sender
     item = Item(None, envelope.body, envelope.signature)
     try:
@@ -235,12 +235,15 @@ def accept_coin(aggregator: VerifiableAggregator, state: CollectCoin, party: int
 
 
 def all_coins(_aggregator: VerifiableAggregator, state: CollectCoin) -> int:
-    """Return how many parties must be left for all coins: without one, its author would choose the noise."""
+    """Return the number of parties needed for all coins.
+
+    A withheld coin would let its author choose the noise.
+    """
     return len(state.agreed.participants) - len(state.coins.keys() - state.inbox.alive)
 
 
 def finish_coin(aggregator: VerifiableAggregator, state: CollectCoin) -> Transition:
-    """Log all coins, and show them."""
+    """Log all coins, and send them."""
     run_id, participants = state.run_id, state.agreed.participants
     items = [state.coins[party] for party in participants]
     coins = b"".join(decode(item.body, v.Coin, "").coin for item in items)
@@ -257,7 +260,7 @@ def finish_coin(aggregator: VerifiableAggregator, state: CollectCoin) -> Transit
 
 
 def finish_coins(aggregator: VerifiableAggregator, state: CollectCoins) -> Transition:
-    """Put the certificate of the coins on the board, and show it."""
+    """Log the certificate of the coins, and send it."""
     log, _, message = certify(aggregator, state, state.log, state.attesting)
     after = CollectPublish(
         agreed=state.agreed, shown_false=state.shown_false, combined=state.combined, publications={}, log=log

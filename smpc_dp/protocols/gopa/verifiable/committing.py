@@ -44,7 +44,7 @@ SIGNATURE = m.SIGNATURE_BYTES
 
 
 class Secrets(Secret, frozen=True):
-    """The values that a party has committed to, and that it forgets when it publishes x_hat.
+    """Values that a party has committed to, and forgets when it publishes x_hat.
 
     Attributes:
         vector, value_blinding: x, encoded, and the blinding of its commitment.
@@ -115,7 +115,7 @@ class AwaitCoinsCertificate(PartyState, frozen=True, kw_only=True, eq=False):
 
 
 def on_committed(member: VerifiableMember, state: AwaitCommitted, body: bytes) -> Transition:
-    """Check the neighbours' commitments and those that are said to be false; attest the board."""
+    """Check the neighbours' commitments and the alleged false ones; attest the board."""
     run_id, parameters = state.run_id, member.parameters
     message = decode(body, v.Committed, member.context.aggregator)
     authors = list_of(member, message.committed)
@@ -161,7 +161,7 @@ def _check_all_false(
     participants: PartySet,
     items: Sequence[m.Advertisement],
 ) -> None:
-    """Refuse an aggregator that excludes a party for a commit that is not false."""
+    """Refuse an aggregator that excludes a party for a valid commit."""
     parties, checks, rules = [item.party for item in items], proofs.Batch(), member.rules(run_id)
     if parties != sorted({*parties}) or any(party in participants for party in parties):
         raise member.refuse("calls commits false of parties that take part, or twice", Check.FALSE_ACCUSATION)
@@ -185,7 +185,7 @@ def _check_all_false(
 def on_commitments_certificate(
     member: VerifiableMember, state: AwaitCommitmentsCertificate, body: bytes
 ) -> Transition:
-    """Open the coin, now that a quorum has signed the commitments of all."""
+    """Open the coin, now that a quorum has signed all commitments."""
     run_id, participants = state.run_id, state.participants
     log, certificate = check_head(member, state, v.ATTEST_COMMITMENTS, participants, body)
     entry = member.write(run_id, v.COIN, v.Coin(state.coin))
@@ -201,7 +201,7 @@ def on_commitments_certificate(
 
 
 def on_coins(member: VerifiableMember, state: AwaitCoins, body: bytes) -> Transition:
-    """Check the coins of all, and attest the board."""
+    """Check all coins, and attest the board."""
     run_id, context, participants = state.run_id, member.context, state.participation.participants
     rules, packed = member.rules(run_id), participants.packed
     message = decode(body, v.Coins, context.aggregator)
@@ -241,9 +241,9 @@ def _coin_digests(
     coins: bytes,
     signatures: bytes,
 ) -> bytes:
-    """Return the hashes of all entries of coins, which must be rightly signed.
+    """Return the digests of all entries of coins, after checking their signatures.
 
-    An honest party signs its coin only if it accepts its edges: with all signatures here, all have.
+    An honest party signs its coin only if it accepts its edges: all signatures mean that all have.
     """
     digests, aggregator = [], member.context.aggregator
     for i, party in enumerate(authors):

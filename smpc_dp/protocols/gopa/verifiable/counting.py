@@ -34,13 +34,13 @@ Claimed = dict[int, Item]
 
 
 class Committed(msgspec.Struct, frozen=True, kw_only=True):
-    """The commitments, once all of them are on the board.
+    """Commitments, once all are on the board.
 
     Attributes:
-        neighbours: of everyone in the graph.
-        commits: everyone's commits.
-        signed: the same as they were signed, of the participants.
-        edges: the commitments to Delta, by party and neighbour, of the participants.
+        neighbours: of each party in the graph.
+        commits: of each party.
+        signed: the participants' commits as they were signed.
+        edges: the participants' commitments to Delta, by party and neighbour.
         canceling: the edges whose commitments cancel.
         digests: of the entries of all commitments.
     """
@@ -53,7 +53,7 @@ class Committed(msgspec.Struct, frozen=True, kw_only=True):
     digests: bytes
 
     def about(self, party: int, false: Collection[int], counted: Collection[int]) -> list[m.Advertisement]:
-        """Return the commits that a party lacks to check that its neighbours' statements are false.
+        """Return the commits that a party lacks for checking that its neighbours' statements are false.
 
         `counted`: the parties whose edges count in the check.
         """
@@ -63,26 +63,26 @@ class Committed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Agreed(msgspec.Struct, frozen=True):
-    """The commitments, and the participants, now that a quorum has signed both."""
+    """Commitments and participants, after a quorum has signed both."""
 
     committed: Committed
     participation: Participation
 
     @property
     def participants(self) -> PartySet:
-        """The parties that take part."""
+        """Participants."""
         return self.participation.participants
 
 
 class Round(msgspec.Struct, frozen=True, kw_only=True):
-    """The statements before a round of openings, and what is left to be opened and counted.
+    """Statements before a round of openings, and the edges still to be opened and counted.
 
     Attributes:
         number: of the round, from 1; 0 before the publications are logged.
-        said: publications, and rounds of openings, as they are on the board.
-        false: the parties that were shown false just before.
+        said: publications, and rounds of openings, as on the board.
+        false: the parties whose statements were just shown false.
         published: the parties that have published, and made no false statement.
-        opened: Delta that was opened so far, by author and neighbour; it grows.
+        opened: opened Delta, by author and neighbour; it grows.
     """
 
     number: int = 0
@@ -162,14 +162,14 @@ class Tallied(CollectorState, frozen=True, kw_only=True, eq=False):
 
 
 def least_left(aggregator: VerifiableAggregator, state: CollectTally) -> int:
-    """Return how many parties a step needs: fewer where some were shown false."""
+    """Return the number of parties that a step needs: fewer after exclusions."""
     return aggregator.parameters.least_left(state.shown_false)
 
 
 def accept_publish(
     aggregator: VerifiableAggregator, state: CollectPublish, party: int, envelope: Envelope
 ) -> Item:
-    """Keep a publication, and why it is refused: a signed and false statement goes on the board."""
+    """Store a publication, and the reason if it is refused: a signed false statement is logged."""
     rules = aggregator.rules(state.run_id)
     published = rules.read_publish(envelope.body, envelope.sender)
     refused = published if isinstance(published, str) else ""
@@ -193,7 +193,7 @@ def finish_publish(aggregator: VerifiableAggregator, state: CollectPublish) -> T
 
 
 def finish_exclusions(aggregator: VerifiableAggregator, state: CollectExclusions) -> Transition:
-    """Put the certificate of the parties that are left on the board, and send it."""
+    """Log the certificate of the remaining parties, and send it."""
     log, _, message = certify(aggregator, state, state.log, state.attesting)
     answer = v.in_round(v.EXCLUSIONS_CERTIFICATE, state.round.number)
     after = CollectOpen(
@@ -203,7 +203,7 @@ def finish_exclusions(aggregator: VerifiableAggregator, state: CollectExclusions
 
 
 def accept_open(aggregator: VerifiableAggregator, state: CollectOpen, party: int, envelope: Envelope) -> Item:
-    """Keep an opening, and why it is refused; a right opening of no edge is no entry."""
+    """Store an opening, and the reason if it is refused; a right opening of no edge is no entry."""
     edges = state.agreed.committed.canceling[party]
     owed = {peer: edges[peer] for peer in state.round.false if peer in edges}
     opened = aggregator.rules(state.run_id).check_open(party, envelope.body, envelope.sender, owed)
@@ -228,7 +228,7 @@ def _go_on(
     counted: Collection[int],
     batch: proofs.Batch,
 ) -> Transition:
-    """Log and send the statements; go on to a round of openings if one is false, else to the tally.
+    """Log and send the statements; begin a round of openings if one is false, else the tally.
 
     `counted`: the parties whose edges count in the check. The author of a false opening is excluded like that
     of a false publication, and its edges are opened in the next round. Each round excludes somebody,
@@ -278,7 +278,7 @@ def _tally(
     log: RunLog,
     sent: list[Envelope],
 ) -> Transition:
-    """Add up the publications less the opened edges, and log and send the total."""
+    """Add up the publications minus the opened edges, and log and send the total."""
     run_id, rules, published = state.run_id, aggregator.rules(state.run_id), last.published
     encoding, edges = aggregator.parameters.encoding, state.agreed.committed.canceling
     total, residual = encoding.zeros(), 0
@@ -312,7 +312,7 @@ def _tally(
 def _shown_of(
     aggregator: VerifiableAggregator, claimed: Claimed, published: Collection[int], *, first: bool
 ) -> v.Claimed:
-    """Return the counted parties' statements of one step, as all are shown them; `first`: publications."""
+    """Return the counted parties' statements of one step, as sent to all; `first`: publications."""
     counted = [item for party, item in sorted(claimed.items()) if party in published]
     bodies = [narrowed(aggregator.parameters, item.body) if first else item.body for item in counted]
     return v.Claimed(bodies, b"".join(item.signature for item in counted))
@@ -321,7 +321,7 @@ def _shown_of(
 def accept_tally(
     aggregator: VerifiableAggregator, state: CollectTally, party: int, envelope: Envelope
 ) -> Item:
-    """Keep a party's attestation of the tally, or that it has not added it up."""
+    """Store a party's attestation of the tally, or its message that it has not checked it."""
     if envelope.body == encode(v.NotChecked()):
         state.unchecked.add(party)
         return Item(None, b"", envelope.signature)
@@ -343,7 +343,7 @@ def finish_tally(aggregator: VerifiableAggregator, state: CollectTally) -> Trans
         faults=tuple(state.inbox.faults),
         residual_pairs=state.residual,
     )
-    # The parties on the board, as an audit counts them, even if they are lost since.
+    # The parties on the board, as an audit counts them, even if they were lost since.
     outcome = replace(
         outcome,
         privacy=parameters.privacy(len(published), false),

@@ -1,6 +1,6 @@
-"""What an auditor keeps of each party until it is needed again: on disk, not in memory.
+"""An auditor's data of each party, stored on disk until they are needed again.
 
-These are dictionaries by party; of each party there is one byte in memory.
+They are dictionaries by party, with one byte of each party in memory.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ COIN_BYTES = 32
 
 
 def flags_of(members: Iterable[int], parties: int) -> NDArray[np.bool_]:
-    """Return of each of the parties 1 to `parties` whether it is a member; place 0 is nobody's."""
+    """Return whether each of the parties 1 to `parties` is a member; index 0 is no party's."""
     flags = np.zeros(parties + 1, dtype=np.bool_)
     for party in members:
         flags[party] = True
@@ -27,7 +27,7 @@ def flags_of(members: Iterable[int], parties: int) -> NDArray[np.bool_]:
 
 
 class StoredBytes(MutableMapping[int, bytes]):
-    """So many bytes of some of the parties 1 to `parties`. Threads may share one."""
+    """Dictionary of `size` bytes by party, for parties 1 to `parties`. Threads may share one."""
 
     def __init__(self, parties: int, size: int) -> None:
         self._records = Records(_REASON, size)
@@ -57,12 +57,12 @@ class StoredBytes(MutableMapping[int, bytes]):
         return int(np.count_nonzero(self._there))
 
     def clear(self) -> None:
-        """Forget all."""
+        """Remove all entries."""
         self._there[:] = False
 
 
 class StoredCommits(MutableMapping[int, v.Commit]):
-    """Of the commits of some parties the points and the coin: neither proof nor edges."""
+    """Commits by party: their points and coins, without proofs and edges."""
 
     def __init__(self, parties: int) -> None:
         self._retained = StoredBytes(parties, 2 * POINT_BYTES + COIN_BYTES)
@@ -89,7 +89,7 @@ class StoredCommits(MutableMapping[int, v.Commit]):
 
 
 class Sequences:
-    """The number of each party's entry of each kind."""
+    """Number of each party's entry of each kind."""
 
     def __init__(self, parties: int) -> None:
         self._parties = parties

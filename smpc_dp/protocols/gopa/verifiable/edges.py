@@ -1,7 +1,7 @@
-"""The edges of a run as an auditor checks them: folded as they stream by, without keeping any.
+"""An auditor's check of a run's edges, folded as they are read, without storing any.
 
-If all cancel, and all lead to parties that take part, a party's edges are their sum. Otherwise the
-commitments are read again, as often as needed to find which do not count.
+If all cancel, and all lead to participants, a party's edges are their sum. Otherwise the commitments are read
+again, as often as needed to find the edges that do not count.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ POINT = commit.POINT_BYTES
 # Parties whose edges are held at a time, where some do not cancel.
 HELD = 256
 
-# Reads the commitments of the log once more: party, message.
+# Reads the commitments of the log again: party, message.
 Again = Callable[[], Iterator[tuple[int, v.Commit]]]
 Edges = dict[int, dict[int, bytes]]
 
 
 class EdgeAudit:
-    """Takes each party's commitments with `add`, and knows after `begin` what of them counts.
+    """Checks each party's commitments, given to `add`; after `begin` it knows the edges that count.
 
     Args:
         names: of the parties.
-        workers: do what takes long.
+        workers: run expensive work.
         again: reads all commitments from the beginning.
     """
 
@@ -44,17 +44,18 @@ class EdgeAudit:
         self._claimed = np.zeros(len(names), dtype=np.bool_)
         self._sums = StoredBytes(len(names), POINT)
         self._void: set[tuple[int, int]] = set()
-        # Parties of whose commitments one is no point; complete once `checks` are settled.
+        # Parties with a malformed point in a commitment; complete once `checks` are settled.
         self.malformed: set[int] = set()
         self.checks: BatchVerifier[Claim] = BatchVerifier(workers, self._take)
 
     def add(self, position: Position, party: int, message: v.Commit) -> None:
-        """Fold what a party has committed to; lengths are checked."""
+        """Fold a party's commitments; their lengths are checked."""
         self._claimed[_parties(message.neighbours) - 1] = True
         claim = Claim(party, message.neighbours, message.edges, message.value + message.noise_secret)
         self.checks.add(position, claim, len(message.neighbours) + len(message.edges))
 
     def _take(self, claims: Sequence[Claim]) -> list[VerificationError | None]:
+        """Fold claims; return the error of each malformed one."""
         for claim, (total, fault) in zip(claims, self._fold.take(claims), strict=True):
             if fault:
                 self.malformed.add(claim.party)
@@ -63,9 +64,9 @@ class EdgeAudit:
         return [None] * len(claims)
 
     def begin(self, participants: PartySet) -> list[tuple[int, int]]:
-        """Settle which edges count, of those who take part, and return the void pairs, ascending.
+        """Determine the participants' edges that count, and return the void pairs, ascending.
 
-        An edge counts if both ends take part and claim it, with commitments that cancel.
+        An edge counts if both ends participate and claim it, with commitments that cancel.
         """
         self.checks.settle()
         counted = participants.flags()
@@ -78,7 +79,7 @@ class EdgeAudit:
         return sorted(self._void)
 
     def _folded(self, participants: PartySet, fold: EdgeFold) -> EdgeFold:
-        """Fold the commitments once more, only those who take part."""
+        """Fold the participants' commitments again."""
         self._sums.clear()
         self._fold = fold
         checks: BatchVerifier[Claim] = BatchVerifier(self._workers, self._take)
@@ -90,7 +91,7 @@ class EdgeAudit:
         return fold
 
     def _search(self, apart: Sequence[int]) -> None:
-        """Find the edges between these parties that do not cancel, and take them out of the sums."""
+        """Find the edges between these parties that do not cancel, and subtract them from the sums."""
         suspects = set(apart)
         for start in range(0, len(apart), HELD):
             held = set(apart[start : start + HELD])
@@ -107,20 +108,22 @@ class EdgeAudit:
                         self._take_out(pair, claims)
 
     def _take_out(self, pair: tuple[int, int], claims: Edges) -> None:
+        """Subtract an edge from the sums of its ends."""
         for party, peer in (pair, pair[::-1]):
             if (edge := claims[party].get(peer)) is not None:
                 self._sums[party] = commit.combine([self._sums[party]], [edge])
 
     def sum_of(self, party: int) -> bytes:
-        """Return the commitment to the sum of all terms of a party that count."""
+        """Return the commitment to the sum of a party's terms that count."""
         return self._sums[party]
 
     def around(
         self, good: Collection[int], false: Collection[int], silent: Collection[int]
     ) -> tuple[Edges, int]:
-        """Read the edges from those who are good to those who are not.
+        """Read the edges from good parties to others.
 
-        Returns those to the false ones, of each good party by neighbour, and how many lead to the silent.
+        Returns those to the false parties, by good party and neighbour, and the number of those to silent
+        ones.
         """
         claims: Edges = {}
         gone, quiet = set(false), np.zeros(len(self._names) + 1, dtype=np.bool_)
@@ -146,19 +149,22 @@ class EdgeAudit:
         return {party: edges for party, edges in retained.items() if edges}, left
 
     def _counts(self, party: int, peer: int, claims: Edges) -> bool:
+        """Tell whether an edge counts."""
         return party in claims.get(peer, {}) and self._pair(party, peer) not in self._void
 
     @staticmethod
     def _pair(party: int, peer: int) -> tuple[int, int]:
+        """Return the two ends of an edge in ascending order."""
         return min(party, peer), max(party, peer)
 
 
 def _parties(packed: bytes) -> NDArray[np.uint16]:
+    """Decode a list of parties."""
     return np.frombuffer(packed, dtype="<u2")
 
 
 def _picked(message: v.Commit, wanted: Collection[int]) -> dict[int, bytes]:
-    """Return a party's commitments for those neighbours that are wanted."""
+    """Return a party's commitments for the given neighbours."""
     return {
         peer: message.edges[POINT * position : POINT * (position + 1)]
         for position, peer in enumerate(_parties(message.neighbours).tolist())

@@ -1,4 +1,4 @@
-"""How a party of a verifiable run follows the board, and signs its heads."""
+"""Following of the board by a party of a verifiable run, and its signatures on heads."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ from smpc_dp.wire.signing import Context, decode
 
 @dataclass(frozen=True, slots=True)
 class VerifiableMember(Member[VerifiableParameters]):
-    """A party of a verifiable run; `check_total`: it adds up the total before it attests it."""
+    """Party of a verifiable run; `check_total`: it computes the total before it attests it."""
 
     check_total: bool = True
 
     def rules(self, run_id: bytes, combined: bytes = b"") -> Rules:
-        """Return the public checks of a run; `combined` follows from its coins."""
+        """Return the public checks of a run; `combined` is derived from its coins."""
         return Rules(self.context, self.parameters, run_id, combined)
 
     def noise_secret(self, drawn: proofs.SecretBytes) -> proofs.NoiseSecret:
-        """Return the secret bits that are made of drawn bytes."""
+        """Return the secret bits of drawn bytes."""
         return proofs.NoiseSecret(self.parameters.encoding.length, self.parameters.bits, *drawn)
 
 
@@ -47,7 +47,7 @@ Term = tuple[RingVector, bytes]
 
 
 def list_of(member: VerifiableMember, packed: bytes) -> tuple[int, ...]:
-    """Unpack a list of parties."""
+    """Decode a list of parties."""
     context = member.context
     return context.remember(("list", packed), lambda: unpack_list(packed, member.parties, context.aggregator))
 
@@ -61,7 +61,7 @@ def set_of(member: VerifiableMember, listed: bytes) -> PartySet:
 
 
 def without(member: VerifiableMember, parties: PartySet, listed: bytes) -> PartySet:
-    """Return a set without the parties of a list."""
+    """Return a set without the parties of an encoded list."""
     packed = member.context.remember(
         ("without", parties.packed, listed),
         lambda: pack_set([*{*parties} - {*list_of(member, listed)}], member.parties),
@@ -70,6 +70,7 @@ def without(member: VerifiableMember, parties: PartySet, listed: bytes) -> Party
 
 
 def _unpacked(member: VerifiableMember, packed: bytes) -> PartySet:
+    """Decode a set."""
     context = member.context
     return context.remember(
         ("set", packed), lambda: PartySet.unpack(packed, member.parties, context.aggregator)
@@ -82,10 +83,10 @@ def _unpacked(member: VerifiableMember, packed: bytes) -> PartySet:
 def follow_batch(
     context: Context, log: Followed, kind: str, authors: tuple[int, ...], digests: bytes
 ) -> tuple[Followed, Batch] | None:
-    """Go on after one entry of each author, ascending; None if that is no such batch."""
+    """Return the log after one entry of each author, ascending; None if that is no such batch."""
     if len(digests) != HEAD_BYTES * len(authors):
         return None
-    # The same for all parties that follow the board in this process.
+    # Equal for all parties that follow the board in this process.
     after = context.remember(("followed", log.head, digests), lambda: log.after(digests))
     return after, Batch(kind, len(log) + 1, authors)
 
@@ -98,7 +99,7 @@ def follow(
     digests: bytes,
     own: Envelope | None,
 ) -> tuple[Followed, Batch]:
-    """Go on to the head after these authors' entries; this party's `own` must be among them."""
+    """Return the log after these authors' entries; this party's `own` must be among them."""
     followed = follow_batch(member.context, log, kind, authors, digests)
     if followed is None:
         raise member.refuse("does not have one digest for each entry", Check.NOT_ONE_EACH)
@@ -110,7 +111,7 @@ def follow(
 def check_entry(
     member: VerifiableMember, log: Followed, batch: Batch, party: int, body: bytes, signature: bytes
 ) -> None:
-    """Refuse a board that does not have this entry of a party in a batch."""
+    """Raise PeerFault unless the board has this entry of a party in a batch."""
     name, kind = member.name_of(party), batch.kind
     position = bisect.bisect_left(batch.authors, party)
     if position < len(batch.authors) and batch.authors[position] == party:
@@ -123,7 +124,7 @@ def check_entry(
 def follow_own(
     member: VerifiableMember, run_id: bytes, log: Followed, kind: str, payload: bytes, signature: bytes
 ) -> Followed:
-    """Go on to the head after an entry of the aggregator, which must have signed it."""
+    """Return the log after an entry of the aggregator, which must have signed it."""
     aggregator = member.context.aggregator
     member.context.check_detached(run_id, kind, aggregator, aggregator, payload, signature)
     return log.after(entry_digest(len(log) + 1, aggregator, kind, payload, signature))
@@ -135,12 +136,12 @@ def follow_own(
 def head_digest(
     member: VerifiableMember, run_id: bytes, step: str, log: Followed, parties: PartySet, *false: bytes
 ) -> bytes:
-    """Return what is signed: the head, the parties that go on and, before a round, the `false` ones."""
+    """Return the digest to sign: of the head, the remaining parties and, before a round, the `false` ones."""
     return member.rules(run_id).attestation(step, log.head, parties.packed, *false)
 
 
 class AttestedState(Protocol):
-    """A state of a party that has `attested` the digest of a head."""
+    """Interface of a state of a party that has `attested` the digest of a head."""
 
     @property
     def run_id(self) -> bytes: ...
@@ -155,7 +156,7 @@ class AttestedState(Protocol):
 def check_head(
     member: VerifiableMember, state: AttestedState, step: str, parties: PartySet, body: bytes
 ) -> tuple[Followed, Certificate]:
-    """Check a quorum's certificate of the head that was attested in `step`, and follow its entry."""
+    """Check a quorum's certificate of the head attested in `step`, and follow its entry."""
     aggregator = member.context.aggregator
     message = decode(body, v.Certificate, aggregator)
     certified = decode(message.payload, m.Certified, aggregator)

@@ -1,4 +1,4 @@
-"""The aggregator of a verifiable run: how its states log, exclude and certify."""
+"""Common functions of the aggregator's states in a verifiable run: logging, exclusion, certificates."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from smpc_dp.wire.sets import PartySet
 
 @dataclass(frozen=True, slots=True)
 class VerifiableAggregator(Collector[VerifiableParameters]):
-    """The aggregator of a verifiable run.
+    """Aggregator of a verifiable run.
 
-    Its steps have one effect beside the inbox: they add to the board, and to the session log there. What they
-    add is kept before a message says so.
+    Besides the inbox its steps have one effect: they append to the board, and to the session log there. An
+    entry is stored before a message refers to it.
 
     Attributes:
-        board: where the run is logged.
+        board: the log of the run.
         runs: the session log on the board.
         threads: threads for the proofs.
         watch: called with each party's name and x_hat as it arrives, to show what an aggregator sees.
@@ -45,18 +45,18 @@ class VerifiableAggregator(Collector[VerifiableParameters]):
     watch: Watch | None = None
 
     def rules(self, run_id: bytes, combined: bytes = b"") -> Rules:
-        """Return the public checks of a run; `combined` follows from its coins."""
+        """Return the public checks of a run; `combined` is derived from its coins."""
         return Rules(self.context, self.parameters, run_id, combined)
 
     def log(self, log: RunLog, kind: str, claimed: Mapping[int, Item]) -> tuple[RunLog, bytes]:
-        """Put messages of parties on the board, ascending; return where it ends, and the digests."""
+        """Append messages of parties to the board, ascending; return the log's end, and the digests."""
         signed = [(self.name_of(party), item.body, item.signature) for party, item in sorted(claimed.items())]
         return append(self.board, log, kind, signed)
 
     def log_own(
         self, run_id: bytes, log: RunLog, kind: str, message: msgspec.Struct
     ) -> tuple[RunLog, Envelope]:
-        """Put an entry of the aggregator on the board; return where it ends, and the entry as signed."""
+        """Append an entry of the aggregator to the board; return the log's end, and the signed entry."""
         entry = self.write_own(run_id, kind, message)
         log, _ = append(self.board, log, kind, [(self.name, entry.body, entry.signature)])
         return log, entry
@@ -70,7 +70,7 @@ def ask_for(
     members: Collection[int],
     *false: bytes,
 ) -> Attesting:
-    """Return what `members` are to attest: the head, the members, and the `false` ones."""
+    """Return the attestation asked of `members`: the head, the members, and the `false` ones."""
     among = PartySet.of(members, aggregator.parties)
     return Attesting(among, aggregator.rules(run_id).attestation(step, log.head, among.packed, *false))
 
@@ -82,7 +82,7 @@ def certify(
     attesting: Attesting,
     unchecked: Collection[int] = (),
 ) -> tuple[RunLog, Certificate, v.Certificate]:
-    """Put a quorum's signatures on the head that was attested on the board.
+    """Append a quorum's signatures on the attested head to the board.
 
     Returns where the log ends, the certificate as evidence, and as it is sent. `unchecked`: the parties that
     have not added up the total.
@@ -123,5 +123,5 @@ def exclude_false(
 
 
 def as_signed(party: int, item: Item) -> m.Advertisement:
-    """Return a party's statement, as it is shown to others."""
+    """Return a party's signed statement, as it is forwarded."""
     return m.Advertisement(party, item.body, item.signature)

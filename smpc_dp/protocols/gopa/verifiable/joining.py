@@ -1,4 +1,4 @@
-"""A party of a verifiable run until it commits: the session log, and its place in the graph."""
+"""A party of a verifiable run until it commits: the session log, and its neighbourhood in the graph."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from smpc_dp.wire.sets import pack_list
 
 
 class AwaitBegin(PartyState, frozen=True, kw_only=True, eq=False):
-    """The party has drawn its neighbours, and has told nobody yet."""
+    """The party has drawn its neighbours, and has sent no commitment to them yet."""
 
     expects: ClassVar[str] = m.BEGIN
     vector: RingVector
@@ -37,7 +37,7 @@ class AwaitBegin(PartyState, frozen=True, kw_only=True, eq=False):
 
 
 class AwaitBegun(PartyState, frozen=True, kw_only=True, eq=False):
-    """The party has attested the session log, in which the run is the last."""
+    """The party has attested the session log, whose last line is the run."""
 
     expects: ClassVar[str] = m.BEGUN
     vector: RingVector
@@ -64,7 +64,7 @@ class AwaitNeighbours(PartyState, frozen=True, kw_only=True, eq=False):
 
 
 def say_hello(member: VerifiableMember, state: Ready) -> Transition:
-    """Begin: say hello with a fresh nonce, and how much of the session log is known."""
+    """Begin: send a hello with a fresh nonce, and the number of known lines of the session log."""
     nonce = member.random.bytes(32)
     plain = msgspec.structs.asdict(key_graph.hello(member, nonce))
     hello = v.Hello(**plain, known=state.seen.number)
@@ -79,7 +79,7 @@ def on_start(member: VerifiableMember, state: AwaitStart, body: bytes) -> Transi
 
 
 def on_begin(member: VerifiableMember, state: AwaitBegin, body: bytes) -> Transition:
-    """Attest the session log, and remember it."""
+    """Attest the session log, and keep its head."""
     run_id, present = state.run_id, state.drawn.present
     seen, attestation = begin.attest_begin(member.context, state.seen, run_id, present, body)
     after = AwaitBegun(seen=seen, vector=state.vector, drawn=state.drawn, advertise=state.advertise)
@@ -98,7 +98,7 @@ def on_begun(member: VerifiableMember, state: AwaitBegun, body: bytes) -> Transi
 
 
 def on_merkle_commitment(member: VerifiableMember, state: AwaitMerkleCommitment, body: bytes) -> Transition:
-    """Open the draw, now that the commitments of all are bound."""
+    """Open the draw, now that all commitments are bound."""
     run_id = state.run_id
     advertised, message = key_graph.open_draw(member, run_id, state.drawn, body)
     after = AwaitNeighbours(vector=state.vector, advertised=advertised, log=state.log)
@@ -145,7 +145,7 @@ def on_neighbours(member: VerifiableMember, state: AwaitNeighbours, body: bytes)
 
 
 def _pair_term(parameters: VerifiableParameters, seed: bytes, sign: int) -> Term:
-    """Return Delta as this party adds it, and the blinding of its commitment: both negate at the peer."""
+    """Return Delta as this party adds it, and the blinding of its commitment; the peer has both negated."""
     source = NoiseSource.keyed(seed, b"gopa", b"pair")
     delta = discrete_gaussian(source, parameters.encoding.length, parameters.session.pair_variance)
     wide = b"".join(digest(Label.EDGE_BLINDING, seed, bytes([half])) for half in (0, 1))

@@ -1,6 +1,6 @@
-"""The messages of verifiable GOPA, after those of GOPA as far as `neighbours`.
+"""The messages of verifiable GOPA, after those of GOPA up to `neighbours`.
 
-What a party says from `commit` on, and what the relay says of kind `certify-...` and `tally`, are the entries
+A party's messages from `commit` on, and the aggregator's of kind `certify-...` and `tally`, are the entries
 of the board: the payload of an entry is the body of the message, its signature that of the envelope.
 """
 
@@ -25,7 +25,7 @@ ATTEST_EXCLUSIONS = "attest-exclusions"
 OPEN = "open"
 ATTEST_TALLY = "attest-tally"
 
-# Steps of the relay.
+# Steps of the aggregator.
 COMMITTED = "committed"
 COMMITMENTS_CERTIFICATE = "commitments-certificate"
 COINS = "coins"
@@ -36,14 +36,14 @@ OPENINGS = "openings"
 TALLIED = "tallied"
 CLOSED = "closed"
 
-# Entries of the relay.
+# Entries of the aggregator.
 CERTIFY_COMMITMENTS = "certify-commitments"
 CERTIFY_COINS = "certify-coins"
 CERTIFY_EXCLUSIONS = "certify-exclusions"
 TALLY = "tally"
 CERTIFY_TALLY = "certify-tally"
 
-# The kinds of entries, in the order in which they stand on a board; rounds of openings are before the tally.
+# Kinds of entries, in the order on a board; rounds of openings come before the tally.
 ORDER = (
     m.CERTIFY_BEGIN,
     COMMIT,
@@ -55,11 +55,11 @@ ORDER = (
     CERTIFY_TALLY,
 )
 
-# Beside a run: a party asks for lines of a log, and the relay answers.
+# Outside of a run: a party asks for lines of a log, and the aggregator answers.
 FETCH = "fetch"
 LINES = "lines"
 
-# The steps of a party in a run in which nobody publishes anything false.
+# Steps of a party in a run without false statements.
 PARTY_STEPS = (
     m.HELLO,
     m.ATTEST_BEGIN,
@@ -75,25 +75,25 @@ PARTY_STEPS = (
 
 
 def in_round(step: str, number: int) -> str:
-    """Return the name of a step or entry in this round of openings, from 1: no two rounds have one in common.
+    """Return the name of a step or entry in this round of openings, from 1; names of rounds are distinct.
 
-    Else what was signed in one round could be shown in another.
+    Otherwise a signature of one round could be shown in another.
     """
     return step if number == 1 else f"{step}-{number}"
 
 
 def certifies(step: str) -> str:
-    """Return the kind of the entry that certifies what was attested in a step."""
+    """Return the kind of the entry that certifies the attestations of a step."""
     return step.replace("attest", "certify", 1)
 
 
 def is_of_the_relay(kind: str) -> bool:
-    """Tell whether the relay signs entries of this kind."""
+    """Tell whether the aggregator signs entries of this kind."""
     return kind.startswith("certify") or kind == TALLY
 
 
 class Hello(m.Hello, frozen=True):
-    """Party: as in GOPA, and up to which line it knows the session log."""
+    """Party: a hello as in GOPA, with the number of known lines of the session log."""
 
     known: m.Known
 
@@ -114,7 +114,7 @@ class Commit(Body, frozen=True):
 
 
 class Committed(Body, frozen=True):
-    """Relay: whose commitments are on the board (a list), and who of them takes part (a set).
+    """Aggregator: the parties with commitments on the board (a list), and the participants (a set).
 
     `digests` has 32 bytes for each entry; `commits` are those of the
     receiver's neighbours that take part, and `false` those that are false, as they were signed.
@@ -128,20 +128,20 @@ class Committed(Body, frozen=True):
 
 
 class Certificate(Body, frozen=True):
-    """Relay: the entry that it has made of a quorum's signatures, and its own under the entry."""
+    """Aggregator: the entry with a quorum's signatures, and its own signature under the entry."""
 
     payload: bytes
     signature: Annotated[bytes, Meta(min_length=m.SIGNATURE_BYTES, max_length=m.SIGNATURE_BYTES)]
 
 
 class Coin(Body, frozen=True):
-    """Party, entry: the coin that it has committed to."""
+    """Party, entry: the coin that it committed to."""
 
     coin: Bytes32
 
 
 class Coins(Body, frozen=True):
-    """Relay: the coin of each participant in roster order, and the signatures of their entries."""
+    """Aggregator: the coin of each participant in roster order, and the signatures of their entries."""
 
     coins: bytes
     signatures: bytes
@@ -157,11 +157,11 @@ class Publish(Body, frozen=True):
 
 
 class Publications(Body, frozen=True):
-    """Relay: who has published (a list), 32 bytes for each entry, and who of them something false (a list).
+    """Aggregator: the parties that published (a list), 32 bytes for each entry, and the false ones (a list).
 
-    `shown` are the false ones of the receiver's neighbours, as they were signed, and `commits` the
-    commitments that the receiver needs to check them and has not: of parties that take part and are not its
-    neighbours. If there are any, `committed` has again the digests of all commitments.
+    `shown` are the false publications of the receiver's neighbours, as they were signed, and `commits` the
+    commitments that the receiver needs for checking them and lacks: of participants that are not its
+    neighbours. If there are any, `committed` repeats the digests of all commitments.
     """
 
     authors: bytes
@@ -173,7 +173,7 @@ class Publications(Body, frozen=True):
 
 
 class Openings(Publications, frozen=True):
-    """Relay, after a round of openings: the same of who has opened something in it."""
+    """Aggregator, after a round of openings: the same about the parties that opened in it."""
 
 
 class Open(Body, frozen=True):
@@ -189,7 +189,7 @@ class Open(Body, frozen=True):
 
 
 class Tally(Body, frozen=True):
-    """Relay, entry: whose values are in the total (a set), and the pairs of which noise is left in it.
+    """Aggregator, entry: the parties in the total (a set), and the number of pairs that left noise in it.
 
     `total` is the sum of their x_hat less what was opened.
     """
@@ -200,7 +200,7 @@ class Tally(Body, frozen=True):
 
 
 class Claimed(Body, frozen=True):
-    """What those who are counted said in one step, ascending: payloads, and 64 bytes of signature for each.
+    """Statements of the counted parties in one step, ascending: payloads, and 64 bytes of signature for each.
 
     Of a publication's x_hat each coordinate has only the bytes that its bound needs, two's complement.
     """
@@ -210,7 +210,7 @@ class Claimed(Body, frozen=True):
 
 
 class Tallied(Body, frozen=True):
-    """Relay: its tally, its signature under the entry, and what the total is made of.
+    """Aggregator: its tally, its signature under the entry, and the summands of the total.
 
     `claimed` is of the publications, and then of each round of openings.
     """
@@ -221,17 +221,17 @@ class Tallied(Body, frozen=True):
 
 
 class NotChecked(Body, frozen=True):
-    """Party, in the place of its attestation of the tally: it has not added up the total, as it was told."""
+    """Party, in place of its attestation of the tally: it has not computed the total."""
 
 
 class Fetch(Body, frozen=True):
-    """Party, beside a run: asks for the lines from entry `first` on; 0 is the header."""
+    """Party, outside of a run: a request for the lines from entry `first` on; 0 is the header."""
 
     first: Annotated[int, Meta(ge=0, lt=1 << 32)]
 
 
 class Lines(Body, frozen=True):
-    """Relay, in answer: some lines from `first` on, without line feeds; none if there are none."""
+    """Aggregator, in answer: some lines from `first` on, without line feeds; none if there are none."""
 
     first: int
     lines: list[bytes]

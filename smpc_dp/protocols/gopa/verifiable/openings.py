@@ -1,7 +1,7 @@
-"""The rounds of openings of a run as an auditor checks them.
+"""An auditor's check of the rounds of openings.
 
-Who was shown false is excluded, and its edges are opened by the others. Whoever opens something false is then
-excluded in the same way, in the next round.
+The author of a false statement is excluded, and the others open their edges to it. The author of a false
+opening is excluded in the same way, in the next round.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from smpc_dp.protocols.gopa.verifiable.statements import Rules
 
 
 class Left(NamedTuple):
-    """What is left to do to the total: Delta to take out of it, and pairs of which it is not known."""
+    """Remaining correction of the total: Delta to subtract, and pairs whose Delta is unknown."""
 
     opened: RingVector
     unopened: list[tuple[int, int]]
 
 
 class OpeningAudit:
-    """Takes the openings of each round; `number` is that of the last round, 0 before the first.
+    """Checks the openings of each round; `number` is that of the last round, 0 before the first.
 
-    Values have so many `ring_vector`, names are of so many `parties`.
+    Vectors have `ring_vector` ring elements, and the run `parties` parties.
     """
 
     def __init__(self, rules: Rules, edges: EdgeAudit, parties: int, ring_vector: int) -> None:
@@ -36,23 +36,23 @@ class OpeningAudit:
         self.number = 0
         self._owed: Edges = {}
         self._expected: set[tuple[int, int]] = set()
-        # By party the sum of what it has opened, and to whom that was.
+        # By party the sum of its opened Delta, and the neighbours to which they belong.
         self._sums = StoredBytes(parties, 8 * ring_vector)
         self._opened: set[tuple[int, int]] = set()
 
     @property
     def kinds(self) -> tuple[str, str]:
-        """The kinds of the two entries of the next round: the relay's, which begins it, and the parties'."""
+        """Kinds of the two entries of the next round: the aggregator's, which begins it, and the parties'."""
         return v.in_round(v.CERTIFY_EXCLUSIONS, self.number + 1), v.in_round(v.OPEN, self.number + 1)
 
     def begin(self, good: Collection[int], false: Collection[int]) -> None:
-        """Begin a round in which those who are good open their edges to those who were just shown false."""
+        """Begin a round in which the good parties open their edges to those just shown false."""
         self.number += 1
         self._owed, _ = self._edges.around(good, false, ())
         self._expected |= {(party, peer) for party, own in self._owed.items() for peer in own}
 
     def take(self, party: int, body: bytes, name: str) -> str:
-        """Take a party's opening; return which of `FALSE` it is, or nothing if it is right.
+        """Take a party's opening; return its code in `FALSE`, or "" if it is right.
 
         Raises:
             ValueError: it is right, of nothing, and so no entry of a board.
@@ -67,7 +67,7 @@ class OpeningAudit:
         return ""
 
     def left(self, good: Collection[int]) -> Left:
-        """Return what follows from all rounds, for those who are good in the end."""
+        """Return the correction of the total after all rounds, for the parties that are good in the end."""
         total = np.zeros(self._ring_vector, dtype=np.uint64)
         for party in good:
             total += self._sum_of(party)
@@ -75,6 +75,7 @@ class OpeningAudit:
         return Left(total, [pair for pair in expected if pair not in self._opened])
 
     def _sum_of(self, party: int) -> RingVector:
+        """Return the sum of a party's opened Delta."""
         retained = self._sums.get(party)
         return (
             np.zeros(self._ring_vector, dtype=np.uint64)

@@ -1,4 +1,4 @@
-"""The parameters of verifiable GOPA: those of GOPA, with independent noise of coin flips."""
+"""Parameters of verifiable GOPA: those of GOPA, with independent noise from coin flips."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.events import Event
     from smpc_dp.privacy.gopa.verifiable import VerifiablePlan
 
-# Every party follows the board: a hash of each entry, and the coin of everybody.
+# Every party follows the board: a hash of each entry, and the coin of each party.
 MAX_PARTIES = 10_000
 
 
@@ -66,22 +66,22 @@ class VerifiableParameters(GopaParameters, frozen=True):
 
     @property
     def bounds(self) -> tuple[int, int] | tuple[tuple[int, ...], tuple[int, ...]]:
-        """What a coordinate on the grid must be within, both included; or the bounds of each."""
+        """Bounds of a coordinate on the grid, both included; or the bounds of each."""
         return self.box or (0, self.highest)
 
     @property
     def highest(self) -> int:
-        """No coordinate on the grid is above it."""
+        """Greatest value of any coordinate on the grid."""
         return self.encoding.highest - self.encoding.lowest
 
     @property
     def bound_squared(self) -> int | None:
-        """What the squares of a vector's grid values sum to at most; None without a bound on the norm."""
+        """Bound on the sum of squares of a vector's grid values; None without a bound on the norm."""
         return bound_squared_of(self.encoding)
 
     @property
     def centre(self) -> int:
-        """What a coordinate of x_hat is above what is committed to, in steps.
+        """Difference of a coordinate of x_hat and the committed value, in steps.
 
         A bound on the norm is about the values themselves; ring elements count from the lowest one.
         """
@@ -89,7 +89,7 @@ class VerifiableParameters(GopaParameters, frozen=True):
 
     @property
     def value_proof_bytes(self) -> int:
-        """Of the proof that a vector is within the bounds."""
+        """Bytes of the proof that a vector is within the bounds."""
         length, bound = self.encoding.length, self.bound_squared
         if bound is not None:
             return proofs.norm_proof_bytes(length, bound)
@@ -97,12 +97,12 @@ class VerifiableParameters(GopaParameters, frozen=True):
 
     @property
     def greatest_delta(self) -> int:
-        """No pairwise term is further from 0, in steps, but with probability below 2^-1000."""
+        """Bound on any pairwise term, in steps, exceeded with probability below 2^-1000."""
         return TAIL * (1 + math.isqrt(self.session.pair_variance))
 
     @property
     def greatest_published(self) -> int:
-        """No x_hat is further from 0, in steps, but with probability below 2^-1000."""
+        """Bound on any x_hat, in steps, exceeded with probability below 2^-1000."""
         pairs = self.encoding.parties * self.session.pair_variance
         return self.highest + self.bits + TAIL * (1 + math.isqrt(pairs))
 
@@ -128,43 +128,44 @@ class VerifiableParameters(GopaParameters, frozen=True):
 
     @property
     def most_neighbours(self) -> int:
-        """Nobody has more: whoever would does not accept its place."""
+        """Greatest number of neighbours: a party with more refuses its neighbourhood."""
         return min(self.plan.degree + self.session.neighbourhood.most_drawn_by, self.plan.parties - 1)
 
     def least_left(self, false: int) -> int:
-        """How many parties are due when `false` others have signed something false, each of them shown.
+        """Return the number of parties needed when `false` others were shown to have signed false statements.
 
-        The claim counts neither on the D that may be lost nor on the corrupt ones, so these may go as well.
+        The claim counts neither on the D that may be lost nor on the corrupt ones, so these may be missing as
+        well.
         """
         return self.plan.min_survivors - min(false, max(self.plan.max_corrupt, 1))
 
     @property
     def lost_draws(self) -> int:
-        """Of the parties that it drew a party may lose so many."""
+        """Number of a party's own draws that may be lost."""
         return self.plan.degree - self.session.neighbourhood.least_own
 
     @property
     def most_false(self) -> int:
-        """Of so many parties the run goes on without, at most; and so it has no more rounds of openings."""
+        """Greatest number of parties excluded for false statements; also of rounds of openings."""
         return self.plan.max_dropouts + max(self.plan.max_corrupt, 1)
 
     @property
     def longest_bytes(self) -> int:
-        """No right entry of a party has a longer payload, and some more."""
+        """Bound on the payload of any valid entry of a party, in bytes."""
         length, neighbours = self.encoding.length, self.most_neighbours
         publication = 8 * length + proofs.noise_proof_bytes(length, self.bits)
-        # Edges are opened to parties who are shown false, of which there are not more.
+        # Edges are opened to parties shown false, of which there are not more.
         opening = (34 + 8 * length) * min(neighbours, self.most_false)
         commits = self.value_proof_bytes + 34 * neighbours
         return (1 << 10) + max(publication, opening, commits)
 
     @property
     def most_heard_bytes(self) -> int:
-        """The relay hears no longer message of a party; what it hears has room in a line of the log."""
+        """Bytes of the longest accepted message of a party; it fits into a line of the log."""
         return min((1 << 14) + 2 * self.longest_bytes, MAX_PAYLOAD_BYTES)
 
     def longest_entry(self, kind: str) -> int:
-        """Return how many bytes the payload of an entry of the log has at most, by its kind."""
+        """Return the greatest length in bytes of an entry's payload, by its kind."""
         if not v.is_of_the_relay(kind):
             return self.most_heard_bytes
         a_set = self.plan.parties // 8 + 16
@@ -174,7 +175,7 @@ class VerifiableParameters(GopaParameters, frozen=True):
 
     @property
     def extra_bytes(self) -> int:
-        """Of the relay's messages: hashes of all entries, all coins, all that is false, commitments."""
+        """Bytes of the aggregator's messages beyond a vector: digests, coins, false statements."""
         length, neighbours = self.encoding.length, self.most_neighbours
         proven = self.value_proof_bytes + proofs.noise_proof_bytes(length, self.bits)
         claimed = self.plan.parties * (512 + proven + 8 * length)
@@ -197,19 +198,19 @@ class VerifiableParameters(GopaParameters, frozen=True):
             )
 
     def add_noise(self, ring_vector: RingVector, randomness: Randomness) -> None:  # noqa: ARG002
-        """Refuse: this noise comes from committed bits and public coins, and the machine adds it."""
+        """Raise: this noise comes from committed bits and public coins, and the role adds it."""
         raise LocalError("the noise of verifiable GOPA is not drawn by one party")
 
     def own_noise(self, source: NoiseSource, count: int) -> NDArray[np.int64]:
-        """Return so many draws of the distribution of one party's coin flips, centred, in grid steps."""
+        """Return `count` draws of the distribution of one party's coin flips, centred, in grid steps."""
         return BinomialDistribution(self.bits).draw(source, count)
 
     def event(self) -> Event:
-        """Return what one request is to a privacy ledger: the binomial of the honest total, and the rest."""
+        """Return the privacy event of one request: the binomial of the honest total, and the rest."""
         return self._noise_of(self.session.honest).release()
 
     def event_without(self, excluded: int) -> Event:
-        """Return what a request is when so many parties were shown to be corrupt, more than planned."""
+        """Return the privacy event of a request in which so many parties were shown to be corrupt."""
         from smpc_dp.privacy.accountant.events import exact_release
 
         if not math.isfinite(self.epsilon_without(excluded)):
@@ -217,7 +218,7 @@ class VerifiableParameters(GopaParameters, frozen=True):
         return self._noise_of(self.session.honest - (excluded - self.plan.max_corrupt)).release()
 
     def _noise_of(self, honest: int) -> VerifiablePlan:
-        """Return what this noise shows if only so many parties' counts."""
+        """Return the plan of this noise if only `honest` parties' noise counts."""
         from smpc_dp.privacy.gopa.verifiable import plan_verifiable
 
         return plan_verifiable(
@@ -237,10 +238,10 @@ class VerifiableParameters(GopaParameters, frozen=True):
         )
 
     def noise(self, survivors: int, residual_pairs: int, excluded: int = 0, tries: int = 0) -> Noise:
-        """Return the noise in the sum, and what corrupt parties can move it by: they see theirs first.
+        """Return the noise in the sum, and the bias that corrupt parties can cause.
 
-        That is of c parties, or of those who were excluded if they are more; `tries` 0: as many as are
-        assumed.
+        They see their own noise first. The bias is of c parties, or of the excluded ones if they are more;
+        `tries` 0: the assumed number.
         """
         from smpc_dp.privacy.gopa.verifiable import TRIES, greatest_bias
 
@@ -248,10 +249,10 @@ class VerifiableParameters(GopaParameters, frozen=True):
         return dataclasses.replace(super().noise(survivors, residual_pairs), bias=steps * self.encoding.step)
 
     def epsilon_without(self, excluded: int) -> float:
-        """Return epsilon, at the planned delta, when so many parties were shown to be corrupt; or infinity.
+        """Return epsilon, at the planned delta, after so many exclusions; or infinity.
 
-        The plan counts on the noise of n - D - max(c, 1) parties; only where more were corrupt is it another.
-        If c = 0 that is the one party who may be curious, and whoever is excluded may be another.
+        The plan counts on the noise of n - D - max(c, 1) parties; it differs only where more were corrupt. If
+        c = 0 one party may be curious, and an excluded party may be another one.
         """
         more = excluded - self.plan.max_corrupt
         if more <= 0:
@@ -270,7 +271,7 @@ class VerifiableParameters(GopaParameters, frozen=True):
             return math.inf
 
     def privacy(self, survivors: int, excluded: int = 0) -> Privacy:
-        """Return the claim: that of GOPA with this noise, and what a board of such a run shows."""
+        """Return the claim: that of GOPA with this noise, and what the board of a run reveals."""
         plain = super().privacy(survivors)
         guarantee, session = plain.guarantee, self.session
         if guarantee is None:
@@ -305,7 +306,7 @@ class VerifiableParameters(GopaParameters, frozen=True):
             not_protected=(
                 "a corrupt user may give any value within the bounds, and leave after it has seen its noise",
                 "beyond c corrupt users the relay may report another total: an audit of the log shows it",
-                # A delta that is too large is warned of first, there and here.
+                # A delta that is too large is warned of first, in both cases.
                 *plain.not_protected[2 + len(guarantee.warnings) :],
             ),
         )
@@ -360,7 +361,7 @@ def plan_session_noise(
             )
         )
     squared = bound_squared_of(encoding)
-    # The proof of a norm also has the bits of what the squares leave of the bound.
+    # The proof of a norm also has the bits of the difference between the bound and the squares.
     widths = encoding.widths
     bits = sum(width.bit_length() for width in widths) * (encoding.length // len(widths))
     if bits + (squared or 0).bit_length() > proofs.MAX_BITS:

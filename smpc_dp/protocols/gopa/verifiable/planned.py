@@ -1,4 +1,4 @@
-"""The coin flips and the pairwise noise of a verifiable session, as its parameters plan them."""
+"""Planned coin flips and pairwise noise of a verifiable session."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from smpc_dp.errors import ConfigError, ConfigIssue
 if TYPE_CHECKING:
     from smpc_dp.privacy.gopa.verifiable import VerifiablePlan
 
-# A quarter of the bits is the variance, which is a whole number.
+# A quarter of the bits is the variance, which must be an integer.
 BITS_STEP = 4
 
 
@@ -28,7 +28,7 @@ def planned_noise(
     lost: int,
     corrupt: int,
 ) -> VerifiablePlan:
-    """Return the plan with the fewest bits of which a quarter is a whole number."""
+    """Return the plan with the fewest bits divisible by 4."""
     from smpc_dp.privacy.gopa.verifiable import plan_verifiable
 
     plan = functools.partial(
@@ -49,7 +49,7 @@ def planned_noise(
         least = plan().bits
         return plan(bits=-(-least // BITS_STEP) * BITS_STEP)
     except ConfigError as error:
-        # The planner's own names for what a session calls precision.
+        # The planner's names for a session's precision.
         ours = ("steps", "bits", "bound_squared")
         scale = ""
         if isinstance(steps, tuple):

@@ -1,4 +1,4 @@
-"""The grid of a verifiable run; where the session gives none, one as fine as some coin flips allow."""
+"""Default grid of a verifiable run: as fine as a given number of coin flips allows."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from smpc_dp.crypto import commit, proofs
 from smpc_dp.encoding import Encoding
 from smpc_dp.privacy.gaussian import gaussian_mu
 
-# Bits of each coordinate that the grid is made for, unless the session says otherwise.
+# Bits of each coordinate for which the default grid is made.
 DEFAULT_BITS = 256
 
 
 def with_precision(parameters: Mapping[str, object], parties: int) -> dict[str, object]:
-    """Return a `[parameters]` table with a `precision`, if it has none and says enough to take one."""
+    """Return a `[parameters]` table with a `precision`, if it lacks one that can be derived."""
     given = dict(parameters)
     if "precision" in given or given.get("kind", "real") != "real":
         return given
@@ -26,7 +26,7 @@ def with_precision(parameters: Mapping[str, object], parties: int) -> dict[str, 
         return given
     if not (0 < epsilon < 1000 and 0 < delta < 1 and all(0 < width < math.inf for width in widths)):
         return given
-    # What is too long is refused later; until then it has a precision like all others.
+    # Too many coordinates are refused later; until then the table has a precision like all others.
     length = min(max(length, 1), commit.MAX_LENGTH)
     bits = min(DEFAULT_BITS, proofs.MAX_BITS / length)
     mu = gaussian_mu(epsilon, max(delta, 1e-290))
@@ -35,33 +35,33 @@ def with_precision(parameters: Mapping[str, object], parties: int) -> dict[str, 
     steps = mu * math.sqrt(bits * parties / (4 * (length if alike else 1))) / 2
     precision = math.hypot(*widths) / max(steps, 1.0)
     if len(widths) > 1:
-        # The narrowest range has two ends on the grid, however they are rounded.
+        # The narrowest range has two ends on the grid, for every rounding.
         precision = min(precision, min(widths) / 2)
     given["precision"] = max(precision, 2.0**-900)
     return given
 
 
 def box_of(encoding: Encoding) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-    """Return the bounds of each coordinate on the grid, if they are given for each."""
+    """Return the bounds of each coordinate on the grid, where each has its own."""
     lows, highs = encoding.sides
     return None if encoding.box is None else (tuple(lows), tuple(highs))
 
 
 def steps_of(encoding: Encoding) -> int | tuple[int, ...]:
-    """Return the grid steps of the range of all coordinates, or of each."""
+    """Return the range of all coordinates, or of each, in grid steps."""
     widths = encoding.widths
     return widths[0] if encoding.box is None else tuple(widths)
 
 
 def bound_squared_of(encoding: Encoding) -> int | None:
-    """Return what the squares of a vector's grid values sum to at most; None without a bound on the norm."""
+    """Return the bound on the sum of squares of a vector's grid values; None without a bound on the norm."""
     if encoding.l2_bound is None:
         return None
     return ball.squared_limit(encoding.l2_bound, encoding.fractional_bits)
 
 
 def _widths(parameters: Mapping[str, object]) -> list[float] | None:
-    """Return how wide the range of all coordinates is, or of each, or the ball; None if that is not clear."""
+    """Return the width of the range of all coordinates, or of each, or of the ball; None if unknown."""
     if "l2_bound" in parameters:
         bound = parameters["l2_bound"]
         return [2 * bound] if _is_number(bound) else None
@@ -81,5 +81,5 @@ def _widths(parameters: Mapping[str, object]) -> list[float] | None:
 
 
 def _is_number(value: object) -> TypeGuard[float]:
-    # Whole numbers may be beyond every float.
+    # Integers may be beyond every float.
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1 << 1000

@@ -43,7 +43,7 @@ IsRight = Callable[[int, str, bytes, Mapping[int, bytes]], bool]
 
 
 class Neighbourhood(msgspec.Struct, frozen=True):
-    """The commitments that a party knows.
+    """Commitments that a party knows.
 
     Attributes:
         edges: its own, by neighbour.
@@ -59,13 +59,13 @@ class Neighbourhood(msgspec.Struct, frozen=True):
 
 
 class Round(msgspec.Struct, frozen=True, kw_only=True):
-    """What a party knows before a round of openings.
+    """State of a party before a round of openings.
 
     Attributes:
-        number: of the round, from 1; 0 before the publications are there.
-        false: the parties that were shown false just before.
-        good: the parties that are left.
-        batches: publications, and rounds of openings, as they are on the board.
+        number: of the round, from 1; 0 before the publications.
+        false: the parties whose statements were just shown false.
+        good: the remaining parties.
+        batches: publications, and rounds of openings, as on the board.
     """
 
     number: int = 0
@@ -190,7 +190,7 @@ def _go_on(
     counts: Collection[int],
     is_right: IsRight,
 ) -> Transition:
-    """Follow the statements; if the aggregator calls any false, check that, and attest the parties left.
+    """Follow the statements; if the aggregator calls any false, check that; attest the remaining parties.
 
     `counts`: the parties whose edges count in the check of a statement.
     """
@@ -211,7 +211,7 @@ def _go_on(
         check_entry(member, log, batch, item.party, item.body, item.signature)
         counted = _counted_edges(member, item.party, known, counts)
         if is_right(item.party, author, item.body, counted):
-            # To open an edge to it would show its value.
+            # To open an edge to it would reveal its value.
             raise member.refuse(
                 f"says that {author} said something false, and it did not", Check.FALSE_ACCUSATION
             )
@@ -231,7 +231,7 @@ def _go_on(
     elif len(good) < member.parameters.least_left(reported):
         error = member.refuse("goes on with too few users whose statements are true", Check.SET_TOO_SMALL)
     if error is not None:
-        # Of parties that are no neighbours only the aggregator says so: until the rest is found right, a
+        # About parties that are no neighbours only the aggregator says so: until the rest is verified, a
         # ledger must not be charged for them.
         seen_false = state.false_count + len(opening)
         return Transition(Refused(false_count=seen_false, error=error))
@@ -296,7 +296,7 @@ def _counted_edges(
 def check_commit(
     member: VerifiableMember, run_id: bytes, log: Followed, batch: Batch, item: m.Advertisement
 ) -> str:
-    """Return the author of a forwarded commit: signed, and in a batch of the board."""
+    """Check a forwarded commit, signed and in a batch of the board; return its author."""
     if not 1 <= item.party <= member.parties:
         raise member.refuse(
             f"forwarded a commit of party {item.party}, which there is not", Check.NOT_PRESENT
@@ -309,7 +309,7 @@ def check_commit(
 def commit_of(
     member: VerifiableMember, run_id: bytes, log: Followed, batch: Batch, item: m.Advertisement
 ) -> tuple[v.Commit, dict[int, bytes]]:
-    """Return what a party has committed to, and its edges: as it is in a batch of the board."""
+    """Return a party's commitments, and its edges, as in a batch of the board."""
     name, rules = check_commit(member, run_id, log, batch, item), member.rules(run_id)
 
     def decoded() -> tuple[v.Commit, dict[int, bytes]]:

@@ -1,7 +1,7 @@
-"""Adds up the publications again, for a party that checks the aggregator's total.
+"""Recomputes the total from the publications, for a party that checks the aggregator's.
 
-The aggregator shows the entries of the counted parties: each publication, and each opening. The party has
-followed the hash of every entry, so the entries that are shown are those under the heads that it signs.
+The aggregator sends the entries of the counted parties: each publication, and each opening. The party has
+followed the hash of every entry, so the entries are those under the heads that it signs.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SIGNATURE = m.SIGNATURE_BYTES
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Entries of one step that were followed: the number of the first, and the authors, ascending."""
+    """Followed entries of one step: the number of the first, and the authors, ascending."""
 
     kind: str
     first: int
@@ -36,17 +36,16 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Recount:
-    """Adds up the entries of one run; `batches` are the publications, and then each round of openings."""
+    """Adds up the entries of one run; `batches` are the publications, then each round of openings."""
 
     rules: Rules
     log: Followed
     batches: Sequence[Batch]
 
     def total(self, counted: Collection[int], claimed: Sequence[v.Claimed]) -> RingVector:
-        """Return the sum of the counted parties' publications, less the edges that they opened.
+        """Return the sum of the counted parties' publications minus the edges that they opened.
 
-        Raises PeerFault, of the aggregator, if an entry that it shows is not on the board, or its author has
-        not signed it.
+        Raises PeerFault, of the aggregator, if an entry is not on the board, or not signed by its author.
         """
         relay = self.rules.context.aggregator
         try:
@@ -56,6 +55,7 @@ class Recount:
             raise PeerFault(relay, f"does not show what is in its total: {error}", Check.NOT_SHOWN) from None
 
     def _total(self, counted: Collection[int], claimed: Sequence[v.Claimed]) -> RingVector:
+        """Return the sum; raise PeerFault naming the author of a malformed entry."""
         total = np.zeros(self.rules.parameters.encoding.ring_length, dtype=np.uint64)
         for batch, shown in zip(self.batches, claimed, strict=True):
             authors = [(at, party) for at, party in enumerate(batch.authors) if party in counted]
@@ -71,6 +71,7 @@ class Recount:
     def _add(
         self, total: RingVector, kind: str, number: int, name: str, body: bytes, signature: bytes
     ) -> None:
+        """Add one entry to the total, in place."""
         publishes = kind == v.PUBLISH
         if publishes:
             body = widened(self.rules.parameters, body)
@@ -92,14 +93,14 @@ class Recount:
 
 
 def narrowed(parameters: VerifiableParameters, body: bytes) -> bytes:
-    """Return a publication as the aggregator shows it: of x_hat no more bytes than its bound needs."""
+    """Encode a publication for the parties: x_hat with no more bytes than its bound needs."""
     message = decode(body, v.Publish, "")
     ring_vector = np.frombuffer(message.x_hat, dtype=np.uint8).reshape(-1, 8)
     return encode(replace(message, x_hat=ring_vector[:, : parameters.published_bytes].tobytes()))
 
 
 def widened(parameters: VerifiableParameters, body: bytes) -> bytes:
-    """Return the publication of which `narrowed` made this; ValueError or PeerFault if it is none."""
+    """Decode a publication of `narrowed`; raise ValueError or PeerFault if it is malformed."""
     message, size = decode(body, v.Publish, ""), parameters.published_bytes
     short = np.frombuffer(message.x_hat, dtype=np.uint8).reshape(-1, size)
     ring_vector = np.where(short[:, -1:] >= 0x80, 0xFF, 0).astype(np.uint8).repeat(8, axis=1)

@@ -1,4 +1,4 @@
-"""The signatures of entries, as an auditor checks them: many together, on other threads."""
+"""An auditor's check of the entries' signatures, in batches on other threads."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ from smpc_dp.log.log import Entry
 from smpc_dp.protocols.gopa.verifiable.batch_verifier import BatchVerifier, Position, Workers
 from smpc_dp.wire.signing import Context
 
-# What is held of a signature until it is checked.
+# Bytes held of a signature until it is checked.
 _HELD_BYTES = 256
 
 
 class _Signed(NamedTuple):
+    """Signature of an entry, to be checked."""
+
     party: str
     kind: str
     key: bytes
@@ -24,14 +26,14 @@ class _Signed(NamedTuple):
 
 
 class SignatureAudit:
-    """Checks that entries are signed by the parties that they name, for one run."""
+    """Checks that the parties named in entries have signed them, for one run."""
 
     def __init__(self, context: Context, run_id: bytes, workers: Workers) -> None:
         self._context, self._run_id = context, run_id
         self.checks: BatchVerifier[_Signed] = BatchVerifier(workers, self._verify)
 
     def add(self, position: Position, entry: Entry) -> None:
-        """Check an entry; raise VerificationError if its party is not in the roster."""
+        """Add an entry to be checked; raise VerificationError if its party is not in the roster."""
         key = self._context.keys.get(entry.party)
         if key is None:
             raise VerificationError(
@@ -45,13 +47,15 @@ class SignatureAudit:
         self.checks.add(position, _Signed(entry.party, entry.kind, key, statement, signature), _HELD_BYTES)
 
     def _verify(self, statements: Sequence[_Signed]) -> list[VerificationError | None]:
+        """Return the error of each wrong signature."""
         return [self._fault(signed) for signed in statements]
 
     def _fault(self, signed: _Signed) -> VerificationError | None:
+        """Return the error of a signature, None if it is right."""
         try:
             self._context.verify(signed.key, signed.statement, signed.signature)
         except VerificationError:
-            # It says nothing of the party: anybody may have written it.
+            # It says nothing about the party: anyone may have written it.
             reason = f"an entry '{signed.kind}' in the name of {signed.party}"
             return VerificationError(f"{reason} was not signed by it", Check.BAD_SIGNATURE)
         return None

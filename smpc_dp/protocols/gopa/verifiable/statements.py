@@ -1,4 +1,4 @@
-"""What the statements on a board say, and what shows that one is false: for parties, aggregator and auditors.
+"""Meaning and verification of the statements on a board: for parties, aggregator and auditors.
 
 Nothing here is secret. `Rules` is bound to one run.
 """
@@ -23,9 +23,9 @@ from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
 from smpc_dp.wire.sets import unpack_list
 from smpc_dp.wire.signing import Context, decode
 
-# Which statement of a party a proof belongs to, and the reason that is given if it is false.
+# The statement of a party to which a proof belongs, and the reason given if it is false.
 RANGE, NORM, NOISE, SUM, OPENING = "range", "norm", "noise", "sum", "opening"
-# What a signed statement is besides, before any proof is looked at.
+# Reasons against a signed statement that are found without a proof.
 COMMIT_MALFORMED, MALFORMED, BOUNDS = "commit-malformed", "malformed", "bounds"
 OPENING_MALFORMED, OPENING_BOUNDS, OPENING_OTHER = "opening-malformed", "opening-bounds", "opening-other"
 FALSE = {
@@ -53,10 +53,10 @@ CHECKS = {
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """The public checks of one run.
+    """Public checks of one run.
 
-    `combined` is empty until the coins are there. Every `add_...` puts proofs in a batch under the tag
-    (party, which), which a `ProofFailure` then names.
+    `combined` is empty until all coins are open. Every `add_...` puts proofs in a batch under the tag (party,
+    which), which a `ProofFailure` then names.
     """
 
     context: Context
@@ -66,34 +66,34 @@ class Rules:
 
     @property
     def length(self) -> int:
-        """How many coordinates a vector has."""
+        """Number of coordinates of a vector."""
         return self.parameters.encoding.length
 
     # coins
 
     def coin_commitment(self, name: str, coin: bytes) -> bytes:
-        """Return the commitment of a coin, which is hiding: a coin has 32 random bytes."""
+        """Return the hiding commitment to a coin of 32 random bytes."""
         return self._digest(Label.COIN_COMMITMENT, name.encode(), coin)
 
     def combine_coins(self, participants: bytes, coins: bytes) -> bytes:
-        """Return what `combined` is from all coins, in roster order."""
+        """Return `combined`, the hash of all coins in roster order."""
         return self._digest(Label.COINS, participants, coins)
 
     def bits_of(self, name: str) -> bytes:
-        """Return a party's public bits, those of its coordinates one after the other."""
+        """Return a party's public bits, those of its coordinates in order."""
         length, bits = self.length, self.parameters.bits
         seed = self._digest(Label.COIN_BITS, self.combined, name.encode())
         size = proofs.coin_bytes(length, bits)
         stream = bytearray(hashlib.shake_256(seed).digest(size))
         if length * bits % 8:
-            # Bits that nobody uses are zero: one spelling.
+            # Unused bits are zero: the encoding is unique.
             stream[-1] &= (1 << length * bits % 8) - 1
         return bytes(stream)
 
     # statements
 
     def proof_context(self, name: str) -> bytes:
-        """Return what every proof of a party is bound to."""
+        """Return the context of every proof of a party."""
         return proofs.context(self.run_id, name)
 
     def edges_of(self, party: int, message: v.Commit, sender: str) -> dict[int, bytes]:
@@ -103,7 +103,7 @@ class Rules:
         return {peer: message.edges[size * i : size * (i + 1)] for i, peer in enumerate(neighbours)}
 
     def neighbours_of(self, party: int, message: v.Commit, sender: str) -> tuple[int, ...]:
-        """Return the neighbours that a party names; raise PeerFault if they are malformed."""
+        """Return the neighbours in a party's commit; raise PeerFault if they are malformed."""
         neighbours = unpack_list(message.neighbours, len(self.context.names), sender)
         if party in neighbours:
             raise PeerFault(sender, "is its own neighbour", Check.BAD_DRAW)
@@ -116,7 +116,7 @@ class Rules:
         return neighbours
 
     def check_commit(self, party: int, body: bytes, sender: str) -> v.Commit | str:
-        """Decode a commit; or return which of `FALSE` it is: malformed, be it a point in it."""
+        """Decode a commit with its points; or return its code in `FALSE`: malformed."""
         try:
             message = self.read_commit(party, body, sender)
             commit.check_commitments(message.value + message.noise_secret + message.edges)
@@ -125,7 +125,7 @@ class Rules:
         return message
 
     def read_commit(self, party: int, body: bytes, sender: str) -> v.Commit:
-        """Decode a commit; raise PeerFault if it is malformed. Its points are not looked at."""
+        """Decode a commit, without checking its points; raise PeerFault if it is malformed."""
         message = decode(body, v.Commit, sender)
         self.neighbours_of(party, message, sender)
         expected = self.parameters.value_proof_bytes
@@ -139,7 +139,7 @@ class Rules:
         return message
 
     def read_publish(self, body: bytes, sender: str) -> v.Publish | str:
-        """Decode a publication; or return which of `FALSE` it is: malformed, or x_hat out of bounds."""
+        """Decode a publication; or return its code in `FALSE`: malformed, or x_hat out of bounds."""
         try:
             message = self._decode_publish(body, sender)
         except PeerFault:
@@ -149,6 +149,7 @@ class Rules:
         return message
 
     def _decode_publish(self, body: bytes, sender: str) -> v.Publish:
+        """Decode a publication; raise PeerFault if it is malformed."""
         message = decode(body, v.Publish, sender)
         self.ring_vector(message.x_hat, sender)
         if len(message.noise_proof) != proofs.noise_proof_bytes(self.length, self.parameters.bits):
@@ -163,7 +164,7 @@ class Rules:
     def check_open(
         self, party: int, body: bytes, sender: str, owed: Mapping[int, bytes]
     ) -> dict[int, RingVector] | str:
-        """Return Delta by neighbour of a signed opening; or return which of `FALSE` it is.
+        """Return Delta by neighbour of a signed opening; or return its code in `FALSE`.
 
         `owed` are the party's commitments to Delta with each neighbour to which it must open the edge: a
         right opening is of all these and no others.
@@ -192,18 +193,18 @@ class Rules:
         return OPENING if opened and failures(batch) else opened
 
     def ring_vector(self, packed: bytes, sender: str) -> RingVector:
-        """Return packed ring elements; raise PeerFault on a wrong length."""
+        """Decode packed ring elements; raise PeerFault on a wrong length."""
         try:
             return self.parameters.encoding.unpack(packed)
         except ValueError as error:
             raise PeerFault(sender, f"malformed vector: {error}", Check.MALFORMED) from None
 
     def integers(self, packed: bytes, sender: str) -> list[int]:
-        """Return packed ring elements as signed integers; raise PeerFault on a wrong length."""
+        """Decode packed ring elements as signed integers; raise PeerFault on a wrong length."""
         return signed(self.ring_vector(packed, sender))
 
     def values_of(self, ring_vector: RingVector) -> list[int]:
-        """Return what is committed to, of a vector as it travels."""
+        """Return the committed values of a vector of ring elements."""
         centre = self.parameters.centre
         return [value - centre for value in signed(ring_vector)]
 
@@ -219,7 +220,7 @@ class Rules:
         return proofs.prove_norm(context, values, blinding, bound, randomness)
 
     def add_commit(self, batch: proofs.Batch, party: int, name: str, message: v.Commit) -> None:
-        """Put the proof that x is within the bounds in a batch [Bellet 2021, (4.7)]."""
+        """Add the proof that x is within the bounds to a batch [Bellet 2021, (4.7)]."""
         context, bound = self.proof_context(name), self.parameters.bound_squared
         value, proof = message.value, message.range_proof
         if bound is None:
@@ -237,7 +238,7 @@ class Rules:
         committed: v.Commit,
         edges: Iterable[bytes],
     ) -> None:
-        """Put the proofs of noise and sum in a batch; `edges` are those that count.
+        """Add the proofs of noise and sum to a batch; `edges` are those that count.
 
         [Bellet 2021, (4.4) and (4.6)]
         """
@@ -258,7 +259,7 @@ class Rules:
     def is_right(
         self, party: int, name: str, body: bytes, committed: v.Commit, edges: Iterable[bytes]
     ) -> bool:
-        """Tell whether all of a publication is right; arguments as of `add_publish`."""
+        """Tell whether a publication is valid; arguments as of `add_publish`."""
         message, batch = self.read_publish(body, name), proofs.Batch()
         if isinstance(message, str):
             return False
@@ -266,7 +267,7 @@ class Rules:
         return not failures(batch)
 
     def attestation(self, phase: str, head: bytes, members: bytes, *false: bytes) -> bytes:
-        """Return what parties sign about a head: the run, the stage, the head and the parties that go on.
+        """Return the digest that parties sign about a head: of run, step, head and remaining parties.
 
         Before a round of openings also a list of the parties whose edges are to be opened: nobody sees all
         entries, and the parties that go on do not tell whether another was false or silent.
@@ -274,6 +275,7 @@ class Rules:
         return self._digest(Label.BOARD_ATTESTATION, phase.encode(), head, members, *false)
 
     def _digest(self, label: Label, *parts: bytes) -> bytes:
+        """Return a digest bound to the run."""
         return digest(label, *self.context.bound, self.run_id, *parts)
 
 
@@ -292,7 +294,7 @@ def agreements(edges: Mapping[int, Mapping[int, bytes]]) -> dict[int, dict[int, 
 
 
 def cancel(first: bytes, second: bytes) -> bool:
-    """Tell whether two commitments add up to nothing; not if one is none."""
+    """Tell whether two commitments are valid and add up to the identity."""
     try:
         return commit.combine([], [first]) == second
     except VerificationError:
@@ -305,7 +307,7 @@ def signed(ring_vector: RingVector) -> list[int]:
 
 
 def failures(batch: proofs.Batch, threads: int = 1) -> Sequence[tuple[Any, ...]]:
-    """Verify a batch and return the tags of what is false."""
+    """Verify a batch and return the tags of its false statements."""
     try:
         batch.verify(threads)
     except proofs.ProofFailure as failure:

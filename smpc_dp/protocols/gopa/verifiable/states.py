@@ -1,9 +1,9 @@
 """The states of verifiable GOPA. Specification: protocols/gopa/verifiable.md and protocols/gopa/README.md.
 
-A party commits to everything before any coin opens, and shows that what it publishes is what it has committed
-to; each head of the board that it signs holds its own entries. The aggregator hosts the board; it checks each
-statement before the next step. The author of a false one is excluded, and the statement stays on the board;
-a silent party is not counted, and excluded from nothing.
+A party commits to all values before any coin opens, and proves that its publication is the sum of them; each
+head of the board that it signs holds its own entries. The aggregator hosts the board; it checks each
+statement before the next step. The author of a false one is excluded, and the statement stays on the board; a
+silent party is not counted, and excluded from nothing.
 
 Rounds of openings are states with a number: their steps have it in their names.
 """
@@ -198,7 +198,7 @@ def party(
 
 
 def _rounds(aggregator: VerifiableAggregator) -> int:
-    """Return how many rounds of openings there may be: in each at least one party is excluded."""
+    """Return the greatest number of rounds of openings: each excludes at least one party."""
     return aggregator.parameters.most_false
 
 

@@ -1,4 +1,4 @@
-"""A party of a verifiable run at its end: it adds up the total, and attests it."""
+"""A party of a verifiable run at its end: it computes the total, and attests it."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class AwaitTallied(PartyState, frozen=True, kw_only=True, eq=False):
 
 
 class AwaitClosed(PartyState, frozen=True, kw_only=True, eq=False):
-    """The party has attested the total, or said that it has not added it up."""
+    """The party has attested the total, or sent that it has not computed it."""
 
     expects: ClassVar[str] = v.CLOSED
     counted: PartySet
@@ -68,7 +68,7 @@ class Finished(PartyState, frozen=True, kw_only=True, eq=False):
 
 
 def on_tallied(member: VerifiableMember, state: AwaitTallied, body: bytes) -> Transition:
-    """Add up the publications of the counted parties, and attest the total."""
+    """Compute the total of the counted parties' publications, and attest it."""
     run_id, context, parameters = state.run_id, member.context, member.parameters
     aggregator, participants = context.aggregator, state.participation.participants
     rules = member.rules(run_id)
@@ -81,11 +81,11 @@ def on_tallied(member: VerifiableMember, state: AwaitTallied, body: bytes) -> Tr
         raise member.refuse("counts others than those who said nothing false, or too few", Check.SET_DIFFERS)
     total, residual = rules.ring_vector(tally.total, aggregator), tally.residual_pairs
     parameters.check_total(signed(total), len(counted), residual)
-    # Edges to silent parties; the noise that others have left is not known here.
+    # Edges to silent parties; the noise that others have left is unknown here.
     if residual < len([peer for peer in state.agreed if peer not in counted]):
         raise member.refuse("counts fewer residual pairs than this party has itself", Check.WRONG_COUNT)
     if member.check_total:
-        # Under one head all parties that follow the board add up the same.
+        # Under one head all parties that follow the board compute the same total.
         operation = ("recount", run_id, state.log.head, counted.packed, body)
         recount = Recount(rules, state.log, state.batches)
         sum_ = context.remember(operation, lambda: recount.total(counted, message.claimed))
@@ -106,7 +106,7 @@ def on_tallied(member: VerifiableMember, state: AwaitTallied, body: bytes) -> Tr
 
 
 def on_closed(member: VerifiableMember, state: AwaitClosed, body: bytes) -> Transition:
-    """Take the total, now that a quorum has attested it, and remember how the log has ended."""
+    """Take the total, now that a quorum has attested it, and keep the log's last head."""
     run_id, parameters, participants = state.run_id, member.parameters, state.participation.participants
     log, certificate = check_head(member, state, v.ATTEST_TALLY, participants, body)
     count, residual, false = len(state.counted), state.residual, state.false_count

@@ -1,4 +1,4 @@
-"""What an audit of a verifiable run found."""
+"""Verdict of an audit of a verifiable run."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from smpc_dp.errors import Check
 
 
 class Excluded(msgspec.Struct, frozen=True):
-    """A party that has signed a false statement: the entry that shows it, what is false, and the check."""
+    """Party that signed a false statement: the entry that shows it, the false part, and the check."""
 
     party: str
     sequence: int
@@ -17,24 +17,24 @@ class Excluded(msgspec.Struct, frozen=True):
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
-    """What an audit found.
+    """Verdict of an audit.
 
     Attributes:
-        counted: whose values are in the average.
-        excluded: who signed a false statement.
-        corrupt: c, so many parties are assumed to be corrupt at most.
-        silent: who takes part and has no publication on the board; the relay may have withheld it.
+        counted: the parties whose values are in the average.
+        excluded: the parties that signed a false statement.
+        corrupt: c, the assumed greatest number of corrupt parties.
+        silent: participants without a publication on the board; the aggregator may have withheld it.
         void_edges: pairs whose two commitments do not cancel; one of the two deviated, and neither used it.
         residual_pairs: pairs whose noise does not cancel in the total.
         average: in the unit of the session, shape (length,); None if there is none.
         standard_error: of the noise in it.
-        bias: what corrupt parties can move it by, at most, in expectation; see `greatest_bias`.
-        tries: runs that the bias is for; tries_listed: whether a session log lists so many, or they are
-            assumed.
+        bias: the most by which corrupt parties can move it, in expectation; see `greatest_bias`.
+        tries: the number of runs assumed for the bias; tries_listed: whether a session log lists so many, or
+            they are assumed.
         epsilon, delta: of each honest party, after the exclusions; None: nothing is claimed any more.
-        attested: what the quorum signed in the end, in hex; in a party's result it is
-            `evidence.survivors.set_digest`, so that the party knows the log for its own run's.
-        faults: what no honest run shows; each names who is at fault. Empty: everything holds.
+        attested: the digest that the quorum signed in the end, in hex; a party's result has it as
+            `evidence.survivors.set_digest`, by which the party recognises the log of its own run.
+        faults: events of no honest run; each names the members at fault. Empty: everything holds.
     """
 
     counted: tuple[str, ...]
