@@ -55,7 +55,7 @@ LEARNERS: Mapping[str, type[Any]] = {
 # Keys of `[parameters]` that are not the learner's own settings.
 _COMMON = ("learner", "averager")
 # Of a `requirements.Learner`.
-_METHODS = ("faults", "requirements", "check_data", "run")
+_METHODS = ("issues", "requirements", "check_data", "run")
 
 
 @dataclass(frozen=True)

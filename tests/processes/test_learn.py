@@ -277,7 +277,7 @@ class Gossip(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     epsilon: Annotated[float, Meta(gt=0)] | None = None
 
-    def faults(self, parties: int) -> list[ConfigIssue]:  # noqa: ARG002
+    def issues(self, parties: int) -> list[ConfigIssue]:  # noqa: ARG002
         return []
 
     def requirements(self, parties: int) -> Requirements:
