@@ -47,7 +47,9 @@ class Table:
         public_labels: dict[str, int] | None = None,
         names: tuple[str, ...] = NAMES,
     ) -> None:
-        self.signers = {name: Signer(name, SigningKey.generate()) for name in (*names, AGGREGATOR)}
+        self.signers = {
+            name: Signer(name, SigningKey(name.encode().ljust(32))) for name in (*names, AGGREGATOR)
+        }
         keys = {name: bytes(signer.key.verify_key) for name, signer in self.signers.items()}
         self.context = Context("secagg", 1, b"s" * 32, 1, names, AGGREGATOR, keys)
         self.plan = plan_statistic(kernel, len(names), 1.0, partners=partners)
