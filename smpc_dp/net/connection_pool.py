@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
@@ -30,7 +31,10 @@ Divert = Callable[[str, bytes], Awaitable[bool]]
 
 @dataclass(slots=True)
 class Connection:
-    """Connected party: its channel, its outgoing queue, and the tasks that serve both directions."""
+    """Connected party: its channel, its outgoing queue, and the tasks that serve both directions.
+
+    The first task ends when everything that was received, the loss of the channel included, was taken.
+    """
 
     channel: Channel
     outbox: asyncio.Queue[tuple[bytes, bytes] | None]
@@ -219,13 +223,14 @@ class ConnectionPool:
         self.send(inbound.request, context.write(identity, context.session_digest, ABORT, to, abort))
 
     async def post(self, request: int, envelopes: Sequence[Envelope]) -> None:
-        """Send messages past the queue; return when the transport has taken them, or raise TimeoutFault."""
+        """Send messages without the queue; return when the transport has taken them.
+
+        A closed channel drops them: its reader reports the loss after what the peer has sent before.
+        """
         for envelope in envelopes:
             channel = self.connections[envelope.receiver].channel
-            try:
+            with contextlib.suppress(ChannelClosed):
                 await channel.send(*to_wire(request, envelope))
-            except ChannelClosed as error:
-                raise TimeoutFault({channel.peer}, envelope.step, str(error)) from None
 
     async def next(self, until: float) -> InboundEvent | None:
         """Return the next inbound event, or None at the deadline; report the expected members meanwhile."""
@@ -251,6 +256,11 @@ class ConnectionPool:
         """Tell whether a party is connected."""
         connection = self.connections.get(name)
         return connection is not None and connection.channel.live
+
+    def is_gone(self, name: str) -> bool:
+        """Tell whether a party has no connection, and nothing that it sent over the last one is still to take."""
+        connection = self.connections.get(name)
+        return connection is None or (not connection.channel.live and connection.tasks[0].done())
 
     def admit_all(self) -> None:
         """Allow full-size messages of all parties, at the beginning of a request."""

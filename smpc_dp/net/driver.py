@@ -155,8 +155,8 @@ class Drive:
             self.timer.enough()
 
     async def lose(self, *names: str) -> None:
-        """Stop waiting for those of these members that have no connection."""
-        if absent := tuple(name for name in names if not self.connections.is_live(name)):
+        """Stop waiting for members that have no connection; a loss that is not taken yet is an inbound event."""
+        if absent := tuple(filter(self.connections.is_gone, names)):
             await self.act(events.PeersLost(absent))
 
     async def act(self, event: events.Event) -> Sequence[Envelope]:
