@@ -258,7 +258,7 @@ class ConnectionPool:
         return connection is not None and connection.channel.live
 
     def is_gone(self, name: str) -> bool:
-        """Tell whether a party has no connection, and nothing that it sent over the last one is still to take."""
+        """Tell whether a party has no connection and nothing received over the last one is untaken."""
         connection = self.connections.get(name)
         return connection is None or (not connection.channel.live and connection.tasks[0].done())
 

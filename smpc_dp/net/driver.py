@@ -155,7 +155,7 @@ class Drive:
             self.timer.enough()
 
     async def lose(self, *names: str) -> None:
-        """Stop waiting for members that have no connection; a loss that is not taken yet is an inbound event."""
+        """Stop waiting for members that have no connection; a loss not taken yet is an inbound event."""
         if absent := tuple(filter(self.connections.is_gone, names)):
             await self.act(events.PeersLost(absent))
 
