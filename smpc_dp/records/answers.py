@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.records.ask import Statistic
 from smpc_dp.records.features import product, selector
+from smpc_dp.records.heterogeneity import heterogeneity
 from smpc_dp.records.intervals import around, fieller, minus, normal_quantile, scaled, squared, within
 from smpc_dp.records.moments import correlations, covariances
 from smpc_dp.records.noisy import Display, NoisySums, cell_labels
@@ -265,4 +266,5 @@ ESTIMATORS: dict[str, Callable[[Statistic, NoisySums, Display], Iterator[Estimat
     "regression": regressions,
     "survival": survival,
     "logrank": log_rank,
+    "heterogeneity": heterogeneity,
 }

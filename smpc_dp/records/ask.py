@@ -20,11 +20,12 @@ DEFAULT_BINS = 256
 FORMS = (
     "count, sum(a), mean(a), variance(a), covariance(a, b, ...), correlation(a, b, ...), histogram(a, bins), "
     "quantile(a, q, ...), median(a), a x b, regression(y ~ a + b); "
-    "survival(time, event), logrank(time, event) by a; "
+    "survival(time, event), logrank(time, event) by a, heterogeneity(a); "
     "count, sum, mean, variance and survival also 'by' categories"
 )
 _TOKEN = re.compile(r"\s*(?:([A-Za-z_]\w*)|([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)|([(),~+\[\]]))")
-_OF_ONE = ("sum", "mean", "variance")
+_GROUPED = ("sum", "mean", "variance")
+_OF_ONE = (*_GROUPED, "heterogeneity")
 _OF_MORE = ("covariance", "correlation")
 _OF_TIME = ("survival", "logrank")
 
@@ -206,7 +207,7 @@ def _check(one: Statistic, schema: Schema, where: str) -> None:
         raise ConfigError.at(where, "a column is there twice", ConfigCheck.DUPLICATE)
     if one.kind in (*_OF_MORE, "regression") and len(one.columns) < 2:
         raise ConfigError.at(where, "needs two columns at least", ConfigCheck.SHAPE)
-    if one.by and one.kind not in (*_OF_ONE, *_OF_TIME, "count"):
+    if one.by and one.kind not in (*_GROUPED, *_OF_TIME, "count"):
         raise ConfigError.at(where, f"a {one.kind} has no groups", ConfigCheck.UNSUPPORTED)
     if one.kind in _OF_TIME:
         _check_survival(one, schema, where)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import bisect
 import math
 from collections.abc import Sequence
+from fractions import Fraction
 
 import msgspec
 import numpy as np
@@ -47,11 +48,14 @@ class Block(msgspec.Struct, frozen=True):
         powers: the columns of the product, each as often as its power; at most two.
         present: columns without a missing value in the rows that count.
         selectors: columns whose cells are kept apart.
+        of_party: whether it is, of the square of one column, no sum over rows, but each party's squared sum
+            of the column over its number of rows.
     """
 
     powers: tuple[str, ...] = ()
     present: tuple[str, ...] = ()
     selectors: tuple[Selector, ...] = ()
+    of_party: bool = False
 
     @property
     def cells(self) -> int:
@@ -72,8 +76,12 @@ class Block(msgspec.Struct, frozen=True):
         positive = all(self.powers.count(name) == 2 for name in self.powers)
         return 0 if positive else -self.greatest(schema)
 
-    def sums(self, table: Table) -> list[int]:
+    def sums(self, table: Table) -> list[int] | list[Fraction]:
         """Return the exact sum over the rows, for each cell."""
+        if self.of_party:
+            (total,) = Block(self.powers[:1], self.present).sums(table)
+            (count,) = Block((), self.present).sums(table)
+            return [Fraction(total) ** 2 / count if count else Fraction(0)]
         rows = table.counted.copy()
         for name in self.present:
             rows &= table.present[name]
@@ -118,6 +126,11 @@ def presence(schema: Schema, *columns: str) -> tuple[str, ...]:
 def product(schema: Schema, *powers: str, over: Sequence[str] = (), by: Sequence[Selector] = ()) -> Block:
     """Return the block of a product, over the rows in which its columns and those of `over` are present."""
     return Block(tuple(sorted(powers)), presence(schema, *powers, *over), tuple(by))
+
+
+def party_squares(schema: Schema, name: str) -> Block:
+    """Return the block of the sum over parties of (sum of a column)^2 / (number of its values)."""
+    return Block((name, name), presence(schema, name), of_party=True)
 
 
 def selector(schema: Schema, name: str) -> Selector:

@@ -37,7 +37,7 @@ class Scaled(msgspec.Struct, frozen=True):
     @property
     def rounded(self) -> bool:
         """Whether the sum is rounded."""
-        return self.scale.denominator > 1
+        return self.scale.denominator > 1 or self.block.of_party
 
     def square(self, schema: Schema) -> float:
         """Return the square of the greatest value that a row brings to a coordinate."""
@@ -64,6 +64,13 @@ def sensitivity_of(blocks: Sequence[Scaled], schema: Schema) -> Sensitivity:
 
 def _furthest(one: Scaled, schema: Schema) -> int:
     """Return how far one coordinate of a party moves, at most; rounding moves it no further than that."""
+    if one.block.of_party:
+        return math.ceil(
+            schema.person_factor
+            * math.isqrt(int(block_distance(one.block, schema)))
+            * one.scale
+            * one.block.greatest(schema)
+        )
     both_signs = any(one.block.powers.count(name) == 1 for name in one.block.powers)
     signs = 2 if both_signs and schema.relation == "substitution" else 1
     return math.ceil(schema.person_factor * signs * one.scale * one.block.greatest(schema))
@@ -71,12 +78,16 @@ def _furthest(one: Scaled, schema: Schema) -> int:
 
 def largest_norm(blocks: Sequence[Scaled], schema: Schema) -> float:
     """Return the square of the L2 norm of the row that has the largest one: all present, all at a bound."""
-    return math.fsum(one.square(schema) for one in blocks) * _UP
+    return math.fsum(one.square(schema) * block_distance(one.block, schema) for one in blocks) * _UP
 
 
 def largest_distance(blocks: Sequence[Scaled], schema: Schema) -> float:
     """Return the square of the L2 distance of the two rows that are furthest apart, or a bound on it."""
-    return math.fsum(_component(part, schema) for part in components(blocks)) * _UP
+    own = math.fsum(
+        one.square(schema) * block_distance(one.block, schema) for one in blocks if one.block.of_party
+    )
+    parts = components([one for one in blocks if not one.block.of_party])
+    return (own + math.fsum(_component(part, schema) for part in parts)) * _UP
 
 
 def components(blocks: Sequence[Scaled]) -> Iterator[list[Scaled]]:
@@ -97,6 +108,11 @@ def components(blocks: Sequence[Scaled]) -> Iterator[list[Scaled]]:
 
 def block_distance(block: Block, schema: Schema) -> float:
     """Return the square of the largest distance of two neighbours in a block whose greatest value is 1."""
+    if block.of_party:
+        # a row more changes S^2/n by (n (2 m z - m^2) + z^2) / (n + 1), above -3 and at most 1, for m, z in
+        # [-1, 1];
+        # a row exchanged by (z' - z)(m + m')
+        return 9.0 if schema.relation == "add-remove" else 16.0
     if schema.relation == "add-remove":
         return 1.0
     if any(block.powers.count(name) == 1 for name in block.powers):

@@ -15,6 +15,7 @@ from smpc_dp.records.features import (
     coarser,
     edged,
     equal_bins,
+    party_squares,
     product,
     selector,
 )
@@ -158,6 +159,18 @@ def _survival(one: Statistic, schema: Schema) -> list[Term]:
     return [Term(one.text, 1.0, False, {block: 4.0 * time}, groups, "half of the rows at risk in all bins")]
 
 
+def _heterogeneity(one: Statistic, schema: Schema) -> list[Term]:
+    (name,) = one.columns
+    squares = {
+        party_squares(schema, name): 1.0,
+        product(schema, name): 1.0,
+        product(schema, name, name): 0.01,
+        product(schema, over=one.columns): 0.01,
+    }
+    # Q over the number of rows is the share of the variance between parties, over that within
+    return [Term(one.text, 4.0, True, squares, 1, "a standard deviation half of the half range")]
+
+
 def _regression(one: Statistic, schema: Schema) -> list[Term]:
     over, (response, *others) = one.columns, one.columns
     squares = {product(schema, over=over): 0.25, product(schema, response, over=over): 1.0}
@@ -182,4 +195,5 @@ _TERMS: dict[str, Callable[[Statistic, Schema], list[Term]]] = {
     "regression": _regression,
     "survival": _survival,
     "logrank": _survival,
+    "heterogeneity": _heterogeneity,
 }
