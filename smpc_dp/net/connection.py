@@ -25,7 +25,7 @@ from smpc_dp.protocols.engine import events
 from smpc_dp.protocols.engine.run import Run
 from smpc_dp.protocols.phases.messages import START
 from smpc_dp.protocols.phases.survivors import FixedSurvivors
-from smpc_dp.protocols.registry import MakeParty, described
+from smpc_dp.protocols.registry import MakeParty, roles_of
 from smpc_dp.protocols.result import Outcome
 from smpc_dp.protocols.ustatistic.messages import START as STATISTIC_START
 from smpc_dp.seen import NOTHING_SEEN, Seen
@@ -267,7 +267,7 @@ class AggregatorConnection(Connection):
         """Return the party's role in a request."""
         context = membership.context(request, operation)
         parameters, identity = membership.parameters, membership.identity
-        make: Callable[..., Run[Any]] = self._role or described(parameters).party
+        make: Callable[..., Run[Any]] = self._role or roles_of(parameters).party
         chosen = {}
         if parameters.is_logged and not self.check_total:
             chosen["check_total"], self.check_total = False, True

@@ -28,7 +28,7 @@ from smpc_dp.wire.sets import PartySet
 from smpc_dp.wire.signing import Context, decode
 
 
-def attested(context: Context, run_id: bytes, head: bytes, present: bytes) -> bytes:
+def attestation_digest(context: Context, run_id: bytes, head: bytes, present: bytes) -> bytes:
     """Return the digest that parties sign: of the session log's head and the parties present."""
     return digest(Label.BOARD_ATTESTATION, *context.bound, run_id, m.ATTEST_BEGIN.encode(), head, present)
 
@@ -46,7 +46,7 @@ def check_begin(
         quorum,
         run_id,
         m.ATTEST_BEGIN,
-        attested(context, run_id, head, members.packed),
+        attestation_digest(context, run_id, head, members.packed),
         members,
         m.Certificate(certified.signers, certified.signatures),
     )
@@ -88,7 +88,7 @@ def attest_begin(
     except VerificationError as error:
         raise PeerFault(aggregator, str(error), error.check) from None
     retained = replace(seen, number=shown.base + len(shown.lines), head=head)
-    return retained, m.Attestation(attested(context, run_id, head, present.packed))
+    return retained, m.Attestation(attestation_digest(context, run_id, head, present.packed))
 
 
 def check_begun(
@@ -108,7 +108,7 @@ def check_begun(
     return message
 
 
-def closed(seen: Seen, head: bytes) -> Seen:
+def close_run(seen: Seen, head: bytes) -> Seen:
     """Return the state to store when the run's log has ended with this head."""
     return replace(seen, closed=seen.number, closed_head=head)
 
@@ -166,7 +166,7 @@ class BeginningState(Protocol):
 
 def accept_begin(collector: Collector[Any], state: BeginningState, _party: int, envelope: Envelope) -> Item:
     """Store a party's attestation of the session log; raise PeerFault if it is of another digest."""
-    expected = attested(collector.context, state.run_id, state.log.session_head, state.present)
+    expected = attestation_digest(collector.context, state.run_id, state.log.session_head, state.present)
     if decode(envelope.body, m.Attestation, envelope.sender).set_digest != expected:
         raise PeerFault(
             envelope.sender, "attests another session log than the one that was sent", Check.OTHER_STATEMENT

@@ -270,7 +270,7 @@ def origin_of(protocol: str) -> str:
     return "" if registered is None else registered[1].origin
 
 
-def described(parameters: SumParameters) -> SumProtocol | Descriptor:
+def roles_of(parameters: SumParameters) -> SumProtocol | Descriptor:
     """Return the constructor of a protocol's roles."""
     registered = _registered(parameters.protocol)
     return DESCRIPTORS[parameters.descriptor] if registered is None else registered[0]
@@ -287,7 +287,7 @@ def make_party(
     **verifiable: bool,
 ) -> Run[Any]:
     """Return the role of a party in one request of any protocol; see `MakeParty`."""
-    make: Callable[..., Run[Any]] = described(parameters).party
+    make: Callable[..., Run[Any]] = roles_of(parameters).party
     return make(context, parameters, identity, ring_vector, randomness, fixed, seen, **verifiable)
 
 
@@ -302,5 +302,5 @@ def make_aggregator(
     fixed: FixedSurvivors | None = None,
 ) -> Run[Any]:
     """Return the role of the aggregator in one request of any protocol; see `MakeAggregator`."""
-    make: MakeAggregator = described(parameters).aggregator
+    make: MakeAggregator = roles_of(parameters).aggregator
     return make(context, parameters, identity, threads=threads, watch=watch, board=board, fixed=fixed)

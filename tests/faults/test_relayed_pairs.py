@@ -20,7 +20,7 @@ from smpc_dp.protocols.garbled.relay import CHUNK_BYTES, SealedConnection
 from smpc_dp.protocols.ustatistic import messages as m
 from smpc_dp.protocols.ustatistic import states as states
 from smpc_dp.protocols.ustatistic.pairs import CollectDone, on_relay
-from smpc_dp.protocols.ustatistic.relay import RelayDesk, most_frames
+from smpc_dp.protocols.ustatistic.relay import PairRelays, most_frames
 from smpc_dp.protocols.ustatistic.result import StatisticResult
 from smpc_dp.protocols.ustatistic.serving import Aggregator
 from smpc_dp.protocols.ustatistic.terms import Draw
@@ -142,10 +142,10 @@ def test_every_end_has_keys_of_its_own() -> None:
 # The relay's desk
 
 
-def desk() -> RelayDesk:
+def desk() -> PairRelays:
     plan = plan_statistic(kendall_tau(Field(0, 9), Field(0, 9)), 4, 1.0, partners=2)
     pairs = ((("ada", "ben"), ("cem", "dot")), (("ada", "cem"), ("ben", "dot")))
-    return RelayDesk(plan, Draw.of(b"b" * 32, pairs))
+    return PairRelays(plan, Draw.of(b"b" * 32, pairs))
 
 
 def test_a_desk_passes_on_what_is_due() -> None:

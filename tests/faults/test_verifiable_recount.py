@@ -16,7 +16,7 @@ from smpc_dp.protocols.gopa.verifiable import counting
 from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.gopa.verifiable.counting import CollectOpen, CollectPublish
 from smpc_dp.protocols.gopa.verifiable.hosting import VerifiableAggregator
-from smpc_dp.protocols.gopa.verifiable.recount import narrowed, widened
+from smpc_dp.protocols.gopa.verifiable.recount import narrow, widen
 from smpc_dp.protocols.gopa.verifiable.states import AGGREGATOR
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import decode, encode
@@ -193,6 +193,6 @@ def test_few_bytes_are_widened_to_what_was_signed() -> None:
     for values in ((0, 1), (-1, bound), (-bound, bound), (bound // 2, -2)):
         x_hat = np.array(values, dtype="<i8").tobytes()
         body = encode(v.Publish(x_hat, point, point, b"proof"))
-        shorter = narrowed(checked, body)
+        shorter = narrow(checked, body)
         assert len(shorter) == len(body) - 2 * (8 - checked.published_bytes)
-        assert widened(checked, shorter) == body
+        assert widen(checked, shorter) == body

@@ -13,7 +13,7 @@ from smpc_dp.identity.keys import Identity
 from smpc_dp.log.keeping import MemoryBoard
 from smpc_dp.log.log import Chain, encode_line
 from smpc_dp.log.runs import CertifiedLine, MemorySessionLog, RunLine, Shown
-from smpc_dp.protocols.begin import attested
+from smpc_dp.protocols.begin import attestation_digest
 from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.phases.messages import Attestation, Begin
 from smpc_dp.seen import NOTHING_SEEN, Seen
@@ -101,7 +101,7 @@ class Listed:
         head = self.log.head(number) if head is None else head
         run_id = bytes.fromhex(self.line(number).run_id) if run_id is None else run_id
         members = packed(PARTIES)
-        body = encode(Attestation(attested(context, run_id, head, members)))
+        body = encode(Attestation(attestation_digest(context, run_id, head, members)))
         digest = hashlib.sha256(body).digest()
         signatures = [
             (keys or ran.identities)[name].sign(

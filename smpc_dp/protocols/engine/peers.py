@@ -72,7 +72,7 @@ class Inbox:
         """Return a party's letter of a step, of any run."""
         return self.letters.get(step, {}).get(party)
 
-    def spoken(self, step: str) -> Collection[int]:
+    def senders(self, step: str) -> Collection[int]:
         """Return the parties whose letter of a step has come."""
         return self.letters.get(step, {}).keys()
 

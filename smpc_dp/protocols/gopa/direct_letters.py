@@ -9,7 +9,7 @@ from smpc_dp.errors import Check, PeerFault
 from smpc_dp.protocols.engine.peers import Take, letter_of, lose
 from smpc_dp.protocols.gopa import direct_messages as d
 from smpc_dp.protocols.gopa.direct_evidence import DirectPeer, DirectState, convict
-from smpc_dp.protocols.gopa.direct_witness import suspect, take_witness, weigh_all
+from smpc_dp.protocols.gopa.direct_witness import compare_all, suspect, take_witness
 from smpc_dp.protocols.gopa.messages import PUBLISH
 from smpc_dp.protocols.phases import messages as m
 from smpc_dp.wire.abort import equivocation
@@ -66,7 +66,7 @@ def _keep_proposal(
     is_first = state.inbox.letter(envelope.step, party) is None
     sent = keep(peer, state, party, envelope, body_hash)
     if is_first:
-        weigh_all(peer, state, envelope.step, letter_of(envelope, body_hash))
+        compare_all(peer, state, envelope.step, letter_of(envelope, body_hash))
     return sent
 
 

@@ -38,7 +38,7 @@ from smpc_dp.protocols.gopa.direct_publication import (
     Finished,
     participants_of,
 )
-from smpc_dp.protocols.gopa.direct_waits import PROPOSAL, gathering, late_coordinator, quorum
+from smpc_dp.protocols.gopa.direct_waits import PROPOSAL, late_coordinator, wait_for_each, wait_for_quorum
 from smpc_dp.protocols.gopa.messages import PUBLISH
 from smpc_dp.protocols.gopa.params import GopaParameters
 from smpc_dp.protocols.phases import messages as m
@@ -49,7 +49,7 @@ from smpc_dp.wire.signing import Context, Signer
 
 _PUBLISH = Phase(
     CertifyParticipants,
-    quorum(participants_of),
+    wait_for_quorum(participants_of),
     publication.publish,
     (CollectPublications,),
     (PUBLISH,),
@@ -57,7 +57,7 @@ _PUBLISH = Phase(
 )
 _FINISH = Phase(
     CertifyTotal,
-    quorum(participants_of),
+    wait_for_quorum(participants_of),
     publication.finish,
     (Finished,),
     (),
@@ -96,7 +96,7 @@ PARTY = PeerRole(
         _PUBLISH,
         Phase(
             CollectPublications,
-            gathering(participants_of),
+            wait_for_each(participants_of),
             publication.notify_held,
             (AwaitPublished,),
             (d.HELD,),
@@ -136,7 +136,7 @@ COORDINATOR = PeerRole(
     phases=(
         Phase(
             CollectHello,
-            gathering(coordinator.everyone),
+            wait_for_each(coordinator.everyone),
             coordinator.propose_start,
             (CollectAdvertise,),
             (d.START, m.ADVERTISE),
@@ -145,7 +145,7 @@ COORDINATOR = PeerRole(
         ),
         Phase(
             CollectAdvertise,
-            gathering(coordinator.present),
+            wait_for_each(coordinator.present),
             coordinator.propose_merkle_commitment,
             (CollectReveal,),
             (d.MERKLE_COMMITMENT, m.REVEAL),
@@ -153,7 +153,7 @@ COORDINATOR = PeerRole(
         ),
         Phase(
             CollectReveal,
-            gathering(coordinator.advertised),
+            wait_for_each(coordinator.advertised),
             coordinator.propose_participants,
             (CertifyParticipants,),
             (d.PARTICIPANTS, m.ATTEST_PARTICIPANTS),
@@ -162,7 +162,7 @@ COORDINATOR = PeerRole(
         _PUBLISH,
         Phase(
             CollectPublications,
-            gathering(participants_of),
+            wait_for_each(participants_of),
             coordinator.await_held,
             (CollectHeld,),
             (),
@@ -170,7 +170,7 @@ COORDINATOR = PeerRole(
         ),
         Phase(
             CollectHeld,
-            gathering(coordinator.others),
+            wait_for_each(coordinator.others),
             coordinator.propose_published,
             (CertifyTotal,),
             (d.FORWARD, d.PUBLISHED, d.ATTEST_TOTAL),

@@ -27,11 +27,11 @@ def late_coordinator(peer: DirectPeer, state: DirectState) -> None:
 PROPOSAL = Wait("the coordinator", _missing_proposal, late_coordinator)
 
 
-def gathering(among: Among) -> Wait:
+def wait_for_each(among: Among) -> Wait:
     """Return a wait for a letter of each of these parties, until the deadline."""
 
     def missing(peer: DirectPeer, state: DirectState) -> Collection[int]:
-        return {*among(peer, state)}.difference(state.inbox.spoken(state.step), state.inbox.gone)
+        return {*among(peer, state)}.difference(state.inbox.senders(state.step), state.inbox.gone)
 
     def expire(peer: DirectPeer, state: DirectState) -> None:
         for party in sorted(missing(peer, state)):
@@ -42,7 +42,7 @@ def gathering(among: Among) -> Wait:
     return Wait("all parties that are left", missing, expire)
 
 
-def quorum(among: Among) -> Wait:
+def wait_for_quorum(among: Among) -> Wait:
     """Return a wait until a quorum has signed this party's digest."""
 
     def unsigned(peer: DirectPeer, state: DirectState, signed: Collection[int]) -> TimeoutFault:
@@ -52,7 +52,7 @@ def quorum(among: Among) -> Wait:
 
     def missing(peer: DirectPeer, state: DirectState) -> Collection[int]:
         needed, all_of_them = peer.parameters.plan.quorum, {*among(peer, state)}
-        spoken, gone = state.inbox.spoken(state.step), state.inbox.gone
+        spoken, gone = state.inbox.senders(state.step), state.inbox.gone
         if len(spoken) < needed and len(all_of_them.difference(gone)) >= needed:
             return all_of_them.difference(spoken, gone)
         signed = signers(peer, state, state.step, all_of_them)

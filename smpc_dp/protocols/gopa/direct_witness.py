@@ -70,19 +70,19 @@ def take_witness(
         raise PeerFault(name, "shows the body of a proposal that needs none", Check.MALFORMED)
     known = state.inbox.letter(witness.step, peer.coordinator)
     if known is not None:
-        _weigh(peer, state, witness, known)
+        _compare(peer, state, witness, known)
     else:
         state.inbox.witnesses.setdefault(witness.step, {})[party] = witness
     return ()
 
 
-def weigh_all(peer: DirectPeer, state: DirectState, step: str, known: Letter) -> None:
+def compare_all(peer: DirectPeer, state: DirectState, step: str, known: Letter) -> None:
     """Compare all shown proposals of a step, when the coordinator's letter of the step comes."""
     for witness in state.inbox.witnesses.pop(step, {}).values():
-        _weigh(peer, state, witness, known)
+        _compare(peer, state, witness, known)
 
 
-def _weigh(peer: DirectPeer, state: DirectState, witness: d.Witness, known: Letter) -> None:
+def _compare(peer: DirectPeer, state: DirectState, witness: d.Witness, known: Letter) -> None:
     """Raise PeerFault if the proposals sent to another party and to this one convict the coordinator."""
     if (witness.run_id, witness.body_hash) == (known.run_id, known.body_hash):
         return

@@ -365,7 +365,7 @@ def _check_opening(
     context, degree = member.context, member.parameters.plan.degree
     drawn = context.remember(
         ("opened", run_id, opening.party, opening.body, commitment),
-        lambda: opened(context, degree, run_id, opening.party, opening.body, commitment),
+        lambda: read_draw(context, degree, run_id, opening.party, opening.body, commitment),
     )
     if member.index not in drawn:
         raise member.refuse(
@@ -373,7 +373,7 @@ def _check_opening(
         )
 
 
-def opened(
+def read_draw(
     context: Context, degree: int, run_id: bytes, party: int, body: bytes, commitment: bytes
 ) -> tuple[int, ...]:
     """Return a party's draw; raise PeerFault unless it is valid and matches the commitment."""
@@ -574,7 +574,7 @@ def check_reveal(
     """Check that a party opens its commitment; store its draw."""
     commitment = commitments.keys[party].commitment
     degree = collector.parameters.plan.degree
-    drawn = opened(collector.context, degree, run_id, party, envelope.body, commitment)
+    drawn = read_draw(collector.context, degree, run_id, party, envelope.body, commitment)
     return Item(drawn, envelope.body, envelope.signature)
 
 

@@ -25,10 +25,10 @@ from smpc_dp.protocols.engine.state import Transition
 from smpc_dp.protocols.phases import messages as common
 from smpc_dp.protocols.run_log import RunLog
 from smpc_dp.protocols.ustatistic import messages as m
-from smpc_dp.protocols.ustatistic.log import OPERATION, say, take
+from smpc_dp.protocols.ustatistic.log import OPERATION, log_messages, log_statement
 from smpc_dp.protocols.ustatistic.pairs import CollectDone, Pairs, end_pairs
 from smpc_dp.protocols.ustatistic.plan import StatisticPlan
-from smpc_dp.protocols.ustatistic.relay import RelayDesk
+from smpc_dp.protocols.ustatistic.relay import PairRelays
 from smpc_dp.protocols.ustatistic.serving import Aggregator
 from smpc_dp.protocols.ustatistic.terms import (
     again_identifier,
@@ -143,9 +143,9 @@ def finish_begin(aggregator: Aggregator, state: CollectBegin) -> Transition:
     """Log the certificate, the terms and the hellos, and send the first entry."""
     run_id, serving, plan = state.run_id, aggregator.parameters, state.plan
     certified = certify_begin(aggregator, state, state.present, serving.quorum, serving.runs)
-    log, entry = say(aggregator, state.log, run_id, common.CERTIFY_BEGIN, certified)
-    log, _ = say(aggregator, log, run_id, m.TERMS, m.Terms(plan.canonical(), plan.circuit.digest))
-    log = take(aggregator, log, m.HELLO, state.hellos)
+    log, entry = log_statement(aggregator, state.log, run_id, common.CERTIFY_BEGIN, certified)
+    log, _ = log_statement(aggregator, log, run_id, m.TERMS, m.Terms(plan.canonical(), plan.circuit.digest))
+    log = log_messages(aggregator, log, m.HELLO, state.hellos)
     after = CollectCoins(
         plan=plan, hellos=state.hellos, log=log, attempt=1, present=tuple(state.hellos), coins={}, openings={}
     )
@@ -176,7 +176,7 @@ def finish_coins(aggregator: Aggregator, state: CollectCoins) -> Transition:
     names = [aggregator.name_of(party) for party in state.present]
     plan, public_labels = state.plan, _public_labels(state.plan, state.hellos, state.present)
     drawn = draw(plan.partners, plan.bipartite, state.run_id, names, public_labels, coins)
-    pairs = Pairs(drawn, RelayDesk(plan, drawn))
+    pairs = Pairs(drawn, PairRelays(plan, drawn))
     after = CollectDone(
         run_id=state.run_id,
         inbox=state.inbox,
@@ -267,7 +267,7 @@ def _draw_again(
     run_id = again_identifier(aggregator.context, state.run_id, attempt, packed)
     inbox.past.add(state.run_id)
     again, step = m.Again(packed), m.AGAINS[state.attempt - 1]
-    log, _ = say(aggregator, log, run_id, step, again)
+    log, _ = log_statement(aggregator, log, run_id, step, again)
     after = CollectCoins(
         run_id=run_id,
         inbox=inbox,
@@ -286,4 +286,4 @@ def _log_openings(aggregator: Aggregator, state: CollectCoins) -> RunLog:
     """Log the opened coins that are not in the log yet."""
     openings = dict(state.openings)
     state.openings.clear()
-    return take(aggregator, state.log, state.step, openings)
+    return log_messages(aggregator, state.log, state.step, openings)

@@ -18,10 +18,10 @@ from smpc_dp.protocols.ustatistic.serving import Aggregator
 from smpc_dp.wire.envelope import Envelope
 
 OPERATION = "pairwise-statistic "
-"""What the operation in a header begins with, and the digest of the statistic in hex follows."""
+"""Beginning of the operation in a header; the digest of the statistic follows, in hex."""
 
 
-def take(aggregator: Aggregator, log: RunLog, kind: str, items: Mapping[int, Item]) -> RunLog:
+def log_messages(aggregator: Aggregator, log: RunLog, kind: str, items: Mapping[int, Item]) -> RunLog:
     """Log messages of parties, in roster order; the board has stored them when this returns."""
     signed = [
         (aggregator.name_of(party), items[party].body, items[party].signature) for party in sorted(items)
@@ -30,7 +30,7 @@ def take(aggregator: Aggregator, log: RunLog, kind: str, items: Mapping[int, Ite
     return after
 
 
-def say(
+def log_statement(
     aggregator: Aggregator, log: RunLog, run_id: bytes, kind: str, message: msgspec.Struct
 ) -> tuple[RunLog, Envelope]:
     """Log a statement of the aggregator, signed as a message to itself, and return it."""

@@ -23,9 +23,9 @@ from smpc_dp.protocols.garbled.participant import Evaluated
 from smpc_dp.protocols.run_log import RunLog
 from smpc_dp.protocols.ustatistic import messages as m
 from smpc_dp.protocols.ustatistic.estimate import Estimate, estimate
-from smpc_dp.protocols.ustatistic.log import say, take
+from smpc_dp.protocols.ustatistic.log import log_messages, log_statement
 from smpc_dp.protocols.ustatistic.plan import StatisticPlan
-from smpc_dp.protocols.ustatistic.relay import RelayDesk
+from smpc_dp.protocols.ustatistic.relay import PairRelays
 from smpc_dp.protocols.ustatistic.result import StatisticEvidence, StatisticResult, result_of
 from smpc_dp.protocols.ustatistic.serving import Aggregator
 from smpc_dp.protocols.ustatistic.terms import Draw, check_failed, pair_context
@@ -41,14 +41,14 @@ class Pairs:
 
     Attributes:
         drawn: the matchings.
-        desk: of the pairs whose frames are relayed.
+        relays: of the pairs whose frames are relayed.
         evaluations: by matching and pair.
         outputs: of the finished pairs.
         sent, received: the number of an evaluation's messages to a party, and from it.
     """
 
     drawn: Draw
-    desk: RelayDesk
+    relays: PairRelays
     evaluations: dict[tuple[int, Pair], AggregatorEvaluation] = field(default_factory=dict)
     outputs: dict[tuple[int, Pair], int] = field(default_factory=dict)
     sent: Counter[tuple[str, int]] = field(default_factory=Counter)
@@ -131,14 +131,14 @@ def on_pair(aggregator: Aggregator, state: CollectDone, _party: int, envelope: E
 def on_relay(aggregator: Aggregator, state: CollectDone, _party: int, envelope: Envelope) -> list[Envelope]:
     """Forward a frame, or the end of a pair, to its receiver."""
     _check(aggregator, state, envelope)
-    sender, desk, number = envelope.sender, state.pairs.desk, aggregator.context.number
+    sender, relays, number = envelope.sender, state.pairs.relays, aggregator.context.number
     message: m.Relay | m.RelayEnd
     if envelope.step == m.RELAY:
         message = decode(envelope.body, m.Relay, sender)
-        peer = desk.forward(sender, message)
+        peer = relays.forward(sender, message)
     else:
         message = decode(envelope.body, m.RelayEnd, sender)
-        peer = desk.end(sender, message)
+        peer = relays.end(sender, message)
     if peer is None or number(peer) not in state.inbox.alive:
         return []
     return aggregator.write(state.run_id, envelope.step, (number(peer),), message)
@@ -151,7 +151,7 @@ def end_pairs(aggregator: Aggregator, state: CollectorState, party: int) -> Sequ
     number = aggregator.context.number
     return [
         envelope
-        for partner, matching in state.pairs.desk.lost(aggregator.name_of(party))
+        for partner, matching in state.pairs.relays.lost(aggregator.name_of(party))
         if number(partner) in state.inbox.alive
         for envelope in aggregator.write(state.run_id, m.RELAY_END, (number(partner),), m.RelayEnd(matching))
     ]
@@ -263,7 +263,7 @@ def _to_party(aggregator: Aggregator, state: CollectDone, effect: Send, matching
 
 def _close(aggregator: Aggregator, state: CollectDone, made: Estimate) -> RunLog:
     """Log the parties' reports on their pairs, and the outcome."""
-    log = take(aggregator, state.log, m.DONE, state.dones)
+    log = log_messages(aggregator, state.log, m.DONE, state.dones)
     outcome = m.Outcome(*made.figures, made.pairs, state.pairs.failed, log.head)
-    log, _ = say(aggregator, log, state.run_id, m.OUTCOME, outcome)
+    log, _ = log_statement(aggregator, log, state.run_id, m.OUTCOME, outcome)
     return log

@@ -16,7 +16,7 @@ from typing import ClassVar, Self
 from msgspec.structs import replace
 
 from smpc_dp.errors import Check
-from smpc_dp.protocols.begin import attest_begin, check_begun, closed, logged_run
+from smpc_dp.protocols.begin import attest_begin, check_begun, close_run, logged_run
 from smpc_dp.protocols.engine.party import Member, PartyState
 from smpc_dp.protocols.engine.state import Transition
 from smpc_dp.protocols.garbled.draw import COIN_BYTES
@@ -261,7 +261,7 @@ def on_result(member: Party, state: Evaluating | AwaitResult, body: bytes) -> Tr
         claimed.pairs,
         claimed.failed,
     )
-    seen = closed(state.seen, claimed.log)
+    seen = close_run(state.seen, claimed.log)
     evidence = StatisticEvidence(
         context.session_digest, state.run_id, plan.digest, state.drawn.beacon, logged_run(seen)
     )

@@ -29,20 +29,20 @@ class _Way:
 
 
 @dataclass(slots=True)
-class _Desk:
+class _PairRelay:
     """Both directions of a pair."""
 
     ways: dict[str, _Way] = field(default_factory=dict)
     over: bool = False
 
 
-class RelayDesk:
+class PairRelays:
     """All relayed pairs of one run."""
 
     def __init__(self, plan: StatisticPlan, result: Draw) -> None:
         self._draw = result
         self._most = most_frames(plan)
-        self._desks: dict[tuple[int, tuple[str, str]], _Desk] = {}
+        self._relays: dict[tuple[int, tuple[str, str]], _PairRelay] = {}
 
     def forward(self, sender: str, message: m.Relay) -> str | None:
         """Return the receiver of a frame, None if that pair is over.
@@ -50,8 +50,8 @@ class RelayDesk:
         Raises PeerFault for an unexpected frame.
         """
         pair, peer = self._pair(sender, message.matching)
-        desk = self._desk(message.matching, pair)
-        own, other = desk.ways[sender], desk.ways[peer]
+        relay = self._relay_of(message.matching, pair)
+        own, other = relay.ways[sender], relay.ways[peer]
         if message.number != own.sent:
             raise PeerFault(
                 sender,
@@ -74,7 +74,7 @@ class RelayDesk:
         else:
             own.sent += 1
         other.taken = message.taken
-        return None if desk.over else peer
+        return None if relay.over else peer
 
     def end(self, sender: str, message: m.RelayEnd) -> str | None:
         """Return the member to tell that a pair is over, None if it was.
@@ -82,16 +82,16 @@ class RelayDesk:
         Raises PeerFault for an unknown pair.
         """
         pair, peer = self._pair(sender, message.matching)
-        desk = self._desk(message.matching, pair)
-        reported, desk.over = desk.over, True
+        relay = self._relay_of(message.matching, pair)
+        reported, relay.over = relay.over, True
         return None if reported else peer
 
     def lost(self, name: str) -> Iterator[tuple[str, int]]:
         """Yield partners and matchings of the pairs that end because a party is lost."""
         for matching in range(len(self._draw.pairs)):
             pair = self._draw.partner(name, matching)
-            if pair is not None and not (desk := self._desk(matching, pair)).over:
-                desk.over = True
+            if pair is not None and not (relay := self._relay_of(matching, pair)).over:
+                relay.over = True
                 yield pair[pair[0] == name], matching
 
     def _pair(self, sender: str, matching: int) -> tuple[tuple[str, str], str]:
@@ -103,9 +103,9 @@ class RelayDesk:
             )
         return pair, pair[pair[0] == sender]
 
-    def _desk(self, matching: int, pair: tuple[str, str]) -> _Desk:
+    def _relay_of(self, matching: int, pair: tuple[str, str]) -> _PairRelay:
         """Return the relay of a pair."""
-        return self._desks.setdefault((matching, pair), _Desk({name: _Way() for name in pair}))
+        return self._relays.setdefault((matching, pair), _PairRelay({name: _Way() for name in pair}))
 
 
 def most_frames(plan: StatisticPlan) -> int:

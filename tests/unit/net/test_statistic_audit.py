@@ -30,7 +30,7 @@ from smpc_dp.net import log_session
 from smpc_dp.net.audit import Report, audit_stream
 from smpc_dp.net.audit_selection import Wanted
 from smpc_dp.net.statistic import plan_maker
-from smpc_dp.protocols.begin import attested, session_head
+from smpc_dp.protocols.begin import attestation_digest, session_head
 from smpc_dp.protocols.engine import events
 from smpc_dp.protocols.engine.run import Run
 from smpc_dp.protocols.garbled.effects import Receive, Send
@@ -531,7 +531,7 @@ def begun_with(terms: bytes) -> Cheat:
         forged = replace(header, operation="pairwise-statistic " + plan.hex(), run_id=run_id.hex())
         begun, first = ran.entries[:2]
         attestation = Attestation(
-            attested(context, run_id, session_head(forged, context.scope), header.present)
+            attestation_digest(context, run_id, session_head(forged, context.scope), header.present)
         )
         signatures = b"".join(
             context.write(identity, run_id, common.ATTEST_BEGIN, (AGGREGATOR,), attestation)[0].signature

@@ -20,7 +20,7 @@ from smpc_dp.protocols.gopa.verifiable.hosting import (
     certify,
     exclude_false,
 )
-from smpc_dp.protocols.gopa.verifiable.recount import narrowed
+from smpc_dp.protocols.gopa.verifiable.recount import narrow
 from smpc_dp.protocols.phases import certified_set, outcomes
 from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.phases.certified_set import Attesting, Participation
@@ -314,7 +314,7 @@ def _shown_of(
 ) -> v.Claimed:
     """Return the counted parties' statements of one step, as sent to all; `first`: publications."""
     counted = [item for party, item in sorted(claimed.items()) if party in published]
-    bodies = [narrowed(aggregator.parameters, item.body) if first else item.body for item in counted]
+    bodies = [narrow(aggregator.parameters, item.body) if first else item.body for item in counted]
     return v.Claimed(bodies, b"".join(item.signature for item in counted))
 
 

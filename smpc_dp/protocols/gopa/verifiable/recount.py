@@ -74,7 +74,7 @@ class Recount:
         """Add one entry to the total, in place."""
         publishes = kind == v.PUBLISH
         if publishes:
-            body = widened(self.rules.parameters, body)
+            body = widen(self.rules.parameters, body)
         if entry_digest(number, name, kind, body, signature) != self.log.digest(number):
             raise ValueError(f"entry {number}, of {name}, is another")
         try:
@@ -92,15 +92,15 @@ class Recount:
             total -= self.rules.ring_vector(deltas[position : position + size], name)
 
 
-def narrowed(parameters: VerifiableParameters, body: bytes) -> bytes:
+def narrow(parameters: VerifiableParameters, body: bytes) -> bytes:
     """Encode a publication for the parties: x_hat with no more bytes than its bound needs."""
     message = decode(body, v.Publish, "")
     ring_vector = np.frombuffer(message.x_hat, dtype=np.uint8).reshape(-1, 8)
     return encode(replace(message, x_hat=ring_vector[:, : parameters.published_bytes].tobytes()))
 
 
-def widened(parameters: VerifiableParameters, body: bytes) -> bytes:
-    """Decode a publication of `narrowed`; raise ValueError or PeerFault if it is malformed."""
+def widen(parameters: VerifiableParameters, body: bytes) -> bytes:
+    """Decode a publication of `narrow`; raise ValueError or PeerFault if it is malformed."""
     message, size = decode(body, v.Publish, ""), parameters.published_bytes
     short = np.frombuffer(message.x_hat, dtype=np.uint8).reshape(-1, size)
     ring_vector = np.where(short[:, -1:] >= 0x80, 0xFF, 0).astype(np.uint8).repeat(8, axis=1)

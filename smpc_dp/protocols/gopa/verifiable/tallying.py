@@ -120,7 +120,7 @@ def on_closed(member: VerifiableMember, state: AwaitClosed, body: bytes) -> Tran
         survivors_certificate=certificate,
         residual_pairs=residual,
     )
-    seen = begin.closed(state.seen, log.head)
+    seen = begin.close_run(state.seen, log.head)
     outcome = replace(
         outcome,
         privacy=parameters.privacy(count, false),
