@@ -105,7 +105,7 @@ class Model:
         for row, table in enumerate(data):
             count = len(table)
             features[row, :count, :-1], features[row, :count, -1] = table[:, :-1], 1.0
-            labels[row, :count], share[row, :count] = table[:, -1], 1 / count
+            labels[row, :count], share[row, :count] = table[:, -1], 1 / max(count, 1)
         return Points(features, labels, share)
 
     def scores(self, weights: Rows, features: NDArray[np.float64]) -> NDArray[np.float64]:

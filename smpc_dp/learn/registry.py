@@ -21,6 +21,7 @@ from smpc_dp.learn.exchanges import Exchanging, plan_messages
 from smpc_dp.learn.methods import AveragerTable, Averaging, GroupParameters, plan_private, plan_public
 from smpc_dp.learn.pair_descent import DualAveraging, DualAveragingReports
 from smpc_dp.learn.pair_statistics import GossipClear, GossipReports
+from smpc_dp.learn.personalized import Personalized
 from smpc_dp.learn.requirements import Learned, Learner
 from smpc_dp.learn.sgd import FederatedSgd
 from smpc_dp.learn.token_learners import (
@@ -49,6 +50,7 @@ LEARNERS: Mapping[str, type[Any]] = {
         GossipReports,
         DualAveraging,
         DualAveragingReports,
+        Personalized,
     )
 }
 

@@ -1,4 +1,4 @@
-"""`smpc-dp reproduce local-scale`."""
+"""`smpc-dp reproduce local-scale` and `personalized-synthetic`."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ DATA = Path("examples/data/breast_cancer_wisconsin_original.csv")
 def register(app: typer.Typer) -> None:
     """Add the command to `app`."""
     app.command("local-scale")(scale)
+    app.command("personalized-synthetic")(personalized)
 
 
 def scale(
@@ -82,3 +83,41 @@ def scale(
     show.print(f"seed {result.seed}, {result.repetitions} repetitions, {result.seconds:.0f} s")
     if path is not None:
         show.print(f"plot: {path}", markup=False)
+
+
+def personalized(
+    dimensions: Annotated[
+        list[int] | None,
+        typer.Option("--dimension", help="May be repeated. Left out: 20, 50 and 100.", show_default=False),
+    ] = None,
+    problems: Annotated[int, typer.Option(help="Random problems; 2 take a minute.")] = 10,
+    seed: Annotated[int, typer.Option(help="Of those.")] = 1,
+    plot_file: Plot = None,
+    as_json: Json = False,
+) -> None:
+    """Test accuracy of personalised models [Bellet 2021, Fig. 2.1; Bellet and others 2018, Fig. 2].
+
+    Local models, coordinate descent, the paper's noise (NOT private), and noise that protects a record.
+    """
+    from smpc_dp_lab.bench.personalized import DIMENSIONS, personalized_synthetic, plot
+
+    path = plot_path("personalized-synthetic", plot_file, as_json)
+    with Bar("problems", quiet=as_json) as bar:
+        result = personalized_synthetic(
+            dimensions or DIMENSIONS, problems=problems, seed=seed, progress=bar.show
+        )
+    if hand_over(result, path, plot, as_json):
+        return
+    table = Table("p", "rows", "method", "epsilon", "protects a record", "accuracy", "deviation")
+    for point in result.points:
+        table.add_row(
+            str(point.dimension),
+            point.rows,
+            point.method,
+            "" if point.epsilon is None else f"{point.epsilon:g}",
+            "yes" if point.protected else "NO",
+            f"{point.accuracy:.3f}",
+            f"{point.deviation:.3f}",
+        )
+    console().print(table)
+    console().print(f"{result.problems} problems, seed {result.seed}, {result.seconds:.0f} s; plot: {path}")

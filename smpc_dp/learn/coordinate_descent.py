@@ -1,0 +1,217 @@
+"""Personalised models over a known graph by decentralised coordinate descent [Bellet 2021, Algorithm 2.2].
+
+Minimises M(Theta) = sum_u d_u c_u F_u(theta_u) + lambda_1/2 sum_{u<v} w_uv |theta_u - theta_v|^2, where F_u
+is the mean loss of party u's records plus ridge_u |theta|^2. At each tick one party updates its model by
+(2.3), or with noise by (2.9), and sends the change to its neighbours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
+from smpc_dp.learn.averager import Parties, PeerExchange, Rows, check_rows
+from smpc_dp.privacy.record_gradients import GradientNoise, Integers
+from smpc_dp.privacy.sampling import NoiseSource, discrete_gaussian
+
+if TYPE_CHECKING:
+    from scipy import sparse
+
+Floats = NDArray[np.float64]
+Watch = Callable[[int, Rows], None]
+
+
+class Gradients(Protocol):
+    """Gradients of the losses of the records that the parties here have."""
+
+    def mean(self, models: Rows, rows: NDArray[np.intp]) -> Rows:
+        """Return the gradient of the mean loss of each party in `rows` at its model, without the ridge."""
+        ...
+
+    def contributions(self, models: Rows, rows: NDArray[np.intp], factor: Floats, bits: int) -> Integers:
+        """Return each party's sum of clipped gradients times its factor; see `privacy.record_gradients`."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class PersonalizedObjective:
+    """What the models minimise.
+
+    Attributes:
+        weights: w, shape (n, n), symmetric, not negative, without a diagonal; each party has a neighbour.
+        sizes: m_u, shape (n,): records of each party; public.
+        coupling: lambda_1 > 0: how much models of neighbours are pulled together.
+        ridges: shape (n,), of the penalties ridge_u |theta_u|^2.
+        smoothness: of one record's loss: the Lipschitz constant of its gradient, from public numbers alone.
+    """
+
+    weights: sparse.csr_array
+    sizes: NDArray[np.intp]
+    coupling: float
+    ridges: Floats
+    smoothness: float
+
+    def __post_init__(self) -> None:
+        issues = []
+        n = len(self.sizes)
+        if self.weights.shape != (n, n):
+            reason = f"shape must be ({n}, {n}), is {self.weights.shape}"
+            raise ConfigError.at("weights", reason, ConfigCheck.SHAPE)
+        # Written so that NaN fails.
+        if not (np.isfinite(self.weights.data).all() and (self.weights.data >= 0).all()):
+            issues.append(ConfigIssue("weights", "must be finite and not negative", ConfigCheck.RANGE))
+        elif abs(self.weights - self.weights.T).max() > 0 or self.weights.diagonal().any():
+            issues.append(
+                ConfigIssue("weights", "must be symmetric, without a diagonal", ConfigCheck.CONFLICT)
+            )
+        elif not self.degrees.all():
+            reason = f"party {int(self.degrees.argmin())} has no neighbour"
+            issues.append(ConfigIssue("weights", reason, ConfigCheck.MISSING))
+        if not (self.sizes >= 0).all() or not self.sizes.any():
+            issues.append(ConfigIssue("sizes", "must be 0 or more, and not all 0", ConfigCheck.RANGE))
+        if not 0 < self.coupling < np.inf:
+            issues.append(ConfigIssue("coupling", f"must be above 0, is {self.coupling}", ConfigCheck.RANGE))
+        if not (self.ridges >= 0).all() or not self.smoothness >= 0:
+            issues.append(ConfigIssue("ridges", "and smoothness must not be negative", ConfigCheck.RANGE))
+        if issues:
+            raise ConfigError(issues)
+
+    @cached_property
+    def degrees(self) -> Floats:
+        """d_u, shape (n,)."""
+        return np.asarray(self.weights.sum(axis=1)).ravel()
+
+    @cached_property
+    def confidence(self) -> Floats:
+        """c_u = max(m_u, 1) / max_v m_v, shape (n,): a party without records counts like one with one."""
+        return np.asarray(np.maximum(self.sizes, 1) / self.sizes.max(), dtype=np.float64)
+
+    @cached_property
+    def alpha(self) -> Floats:
+        """alpha_u = lambda_1 / (lambda_1 + c_u L_u), shape (n,)."""
+        return self.coupling / (self.coupling + self.confidence * (self.smoothness + 2 * self.ridges))
+
+    @cached_property
+    def factors(self) -> Floats:
+        """alpha_u c_u / lambda_1, shape (n,): by what an update multiplies the gradient of F_u."""
+        return self.alpha * self.confidence / self.coupling
+
+    @cached_property
+    def reaches(self) -> Floats:
+        """By what an update multiplies the gradient of one record, shape (n,)."""
+        return self.factors / np.maximum(self.sizes, 1)
+
+    @property
+    def contraction(self) -> float:
+        """C = 1 - mu / (n L_max) of Proposition 2.1, with mu >= min_u d_u c_u 2 ridge_u."""
+        scaled = self.degrees * self.confidence
+        largest = (
+            self.degrees * (self.coupling + self.confidence * (self.smoothness + 2 * self.ridges))
+        ).max()
+        return float(1 - (scaled * 2 * self.ridges).min() / (len(self.sizes) * largest))
+
+
+def independent_batches(wakes: NDArray[np.intp], weights: sparse.csr_array) -> Iterator[tuple[int, Parties]]:
+    """Yield runs of ticks whose parties are no neighbours of each other: in parallel they do the same.
+
+    Yields:
+        (the number of the first tick, the parties of the run).
+    """
+    blocked, start = np.zeros(weights.shape[0], dtype=bool), 0
+    for tick, party in enumerate(wakes):
+        if blocked[party]:
+            yield start, wakes[start:tick]
+            blocked[:], start = False, tick
+        blocked[party] = True
+        blocked[weights.indices[weights.indptr[party] : weights.indptr[party + 1]]] = True
+    if start < len(wakes):
+        yield start, wakes[start:]
+
+
+async def descend(
+    exchange: PeerExchange,
+    objective: PersonalizedObjective,
+    gradients: Gradients,
+    length: int,
+    wakes: NDArray[np.intp],
+    bits: int,
+    *,
+    start: Rows | None = None,
+    noise: Sequence[GradientNoise] | None = None,
+    source: NoiseSource | None = None,
+    watch: Watch | None = None,
+) -> Rows:
+    """Run Algorithm 2.2, with noise (2.9), and return the models of the parties here.
+
+    Args:
+        exchange: how changes travel; each tick's party sends one vector to all its neighbours.
+        length: numbers of a model.
+        wakes: shape (T,): the party of each tick.
+        bits: models are on the grid of steps 2^-bits; with noise that of the noise.
+        start: shape (rows, length), which each party first sends to its neighbours; None: zeros, and nothing
+            is sent. Not with noise: nothing would protect it.
+        noise: of each of the n parties; None: nothing is protected.
+        source: `NoiseSource.system()` in a real run; needed with noise.
+        watch: called with the number of ticks done and the models here after each run of ticks; for studies.
+
+    Raises:
+        ConfigError: an argument is refused, or a model is no longer finite.
+    """
+    # Not at the top: what only reads a session file needs no scipy.
+    from scipy import sparse
+
+    n, here = exchange.parties, exchange.here
+    row_of = np.full(n, -1)
+    row_of[here] = np.arange(len(here))
+    if noise is not None and start is not None:
+        raise ConfigError.at("start", "has no noise: with noise models start at zero", ConfigCheck.CONFLICT)
+    first_models = np.zeros((len(here), length)) if start is None else check_rows(exchange, start)
+    own: Integers = np.rint(np.ldexp(first_models, bits)).astype(np.int64)
+    if (noise is None) != (source is None):
+        raise ConfigError.at("source", "is needed with noise, and with noise alone", ConfigCheck.MISSING)
+    columns = objective.weights.tocsc()
+    degrees, releases = objective.degrees[here][:, None], np.zeros(n, dtype=np.intp)
+    # sum_v w_uv theta_v of each party here.
+    around = np.zeros((len(here), length))
+    if start is not None:
+        around += await exchange.mix(np.ldexp(own.astype(np.float64), -bits), objective.weights)
+    for first, parties in independent_batches(wakes, objective.weights):
+        rows, change = row_of[parties], np.zeros_like(own)
+        rows = rows[rows >= 0]
+        if len(rows):
+            models = np.ldexp(own[rows].astype(np.float64), -bits)
+            alpha, factor = objective.alpha[here[rows]], objective.factors[here[rows]]
+            pulled = (1 - alpha)[:, None] * models + alpha[:, None] * around[rows] / degrees[rows]
+            pulled -= (factor * 2 * objective.ridges[here[rows]])[:, None] * models
+            if noise is None or source is None:
+                moved = np.rint(np.ldexp(pulled - factor[:, None] * gradients.mean(models, rows), bits))
+            else:
+                reach = objective.reaches[here[rows]]
+                moved = np.rint(np.ldexp(pulled, bits)) - gradients.contributions(models, rows, reach, bits)
+                for index, party in enumerate(here[rows]):
+                    variance = noise[party].variances[releases[party]]
+                    moved[index] -= discrete_gaussian(source, own.shape[1], variance)
+            if not (np.abs(moved) < 2.0**52).all():
+                raise ConfigError.at(
+                    "coupling", f"the descent diverges at tick {first}", ConfigCheck.INFEASIBLE
+                )
+            change[rows] = moved.astype(np.int64) - own[rows]
+        releases[parties] += 1
+        sent = columns[:, parties]
+        spread = sparse.csr_array((sent.data, (sent.indices, parties[_columns(sent)])), shape=(n, n))
+        around += await exchange.mix(np.ldexp(change.astype(np.float64), -bits), spread)
+        own += change
+        if watch is not None:
+            watch(first + len(parties), np.ldexp(own.astype(np.float64), -bits))
+    return np.ldexp(own.astype(np.float64), -bits)
+
+
+def _columns(matrix: sparse.csc_array) -> NDArray[np.intp]:
+    """Return the column of each entry of a matrix in compressed columns."""
+    return np.repeat(np.arange(matrix.shape[1]), np.diff(matrix.indptr))

@@ -1,0 +1,266 @@
+"""Personalised models over a known graph as a learner of a session: see `learn.coordinate_descent`.
+
+The neighbours of a party see its model at each of its ticks. With `epsilon` each ONE RECORD of a party is
+protected from everybody; the graph and the number of records of each party are public.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Annotated, ClassVar, Literal
+
+import msgspec
+import numpy as np
+from msgspec import Meta
+from numpy.typing import NDArray
+
+from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
+from smpc_dp.learn.averager import Rows
+from smpc_dp.learn.coordinate_descent import PersonalizedObjective, descend
+from smpc_dp.learn.exchanges import EXACT_STEPS
+from smpc_dp.learn.models import Model, Points
+from smpc_dp.learn.pairing_schedule import Graph, Positive, Seed, Ticks, graph_of
+from smpc_dp.learn.requirements import Learned, LearnerContext, PrivateMessages, Requirements, Table
+from smpc_dp.learn.schedule import PublicDraws
+from smpc_dp.privacy.record_gradients import GradientNoise, contributions, grid_bits, plan_gradient_noise
+
+CLAIM = "NO PRIVACY between neighbours: each sees the others' models, and from them their gradients"
+# Of the grid of models without noise: messages of an l2 norm below 2^10.
+_BITS = 30
+
+
+@dataclass(frozen=True)
+class RecordGradients:
+    """Gradients of a linear model's loss at the records of the parties here."""
+
+    model: Model
+    points: Points
+    clip: float
+
+    def _of_records(self, models: Rows, rows: NDArray[np.intp]) -> NDArray[np.float64]:
+        features, labels = self.points.features[rows], self.points.labels[rows]
+        scores = self.model.scores(models, features)
+        predicted = scores if self.model.kind == "linear" else 0.5 * (1 + np.tanh(scores / 2))
+        here = self.points.share[rows] > 0
+        return np.asarray(((predicted - labels) * here)[..., None] * features)
+
+    def mean(self, models: Rows, rows: NDArray[np.intp]) -> Rows:
+        """See `coordinate_descent.Gradients.mean`."""
+        return self.model.gradient(models, self.points, rows)
+
+    def contributions(
+        self, models: Rows, rows: NDArray[np.intp], factor: NDArray[np.float64], bits: int
+    ) -> NDArray[np.int64]:
+        """See `coordinate_descent.Gradients.contributions`."""
+        return contributions(self._of_records(models, rows), factor, self.clip, bits)
+
+
+class Personalized(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
+    """A model of its own for each party, drawn towards its neighbours' [Bellet 2021, Algorithm 2.2]."""
+
+    kind: ClassVar[str] = "personalized"
+    features: Annotated[
+        Annotated[int, Meta(ge=1, le=10_000)], Meta(description="columns of every table without the label")
+    ]
+    sizes: Annotated[
+        tuple[Annotated[int, Meta(ge=0, le=1_000_000)], ...],
+        Meta(
+            description="m_u: records of each party in the roster's order; public, 0 for one without records"
+        ),
+    ]
+    ticks: Annotated[Ticks, Meta(description="T: updates of one party each, drawn by `seed`")]
+    record_bound: Annotated[
+        Positive, Meta(description="B, of the L2 norm of a record's features; longer ones are scaled down")
+    ]
+    topology: Graph = "complete"
+    weights: Annotated[
+        tuple[Positive, ...],
+        Meta(
+            description="w, of the edges of `topology` in their order; public: how alike tasks are",
+            extra={"default": "1 for each edge"},
+        ),
+    ] = ()
+    coupling: Annotated[
+        Positive, Meta(description="λ₁, of the squared distance between neighbours' models")
+    ] = 1.0
+    ridge: Annotated[
+        Annotated[float, Meta(ge=0, le=1e6)],
+        Meta(description="a party with m records has the penalty ridge/max(m, 1) times the squared norm"),
+    ] = 1.0
+    epsilon: Annotated[
+        Positive | None,
+        Meta(
+            description="for one record of a party, of all its messages",
+            extra={"default": "none: no privacy"},
+        ),
+    ] = None
+    delta: Annotated[
+        Annotated[float, Meta(gt=0, lt=1)] | None,
+        Meta(description="with `epsilon`", extra={"default": "none"}),
+    ] = None
+    split: Annotated[
+        Literal["even", "late"],
+        Meta(description="of the budget over a party's updates; late: shares grow with the tick as C^(-t/2)"),
+    ] = "even"
+    clip: Annotated[
+        Positive | None,
+        Meta(
+            description="L2 norm that a record's gradient is clipped to; with `epsilon` alone",
+            extra={"default": "√(B² + 1), which clips nothing of the logistic loss"},
+        ),
+    ] = None
+    model: Annotated[
+        Literal["logistic", "linear"], Meta(description="labels are 0 and 1 for logistic, any for linear")
+    ] = "logistic"
+    seed: Annotated[Seed, Meta(description="public, of who updates when")] = 1
+
+    @property
+    def loss(self) -> Model:
+        """The model."""
+        return Model(self.model, self.features)
+
+    @property
+    def reach(self) -> float:
+        """The largest norm of a record with its intercept."""
+        return math.hypot(self.record_bound, 1.0)
+
+    @cached_property
+    def wakes(self) -> NDArray[np.intp]:
+        """The party of each tick, shape (T,)."""
+        return PublicDraws(self.seed).below(len(self.sizes), self.ticks)
+
+    @cached_property
+    def objective(self) -> PersonalizedObjective:
+        """What the models minimise; raises ConfigError."""
+        from scipy import sparse
+
+        n = len(self.sizes)
+        graph = graph_of(self.topology, n)
+        if not self.weights:
+            weights = graph.adjacency
+        elif isinstance(self.topology, str) or len(self.weights) != len(self.topology):
+            reason = f"{len(self.weights)} for {len(self.topology)} edges: give `topology` as a list of edges"
+            raise ConfigError.at("weights", reason, ConfigCheck.SHAPE)
+        else:
+            ends = np.array(self.topology, dtype=np.intp)
+            if len(graph.edges) < len(ends):
+                raise ConfigError.at("topology", "has an edge twice", ConfigCheck.DUPLICATE)
+            both = np.concatenate([ends, ends[:, ::-1]])
+            weights = sparse.csr_array((np.tile(self.weights, 2), (both[:, 0], both[:, 1])), shape=(n, n))
+        sizes, curvature = np.array(self.sizes, dtype=np.intp), 0.25 if self.model == "logistic" else 1.0
+        ridges = self.ridge / np.maximum(sizes, 1)
+        return PersonalizedObjective(weights, sizes, self.coupling, ridges, curvature * self.reach**2)
+
+    @cached_property
+    def noise(self) -> tuple[GradientNoise, ...] | None:
+        """The noise of each party, None without; raises ConfigError where none suffices."""
+        if self.epsilon is None or self.delta is None:
+            return None
+        clip, objective = self.reach if self.clip is None else self.clip, self.objective
+        bits, decay = grid_bits(clip * objective.reaches), objective.contraction
+        growth = (
+            decay ** ((self.ticks - 1 - np.arange(self.ticks)) / 2)
+            if self.split == "late"
+            else np.ones(self.ticks)
+        )
+        return tuple(
+            plan_gradient_noise(
+                self.epsilon, self.delta, growth[self.wakes == party].tolist(), clip * float(reach), bits
+            )
+            for party, reach in enumerate(objective.reaches)
+        )
+
+    @property
+    def bits(self) -> int:
+        """Of the grid of models and messages."""
+        return _BITS if self.noise is None else self.noise[0].bits
+
+    def check_data(self, table: Table, party: str) -> None:
+        """Raise ConfigError, naming the party, unless its data fit."""
+        if table.size:
+            self.loss.check(table, party)
+
+    def issues(self, parties: int) -> list[ConfigIssue]:
+        """Return what is wrong with the settings."""
+        if len(self.sizes) != parties:
+            reason = f"{len(self.sizes)} for {parties} parties"
+            return [ConfigIssue("sizes", reason, ConfigCheck.SHAPE)]
+        result = []
+        if (self.epsilon is None) != (self.delta is None):
+            result.append(ConfigIssue("delta", "goes with epsilon", ConfigCheck.MISSING))
+        if self.epsilon is None and (self.clip is not None or self.split != "even"):
+            name = "clip" if self.clip is not None else "split"
+            result.append(ConfigIssue(name, "is of noise: there is no epsilon", ConfigCheck.UNSUPPORTED))
+        if self.epsilon is not None and self.clip is None and self.model == "linear":
+            result.append(ConfigIssue("clip", "is needed for the linear model", ConfigCheck.MISSING))
+        counted = np.bincount(self.wakes, minlength=parties)
+        if not counted.all():
+            reason = f"{self.ticks} are too few: party {int(counted.argmin())} never updates"
+            result.append(ConfigIssue("ticks", reason, ConfigCheck.RANGE))
+        if result:
+            return result
+        try:
+            noise = self.noise if self.objective.degrees.all() else None
+            if noise is not None:
+                self._check_room(noise)
+        except ConfigError as error:
+            result += error.issues
+        return result
+
+    def _check_room(self, noise: tuple[GradientNoise, ...]) -> None:
+        deviation = max(math.sqrt(max(one.variances)) for one in noise)
+        if 16 * deviation * math.sqrt(self.loss.length) > EXACT_STEPS:
+            reason = f"{self.epsilon:g} needs too much noise for the grid of the messages"
+            raise ConfigError.at("epsilon", reason, ConfigCheck.INFEASIBLE)
+
+    def requirements(self, parties: int) -> Requirements:
+        """Return what it communicates: one vector of a party to its neighbours at each of its ticks."""
+        sent = np.bincount(self.wakes, minlength=parties).astype(np.intp)
+        messages = PrivateMessages(self.loss.length, math.ldexp(EXACT_STEPS, -self.bits), sent)
+        if self.noise is None:
+            return Requirements(exchange=messages)
+        # Not at the top: scipy.
+        from smpc_dp.privacy.accountant.events import Event, Line, Pure, Renyi
+
+        claim = self.noise[0].guarantee
+        known = Renyi((Line(0.0, self.noise[0].rho),), all_orders=True)
+        event = Event(claim.mechanism, claim.relation, (known, Pure(claim.epsilon, claim.delta)))
+        return Requirements(exchange=messages, own=event)
+
+    async def run(self, context: LearnerContext, data: list[Table]) -> Learned:
+        """Learn; see `requirements.Learner`."""
+        exchange, model = context.peers, self.loss
+        for party, table in zip(exchange.here, data, strict=True):
+            if len(table) != self.sizes[party]:
+                reason = f"{exchange.name_of(int(party))} has {len(table)} records, not {self.sizes[party]}"
+                raise ConfigError.at("sizes", reason, ConfigCheck.DIFFERS)
+        tables = [self._bounded(table) for table in data]
+        clip = self.reach if self.clip is None else self.clip
+        gradients = RecordGradients(model, model.points(tables), clip)
+        source = None if self.noise is None else context.source
+        values = await descend(
+            exchange,
+            self.objective,
+            gradients,
+            model.length,
+            self.wakes,
+            self.bits,
+            noise=self.noise,
+            source=source,
+        )
+        steps = np.bincount(self.wakes, minlength=exchange.parties)[exchange.here].astype(np.intp)
+        guarantee = None if self.noise is None else self.noise[0].guarantee
+        claim = (
+            f"{CLAIM}; " if guarantee is None else f"by the noise on each update: {guarantee.assumption}; "
+        )
+        return Learned(self.kind, values, model.names, steps, steps, (), guarantee, claim + exchange.claim)
+
+    def _bounded(self, table: Table) -> Table:
+        """Return the table with features scaled down to the bound."""
+        if not table.size:
+            return np.zeros((0, self.features + 1))
+        norms = np.linalg.norm(table[:, :-1], axis=1, keepdims=True)
+        scale = np.minimum(1.0, self.record_bound * (1 - 1e-12) / np.maximum(norms, 1e-300))
+        return np.concatenate([table[:, :-1] * scale, table[:, -1:]], axis=1)
