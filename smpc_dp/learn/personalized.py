@@ -226,7 +226,9 @@ class Personalized(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
         claim = self.noise[0].guarantee
         known = Renyi((Line(0.0, self.noise[0].rho),), all_orders=True)
-        event = Event(claim.mechanism, claim.relation, (known, Pure(claim.epsilon, claim.delta)))
+        event = Event(
+            claim.mechanism, claim.relation, (known, Pure(claim.epsilon, claim.delta)), unit="record"
+        )
         return Requirements(exchange=messages, own=event)
 
     async def run(self, context: LearnerContext, data: list[Table]) -> Learned:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smpc_dp.errors import ConfigCheck, ConfigError
-from smpc_dp.privacy.arguments import Arguments
+from smpc_dp.privacy.arguments import ArgumentChecks
 from smpc_dp.privacy.guarantee import PrivacyGuarantee
 
 Floats = NDArray[np.float64]
@@ -60,8 +60,8 @@ class GradientNoise:
             relation="substitution",
             sensitivity={"l2": 2.0 * self.bound},
             unit="grid step",
-            mechanism=f"discrete Gaussian noise on {len(self.variances)} sums of gradients, "
-            "for ONE RECORD of the party",
+            protects="record",
+            mechanism=f"discrete Gaussian noise on {len(self.variances)} sums of gradients",
             assumption=_ASSUMPTION,
             proof=f"{self.rho:.6g}-zCDP [Canonne, Kamath, Steinke 2020, Theorem 4], "
             "converted by Rényi divergences",
@@ -74,9 +74,9 @@ def zcdp_rho(epsilon: float, delta: float) -> float:
     from smpc_dp.privacy.accountant.compose import LEAST_DELTA, Composition
     from smpc_dp.privacy.accountant.events import Event, Line, Renyi
 
-    result = Arguments()
-    result.budget(epsilon, delta, least=LEAST_DELTA)
-    result.done()
+    result = ArgumentChecks()
+    result.require_budget(epsilon, delta, least=LEAST_DELTA)
+    result.raise_issues()
 
     def cost(rho: float) -> float:
         return Composition(

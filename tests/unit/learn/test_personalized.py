@@ -223,10 +223,10 @@ def test_a_private_run_says_what_it_protects_and_charges_that() -> None:
     learned = simulate.learn(PRIVATE, tables(1), fidelity="plain", seed_for_simulation=1)
     assert learned.guarantee is not None
     assert (learned.guarantee.epsilon, learned.guarantee.delta) == (4.0, 1e-6)
-    assert "ONE RECORD" in learned.guarantee.mechanism
+    assert learned.guarantee.protects == "record"
     event = learner(PRIVATE).requirements(len(SIZES)).own
     assert event is not None
-    assert event.relation == "substitution"
+    assert (event.relation, event.unit) == ("substitution", "record")
     assert 3.9 < Composition([event]).epsilon(1e-6) <= 4.0 * (1 + 1e-9)
 
 
