@@ -33,7 +33,7 @@ SLOTS = {
     "refuse": 1,
     "ConfigIssue": 2,
     "ConfigError.at": 2,
-    "issue": 2,
+    "add_issue": 2,
     "fault": 2,
 }
 # A member, in one or in the other case, or the check of another error that is passed on.
@@ -53,8 +53,6 @@ def name_of(call: ast.Call) -> str:
     match call.func:
         case ast.Attribute(ast.Name("ConfigError"), attr="at"):
             return "ConfigError.at"
-        case ast.Attribute(ast.Name("certificate"), attr="issue"):
-            return ""
         case ast.Name(name) | ast.Attribute(attr=name):
             return name
     return ""
