@@ -27,7 +27,7 @@ from smpc_dp.errors import (  # noqa: E402 - other platforms lack what it import
 )
 
 if TYPE_CHECKING:
-    from smpc_dp import simulate
+    from smpc_dp import simulate, sync
     from smpc_dp.identity.keys import Identity
     from smpc_dp.net.aggregator import serve
     from smpc_dp.net.audit import audit
@@ -51,8 +51,8 @@ else:
     _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
     def __getattr__(name):
-        if name == "simulate":
-            return import_module("smpc_dp.simulate")
+        if name in ("simulate", "sync"):
+            return import_module(f"smpc_dp.{name}")
         if name not in _HOME_OF:
             raise AttributeError(f"module 'smpc_dp' has no attribute {name!r}")
         value = globals()[name] = getattr(import_module(_HOME_OF[name]), name)
@@ -87,5 +87,6 @@ __all__ = [
     "connect",
     "serve",
     "simulate",
+    "sync",
     "write_session",
 ]

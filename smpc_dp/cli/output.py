@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,8 +14,8 @@ from rich.console import Console
 from rich.table import Table
 
 from smpc_dp.errors import ConfigError, LocalError, SmpcError
+from smpc_dp.summary import SHOWN_VALUES, spent_text, value_text
 
-SHOWN_VALUES = 8
 # Where there is no terminal whose width would count.
 PAGE = 100
 
@@ -89,25 +88,18 @@ def write_json(value: object, path: Path, *, own: bool = False) -> None:
 
 
 def result_text(result: Mapping[str, Any]) -> str:
-    """Return a result, as `Result.to_json` gives it, in a few lines for a person.
-
-    Sums, which are integers or grid points, are shown in full; averages to the digits that the step divided
-    by the weight gives.
-    """
-    values = result["value"][:SHOWN_VALUES]
+    """Return a result, as `Result.to_json` gives it, in a few lines for a person."""
     error = result.get("standard_error", 0.0)
-    if error:
-        # Two digits of the error: more would be noise.
-        digits = max(0, 1 - math.floor(math.log10(error)))
-        values = [round(value, digits) for value in values]
-    elif result["kind"] == "average":
-        digits = max(6, math.ceil(-math.log10(result["step"] / result["weight"])))
-        values = [round(value, digits) for value in values]
-    shown = ", ".join(map(str, values))
-    more = f", … ({len(result['value'])} values)" if len(result["value"]) > SHOWN_VALUES else ""
+    shown = value_text(
+        result["value"][:SHOWN_VALUES],
+        len(result["value"]),
+        result["kind"],
+        error,
+        result["step"] / (result["weight"] or 1),
+    )
     survivors, absent = result["survivors"], result["absent"]
     lines = [
-        f"{result['kind']} over {len(survivors)} of {len(survivors) + len(absent)} parties: [{shown}{more}]",
+        f"{result['kind']} over {len(survivors)} of {len(survivors) + len(absent)} parties: {shown}",
         *([_noise(result)] if error else []),
         f"without: {', '.join(absent)}" if absent else "nobody was missing",
         *(f"fault: {line}" for line in result["faults"]),
@@ -146,12 +138,7 @@ def _unit(privacy: Mapping[str, Any]) -> list[str]:
 
 
 def _spent(receipt: Mapping[str, Any] | None) -> list[str]:
-    if receipt is None:
-        return []
-    spent, budget = receipt["spent"]["epsilon"], receipt["budget_epsilon"]
-    amount = "no bound" if spent is None else f"epsilon = {spent:.6g}"
-    limit = "no limit" if budget is None else f"{budget:.6g}"
-    return [f"ledger of {receipt['party']}: {amount} of {limit} spent at delta = {receipt['budget_delta']:g}"]
+    return [] if receipt is None else [spent_text(receipt)]
 
 
 def report_error(error: SmpcError) -> None:

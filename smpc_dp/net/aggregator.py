@@ -311,7 +311,11 @@ async def serve(
             if ended is None:
                 break
             if not isinstance(ended, Relayed):
-                results.append(Result.of(ended, "sum") if isinstance(ended, Outcome) else ended)
+                if isinstance(ended, Outcome):
+                    distributions = membership.parameters.noise_distributions
+                    results.append(Result.of(ended, "sum", distributions=distributions))
+                else:
+                    results.append(ended)
         if membership.parameters.is_logged:
             await server.linger()
     return results

@@ -41,7 +41,7 @@ LABEL_LIMIT = 200
 
 
 class Session:
-    """One party's open session. Made by `connect`; `sum` and `average` are for one task at a time."""
+    """One party's open session. Made by `connect` or `open`; its calls are for one task at a time."""
 
     def __init__(
         self,
@@ -56,9 +56,58 @@ class Session:
         self._evaluations: Evaluations | None = None
         self._on_event = on_event
         self._request = 0
+        self._closed = False
+
+    @classmethod
+    async def open(
+        cls,
+        session: str | os.PathLike[str],
+        party: str,
+        *,
+        key: str | os.PathLike[str] | None = None,
+        ledger: str | os.PathLike[str] | None = None,
+        listen_on: str | None = None,
+        on_event: OnEvent = ignore,
+        role: MakeParty | None = None,
+    ) -> Session:
+        """Connect as `connect` does, and return a session that stays open until `close`.
+
+        For sessions that no block of code spans, such as one of several cells of a notebook. Arguments and
+        errors as of `connect`.
+        """
+        # Not at the top: a program that may connect does not yet pay for what a party needs.
+        from smpc_dp.net.member import Membership
+        from smpc_dp.net.opening import open_connection
+
+        on_event = with_logging(on_event)
+        membership = Membership.load(session, party, key)
+        membership.refuse_learning()
+        book = None if ledger is None else await asyncio.to_thread(open_ledger, ledger, party)
+        connection = await open_connection(membership, on_event, listen_on, role)
+        return cls(membership, connection, on_event, book)
+
+    async def close(self) -> None:
+        """Send what waits, and leave the session; raise ConfigError if it is closed already."""
+        self.check_open()
+        self._closed = True
+        if self._evaluations is not None:
+            await asyncio.to_thread(self._evaluations.close)
+        await self._connection.close()
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._closed
+
+    def check_open(self) -> None:
+        """Raise ConfigError if the session is closed."""
+        if self._closed:
+            reason = f"{self.party}: is closed; open it again with Session.open or connect"
+            raise ConfigError.at("session", reason, ConfigCheck.CONFLICT)
 
     def __repr__(self) -> str:
-        return f"Session({self.party!r}, {self._request} requests)"
+        closed = ", closed" if self._closed else ""
+        return f"Session({self.party!r}, {self._request} requests{closed})"
 
     @property
     def party(self) -> str:
@@ -98,6 +147,7 @@ class Session:
             PeerFault: a member broke the protocol; TimeoutFault: members are missing. The session can go on
                 with the next request, unless the aggregator itself is lost.
         """
+        self.check_open()
         self._check_expected(expect or {})
         return await self._run("sum", vector, weight, clip, label)
 
@@ -116,6 +166,7 @@ class Session:
         In a verifiable session this party computes the total itself before it attests it; without
         `check_total` it does neither, and `evidence.checked` of the result is False.
         """
+        self.check_open()
         self._check_expected(expect or {})
         self._connection.check_total = check_total
         return await self._run("average", vector, weight, clip, label)
@@ -143,6 +194,7 @@ class Session:
         """
         from smpc_dp.net.served_log import served_log
 
+        self.check_open()
         return served_log(self._connection, self._request)
 
     async def evaluate(
@@ -184,6 +236,7 @@ class Session:
         """
         from smpc_dp.protocols.garbled.evaluation import Operation
 
+        self.check_open()
         _check_label(label)
         evaluations = self._evaluating()
         if evaluations is None:
@@ -247,6 +300,7 @@ class Session:
                 ledger refuses; then nothing of the record is sent.
             PeerFault, TimeoutFault: as for `sum`. A pair that fails is spent, left out and counted.
         """
+        self.check_open()
         session = self._membership.session
         expected: Engine = "mpyc" if has_servers(session.protocol, session.parameters) else "garbled"
         if engine not in (None, expected):
@@ -315,6 +369,7 @@ class Session:
 
         For callers who check an input before they connect. `ring_vector` is copied.
         """
+        self.check_open()
         self._request += 1
         return await self._run_encoded(kind, ring_vector.copy(), clipped, label)
 
@@ -331,7 +386,7 @@ class Session:
         charge = partial(charge_run, self._ledger, self._membership.event, self._request)
         outcome, receipt = await self._connection.run(self._request, operation, ring_vector, charge)
         self._notify_done(outcome.survivors, outcome.absent)
-        return Result.of(outcome, kind, clipped, receipt)
+        return Result.of(outcome, kind, clipped, receipt, parameters.noise_distributions)
 
     def _evaluating(self) -> Evaluations | None:
         """Return the evaluations with other parties, made at the first call; None without an aggregator."""
@@ -341,12 +396,6 @@ class Session:
             member = self._membership
             self._evaluations = Evaluations(member.session, member.identity, contexts)
         return self._evaluations
-
-    async def _close(self) -> None:
-        """Close the evaluations and the connection."""
-        if self._evaluations is not None:
-            await asyncio.to_thread(self._evaluations.close)
-        await self._connection.close()
 
     def _notify_done(self, survivors: tuple[str, ...], absent: tuple[str, ...]) -> None:
         """Report the end of the last request."""
@@ -397,20 +446,14 @@ async def connect(
         TimeoutFault, PeerFault: the aggregator, or enough of the others, cannot be reached, or has another
             key than in the roster.
     """
-    # Not at the top: a program that may connect does not yet load what a party needs.
-    from smpc_dp.net.member import Membership
-    from smpc_dp.net.opening import open_connection
-
-    on_event = with_logging(on_event)
-    membership = Membership.load(session, party, key)
-    membership.refuse_learning()
-    book = None if ledger is None else await asyncio.to_thread(open_ledger, ledger, party)
-    connection = await open_connection(membership, on_event, listen_on, role)
-    opened = Session(membership, connection, on_event, book)
+    opened = await Session.open(
+        session, party, key=key, ledger=ledger, listen_on=listen_on, on_event=on_event, role=role
+    )
     try:
         yield opened
     finally:
-        await opened._close()
+        if not opened.closed:
+            await opened.close()
 
 
 def open_ledger(path: str | os.PathLike[str], party: str) -> Ledger:

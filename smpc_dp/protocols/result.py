@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import html
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from smpc_dp.encoding import Encoding
+from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.privacy.accountant.receipt import Receipt
 from smpc_dp.privacy.guarantee import PrivacyGuarantee, Unit
+from smpc_dp.summary import SHOWN_VALUES, spent_text, value_text
+
+if TYPE_CHECKING:
+    from smpc_dp.privacy.noise_bounds import Part
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +100,20 @@ class Noise:
     honest: int
     residual_pairs: int
     bias: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A confidence interval for each coordinate of a result, shapes (length,).
+
+    With probability `level` at least, over the noise alone, a coordinate of what `covers` names is within
+    [lower, upper]: each coordinate by itself, not all of them together.
+    """
+
+    lower: NDArray[np.float64]
+    upper: NDArray[np.float64]
+    level: float
+    covers: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,6 +237,9 @@ class Result:
         weight: the sum of the survivors' weights, or their number without weights.
         survivors: whose input is in the value; absent: whose is not.
         noise: the noise in the sum; None for an exact release.
+        distributions: of the noise's independent terms in each coordinate, in grid steps, with the number of
+            each; empty where its standard deviation alone is known, or there is none.
+        noisy_weight: whether the weight has noise too.
         clipped: how many of the caller's own values were clipped to the bounds (0 unless asked for).
         faults: what went wrong on the way without spoiling the result; each names a party.
     """
@@ -232,6 +256,8 @@ class Result:
     clipped: int = 0
     faults: tuple[str, ...] = field(default=())
     noise: Noise | None = None
+    distributions: tuple[Part, ...] = ()
+    noisy_weight: bool = False
 
     @property
     def standard_error(self) -> float:
@@ -254,9 +280,91 @@ class Result:
             return None
         return self.noise.bias / (self.weight if self.kind == "average" else 1)
 
+    def interval(self, level: float = 0.95) -> Interval:
+        """Return a confidence interval for each coordinate of `value`, from the distribution of the noise.
+
+        Where only the standard deviation is known it is Chebyshev's, and wide. Raises ConfigError for a level
+        that is not between 0 and 1, and for an average whose weight has noise too.
+        """
+        reach = self._reach(level)
+        value = self.value.astype(np.float64)
+        covers = f"the {self.kind} of the survivors' vectors, rounded to the grid"
+        if self.noise is None:
+            covers += ": there is no noise"
+        else:
+            covers += (
+                ", if every survivor drew its noise as the protocol says; not what a corrupt party adds, nor "
+                "how far the survivors stand for others"
+            )
+        return Interval(value - reach, value + reach, level, covers)
+
+    def _reach(self, level: float) -> float:
+        """Return how far the noise goes with a probability, in the unit of `value`."""
+        if not 0 < level < 1:
+            raise ConfigError.at("level", f"must be between 0 and 1, is {level}", ConfigCheck.RANGE)
+        if self.noise is None:
+            return 0.0
+        if self.noisy_weight and self.kind == "average":
+            reason = "the weight has noise too: the distribution of the quotient is not known"
+            raise ConfigError.at("interval", reason, ConfigCheck.UNSUPPORTED)
+        # Not at the top: most results are read without an interval.
+        from smpc_dp.privacy.noise_bounds import half_width, half_width_of_any
+
+        if self.distributions:
+            width = half_width(self.distributions, level) * self.step
+        else:
+            width = half_width_of_any(self.noise.total, level)
+        return width / (self.weight if self.kind == "average" else 1)
+
+    def __str__(self) -> str:
+        return "\n".join(self._lines())
+
+    def _repr_html_(self) -> str:
+        """Return what notebooks show: the lines of `str`, the first as the heading of a table."""
+        first, *lines = map(html.escape, self._lines())
+        rows = "".join(f"<tr><td style='text-align: left'>{line}</td></tr>" for line in lines)
+        head = f"<tr><th style='text-align: left'>{first}</th></tr>"
+        return f"<table><thead>{head}</thead><tbody>{rows}</tbody></table>"
+
+    def _lines(self) -> list[str]:
+        """Return the result in at most five lines."""
+        survivors, absent = len(self.survivors), len(self.absent)
+        values = self.value[:SHOWN_VALUES].tolist()
+        shown = value_text(
+            values, self.value.size, self.kind, self.standard_error, self.step / (self.weight or 1)
+        )
+        lines = [f"{self.kind} over {survivors} of {survivors + absent} parties: {shown}"]
+        missing = f"without: {', '.join(self.absent)}" if absent else "nobody was missing"
+        faults = f"; faults: {len(self.faults)}" if self.faults else ""
+        clipped = f"; {self.clipped} values of this party were clipped" if self.clipped else ""
+        lines.append(missing + faults + clipped)
+        privacy = self.privacy
+        if self.noise is not None and not self.noisy_weight:
+            lines.append(f"noise: ±{self._reach(0.95):.2g} in each coordinate, with probability 95 %")
+        if privacy.epsilon is None:
+            lines.append("privacy: exact, no differential privacy")
+        else:
+            lines.append(
+                f"privacy: epsilon {privacy.epsilon:g}, delta {privacy.delta:g} of each honest party"
+            )
+        if privacy.receipt is not None:
+            lines.append(spent_text(privacy.receipt.to_json()))
+        return lines
+
     @classmethod
-    def of(cls, outcome: Outcome, kind: str, clipped: int = 0, receipt: Receipt | None = None) -> Result:
-        """Return the "sum" or the "average" of an outcome; an average needs a positive weight."""
+    def of(
+        cls,
+        outcome: Outcome,
+        kind: str,
+        clipped: int = 0,
+        receipt: Receipt | None = None,
+        distributions: Callable[[int, int], tuple[Part, ...]] | None = None,
+    ) -> Result:
+        """Return the "sum" or the "average" of an outcome; an average needs a positive weight.
+
+        `distributions`: of the noise, as `SumParameters.noise_distributions` gives them.
+        """
+        noise = outcome.noise
         encoding = outcome.encoding
         value: NDArray[np.float64] | NDArray[np.int64]
         if kind == "average":
@@ -275,7 +383,12 @@ class Result:
             evidence=outcome.evidence,
             clipped=clipped,
             faults=outcome.faults,
-            noise=outcome.noise,
+            noise=noise,
+            distributions=()
+            if noise is None or distributions is None
+            else distributions(len(outcome.survivors), noise.residual_pairs),
+            # Sums on shares alone have noise and weights.
+            noisy_weight=noise is not None and encoding.max_weight > 0,
         )
 
     def to_json(self) -> dict[str, object]:

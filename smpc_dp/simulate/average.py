@@ -251,7 +251,8 @@ def average(  # noqa: PLR0913 - the keys of a session file, and what a simulatio
     if board is not None and roles.board is not None:
         _write_logs(Path(board), roles.board, roles.context)
     _raise_first(errors)
-    return Result.of(roles.aggregator.result, kind, clipped)
+    outcome = roles.aggregator.result
+    return Result.of(outcome, kind, clipped, distributions=parameters.noise_distributions)
 
 
 def check_size(parties: int, length: int, threads: int, seed_for_simulation: int | None = None) -> None:

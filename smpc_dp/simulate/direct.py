@@ -94,4 +94,4 @@ def run_direct(
     for party in (coordinator, *roles.parties):
         if party.name in errors and not network.is_dead(party.name):
             raise errors[party.name]
-    return Result.of(coordinator.result, kind, clipped)
+    return Result.of(coordinator.result, kind, clipped, distributions=parameters.noise_distributions)

@@ -20,6 +20,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"cli"}),
     frozenset({"demo"}),
     frozenset({"smpc_dp"}),
+    frozenset({"sync"}),
     frozenset({"net", "simulate"}),
     frozenset({"transport"}),
     frozenset({"learn", "records", "statistics"}),
@@ -31,7 +32,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"seen", "settings"}),
     frozenset({"crypto", "database", "encoding", "files"}),
     frozenset({"ball", "box", "extensions", "optional"}),
-    frozenset({"_core", "decoding", "errors", "platforms", "signals"}),
+    frozenset({"_core", "decoding", "errors", "platforms", "signals", "summary"}),
 )
 RANK = {room: rank for rank, row in enumerate(LAYERS) for room in row}
 

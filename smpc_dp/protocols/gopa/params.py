@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 import numpy as np
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.encoding import Encoding, RingVector
 from smpc_dp.errors import Code, ConfigCheck, ConfigError, ConfigIssue, PrivacyError
+from smpc_dp.privacy.distributions import BinomialDistribution, DiscreteGaussianDistribution
 from smpc_dp.privacy.guarantee import PrivacyGuarantee, delta_warnings
 from smpc_dp.privacy.sampling import NoiseSource, discrete_gaussian
 from smpc_dp.protocols import names
@@ -26,6 +28,7 @@ from smpc_dp.protocols.secagg.params import SAME, check_sum
 
 if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.events import Event
+    from smpc_dp.privacy.noise_bounds import Part
 
 
 OnDropout = Literal["keep", "roll-back"]
@@ -71,6 +74,11 @@ class GopaParameters(SumParameters, frozen=True):
         """Add eta, this party's independent noise [Bellet 2021, Alg. 4.1, line 4]."""
         source = NoiseSource.keyed(randomness.bytes(32), b"gopa", b"own")
         ring_vector += self.own_noise(source, len(ring_vector)).view(np.uint64)
+
+    @property
+    def own_distribution(self) -> DiscreteGaussianDistribution | BinomialDistribution:
+        """The distribution of eta in a coordinate, in grid steps."""
+        return DiscreteGaussianDistribution(Fraction(self.session.own_variance))
 
     def own_noise(self, source: NoiseSource, count: int) -> NDArray[np.int64]:
         """Return `count` draws of eta, in grid steps."""
@@ -127,6 +135,11 @@ class GopaParameters(SumParameters, frozen=True):
             honest=self.session.honest,
             residual_pairs=residual_pairs,
         )
+
+    def noise_distributions(self, survivors: int, residual_pairs: int) -> tuple[Part, ...]:
+        """Return the distributions of own and of pairwise noise, and how many terms there are of each."""
+        pairs = DiscreteGaussianDistribution(Fraction(self.session.pair_variance))
+        return ((self.own_distribution, survivors), (pairs, residual_pairs))
 
     def event(self) -> Event:
         """Return the privacy event of one request: a Gaussian mechanism, in the plan's worst case."""

@@ -21,6 +21,7 @@ from smpc_dp.protocols.result import Noise, Privacy
 
 if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.events import Event
+    from smpc_dp.privacy.noise_bounds import Part
 
 
 MAX_PARTIES = 65_535
@@ -120,6 +121,10 @@ class SumParameters(msgspec.Struct, frozen=True):
     def noise(self, survivors: int, residual_pairs: int) -> Noise | None:  # noqa: ARG002
         """Return the noise in a sum over `survivors`; None if there is none."""
         return None
+
+    def noise_distributions(self, survivors: int, residual_pairs: int) -> tuple[Part, ...]:  # noqa: ARG002
+        """Return the distributions of the independent terms of that noise, and how many there are of each."""
+        return ()
 
     def event(self) -> Event:
         """Return the privacy event of one request."""

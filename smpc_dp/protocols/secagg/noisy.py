@@ -26,10 +26,14 @@ if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.events import Event
     from smpc_dp.privacy.mechanisms.distributed import DistributedSum
     from smpc_dp.privacy.mechanisms.sensitivity import Sensitivity
+    from smpc_dp.privacy.noise_bounds import Part
     from smpc_dp.privacy.secagg_plan import SecAggPlan
 
 MechanismName = Literal["discrete-gaussian", "skellam"]
-DISTRIBUTIONS = {"discrete-gaussian": DiscreteGaussianDistribution, "skellam": SkellamDistribution}
+DISTRIBUTIONS: dict[MechanismName, type[DiscreteGaussianDistribution | SkellamDistribution]] = {
+    "discrete-gaussian": DiscreteGaussianDistribution,
+    "skellam": SkellamDistribution,
+}
 # Multiple of the standard deviation that noise exceeds with probability below 2^-1000.
 TAIL = 40
 # A default step of the grid is this fraction of a coordinate's range.
@@ -83,6 +87,10 @@ class NoisySumParameters(SumParameters, frozen=True):
             honest=self.honest,
             residual_pairs=residual_pairs,
         )
+
+    def noise_distributions(self, survivors: int, residual_pairs: int) -> tuple[Part, ...]:  # noqa: ARG002
+        """Return the distribution of a share, and how many are in the sum."""
+        return ((DISTRIBUTIONS[self.mechanism](self.variance), survivors),)
 
     def event(self) -> Event:
         """Return the privacy event of one request."""

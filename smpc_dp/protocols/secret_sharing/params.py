@@ -21,6 +21,7 @@ from smpc_dp.settings import read
 
 if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.events import Event
+    from smpc_dp.privacy.noise_bounds import Part
 
 
 FEWEST_SERVERS, MOST_SERVERS = 3, 9
@@ -76,6 +77,10 @@ class SharedParameters(msgspec.Struct, frozen=True):
     def planned(self) -> str:
         """Return further values derived with floating point, which are compared before a run begins."""
         return ""
+
+    def noise_distributions(self, survivors: int, residual_pairs: int) -> tuple[Part, ...]:  # noqa: ARG002
+        """Return nothing: intervals know the standard deviation of noise on shares alone."""
+        return ()
 
 
 class VectorParameters(SharedParameters, frozen=True):

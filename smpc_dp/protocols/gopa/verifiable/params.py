@@ -201,9 +201,14 @@ class VerifiableParameters(GopaParameters, frozen=True):
         """Raise: this noise comes from committed bits and public coins, and the role adds it."""
         raise LocalError("the noise of verifiable GOPA is not drawn by one party")
 
+    @property
+    def own_distribution(self) -> BinomialDistribution:
+        """The distribution of one party's coin flips, centred, in grid steps."""
+        return BinomialDistribution(self.bits)
+
     def own_noise(self, source: NoiseSource, count: int) -> NDArray[np.int64]:
         """Return `count` draws of the distribution of one party's coin flips, centred, in grid steps."""
-        return BinomialDistribution(self.bits).draw(source, count)
+        return self.own_distribution.draw(source, count)
 
     def event(self) -> Event:
         """Return the privacy event of one request: the binomial of the honest total, and the rest."""

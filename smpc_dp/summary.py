@@ -1,0 +1,36 @@
+"""What results say of themselves in a line: for commands, `print` and notebooks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+# How many coordinates of a value are shown.
+SHOWN_VALUES = 8
+
+
+def value_text(
+    values: Sequence[float], length: int, kind: str, standard_error: float, resolution: float
+) -> str:
+    """Return the first values of a vector of `length`, to the digits that they have.
+
+    Sums, which are integers or grid points, are shown in full; averages to the digits of `resolution`, the
+    grid's step divided by the weight; noisy values to two digits of their error: more would be noise.
+    """
+    if standard_error:
+        digits = max(0, 1 - math.floor(math.log10(standard_error)))
+        values = [round(value, digits) for value in values]
+    elif kind == "average":
+        digits = max(6, math.ceil(-math.log10(resolution)))
+        values = [round(value, digits) for value in values]
+    more = f", … ({length} values)" if length > len(values) else ""
+    return f"[{', '.join(map(str, values))}{more}]"
+
+
+def spent_text(receipt: Mapping[str, Any]) -> str:
+    """Return what a ledger has spent after a release, given its receipt as JSON data."""
+    spent, budget = receipt["spent"]["epsilon"], receipt["budget_epsilon"]
+    amount = "no bound" if spent is None else f"epsilon = {spent:.6g}"
+    limit = "no limit" if budget is None else f"{budget:.6g}"
+    return f"ledger of {receipt['party']}: {amount} of {limit} spent at delta = {receipt['budget_delta']:g}"

@@ -1,0 +1,236 @@
+"""Sessions without `await`: the calls of `smpc_dp.connect`, blocking, in programs with and without a loop.
+
+    session = smpc_dp.sync.connect("session.toml", party="alice")
+    result = session.average(vector)
+    session.close()
+
+Each session has one thread of its own with an event loop, so that it works in notebooks and inside programs
+that run a loop themselves, which waits meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import os
+import threading
+import weakref
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future, wait
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
+
+from smpc_dp.errors import ConfigCheck, ConfigError
+from smpc_dp.net import session as asynchronous
+from smpc_dp.net.events import OnEvent, ignore
+
+if TYPE_CHECKING:
+    from smpc_dp.net.audit import Report
+    from smpc_dp.net.served_log import ServedLog as AsynchronousLog
+    from smpc_dp.protocols.registry import MakeParty
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class _Background:
+    """An event loop in a thread of its own."""
+
+    def __init__(self, name: str) -> None:
+        self._began: Future[None] = Future()
+        self._thread = threading.Thread(target=self._work, name=name, daemon=True)
+        self._thread.start()
+        self._began.result()
+
+    def _work(self) -> None:
+        with asyncio.Runner() as runner:
+            self._loop = runner.get_loop()
+            self._stopping = asyncio.Event()
+            self._loop.call_soon(self._began.set_result, None)
+            runner.run(self._until_stopped())
+
+    async def _until_stopped(self) -> None:
+        await self._stopping.wait()
+
+    def check_caller(self) -> None:
+        """Raise ConfigError in the thread itself, where a call that waits for it would never end."""
+        if threading.current_thread() is self._thread:
+            reason = "is called in its own thread, in which on_event runs: the call would never end"
+            raise ConfigError.at("session", reason, ConfigCheck.CONFLICT)
+
+    def call(self, work: Coroutine[Any, Any, T]) -> T:
+        """Return what the coroutine returns; if this thread is interrupted, cancel it and wait."""
+        ended: Future[T] = Future()
+        tasks: list[asyncio.Task[T]] = []
+
+        def begin() -> None:
+            task = self._loop.create_task(work)
+            tasks.append(task)
+            task.add_done_callback(lambda task: _settle(ended, task))
+
+        self._loop.call_soon_threadsafe(begin)
+        try:
+            return ended.result()
+        except BaseException:
+            if not ended.done():
+                # Runs after `begin`.
+                self._loop.call_soon_threadsafe(lambda: tasks[0].cancel())
+                wait([ended])
+            raise
+
+    def stop(self) -> None:
+        """End the thread, and wait for it."""
+        self._loop.call_soon_threadsafe(self._stopping.set)
+        self._thread.join()
+
+    def abandon(self, session: asynchronous.Session) -> None:
+        """Close a session that nobody refers to any more, and end the thread; wait for neither."""
+
+        async def close() -> None:
+            try:
+                await session.close()
+            finally:
+                self._stopping.set()
+
+        if self._thread.is_alive():
+            asyncio.run_coroutine_threadsafe(close(), self._loop)
+
+
+def _settle(ended: Future[T], task: asyncio.Task[T]) -> None:
+    if task.cancelled():
+        ended.set_exception(asyncio.CancelledError())
+    elif (error := task.exception()) is not None:
+        ended.set_exception(error)
+    else:
+        ended.set_result(task.result())
+
+
+def _blocking(
+    method: Callable[Concatenate[asynchronous.Session, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[Session, P], T]:
+    """Return a method of the asynchronous session as one that waits for its result."""
+
+    @functools.wraps(method)
+    def call(self: Session, /, *args: P.args, **options: P.kwargs) -> T:
+        return self.wait_for(lambda session: method(session, *args, **options))
+
+    return call
+
+
+class Session:
+    """One party's open session, with calls that block. Made by `connect`; a context manager.
+
+    Calls of several threads wait for each other. A KeyboardInterrupt in a call cancels the request and closes
+    the session: the others see that this party has left. `on_event` is called in the session's own thread.
+    """
+
+    sum = _blocking(asynchronous.Session.sum)
+    average = _blocking(asynchronous.Session.average)
+    evaluate = _blocking(asynchronous.Session.evaluate)
+    pairwise = _blocking(asynchronous.Session.pairwise)
+
+    def __init__(self, session: asynchronous.Session, background: _Background) -> None:
+        self._session, self._background = session, background
+        self._lock = threading.RLock()
+        self._abandon = weakref.finalize(self, background.abandon, session)
+        self._abandon.atexit = False
+
+    @classmethod
+    def open(
+        cls,
+        session: str | os.PathLike[str],
+        party: str,
+        *,
+        key: str | os.PathLike[str] | None = None,
+        ledger: str | os.PathLike[str] | None = None,
+        listen_on: str | None = None,
+        on_event: OnEvent = ignore,
+        role: MakeParty | None = None,
+    ) -> Self:
+        """Connect, and return a session that stays open until `close`, or the end of its `with` block.
+
+        Arguments and errors as of `smpc_dp.connect`.
+        """
+        background = _Background(f"smpc-dp session of {party}")
+        try:
+            opened = background.call(
+                asynchronous.Session.open(
+                    session, party, key=key, ledger=ledger, listen_on=listen_on, on_event=on_event, role=role
+                )
+            )
+        except BaseException:
+            background.stop()
+            raise
+        return cls(opened, background)
+
+    def close(self) -> None:
+        """Send what waits, leave the session and end its thread; raise ConfigError if it is closed."""
+        self._background.check_caller()
+        with self._lock:
+            self._session.check_open()
+            self._abandon.detach()
+            try:
+                self._background.call(self._session.close())
+            finally:
+                self._background.stop()
+
+    @property
+    def closed(self) -> bool:
+        """Whether the session is closed."""
+        return self._session.closed
+
+    @property
+    def party(self) -> str:
+        """The party's name."""
+        return self._session.party
+
+    @property
+    def length(self) -> int:
+        """Coordinates of the session's vectors."""
+        return self._session.length
+
+    def log(self) -> ServedLog:
+        """Return the log of the last request, as `smpc_dp.Session.log` does, with calls that block."""
+        return ServedLog(self, self._session.log())
+
+    def wait_for(self, work: Callable[[asynchronous.Session], Coroutine[Any, Any, T]]) -> T:
+        """Return what `work(session)` returns, given the asynchronous session and run in its thread."""
+        self._background.check_caller()
+        with self._lock:
+            self._session.check_open()
+            try:
+                return self._background.call(work(self._session))
+            except (KeyboardInterrupt, SystemExit):
+                if not self._session.closed:
+                    self.close()
+                raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if not self.closed:
+            self.close()
+
+    def __repr__(self) -> str:
+        return f"sync.{self._session!r}"
+
+
+connect = Session.open
+
+
+class ServedLog:
+    """The log of a session's last request; see `smpc_dp.net.served_log.ServedLog`."""
+
+    def __init__(self, session: Session, log: AsynchronousLog) -> None:
+        self._session, self._log = session, log
+
+    def __len__(self) -> int:
+        return len(self._log)
+
+    def lines(self, first: int = 0, last: int | None = None) -> list[bytes]:
+        """Fetch a part of the log, each line held against the heads that this party has signed."""
+        return self._session.wait_for(lambda _: self._log.lines(first, last))
+
+    def audit(self, keep: str | os.PathLike[str] | None = None) -> Report:
+        """Fetch the whole log and audit it; `keep`: a file to write it to."""
+        return self._session.wait_for(lambda _: self._log.audit(keep))

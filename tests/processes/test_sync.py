@@ -1,0 +1,240 @@
+"""Sessions without `await` over real sockets: with and without a running loop, interrupted and closed."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import inspect
+import signal
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+import smpc_dp
+from smpc_dp.errors import ConfigCheck
+from smpc_dp.net.events import Event
+from smpc_dp.net.local import create_local_session
+from smpc_dp.net.session_file import Timeouts
+from smpc_dp.protocols.result import Result
+
+PARTIES = ("alice", "bob", "carol", "dave")
+REAL: dict[str, object] = {"length": 2, "lower": -10.0, "upper": 10.0, "precision": 1e-6, "corrupt": 0.0}
+FAST = Timeouts(connect=2.0, step=3.0)
+T = TypeVar("T")
+
+
+def create(folder: Path, **parameters: object) -> Path:
+    return create_local_session(folder, PARTIES, {**REAL, "dropout": 0.25, **parameters}, timeouts=FAST)
+
+
+class Threads:
+    """Threads that keep no failed test from ending."""
+
+    def submit(self, work: Callable[..., T], *args: Any) -> Future[T]:
+        ended: Future[T] = Future()
+
+        def target() -> None:
+            try:
+                ended.set_result(work(*args))
+            except BaseException as error:
+                ended.set_exception(error)
+
+        threading.Thread(target=target, daemon=True).start()
+        return ended
+
+
+@pytest.fixture
+def pool() -> Threads:
+    return Threads()
+
+
+def serve(pool: Threads, path: Path) -> Future[Any]:
+    return pool.submit(lambda: asyncio.run(smpc_dp.serve(path)))
+
+
+def names_of_threads() -> list[str]:
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith("smpc-dp session")]
+
+
+def is_closed(error: pytest.ExceptionInfo[smpc_dp.ConfigError]) -> bool:
+    (issue,) = error.value.issues
+    return issue.check is ConfigCheck.CONFLICT and "alice: is closed" in issue.reason
+
+
+def act_for(path: Path, name: str) -> list[Result]:
+    session = smpc_dp.sync.connect(path, party=name)
+    try:
+        own = float(PARTIES.index(name))
+        return [session.average([own, effect]) for effect in (1.0, 2.0)] + [session.sum([own, 0.0])]
+    finally:
+        session.close()
+
+
+def test_sessions_block_where_no_loop_runs(tmp_path: Path, pool: Threads) -> None:
+    path = create(tmp_path)
+    serving = serve(pool, path)
+    acting = [pool.submit(act_for, path, name) for name in PARTIES]
+    for results in (each.result() for each in acting):
+        assert [result.value.tolist() for result in results] == [[1.5, 1.0], [1.5, 2.0], [6.0, 0.0]]
+    assert len(serving.result()) == 3
+    assert not names_of_threads()
+
+
+async def test_a_session_blocks_a_running_loop_and_works(tmp_path: Path, pool: Threads) -> None:
+    path = create(tmp_path)
+    serving = serve(pool, path)
+    others = [pool.submit(act_for, path, name) for name in PARTIES[1:]]
+    # In the thread of this test's own loop, as in a notebook.
+    assert act_for(path, "alice")[0].value.tolist() == [1.5, 1.0]
+    assert [other.result()[1].survivors for other in others] == [PARTIES] * 3
+    assert len(serving.result()) == 3
+
+
+def test_a_session_closed_twice_says_so(tmp_path: Path, pool: Threads) -> None:
+    path = create(tmp_path)
+    serving = serve(pool, path)
+    with smpc_dp.sync.Session.open(path, "alice") as session:
+        assert (session.party, session.length, session.closed) == ("alice", 2, False)
+        session.close()
+        assert session.closed
+        for call in (session.close, lambda: session.sum([0.0, 0.0]), session.log):
+            with pytest.raises(smpc_dp.ConfigError) as error:
+                call()
+            assert is_closed(error)
+    assert "closed" in repr(session)
+    serving.result()
+    assert not names_of_threads()
+
+
+async def test_a_session_stays_open_between_blocks_of_code(tmp_path: Path) -> None:
+    path = create(tmp_path)
+    serving = asyncio.create_task(smpc_dp.serve(path))
+    sessions = [await smpc_dp.Session.open(path, name) for name in PARTIES]
+    for _ in range(2):
+        results = await asyncio.gather(*(session.average([1.0, 2.0]) for session in sessions))
+        assert results[0].value.tolist() == [1.0, 2.0]
+    for session in sessions:
+        await session.close()
+    assert len(await serving) == 2
+    alice = sessions[0]
+    evaluated = alice.evaluate("add64", [1], peer="bob", role="garbler")
+    for call in (alice.close(), alice.average([1.0, 2.0]), alice.pairwise("gini", 1, 1.0), evaluated):
+        with pytest.raises(smpc_dp.ConfigError) as error:
+            await call
+        assert is_closed(error)
+    with pytest.raises(smpc_dp.ConfigError, match="alice: is closed"):
+        alice.log()
+
+
+async def test_connect_leaves_a_session_that_was_closed_in_its_block(tmp_path: Path) -> None:
+    path = create(tmp_path)
+    serving = asyncio.create_task(smpc_dp.serve(path))
+    async with smpc_dp.connect(path, "alice") as session:
+        await session.close()
+    assert session.closed
+    await serving
+
+
+def test_an_interrupt_cancels_the_request_and_closes_the_session(tmp_path: Path, pool: Threads) -> None:
+    path = create(tmp_path)
+    serving = serve(pool, path)
+    # Of four parties one may be lost: the others end the request that alice was interrupted in.
+    others = [smpc_dp.sync.connect(path, name) for name in PARTIES[1:]]
+    waits = threading.Event()
+
+    def on_event(event: Event) -> None:
+        if event.kind == "step":
+            waits.set()
+
+    alice = smpc_dp.sync.connect(path, "alice", on_event=on_event)
+    main = threading.main_thread().ident
+    assert main is not None
+
+    def interrupt() -> None:
+        assert waits.wait(60)
+        signal.pthread_kill(main, signal.SIGINT)
+
+    interrupting = pool.submit(interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        alice.sum([1.0, 1.0])
+    interrupting.result()
+    assert alice.closed
+    with pytest.raises(smpc_dp.ConfigError, match="alice: is closed"):
+        alice.sum([1.0, 1.0])
+    requests = [pool.submit(session.sum, [1.0, 1.0]) for session in others]
+    for request in requests:
+        result = request.result()
+        assert (result.value.tolist(), result.absent) == ([3.0, 3.0], ("alice",))
+    for session in others:
+        session.close()
+    assert len(serving.result()) == 1
+    assert not names_of_threads()
+
+
+def test_an_error_of_a_request_leaves_the_session_open(tmp_path: Path, pool: Threads) -> None:
+    path = create(tmp_path)
+    serving = serve(pool, path)
+    with smpc_dp.sync.connect(path, "alice") as session:
+        with pytest.raises(smpc_dp.PrivacyError, match=r"alice: vector\[0\] is outside"):
+            session.sum([11.0, 0.0])
+        assert not session.closed
+    assert len(serving.result()) == 1
+
+
+def test_a_session_that_cannot_be_opened_leaves_no_thread(tmp_path: Path) -> None:
+    path = create(tmp_path)
+    for name, error in (("mallory", smpc_dp.ConfigError), ("alice", smpc_dp.TimeoutFault)):
+        with pytest.raises(error):
+            smpc_dp.sync.connect(path, name)
+    assert not names_of_threads()
+
+
+def test_a_call_in_the_sessions_own_thread_is_refused(tmp_path: Path, pool: Threads) -> None:
+    path = create(tmp_path)
+    serving = serve(pool, path)
+    refused: list[smpc_dp.ConfigError] = []
+
+    def on_event(event: Event) -> None:
+        if event.kind == "step" and not refused:
+            for call in (lambda: session.sum([0.0, 0.0]), session.close):
+                try:
+                    call()
+                except smpc_dp.ConfigError as error:
+                    refused.append(error)
+
+    with smpc_dp.sync.connect(path, "alice", on_event=on_event) as session:
+        others = [pool.submit(act_for, path, name) for name in PARTIES[1:]]
+        for effect in (1.0, 2.0):
+            assert session.average([0.0, effect]).survivors == PARTIES
+        session.sum([0.0, 0.0])
+    for other in others:
+        other.result()
+    serving.result()
+    assert len(refused) == 2
+    assert all("in its own thread" in str(error) for error in refused)
+
+
+def test_a_forgotten_session_leaves(tmp_path: Path, pool: Threads) -> None:
+    path = create(tmp_path)
+    serving = serve(pool, path)
+    session = smpc_dp.sync.connect(path, "alice")
+    (thread,) = [each for each in threading.enumerate() if each.name.endswith("of alice")]
+    del session
+    gc.collect()
+    thread.join(60)
+    assert not thread.is_alive()
+    serving.result()
+
+
+def test_the_blocking_calls_have_the_arguments_of_the_others() -> None:
+    for name in ("sum", "average", "evaluate", "pairwise"):
+        blocking, other = getattr(smpc_dp.sync.Session, name), getattr(smpc_dp.Session, name)
+        assert inspect.signature(blocking) == inspect.signature(other)
+        assert not inspect.iscoroutinefunction(blocking)
+    opening = inspect.signature(smpc_dp.connect).parameters
+    for opened in (smpc_dp.sync.connect, smpc_dp.Session.open):
+        assert inspect.signature(opened).parameters == opening
