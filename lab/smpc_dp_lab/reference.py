@@ -5,6 +5,8 @@ ends at the next blank line; `own` in the place of `without ...` leaves out the 
 Rows whose first cell names several keys are kept: they say what tables share.
 In docs/reference/errors.md a comment `<!-- checks: CLASS -->` stands before the table of an enum of
 smpc_dp.errors, which ends at a comment `<!-- end -->`.
+In docs/reference/commands.md the tables of options stand between the comments `<!-- options -->` and
+`<!-- end -->`.
 In protocols/*/*.md a comment `<!-- states: MODULE.ROLE -->` stands before the table and the diagram of a
 role's states, which end at a comment `<!-- end -->`.
 `python -m smpc_dp_lab.reference` writes the files anew.
@@ -13,10 +15,16 @@ role's states, which end at a comment `<!-- end -->`.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
+from types import UnionType
+from typing import Any, Literal, get_args, get_origin
+
+import typer
 
 from smpc_dp import errors
+from smpc_dp.cli import app
 from smpc_dp.protocols.engine.table import markdown
 from smpc_dp.settings import rows
 
@@ -27,6 +35,9 @@ _TABLE = re.compile(
 )
 ERRORS = Path("docs") / "reference" / "errors.md"
 _CHECKS = re.compile(r"(<!-- checks: (\w+) -->\n).*?(?=\n<!-- end -->)", re.DOTALL)
+COMMANDS = Path("docs") / "reference" / "commands.md"
+_OPTIONS = re.compile(r"(<!-- options -->\n).*?(?=\n<!-- end -->)", re.DOTALL)
+_COMMON = ("as_json", "install_completion", "show_completion")
 _STATES = re.compile(r"(<!-- states: ([\w.]+)\.(\w+) -->\n).*?(?=<!-- end -->)", re.DOTALL)
 _SHARED = re.compile(r"^\| `[^|]*`, `.*$", re.MULTILINE)
 
@@ -55,6 +66,55 @@ def listed(text: str) -> str:
     return _CHECKS.sub(table, text)
 
 
+def _commands(command: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield name and command of each command of this package that is not hidden."""
+    for word, inner in getattr(command, "commands", {}).items():
+        yield from _commands(inner, f"{name} {word}".strip())
+    if hasattr(command, "commands") or command.hidden or command.callback is None:
+        return
+    if command.callback.__module__.split(".")[0] == "smpc_dp":
+        yield name, command
+
+
+def _choices(kind: Any) -> str:
+    """Return the values of a literal type, of alternatives or elements too."""
+    if get_origin(kind) is Literal:
+        return ", ".join(f"`{value}`" for value in get_args(kind))
+    if isinstance(kind, UnionType) or get_origin(kind) is list:
+        return next((text for inner in get_args(kind) if (text := _choices(inner))), "")
+    return ""
+
+
+def _option(parameter: Any) -> str:
+    """Return the row of an option or an argument."""
+    names = parameter.opts if parameter.param_type_name == "option" else [parameter.name.upper()]
+    name = ", ".join(f"`{option}`" for option in (*names, *parameter.secondary_opts))
+    default = "required" if parameter.required else parameter.default
+    if parameter.show_default not in (True, False, None):
+        default = parameter.show_default
+    is_given = isinstance(default, str | int | float) and not isinstance(default, bool)
+    shown = f"{default}" if is_given else ""
+    meaning = (parameter.help or "").strip().replace("|", "\\|")
+    if choices := _choices(parameter.type_descriptor.annotation):
+        meaning = f"{meaning} One of {choices}."
+    return f"| {name} | {shown} | {meaning} |"
+
+
+def optioned(text: str) -> str:
+    """Return the page of commands with the tables of options written anew."""
+    sections = []
+    for name, command in _commands(typer.main.get_command(app)):
+        parameters = [
+            parameter
+            for parameter in command.params
+            if parameter.name not in _COMMON and not getattr(parameter, "hidden", False)
+        ]
+        if parameters:
+            head = f"### Options of {name}\n\n| option | default | meaning |\n|---|---|---|"
+            sections.append("\n".join((head, *map(_option, parameters))))
+    return _OPTIONS.sub(lambda match: match[1] + "\n\n".join(sections), text)
+
+
 def specified(text: str) -> str:
     """Return a specification with every marked table of states written anew."""
     return _STATES.sub(
@@ -65,5 +125,6 @@ def specified(text: str) -> str:
 if __name__ == "__main__":
     PAGE.write_text(rendered(PAGE.read_text("utf-8")), "utf-8")
     ERRORS.write_text(listed(ERRORS.read_text("utf-8")), "utf-8")
+    COMMANDS.write_text(optioned(COMMANDS.read_text("utf-8")), "utf-8")
     for page in Path("protocols").glob("*/*.md"):
         page.write_text(specified(page.read_text("utf-8")), "utf-8")

@@ -34,7 +34,7 @@ from smpc_dp.net.local import create_local_session
 from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.protocols.registry import PARAMETER_CHECKERS
 from smpc_dp_lab import vectors
-from smpc_dp_lab.reference import listed, rendered, specified
+from smpc_dp_lab.reference import COMMANDS, listed, optioned, rendered, specified
 from tests.documents import assert_documented, fields_below
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -251,6 +251,12 @@ def test_the_lists_of_codes_are_those_of_the_code() -> None:
     page = (ROOT / "docs" / "reference" / "errors.md").read_text("utf-8")
     assert {*re.findall(r"^\| `([a-z-]+)` \|", page, re.MULTILINE)} == {*Check, *ConfigCheck}
     assert listed(page) == page, "python -m smpc_dp_lab.reference writes them"
+
+
+def test_options_in_the_reference_are_those_of_the_commands() -> None:
+    page = (ROOT / COMMANDS).read_text("utf-8")
+    assert optioned(page) == page, "python -m smpc_dp_lab.reference writes them"
+    assert "### Options of plan secagg" in page
 
 
 def test_every_parameter_of_a_learner_is_documented() -> None:
