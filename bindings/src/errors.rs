@@ -1,4 +1,4 @@
-//! The Python exceptions of the core's errors, with the same texts.
+//! Python exceptions for the core's errors, with the same texts.
 
 use pyo3::create_exception;
 use pyo3::exceptions::{
@@ -24,7 +24,7 @@ create_exception!(
     "Somebody's commitment, opening or proof is malformed or false."
 );
 
-/// The exception of an error of the core.
+/// Returns the Python exception of an error of the core.
 pub fn raise(error: impl Into<Error>) -> PyErr {
     let error = error.into();
     let reason = error.to_string();

@@ -1,4 +1,4 @@
-//! Keystreams added to arrays.
+//! Python functions that add keystreams to arrays.
 
 use numpy::{PyArray1, PyArrayMethods};
 use pyo3::exceptions::{PyTypeError, PyValueError};

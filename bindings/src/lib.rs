@@ -1,4 +1,4 @@
-//! What Python sees of `smpc-core`; `smpc_dp/_core.pyi` documents it.
+//! Python module of `smpc-core`; `smpc_dp/_core.pyi` documents it.
 //!
 //! Arguments are checked here and errors become exceptions; the kernels run without the interpreter's lock.
 
@@ -19,7 +19,7 @@ use pyo3::exceptions::PyImportError;
 use pyo3::prelude::*;
 use smpc_core::instructions;
 
-/// Keeps kernels from instructions beyond those that the environment names, before any of them runs.
+/// Limits kernels to the instructions that the environment names, before any of them runs.
 fn limit_kernels() -> PyResult<()> {
     let Some(name) = std::env::var_os("SMPC_DP_KERNELS") else {
         return Ok(());

@@ -1,4 +1,4 @@
-//! Exact noise.
+//! Python class of exact noise.
 
 use numpy::{IntoPyArray, PyArray1};
 use pyo3::exceptions::PyValueError;
@@ -55,7 +55,7 @@ impl PyNoiseKey {
     }
 }
 
-/// Adds what Python sees of the samplers.
+/// Adds the class to the module.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<PyNoiseKey>()
 }

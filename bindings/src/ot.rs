@@ -1,4 +1,4 @@
-//! Oblivious transfer.
+//! Python classes of oblivious transfer.
 
 use std::hint::black_box;
 
@@ -20,7 +20,7 @@ fn exactly_32<'a>(name: &str, bytes: &'a [u8]) -> PyResult<&'a [u8; 32]> {
         .map_err(|_| PyValueError::new_err(format!("{name}: {} bytes, not 32", bytes.len())))
 }
 
-/// Our array that a call fills.
+/// Returns the caller's array that a call fills, after a check.
 fn to_fill<'py>(
     name: &str,
     array: &Bound<'py, PyArray1<u8>>,
@@ -30,7 +30,7 @@ fn to_fill<'py>(
         .map_err(|error| PyValueError::new_err(format!("{name}: {error}")))
 }
 
-/// The rows of 16 bytes of an array that a call fills.
+/// Returns the rows of 16 bytes of an array that a call fills.
 fn rows<'a>(array: &'a mut PyReadwriteArray1<'_, u8>) -> PyResult<&'a mut [Row]> {
     let (rows, rest) = array.as_slice_mut()?.as_chunks_mut();
     if rest.is_empty() {
@@ -204,14 +204,15 @@ impl PyReceiver {
     }
 }
 
-/// Both sides of a setup's base transfers in this thread, for the benchmark.
+/// Computes both sides of a setup's base transfers in this thread, for the benchmark.
 #[pyfunction]
 fn ot_base_transfers(py: Python<'_>, seed: &[u8]) -> PyResult<()> {
     let seed = exactly_32("seed", seed)?;
     py.detach(|| base_transfers(seed)).map_err(raise)
 }
 
-/// The rows of columns of `blocks` blocks each and the hashes of the columns, for the timing test.
+/// Returns the rows of `blocks` blocks of columns and the hashes of the columns, for the timing
+/// test.
 #[pyfunction]
 fn ot_rows<'py>(
     py: Python<'py>,
@@ -240,7 +241,7 @@ fn ot_rows<'py>(
     Ok(PyBytes::new(py, hashes.as_flattened()))
 }
 
-/// Multiplications in the group, of a point that is not fixed and of the generator, for the benchmark.
+/// Multiplies varying points and the generator in the group, for the benchmark.
 #[pyfunction]
 fn group_multiplications(
     py: Python<'_>,
@@ -263,7 +264,7 @@ fn group_multiplications(
     Ok(())
 }
 
-/// Adds what Python sees of oblivious transfer.
+/// Adds the classes and functions to the module.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<PySender>()?;
     module.add_class::<PyReceiver>()?;

@@ -1,4 +1,4 @@
-//! Commitments and proofs.
+//! Python functions and classes of commitments and proofs.
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -15,14 +15,14 @@ use zeroize::{Zeroize, Zeroizing};
 use crate::errors::raise;
 use crate::threads::check_threads;
 
-/// Our own argument of exactly `N` bytes.
+/// Returns an argument of the caller as exactly `N` bytes.
 fn exactly<'a, const N: usize>(name: &str, bytes: &'a [u8]) -> PyResult<&'a [u8; N]> {
     bytes
         .try_into()
         .map_err(|_| PyValueError::new_err(format!("{name}: {} bytes, not {N}", bytes.len())))
 }
 
-/// Our own scalar.
+/// Returns a scalar of the caller.
 fn own_scalar(name: &str, bytes: &[u8]) -> PyResult<Zeroizing<Scalar>> {
     let scalar = encode::scalar(name, exactly(name, bytes)?);
     scalar
@@ -30,14 +30,14 @@ fn own_scalar(name: &str, bytes: &[u8]) -> PyResult<Zeroizing<Scalar>> {
         .map_err(|error| PyValueError::new_err(error.to_string()))
 }
 
-/// Somebody's element.
+/// Returns an element of another party's statement.
 fn element(name: &str, bytes: &[u8]) -> Result<Element, ProofError> {
     bytes
         .try_into()
         .map_err(|_| ProofError::Statement(format!("{name}: {} bytes, not {ELEMENT}", bytes.len())))
 }
 
-/// An integer; one beyond 128 bits is the nearest of them, which is out of every range.
+/// An integer; one beyond 128 bits becomes the nearest, which is out of every range.
 struct Whole(i128);
 
 impl<'py> FromPyObject<'_, 'py> for Whole {
@@ -58,7 +58,8 @@ impl Zeroize for Whole {
 }
 
 impl Whole {
-    /// A number of things; 0, of which there is never one, for what is none.
+    /// Returns it as a number of things; as 0, which is refused everywhere, if it is no such
+    /// number.
     fn count(&self) -> usize {
         usize::try_from(self.0).unwrap_or(0)
     }
@@ -69,7 +70,7 @@ fn wholes(all: Vec<Whole>) -> Zeroizing<Vec<i128>> {
     Zeroizing::new(all.iter().map(|whole| whole.0).collect())
 }
 
-/// One range of all coordinates, or one for each.
+/// Returns one range of all coordinates, or one for each.
 fn range(length: usize, low: Vec<Whole>, high: Vec<Whole>) -> PyResult<Range> {
     Range::new(length, &wholes(low), &wholes(high)).map_err(raise)
 }
@@ -180,7 +181,7 @@ fn norm_proof_bytes(length: Whole, bound: Whole) -> PyResult<usize> {
     Ok(norm(length.count(), &bound)?.elements() * ELEMENT)
 }
 
-/// Bytes of the coins, and of a proof.
+/// Returns the number of bytes of the coins, and of a proof.
 #[pyfunction]
 fn noise_bytes(length: Whole, bits: Whole) -> PyResult<(usize, usize)> {
     let noise = noise(&length, &bits)?;
@@ -276,7 +277,7 @@ impl PyNoiseSecret {
 struct PyProofBatch(Vec<Item>);
 
 impl PyProofBatch {
-    /// What cannot be read is false; it is not an error of who adds it.
+    /// Adds a statement; an unreadable one counts as false and is no error of the caller.
     fn push(&mut self, item: Result<Item, ProofError>) {
         self.0.push(item.unwrap_or(Item::Malformed));
     }
@@ -386,7 +387,7 @@ impl PyProofBatch {
         self.0.len()
     }
 
-    /// Empties the batch, unless it fails.
+    /// Returns the false statements and empties the batch, unless the call fails.
     fn find_false(&mut self, py: Python<'_>, threads: usize) -> PyResult<Vec<usize>> {
         check_threads(threads)?;
         let items = &self.0;
@@ -410,7 +411,8 @@ impl PyEdgeFold {
         Edges::new(counted, locate).map(Self).map_err(raise)
     }
 
-    /// For each party the sum of its edges, and what is malformed: one of the two is empty.
+    /// Folds claims; returns for each party the sum of its edges, or the reason why it is
+    /// malformed.
     fn take<'py>(
         &self,
         py: Python<'py>,

@@ -1,4 +1,4 @@
-//! Shamir's secret sharing.
+//! Python functions of Shamir's secret sharing.
 
 use pyo3::exceptions::{PyOverflowError, PyValueError};
 use pyo3::prelude::*;
@@ -7,7 +7,7 @@ use smpc_core::shamir;
 
 use crate::errors::raise;
 
-/// The holders' points: integers from 1 to 65535 (0 is refused by the sharing itself).
+/// Returns the holders' points: integers from 1 to 65535 (the sharing itself refuses 0).
 fn points(xs: &Bound<'_, PySequence>) -> PyResult<Vec<u16>> {
     xs.try_iter()?
         .map(|x| {

@@ -1,4 +1,4 @@
-//! A keyed BLAKE3 over a stream, fed without the interpreter.
+//! Python class of a keyed BLAKE3 over a stream, fed without the interpreter.
 
 use numpy::PyReadonlyArray1;
 use pyo3::exceptions::PyValueError;

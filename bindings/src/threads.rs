@@ -1,4 +1,4 @@
-//! How many threads one call may use.
+//! Limits on the number of threads of one call.
 
 use std::ops::RangeInclusive;
 

@@ -1,11 +1,11 @@
-//! TupleHash256, whole and in pieces.
+//! Python functions of TupleHash256, whole and in pieces.
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PySequence};
 use smpc_core::tuple_hash;
 
-/// Bytes of a TupleHash256 output; fewer than 16 would be too weak for any use.
+/// Allowed output lengths of TupleHash256 in bytes; fewer than 16 would be too weak for any use.
 const DIGEST_LENGTHS: std::ops::RangeInclusive<usize> = 16..=65_536;
 
 #[pyfunction]
@@ -33,7 +33,7 @@ fn hash_tuple<'py>(
     })
 }
 
-/// A TupleHash256 of which a part may come in pieces; `due` bytes of the last one are to come.
+/// A TupleHash256 that may take a part in pieces; `due` bytes of the last part are missing.
 #[pyclass(module = "smpc_dp._core")]
 struct TupleHash {
     hasher: tuple_hash::TupleHash256,

@@ -1,4 +1,4 @@
-//! Why a call was refused, whichever module refused it.
+//! Errors of all modules: the reasons for which a call is refused.
 
 use std::fmt;
 
@@ -8,18 +8,18 @@ use crate::ot::OtError;
 use crate::proofs::ProofError;
 use crate::shamir;
 
-/// Why a call of any module was refused. No reason holds a secret.
+/// Reason for which a call of any module is refused. It never holds a secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Error {
-    /// A circuit, a parameter or a call of `garble`.
+    /// An invalid circuit, parameter or call of `garble`.
     Garbling(garble::Refused),
-    /// A distribution, or the drawing from it.
+    /// An invalid distribution, or a failure while drawing from it.
     Noise(NoiseError),
-    /// An argument, a message or a call of `ot`.
+    /// An invalid argument, message or call of `ot`.
     Transfer(OtError),
-    /// An argument or a statement of `proofs`.
+    /// An invalid argument or statement of `proofs`.
     Proof(ProofError),
-    /// A sharing or a reconstruction.
+    /// An invalid sharing or reconstruction.
     Sharing(shamir::Refused),
     /// The operating system gave no randomness.
     Randomness(getrandom::Error),

@@ -37,7 +37,7 @@ impl Drop for Trace<'_> {
     }
 }
 
-/// Where a target's count is kept between runs.
+/// File in which the count of a target is kept between runs.
 struct Count(Option<PathBuf>);
 
 impl Count {
@@ -95,7 +95,7 @@ pub fn run(
     count.write(end.max(first));
 }
 
-/// Changes `bytes` in one of the ways in which a peer's bytes differ from honest ones.
+/// Changes `bytes` in one of the ways in which a hostile peer's bytes may differ from honest ones.
 pub fn mutate(input: &mut Unstructured<'_>, bytes: &mut Vec<u8>) -> Result<()> {
     for _ in 0..input.int_in_range(1..=3)? {
         if bytes.is_empty() {
@@ -131,7 +131,7 @@ pub fn mutate(input: &mut Unstructured<'_>, bytes: &mut Vec<u8>) -> Result<()> {
     Ok(())
 }
 
-/// Shares of any lengths at any points are refused, or give a secret that their order does not change.
+/// Shares of any lengths at any points are refused, or give a secret independent of their order.
 #[test]
 fn shares() {
     run("shares", 1, 160, |input| {

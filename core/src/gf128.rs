@@ -10,12 +10,12 @@ use ghash::universal_hash::UniversalHash;
 use ghash::{Block, GHash};
 use zeroize::Zeroize;
 
-/// The block by which GHASH knows `element`.
+/// Returns the block that represents `element` in GHASH.
 pub(crate) fn to_block(element: u128) -> Block {
     element.reverse_bits().to_be_bytes().into()
 }
 
-/// The element that GHASH knows as `block`.
+/// Returns the element that `block` represents in GHASH.
 fn from_block(block: Block) -> u128 {
     u128::from_be_bytes(block.into()).reverse_bits()
 }
@@ -24,7 +24,7 @@ fn from_block(block: Block) -> u128 {
 pub struct Multiplier(GHash);
 
 impl Multiplier {
-    /// Prepares for multiplications by `factor`.
+    /// Prepares multiplications by `factor`.
     pub fn new(factor: u128) -> Self {
         let mut key = to_block(factor);
         let multiplier = Self(GHash::new(&key));
@@ -32,7 +32,7 @@ impl Multiplier {
         multiplier
     }
 
-    /// `element * factor`, in constant time.
+    /// Returns `element * factor`, in constant time.
     pub fn times(&self, element: u128) -> u128 {
         let mut block = to_block(element);
         let mut hash = self.0.clone();
@@ -41,7 +41,8 @@ impl Multiplier {
         from_block(hash.finalize())
     }
 
-    /// `sum(coefficients[i] * factor^(k - i))` for i below k = `coefficients.len()`, in constant time.
+    /// Returns `sum(coefficients[i] * factor^(k - i))` for i below k = `coefficients.len()`, in
+    /// constant time.
     pub(crate) fn horner(&self, coefficients: &[Block]) -> u128 {
         let mut hash = self.0.clone();
         hash.update(coefficients);
@@ -49,7 +50,7 @@ impl Multiplier {
     }
 }
 
-/// `element * small`, both public.
+/// Returns `element * small`, both public.
 #[inline]
 pub(crate) fn times_small(element: u128, small: u16) -> u128 {
     let mut low = 0;
@@ -65,7 +66,7 @@ pub(crate) fn times_small(element: u128, small: u16) -> u128 {
     low ^ u128::from(high ^ high << 1 ^ high << 2 ^ high << 7)
 }
 
-/// The inverse of a nonzero public element: its power 2^128 - 2.
+/// Returns the inverse of a nonzero public element: its power 2^128 - 2.
 fn inverse(element: u128) -> u128 {
     let factor = Multiplier::new(element);
     let mut power = element;

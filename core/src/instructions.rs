@@ -1,4 +1,4 @@
-//! Which instructions kernels use: the best that the machine has, or fewer where a limit was set.
+//! Instructions that kernels use: the best of the machine, or fewer where a limit was set.
 //!
 //! The limit is for kernels of this crate. The crates below (`aes`, `ghash`, `polyval`, ...) look for themselves.
 
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Level {
-    /// What every processor has.
+    /// The instructions of every processor.
     Portable,
     /// AES-NI, with SSSE3 and SSE4.1.
     Aes,
@@ -23,7 +23,7 @@ const LEVELS: [Level; 4] = [Level::Portable, Level::Aes, Level::Vaes256, Level::
 static MOST: AtomicU8 = AtomicU8::new(Level::Vaes512 as u8);
 
 impl Level {
-    /// The name by which callers choose it.
+    /// Returns the name by which callers choose it.
     pub fn name(self) -> &'static str {
         match self {
             Self::Portable => "portable",
@@ -33,7 +33,7 @@ impl Level {
         }
     }
 
-    /// Whether the limit lets kernels use it.
+    /// Tells whether the limit lets kernels use it.
     pub fn permitted(self) -> bool {
         self as u8 <= MOST.load(Ordering::Relaxed)
     }
@@ -69,7 +69,7 @@ impl Level {
     }
 }
 
-/// Keeps kernels that run from now on from all instructions beyond the level of this name.
+/// Limits kernels that run from now on to instructions up to the level of this name.
 ///
 /// # Errors
 /// No level has the name, or the machine lacks it.
@@ -79,7 +79,7 @@ pub fn limit(name: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// The level of this name, on a machine that has what `detected` says.
+/// Returns the level of this name, on a machine described by `detected`.
 fn named(name: &str, detected: impl Fn(Level) -> bool) -> Result<Level, String> {
     let names = |levels: Vec<Level>| {
         levels

@@ -13,7 +13,7 @@ use crate::gf128::{Multiplier, invert_all, times_small, to_block};
 /// Bytes in a field element.
 pub const BLOCK: usize = 16;
 
-/// Why a sharing or a reconstruction was refused.
+/// Reason for which a sharing or a reconstruction is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Refused {
     /// The secret has this length, which is not a positive multiple of a block.
@@ -32,7 +32,7 @@ pub enum Refused {
         /// The bytes of `threshold - 1` rows.
         want: usize,
     },
-    /// There is nothing to combine.
+    /// There are no shares to combine.
     NoShares,
     /// Shares and points differ in number.
     ShareCount {
@@ -43,7 +43,7 @@ pub enum Refused {
     },
     /// A share is not as long as the first, or not a positive multiple of a block.
     ShareLength {
-        /// Its place among the shares.
+        /// Its index among the shares.
         index: usize,
         /// Its bytes.
         got: usize,
@@ -103,13 +103,13 @@ fn check_points(xs: &[u16]) -> Result<(), Refused> {
     }
 }
 
-/// The field elements of `bytes`, whose length is a multiple of 16.
+/// Returns the field elements of `bytes`, whose length is a multiple of 16.
 fn elements(bytes: &[u8]) -> impl Iterator<Item = u128> {
     let (blocks, _) = bytes.as_chunks::<BLOCK>();
     blocks.iter().map(|&block| u128::from_be_bytes(block))
 }
 
-/// Shares of `secret` for the holders `xs`, any `threshold` of which determine it.
+/// Returns shares of `secret` for the holders `xs`, any `threshold` of which determine it.
 ///
 /// `coefficients` holds the `threshold - 1` uniformly random rows of `secret.len()` bytes: the
 /// coefficients of x^(threshold-1) first, those of x last.
@@ -158,7 +158,7 @@ pub fn split(
     Ok(shares)
 }
 
-/// The coefficients of P(z), the product of (z + x) over all `xs`, the constant first.
+/// Returns the coefficients of P(z), the product of (z + x) over all `xs`, the constant first.
 fn vanishing(xs: &[u16]) -> Vec<u128> {
     let mut coefficients = vec![1];
     for &x in xs {
@@ -173,7 +173,7 @@ fn vanishing(xs: &[u16]) -> Vec<u128> {
     coefficients
 }
 
-/// Lagrange's coefficients at 0 for the points `xs`: P(0) / (x_j P'(x_j)).
+/// Returns Lagrange's coefficients at 0 for the points `xs`: P(0) / (x_j P'(x_j)).
 ///
 /// In characteristic 2 the derivative keeps the odd coefficients of P alone and is a polynomial in
 /// z^2, of half the degree.
@@ -201,7 +201,7 @@ fn lagrange_at_zero(xs: &[u16]) -> Vec<u128> {
     weights
 }
 
-/// The secret that `shares`, held at `xs`, determine; every share given is used.
+/// Returns the secret that `shares`, held at `xs`, determine; every share given is used.
 ///
 /// With fewer shares than the threshold the result is unrelated to the secret: the caller counts.
 pub fn combine(xs: &[u16], shares: &[&[u8]]) -> Result<Zeroizing<Vec<u8>>, Refused> {

@@ -3,11 +3,11 @@
 /// Bytes of a key.
 pub const KEY: usize = blake3::KEY_LEN;
 
-/// The hash of what has come so far.
+/// The hash of all bytes appended so far.
 pub struct StreamHash(blake3::Hasher);
 
 impl StreamHash {
-    /// The hash of nothing under `key`.
+    /// Starts a hash under `key`.
     pub fn new(key: &[u8; KEY]) -> Self {
         Self(blake3::Hasher::new_keyed(key))
     }
@@ -17,7 +17,7 @@ impl StreamHash {
         self.0.update(bytes);
     }
 
-    /// The hash of all that was appended; more may follow.
+    /// Returns the hash of all bytes appended; more may follow.
     pub fn digest(&self) -> [u8; 32] {
         *self.0.finalize().as_bytes()
     }

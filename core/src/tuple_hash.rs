@@ -3,13 +3,13 @@
 use cshake::CShake256;
 use cshake::digest::{ExtendableOutput, Update, XofReader};
 
-/// The big-endian bytes of `value` without leading zeros, at least one of them.
+/// Returns the big-endian bytes of `value` without leading zeros, at least one of them.
 fn significant_bytes(value: &[u8; 8]) -> &[u8] {
     let zeros = value.iter().take_while(|&&byte| byte == 0).count().min(7);
     &value[zeros..]
 }
 
-/// `left_encode(value)` [SP 800-185, section 2.3.1], absorbed into `hasher`.
+/// Absorbs `left_encode(value)` [SP 800-185, section 2.3.1] into `hasher`.
 fn absorb_left_encoded(hasher: &mut CShake256, value: u64) {
     let bytes = value.to_be_bytes();
     let digits = significant_bytes(&bytes);
@@ -17,7 +17,7 @@ fn absorb_left_encoded(hasher: &mut CShake256, value: u64) {
     hasher.update(digits);
 }
 
-/// `right_encode(value)` [SP 800-185, section 2.3.1], absorbed into `hasher`.
+/// Absorbs `right_encode(value)` [SP 800-185, section 2.3.1] into `hasher`.
 fn absorb_right_encoded(hasher: &mut CShake256, value: u64) {
     let bytes = value.to_be_bytes();
     let digits = significant_bytes(&bytes);
@@ -41,7 +41,7 @@ impl TupleHash256 {
         self.go_on(part);
     }
 
-    /// Begins a part of `length` bytes, which `go_on` then gives piece by piece.
+    /// Begins a part of `length` bytes, which `go_on` then appends piece by piece.
     pub fn begin(&mut self, length: u64) {
         absorb_left_encoded(&mut self.0, length * 8);
     }

@@ -1,4 +1,4 @@
-//! What passes between Python and the core, checked: labels, ranges, parameters.
+//! Checked conversion of labels, ranges and parameters between Python and the core.
 
 use std::ops::Range;
 
@@ -35,7 +35,7 @@ pub fn block(bytes: &[u8], name: &str) -> PyResult<Block> {
     Ok(Block::from_le_bytes(bytes))
 }
 
-/// An array of `count` rows of `each` bytes, made without the interpreter.
+/// Returns an array of `count` rows of `each` bytes, made without the interpreter.
 pub fn rows<'py, const N: usize>(
     py: Python<'py>,
     shape: [usize; N],
@@ -55,7 +55,7 @@ where
     PyArray1::from_vec(py, bytes).reshape(shape)
 }
 
-/// The inputs `first..first + count` of a circuit.
+/// Returns the range of inputs `first..first + count` of a circuit.
 pub fn input_range(circuit: &Circuit, first: usize, count: usize) -> PyResult<Range<usize>> {
     match first.checked_add(count) {
         Some(end) if end <= circuit.inputs() => Ok(first..end),
@@ -66,7 +66,7 @@ pub fn input_range(circuit: &Circuit, first: usize, count: usize) -> PyResult<Ra
     }
 }
 
-/// The inputs from `first` on whose labels these are, and the labels.
+/// Returns the range of inputs, from `first` on, that these labels are for, and the labels.
 pub fn label_range<'a>(
     circuit: &Circuit,
     plan: &Plan,
@@ -118,7 +118,7 @@ pub fn plan(
     Ok(plan)
 }
 
-/// The labels of each output or input, row by row.
+/// Returns the labels of each output or input, row by row.
 pub fn label_rows(
     py: Python<'_>,
     count: usize,
@@ -131,7 +131,7 @@ pub fn label_rows(
     })
 }
 
-/// The colours of the labels of each output, row by row.
+/// Returns the colours of the labels of each output, row by row.
 pub fn colour_rows(
     py: Python<'_>,
     count: usize,
@@ -146,7 +146,7 @@ pub fn colour_rows(
     })
 }
 
-/// Input wires, in any order.
+/// Returns input wires, in any order, after a check.
 pub fn wires_of<'a>(
     circuit: &Circuit,
     wires: &'a PyReadonlyArray1<'_, u32>,
@@ -161,7 +161,8 @@ pub fn wires_of<'a>(
     }
 }
 
-/// Bits, 0 or 1 each; looked at all at once, so that the time says nothing about where a wrong one is.
+/// Refuses bytes other than 0 and 1. All are read, so that the time does not depend on their
+/// values.
 pub fn check_bits(bits: &[u8]) -> PyResult<&[u8]> {
     if bits.iter().fold(0, |all, bit| all | bit) > 1 {
         return value_error("bits: an element that is not 0 or 1".into());
@@ -169,7 +170,7 @@ pub fn check_bits(bits: &[u8]) -> PyResult<&[u8]> {
     Ok(bits)
 }
 
-/// Bits of `wires`, each of all instances.
+/// Returns the bits of `wires`, each of all instances.
 pub fn bits_of<'a>(
     wires: &[u32],
     plan: &Plan,
@@ -182,7 +183,7 @@ pub fn bits_of<'a>(
     check_bits(contiguous(bits, "bits")?)
 }
 
-/// Refuses labels from `place` on that are more than those of `wires`.
+/// Refuses more labels, from `index` on, than `wires` have.
 pub fn check_chunk(wires: &[u32], plan: &Plan, index: usize, count: usize) -> PyResult<()> {
     let all = wires.len() * plan.instances;
     match index.checked_add(count) {

@@ -1,4 +1,4 @@
-//! Garbling and evaluating.
+//! Python classes of garbling and evaluation.
 
 use std::sync::Arc;
 

@@ -22,14 +22,14 @@ pub const EQ: u8 = 3;
 /// The kind of a gate that gives a copy of `a`.
 pub const EQW: u8 = 4;
 
-/// More AND gates than this would let the indices of half-gates meet those of outputs.
+/// Bound on AND gates: with more, the indices of half-gates would collide with those of outputs.
 pub const MAX_GATES: usize = 1 << 31;
-/// Wires are numbered in 32 bits and one number is kept for "none".
+/// Bound on wires: they are numbered in 32 bits, and one number is reserved for "none".
 pub const MAX_WIRES: usize = u32::MAX as usize;
 
 const NONE: u32 = u32::MAX;
 
-/// Why a circuit, a parameter or a call was refused.
+/// Reason for which a circuit, a parameter or a call is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refused(pub String);
 
@@ -61,7 +61,7 @@ pub struct Gate {
 /// A circuit in the order in which it is garbled and evaluated.
 pub struct Program {
     pub steps: Vec<Step>,
-    /// Those that the steps `Xors` and `Ands` mean.
+    /// The gates that the steps `Xors` and `Ands` refer to.
     pub gates: Gates,
     pub slots: usize,
 }
@@ -96,7 +96,7 @@ impl Circuit {
         self.inputs
     }
 
-    /// Checks and compiles; the errors name the gate and the bound.
+    /// Checks and compiles a circuit; errors name the gate and the bound.
     pub fn new(
         mut gates: Vec<Gate>,
         wires: usize,
@@ -202,7 +202,7 @@ fn check(gates: &[Gate], wires: usize, inputs: usize, outputs: &[u32]) -> Result
     Ok(())
 }
 
-/// Makes every user of an EQW gate's output use its input.
+/// Replaces the output of every EQW gate by its input.
 fn resolve_copies(gates: &mut Vec<Gate>, wires: usize, outputs: &mut [u32]) {
     if gates.iter().all(|gate| gate.kind != EQW) {
         return;
@@ -223,7 +223,7 @@ fn resolve_copies(gates: &mut Vec<Gate>, wires: usize, outputs: &mut [u32]) {
     }
 }
 
-/// The level of every wire.
+/// Returns the level of every wire.
 fn levels(gates: &[Gate], wires: usize) -> Vec<u32> {
     let mut level = vec![0u32; wires];
     for gate in gates {
@@ -245,7 +245,7 @@ struct Compiler<'a> {
     outputs: &'a [u32],
 }
 
-/// Slots in use and the wires that are in them.
+/// Slots in use, and the wires in them.
 struct Slots {
     of: Vec<u32>,
     uses: Vec<u32>,
@@ -266,7 +266,7 @@ impl Slots {
         slot
     }
 
-    /// The slot of `wire`, which is free again after its last use.
+    /// Returns the slot of `wire`, which becomes free after its last use.
     fn read(&mut self, wire: u32) -> u32 {
         let slot = self.of[wire as usize];
         self.uses[wire as usize] -= 1;
@@ -278,8 +278,8 @@ impl Slots {
 }
 
 impl Compiler<'_> {
-    /// Compiles in `order`. With `levels` all inputs are loaded first, the offset's slot follows,
-    /// and gates are in runs, of AND gates none longer than a level.
+    /// Compiles the gates in `order`. With `levels` all inputs are loaded first, the offset's slot
+    /// follows, and gates are in runs; no run of AND gates is longer than a level.
     fn compile(&self, order: &[u32], levels: Option<&[u32]>) -> Program {
         let mut slots = Slots {
             of: vec![NONE; self.wires],

@@ -1,4 +1,4 @@
-//! The evaluator: active labels in, tables a piece at a time, active labels out.
+//! The evaluator: takes active labels and tables in pieces, returns active labels.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use super::runs::Ands;
 use super::tile::{Plan, Side};
 use super::window::Window;
 
-/// Evaluates from the front of a piece of the tables.
+/// Evaluation of gates from the front of a piece of the tables.
 struct Evaluation<'i, 't> {
     inputs: &'i Inputs,
     tables: &'t [u8],
@@ -71,14 +71,14 @@ impl<'t> Side for Evaluation<'_, 't> {
 pub struct Evaluator {
     window: Window,
     inputs: Inputs,
-    /// Bytes of table that are still to come.
+    /// Bytes of tables that have not been fed yet.
     remaining: u64,
-    /// The start of a gate whose rest is still to come.
+    /// The beginning of a gate's table whose rest has not been fed yet.
     carry: Vec<u8>,
 }
 
 impl Evaluator {
-    /// An evaluation that has neither labels nor tables yet.
+    /// Creates an evaluation without labels and tables.
     pub fn new(circuit: Arc<Circuit>, plan: Plan) -> Result<Self, Refused> {
         Ok(Self {
             inputs: Inputs::new(circuit.inputs, plan.instances),
@@ -98,24 +98,24 @@ impl Evaluator {
         &self.window.plan
     }
 
-    /// Bytes of table that are still to come.
+    /// Bytes of tables that have not been fed yet.
     pub fn remaining(&self) -> u64 {
         self.remaining
     }
 
-    /// Where the active labels of an input go; each instance once, and in order.
+    /// Returns the memory for an input's active labels; each instance once, and in order.
     pub fn set(&mut self, input: usize, instances: Range<usize>) -> Result<&mut [Block], Refused> {
         self.inputs.set(input, instances)
     }
 
-    /// Takes the labels that the garbler has made the active ones of these inputs.
+    /// Draws the active labels of these inputs from the garbler's public seed.
     pub fn open(&mut self, wires: &[u32], seed: Block) -> Result<(), Refused> {
         let cipher = self.plan().kernel.cipher(seed);
         self.inputs.open(wires, cipher, None)
     }
 
-    /// Takes the labels of `wires`, from `place` on, out of random transfers: the pads that `choices` (0 or 1)
-    /// chose, and the garbler's corrections, which are read whatever was chosen.
+    /// Sets the labels of `wires`, from `index` on, from random transfers: the pads that `choices`
+    /// (0 or 1) chose, and the garbler's corrections, all of which are read.
     pub fn transfer(
         &mut self,
         wires: &[u32],
@@ -184,7 +184,7 @@ impl Evaluator {
         Ok(())
     }
 
-    /// The active labels of an output, of every instance; all tables must have been fed.
+    /// Returns the active labels of an output, of every instance; all tables must have been fed.
     pub fn output(&self, output: usize) -> Result<Zeroizing<Vec<Block>>, Refused> {
         if !self.window.done() {
             return refuse(format!(

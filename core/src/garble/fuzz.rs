@@ -11,7 +11,7 @@ use super::tests::{plain, plan, run as garble_and_evaluate};
 use super::tile::Mode;
 use crate::fuzz::run;
 
-/// Gates that are often, not always, in order: numbers are near those that are good.
+/// Gates that are often, but not always, in order: numbers are near valid ones.
 fn gates(input: &mut Unstructured<'_>, inputs: usize) -> Result<Vec<Gate>> {
     let mut gates = Vec::new();
     for number in 0..input.int_in_range(0..=6)? {
@@ -39,7 +39,7 @@ fn gates(input: &mut Unstructured<'_>, inputs: usize) -> Result<Vec<Gate>> {
     Ok(gates)
 }
 
-/// A circuit is refused, or garbling it gives what it computes.
+/// A circuit is refused, or garbling it gives the values that it computes.
 #[test]
 fn circuits() {
     run("circuits", 1, 96, |input| {
@@ -71,7 +71,7 @@ fn circuits() {
     });
 }
 
-/// Tables of any bytes, in any pieces: what is too long is refused, and the pieces do not matter.
+/// Tables of any bytes, in any pieces: excess bytes are refused, and the pieces do not matter.
 #[test]
 fn tables() {
     let gates: Vec<Gate> = (0..4)

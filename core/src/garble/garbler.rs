@@ -1,4 +1,4 @@
-//! The garbler: labels and offsets from a seed, tables a buffer at a time.
+//! The garbler: makes labels and offsets from a seed, and tables a buffer at a time.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use super::runs::Ands;
 use super::tile::{self, Plan, Side};
 use super::window::Window;
 
-/// Where the zero labels and offsets come from.
+/// Keys from which the zero labels and offsets are derived.
 struct Secrets {
     labels: Cipher,
     offsets: Cipher,
@@ -22,7 +22,8 @@ struct Secrets {
 }
 
 impl Secrets {
-    /// The zero labels of input `input` of instances `from..from + to.len()`, counted within the run.
+    /// Writes the zero labels of input `input` of instances `from..from + to.len()`, counted within
+    /// the run.
     fn zeros(&self, plan: &Plan, input: usize, from: usize, to: &mut [Block]) {
         if !self.given.get(plan, input, from, to) {
             draw(plan, &self.labels, input, from, to);
@@ -35,7 +36,7 @@ impl Secrets {
     }
 }
 
-/// Garbles into the front of a buffer.
+/// Garbling of gates into the front of a buffer.
 struct Garbling<'s, 't> {
     secrets: &'s Secrets,
     tables: &'t mut [u8],
@@ -94,7 +95,7 @@ impl<'t> Side for Garbling<'_, 't> {
     }
 }
 
-/// One garbling of a circuit for many instances. Everything secret in it is overwritten when dropped.
+/// One garbling of a circuit for many instances. All secrets in it are overwritten when dropped.
 pub struct Garbler {
     window: Window,
     secrets: Secrets,
@@ -125,7 +126,8 @@ impl Garbler {
         &self.window.plan
     }
 
-    /// Where the zero labels of an input that the caller gives go; only before the first table.
+    /// Returns the memory for an input's zero labels, given by the caller; only before the first
+    /// table.
     pub fn give(&mut self, input: usize, instances: Range<usize>) -> Result<&mut [Block], Refused> {
         self.check_fresh()?;
         self.secrets.given.set(input, instances)
@@ -138,7 +140,7 @@ impl Garbler {
         Ok(())
     }
 
-    /// Makes the labels under `seed`, which the evaluator knows, the active ones of these inputs.
+    /// Sets labels of these inputs whose active ones follow from `seed`, which the evaluator knows.
     ///
     /// `bits` holds 0 or 1 for each instance of the first wire, then of the next.
     pub fn open(&mut self, wires: &[u32], bits: &[u8], seed: Block) -> Result<(), Refused> {
@@ -147,8 +149,8 @@ impl Garbler {
         self.secrets.given.open(wires, cipher, Some((bits, deltas)))
     }
 
-    /// Makes the first pads of random transfers the zero labels of `wires`, from `place` on, and the second
-    /// ones what corrects them to the offsets.
+    /// Sets the zero labels of `wires`, from `index` on, to the first pads of random transfers, and
+    /// turns the second pads into the corrections to the offsets.
     pub fn transfer(
         &mut self,
         wires: &[u32],
@@ -175,12 +177,13 @@ impl Garbler {
         self.secrets.given.flip(wires, bits, &deltas)
     }
 
-    /// The zero labels of an input, of every instance.
+    /// Writes the zero labels of an input, of every instance.
     pub fn zeros(&self, input: usize, to: &mut [Block]) {
         self.secrets.zeros(self.plan(), input, 0, to);
     }
 
-    /// The active labels of an input, of every instance, for its `bits`; `deltas` are the offsets.
+    /// Returns the active labels of an input, of every instance, for its `bits`; `deltas` are the
+    /// offsets.
     pub fn encode(&self, input: usize, bits: &[u8], deltas: &[Block]) -> Zeroizing<Vec<Block>> {
         let mut labels = Zeroizing::new(vec![0; self.plan().instances]);
         self.zeros(input, &mut labels);
@@ -190,19 +193,20 @@ impl Garbler {
         labels
     }
 
-    /// The offsets of every instance.
+    /// Returns the offsets of every instance.
     pub fn deltas(&self) -> Zeroizing<Vec<Block>> {
         let mut deltas = Zeroizing::new(vec![0; self.plan().instances]);
         self.secrets.deltas(self.plan(), 0, &mut deltas);
         deltas
     }
 
-    /// Whether all tables have been made.
+    /// Tells whether all tables have been made.
     pub fn done(&self) -> bool {
         self.window.done()
     }
 
-    /// Writes tables into the front of `buffer` and returns how many bytes; 0 only at the end.
+    /// Writes tables into the front of `buffer` and returns their length in bytes; 0 only at the
+    /// end.
     pub fn fill(&mut self, buffer: &mut [u8]) -> Result<usize, Refused> {
         if let Some(input) = self.secrets.given.missing(true) {
             return refuse(format!(
@@ -235,7 +239,7 @@ impl Garbler {
         Ok(length - rest.len())
     }
 
-    /// The zero labels of an output, of every instance; the tables must be done.
+    /// Returns the zero labels of an output, of every instance; the tables must be complete.
     pub fn output_zeros(&self, output: usize) -> Result<Zeroizing<Vec<Block>>, Refused> {
         if !self.done() {
             return refuse("outputs: tables are still to be made".into());
@@ -243,7 +247,7 @@ impl Garbler {
         Ok(self.window.output(output))
     }
 
-    /// The hashes of both labels of an output of every instance: that of colour 0, that of colour 1.
+    /// Returns the hashes of both labels of an output of every instance: colour 0, then colour 1.
     pub fn output_hashes(&self, output: usize) -> Result<[Vec<Block>; 2], Refused> {
         let zeros = self.output_zeros(output)?;
         let deltas = self.deltas();

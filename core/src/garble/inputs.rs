@@ -1,4 +1,4 @@
-//! The labels of inputs that were given: zero labels at the garbler, active ones at the evaluator.
+//! Labels of inputs: zero labels at the garbler, active ones at the evaluator.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ pub fn write_labels(labels: &[Block], to: &mut [u8]) {
     }
 }
 
-/// Some instances of one input, and where their labels are among those that a chunk brings.
+/// Instances of one input, and the positions of their labels in a chunk.
 pub struct Segment {
     pub input: usize,
     pub instances: Range<usize>,
@@ -37,7 +37,7 @@ pub struct Segment {
     pub bytes: Range<usize>,
 }
 
-/// Cuts `place..place + count` of the labels of `wires`, each of `instances`, wire by wire.
+/// Divides labels `index..index + count` of `wires`, each of `instances`, wire by wire.
 pub fn segments(
     wires: &[u32],
     instances: usize,
@@ -63,7 +63,7 @@ pub fn segments(
         .take(end.div_ceil(instances) - first)
 }
 
-/// Labels that come from a key: AES-128 of the number of the instance and of the input.
+/// Draws labels from a key: AES-128 of the number of the instance and of the input.
 pub fn draw(plan: &Plan, cipher: &Cipher, input: usize, from: usize, to: &mut [Block]) {
     for (block, number) in to.iter_mut().zip(plan.first + from as u64..) {
         *block = Block::from(number) << 64 | input as Block;
@@ -71,7 +71,7 @@ pub fn draw(plan: &Plan, cipher: &Cipher, input: usize, from: usize, to: &mut [B
     plan.kernel.encrypt(cipher, to);
 }
 
-/// Where the labels of one input come from.
+/// Source of the labels of one input.
 enum Row {
     Unset,
     /// They are stored, of the instances from the first on.
@@ -98,7 +98,7 @@ impl Inputs {
         }
     }
 
-    /// Where the next labels of an input go; each instance once, and in order.
+    /// Returns the memory for the next labels of an input; each instance once, and in order.
     pub fn set(&mut self, input: usize, instances: Range<usize>) -> Result<&mut [Block], Refused> {
         let row = &mut self.rows[input];
         if let Row::Unset = row {
@@ -168,7 +168,8 @@ impl Inputs {
         true
     }
 
-    /// The first input that is not set for all instances, or among those that are set at all (`begun`).
+    /// Returns the first input that is not set for all instances, or among those set at all
+    /// (`begun`).
     pub fn missing(&self, begun: bool) -> Option<usize> {
         self.rows.iter().position(|row| match row {
             Row::Unset => !begun,

@@ -1,4 +1,5 @@
-//! The kernels: half-gates and their hash over many lanes, on the best instructions that the machine has.
+//! The kernels: half-gates and their hash over many lanes, with the best instructions of the
+//! machine.
 //!
 //! A lane is one AND gate of one instance. All kernels give the same bytes; a test compares them.
 
@@ -49,7 +50,7 @@ macro_rules! dispatch {
 }
 
 impl Kernel {
-    /// The kernels of this machine that its limit permits, the fastest last.
+    /// Returns the kernels of this machine that its limit permits, the fastest last.
     pub fn available() -> Vec<Self> {
         let mut kernels = vec![Self(Path::Portable)];
         #[cfg(target_arch = "x86_64")]
@@ -65,7 +66,7 @@ impl Kernel {
         kernels
     }
 
-    /// The name by which callers choose it.
+    /// Returns the name by which callers choose it.
     pub fn name(self) -> &'static str {
         match self.0 {
             Path::Portable => Level::Portable.name(),
@@ -78,7 +79,8 @@ impl Kernel {
         }
     }
 
-    /// Garbles: zero labels `a`, `b` to zero label `out`, and the rows T_G and T_E of each lane.
+    /// Garbles: computes zero label `out` from zero labels `a`, `b`, and the rows T_G and T_E of
+    /// each lane.
     pub(super) fn garble(
         self,
         registers: &mut [Block],
@@ -93,7 +95,7 @@ impl Kernel {
         dispatch!(self, garble(registers, wires, keys, delta, rows));
     }
 
-    /// Evaluates: active labels `a`, `b` and the rows to the active label `out`.
+    /// Evaluates: computes active label `out` from active labels `a`, `b` and the rows.
     pub(super) fn evaluate(
         self,
         registers: &mut [Block],
@@ -132,7 +134,7 @@ impl Kernel {
         dispatch!(self, evaluate_run(registers, run, table));
     }
 
-    /// Does XOR gates of one instance.
+    /// Computes XOR gates of one instance.
     pub(super) fn xor_run(self, registers: &mut [Block], run: Xors<'_>) {
         assert!(run.bound() <= registers.len(), "operands");
         dispatch!(self, xor_run(registers, run));
@@ -150,7 +152,7 @@ impl Kernel {
         dispatch!(self, hash(keys, labels));
     }
 
-    /// AES-128 under a secret key.
+    /// Returns AES-128 under a secret key.
     pub(super) fn cipher(self, key: Block) -> Cipher {
         match self.0 {
             Path::Portable => Cipher::Portable(Box::new(portable::expand(key))),

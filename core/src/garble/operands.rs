@@ -1,4 +1,4 @@
-//! What the kernels work on: keys and operands of many lanes, and the size of a gate's table.
+//! Inputs of the kernels: keys and operands of many lanes, and the size of a gate's table.
 
 use super::block::Block;
 
@@ -27,7 +27,7 @@ impl Keys<'_> {
     }
 }
 
-/// Where the operands of `lanes` gates lie among the registers. Operands are equal or disjoint.
+/// Positions of the operands of `lanes` gates among the registers. Operands are equal or disjoint.
 #[derive(Clone, Copy)]
 pub struct Wires {
     pub a: usize,

@@ -114,8 +114,8 @@ pub fn xor(registers: &mut [Block], wires: Wires) {
     }
 }
 
-/// Calls `work` for at most `BATCH` gates of a run at a time, on registers that hold their operands, with
-/// their keys and their place in the run; and puts the output labels where they belong.
+/// Calls `work` for at most `BATCH` gates of a run at a time, on registers with their operands,
+/// keys and index in the run; stores the output labels.
 fn in_batches(
     registers: &mut [Block],
     run: Ands<'_>,

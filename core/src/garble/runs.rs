@@ -1,5 +1,5 @@
-//! The gates of a circuit of one instance, laid out for the kernels: runs of XOR gates, done in order, and
-//! runs of AND gates that are independent of each other.
+//! The gates of a circuit of one instance in the layout of the kernels: runs of XOR gates, done in
+//! order, and runs of independent AND gates.
 
 use std::ops::Range;
 
@@ -22,7 +22,7 @@ pub struct Gates {
     ands: Vec<GateSlots>,
     halves: Vec<[u32; 2]>,
     bound: usize,
-    /// Of the last AND gate.
+    /// Level of the last AND gate.
     level: u32,
 }
 
@@ -69,7 +69,7 @@ impl Gates {
         }
     }
 
-    /// Some AND gates; half-gate h has the key `base ^ h`.
+    /// Returns some AND gates; half-gate h has the key `base ^ h`.
     pub fn ands(&self, indices: Range<usize>, base: Block) -> Ands<'_> {
         Ands {
             gates: &self.ands[indices.clone()],
@@ -91,7 +91,7 @@ impl<'a> Xors<'a> {
         self.gates
     }
 
-    /// Above every slot.
+    /// Returns a number above every slot.
     pub fn bound(&self) -> usize {
         self.bound
     }
@@ -115,7 +115,7 @@ impl<'a> Ands<'a> {
         self.halves
     }
 
-    /// Above every slot.
+    /// Returns a number above every slot.
     pub fn bound(&self) -> usize {
         self.bound
     }

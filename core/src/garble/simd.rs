@@ -50,7 +50,7 @@ pub trait Vector: Copy {
     unsafe fn high_pairs(self, other: Self) -> Self;
 }
 
-/// Where the keys of the half-gates come from.
+/// Source of the keys of the half-gates.
 ///
 /// # Safety
 /// As for `Vector`; and lanes up to `at + LANES` must have keys.

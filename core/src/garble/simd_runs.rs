@@ -339,7 +339,7 @@ unsafe fn evaluate_rest<V: Vector>(registers: *mut Block, run: Ands<'_>, at: usi
     unsafe { evaluate_some::<V>(registers, run.base, gates, halves, from) }
 }
 
-/// Does a run of XOR gates; `N` is a vector of one block.
+/// Computes a run of XOR gates; `N` is a vector of one block.
 #[inline(always)]
 pub unsafe fn xor<N: Vector>(registers: *mut Block, run: Xors<'_>) {
     // SAFETY: `Kernel::xor_run` checked the registers for the run.

@@ -1,4 +1,5 @@
-//! What garbler and evaluator share: the plan of a run, and the walk through a circuit, tile by tile.
+//! Common part of garbler and evaluator: the plan of a run, and the walk through a circuit, tile by
+//! tile.
 
 use zeroize::{Zeroize, Zeroizing};
 
@@ -17,12 +18,13 @@ const MAX_INSTANCE: u64 = 1 << 48;
 const OUTPUT_HASH: Block = 1 << 63;
 /// Bytes of registers of a tile: about a second-level cache.
 const CACHE: usize = 1024 * 1024;
-/// Labels of inputs and outputs that a run holds at most: 64 GiB. Larger batches go in windows.
+/// Labels of inputs and outputs that a run holds at most: 64 GiB. Larger batches are done in
+/// windows.
 const MAX_LABELS: u128 = 1 << 32;
-/// Slots at which tiles stop paying: larger circuits are garbled one instance at a time.
+/// Slots from which tiles do not pay: larger circuits are garbled one instance at a time.
 const MANY_SLOTS: usize = 1 << 16;
 
-/// Which gates share keys.
+/// Sharing of keys between gates.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mode {
     /// None: keys are unique to gate and instance.
@@ -31,12 +33,12 @@ pub enum Mode {
     Tile,
 }
 
-/// The parameters of a run, which both sides have in common.
+/// Parameters of a run, equal on both sides.
 #[derive(Clone)]
 pub struct Plan {
-    /// What all keys begin with; uniform, from the transcript of the run.
+    /// The beginning of all keys; uniform, from the transcript of the run.
     pub start: Block,
-    /// Which gates share keys.
+    /// Sharing of keys between gates.
     pub mode: Mode,
     /// Instances in a tile, 1 to `MAX_TILE`.
     pub tile: usize,
@@ -50,7 +52,8 @@ pub struct Plan {
     pub kernel: Kernel,
 }
 
-/// Instances in a tile that keeps the registers of `circuit` in cache: 1, or a power of two from 16 on.
+/// Returns the number of instances in a tile that keeps the registers of `circuit` in cache: 1, or
+/// a power of two from 16 on.
 pub fn suggest_tile(circuit: &Circuit, instances: usize) -> usize {
     let slots = circuit.tiled.slots.max(1);
     if instances < 16 || slots > MANY_SLOTS {
@@ -106,7 +109,7 @@ impl Plan {
         self.tile.min(self.instances - tile * self.tile)
     }
 
-    /// The number of the first instance of a tile.
+    /// Returns the number of the first instance of a tile.
     pub(super) fn number(&self, tile: usize) -> u64 {
         self.first + (tile * self.tile) as u64
     }
@@ -119,7 +122,7 @@ impl Plan {
         }
     }
 
-    /// The part of the keys of a tile's lanes that does not depend on the gate.
+    /// Computes the part of the keys of a tile's lanes that does not depend on the gate.
     fn groups(&self, tile: usize, lanes: &mut Vec<Block>) {
         let number = self.number(tile);
         lanes.clear();
@@ -143,18 +146,19 @@ impl Plan {
     }
 }
 
-/// What garbler and evaluator do differently. Rows are taken from the front of a side's buffer.
+/// Interface of the differences between garbler and evaluator. Rows are taken from the front of a
+/// side's buffer.
 pub trait Side {
     type Tables;
-    /// The tables that are left.
+    /// Returns the remaining tables.
     fn rest(self) -> Self::Tables;
-    /// AND gates (of one lane) for which there is still table.
+    /// Returns the number of AND gates (of one lane) for which tables remain.
     fn gates(&self) -> usize;
-    /// Puts the labels of input `input` of a tile into `to`.
+    /// Writes the labels of input `input` of a tile to `to`.
     fn input(&mut self, plan: &Plan, tile: usize, input: usize, to: &mut [Block]);
-    /// Puts the labels of all inputs of a tile of one lane into `to`.
+    /// Writes the labels of all inputs of a tile of one lane to `to`.
     fn inputs(&mut self, plan: &Plan, tile: usize, to: &mut [Block]);
-    /// Does one AND gate of each lane; the rows are T_G of every lane, then T_E of every lane.
+    /// Computes one AND gate of each lane; the rows are T_G of every lane, then T_E of every lane.
     fn and(
         &mut self,
         plan: &Plan,
@@ -163,11 +167,11 @@ pub trait Side {
         keys: Keys<'_>,
         delta: &[Block],
     );
-    /// Does AND gates of one instance; T_G and T_E of each gate are side by side.
+    /// Computes AND gates of one instance; T_G and T_E of each gate are side by side.
     fn and_run(&mut self, plan: &Plan, registers: &mut [Block], run: Ands<'_>, delta: Block);
 }
 
-/// The place in one tile, and its registers, which are overwritten when dropped.
+/// State of the walk through one tile, and its registers, which are overwritten when dropped.
 #[derive(Default)]
 pub struct Walk {
     step: usize,
@@ -207,7 +211,7 @@ impl Walk {
         }
     }
 
-    /// Goes on until the tile is done (true) or the side has no more table (false).
+    /// Continues until the tile is complete (true) or the side has no more tables (false).
     pub fn go(
         &mut self,
         plan: &Plan,
@@ -288,7 +292,7 @@ impl Walk {
     }
 }
 
-/// Room for so many labels.
+/// Allocates memory for so many labels.
 pub fn room(count: usize) -> Result<Zeroizing<Vec<Block>>, Refused> {
     let mut labels = Zeroizing::new(Vec::new());
     if labels.try_reserve_exact(count).is_err() {
@@ -297,7 +301,7 @@ pub fn room(count: usize) -> Result<Zeroizing<Vec<Block>>, Refused> {
     Ok(labels)
 }
 
-/// Bytes of table that a tile has.
+/// Returns the number of bytes of tables of a tile.
 pub fn tile_bytes(plan: &Plan, circuit: &Circuit, tile: usize) -> usize {
     GATE * circuit.ands * plan.lanes(tile)
 }
@@ -325,7 +329,7 @@ pub fn on_threads<J: Send>(
     });
 }
 
-/// One output of every instance, out of labels that are stored tile by tile.
+/// Returns one output of every instance, from labels that are stored tile by tile.
 pub fn output(plan: &Plan, circuit: &Circuit, stored: &[Block], output: usize) -> Vec<Block> {
     let mut labels = Vec::with_capacity(plan.instances);
     for tile in 0..plan.tiles() {

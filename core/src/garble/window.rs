@@ -1,4 +1,5 @@
-//! How both sides go through the tiles of a run: whole ones on all threads, parts of one as tables allow.
+//! Both sides' way through the tiles of a run: whole tiles on all threads, parts of one as tables
+//! allow.
 
 use std::sync::Arc;
 
@@ -9,7 +10,7 @@ use super::circuit::{Circuit, Refused};
 use super::operands::GATE;
 use super::tile::{self, Plan, Side, Walk, tile_bytes};
 
-/// Tables that are taken from the front: to be written or to be read.
+/// Tables that are taken from the front, to be written or to be read.
 pub trait Tables: Send + Sized {
     fn bytes(&self) -> usize;
     fn cut(self, at: usize) -> (Self, Self);
@@ -35,14 +36,14 @@ impl Tables for &mut [u8] {
     }
 }
 
-/// The place in a run, and the labels of its outputs, which are overwritten when dropped.
+/// State of a run, and the labels of its outputs, which are overwritten when dropped.
 pub struct Window {
     pub circuit: Arc<Circuit>,
     pub plan: Plan,
     /// Labels of the outputs, tile by tile.
     outputs: Zeroizing<Vec<Block>>,
     tile: usize,
-    /// The tile that is under way, if one is.
+    /// The tile that is under way, if any.
     walk: Option<Walk>,
     spare: Vec<Walk>,
 }
@@ -66,22 +67,22 @@ impl Window {
         self.tile == self.plan.tiles()
     }
 
-    /// Whether a tile has been begun.
+    /// Tells whether a tile has been begun.
     pub fn under_way(&self) -> bool {
         self.walk.is_some()
     }
 
-    /// Bytes of table of the tile that is next or under way.
+    /// Returns the bytes of tables of the tile that is next or under way.
     pub fn tile_bytes(&self) -> usize {
         tile_bytes(&self.plan, &self.circuit, self.tile)
     }
 
-    /// Bytes of table of one of its gates.
+    /// Returns the bytes of tables of one of its gates.
     pub fn gate_bytes(&self) -> usize {
         GATE * self.plan.lanes(self.tile)
     }
 
-    /// Does the tiles that `tables` hold, on all threads, and returns the rest.
+    /// Processes the tiles that `tables` hold, on all threads, and returns the rest.
     ///
     /// `offsets` writes the offsets of a tile from its first instance on; `side` acts on tables.
     pub fn whole_tiles<T: Tables, S: Side<Tables = T>>(
@@ -118,7 +119,7 @@ impl Window {
         tables
     }
 
-    /// Goes on in the tile that is under way, or begins one; returns the rest.
+    /// Continues the tile that is under way, or begins one; returns the rest.
     pub fn part_of_tile<T: Tables, S: Side<Tables = T>>(
         &mut self,
         tables: T,
@@ -145,7 +146,7 @@ impl Window {
         side.rest()
     }
 
-    /// The labels of an output, of every instance.
+    /// Returns the labels of an output, of every instance.
     pub fn output(&self, output: usize) -> Zeroizing<Vec<Block>> {
         Zeroizing::new(tile::output(
             &self.plan,

@@ -2,7 +2,7 @@
 
 use num_bigint::{BigInt, BigUint};
 
-/// An enclosure of a real, scaled by a power of two that goes with it.
+/// An enclosure of a real, scaled by a power of two known to the caller.
 #[derive(Clone, Debug)]
 pub struct Bounds<T> {
     pub low: T,
@@ -10,7 +10,7 @@ pub struct Bounds<T> {
 }
 
 impl Bounds<BigInt> {
-    /// The enclosure of `number` scaled by 2^point.
+    /// Returns the enclosure of `number` scaled by 2^point.
     pub fn of_integer(number: &BigInt, point: u64) -> Self {
         let low = number << point;
         Self {
@@ -43,7 +43,7 @@ impl Bounds<BigInt> {
         }
     }
 
-    /// The same real, scaled by 2^shift less.
+    /// Returns the enclosure of the same real, scaled by 2^shift less.
     pub fn coarser(&self, shift: u64) -> Self {
         Self {
             low: &self.low >> shift,
@@ -52,7 +52,7 @@ impl Bounds<BigInt> {
     }
 }
 
-/// 2^shift x, or its floor where `shift` is negative.
+/// Returns 2^shift x, or its floor where `shift` is negative.
 fn scale(x: &BigUint, shift: i64) -> BigUint {
     if shift >= 0 {
         x << shift.unsigned_abs()
@@ -61,7 +61,7 @@ fn scale(x: &BigUint, shift: i64) -> BigUint {
     }
 }
 
-/// Bounds on 2^bits exp(-x) for every x with low <= 2^point x <= high.
+/// Returns bounds on 2^bits exp(-x) for every x with low <= 2^point x <= high.
 pub fn exp_neg(x: &Bounds<BigUint>, point: u64, bits: u64) -> Bounds<BigUint> {
     let whole = &x.low >> point;
     if whole >= BigUint::from(bits) {
@@ -104,7 +104,8 @@ pub fn exp_neg(x: &Bounds<BigUint>, point: u64, bits: u64) -> Bounds<BigUint> {
     }
 }
 
-/// Bounds on 2^work atanh(z) / z's sign for z = up / down, 0 <= z <= 1/3, `work` at most 2^15.
+/// Returns bounds on 2^work atanh(z) / z's sign for z = up / down, 0 <= z <= 1/3, `work` at most
+/// 2^15.
 fn atanh(up: &BigUint, down: &BigUint, work: u64) -> Bounds<BigInt> {
     let mut power = (up << work) / down;
     let square = (&power * &power) >> work;
@@ -123,7 +124,7 @@ fn atanh(up: &BigUint, down: &BigUint, work: u64) -> Bounds<BigInt> {
     }
 }
 
-/// Bounds on 2^point ln(up / down), both positive.
+/// Returns bounds on 2^point ln(up / down), both positive.
 pub fn ln_ratio(up: &BigUint, down: &BigUint, point: u64) -> Bounds<BigInt> {
     if up < down {
         return ln_ratio(down, up, point).times(&BigInt::from(-1));

@@ -53,7 +53,7 @@ enum Exponent {
     /// The mass is 0.
     Infinite,
     Between(Bounds<BigUint>),
-    /// Bounds so tight are not to be had.
+    /// Bounds so tight are not available.
     Unknown,
 }
 
@@ -119,7 +119,8 @@ impl Distribution {
         }))
     }
 
-    /// What the width of strips follows from: about the square of the width of the distribution.
+    /// Returns about the square of the width of the distribution, which determines the width of
+    /// strips.
     pub fn spread(&self) -> &BigUint {
         match self {
             Self::Exponential(distribution) => &distribution.spread,
@@ -135,7 +136,7 @@ impl Distribution {
         }
     }
 
-    /// Bounds on 2^point (-ln f); None where f is 0 or such bounds are not to be had.
+    /// Returns bounds on 2^point (-ln f); None where f is 0 or such bounds are not available.
     pub fn exponent(&self, offset: i128, point: u64) -> Option<Bounds<BigUint>> {
         match self.enclose(offset, point) {
             Exponent::Between(bounds) => Some(bounds),
@@ -143,7 +144,7 @@ impl Distribution {
         }
     }
 
-    /// Bounds on 2^bits f; None where such bounds are not to be had: `exact` has the value.
+    /// Returns bounds on 2^bits f; None where such bounds are not available: `exact` has the value.
     pub fn mass(&self, offset: i128, bits: u64) -> Option<Bounds<BigUint>> {
         if offset == 0 {
             let one = BigUint::from(1u8) << bits;
@@ -170,7 +171,8 @@ impl Distribution {
         }
     }
 
-    /// The mass itself where it is a rational. Beyond is an offset that is too large to multiply out.
+    /// Returns the mass itself where it is a rational; `Beyond` for an offset too large to multiply
+    /// out.
     pub fn exact(&self, offset: i128) -> Result<Option<Rational>, NoiseError> {
         if offset == 0 {
             return Ok(Some(Rational::new(1u8.into(), 1u8.into())));
@@ -202,7 +204,7 @@ impl Exponential {
 }
 
 impl Counting {
-    /// k and, where there are trials, trials - k; None outside of the support.
+    /// Returns k and, where there are trials, trials - k; None outside of the support.
     fn index(&self, offset: i128) -> Option<(BigUint, Option<BigUint>)> {
         let k = BigUint::try_from(BigInt::from(self.mode.clone()) + offset).ok()?;
         match &self.trials {

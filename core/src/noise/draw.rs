@@ -1,4 +1,4 @@
-//! Drawing: one sample after the other in blocks, blocks over threads.
+//! Drawing: samples in order within blocks, blocks over threads.
 
 use num_bigint::BigUint;
 
@@ -9,10 +9,10 @@ use super::words::{Streams, Words};
 
 /// Samples of one block, which has a stream of its own.
 pub const BLOCK: usize = 4096;
-/// Halvings of a tail's height, at most.
+/// Greatest number of halvings of a tail's height.
 const PIECES: u64 = 4096;
 
-/// What one sample is.
+/// Kind of a sample.
 pub enum Sampler {
     /// Always the same.
     Constant(i64),
@@ -122,7 +122,7 @@ impl Sampler {
     }
 }
 
-/// The threshold is floor(2^64 exp(-x)), or one less.
+/// Draws a bit; the threshold is floor(2^64 exp(-x)), or one less.
 #[inline(always)]
 fn bernoulli(
     distribution: &Distribution,
@@ -137,7 +137,7 @@ fn bernoulli(
     below(distribution, 1, (&one, &one), word, || words.next())
 }
 
-/// The offset from the mode of one value.
+/// Draws the offset from the mode of one value.
 #[inline(always)]
 fn draw(table: &Table, words: &mut Words<'_>) -> Result<i64, NoiseError> {
     loop {
@@ -164,7 +164,7 @@ fn draw(table: &Table, words: &mut Words<'_>) -> Result<i64, NoiseError> {
     }
 }
 
-/// Whether a value is kept whose first word is not below what is sure for its strip.
+/// Tells whether a value is kept whose first word is not below the strip's certain threshold.
 #[cold]
 #[inline(never)]
 fn close(
@@ -195,7 +195,7 @@ fn close(
     )
 }
 
-/// A value of a tail, or None if it is not kept.
+/// Draws a value of a tail, or None if it is not kept.
 #[cold]
 #[inline(never)]
 fn tail(

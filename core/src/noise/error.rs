@@ -1,13 +1,13 @@
-//! Why nothing was drawn.
+//! Errors of drawing.
 
-/// Why nothing was drawn.
+/// Reason why nothing was drawn.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NoiseError {
     /// An argument that is out of range.
     Argument(&'static str),
-    /// A value beyond 64 bits or beyond what bounds are kept for; its probability is below 2^-500.
+    /// A value beyond 64 bits or beyond the range of the bounds; its probability is below 2^-500.
     Beyond,
-    /// There is no memory for so many values.
+    /// The memory for so many values is not available.
     Memory(usize),
     /// The operating system gave no randomness.
     Randomness(getrandom::Error),

@@ -4,7 +4,7 @@ use num_bigint::{BigInt, BigUint};
 
 use super::bounds::{Bounds, ln_ratio};
 
-/// From here on, Stirling's series is good for the decisions that are made.
+/// Least value for which Stirling's series suffices for the decisions.
 pub const STIRLING_FROM: u64 = 64;
 /// Factors of a ratio that is multiplied out, at most.
 pub const FACTORS: u64 = 1 << 18;
@@ -54,7 +54,8 @@ fn series(z: &BigUint, point: u64) -> Option<Bounds<BigInt>> {
     None
 }
 
-/// Bounds on 2^point times ln(b! / a!) - (b - a) ln a, for a and b of STIRLING_FROM or more.
+/// Returns bounds on 2^point times ln(b! / a!) - (b - a) ln a, for a and b of STIRLING_FROM or
+/// more.
 pub fn ln_factorial_ratio(a: &BigUint, b: &BigUint, point: u64) -> Option<Bounds<BigInt>> {
     // (b + 1/2) ln(b / a) - (b - a) + series(b) - series(a)
     let guard = b.bits() + 2;
@@ -72,7 +73,7 @@ pub fn ln_factorial_ratio(a: &BigUint, b: &BigUint, point: u64) -> Option<Bounds
     )
 }
 
-/// The product of the integers from `low` + 1 to `high`, at most FACTORS of them.
+/// Returns the product of the integers from `low` + 1 to `high`, at most FACTORS of them.
 pub fn product(low: &BigUint, high: &BigUint) -> BigUint {
     let count: u64 = (high - low).try_into().unwrap_or(u64::MAX);
     if count <= 8 {

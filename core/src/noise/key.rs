@@ -1,4 +1,4 @@
-//! Keys of noise: what is drawn under one, call by call.
+//! Keys of noise, with a stream of their own for each call.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -12,11 +12,13 @@ use super::table::Table;
 use super::words::Streams;
 use crate::tuple_hash::TupleHash256;
 
-/// A source's key from a caller's key and context.
+/// Label of a source's key, derived from a caller's key and context.
 const SOURCE_KEY: &str = "smpc-dp/1/noise-source";
-/// The key of one call from its source's key, the call's number, the distribution and its parameters.
+/// Label of one call's key, derived from its source's key, the call's number, the distribution and
+/// its parameters.
 const CALL_KEY: &str = "smpc-dp/1/noise-call";
-/// Samplers that are kept, the latest used last: their tables take longer to make than a short call.
+/// Number of cached samplers, the latest used last: making their tables takes longer than a short
+/// call.
 const RETAINED: usize = 64;
 /// Bytes of a numerator or denominator.
 const TERM_BYTES: usize = 32;
@@ -96,7 +98,7 @@ fn binomial(trials: BigUint, p: Rational) -> Result<Sampler, NoiseError> {
     })
 }
 
-/// The sampler of a distribution, made anew or kept from before.
+/// Returns the sampler of a distribution, from the cache or new.
 fn sampler(distribution: &str, terms: &[Vec<u8>]) -> Result<Arc<Sampler>, NoiseError> {
     let same = |retained: &Retained| retained.0 == distribution && retained.1 == terms;
     {
@@ -118,7 +120,7 @@ fn sampler(distribution: &str, terms: &[Vec<u8>]) -> Result<Arc<Sampler>, NoiseE
     Ok(made)
 }
 
-/// A source's secret and how far it has been used.
+/// A source's secret and the number of calls made.
 struct State {
     key: Key,
     calls: u64,
@@ -132,11 +134,11 @@ fn fresh_key() -> Result<Key, NoiseError> {
     Ok(key)
 }
 
-/// A source of noise: a key, and how many calls have drawn from it.
+/// A source of noise: a key, and the number of calls that have drawn from it.
 pub struct NoiseKey(Mutex<State>);
 
 impl NoiseKey {
-    /// A key of the operating system; a forked process draws one of its own.
+    /// Returns a key of the operating system; a forked process draws one of its own.
     pub fn system() -> Result<Self, NoiseError> {
         Ok(Self(Mutex::new(State {
             key: fresh_key()?,
@@ -145,7 +147,7 @@ impl NoiseKey {
         })))
     }
 
-    /// The key that follows from a caller's key and context.
+    /// Returns the key derived from a caller's key and context.
     pub fn keyed<'a>(key: &[u8; 32], context: impl IntoIterator<Item = &'a [u8]>) -> Self {
         let mut hasher = TupleHash256::new(SOURCE_KEY.as_bytes());
         hasher.absorb(key);
@@ -159,7 +161,7 @@ impl NoiseKey {
         }))
     }
 
-    /// How many calls have drawn.
+    /// Returns the number of calls that have drawn.
     pub fn calls(&self) -> u64 {
         lock(&self.0).calls
     }
@@ -187,7 +189,7 @@ impl NoiseKey {
         Ok(samples)
     }
 
-    /// The streams of the next call.
+    /// Returns the streams of the next call.
     fn next_call(&self, distribution: &str, terms: &[Vec<u8>]) -> Result<Streams, NoiseError> {
         let mut state = lock(&self.0);
         let here = std::process::id();

@@ -1,4 +1,5 @@
-//! Exact samplers of integer distributions; `protocols/sampling/README.md` specifies what is read and what is returned.
+//! Exact samplers of integer distributions; `protocols/sampling/README.md` specifies the words read
+//! and the values returned.
 //!
 //! One engine serves every distribution whose mass function is log-concave: strips around the mode, each with an
 //! integer height that is no less than the mass of any of its values, are chosen by integer weights, and

@@ -15,7 +15,7 @@ const POINT: u64 = 48;
 /// Spreads from 2^this on are refused: strips then need more than 46 bits.
 const SPREAD_BITS: u64 = 101;
 
-/// What a choice leads to.
+/// Meaning of a choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Strip,
@@ -25,7 +25,7 @@ pub enum Kind {
     Nothing,
 }
 
-/// A strip, a tail, or what is left of 2^32 at the end.
+/// A strip, a tail, or the rest of 2^32 at the end.
 #[derive(Clone, Copy, Debug)]
 pub struct Segment {
     /// Choices below this, and not below the end of the segment before, lead here.
@@ -49,7 +49,7 @@ impl Segment {
     }
 }
 
-/// What is needed of a segment when a decision is close.
+/// Data of a segment for close decisions.
 #[derive(Clone, Copy, Debug)]
 pub struct Detail {
     pub height: u64,
@@ -60,7 +60,7 @@ pub struct Detail {
     pub exponents: [Option<u64>; 4],
 }
 
-/// A distribution with everything that drawing from it needs.
+/// A distribution with all data for drawing from it.
 pub struct Table {
     pub distribution: Distribution,
     /// Strips have 2^bits values.
@@ -105,12 +105,12 @@ impl Side {
         })
     }
 
-    /// How many strips' worth of weight the tail has: 1 + 1/2 + 1/4 + ... pieces.
+    /// Returns the weight of the tail in strips: 1 + 1/2 + 1/4 + ... pieces.
     fn tail_times(&self, bits: u32) -> u64 {
         2 << (self.tail_bits - bits)
     }
 
-    /// Height, weight in strips, and place of each segment.
+    /// Returns height, weight in strips, and index of each segment.
     fn rough(&self, bits: u32) -> impl Iterator<Item = (u64, u64, usize)> {
         let last = self.heights.len() - 1;
         let times = self.tail_times(bits);
@@ -121,7 +121,7 @@ impl Side {
     }
 }
 
-/// The offset from the mode of the first value of strip `place` of a side.
+/// Returns the offset from the mode of the first value of strip `index` of a side.
 fn offset(left: bool, index: usize, bits: u32) -> i128 {
     let distance = (index as i128) << bits;
     if left { -1 - distance } else { distance }
@@ -145,7 +145,7 @@ fn floor_mass(distribution: &Distribution, offset: i128) -> Result<u64, NoiseErr
 }
 
 impl Table {
-    /// The table of `distribution`.
+    /// Returns the table of `distribution`.
     pub fn new(distribution: Distribution) -> Result<Self, NoiseError> {
         let spread_bits = distribution.spread().bits();
         if spread_bits > SPREAD_BITS {
@@ -250,7 +250,8 @@ impl Table {
         });
     }
 
-    /// 2^64 times the probability to keep the value at `offset`, rounded down, perhaps by one too much.
+    /// Returns 2^64 times the probability to keep the value at `offset`, rounded down, perhaps by
+    /// one too much.
     fn retained(&self, offset: i128, height: u64) -> u64 {
         let bits = 128;
         let low = match self.distribution.mass(offset, bits) {
@@ -264,7 +265,7 @@ impl Table {
         (scaled >> bits).try_into().unwrap_or(0)
     }
 
-    /// The segment of a 32-bit choice.
+    /// Returns the segment of a 32-bit choice.
     #[inline(always)]
     pub fn choose(&self, choice: u64) -> usize {
         let mut index = usize::from(self.guide[(choice >> (32 - GUIDE_BITS)) as usize]);
@@ -303,7 +304,7 @@ impl Detail {
     }
 }
 
-/// Bounds on 2^60 exp(-x / 2^48) for x < 2^48, 2^22 apart.
+/// Returns bounds on 2^60 exp(-x / 2^48) for x < 2^48, 2^22 apart.
 fn exp_neg_fixed(x: u64) -> (u64, u64) {
     let y = u128::from(x << (60 - POINT));
     let (mut term, mut sum) = (1u64 << 60, 1i64 << 60);
@@ -320,8 +321,8 @@ fn exp_neg_fixed(x: u64) -> (u64, u64) {
     ((sum - slack).max(0) as u64, (sum + slack) as u64)
 }
 
-/// Whether the uniform number whose first word is `word` is below 2^`extra` `room` 2^32 f / (`total` height),
-/// reading more words from `next` where it cannot be known yet.
+/// Tells whether the uniform number whose first word is `word` is below 2^`extra` `room` 2^32 f /
+/// (`total` height), reading more words from `next` where they are needed.
 pub fn below(
     distribution: &Distribution,
     offset: i128,

@@ -1,4 +1,5 @@
-//! What the faces cannot show: enclosures, streams, and decisions at their edges.
+//! Tests of parts that the public interface does not expose: enclosures, streams, and close
+//! decisions.
 
 use num_bigint::{BigInt, BigUint};
 

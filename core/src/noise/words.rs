@@ -14,12 +14,12 @@ const WORD: usize = 8;
 pub struct Streams(Aes256Enc);
 
 impl Streams {
-    /// The streams under `key`.
+    /// Returns the streams under `key`.
     pub fn new(key: &[u8; 32]) -> Self {
         Self(Aes256Enc::new(key.into()))
     }
 
-    /// The stream of block `number`, of which `expected` words are likely to be read.
+    /// Returns the stream of block `number`, of which `expected` words are likely to be read.
     pub fn words(&self, number: u64, expected: usize) -> Words<'_> {
         Words {
             cipher: &self.0,
@@ -41,13 +41,13 @@ pub struct Words<'a> {
     counter: u64,
     size: usize,
     batch: [Block; BATCH],
-    /// The place in `batch`, in bytes, of the next word, and where the words end.
+    /// The index in `batch`, in bytes, of the next word, and the end of the words.
     next: usize,
     end: usize,
 }
 
 impl Words<'_> {
-    /// The next 64-bit word.
+    /// Returns the next 64-bit word.
     #[inline(always)]
     pub fn next(&mut self) -> u64 {
         if self.next == self.end {

@@ -41,7 +41,7 @@ pub type KeyPairs = Zeroizing<Vec<[Key; 2]>>;
 /// The chosen key of each transfer.
 pub type Keys = Zeroizing<Vec<Key>>;
 
-/// The hashes of one batch, with context and first message absorbed: what is common costs once.
+/// Hashes of one batch, with context and first message absorbed: common parts are hashed once.
 struct Hashes {
     point: TupleHash256,
     string: TupleHash256,
@@ -63,12 +63,12 @@ impl Hashes {
         }
     }
 
-    /// Half of H(number, x, string).
+    /// Returns half of H(number, x, string).
     fn half_point(&self, number: usize, x: u8, string: &[u8; STRING]) -> RistrettoPoint {
         RistrettoPoint::map_to_curve(finish(&self.point, number, x, &[string]))
     }
 
-    /// `string` xor H'(number, x, point).
+    /// Returns `string` xor H'(number, x, point).
     fn mix(
         &self,
         number: usize,
@@ -88,7 +88,7 @@ impl Hashes {
     }
 }
 
-/// `N` bytes of the hash that has begun as `start` and goes on with transfer, choice and `parts`.
+/// Returns `N` bytes of the hash that continues `start` with transfer, choice and `parts`.
 fn finish<const N: usize>(start: &TupleHash256, number: usize, x: u8, parts: &[&[u8]]) -> [u8; N] {
     let mut hasher = start.clone();
     hasher.absorb(&[number as u8, x]);
@@ -100,7 +100,7 @@ fn finish<const N: usize>(start: &TupleHash256, number: usize, x: u8, parts: &[&
     output
 }
 
-/// The group element that `bytes` canonically encode, if it is not the identity.
+/// Returns the group element that `bytes` canonically encode, if it is not the identity.
 pub(super) fn decode(name: &str, bytes: &[u8; POINT]) -> Result<RistrettoPoint, OtError> {
     let point = CompressedRistretto(*bytes)
         .decompress()
@@ -119,7 +119,7 @@ pub struct BaseSender {
 }
 
 impl BaseSender {
-    /// Starts; the second value is the message to the base receiver, 32 bytes.
+    /// Starts a batch; the second value is the message to the base receiver, 32 bytes.
     pub fn start(context: &[u8; 32], seed: &[u8; 32]) -> (Self, Vec<u8>) {
         let wide = Zeroizing::new(hash(labels::BASE_SCALAR, &[context, seed]));
         let scalar = Zeroizing::new(Scalar::from_bytes_mod_order_wide(&wide));
@@ -132,7 +132,7 @@ impl BaseSender {
         (sender, first.to_vec())
     }
 
-    /// Both keys of every transfer, from the base receiver's message, on so many threads.
+    /// Returns both keys of every transfer, from the base receiver's message, on `threads` threads.
     pub fn finish(&self, message: &[u8], threads: usize) -> Result<KeyPairs, OtError> {
         expect_length("base response", message, RESPONSE)?;
         let (entries, _) = message.as_chunks::<{ STRING + POINT }>();
@@ -149,7 +149,8 @@ impl BaseSender {
     }
 }
 
-/// Both keys of the transfers from number `first` on; `half` is half of the sender's scalar.
+/// Returns both keys of the transfers from number `first` on; `half` is half of the sender's
+/// scalar.
 fn finish_part(
     hashes: &Hashes,
     half: &Scalar,
@@ -180,7 +181,8 @@ fn finish_part(
     ))
 }
 
-/// What `work` makes of the numbers of all transfers, cut into a range for each thread; in order.
+/// Returns the results of `work` on the numbers of all transfers, divided into a range for each
+/// thread; in order.
 fn on_threads<T: Send>(threads: usize, work: impl Fn(Range<usize>) -> T + Sync) -> Vec<T> {
     let share = KAPPA.div_ceil(threads.clamp(1, KAPPA));
     let range = |start| start..KAPPA.min(start + share);
@@ -204,7 +206,8 @@ fn split(entry: &[u8; STRING + POINT]) -> (&[u8; STRING], &[u8; POINT]) {
     (string, rest.first_chunk().expect("the other 32 bytes"))
 }
 
-/// The base receiver's message and its keys, for choice bits `choices` (0 or 1 each), on so many threads.
+/// Returns the base receiver's message and its keys, for choice bits `choices` (0 or 1 each), on
+/// `threads` threads.
 pub fn respond(
     context: &[u8; 32],
     seed: &[u8; 32],
@@ -234,7 +237,7 @@ pub fn respond(
     Ok((message, keys))
 }
 
-/// Message and keys of the transfers from number `start` on.
+/// Returns message and keys of the transfers from number `start` on.
 fn respond_part(
     hashes: &Hashes,
     peer: &RistrettoPoint,
@@ -270,7 +273,7 @@ fn respond_part(
     (message, keys)
 }
 
-/// Both sides of a setup's base transfers in this thread, for the benchmark.
+/// Computes both sides of a setup's base transfers in this thread, for the benchmark.
 pub fn base_transfers(seed: &[u8; 32]) -> Result<(), OtError> {
     let (sender, first) = BaseSender::start(seed, seed);
     let choices = std::array::from_fn(|number| seed[number / 8] >> (number % 8) & 1);

@@ -42,7 +42,7 @@ impl ColumnHashes {
         Self::Portable(vec![Polyval::new(challenge.into()); count])
     }
 
-    /// With the powers for parts of up to `most` blocks.
+    /// Creates hashes with the powers for parts of up to `most` blocks.
     #[cfg(target_arch = "x86_64")]
     fn wide(challenge: &[u8; 16], count: usize, most: usize) -> Self {
         let mut powers = Box::new(x86::Powers([[0; 16]; TILE]));
@@ -87,7 +87,7 @@ impl ColumnHashes {
         }
     }
 
-    /// The hashes.
+    /// Returns the hashes.
     pub fn finish(self) -> Zeroizing<Vec<Row16>> {
         match self {
             Self::Portable(hashes) => {
@@ -107,7 +107,7 @@ fn hash_wide(powers: &x86::Powers, start: &Row16, blocks: &[Row16; TILE]) -> Row
     unsafe { x86::hash_column(powers, start, blocks) }
 }
 
-/// The hash of one column whose blocks lie together.
+/// Returns the hash of one column whose blocks are contiguous.
 pub fn hash_blocks(challenge: &[u8; 16], blocks: &[Row16]) -> Row16 {
     let mut hash = Polyval::new(challenge.into());
     hash.update(Array::cast_slice_from_core(blocks));

@@ -1,6 +1,6 @@
-//! Why a call was refused, and by whose fault.
+//! Errors of oblivious transfer, by whose fault they are.
 
-/// Why a call was refused.
+/// Reason for which a call is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OtError {
     /// This side's argument is wrong; nothing has changed.

@@ -1,4 +1,4 @@
-//! What both sides of the extension share: sizes, limits, the layout of chunks.
+//! Common part of both sides of the extension: sizes, limits, the layout of chunks.
 //!
 //! A chunk of n transfers takes B = ceil(n / 128) + 1 blocks of 128 rows; the last block hides the
 //! response to the check and is never used. The transfers' indices are 128 times the position of the
@@ -18,9 +18,9 @@ use super::transpose::transpose;
 pub const MAX_CHUNK: usize = 1 << 22;
 /// Indices below this may be used in one setup; the bounds in `docs/proofs/ot.md` are for this many.
 pub const MAX_INDEX: u64 = 1 << 36;
-/// Chunks whose check may be outstanding at once: what bounds the memory.
+/// Chunks whose check may be outstanding at once: they bound the memory.
 pub const MAX_PENDING: usize = 4;
-/// More would not pay for starting them.
+/// Greatest number of threads: starting more costs more than they gain.
 const MAX_THREADS: usize = 4;
 /// Bytes of the header of corrections: first index and number of transfers.
 pub const HEADER: usize = 16;
@@ -29,17 +29,17 @@ pub const CHALLENGE: usize = 8 + 16;
 /// Bytes of a response: first index, hash of the choices, hashes of the columns.
 pub const RESPONSE: usize = 8 + 16 + KAPPA * 16;
 
-/// What a full pipeline answers.
+/// Error of a full pipeline.
 pub const FULL: &str = "four chunks are on their way, no more may be";
-/// What a destroyed setup answers.
+/// Error of a destroyed setup.
 pub const DESTROYED: &str = "the setup was destroyed by an earlier failure";
 
-/// Threads for a setup's base transfers: the peer can only wait meanwhile.
+/// Returns the number of threads for a setup's base transfers: the peer can only wait meanwhile.
 pub fn threads() -> usize {
     std::thread::available_parallelism().map_or(1, |cores| cores.get().min(MAX_THREADS))
 }
 
-/// The context of a setup: the caller's and the field size.
+/// Returns the context of a setup: a hash of the caller's and the field size.
 pub fn setup_context(context: &[u8; 32], k: usize) -> Result<[u8; 32], OtError> {
     if k != 2 && k != 4 {
         return Err(OtError::Argument(format!("k: {k}, not 2 or 4")));
@@ -47,7 +47,7 @@ pub fn setup_context(context: &[u8; 32], k: usize) -> Result<[u8; 32], OtError> 
     Ok(hash(labels::SETUP, &[context, &[k as u8]]))
 }
 
-/// Where a chunk lies.
+/// Position of a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Chunk {
     /// The first transfer's index.
@@ -57,7 +57,7 @@ pub struct Chunk {
 }
 
 impl Chunk {
-    /// The chunk of `count` transfers from index `first`, if the limits allow it.
+    /// Returns the chunk of `count` transfers from index `first`, if the limits allow it.
     pub fn new(first: u64, count: usize) -> Result<Self, OtError> {
         if !(1..=MAX_CHUNK).contains(&count) {
             return Err(OtError::Argument(format!(
@@ -112,7 +112,7 @@ impl Chunk {
     }
 }
 
-/// Checks the length of one of our own buffers.
+/// Checks the length of a buffer of the caller.
 pub fn expect_room(name: &str, have: usize, expected: usize) -> Result<(), OtError> {
     if have == expected {
         return Ok(());

@@ -20,7 +20,7 @@ const BATCH: usize = 64;
 pub struct PadHash(Aes128Enc);
 
 impl PadHash {
-    /// The hash for the setup with this context.
+    /// Returns the hash for the setup with this context.
     pub fn new(context: &[u8; 32]) -> Self {
         let key: [u8; 16] = hash(labels::PAD, &[context]);
         Self(Aes128Enc::new(&key.into()))

@@ -21,12 +21,12 @@ const CHECK: usize = 32;
 /// Stream keys, 2^k for each digit.
 pub type Leaves = Zeroizing<Vec<Key>>;
 
-/// Bytes of the corrections of one digit.
+/// Returns the bytes of the corrections of one digit.
 fn digit_length(k: usize) -> usize {
     (k - 1) * 32 + 2 * CHECK
 }
 
-/// Bytes of the message with all corrections.
+/// Returns the bytes of the message with all corrections.
 pub fn message_length(k: usize) -> usize {
     KAPPA / k * digit_length(k)
 }
@@ -37,17 +37,17 @@ fn xor<const N: usize>(left: &mut [u8; N], right: &[u8; N]) {
     }
 }
 
-/// `value` where `mask` is 0xff, zeros where it is 0.
+/// Returns `value` where `mask` is 0xff, zeros where it is 0.
 fn masked<const N: usize>(value: &[u8; N], mask: u8) -> [u8; N] {
     value.map(|byte| byte & mask)
 }
 
-/// 0xff if `left == right`, else 0; both below 256.
+/// Returns 0xff if `left == right`, else 0; both below 256.
 fn equal_mask(left: usize, right: usize) -> u8 {
     ((((left ^ right) as u32).wrapping_sub(1)) >> 24) as u8
 }
 
-/// The nodes one level below `nodes`.
+/// Returns the nodes one level below `nodes`.
 fn grow(context: &[u8; 32], digit: usize, level: usize, nodes: &[Key]) -> Vec<Key> {
     let mut children = Vec::with_capacity(2 * nodes.len());
     for (number, node) in nodes.iter().enumerate() {
@@ -59,7 +59,7 @@ fn grow(context: &[u8; 32], digit: usize, level: usize, nodes: &[Key]) -> Vec<Ke
     children
 }
 
-/// A leaf's stream key and its check string.
+/// Returns a leaf's stream key and its check string.
 fn finish_leaf(context: &[u8; 32], digit: usize, number: usize, node: &Key) -> (Key, [u8; CHECK]) {
     let index = [digit as u8, number as u8];
     let bytes = Zeroizing::new(hash::<48>(labels::LEAF, &[context, &index, node]));
@@ -74,7 +74,7 @@ fn hash_checks(context: &[u8; 32], digit: usize, checks: &[[u8; CHECK]]) -> [u8;
     )
 }
 
-/// All leaves of all digits, and the corrections to send: the side that holds both base keys.
+/// Returns all leaves of all digits, and the corrections to send: the side with both base keys.
 pub fn plant(context: &[u8; 32], k: usize, base: &KeyPairs) -> (Leaves, Vec<u8>) {
     let mut leaves = Zeroizing::new(Vec::with_capacity((KAPPA / k) << k));
     let mut message = Vec::with_capacity(message_length(k));
@@ -102,7 +102,8 @@ pub fn plant(context: &[u8; 32], k: usize, base: &KeyPairs) -> (Leaves, Vec<u8>)
     (leaves, message)
 }
 
-/// The choice bits of the base transfers for the correlation `delta`: each digit's path, inverted.
+/// Returns the choice bits of the base transfers for the correlation `delta`: each digit's path,
+/// inverted.
 pub fn base_choices(k: usize, delta: &[u8; 16]) -> [u8; KAPPA] {
     std::array::from_fn(|number| {
         let column = number / k * k + (k - 1 - number % k);
@@ -110,13 +111,13 @@ pub fn base_choices(k: usize, delta: &[u8; 16]) -> [u8; KAPPA] {
     })
 }
 
-/// Digit number `digit` of `delta`.
+/// Returns digit number `digit` of `delta`.
 fn digit_of(k: usize, delta: &[u8; 16], digit: usize) -> usize {
     let column = digit * k;
     usize::from(delta[column / 8] >> (column % 8)) & ((1 << k) - 1)
 }
 
-/// All leaves but the one at each digit of `delta`, in the order of their distance from it.
+/// Returns all leaves but the one at each digit of `delta`, in the order of their distance from it.
 ///
 /// Slot z of a digit d is leaf d xor z; slot 0 is zeros. Memory accesses and branches do not depend
 /// on `delta`, up to the one bit whether all checks hold.

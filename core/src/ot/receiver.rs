@@ -17,14 +17,14 @@ use super::row::{Kernels, Row};
 use super::streams::{Row16, Streams, TILE, correct};
 
 enum State {
-    /// The first message is out; the base response is awaited.
+    /// The first message is sent; the base response is expected.
     Base(BaseSender),
     /// Ready for chunks.
     Ready(Streams),
     Destroyed,
 }
 
-/// A chunk whose corrections are out and whose challenge is awaited.
+/// A chunk whose corrections are sent and whose challenge is expected.
 struct Committed {
     chunk: Chunk,
     /// The choices in blocks of 128, the hiding ones last.
@@ -43,7 +43,7 @@ pub struct ExtensionReceiver {
 }
 
 impl ExtensionReceiver {
-    /// A fresh setup and its first message; `seed` is uniformly random and used for nothing else.
+    /// Creates a setup and its first message; `seed` is uniformly random and used for nothing else.
     pub fn new(context: &[u8; 32], seed: &[u8; 32], k: usize) -> Result<(Self, Vec<u8>), OtError> {
         let context = extension::setup_context(context, k)?;
         let (base, message) = BaseSender::start(&context, seed);
@@ -58,12 +58,13 @@ impl ExtensionReceiver {
         Ok((receiver, message))
     }
 
-    /// The index that the next chunk starts at.
+    /// Returns the index at which the next chunk starts.
     pub fn next_index(&self) -> u64 {
         self.next
     }
 
-    /// The number of transfers of the chunk whose challenge is awaited next, 0 if there is none.
+    /// Returns the number of transfers of the chunk whose challenge is expected next, 0 if there is
+    /// none.
     pub fn awaited(&self) -> usize {
         self.committed.front().map_or(0, |next| next.chunk.count)
     }
@@ -168,7 +169,7 @@ impl ExtensionReceiver {
         Ok(())
     }
 
-    /// Bytes of the corrections of the next chunk, if it has `count` transfers.
+    /// Returns the bytes of the corrections of the next chunk, if it has `count` transfers.
     pub fn corrections(&self, count: usize) -> Result<usize, OtError> {
         Ok(Chunk::new(self.next, count)?.corrections(self.k))
     }
@@ -214,7 +215,7 @@ impl ExtensionReceiver {
     }
 }
 
-/// The challenge's point of evaluation.
+/// Returns the challenge's point of evaluation.
 pub(super) fn check_challenge(chunk: Chunk, challenge: &[u8]) -> Result<[u8; 16], OtError> {
     expect_length("challenge", challenge, CHALLENGE)?;
     let (first, point) = challenge.split_at(8);

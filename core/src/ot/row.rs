@@ -6,11 +6,11 @@ pub const KAPPA: usize = 128;
 /// A transfer's row: bit c belongs to column c of the correlation.
 pub type Row = [u8; 16];
 
-/// Which version of a kernel runs; all give the same bytes.
+/// Version of a kernel; all give the same bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kernels {
-    /// The best instructions that the machine has.
+    /// The best instructions of the machine.
     Fastest,
-    /// Instructions that every machine has.
+    /// The instructions of every machine.
     Portable,
 }

@@ -18,14 +18,14 @@ use super::{labels, pprf};
 enum State {
     /// Nothing has arrived.
     Start,
-    /// The base transfers are answered; the trees' corrections are awaited.
+    /// The base transfers are answered; the trees' corrections are expected.
     Trees(Keys),
     /// Ready for chunks.
     Ready(Streams),
     Destroyed,
 }
 
-/// A chunk whose corrections are in and whose challenge is out.
+/// A chunk whose corrections have arrived and whose challenge is sent.
 pub(super) struct Challenged {
     chunk: Chunk,
     point: [u8; 16],
@@ -44,13 +44,13 @@ pub struct ExtensionSender {
     spare: Vec<Columns>,
 }
 
-/// 0xff if bit `column` of `delta` is set, else 0.
+/// Returns 0xff if bit `column` of `delta` is set, else 0.
 fn bit_mask(delta: &Row, column: usize) -> u8 {
     0u8.wrapping_sub(delta[column / 8] >> (column % 8) & 1)
 }
 
 impl ExtensionSender {
-    /// A fresh setup; `seed` is uniformly random and used for nothing else.
+    /// Creates a setup; `seed` is uniformly random and used for nothing else.
     pub fn new(context: &[u8; 32], seed: &[u8; 32], k: usize) -> Result<Self, OtError> {
         let context = extension::setup_context(context, k)?;
         Ok(Self {
@@ -65,7 +65,8 @@ impl ExtensionSender {
         })
     }
 
-    /// The correlation: column c of a receiver's row differs where bit c is set and the choice is 1.
+    /// Returns the correlation: column c of a receiver's row differs where bit c is set and the
+    /// choice is 1.
     pub fn delta(&self) -> Result<Row, OtError> {
         match self.state {
             State::Destroyed => Err(OtError::State(DESTROYED)),
@@ -73,12 +74,13 @@ impl ExtensionSender {
         }
     }
 
-    /// The index that the next chunk starts at.
+    /// Returns the index at which the next chunk starts.
     pub fn next_index(&self) -> u64 {
         self.next
     }
 
-    /// The number of transfers of the chunk whose response is awaited next, 0 if there is none.
+    /// Returns the number of transfers of the chunk whose response is expected next, 0 if there is
+    /// none.
     pub fn awaited(&self) -> usize {
         self.challenged.front().map_or(0, |next| next.chunk.count)
     }
@@ -198,7 +200,7 @@ impl ExtensionSender {
         Ok(())
     }
 
-    /// Checks the response of the oldest chunk that awaits one.
+    /// Checks the response of the oldest chunk that expects one.
     ///
     /// `rows`, one for each of its `awaited` transfers, become the rows q.
     pub fn correlated(&mut self, response: &[u8], rows: &mut [Row]) -> Result<(), OtError> {
@@ -277,7 +279,7 @@ impl ExtensionSender {
     }
 }
 
-/// Nonzero unless `hash == claimed ^ (choices & mask)`.
+/// Returns nonzero unless `hash == claimed ^ (choices & mask)`.
 fn differs(hash: &Row16, claimed: &Row16, choices: &Row16, mask: u8) -> u8 {
     let terms = hash.iter().zip(claimed).zip(choices);
     terms.fold(0, |sum, ((hash, claimed), choice)| {

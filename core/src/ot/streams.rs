@@ -13,7 +13,7 @@ use super::base::Key;
 #[cfg(target_arch = "x86_64")]
 use crate::instructions::Level;
 
-/// Blocks of 128 rows that are worked on together: a column's part is 1 KiB, all columns 128 KiB.
+/// Blocks of 128 rows that are processed together: a column's part is 1 KiB, all columns 128 KiB.
 pub const TILE: usize = 64;
 /// Rows of a tile.
 pub const TILE_ROWS: usize = TILE * 128;
@@ -53,7 +53,7 @@ pub type Row16 = [u8; 16];
 pub struct Streams {
     k: usize,
     ciphers: Vec<Aes128Enc>,
-    /// The numbers of a tile's blocks, what the streams encrypt.
+    /// The numbers of a tile's blocks, which the streams encrypt.
     numbers: Box<[Block; TILE]>,
     /// Scratch for one digit.
     buffers: Vec<Column>,
@@ -152,7 +152,7 @@ fn fold_kernel(buffers: &mut [Column], columns: &mut [Column]) {
     }
 }
 
-/// A function that is `kernel`, compiled for wider vectors where the machine has them.
+/// Defines a function as `kernel`, compiled for wider vectors where the machine has them.
 macro_rules! widened {
     ($(#[$note:meta])* $name:ident, $kernel:ident, ($($argument:ident: $type:ty),*)) => {
         $(#[$note])*

@@ -1,4 +1,4 @@
-//! From 128 columns of a tile to its rows.
+//! Transposition of a tile: from 128 columns to its rows.
 
 use super::row::{KAPPA, Kernels, Row};
 use super::streams::{Column, TILE_ROWS};

@@ -11,14 +11,14 @@ use crate::instructions::Level;
 use super::row::{KAPPA, Row};
 use super::streams::{Column, Row16, TILE};
 
-/// Whether `hash_column` may be called.
+/// Tells whether `hash_column` may be called.
 pub fn has_hash() -> bool {
     Level::Vaes512.permitted()
         && is_x86_feature_detected!("avx512f")
         && is_x86_feature_detected!("vpclmulqdq")
 }
 
-/// Whether `transpose` may be called.
+/// Tells whether `transpose` may be called.
 pub fn has_transpose() -> bool {
     Level::Vaes512.permitted()
         && is_x86_feature_detected!("avx512f")
@@ -30,7 +30,8 @@ pub fn has_transpose() -> bool {
 #[repr(align(64))]
 pub struct Powers(pub [Row16; TILE]);
 
-/// The sum of `blocks[j]` times power j, the first block plus `start`: POLYVAL's state after them.
+/// Returns the sum of `blocks[j]` times power j, the first block plus `start`: POLYVAL's state
+/// after them.
 ///
 /// # Safety
 /// `has_hash()`.

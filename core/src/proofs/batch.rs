@@ -1,4 +1,4 @@
-//! Many statements in one multiplication; on failure, which ones are false.
+//! Batch verifier: many statements in one multiplication; on failure, the false ones.
 //!
 //! Each equation is multiplied by a weight that nobody knew when the statements were made: 252 bits of the
 //! verifier's operating system. If any equation is false, the weighted sum is the identity with probability at
@@ -16,9 +16,9 @@ use super::range::Range;
 use super::sum::Sum;
 use crate::tuple_hash::TupleHash256;
 
-/// A statement with its proof, as it came.
+/// A statement with its proof, as received.
 pub enum Item {
-    /// Commitments, and what they open to.
+    /// Commitments, and their opening.
     Opening(Opening),
     /// The committed values are in a range.
     Range {
@@ -57,7 +57,7 @@ pub enum Item {
         /// The proof.
         proof: Vec<u8>,
     },
-    /// What could not even be read.
+    /// A statement that could not be read.
     Malformed,
 }
 
@@ -126,7 +126,7 @@ impl Weights {
     }
 }
 
-/// The numbers of the false statements, ascending, found on so many threads.
+/// Returns the numbers of the false statements, ascending, found on `threads` threads.
 pub fn find_false(items: &[Item], threads: usize) -> Result<Vec<usize>, getrandom::Error> {
     let share = items.len().div_ceil(threads).max(1);
     let numbered: Vec<_> = items.iter().enumerate().collect();

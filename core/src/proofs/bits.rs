@@ -35,18 +35,18 @@ pub type Weight = (Slot, Scalar);
 /// Secret bits, each 0 or 1.
 pub type Bits = Zeroizing<Vec<u8>>;
 
-/// Elements of a proof about so many bits.
+/// Returns the number of elements of a proof about so many bits.
 pub fn elements(bits: usize) -> usize {
     product::elements(bits.next_power_of_two())
 }
 
-/// `bits`, and zeros up to a power of two.
+/// Returns `bits`, and zeros up to a power of two.
 fn filled(bits: &[u8]) -> impl Iterator<Item = u8> {
     let zeros = bits.len().next_power_of_two() - bits.len();
     bits.iter().copied().chain(std::iter::repeat_n(0, zeros))
 }
 
-/// A: the commitment to `bits`, in constant time.
+/// Returns A: the commitment to `bits`, in constant time.
 pub fn commit(bits: &[u8], alpha: &Scalar) -> RistrettoPoint {
     let size = bits.len().next_power_of_two();
     let left = generators::list(Family::Left, size);
@@ -58,7 +58,7 @@ pub fn commit(bits: &[u8], alpha: &Scalar) -> RistrettoPoint {
     *total
 }
 
-/// rho w_i Gamma_c(i) for each bit: doublings and negations where that is enough.
+/// Returns rho w_i Gamma_c(i) for each bit, by doublings and negations where they suffice.
 fn shifts(weights: &[Weight], rho: &Scalar) -> Vec<RistrettoPoint> {
     let slots = weights.iter().map(|(slot, _)| match slot {
         Slot::Value(index) => index + 1,

@@ -28,7 +28,7 @@ pub fn expect_values(values: &[i128]) -> Result<(), ProofError> {
     }
 }
 
-/// The commitment, in constant time for its length.
+/// Returns the commitment, in constant time for its length.
 pub fn commit(values: &[i128], blinding: &Scalar) -> RistrettoPoint {
     let gamma = generators::list(Family::Value, values.len());
     let mut scalars = Zeroizing::new(Vec::with_capacity(values.len() + 1));
@@ -38,7 +38,7 @@ pub fn commit(values: &[i128], blinding: &Scalar) -> RistrettoPoint {
     RistrettoPoint::multiscalar_mul(scalars.iter(), points)
 }
 
-/// The sum of `plus` less the sum of `minus`.
+/// Returns the sum of `plus` minus the sum of `minus`.
 pub fn combine(plus: &[Element], minus: &[Element]) -> Result<RistrettoPoint, ProofError> {
     let mut total = RistrettoPoint::identity();
     for commitment in plus {
@@ -50,7 +50,7 @@ pub fn combine(plus: &[Element], minus: &[Element]) -> Result<RistrettoPoint, Pr
     Ok(total)
 }
 
-/// The claim that the sum of `plus` less the sum of `minus` commits to `values` with `blinding`.
+/// The claim that the sum of `plus` minus the sum of `minus` commits to `values` with `blinding`.
 pub struct Opening {
     /// Commitments that are added.
     pub plus: Vec<Element>,

@@ -1,4 +1,4 @@
-//! The commitments of all edges of a run, folded as they come: do the two ends of each cancel?
+//! Fold of the commitments of all edges of a run, which tells whether the two ends of each cancel.
 //!
 //! Edge {u, v} has a coefficient r(u, v) and a number h(u, v), hashes of a fresh seed and both ends. Summed
 //! are r(u, v) D(u, v) over all claims of u on v, and h(u, v), negative at the greater end. If some edge is
@@ -16,8 +16,8 @@ use super::error::ProofError;
 use super::labels;
 use crate::tuple_hash::TupleHash256;
 
-/// What one party claims: `edges[i]` is its commitment to the term that it adds for party `neighbours[i]`.
-/// `others` are points that need to be canonical, and no more.
+/// Claims of one party: `edges[i]` is its commitment to the term that it adds for party
+/// `neighbours[i]`. `others` are points that must be canonical, and have no other use.
 pub struct Claims {
     /// The party that claims, from 1.
     pub party: u16,
@@ -29,7 +29,7 @@ pub struct Claims {
     pub others: Vec<Element>,
 }
 
-/// A sum of points and of numbers, which should both vanish.
+/// A sum of points and of numbers; both vanish if all edges cancel.
 #[derive(Clone)]
 struct Fold {
     points: RistrettoPoint,
@@ -74,7 +74,7 @@ impl Edges {
         })
     }
 
-    /// The coefficient and the number of an edge, as `party` adds them.
+    /// Returns the coefficient and the number of an edge, as `party` adds them.
     fn weights(&self, party: u16, peer: u16) -> (Scalar, u128) {
         let mut hasher = self.start.clone();
         hasher.absorb(&party.min(peer).to_be_bytes());
@@ -92,7 +92,8 @@ impl Edges {
         (Scalar::from(half(coefficient)), signed)
     }
 
-    /// Folds what parties claim, and returns the sum of each one's edges that count, or what is malformed.
+    /// Folds claims of parties; returns the sum of each one's edges that count, or its malformed
+    /// point.
     pub fn take(&self, claims: &[Claims]) -> Vec<Result<Element, ProofError>> {
         let mut fold = Fold::new();
         let (mut scalars, mut points) = (Vec::new(), Vec::new());
@@ -155,12 +156,13 @@ impl Edges {
         Ok(sum.compress().to_bytes())
     }
 
-    /// Whether all edges cancel.
+    /// Tells whether all edges cancel.
     pub fn cancels(&self) -> bool {
         self.total.lock().expect("nobody panics with it").vanishes()
     }
 
-    /// The parties with an edge that does not cancel, ascending; none unless they are located.
+    /// Returns the parties with an edge that does not cancel, ascending; none unless they are
+    /// located.
     pub fn apart(&self) -> Vec<usize> {
         let Some(each) = &self.each else {
             return Vec::new();
@@ -174,7 +176,7 @@ impl Edges {
     }
 }
 
-/// Two bytes a party, little-endian.
+/// Decodes parties of two bytes each, little-endian.
 pub fn parties(packed: &[u8]) -> Result<Vec<u16>, ProofError> {
     let (whole, rest) = packed.as_chunks::<2>();
     if !rest.is_empty() {
@@ -183,7 +185,7 @@ pub fn parties(packed: &[u8]) -> Result<Vec<u16>, ProofError> {
     Ok(whole.iter().map(|pair| u16::from_le_bytes(*pair)).collect())
 }
 
-/// Points, one after the other.
+/// Decodes consecutive points.
 pub fn elements(packed: &[u8]) -> Result<Vec<Element>, ProofError> {
     let (whole, rest) = packed.as_chunks::<ELEMENT>();
     if !rest.is_empty() {

@@ -10,21 +10,22 @@ pub const ELEMENT: usize = 32;
 /// A point or a scalar, encoded.
 pub type Element = [u8; ELEMENT];
 
-/// The point that `bytes` canonically encode [RFC 9496, section 4.3.1]; the identity is one.
+/// Returns the point that `bytes` canonically encode [RFC 9496, section 4.3.1]; the identity is
+/// one.
 pub fn point(name: &str, bytes: &Element) -> Result<RistrettoPoint, ProofError> {
     CompressedRistretto(*bytes).decompress().ok_or_else(|| {
         ProofError::Statement(format!("{name}: not the encoding of a group element"))
     })
 }
 
-/// The scalar that `bytes` canonically encode: little-endian, below the group's order.
+/// Returns the scalar that `bytes` canonically encode: little-endian, below the group's order.
 pub fn scalar(name: &str, bytes: &Element) -> Result<Scalar, ProofError> {
     Scalar::from_canonical_bytes(*bytes)
         .into_option()
         .ok_or_else(|| ProofError::Statement(format!("{name}: not the encoding of a scalar")))
 }
 
-/// `value` modulo the group's order, in constant time.
+/// Returns `value` modulo the group's order, in constant time.
 pub(super) fn value(value: i128) -> Scalar {
     let sign = value >> 127;
     let magnitude = Scalar::from(((value ^ sign) - sign) as u128);
@@ -39,7 +40,7 @@ pub(super) struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// Refuses a proof that has not exactly `elements` elements.
+    /// Refuses a proof with another number of elements.
     pub fn new(proof: &'a [u8], elements: usize) -> Result<Self, ProofError> {
         let (whole, rest) = proof.as_chunks::<ELEMENT>();
         if whole.len() != elements || !rest.is_empty() {

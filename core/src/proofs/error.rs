@@ -1,11 +1,11 @@
-//! Why a call was refused, and by whose fault.
+//! Errors of proofs, by whose fault they are.
 
-/// Why a call was refused. No reason holds a secret.
+/// Reason for which a call is refused. It never holds a secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ProofError {
     /// This side's argument is wrong.
     Argument(String),
-    /// Somebody's statement is malformed or false.
+    /// Another party's statement is malformed or false.
     Statement(String),
 }
 

@@ -104,7 +104,7 @@ fn packed() {
     });
 }
 
-/// Claims about edges are refused, or have the sum of what counts; the fold never fails.
+/// Claims about edges are refused, or have the sum of the edges that count; the fold never fails.
 #[test]
 fn claims() {
     let fold = Edges::new(vec![true, false, true, true], true).unwrap();
@@ -151,7 +151,7 @@ fn claims() {
     });
 }
 
-/// A true statement: what is public of it, piece by piece, and the proof.
+/// A true statement: its public parts, and the proof.
 struct True {
     pieces: Vec<Vec<u8>>,
     item: fn(&[Vec<u8>]) -> Option<Item>,

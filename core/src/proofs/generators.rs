@@ -44,7 +44,7 @@ pub fn bases() -> &'static Bases {
     &BASES
 }
 
-/// At least the first `count` generators of a family.
+/// Returns at least the first `count` generators of a family.
 pub fn list(family: Family, count: usize) -> List {
     let retained = &LISTS[family as usize];
     let have = Arc::clone(&retained.read().unwrap_or_else(PoisonError::into_inner));

@@ -1,4 +1,4 @@
-//! How large a statement may be.
+//! Limits on the size of a statement.
 
 use super::error::ProofError;
 

@@ -1,4 +1,4 @@
-//! Commitments over ristretto255, and zero-knowledge proofs about what is committed.
+//! Commitments over ristretto255, and zero-knowledge proofs about committed values.
 //!
 //! `docs/proofs/zero-knowledge.md` states what each proof shows and why; this module is sans-I/O: bytes go in and out,
 //! randomness is an argument, except for the weights of a batch, which the verifier's own system draws.

@@ -1,4 +1,4 @@
-//! A committed vector is the noise that committed secret bits and public coins give.
+//! Proof that a committed vector is the noise given by committed secret bits and public coins.
 //!
 //! Coordinate c has m secret bits s_ck, committed to before the coins b_ck are known, and
 //!
@@ -45,12 +45,12 @@ impl Noise {
         self.length * self.bits_each
     }
 
-    /// Bytes of the coins and of the packed secret bits.
+    /// Returns the bytes of the coins and of the packed secret bits.
     pub fn coin_bytes(&self) -> usize {
         self.bits().div_ceil(8)
     }
 
-    /// Elements of a proof.
+    /// Returns the number of elements of a proof.
     pub fn elements(&self) -> usize {
         bits::elements(self.bits())
     }
@@ -84,7 +84,7 @@ impl Noise {
         transcript
     }
 
-    /// 1 - 2 b for each coin.
+    /// Returns 1 - 2 b for each coin.
     fn weights(&self, coins: &Bits) -> Vec<Weight> {
         let signs = [Scalar::ONE, -Scalar::ONE];
         let weight =
@@ -135,7 +135,7 @@ pub struct Secret {
 }
 
 impl Secret {
-    /// From packed uniform bits and 64 uniform bytes.
+    /// Creates a secret from packed uniform bits and 64 uniform bytes.
     pub fn new(noise: Noise, packed: &[u8], wide: &[u8; 64]) -> Result<Self, ProofError> {
         let bits = noise.unpack("bits", packed)?;
         let alpha = Zeroizing::new(Scalar::from_bytes_mod_order_wide(wide));
@@ -148,12 +148,12 @@ impl Secret {
         })
     }
 
-    /// The commitment to the bits.
+    /// Returns the commitment to the bits.
     pub fn commitment(&self) -> &Element {
         &self.commitment
     }
 
-    /// eta of each coordinate.
+    /// Returns eta of each coordinate.
     pub fn values(&self, coins: &[u8]) -> Result<Zeroizing<Vec<i128>>, ProofError> {
         let coins = self.noise.unpack("coins", coins)?;
         let bits_each = self.noise.bits_each;
@@ -168,7 +168,7 @@ impl Secret {
         Ok(Zeroizing::new(pairs.map(eta).collect()))
     }
 
-    /// The commitment to the noise with `blinding`, and the proof.
+    /// Returns the commitment to the noise with `blinding`, and the proof.
     pub fn prove(
         &self,
         context: &[u8; 32],

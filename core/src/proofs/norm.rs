@@ -1,4 +1,4 @@
-//! The sum of the squares of a committed vector's coordinates is at most a bound.
+//! Proof that the sum of the squares of a committed vector's coordinates is at most a bound.
 //!
 //! V = sum of x_c Gamma_c + gamma H_0 is the commitment; N is its own generator. The prover publishes
 //!
@@ -79,7 +79,8 @@ impl Norm {
         self.length * each + self.bound.ilog2() as usize + 1
     }
 
-    /// Elements of a proof: S, Q, the inner product's, A, and that of the bits.
+    /// Returns the number of elements of a proof: S, Q, the inner product's, A, and those of the
+    /// bits.
     pub fn elements(&self) -> usize {
         3 + product::elements(self.size()) + bits::elements(self.bits())
     }
@@ -104,7 +105,7 @@ impl Norm {
         transcript
     }
 
-    /// The proof about the commitment to `values` with `blinding`.
+    /// Returns the proof about the commitment to `values` with `blinding`.
     pub fn prove(
         &self,
         context: &[u8; 32],
@@ -149,7 +150,7 @@ impl Norm {
         Ok(proof)
     }
 
-    /// Shows that Q commits to the squared norm of V; returns the blinding of Q.
+    /// Proves that Q commits to the squared norm of V; returns the blinding of Q.
     fn prove_squares(
         &self,
         transcript: &mut Transcript,
@@ -276,7 +277,7 @@ fn challenges(transcript: &mut Transcript) -> [Scalar; 4] {
     [labels::Y, labels::Z, labels::RHO, labels::TAU].map(|label| challenge(transcript, label))
 }
 
-/// z y^c for c from 1 to `size`.
+/// Returns z y^c for c from 1 to `size`.
 fn powers(y: &Scalar, z: &Scalar, size: usize) -> Vec<Scalar> {
     let next = |power: &Scalar| Some(power * y);
     std::iter::successors(Some(z * y), next)

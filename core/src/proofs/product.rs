@@ -64,7 +64,7 @@ fn append(
     proof.extend_from_slice(point.as_bytes());
 }
 
-/// Sum of y^i a_i b_i, i from 1.
+/// Returns the sum of y^i a_i b_i, i from 1.
 fn weighted(y: &Scalar, a: &[Scalar], b: &[Scalar]) -> Zeroizing<Scalar> {
     let mut power = *y;
     let mut total = Zeroizing::new(Scalar::ZERO);
@@ -177,12 +177,12 @@ pub fn prove(
     }
 }
 
-/// Public times public.
+/// Multiplies a public scalar and a public point.
 fn times(scalar: &Scalar, point: &RistrettoPoint) -> RistrettoPoint {
     RistrettoPoint::vartime_multiscalar_mul([scalar], [point])
 }
 
-/// What is left to add to the verifier's equation.
+/// Coefficients that the caller must add to the verifier's equation.
 pub struct Coefficients {
     /// e^2 times the weight: the coefficient of P.
     pub of_p: Scalar,
@@ -193,7 +193,8 @@ pub struct Coefficients {
     pub product: Scalar,
 }
 
-/// Reads a proof about vectors of length `size`, and adds to `sum`, times `weight`, what is not about P, G, H, U.
+/// Reads a proof about vectors of length `size`, and adds its terms in other points than P, G, H, U
+/// to `sum`, times `weight`.
 ///
 /// The equation holds if that, `of_p` times P, and the coefficients' multiples of G, H and U sum to the identity.
 pub fn verify(
@@ -261,7 +262,7 @@ pub fn verify(
     })
 }
 
-/// `y` to the power of `size`, a power of two.
+/// Returns `y` to the power of `size`, a power of two.
 fn power_of(y: &Scalar, size: usize) -> Scalar {
     (0..size.ilog2()).fold(*y, |power, _| power * power)
 }

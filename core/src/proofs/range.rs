@@ -1,4 +1,4 @@
-//! Every coordinate of a committed vector is in [low, high], or in a range of its own.
+//! Proof that every coordinate of a committed vector is in [low, high], or in a range of its own.
 //!
 //! With W = high - low of k bits, the weights 1, 2, .., 2^(k-2), W - 2^(k-1) + 1 have exactly 0, .., W as their
 //! sums of subsets: the first k - 1 give 0, .., 2^(k-1) - 1, and the last is at most 2^(k-1). So x_c - low is
@@ -17,7 +17,7 @@ use super::sum::{Slot, Sum};
 use super::transcript::{Nonces, start};
 use super::{commit, labels};
 
-/// The weights of one number from 0 to `width`, which is positive.
+/// Returns the weights of one number from 0 to `width`, which is positive.
 pub fn weights(width: u128) -> Vec<u128> {
     let bits = width.ilog2();
     let mut weights: Vec<u128> = (0..bits).map(|bit| 1 << bit).collect();
@@ -69,7 +69,7 @@ impl Range {
         Ok(range)
     }
 
-    /// The range of each coordinate.
+    /// Returns the range of each coordinate.
     fn each(&self) -> impl Iterator<Item = (i128, i128)> {
         self.ranges.iter().copied().cycle().take(self.length)
     }
@@ -82,7 +82,7 @@ impl Range {
         self.widths().map(|width| width.ilog2() as usize + 1).sum()
     }
 
-    /// Elements of a proof: A, and that of the bits.
+    /// Returns the number of elements of a proof: A, and those of the bits.
     pub fn elements(&self) -> usize {
         1 + bits::elements(self.bits())
     }
@@ -113,7 +113,7 @@ impl Range {
         transcript
     }
 
-    /// The proof about the commitment to `values` with `blinding`.
+    /// Returns the proof about the commitment to `values` with `blinding`.
     pub fn prove(
         &self,
         context: &[u8; 32],
@@ -168,7 +168,7 @@ impl Range {
     }
 }
 
-/// Refuses values of another number, or out of the one range or each out of its own: a proof would be false.
+/// Refuses values of another number, or out of their range: a proof would be false.
 pub fn expect_within(
     values: &[i128],
     length: usize,

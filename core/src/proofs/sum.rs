@@ -1,4 +1,4 @@
-//! A sum of multiples of points that is to be the identity: what all verification comes down to.
+//! A sum of multiples of points that must be the identity: the equation of all verification.
 
 use std::sync::LazyLock;
 
@@ -10,10 +10,11 @@ use curve25519_dalek::traits::{
 
 use super::generators::{self, Family};
 
-/// Generators that have tables: what one small proof needs. About 10 KiB each, made when first needed.
+/// Generators with precomputed tables: those of one small proof. About 10 KiB each, made at first
+/// use.
 const TABLED_VALUES: usize = 4;
 const TABLED_SIDE: usize = 128;
-/// Most points that are worth while beside the tables; more are faster without.
+/// Most points for which tables pay; with more, the sum is faster without.
 const TABLED_POINTS: usize = 64;
 
 static TABLES: LazyLock<VartimeRistrettoPrecomputation> = LazyLock::new(|| {
@@ -29,7 +30,7 @@ static TABLES: LazyLock<VartimeRistrettoPrecomputation> = LazyLock::new(|| {
     VartimeRistrettoPrecomputation::new(points)
 });
 
-/// Where a coordinate of a commitment lives.
+/// Position of a coordinate in a commitment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Slot {
     /// Coordinate of a vector.
@@ -38,7 +39,8 @@ pub enum Slot {
     Norm,
 }
 
-/// The coefficients; equations are added to it, each times its own weight. All of it is public.
+/// Coefficients of the sum; equations are added to it, each times its own weight. All of it is
+/// public.
 #[derive(Default)]
 pub struct Sum {
     values: Vec<Scalar>,
@@ -51,7 +53,7 @@ pub struct Sum {
     points: Vec<RistrettoPoint>,
 }
 
-/// The first `count` coefficients.
+/// Returns the first `count` coefficients, extended by zeros.
 fn grown(coefficients: &mut Vec<Scalar>, count: usize) -> &mut [Scalar] {
     if coefficients.len() < count {
         coefficients.resize(count, Scalar::ZERO);
@@ -67,7 +69,7 @@ impl Sum {
         }
     }
 
-    /// Coefficients of the first `count` generators of G and of H.
+    /// Returns the coefficients of the first `count` generators of G and of H.
     pub fn sides(&mut self, count: usize) -> (&mut [Scalar], &mut [Scalar]) {
         (grown(&mut self.left, count), grown(&mut self.right, count))
     }
@@ -104,7 +106,7 @@ impl Sum {
         RistrettoPoint::vartime_multiscalar_mul(scalars, points).is_identity()
     }
 
-    /// The sum, with tables.
+    /// Returns the sum, computed with tables.
     fn tabled(&self) -> RistrettoPoint {
         let mut values = self.values.clone();
         values.resize(TABLED_VALUES, Scalar::ZERO);

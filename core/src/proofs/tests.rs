@@ -1,4 +1,4 @@
-//! What the Python tests cannot reach: the parts below the faces.
+//! Tests of internal parts that the Python tests cannot reach.
 
 use curve25519_dalek::scalar::Scalar;
 use zeroize::Zeroizing;

@@ -1,4 +1,5 @@
-//! merlin transcripts of proofs: what is public goes in, challenges and the prover's nonces come out.
+//! merlin transcripts of proofs: public values are appended, challenges and the prover's nonces
+//! drawn.
 
 use curve25519_dalek::scalar::Scalar;
 use merlin::{Transcript, TranscriptRng};
@@ -15,7 +16,7 @@ pub fn start(context: &[u8; 32], kind: &'static [u8]) -> Transcript {
     transcript
 }
 
-/// A challenge: 64 bytes modulo the group's order.
+/// Returns a challenge: 64 bytes modulo the group's order.
 pub fn challenge(transcript: &mut Transcript, label: &'static [u8]) -> Scalar {
     let mut wide = [0; 64];
     transcript.challenge_bytes(label, &mut wide);
