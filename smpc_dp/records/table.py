@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import math
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -79,7 +79,8 @@ def read_table(source: Source, schema: Schema, *, party: str = "table") -> Table
         LocalError: the file cannot be read, or a package for it is not installed.
     """
     wanted = [*schema.columns, *([schema.id] if schema.id else [])]
-    columns = _columns(source, wanted, party)
+    numbers = {name for name, column in schema.columns.items() if isinstance(column, Number)}
+    columns = _columns(source, wanted, numbers, party)
     _check(columns, schema, party)
     rows = len(next(iter(columns.values())))
     if schema.rows == "public" and rows > schema.max_rows:
@@ -89,8 +90,8 @@ def read_table(source: Source, schema: Schema, *, party: str = "table") -> Table
     codes, present = {}, {}
     counts: dict[str, dict[str, int]] = {"missing": {}, "clipped": {}, "undeclared": {}}
     for name, column in schema.columns.items():
-        codes[name], present[name], numbers = _coded(columns[name], column, absent)
-        for kind, number in numbers.items():
+        codes[name], present[name], changed = _coded(columns[name], column, absent)
+        for kind, number in changed.items():
             if number:
                 counts[kind][name] = number
     dropped = Dropped(
@@ -102,7 +103,9 @@ def read_table(source: Source, schema: Schema, *, party: str = "table") -> Table
     return Table(schema, codes, present, ~absent, rows, dropped)
 
 
-def _columns(source: Source, wanted: Iterable[str], party: str) -> dict[str, NDArray[Any]]:
+def _columns(
+    source: Source, wanted: Iterable[str], numbers: Collection[str], party: str
+) -> dict[str, NDArray[Any]]:
     """Return the wanted columns as arrays; raise ConfigError naming all that are missing."""
     if isinstance(source, str | os.PathLike):
         path = Path(source)
@@ -123,7 +126,7 @@ def _columns(source: Source, wanted: Iterable[str], party: str) -> dict[str, NDA
                 for name in missing
             ]
         )
-    return {name: _array(source[name]) for name in wanted}
+    return {name: _array(source[name], numeric=name in numbers) for name in wanted}
 
 
 def _keys(source: Any, party: str) -> list[str]:
@@ -137,18 +140,27 @@ def _keys(source: Any, party: str) -> list[str]:
     return list(columns)
 
 
-def _array(values: Any) -> NDArray[Any]:
-    """Return a column as an array; the missing values of pandas become NaN or None."""
+def _array(values: Any, *, numeric: bool) -> NDArray[Any]:
+    """Return a column as an array; masked and missing values of numpy and pandas become NaN or None."""
     if isinstance(values, _Text):
         return values
     dtype = str(getattr(values, "dtype", ""))
-    if hasattr(values, "to_numpy") and dtype in ("category", "string", "str"):
+    if isinstance(values, np.ma.MaskedArray):
+        return _filled(values, numeric=numeric)
+    if hasattr(values, "to_numpy") and (dtype in ("category", "string", "str") or dtype[:1].isupper()):
+        # pandas' own types: Int64, Float64, boolean and texts
+        if numeric and dtype[:1].isupper():
+            return np.asarray(values.to_numpy(dtype=np.float64, na_value=np.nan))
         return np.asarray(values.to_numpy(dtype=object), dtype=object)
-    if (
-        hasattr(values, "to_numpy") and dtype[:1].isupper()
-    ):  # pandas' types with missing values: Int64, Float64
-        return np.asarray(values.to_numpy(dtype=np.float64, na_value=np.nan))
     return np.asarray(values)
+
+
+def _filled(values: Any, *, numeric: bool) -> NDArray[Any]:
+    if numeric and values.dtype.kind in "fiub":
+        return np.asarray(values.astype(np.float64).filled(np.nan))
+    plain = np.array(values.data, dtype=object)
+    plain[np.ma.getmaskarray(values)] = None
+    return plain
 
 
 def _csv(path: Path) -> dict[str, NDArray[Any]]:
@@ -176,7 +188,7 @@ class _Text(np.ndarray[Any, np.dtype[np.object_]]):
         return np.array(list(values), dtype=object).view(cls)
 
 
-def _parquet(path: Path, wanted: Iterable[str]) -> dict[str, NDArray[Any]]:
+def _parquet(path: Path, wanted: Iterable[str]) -> dict[str, Any]:
     parquet = import_optional("pyarrow.parquet")
     try:
         file = parquet.ParquetFile(path)
@@ -184,8 +196,8 @@ def _parquet(path: Path, wanted: Iterable[str]) -> dict[str, NDArray[Any]]:
         table = file.read(columns=[name for name in wanted if name in known])
     except (OSError, ValueError) as error:
         raise LocalError(f"{path}: cannot be read as Parquet ({error})") from None
-    read = {name: _array(table.column(name).to_pandas()) for name in table.column_names}
-    return {**dict.fromkeys(known, np.empty(0)), **read}
+    read = {name: table.column(name).to_pandas() for name in table.column_names}
+    return {**dict.fromkeys(known), **read}
 
 
 def _check(columns: Mapping[str, NDArray[Any]], schema: Schema, party: str) -> None:

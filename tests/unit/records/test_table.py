@@ -94,10 +94,28 @@ def test_pandas_and_parquet_are_as_arrays(tmp_path: Path) -> None:
         assert table.dropped == expected.dropped
         for name in COLUMNS:
             assert table.codes[name].tolist() == expected.codes[name].tolist()
+    codes = pandas.DataFrame({"site": pandas.array([1, None, 3], dtype="Int64")})
+    sites = read_schema({"columns": {"site": {"values": ["1", "2"]}}, "max_rows": 9})
+    assert read_table(codes, sites).codes["site"].tolist() == [0, -1, -1]
     with pytest.raises(ConfigError, match="has no column 'age'"):
         read_table(frame.drop(columns="age"), schema())
     with pytest.raises(ConfigError, match="column 'age' has type object, and numbers are declared"):
         read_table(frame.assign(age=["a", "b", "c", "d"]), schema())
+
+
+def test_masked_values_are_missing() -> None:
+    known = read_schema({"columns": {name: COLUMNS[name] for name in ("age", "ward")}, "max_rows": 9})
+    hidden = [False, True, False]
+    table = read_table(
+        {
+            "age": np.ma.array([10, 20, 30], mask=hidden),
+            "ward": np.ma.array(["a", "b", "b"], mask=hidden),
+        },
+        known,
+    )
+    assert table.codes["age"].tolist() == [-100, 0, -60]
+    assert table.codes["ward"].tolist() == [0, -1, 1]
+    assert table.dropped.missing == {"age": 1, "ward": 1}
 
 
 def test_a_structured_array_has_named_columns() -> None:
