@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.ledger import Ledger
 
 
-class Served:
-    """Requests of a learner, as an aggregator or a server serves them.
+class LearnerRequests:
+    """Requests of a learner's averages and messages, as an aggregator or a server serves them.
 
     Attributes:
         failures: by request number, the errors of groups that failed.
@@ -167,7 +167,7 @@ class PartyAverager(_Requests):
 class ServingAverager(_Requests):
     """Averager of an aggregator or a server, which serves the averages and has no row of its own."""
 
-    def __init__(self, served: Served, averaging: Averaging, counter: Counter) -> None:
+    def __init__(self, served: LearnerRequests, averaging: Averaging, counter: Counter) -> None:
         super().__init__(served.membership.names, averaging, counter)
         self._served = served
 
@@ -179,7 +179,7 @@ class ServingAverager(_Requests):
     async def average(
         self, vector: Rows, weight: NDArray[np.float64] | None = None, group: Groups | None = None
     ) -> Averaged:
-        """Serve every group of the call in turn; raises the errors of `Served.serve`."""
+        """Serve every group of the call in turn; raises the errors of `LearnerRequests.serve`."""
         vector, weight, group = check_average(self, vector, weight, group)
         for label, number in self._number(group).items():
             names = self._members(group, label)

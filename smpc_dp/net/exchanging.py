@@ -24,7 +24,7 @@ from smpc_dp.learn.exchanges import (
     request_of,
     weight_edges,
 )
-from smpc_dp.net.averaging import Served
+from smpc_dp.net.averaging import LearnerRequests
 from smpc_dp.net.charging import charge_run
 from smpc_dp.net.connection import Connection
 from smpc_dp.net.member import Membership
@@ -147,7 +147,7 @@ class PartyExchange(_Exchanges, OneParty):
 class AggregatorExchange(_Exchanges):
     """Aggregator of the exchanges: it forwards boxes that it cannot open."""
 
-    def __init__(self, served: Served, exchanging: Exchanging, counter: Counter) -> None:
+    def __init__(self, served: LearnerRequests, exchanging: Exchanging, counter: Counter) -> None:
         super().__init__(served.membership, exchanging, counter)
         self._served = served
 

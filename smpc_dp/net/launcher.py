@@ -30,7 +30,7 @@ _ENCODER = msgspec.json.Encoder()
 
 @dataclass(slots=True)
 class ProcessOutcome:
-    """End of one process: exit code (negative: the signal), last event and the end of its stderr.
+    """Outcome of one process: exit code (negative: the signal), last event and the end of its stderr.
 
     `first`: it failed before the aggregator did, so that its failure is no consequence of the aggregator's
     end.
@@ -90,7 +90,7 @@ class Launcher:
     async def run(
         self, commands: Mapping[str, Sequence[str]], aggregator: str | None
     ) -> dict[str, ProcessOutcome]:
-        """Start a process for each name, wait until all have ended, and return their ends.
+        """Start a process for each name, wait until all have ended, and return the outcome of each.
 
         When the `aggregator` has ended, the others get GRACE_SECONDS, or if it failed FAILED_SECONDS to
         report their state. Without one they get GRACE_SECONDS when the first of them has succeeded. On

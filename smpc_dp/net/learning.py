@@ -18,7 +18,7 @@ from smpc_dp.learn.methods import Averaging
 from smpc_dp.learn.registry import LearnParameters
 from smpc_dp.learn.requirements import Learned, LearnerContext
 from smpc_dp.net.aggregator import log_folder, open_aggregator
-from smpc_dp.net.averaging import PartyAverager, Served, ServingAverager
+from smpc_dp.net.averaging import LearnerRequests, PartyAverager, ServingAverager
 from smpc_dp.net.events import Event, OnEvent, ignore, with_logging
 from smpc_dp.net.exchanging import AggregatorExchange, PartyExchange
 from smpc_dp.net.member import Membership, aggregator_name, learn_parameters
@@ -167,12 +167,12 @@ async def serve_learning(
         opening = open_aggregator(membership, listen_on, logs=logs, on_event=on_event)
     async with opening as server:
         await server.gather(begin_with)
-        failures = await _serve(Served(membership, server.request), parameters, counter)
+        failures = await _serve(LearnerRequests(membership, server.request), parameters, counter)
     on_event(Event(membership.name, "done", counter.taken, "done"))
     return failures
 
 
-async def _serve(served: Served, parameters: LearnParameters, counter: Counter) -> dict[int, str]:
+async def _serve(served: LearnerRequests, parameters: LearnParameters, counter: Counter) -> dict[int, str]:
     """Serve the requests of a learner to the end of its schedule; return the errors of failed groups."""
 
     def averager(averaging: Averaging | None) -> ServingAverager | None:

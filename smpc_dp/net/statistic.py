@@ -97,6 +97,7 @@ def plan_maker(kernels: Sequence[Kernel]) -> MakePlan:
     own = {kernel.name: kernel for kernel in kernels}
 
     def make(operation: str) -> StatisticPlan:
+        """Return the plan of an operation; raise ConfigError for an unknown one."""
         try:
             requested: Any = json.loads(operation)
             kernel = own.get(name := requested["kernel"]) or registered_kernel(name) or kernel_of(requested)

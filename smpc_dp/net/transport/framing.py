@@ -66,7 +66,7 @@ class InflightBudget:
         return amount
 
     def give_back(self, amount: int) -> None:
-        """Return reserved bytes."""
+        """Release reserved bytes, and admit waiting messages."""
         self._free += amount
         self._admit()
 

@@ -350,7 +350,7 @@ def _clean(row: Row, saving: Saving) -> None:
 
 
 def _check_counter(row: Row, saving: Saving, reason: str) -> None:
-    """Raise LocalError unless a row is the newest state, or was saved and not yet counted."""
+    """Raise LocalError unless a row is the newest state, or the one saved but not yet counted."""
     position, counter = row.position, saving.counter
     if bool(position.flags & COUNTED) != (counter is not None):
         raise LocalError(f"{reason} was begun {'without' if counter else 'with'} a counter")

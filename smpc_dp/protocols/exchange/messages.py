@@ -45,7 +45,7 @@ class Send(Body, frozen=True):
 
 
 class Deliver(Body, frozen=True):
-    """Aggregator: the parties that sent, and the boxes for this party, in ascending order of senders."""
+    """Aggregator: the parties that sent, and their encrypted vectors for this party, in ascending order."""
 
     senders: bytes
     boxes: list[tuple[Number, bytes]]

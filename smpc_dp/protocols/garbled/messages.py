@@ -70,7 +70,7 @@ class Check(Body, frozen=True):
 
 
 class Confirm(Body, frozen=True):
-    """Evaluator to garbler: the same hash.
+    """Evaluator to garbler, in answer to `Check`: its own hash of the pieces.
 
     If the garbler learns the output: the colours of the active labels (bits, packed, least significant first)
     and the digest of those labels, which only who has them knows.

@@ -77,7 +77,7 @@ class Advertised(Secret, frozen=True):
 
 
 class Graph(Secret, frozen=True):
-    """Neighbourhood of a party in the graph.
+    """View of the graph of one party: its neighbours, their masking keys, and its own masking secret.
 
     Attributes:
         revealed: the parties that have opened their draws.
@@ -98,7 +98,7 @@ class Graph(Secret, frozen=True):
     def mask_seeds(
         self, member: Member[Any], run_id: bytes, participants: PartySet
     ) -> tuple[list[bytes], list[int]]:
-        """Return the seed shared with each neighbour that takes part, and this party's sign in it."""
+        """Return the seeds shared with the participating neighbours, and this party's sign for each."""
         seeds, signs, index = [], [], member.index
         for peer, mask_key in self.mask_keys.items():
             if peer in participants:

@@ -272,7 +272,7 @@ def party(
 
 
 class CollectDeal(CollectorState, frozen=True, kw_only=True, eq=False):
-    """The graph is known, and each party deals shares to its holders."""
+    """The graph is known, and each party deals shares of its secrets to its holders."""
 
     expects: ClassVar[str] = m.DEAL
     edges: Edges
@@ -303,7 +303,7 @@ class Added(msgspec.Struct, frozen=True):
 
 
 class CollectMasked(CollectorState, frozen=True, kw_only=True, eq=False):
-    """The participants are certified; `added` grows."""
+    """The participants are certified, and each party sends its masked vector; `added` is their sum."""
 
     expects: ClassVar[str] = m.MASKED
     agreed: Agreed
