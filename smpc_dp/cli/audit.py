@@ -37,6 +37,9 @@ def audit(
     head: Annotated[
         str | None, typer.Option(help="A head from a party's result, of the log or the session log.")
     ] = None,
+    receipt: Annotated[
+        Path | None, typer.Option(help="A party's receipt, as JSON: whether the log has its contribution.")
+    ] = None,
     threads: Annotated[
         int | None, typer.Option(min=1, max=256, help="Threads; by default one for each processor.")
     ] = None,
@@ -87,6 +90,7 @@ def audit(
             request=request,
             run=run,
             head=head,
+            receipt=receipt,
             threads=threads,
             timeout=timeout,
             progress=show,
@@ -111,6 +115,9 @@ def _print(report: object) -> None:
         _print_statistic(report, report.statistic)
     for fault in report.faults:
         report_line(fault)
+    if report.receipt is not None:
+        counted = "and counted" if report.receipt.counted else "and not counted"
+        out.print(f"the contribution of {report.receipt.party} is entry {report.receipt.index}, {counted}")
     if report.second is not None and not report.second.differences:
         out.print("the second auditor found the same")
     if report.head is not None:

@@ -26,6 +26,8 @@ from smpc_dp.errors import (
 )
 from smpc_dp.log.log import Entry
 from smpc_dp.log.reader import BadLog, LogReader
+from smpc_dp.log.receipt import LogReceipt
+from smpc_dp.net.audit_receipt import check_end, check_entry, check_log
 from smpc_dp.net.audit_selection import (
     FAILS,
     HOLDS,
@@ -66,6 +68,14 @@ class Second(msgspec.Struct, frozen=True):
     differences: tuple[str, ...]
 
 
+class LoggedReceipt(msgspec.Struct, frozen=True):
+    """Whose receipt a log has: its entry is that with this number, and whether the value is counted."""
+
+    party: str
+    index: int
+    counted: bool
+
+
 class Report(msgspec.Struct, frozen=True, kw_only=True, rename={"position": "place"}):
     """The report of an audit, and the documented shape of `smpc-dp audit --json`.
 
@@ -88,6 +98,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True, rename={"position": "pla
             to its end.
         entries, bytes, seconds: what was read, and how long it took.
         second: what the second auditor found, where it was asked; None otherwise.
+        receipt: whose receipt the log has, where one was given and all holds; None otherwise.
     """
 
     ok: bool
@@ -116,6 +127,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True, rename={"position": "pla
     bytes: int
     seconds: float
     second: Second | None = None
+    receipt: LoggedReceipt | None = None
 
 
 def audit(
@@ -126,6 +138,7 @@ def audit(
     request: int | None = None,
     run: str | None = None,
     head: str | None = None,
+    receipt: LogReceipt | str | os.PathLike[str] | None = None,
     threads: int | None = None,
     timeout: float = HTTP_SECONDS,
     progress: Progress | None = None,
@@ -141,6 +154,8 @@ def audit(
             log, in hex. `run`, such a head, or a head of the session log after the run with `request` and
             `session_log` say which run it is; a relay that starts again can make many with one number. Of a
             pairwise statistic only the last head of its log does.
+        receipt: `result.receipt` of a party, or a file with it as JSON: the log must have its entry. It says
+            which session and run are meant, where nothing else does.
         threads: that verify proofs; by default one for each processor.
         timeout: seconds from the first connection to the last byte of a URL, the audit included.
         progress: called with the line, the bytes read and the bytes there are (None: unknown).
@@ -148,7 +163,7 @@ def audit(
     Raises:
         LocalError: a source cannot be read. ConfigError: an argument is wrong.
     """
-    wanted = Wanted.of(session, session_log, request, run, head)
+    wanted = Wanted.of(session, session_log, request, run, head, receipt)
     with open_log(source, timeout) as (stream, size):
         return audit_stream(stream, size=size, wanted=wanted, threads=threads, progress=progress)
 
@@ -225,7 +240,15 @@ def audit_stream(
         entries=known["entries"],
         bytes=known["bytes"],
         seconds=time.perf_counter() - begun,
+        receipt=None if code == FAILS else _receipt(wanted, verdict),
     )
+
+
+def _receipt(wanted: Wanted, verdict: Verdict | None) -> LoggedReceipt | None:
+    receipt = wanted.receipt
+    if receipt is None or verdict is None:
+        return None
+    return LoggedReceipt(receipt.party, receipt.index, receipt.party in verdict.counted)
 
 
 def _read(
@@ -242,10 +265,12 @@ def _read(
         session = _session(reader)
         known["roster"], known["parameters"] = session.roster_digest.hex(), dict(session.parameters)
         known["session"] = session.digest.hex()
-        if wanted.session is not None and known["session"] != wanted.session:
+        if wanted.receipt is None and wanted.session not in (None, known["session"]):
             raise VerificationError(
                 f"the session is {known['session']}, not {wanted.session}", Check.OTHER_SESSION
             )
+        if wanted.receipt is not None:
+            check_log(wanted.receipt, known["session"], reader.header.run_id)
         wanted.check_request(reader.header)
         if not _is_statistic(reader, session):
             wanted.check_run(reader.header.run_id)
@@ -288,6 +313,8 @@ def _take_all(
     for entry in reader.entries(check, auditor.longest):
         try:
             auditor.take(entry, head, (reader.line, reader.byte))
+            if wanted.receipt is not None:
+                check_entry(wanted.receipt, entry)
         except LocalError:
             raise
         except EarlierFault as fault:
@@ -315,6 +342,10 @@ def _judge(
         wanted.check_run(auditor.last_run_id())
         result = select(wanted, reader.header, head, auditor.context, auditor.quorum)
         known[auditor.part] = auditor.verdict(result.runs)
+        if wanted.receipt is not None:
+            verdict = known["verdict"]
+            attested = "" if verdict is None else verdict.attested
+            check_end(wanted.receipt, auditor.context, auditor.quorum, attested, reader.chain.length)
         known["selected"], known["corrupt"] = (
             check_one_log(result, wanted, head, auditor.doubt),
             auditor.corrupt,

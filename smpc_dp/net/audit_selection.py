@@ -10,6 +10,7 @@ from typing import BinaryIO
 
 from smpc_dp.errors import Check, ConfigCheck, ConfigError, ConfigIssue, LocalError, VerificationError
 from smpc_dp.log.log import MAX_LINE_BYTES, Header
+from smpc_dp.log.receipt import LogReceipt, read_receipt
 from smpc_dp.log.runs import SessionLog, read_all
 from smpc_dp.net.session_file import load_session
 from smpc_dp.protocols.begin import check_begin, session_head
@@ -33,6 +34,7 @@ class Wanted:
     run: str | None = None
     head: str | None = None
     log: SessionLog | None = None
+    receipt: LogReceipt | None = None
 
     @classmethod
     def of(
@@ -42,6 +44,7 @@ class Wanted:
         request: int | None = None,
         run: str | None = None,
         head: str | None = None,
+        receipt: LogReceipt | str | os.PathLike[str] | None = None,
     ) -> Wanted:
         """Read and check the arguments; raise ConfigError, LocalError or VerificationError."""
         faults = [
@@ -55,7 +58,20 @@ class Wanted:
             raise ConfigError(faults)
         digest = None if session is None else session_digest_of(session)
         log = None if session_log is None else read_session_log(session_log)
-        return cls(digest, request, run, head, log)
+        if receipt is None:
+            return cls(digest, request, run, head, log)
+        receipt = receipt if isinstance(receipt, LogReceipt) else read_receipt(receipt)
+        given = {"session": digest, "run": run, "head": head}
+        own = {"session": receipt.session, "run": receipt.run_id}
+        own["head"] = receipt.head if head is None else head
+        issues = [
+            ConfigIssue(name, f"the receipt of {receipt.party} is of {own[name]}", ConfigCheck.CONFLICT)
+            for name in ("session", "run")
+            if given[name] not in (None, own[name])
+        ]
+        if issues:
+            raise ConfigError(issues)
+        return cls(own["session"], request, own["run"], own["head"], log, receipt)
 
     def check_request(self, header: Header) -> None:
         """Raise VerificationError if the log is of another request than the given one."""

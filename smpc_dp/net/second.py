@@ -19,8 +19,9 @@ import msgspec
 
 from smpc_dp.decoding import decode_json
 from smpc_dp.errors import ConfigCheck, ConfigError, LocalError
+from smpc_dp.log.receipt import LogReceipt
 from smpc_dp.net.audit import Report, Second, audit
-from smpc_dp.net.audit_selection import FAILS, session_digest_of
+from smpc_dp.net.audit_selection import FAILS, Wanted
 from smpc_dp.net.log_http import HTTP_SECONDS
 from smpc_dp.net.log_source import STORED_BYTES, open_log
 from smpc_dp.protocols.gopa.verifiable.statements import FALSE
@@ -64,6 +65,7 @@ def audit_twice(
     run: str | None = None,
     head: str | None = None,
     request: int | None = None,
+    receipt: LogReceipt | str | os.PathLike[str] | None = None,
     timeout: float = HTTP_SECONDS,
     seconds: float = SECONDS,
     memory: int = MEMORY_MIB,
@@ -72,7 +74,7 @@ def audit_twice(
     """Audit a log by both auditors; `second` of the report has what the second found.
 
     Args:
-        source, session, session_log, run, head, request, timeout: as of `audit`, and `rest`.
+        source, session, session_log, run, head, request, receipt, timeout: as of `audit`, and `rest`.
         seconds: that the second auditor may take. memory: in MiB.
 
     Raises:
@@ -83,19 +85,20 @@ def audit_twice(
         raise LocalError("the second auditor is not installed: install smpc-dp-verify")
     if not seconds > 0 or memory < 1:
         raise ConfigError.at("second", "seconds and memory must be above 0", ConfigCheck.RANGE)
-    digest = None if session is None else session_digest_of(session)
+    wanted = Wanted.of(session, session_log, request, run, head, receipt)
     with _as_file(source, timeout) as path:
         report = audit(
             path,
-            session=digest,
+            session=wanted.session,
             session_log=session_log,
-            run=run,
-            head=head,
+            run=wanted.run,
+            head=wanted.head,
             request=request,
-            timeout=timeout,
+            receipt=wanted.receipt,
             **rest,
         )
-        given = {"session": digest, "run": run, "head": head, "request": request, "session-log": session_log}
+        given: dict[str, object] = {"session": wanted.session, "run": wanted.run, "head": wanted.head}
+        given |= {"request": request, "session-log": session_log}
         options = [f"--{name}={value}" for name, value in given.items() if value is not None]
         opinion = second_opinion(path, options, seconds, memory)
     return compared(report, opinion)

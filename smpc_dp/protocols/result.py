@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from smpc_dp.encoding import Encoding
 from smpc_dp.errors import ConfigCheck, ConfigError
+from smpc_dp.log.receipt import LoggedEntry, LogReceipt
 from smpc_dp.privacy.accountant.receipt import Receipt
 from smpc_dp.privacy.guarantee import PrivacyGuarantee, Unit
 from smpc_dp.summary import SHOWN_VALUES, spent_text, value_text
@@ -180,7 +181,7 @@ class Evidence:
     is the digest of the Merkle commitment, which the participants' digest binds beside that set. `survivors`
     is None where nothing secret depends on the set of survivors, `log` where no log is kept. `checked`:
     whether this member has computed the total itself from the publications under the certified head; None
-    where that is impossible.
+    where that is impossible. `entry`: its own publication in the log, for its receipt.
     """
 
     protocol: str
@@ -193,6 +194,7 @@ class Evidence:
     survivors: Certificate | None
     log: LoggedRun | None = None
     checked: bool | None = None
+    entry: LoggedEntry | None = None
 
     def to_json(self) -> dict[str, object]:
         """Return plain JSON data, bytes as hex."""
@@ -351,6 +353,23 @@ class Result:
             lines.append(spent_text(privacy.receipt.to_json()))
         return lines
 
+    @property
+    def receipt(self) -> LogReceipt | None:
+        """The party's receipt, whose entry `smpc_dp.audit` finds in the log; None where it has none."""
+        log, entry, signed = self.evidence.log, self.evidence.entry, self.evidence.survivors
+        if log is None or entry is None or signed is None:
+            return None
+        return LogReceipt(
+            session=self.evidence.session_digest.hex(),
+            run_id=self.evidence.run_id.hex(),
+            party=entry.party,
+            index=entry.index,
+            entry=entry.digest.hex(),
+            head=log.head.hex(),
+            attested=signed.set_digest.hex(),
+            signatures={name: signature.hex() for name, signature in signed.signatures.items()},
+        )
+
     @classmethod
     def of(
         cls,
@@ -409,4 +428,5 @@ class Result:
             "residual_pairs": 0 if self.noise is None else self.noise.residual_pairs,
             "privacy": self.privacy.to_json(),
             "evidence": self.evidence.to_json(),
+            "receipt": None if self.receipt is None else self.receipt.to_json(),
         }

@@ -12,8 +12,13 @@ import msgspec
 import pytest
 
 from smpc_dp.errors import LocalError
+from smpc_dp.log.log import Entry
 from smpc_dp.net.audit import audit
 from smpc_dp.net.second import Opinion, differences
+from smpc_dp.protocols.phases import messages as m
+from smpc_dp.wire.sets import pack_set
+from smpc_dp.wire.signing import decode, encode
+from smpc_dp_lab.vectors.verifiable_runs import RecordedRun, honest
 from smpc_dp_verify import Wanted, verify
 
 FOLDER = Path(__file__).resolve().parents[3] / "protocols" / "gopa" / "vectors"
@@ -98,3 +103,26 @@ def test_both_refuse_the_same_lists(vector: Path, tmp_path: Path) -> None:
         return
     assert not found
     assert code == 1
+
+
+def last_of(ran: RecordedRun, folder: Path, last: Entry) -> Path:
+    """Write a log with another last entry, which no certificate covers."""
+    log = folder / "log.jsonl"
+    log.write_bytes(b"".join(line + b"\n" for line in ran.log([*ran.entries[:-1], last])))
+    return log
+
+
+def test_both_refuse_a_last_entry_that_the_aggregator_has_not_signed(tmp_path: Path) -> None:
+    ran = honest()
+    signed = ran.sign(ran.entries[-1], signer="ann")
+    assert both(last_of(ran, tmp_path, signed)) == ([], 1)
+
+
+def test_both_refuse_a_last_certificate_of_another_set(tmp_path: Path) -> None:
+    """The signatures on it are right, and over the right set."""
+    ran = honest()
+    certified = decode(ran.entries[-1].payload, m.Certified, "relay")
+    other = m.Certified(pack_set({1, 2, 3, 4}, 5), certified.signers, certified.signatures)
+    signed = ran.sign(ran.entries[-1], encode(other))
+    assert both(last_of(ran, tmp_path, ran.sign(ran.entries[-1])))[1] == 3
+    assert both(last_of(ran, tmp_path, signed)) == ([], 1)

@@ -10,6 +10,7 @@ import numpy as np
 from smpc_dp.encoding import RingVector
 from smpc_dp.errors import Check
 from smpc_dp.log.followed import Followed
+from smpc_dp.log.receipt import LoggedEntry
 from smpc_dp.protocols import begin
 from smpc_dp.protocols.engine.party import PartyState
 from smpc_dp.protocols.engine.state import Transition
@@ -48,7 +49,10 @@ class AwaitTallied(PartyState, frozen=True, kw_only=True, eq=False):
 
 
 class AwaitClosed(PartyState, frozen=True, kw_only=True, eq=False):
-    """The party has attested the total, or sent that it has not computed it."""
+    """The party has attested the total, or sent that it has not computed it.
+
+    `entry` is the number of its own publication in the log.
+    """
 
     expects: ClassVar[str] = v.CLOSED
     counted: PartySet
@@ -57,6 +61,7 @@ class AwaitClosed(PartyState, frozen=True, kw_only=True, eq=False):
     participation: Participation
     log: Followed
     attested: bytes
+    entry: int
 
 
 class Finished(PartyState, frozen=True, kw_only=True, eq=False):
@@ -100,9 +105,15 @@ def on_tallied(member: VerifiableMember, state: AwaitTallied, body: bytes) -> Tr
         participation=state.participation,
         log=log,
         attested=attested,
+        entry=_own_entry(state.batches[0], member.index),
     )
     answer = m.Attestation(attested) if member.check_total else v.NotChecked()
     return Transition(after, (member.write(run_id, v.ATTEST_TALLY, answer),))
+
+
+def _own_entry(publications: Batch, party: int) -> int:
+    """Return the number of a party's publication in the log; who is counted has one."""
+    return publications.first + publications.authors.index(party)
 
 
 def on_closed(member: VerifiableMember, state: AwaitClosed, body: bytes) -> Transition:
@@ -121,10 +132,16 @@ def on_closed(member: VerifiableMember, state: AwaitClosed, body: bytes) -> Tran
         residual_pairs=residual,
     )
     seen = begin.close_run(state.seen, log.head)
+    evidence = replace(
+        outcome.evidence,
+        log=begin.logged_run(seen),
+        checked=member.check_total,
+        entry=LoggedEntry(member.name, state.entry, log.digest(state.entry)),
+    )
     outcome = replace(
         outcome,
         privacy=parameters.privacy(count, false),
         noise=parameters.noise(count, residual, false),
-        evidence=replace(outcome.evidence, log=begin.logged_run(seen), checked=member.check_total),
+        evidence=evidence,
     )
     return Transition(Finished(seen=seen, outcome=outcome, followed=log, false_count=false))
