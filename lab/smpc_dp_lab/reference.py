@@ -5,7 +5,7 @@ ends at the next blank line; `own` in the place of `without ...` leaves out the 
 Rows whose first cell names several keys are kept: they say what tables share.
 In docs/reference/errors.md a comment `<!-- checks: CLASS -->` stands before the table of an enum of
 smpc_dp.errors, which ends at a comment `<!-- end -->`.
-In docs/reference/commands.md the tables of options stand between the comments `<!-- options -->` and
+In docs/reference/commands.md the tables of options stand between a comment `<!-- options: MODULE.APP -->` and
 `<!-- end -->`.
 In protocols/*/*.md a comment `<!-- states: MODULE.ROLE -->` stands before the table and the diagram of a
 role's states, which end at a comment `<!-- end -->`.
@@ -24,7 +24,6 @@ from typing import Any, Literal, get_args, get_origin
 import typer
 
 from smpc_dp import errors
-from smpc_dp.cli import app
 from smpc_dp.protocols.engine.table import markdown
 from smpc_dp.settings import rows
 
@@ -36,7 +35,7 @@ _TABLE = re.compile(
 ERRORS = Path("docs") / "reference" / "errors.md"
 _CHECKS = re.compile(r"(<!-- checks: (\w+) -->\n).*?(?=\n<!-- end -->)", re.DOTALL)
 COMMANDS = Path("docs") / "reference" / "commands.md"
-_OPTIONS = re.compile(r"(<!-- options -->\n).*?(?=\n<!-- end -->)", re.DOTALL)
+_OPTIONS = re.compile(r"(<!-- options: ([\w.]+)\.(\w+) -->\n).*?(?=\n<!-- end -->)", re.DOTALL)
 _COMMON = ("as_json", "install_completion", "show_completion")
 _STATES = re.compile(r"(<!-- states: ([\w.]+)\.(\w+) -->\n).*?(?=<!-- end -->)", re.DOTALL)
 _SHARED = re.compile(r"^\| `[^|]*`, `.*$", re.MULTILINE)
@@ -102,17 +101,21 @@ def _option(parameter: Any) -> str:
 
 def optioned(text: str) -> str:
     """Return the page of commands with the tables of options written anew."""
-    sections = []
-    for name, command in _commands(typer.main.get_command(app)):
-        parameters = [
-            parameter
-            for parameter in command.params
-            if parameter.name not in _COMMON and not getattr(parameter, "hidden", False)
-        ]
-        if parameters:
-            head = f"### Options of {name}\n\n| option | default | meaning |\n|---|---|---|"
-            sections.append("\n".join((head, *map(_option, parameters))))
-    return _OPTIONS.sub(lambda match: match[1] + "\n\n".join(sections), text)
+
+    def tables(match: re.Match[str]) -> str:
+        sections = []
+        for name, command in _commands(typer.main.get_command(getattr(import_module(match[2]), match[3]))):
+            parameters = [
+                parameter
+                for parameter in command.params
+                if parameter.name not in _COMMON and not getattr(parameter, "hidden", False)
+            ]
+            if parameters:
+                head = f"### Options of {name}\n\n| option | default | meaning |\n|---|---|---|"
+                sections.append("\n".join((head, *map(_option, parameters))))
+        return match[1] + "\n\n".join(sections)
+
+    return _OPTIONS.sub(tables, text)
 
 
 def specified(text: str) -> str:

@@ -234,7 +234,7 @@ class Batch:
         values: Sequence[int],
         blinding: bytes,
     ) -> None:
-        """Add the statement that the sum of `plus` minus that of `minus` opens to `values` with `blinding`."""
+        """Add the statement: the sum of `plus` minus that of `minus` opens to `values` with `blinding`."""
         self._core.add_opening(plus, minus, values, blinding)
         self._tags.append(tag)
 
