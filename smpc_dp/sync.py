@@ -125,6 +125,7 @@ class Session:
 
     sum = _blocking(asynchronous.Session.sum)
     average = _blocking(asynchronous.Session.average)
+    statistics = _blocking(asynchronous.Session.statistics)
     evaluate = _blocking(asynchronous.Session.evaluate)
     pairwise = _blocking(asynchronous.Session.pairwise)
 

@@ -23,6 +23,7 @@ COMMANDS = {
     "roster": "Check a session file and print who takes part.",
     "run": "Run a whole session on this machine.",
     "party": "Run one member of a session on this host.",
+    "statistics": "Take part in statistics of records, as one party.",
     "audit": "Check the log of a verifiable run, or of a pairwise statistic.",
     "plan": "Plan a run before anything is sent.",
     "ledger": "A party's privacy ledger.",

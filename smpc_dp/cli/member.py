@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from smpc_dp.errors import SmpcError
 from smpc_dp.net.events import Event, OnEvent
 from smpc_dp.net.inputs import find_input
 from smpc_dp.net.launcher import print_event
+from smpc_dp.net.planned import NoiseWarning
 from smpc_dp.net.session import Session, connect
 
 if TYPE_CHECKING:
@@ -39,7 +41,8 @@ class HostMember:
         return self.vector or find_input(self.session.parent / "inputs", self.name)
 
     def connect(self) -> AbstractAsyncContextManager[Session]:
-        """Connect a party as `runtime.session.connect` does."""
+        """Connect a party as `net.session.connect` does; what it warns of is printed with the plan."""
+        warnings.simplefilter("ignore", NoiseWarning)
         return connect(
             self.session,
             self.name,

@@ -103,13 +103,21 @@ def result_text(result: Mapping[str, Any]) -> str:
         *([_noise(result)] if error else []),
         f"without: {', '.join(absent)}" if absent else "nobody was missing",
         *(f"fault: {line}" for line in result["faults"]),
-        f"privacy: {result['privacy']['claim']}",
-        *_unit(result["privacy"]),
-        *_spent(result["privacy"].get("receipt")),
-        *(f"not protected: {line}" for line in result["privacy"]["not_protected"]),
+        *privacy_lines(result),
         *logged_lines(result),
     ]
     return "\n".join(lines)
+
+
+def privacy_lines(result: Mapping[str, Any]) -> list[str]:
+    """Return what a result says of its privacy, of its charge and of what is not protected."""
+    privacy = result["privacy"]
+    return [
+        f"privacy: {privacy['claim']}",
+        *_unit(privacy),
+        *_spent(privacy.get("receipt")),
+        *(f"not protected: {line}" for line in privacy["not_protected"]),
+    ]
 
 
 def logged_lines(result: Mapping[str, Any]) -> list[str]:

@@ -21,6 +21,7 @@ from smpc_dp.cli.output import (
     result_text,
     write_json,
 )
+from smpc_dp.cli.statistics import load_rows, plan_lines, records_text, take_part
 from smpc_dp.errors import ConfigCheck, ConfigError, LocalError, SmpcError
 from smpc_dp.net.events import Event, OnEvent
 from smpc_dp.net.inputs import read_vector
@@ -28,17 +29,18 @@ from smpc_dp.net.launcher import print_event, run_child
 from smpc_dp.net.member import Membership
 from smpc_dp.net.session_file import load_session
 from smpc_dp.net.tolerance import tolerances
-from smpc_dp.protocols.names import LEARN, is_verifiable
+from smpc_dp.protocols.names import LEARN, RECORDS, is_verifiable
 
 # What learners, servers and aggregators need takes long to load: each function imports what its member is.
 if TYPE_CHECKING:
     from smpc_dp.identity.roster import Role
     from smpc_dp.net.audit import Report
+    from smpc_dp.protocols.record_result import RecordResult
     from smpc_dp.protocols.result import Result
     from smpc_dp.protocols.secret_sharing.agreement import Opened
     from smpc_dp.protocols.ustatistic.result import StatisticResult
 
-    Ended = Result | StatisticResult | Opened
+    Ended = Result | RecordResult | StatisticResult | Opened
 
 Operation = Literal["sum", "average"]
 
@@ -47,7 +49,11 @@ def party(
     session: Annotated[Path, typer.Argument(help="The session file.")],
     name: Annotated[str, typer.Option("--as", help="Which member of the roster this host is.")],
     vector: Annotated[
-        Path | None, typer.Option("--input", help="Party: its vector or record (.npy, .json, .csv, .txt).")
+        Path | None,
+        typer.Option(
+            "--input",
+            help="Party: its vector or record (.npy, .json, .csv, .txt), or table (.csv, .parquet).",
+        ),
     ] = None,
     key: Annotated[Path | None, typer.Option(help="Identity file; default keys/NAME.key.")] = None,
     operation: Annotated[
@@ -126,7 +132,7 @@ def party(
     else:
         _refuse_given({"--public-label": public_label}, "is for --statistic")
     _check_paths(out, audit)
-    first = [] if requested is not None else [str(one) for one in tolerances(loaded)]
+    first = [] if requested is not None else [*map(str, tolerances(loaded)), *plan_lines(loaded)]
     watch: OnEvent = print_event if events else partial(_show, first)
     host = HostMember(session, name, vector, key, listen, ledger, board, audit, watch)
     if loaded.protocol == LEARN:
@@ -145,7 +151,7 @@ def party(
         if requested is not None:
             results.append(await statistics.take_part(requested, host))
             return None
-        return await _contribute(host, operation or "average", weight, clip, results)
+        return await _contribute(host, operation, weight, clip, results)
 
     code = run_child(partial(exit_code, compute, name, events=events), supervised=events)
     for result in results:
@@ -206,10 +212,17 @@ def _hand_over(result: Ended, name: str, out: Path | None, *, as_json: bool, eve
 
 
 async def _contribute(
-    host: HostMember, operation: Operation, weight: int | None, clip: bool, results: list[Ended]
+    host: HostMember, operation: Operation | None, weight: int | None, clip: bool, results: list[Ended]
 ) -> Report | None:
     """Check everything of one party, then connect and compute; add the result, and audit if that is asked."""
     member = Membership.load(host.session, host.name, host.key)
+    if RECORDS in member.session.parameters:
+        _refuse_given(
+            {"--operation": operation, "--weight": weight, "--clip": clip or None, "--audit": host.audit},
+            "is not for statistics of records",
+        )
+        results.append(await take_part(host, load_rows(host, member)))
+        return None
     if host.audit is not None and not is_verifiable(member.session.protocol, member.session.parameters):
         raise ConfigError.at("--audit", "is for a session with verifiable = true", ConfigCheck.UNSUPPORTED)
     encoding = member.encoding
@@ -217,16 +230,19 @@ async def _contribute(
     ring_vector, clipped = encoding.encode(vector, party=host.name, weight=weight, clip=clip)
     async with host.connect() as opened:
         # Added at once: it is there, whatever the audit says.
-        results.append(await opened.sum_encoded(operation, ring_vector, clipped))
+        results.append(await opened.sum_encoded(operation or "average", ring_vector, clipped))
         return None if host.audit is None else await opened.log().audit(keep=host.audit)
 
 
 def _print(result: Ended, printed: Mapping[str, Any], name: str) -> None:
+    from smpc_dp.protocols.record_result import RecordResult
     from smpc_dp.protocols.secret_sharing.agreement import Opened
     from smpc_dp.protocols.ustatistic.result import StatisticResult
 
     if isinstance(result, StatisticResult):
         console().print(statistics.statistic_text(printed))
+    elif isinstance(result, RecordResult):
+        console().print(records_text(printed))
     elif isinstance(result, Opened):
         console().print(str(result))
     else:

@@ -14,6 +14,7 @@ from smpc_dp.cli.plan_collaboration import collaboration
 from smpc_dp.cli.plan_gopa import gopa
 from smpc_dp.cli.plan_network import network
 from smpc_dp.cli.plan_pairwise import pairwise
+from smpc_dp.cli.plan_session import session
 from smpc_dp.cli.plan_sgd import sgd
 from smpc_dp.cli.plan_verifiable import verifiable
 from smpc_dp.errors import ConfigError
@@ -37,6 +38,7 @@ app.command()(network)
 app.command()(sgd)
 app.command()(collaboration)
 app.command()(verifiable)
+app.command()(session)
 
 
 @app.command()

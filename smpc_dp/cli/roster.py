@@ -10,6 +10,7 @@ import typer
 from rich.table import Table
 
 from smpc_dp.cli.output import console, print_json
+from smpc_dp.net.planned import session_plan
 from smpc_dp.net.session_file import load_session
 from smpc_dp.net.tolerance import tolerances
 
@@ -20,16 +21,18 @@ def roster(
 ) -> None:
     """Check a session file and print who takes part.
 
-    Also prints the digests of session and roster, which participants compare, and how many losses and corrupt
-    parties a request tolerates.
+    Also prints the digests of session and roster, which participants compare, how many losses and corrupt
+    parties a request tolerates, what it will be charged, and the standard error of each answer.
     """
     loaded = load_session(session)
+    plan = session_plan(loaded)
     if as_json:
         print_json(
             {
                 "session_digest": loaded.digest.hex(),
                 "roster_digest": loaded.roster.digest.hex(),
                 "tolerates": [msgspec.to_builtins(one) for one in tolerances(loaded)],
+                "plan": None if plan is None else plan.to_json(),
                 **loaded.canonical(),
             }
         )
@@ -43,3 +46,5 @@ def roster(
     out.print(f"roster digest  {loaded.roster.digest.hex()}")
     for one in tolerances(loaded):
         out.print(str(one))
+    if plan is not None:
+        out.print(str(plan))

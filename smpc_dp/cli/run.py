@@ -16,15 +16,18 @@ from smpc_dp.cli.live import LiveBoard
 from smpc_dp.cli.logs import log_options
 from smpc_dp.cli.output import console, print_json, report_error, report_line, result_text
 from smpc_dp.cli.party import Operation
+from smpc_dp.cli.statistics import TABLE_SUFFIXES, plan_lines, records_text
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, LocalError, SmpcError
 from smpc_dp.learn.registry import LearnParameters
-from smpc_dp.net.inputs import find_input, read_vector, read_weights
+from smpc_dp.net.inputs import SUFFIXES, find_input, read_vector, read_weights
 from smpc_dp.net.launcher import Launcher, ProcessOutcome, member_command, run_child
 from smpc_dp.net.member import Membership, default_key
+from smpc_dp.net.session import read_rows
 from smpc_dp.net.session_file import SessionFile, load_session
 from smpc_dp.net.tolerance import tolerances
 from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
 from smpc_dp.protocols.phases.parameters import SumParameters
+from smpc_dp.protocols.secagg.records import RecordSumParameters
 from smpc_dp.protocols.secret_sharing.params import SharedParameters
 
 
@@ -69,10 +72,13 @@ def run(
     checked = loaded.checked_parameters
     weight_of = _read_weights(weights, checked, parties)
     learning = isinstance(checked, LearnParameters)
+    of_records = isinstance(checked, RecordSumParameters)
     sums: dict[str, object] = {"--operation": operation, "--weights": weights, "--clip": clip or None}
     if learning:
         requested: dict[str, object] = {"--statistic": statistic, "--labels": labels}
         _refuse_given(sums | requested, "is not for a session that learns")
+    if of_records:
+        _refuse_given({**sums, "--statistic": statistic}, "is not for statistics of records")
     wanted = statistics.Statistic.requested(statistic, field, epsilon, delta, partners, noise)
     if wanted is not None:
         wanted.check(loaded)
@@ -81,7 +87,8 @@ def run(
         _refuse_given({"--labels": labels}, "is for --statistic")
     label_of = statistics.read_labels(labels, parties)
     folder = inputs if inputs is not None else session.parent / "inputs"
-    files = {name: find_input(folder, name) for name in parties}
+    suffixes = TABLE_SUFFIXES if of_records else SUFFIXES
+    files = {name: find_input(folder, name, suffixes) for name in parties}
     aggregator = _load_all(loaded, session, keys)
     # Parties of a learner end when they are in no further group: it is over when who serves has ended.
     pool = servers[0] if learning and servers else aggregator
@@ -89,7 +96,7 @@ def run(
         for name in parties:
             wanted.marked(label_of.get(name)).read(files[name])
     else:
-        _check_inputs(loaded, files, weight_of, clip)
+        _check_inputs(loaded, session, keys, files, weight_of, clip)
     if ledgers is not None:
         _check_ledgers(ledgers, parties)
         if isinstance(checked, LearnParameters):
@@ -113,8 +120,8 @@ def run(
             name: json.loads(path.read_text("utf-8")) for name, path in outputs.items() if path.exists()
         }
     if results and wanted is None and not as_json:
-        for one in tolerances(loaded):
-            console().print(str(one))
+        for line in (*map(str, tolerances(loaded)), *plan_lines(loaded)):
+            console().print(line)
     if learning:
         report_learned(outcomes, pool, results, as_json=as_json)
         return
@@ -215,16 +222,27 @@ def _print_log_position(board: Path) -> None:
 def _load_all(loaded: SessionFile, session: Path, keys: Path | None) -> str | None:
     """Check every key before any process starts; return the aggregator's name, if there is one."""
     for member in loaded.roster:
-        path = keys / f"{member.name}.key" if keys is not None else default_key(session, member.name)
+        path = _key_file(keys, session, member.name)
         Membership.load(session, member.name, path, member.role)
     aggregator = loaded.roster.aggregator
     return None if aggregator is None else aggregator.name
 
 
-def _check_inputs(loaded: SessionFile, files: dict[str, Path], weight_of: dict[str, int], clip: bool) -> None:
-    """Check every input of a sum or a learner before any process starts."""
+def _check_inputs(
+    loaded: SessionFile,
+    session: Path,
+    keys: Path | None,
+    files: dict[str, Path],
+    weight_of: dict[str, int],
+    clip: bool,
+) -> None:
+    """Check every input of a sum, of statistics or of a learner before any process starts."""
     checked = loaded.checked_parameters
-    if isinstance(checked, LearnParameters):
+    if isinstance(checked, RecordSumParameters):
+        for name, file in files.items():
+            member = Membership.load(session, name, _key_file(keys, session, name), loaded=loaded)
+            read_rows(file, checked, member)
+    elif isinstance(checked, LearnParameters):
         check_data(checked, files)
     elif isinstance(checked, SumParameters | SharedParameters):
         encoding = checked.sum_encoding if isinstance(checked, SharedParameters) else checked.encoding
@@ -251,6 +269,10 @@ def _ledger(folder: Path, name: str) -> Path:
     return folder / f"{name}.ledger"
 
 
+def _key_file(keys: Path | None, session: Path, name: str) -> Path:
+    return keys / f"{name}.key" if keys is not None else default_key(session, name)
+
+
 def _key(keys: Path | None, name: str) -> list[str]:
     return [] if keys is None else ["--key", str(keys / f"{name}.key")]
 
@@ -270,7 +292,8 @@ def _report(
         raise typer.Exit(1)
     result = next(iter(results.values()))
     estimated = "kernel" in result
-    agreed = ("value", "evidence") if estimated else ("fixed_point",)
+    of_records = "estimates" in result
+    agreed = ("value", "evidence") if estimated else ("estimates",) if of_records else ("fixed_point",)
     agree = all(other[key] == result[key] for other in results.values() for key in agreed)
     if not agree:
         raise LocalError("the parties were given differing results")
@@ -278,6 +301,8 @@ def _report(
         print_json(result)
     elif estimated:
         console().print(statistics.statistic_text(result))
+    elif of_records:
+        console().print(records_text(result))
     else:
         console().print(result_text(result))
         for name, other in results.items():

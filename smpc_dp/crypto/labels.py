@@ -86,3 +86,4 @@ class Label(StrEnum):
     SAVED_STATE = "smpc-dp/1/saved-state"
     SAVED_DIGEST = "smpc-dp/1/saved-digest"
     SAVED_INBOX = "smpc-dp/1/saved-inbox"
+    RECORD_PLAN = "smpc-dp/1/record-plan"

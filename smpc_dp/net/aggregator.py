@@ -26,8 +26,10 @@ from smpc_dp.protocols.engine.run import Run
 from smpc_dp.protocols.exchange.states import Relayed
 from smpc_dp.protocols.phases.key_graph import Watch
 from smpc_dp.protocols.phases.survivors import FixedSurvivors
+from smpc_dp.protocols.record_result import RecordResult
 from smpc_dp.protocols.registry import MakeAggregator, make_aggregator
 from smpc_dp.protocols.result import Outcome, Result
+from smpc_dp.protocols.secagg.records import RecordSumParameters
 from smpc_dp.protocols.ustatistic import states as statistic_states
 from smpc_dp.protocols.ustatistic.messages import HELLO as STATISTIC_HELLO
 from smpc_dp.protocols.ustatistic.result import StatisticResult
@@ -273,7 +275,7 @@ async def serve(
     kernels: Sequence[Kernel] = (),
     board: str | os.PathLike[str] | None = None,
     role: MakeAggregator = make_aggregator,
-) -> list[Result | StatisticResult | SmpcError]:
+) -> list[Result | RecordResult | StatisticResult | SmpcError]:
     """Run the aggregator of a session until `requests` are served (None: until every party has left).
 
     Args:
@@ -291,7 +293,7 @@ async def serve(
             aggregator that deviates, for tests and demonstrations.
 
     Returns:
-        For each request its sum or statistic, or the error that it ended with.
+        For each request its sum, its answers or its statistic, or the error that it ended with.
 
     Raises:
         ConfigError, LocalError: the session file, the key or the port is wrong.
@@ -302,7 +304,7 @@ async def serve(
     membership.refuse_learning()
     logs = log_folder(membership, session, board)
     on_event = with_logging(on_event)
-    results: list[Result | StatisticResult | SmpcError] = []
+    results: list[Result | RecordResult | StatisticResult | SmpcError] = []
     async with open_aggregator(
         membership, listen_on, logs=logs, on_event=on_event, watch=watch, kernels=kernels, role=role
     ) as server:
@@ -311,14 +313,17 @@ async def serve(
             if ended is None:
                 break
             if not isinstance(ended, Relayed):
-                if isinstance(ended, Outcome):
-                    distributions = membership.parameters.noise_distributions
-                    results.append(Result.of(ended, "sum", distributions=distributions))
-                else:
-                    results.append(ended)
+                results.append(_result(membership, ended) if isinstance(ended, Outcome) else ended)
         if membership.parameters.is_logged:
             await server.linger()
     return results
+
+
+def _result(membership: Membership, outcome: Outcome) -> Result | RecordResult:
+    """Return what an aggregator has of a request for a sum, or for statistics of records."""
+    if isinstance(membership.parameters, RecordSumParameters):
+        return RecordResult.of(outcome, membership.parameters, membership.names)
+    return Result.of(outcome, "sum", distributions=membership.parameters.noise_distributions)
 
 
 def log_folder(

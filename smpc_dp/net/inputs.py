@@ -105,15 +105,15 @@ def read_table(path: str | os.PathLike[str], parties: Collection[str], kind: str
     return table
 
 
-def find_input(folder: str | os.PathLike[str], name: str) -> Path:
-    """Return the input file of a party in a folder: NAME with one of the known suffixes.
+def find_input(folder: str | os.PathLike[str], name: str, suffixes: Collection[str] = SUFFIXES) -> Path:
+    """Return the input file of a party in a folder: NAME with one of the suffixes.
 
     Raises:
         LocalError: there is none, or more than one.
     """
-    result = [path for suffix in SUFFIXES if (path := Path(folder) / f"{name}{suffix}").is_file()]
+    result = [path for suffix in suffixes if (path := Path(folder) / f"{name}{suffix}").is_file()]
     if len(result) != 1:
-        kinds = ", ".join(f"{name}{suffix}" for suffix in SUFFIXES)
+        kinds = ", ".join(f"{name}{suffix}" for suffix in suffixes)
         kind = "no input file" if not result else "more than one input file"
         raise LocalError(f"{folder}: {kind} of '{name}' (one of {kinds})")
     return result[0]

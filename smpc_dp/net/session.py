@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, SmpcError
 from smpc_dp.net.charging import charge_run
 from smpc_dp.net.events import Event, OnEvent, ignore, with_logging
-from smpc_dp.protocols.names import has_servers
+from smpc_dp.protocols.names import RECORDS, has_servers
 
 if TYPE_CHECKING:
     # `connect` loads the modules that the session needs; those that only some requests need are loaded by
@@ -24,16 +24,21 @@ if TYPE_CHECKING:
     from smpc_dp.net.connection import AggregatorConnection, Connection
     from smpc_dp.net.evaluation import Evaluations
     from smpc_dp.net.member import Membership
+    from smpc_dp.net.planned import SessionPlan
     from smpc_dp.net.served_log import ServedLog
     from smpc_dp.net.servers.connection import ServersConnection
     from smpc_dp.privacy.accountant.ledger import Ledger
+    from smpc_dp.privacy.accountant.receipt import Receipt
     from smpc_dp.privacy.circuit_noise import NoiseKind
     from smpc_dp.protocols.garbled.evaluation import AnyCircuit, Evaluation, Input, Role
     from smpc_dp.protocols.garbled.params import Mode, Output
+    from smpc_dp.protocols.record_result import RecordResult
     from smpc_dp.protocols.registry import MakeParty
-    from smpc_dp.protocols.result import Result
+    from smpc_dp.protocols.result import Outcome, Result
+    from smpc_dp.protocols.secagg.records import RecordSumParameters
     from smpc_dp.protocols.secret_sharing.terms import PairDistribution
     from smpc_dp.protocols.ustatistic.result import StatisticResult
+    from smpc_dp.records.table import Source, Table
 
 Kind = Literal["sum", "average"]
 Engine = Literal["garbled", "mpyc"]
@@ -82,7 +87,14 @@ class Session:
         on_event = with_logging(on_event)
         membership = Membership.load(session, party, key)
         membership.refuse_learning()
+        if membership.session.parameters.keys() & {"epsilon", RECORDS} and not membership.servers:
+            from smpc_dp.net.planned import warn_of_noise
+
+            warn_of_noise(membership.session)
         book = None if ledger is None else await asyncio.to_thread(open_ledger, ledger, party)
+        if book is not None and RECORDS in membership.session.parameters:
+            # A ledger of another unit or relation, or a spent one, never disturbs the others.
+            await asyncio.to_thread(book.check, [membership.event()])
         connection = await open_connection(membership, on_event, listen_on, role)
         return cls(membership, connection, on_event, book)
 
@@ -184,6 +196,85 @@ class Session:
         ]
         if issues:
             raise ConfigError(issues)
+
+    async def statistics(
+        self,
+        table: Source | Table,
+        ask: str | Sequence[str] | None = None,
+        *,
+        label: str = "",
+        expect: Mapping[str, object] | None = None,
+        level: float = 0.95,
+        simultaneous: bool = False,
+    ) -> RecordResult:
+        """Return what the session file asks of the records of all parties, with differential privacy.
+
+        One request carries all answers. Whatever depends on this party's rows is never an error and never
+        visible to others: what does not count is in `dropped` of the result.
+
+        Args:
+            table: path of a CSV or Parquet file, a pandas table, a mapping or a structured array of columns;
+                or a `Table` that `records.table.read_table` has read before.
+            ask: what this party takes the session file to ask; a difference is refused, and nothing is sent.
+            label, expect: as of `sum`.
+            level: of the intervals, each or, `simultaneous`, all of them together.
+
+        Raises:
+            ConfigError: the session asks nothing of records, or something else; the table lacks a column.
+            PrivacyError, PeerFault, TimeoutFault: as of `sum`.
+        """
+        self.check_open()
+        parameters = self._record_parameters(ask)
+        self._check_expected(expect or {})
+        _check_label(label)
+        self._request += 1
+        try:
+            rows = await asyncio.to_thread(read_rows, table, parameters, self._membership)
+            vector = await asyncio.to_thread(parameters.request.vector, rows)
+            ring_vector, _ = parameters.encoding.encode(vector, party=self.party)
+        except SmpcError as error:
+            await self._connection.decline(self._request, error)
+            raise
+        from smpc_dp.protocols.record_result import KIND, RecordResult
+
+        outcome, receipt = await self._outcome(KIND, ring_vector, label)
+        names = self._membership.names
+        return await asyncio.to_thread(
+            lambda: RecordResult.of(
+                outcome,
+                parameters,
+                names,
+                level=level,
+                simultaneous=simultaneous,
+                receipt=receipt,
+                dropped=rows.dropped,
+            )
+        )
+
+    def _record_parameters(self, ask: str | Sequence[str] | None) -> RecordSumParameters:
+        """Return the parameters of a session that asks of records; raise ConfigError for what differs."""
+        from smpc_dp.protocols.secagg.records import RecordSumParameters, asked
+
+        parameters = self._membership.parameters
+        if not isinstance(parameters, RecordSumParameters):
+            raise ConfigError.at(
+                "records",
+                "the session file has no records: statistics are of records",
+                ConfigCheck.UNSUPPORTED,
+            )
+        if ask is not None and asked(ask) != asked(parameters.texts):
+            reason = f"is {asked(ask)}, the session file says {asked(parameters.texts)}"
+            raise ConfigError.at("ask", reason, ConfigCheck.DIFFERS)
+        return parameters
+
+    def plan(self) -> SessionPlan | None:
+        """Return what a request will be charged, and the standard error of each answer before it is asked.
+
+        None for a session with servers.
+        """
+        from smpc_dp.net.planned import session_plan
+
+        return session_plan(self._membership.session)
 
     def log(self) -> ServedLog:
         """Return the log of the last request, which must have been a verifiable one that succeeded.
@@ -352,6 +443,7 @@ class Session:
     ) -> Result:
         """Encode a vector and run one request."""
         _check_label(label)
+        self._refuse_records()
         self._request += 1
         try:
             encoding = self._membership.encoding
@@ -362,6 +454,12 @@ class Session:
             raise
         return await self._run_encoded(kind, ring_vector, clipped, label)
 
+    def _refuse_records(self) -> None:
+        """Raise ConfigError for a sum in a session that asks of records."""
+        if RECORDS in self._membership.session.parameters:
+            reason = "the session asks statistics of records: call statistics"
+            raise ConfigError.at(RECORDS, reason, ConfigCheck.UNSUPPORTED)
+
     async def sum_encoded(
         self, kind: Kind, ring_vector: RingVector, clipped: int = 0, label: str = ""
     ) -> Result:
@@ -370,15 +468,25 @@ class Session:
         For callers who check an input before they connect. `ring_vector` is copied.
         """
         self.check_open()
+        self._refuse_records()
         self._request += 1
         return await self._run_encoded(kind, ring_vector.copy(), clipped, label)
 
     async def _run_encoded(self, kind: Kind, ring_vector: RingVector, clipped: int, label: str) -> Result:
         """Run one request with an encoded vector."""
-        parameters = self._membership.parameters
-        from smpc_dp.protocols.registry import origin_of
         from smpc_dp.protocols.result import Result
 
+        outcome, receipt = await self._outcome(kind, ring_vector, label)
+        distributions = self._membership.parameters.noise_distributions
+        return Result.of(outcome, kind, clipped, receipt, distributions)
+
+    async def _outcome(
+        self, kind: str, ring_vector: RingVector, label: str
+    ) -> tuple[Outcome, Receipt | None]:
+        """Take part in one request for a sum; return how it ended, and what the ledger gives for it."""
+        from smpc_dp.protocols.registry import origin_of
+
+        parameters = self._membership.parameters
         # Parties with different versions of another package's protocol are not added up.
         origin = origin_of(self._membership.session.protocol)
         operation = " ".join(part for part in (kind, label, parameters.planned(), origin) if part)
@@ -386,7 +494,7 @@ class Session:
         charge = partial(charge_run, self._ledger, self._membership.event, self._request)
         outcome, receipt = await self._connection.run(self._request, operation, ring_vector, charge)
         self._notify_done(outcome.survivors, outcome.absent)
-        return Result.of(outcome, kind, clipped, receipt, parameters.noise_distributions)
+        return outcome, receipt
 
     def _evaluating(self) -> Evaluations | None:
         """Return the evaluations with other parties, made at the first call; None without an aggregator."""
@@ -454,6 +562,29 @@ async def connect(
     finally:
         if not opened.closed:
             await opened.close()
+
+
+def read_rows(source: Source | Table, parameters: RecordSumParameters, membership: Membership) -> Table:
+    """Return a party's table on the grids of the session's columns.
+
+    Raises:
+        ConfigError: a column is missing, or of another type; with public rows their number is another one.
+        LocalError: the file cannot be read.
+    """
+    from smpc_dp.records.table import Table, read_table
+
+    party = membership.name
+    if isinstance(source, Table):
+        if source.schema != parameters.schema:
+            raise ConfigError.at("table", f"{party}: was read for another schema", ConfigCheck.DIFFERS)
+        table = source
+    else:
+        table = read_table(source, parameters.schema, party=party)
+    rows = parameters.rows_of([membership.names.index(party)])
+    if rows is not None and table.rows != rows:
+        reason = f"{party}: the table has {table.rows} rows, public_rows says {rows}"
+        raise ConfigError.at("public_rows", reason, ConfigCheck.DIFFERS)
+    return table
 
 
 def open_ledger(path: str | os.PathLike[str], party: str) -> Ledger:

@@ -14,6 +14,9 @@ PAIRWISE = "pairwise"
 MPYC = "mpyc"
 LEARN = "learn"
 
+# The key of `[parameters]` that makes the sums of a session statistics of records.
+RECORDS = "records"
+
 # Versions of every protocol here: without verifiable averages, and with them.
 VERSION, VERIFIABLE_VERSION = 1, 2
 

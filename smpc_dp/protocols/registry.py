@@ -23,6 +23,7 @@ from smpc_dp.protocols.names import (
     LEARN,
     MPYC,
     PAIRWISE,
+    RECORDS,
     SECAGG,
     VERIFIABLE_VERSION,
     VERSION,
@@ -34,6 +35,7 @@ from smpc_dp.protocols.phases.survivors import FixedSurvivors
 from smpc_dp.protocols.secagg.noisy import check_noisy
 from smpc_dp.protocols.secagg.params import PRIVACY_KEYS
 from smpc_dp.protocols.secagg.params import check_parameters as check_secagg
+from smpc_dp.protocols.secagg.records import check_records
 from smpc_dp.seen import NOTHING_SEEN, Seen
 from smpc_dp.wire.signing import Context, Signer
 
@@ -52,7 +54,9 @@ ParameterChecker = Callable[[Mapping[str, object], int], tuple[object | None, li
 def _check_secagg(
     parameters: Mapping[str, object], parties: int
 ) -> tuple[SumParameters | None, list[ConfigIssue]]:
-    """Check an exact sum, or with epsilon, delta or a mechanism one with noise."""
+    """Check an exact sum, one with noise (epsilon, delta or a mechanism), or statistics of records."""
+    if RECORDS in parameters:
+        return check_records(parameters, parties)
     check = check_noisy if set(PRIVACY_KEYS) & set(parameters) else check_secagg
     return check(parameters, parties)
 

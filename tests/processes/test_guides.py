@@ -52,6 +52,15 @@ PRINTED = {
         "epsilon 8, delta 0 for each record, all its pairs together",
         "the log of the run ends with head",
     ),
+    "record-statistics": (
+        "each request is charged: epsilon = 1, delta = 1e-06 for one record (add-remove)",
+        "noise: 3 of 5 shares are counted on; the error is 1.29 times that of a trusted curator",
+        "2000 rows",
+        "statistics over 5 of 5 parties",
+        "  mean(bmi) [sex = f]: ",
+        "unit: epsilon and delta protect one record",
+        "ledger of alice: epsilon = 1 of 1.5 spent at delta = 1e-06",
+    ),
     "learning": (
         "block-gossip: 4 parties",
         "privacy: (8, 1e-05)-differentially private for each party's data",

@@ -32,7 +32,9 @@ from smpc_dp.learn.methods import AveragerTable
 from smpc_dp.learn.registry import LEARNERS, check_learn
 from smpc_dp.net.local import create_local_session
 from smpc_dp.privacy.sampling import NoiseSource
+from smpc_dp.protocols.record_result import RecordResult
 from smpc_dp.protocols.registry import PARAMETER_CHECKERS
+from smpc_dp.records.result import Estimate
 from smpc_dp_lab import vectors
 from smpc_dp_lab.reference import COMMANDS, listed, optioned, rendered, specified
 from tests.documents import assert_documented, fields_below
@@ -167,7 +169,8 @@ def test_commands_parse(block: Block, monkeypatch: pytest.MonkeyPatch) -> None:
             parse(arguments)
         except UsageError as error:
             pytest.fail(f"{block}: smpc-dp {' '.join(arguments)}: {error}")
-        if arguments[:1] == ["plan"]:
+        # A session's plan is of a file, which the processes of a guide make: tests/processes/test_guides.py.
+        if arguments[:1] == ["plan"] and arguments[1] != "session":
             result = CliRunner().invoke(app, arguments)
             assert result.exit_code == 0, result.output
 
@@ -292,6 +295,23 @@ def test_every_field_of_a_statistic_is_documented() -> None:
     assert set(fields_below("docs/reference/results.md", "Of a U-statistic")) == set(result.to_json())
 
 
+def test_every_field_of_statistics_of_records_is_documented() -> None:
+    page = "docs/reference/results.md"
+    section = fields_below(page, "Of statistics of records")
+    own = [field for field in RecordResult.__dataclass_fields__ if field not in ("answers", "dropped")]
+    shown = {
+        *Estimate.__struct_fields__,
+        "kind",
+        "estimates",
+        "level",
+        "simultaneous",
+        "rows",
+        "present",
+        "counted",
+    }
+    assert set(section) == {*own, *shown}
+
+
 def test_every_field_of_what_is_learned_is_documented() -> None:
     parameters = {"learner": "ring-sum", "rounds": 1, "lower": 0, "upper": 1, "epsilon": 9.0, "delta": 1e-3}
     learned = simulate.learn(parameters, [np.array([[0.5]])] * 4)
@@ -315,6 +335,7 @@ def test_errata_name_tests_that_exist() -> None:
     [
         ("keygen", ["keygen", "alice", "--out", "."]),
         ("roster", ["roster", "session.toml"]),
+        ("plan session", ["plan", "session", "session.toml"]),
         ("plan secagg", ["plan", "secagg", "--parties", "5"]),
         ("plan check", ["plan", "check", "discrete-laplace", "--samples", "10000"]),
         (

@@ -160,7 +160,7 @@ def mechanism_of(parameters: NoisySumParameters) -> DistributedSum:
     from smpc_dp.privacy.mechanisms.additive import FAMILIES
 
     share = FAMILIES[parameters.mechanism].of(sensitivity_of(parameters.encoding), parameters.variance)
-    return distributed.DistributedSum(share, *_counts(parameters.plan))
+    return distributed.DistributedSum(share, *noise_counts(parameters.plan))
 
 
 def counted_shares(plan: SecAggPlan) -> int:
@@ -172,7 +172,7 @@ def counted_shares(plan: SecAggPlan) -> int:
     return plan.min_honest_in_sum - (plan.max_corrupt == 0)
 
 
-def _counts(plan: SecAggPlan) -> tuple[int, int, int]:
+def noise_counts(plan: SecAggPlan) -> tuple[int, int, int]:
     """Return (parties, missing, corrupt) of the mechanism, in which curious parties are corrupt."""
     looking = max(plan.max_corrupt, 1)
     return plan.parties, plan.parties - looking - counted_shares(plan), looking
@@ -271,7 +271,7 @@ def _planned(
 
     plan, encoding = base.plan, replace(base.encoding, element_bytes=8)
     sensitivity = sensitivity_of(encoding)
-    parties, missing, looking = _counts(plan)
+    parties, missing, looking = noise_counts(plan)
     result = DistributedSum.calibrate(
         FAMILIES[mechanism], epsilon, delta, sensitivity, parties=parties, missing=missing, corrupt=looking
     )

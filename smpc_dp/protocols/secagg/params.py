@@ -172,7 +172,7 @@ def check_sum(
         good["dropout"] = default_dropout(parties) if loss is None else loss
     plan: SecAggPlan | None = None
     if parties <= MAX_PARTIES:
-        plan, more = _plan(good, parties, complete, "dropout" in parameters)
+        plan, more = plan_graph(good, parties, complete, "dropout" in parameters)
         issues += more
     if issues or plan is None:
         return None, good, issues
@@ -189,7 +189,7 @@ def check_sum(
     return SumParameters(encoding=encoding, plan=plan), good, issues
 
 
-def _plan(
+def plan_graph(
     good: Mapping[str, Any], parties: int, complete: bool, written: bool
 ) -> tuple[SecAggPlan | None, list[ConfigIssue]]:
     """Return the plan, and the faults that prevent it; `written`: whether `dropout` is given."""

@@ -49,7 +49,7 @@ def test_a_package_adds_a_command(tmp_path: Path) -> None:
     install(tmp_path, "greeter:hello")
     done = run(tmp_path, "hello", "ann")
     assert (done.returncode, done.stdout, done.stderr) == (0, "hello ann\n", "")
-    assert "hello      Greet someone.\n" in run(tmp_path, "--help").stdout
+    assert "hello       Greet someone.\n" in run(tmp_path, "--help").stdout
 
 
 def test_a_command_that_cannot_be_loaded_is_named_with_its_package(tmp_path: Path) -> None:

@@ -1,0 +1,36 @@
+"""`smpc-dp plan session`: what a request of a session file costs, and how exact its answers will be."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from smpc_dp.cli.output import console, print_json
+from smpc_dp.errors import ConfigCheck, ConfigError
+from smpc_dp.net.planned import session_plan
+from smpc_dp.net.session_file import load_session
+from smpc_dp.net.tolerance import tolerances
+
+
+def session(
+    path: Annotated[Path, typer.Argument(metavar="SESSION", help="The session file.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Plan a request of a session: what it is charged, and the standard error of each answer.
+
+    Nothing is sent and nothing is charged.
+    """
+    loaded = load_session(path)
+    plan = session_plan(loaded)
+    if plan is None:
+        reason = f"is '{loaded.protocol}' with servers or a learner: these plan by themselves"
+        raise ConfigError.at("protocol", reason, ConfigCheck.UNSUPPORTED)
+    if as_json:
+        print_json(plan.to_json())
+        return
+    out = console()
+    for one in tolerances(loaded):
+        out.print(str(one))
+    out.print(str(plan))

@@ -1,0 +1,165 @@
+"""`smpc-dp statistics`: one party's part in statistics of records, and how their results are printed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from smpc_dp.cli.member import HostMember, exit_code
+from smpc_dp.cli.output import (
+    check_can_write,
+    console,
+    print_json,
+    privacy_lines,
+    progress_console,
+    write_json,
+)
+from smpc_dp.errors import ConfigCheck, ConfigError
+from smpc_dp.net.inputs import find_input
+from smpc_dp.net.launcher import run_child
+from smpc_dp.net.member import Membership
+from smpc_dp.net.planned import session_plan
+from smpc_dp.net.session import read_rows
+from smpc_dp.protocols.secagg.records import RecordSumParameters
+
+if TYPE_CHECKING:
+    from smpc_dp.net.session_file import SessionFile
+    from smpc_dp.protocols.record_result import RecordResult
+    from smpc_dp.records.table import Table
+
+TABLE_SUFFIXES = (".csv", ".parquet")
+
+
+def statistics(
+    session: Annotated[Path, typer.Argument(help="The session file.")],
+    name: Annotated[str, typer.Option("--as", help="Which party of the roster this host is.")],
+    table: Annotated[
+        Path | None, typer.Option(help="Its rows (.csv, .parquet); default inputs/NAME.csv or .parquet.")
+    ] = None,
+    key: Annotated[Path | None, typer.Option(help="Identity file; default keys/NAME.key.")] = None,
+    ledger: Annotated[
+        Path | None, typer.Option(help="Its privacy ledger, charged before anything of its rows leaves.")
+    ] = None,
+    level: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
+    simultaneous: Annotated[
+        bool, typer.Option("--simultaneous", help="The level is that of all intervals together.")
+    ] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="Only read the table, and say what of it does not count.")
+    ] = False,
+    out: Annotated[Path | None, typer.Option(help="Write the result there as JSON.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+) -> None:
+    """Take part in statistics of records, as one party.
+
+    Says what of the table does not count, to nobody else, before it connects.
+    """
+    if out is not None:
+        check_can_write(out)
+    host = HostMember(session, name, table, key, None, ledger, None, None, partial(_show))
+    membership = Membership.load(session, name, key)
+    rows = load_rows(host, membership)
+    for line in plan_lines(membership.session):
+        progress_console().print(line)
+    if check:
+        return
+    results: list[RecordResult] = []
+
+    async def compute() -> None:
+        results.append(await take_part(host, rows, level=level, simultaneous=simultaneous))
+
+    code = run_child(partial(exit_code, compute, name, events=False), supervised=False)
+    for result in results:
+        printed = result.to_json()
+        if out is not None:
+            write_json(printed, out)
+        if as_json:
+            print_json(printed)
+        else:
+            console().print(records_text(printed))
+    raise typer.Exit(code)
+
+
+def _show(event: Any) -> None:
+    progress_console().print(f"{event.party}: {event.text}")
+
+
+def plan_lines(session: SessionFile) -> list[str]:
+    """Return what is planned for a session's requests, in lines; nothing where no plan is made."""
+    plan = session_plan(session)
+    return [] if plan is None else list(plan.lines())
+
+
+def record_parameters(membership: Membership) -> RecordSumParameters:
+    """Return the parameters of a session that asks of records; raise ConfigError for another."""
+    parameters = membership.parameters
+    if not isinstance(parameters, RecordSumParameters):
+        raise ConfigError.at("records", "the session file asks nothing of records", ConfigCheck.UNSUPPORTED)
+    return parameters
+
+
+def load_rows(host: HostMember, membership: Membership) -> Table:
+    """Read a party's table, and say to it alone what does not count; nothing is sent."""
+    path = host.vector or find_input(host.session.parent / "inputs", host.name, TABLE_SUFFIXES)
+    rows = read_rows(path, record_parameters(membership), membership)
+    for line in dropped_lines(rows):
+        progress_console().print(line)
+    return rows
+
+
+def dropped_lines(rows: Table) -> list[str]:
+    """Return what of a table does not count, or not as it is."""
+    dropped = rows.dropped
+    lines = [f"{dropped.rows} rows"]
+    for kind, words in (
+        ("missing", "missing, or no number"),
+        ("clipped", "outside the bounds, and clipped"),
+        ("undeclared", "no declared category"),
+    ):
+        lines += [f"{column}: {count} values are {words}" for column, count in getattr(dropped, kind).items()]
+    if dropped.beyond_person:
+        lines.append(f"{dropped.beyond_person} rows without an id, or beyond rows_per_person, do not count")
+    if dropped.beyond_rows:
+        lines.append(
+            f"{dropped.beyond_rows} rows beyond max_rows: sums are clamped to what max_rows rows give"
+        )
+    return lines
+
+
+async def take_part(
+    host: HostMember, rows: Table, *, level: float = 0.95, simultaneous: bool = False
+) -> RecordResult:
+    """Connect a party, and return the answers."""
+    async with host.connect() as opened:
+        return await opened.statistics(rows, level=level, simultaneous=simultaneous)
+
+
+def records_text(result: Mapping[str, Any]) -> str:
+    """Return a result, as `RecordResult.to_json` gives it, in lines for a person."""
+    survivors, absent = result["survivors"], result["absent"]
+    which = "all intervals together" if result["simultaneous"] else "each interval"
+    lines = [
+        f"statistics over {len(survivors)} of {len(survivors) + len(absent)} parties",
+        *(_estimate(one) for one in result["estimates"]),
+        f"level of {which}: {result['level']:g}; about the noise alone, not about how the rows were sampled",
+        f"without: {', '.join(absent)}" if absent else "nobody was missing",
+        *(f"fault: {line}" for line in result["faults"]),
+        *privacy_lines(result),
+    ]
+    return "\n".join(lines)
+
+
+def _estimate(one: Mapping[str, Any]) -> str:
+    cell = ", ".join(f"{column} = {value}" for column, value in one["cell"].items())
+    name = f"{one['name']} [{cell}]" if cell else one["name"]
+    value, low, high = (_number(one[key]) for key in ("value", "low", "high"))
+    note = f" ({one['note']})" if one["note"] else ""
+    return f"  {name}: {value} in [{low}, {high}] {one['unit']}{note}"
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.6g}"

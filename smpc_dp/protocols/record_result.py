@@ -1,0 +1,92 @@
+"""The result of a request for statistics of records: the answers, with their privacy and their evidence."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from smpc_dp.privacy.accountant.receipt import Receipt
+from smpc_dp.protocols.result import Evidence, Outcome, Privacy
+
+if TYPE_CHECKING:
+    from smpc_dp.protocols.secagg.records import RecordSumParameters
+    from smpc_dp.records.result import Answers
+    from smpc_dp.records.table import Dropped
+
+KIND = "statistics"
+
+
+@dataclass(frozen=True, slots=True)
+class RecordResult:
+    """What was asked of the records of the survivors.
+
+    Attributes:
+        answers: the estimates with their intervals.
+        survivors: whose rows are in them; absent: whose are not.
+        faults: what went wrong on the way without spoiling the result; each names a party.
+        privacy: what the release gives away, of one unit; evidence: what binds the answers to their run.
+        dropped: what of this party's own rows does not count, for it alone; None for others.
+    """
+
+    answers: Answers
+    survivors: tuple[str, ...]
+    absent: tuple[str, ...]
+    faults: tuple[str, ...]
+    privacy: Privacy
+    evidence: Evidence
+    dropped: Dropped | None = None
+
+    @classmethod
+    def of(
+        cls,
+        outcome: Outcome,
+        parameters: RecordSumParameters,
+        names: tuple[str, ...],
+        *,
+        level: float = 0.95,
+        simultaneous: bool = False,
+        receipt: Receipt | None = None,
+        dropped: Dropped | None = None,
+    ) -> RecordResult:
+        """Return the answers that an outcome gives; `names`: the parties, in the roster's order."""
+        # Not at the top: every result imports this module, and few have answers.
+        from smpc_dp.records.answers import estimate
+
+        rows = parameters.rows_of([names.index(name) for name in outcome.survivors])
+        answers = estimate(
+            parameters.request,
+            outcome.total,
+            len(outcome.survivors),
+            rows=rows,
+            level=level,
+            simultaneous=simultaneous,
+        )
+        return cls(
+            answers=answers,
+            survivors=outcome.survivors,
+            absent=outcome.absent,
+            faults=outcome.faults,
+            privacy=replace(outcome.privacy, receipt=receipt),
+            evidence=outcome.evidence,
+            dropped=dropped,
+        )
+
+    def to_pandas(self) -> Any:
+        """Return a pandas table with a row for each estimate."""
+        return self.answers.to_pandas()
+
+    def to_json(self) -> dict[str, object]:
+        """Return plain JSON data: the documented shape of `--json` outputs; nothing of `dropped`."""
+        answers = self.answers.to_json()
+        return {
+            "kind": KIND,
+            **{
+                key: answers[key]
+                for key in ("estimates", "level", "simultaneous", "rows", "present", "counted")
+            },
+            "survivors": list(self.survivors),
+            "absent": list(self.absent),
+            "faults": list(self.faults),
+            "privacy": self.privacy.to_json(),
+            "evidence": self.evidence.to_json(),
+        }
