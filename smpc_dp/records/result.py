@@ -96,11 +96,12 @@ class Answers(PlainStruct, frozen=True, kw_only=True):
             value = "-" if one.value is None else f"{one.value:.6g}"
             low, high = (("-" if end is None else f"{end:.6g}") for end in (one.low, one.high))
             lines.append(f"{name}: {value} [{low}, {high}] {one.unit} {one.note}".rstrip())
+        epsilon, delta = self.guarantee.epsilon, self.guarantee.delta
         lines.append(
-            f"({self.guarantee.epsilon:g}, {self.guarantee.delta:g})-differential privacy for each "
-            f"{self.unit} "
-            f"({self.relation}); intervals of level {self.level:g} are about the noise alone"
+            f"({epsilon:g}, {delta:g})-differential privacy for each {self.unit} ({self.relation}); "
+            f"intervals of level {self.level:g} are about the noise alone"
         )
+        lines += [f"not protected: {line}" for line in self.not_protected]
         return "\n".join(lines)
 
 

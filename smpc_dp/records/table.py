@@ -212,9 +212,6 @@ def _check(columns: Mapping[str, NDArray[Any]], schema: Schema, party: str) -> N
         if isinstance(column, Number) and not numeric and not isinstance(values, _Text):
             reason = f"{party}: column {name!r} has type {values.dtype}, and numbers are declared"
             issues.append(ConfigIssue(name, reason, ConfigCheck.TYPE))
-        elif isinstance(column, Category) and values.dtype.kind == "f" and len(values):
-            reason = f"{party}: column {name!r} has type {values.dtype}, and categories are declared"
-            issues.append(ConfigIssue(name, reason, ConfigCheck.TYPE))
     if issues:
         raise ConfigError(issues)
 
@@ -254,7 +251,9 @@ def _coded(
         if _is_missing(value):
             missing += 1
             continue
-        known = index.get(str(value))
+        # whole numbers with a missing value among them are floats in numpy and pandas
+        text = str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+        known = index.get(text)
         undeclared += known is None
         code[position] = other if known is None else known
     return code, code >= 0, {"missing": missing, "undeclared": undeclared}
