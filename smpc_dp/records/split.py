@@ -30,16 +30,22 @@ def deviations(
     """
     distances = np.array([max(block_distance(block, schema), _FLOOR) for block in blocks])
     index = {block: position for position, block in enumerate(blocks)}
-    factors = np.zeros((len(terms), len(blocks)))
-    for row, term in enumerate(terms):
-        for block, square in term.squares.items():
-            if not is_public(block, schema):
-                factors[row, index[block]] += square * term.groups**2 * weights.get(term.text, 1.0)
-    factors += _FLOOR * factors.max(initial=1.0)
+    # Not at the top: every session imports this module, and few need it.
+    from scipy.sparse import coo_array
+
+    entries = [
+        (row, index[block], square * term.groups**2 * weights.get(term.text, 1.0))
+        for row, term in enumerate(terms)
+        for block, square in term.squares.items()
+        if not is_public(block, schema)
+    ]
+    rows, columns, values = zip(*entries, strict=True)
+    factors = coo_array((values, (rows, columns)), shape=(len(terms), len(blocks))).tocsr()
+    least_part = _FLOOR * max(values)
     share = np.full(len(terms), 1 / len(terms))
     best, least = np.ones(len(blocks)), math.inf
     for _ in range(ROUNDS):
-        shares = np.sqrt(share @ factors / distances)
+        shares = np.sqrt((share @ factors + least_part) / distances)
         shares /= shares @ distances
         errors = factors @ (1 / shares)
         if errors.max() < least:

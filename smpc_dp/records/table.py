@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, LocalError
 from smpc_dp.optional import import_optional
 from smpc_dp.privacy.guarantee import PlainStruct
-from smpc_dp.records.schema import Category, Column, Number, Schema
+from smpc_dp.records.schema import Column, Number, Schema
 
 Integers = NDArray[np.int64]
 Source = str | os.PathLike[str] | Mapping[str, Any] | NDArray[Any] | Any
