@@ -15,7 +15,7 @@ import functools
 import os
 import threading
 import weakref
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Future, wait
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from smpc_dp.net.audit import Report
     from smpc_dp.net.served_log import ServedLog as AsynchronousLog
     from smpc_dp.protocols.registry import MakeParty
+    from smpc_dp.trees import Bounds
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -188,6 +189,10 @@ class Session:
     def length(self) -> int:
         """Coordinates of the session's vectors."""
         return self._session.length
+
+    def compare(self, tree: Mapping[str, Any], structure: str, bounds: Bounds | None = None) -> str:
+        """Return the path in which a tree differs from the structure that others ask for, in words."""
+        return self._session.compare(tree, structure, bounds)
 
     def log(self) -> ServedLog:
         """Return the log of the last request, as `smpc_dp.Session.log` does, with calls that block."""

@@ -87,3 +87,5 @@ class Label(StrEnum):
     SAVED_DIGEST = "smpc-dp/1/saved-digest"
     SAVED_INBOX = "smpc-dp/1/saved-inbox"
     RECORD_PLAN = "smpc-dp/1/record-plan"
+    TREE = "smpc-dp/1/tree"
+    TREE_LEAF = "smpc-dp/1/tree-leaf"

@@ -6,6 +6,7 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, cast
 
@@ -39,10 +40,13 @@ if TYPE_CHECKING:
     from smpc_dp.protocols.secret_sharing.terms import PairDistribution
     from smpc_dp.protocols.ustatistic.result import StatisticResult
     from smpc_dp.records.table import Source, Table
+    from smpc_dp.trees import Bounds
 
 Kind = Literal["sum", "average"]
 Engine = Literal["garbled", "mpyc"]
 LABEL_LIMIT = 200
+# Where the structure of a tree is in the operation too.
+TREE_LABEL_LIMIT = 64
 
 
 class Session:
@@ -165,23 +169,38 @@ class Session:
 
     async def average(
         self,
-        vector: ArrayLike,
+        vector: ArrayLike | Mapping[str, Any],
         *,
         weight: float | None = None,
         clip: bool = False,
         label: str = "",
         expect: Mapping[str, object] | None = None,
         check_total: bool = True,
+        bounds: Bounds | None = None,
     ) -> Result:
         """Return the (weighted) average of the survivors' vectors; arguments and errors as in `sum`.
 
         In a verifiable session this party computes the total itself before it attests it; without
         `check_total` it does neither, and `evidence.checked` of the result is False.
+
+        Args:
+            vector: as in `sum`; or a dict of dicts, lists, tuples, NumPy arrays, PyTorch tensors, pandas
+                frames and floats, with as many values as the session's vectors. The result has such a tree in
+                `tree`. Parties whose trees have other paths, shapes, types or bounds are not added up with
+                this one; `label` has 64 characters at most.
+            bounds: of a tree's leaves, one pair (lower, upper) for all, or one for each path, in the place of
+                the session's, onto which they are mapped.
+            weight, clip, label, expect: as in `sum`; `clip` is to the bounds of each leaf.
         """
         self.check_open()
         self._check_expected(expect or {})
         self._connection.check_total = check_total
-        return await self._run("average", vector, weight, clip, label)
+        if not isinstance(vector, Mapping):
+            if bounds is not None:
+                reason = "is for trees: those of vectors stand in the session file"
+                raise ConfigError.at("bounds", reason, ConfigCheck.UNSUPPORTED)
+            return await self._run("average", vector, weight, clip, label)
+        return await self._average_tree(vector, bounds, weight, clip, label)
 
     def _check_expected(self, expect: Mapping[str, object]) -> None:
         """Raise ConfigError that names every key whose value in the session file differs."""
@@ -460,6 +479,36 @@ class Session:
             reason = "the session asks statistics of records: call statistics"
             raise ConfigError.at(RECORDS, reason, ConfigCheck.UNSUPPORTED)
 
+    async def _average_tree(
+        self, given: Mapping[str, Any], bounds: Bounds | None, weight: float | None, clip: bool, label: str
+    ) -> Result:
+        # Not at the top: most requests are for vectors.
+        from smpc_dp.trees import flatten
+
+        _check_label(label, TREE_LABEL_LIMIT)
+        self._request += 1
+        encoding = self._membership.encoding
+        try:
+            tree = flatten(given, encoding, party=self.party, bounds=bounds, clip=clip)
+            ring_vector, clipped = encoding.encode(tree.vector, party=self.party, weight=weight, clip=clip)
+        except SmpcError as error:
+            await self._connection.decline(self._request, error)
+            raise
+        operation = f"{label} {tree.structure}".strip()
+        result = await self._run_encoded("average", ring_vector, tree.clipped + clipped, operation)
+        return replace(result, tree=tree.restore(result.value), leaves=tree.leaves)
+
+    def compare(self, tree: Mapping[str, Any], structure: str, bounds: Bounds | None = None) -> str:
+        """Return the path in which a tree differs from the structure that others ask for, in words.
+
+        `structure`: the part of their operation from "tree:" on, as the aggregator's event of the request
+        shows it. Nothing is sent.
+        """
+        from smpc_dp.trees import differing, flatten
+
+        flattened = flatten(tree, self._membership.encoding, party=self.party, bounds=bounds, clip=True)
+        return differing(flattened, structure)
+
     async def sum_encoded(
         self, kind: Kind, ring_vector: RingVector, clipped: int = 0, label: str = ""
     ) -> Result:
@@ -511,12 +560,10 @@ class Session:
         self._on_event(reported)
 
 
-def _check_label(label: str) -> None:
+def _check_label(label: str, limit: int = LABEL_LIMIT) -> None:
     """Raise ConfigError for a label that is too long or not printable."""
-    if len(label) > LABEL_LIMIT:
-        raise ConfigError.at(
-            "label", f"at most {LABEL_LIMIT} characters, has {len(label)}", ConfigCheck.TOO_LARGE
-        )
+    if len(label) > limit:
+        raise ConfigError.at("label", f"at most {limit} characters, has {len(label)}", ConfigCheck.TOO_LARGE)
 
 
 @asynccontextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,7 @@ from smpc_dp.summary import SHOWN_VALUES, spent_text, value_text
 
 if TYPE_CHECKING:
     from smpc_dp.privacy.noise_bounds import Part
+    from smpc_dp.trees import Leaf
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,6 +243,8 @@ class Result:
         distributions: of the noise's independent terms in each coordinate, in grid steps, with the number of
             each; empty where its standard deviation alone is known, or there is none.
         noisy_weight: whether the weight has noise too.
+        tree: the average of trees, like the caller's own; None for vectors. leaves: its arrays, in the order
+            of `value`, with the step and the bytes of each.
         clipped: how many of the caller's own values were clipped to the bounds (0 unless asked for).
         faults: what went wrong on the way without spoiling the result; each names a party.
     """
@@ -260,6 +263,8 @@ class Result:
     noise: Noise | None = None
     distributions: tuple[Part, ...] = ()
     noisy_weight: bool = False
+    tree: Any = None
+    leaves: tuple[Leaf, ...] = ()
 
     @property
     def standard_error(self) -> float:

@@ -28,7 +28,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"log", "published", "wire"}),
     frozenset({"kernels", "records"}),
     frozenset({"circuits", "privacy"}),
-    frozenset({"identity"}),
+    frozenset({"identity", "trees"}),
     frozenset({"seen", "settings"}),
     frozenset({"crypto", "database", "encoding", "files"}),
     frozenset({"ball", "box", "extensions", "optional"}),

@@ -1,0 +1,232 @@
+"""Trees as vectors and back; which structures are the same, and in which path two differ."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+from smpc_dp import trees
+from smpc_dp.encoding import Encoding
+from smpc_dp.errors import ConfigCheck, ConfigError, PrivacyError
+from smpc_dp.trees import Tree, differing, flatten
+
+
+class Layer(NamedTuple):
+    weight: np.ndarray
+    bias: np.ndarray
+
+
+def encoding(length: int, **options: Any) -> Encoding:
+    given = {"lower": -4.0, "upper": 4.0, "precision": 2.0**-10, "parties": 4, **options}
+    return Encoding.plan(length=length, **given)
+
+
+def model() -> dict[str, Any]:
+    layer = Layer(np.arange(6, dtype=np.float32).reshape(2, 3) / 2, np.zeros(0, np.float32))
+    return {"z": [layer, 1.5], "a": {"loss": np.float64(0.25), "odd'key": np.ones((1, 1))}}
+
+
+def read(tree: dict[str, Any], length: int = 9, **options: Any) -> Tree:
+    return flatten(tree, encoding(length), party="alice", **options)
+
+
+def issues_of(error: pytest.ExceptionInfo[ConfigError]) -> list[tuple[str, ConfigCheck]]:
+    assert all(issue.reason.startswith("alice: ") for issue in error.value.issues)
+    return [(issue.where, issue.check) for issue in error.value.issues]
+
+
+def test_a_tree_becomes_a_vector_and_comes_back() -> None:
+    tree = read(model())
+    assert tree.vector.tolist() == [0.25, 1.0, 0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 1.5]
+    assert [leaf.path for leaf in tree.leaves] == [
+        "['a']['loss']",
+        "['a'][\"odd'key\"]",
+        "['z'][0](0)",
+        "['z'][0](1)",
+        "['z'][1]",
+    ]
+    back = tree.restore(tree.vector)
+    assert list(back) == ["z", "a"]
+    layer, number = back["z"]
+    assert isinstance(layer, Layer)
+    assert layer.weight.dtype == np.float32
+    np.testing.assert_array_equal(layer.weight, model()["z"][0].weight)
+    assert layer.bias.shape == (0,)
+    assert type(number) is float
+    assert back["a"]["odd'key"].tolist() == [[1.0]]
+
+
+def test_each_leaf_says_its_step_and_its_bytes() -> None:
+    tree = read(model())
+    assert {leaf.step for leaf in tree.leaves} == {2.0**-10}
+    assert [leaf.sent_bytes for leaf in tree.leaves] == [2, 2, 12, 0, 2]
+    assert sum(leaf.sent_bytes for leaf in tree.leaves) == 9 * encoding(9).element_bytes
+
+
+def test_each_leaf_is_rounded_within_its_own_bounds() -> None:
+    given = {"fine": np.array([0.001, -0.0013]), "coarse": np.array([90.0])}
+    bounds = {"['fine']": (-0.004, 0.004), "['coarse']": (0.0, 100.0)}
+    tree = read(given, 3, bounds=bounds)
+    grid = np.rint(tree.vector * 2**10) / 2**10
+    back = tree.restore(grid)
+    coarse, fine = tree.leaves
+    assert fine.step == pytest.approx(0.001 / 2**10)
+    assert coarse.step == pytest.approx(12.5 / 2**10)
+    for leaf, name in ((fine, "fine"), (coarse, "coarse")):
+        error = np.max(np.abs(back[name] - given[name]))
+        assert 0 < error <= leaf.step / 2 * (1 + 1e-9)
+    # The bounds themselves are bounds of the session, whatever rounding does.
+    for value, expected in ((0.004, 4.0), (-0.004, -4.0)):
+        edge = read({"fine": np.array([value, 0.0]), "coarse": np.array([0.0])}, 3, bounds=bounds)
+        assert edge.vector[1] == expected
+
+
+def test_an_average_of_mapped_trees_is_the_mapped_average() -> None:
+    bounds = (0.0, 0.3)
+    parts = [{"w": np.array([value])} for value in (0.05, 0.1, 0.29)]
+    mapped = [read(part, 1, bounds=bounds) for part in parts]
+    value = np.mean([tree.vector for tree in mapped], axis=0)
+    assert mapped[0].restore(value)["w"][0] == pytest.approx(0.44 / 3, rel=1e-12)
+
+
+def test_values_are_clipped_to_the_bounds_of_their_leaf_if_asked() -> None:
+    tree = read({"w": np.array([1.0, -7.0, 9.0])}, 3, clip=True, bounds=(-2.0, 2.0))
+    assert (tree.vector.tolist(), tree.clipped) == ([2.0, -4.0, 4.0], 2)
+
+
+@pytest.mark.parametrize(
+    ("value", "options", "message"),
+    [
+        (np.array([[0.0, np.nan]]), {}, r"alice: \['w'\]\[0, 1\] must be finite"),
+        (np.array([[0.0, np.inf]]), {"clip": True}, r"alice: \['w'\]\[0, 1\] must be finite"),
+        (np.array([[5.0, -5.0]]), {}, r"\['w'\]\[0, 0\] is outside \[-4.0, 4.0\] \(2 values are\)"),
+        (np.array([0.0, 3.0]), {"bounds": (0.0, 2.0)}, r"\['w'\]\[1\] is outside \[0.0, 2.0\]"),
+        ([0.5, float("nan")], {}, r"alice: \['w'\]\[1\] must be finite"),
+    ],
+)
+def test_a_value_that_is_out_of_bounds_is_named_by_its_path(
+    value: Any, options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(PrivacyError, match=message):
+        read({"w": value}, 2, **options)
+
+
+def test_leaves_that_are_no_floats_are_named_all_at_once() -> None:
+    deep: Any = 1.0
+    for _ in range(trees.MAX_DEPTH + 1):
+        deep = [deep]
+    wrong = {"a": 1, "b": [np.arange(3), "text"], "c": {2: 1.0}, "d": np.ones(2, np.complex64), "e": None}
+    with pytest.raises(ConfigError) as error:
+        read({**wrong, "f": deep, "g": True})
+    *others, (too_deep, check), last = issues_of(error)
+    assert others == [
+        ("tree['a']", ConfigCheck.TYPE),
+        ("tree['b'][0]", ConfigCheck.TYPE),
+        ("tree['b'][1]", ConfigCheck.TYPE),
+        ("tree['c']", ConfigCheck.TYPE),
+        ("tree['d']", ConfigCheck.TYPE),
+        ("tree['e']", ConfigCheck.TYPE),
+    ]
+    assert (too_deep.startswith("tree['f'][0][0]"), check) == (True, ConfigCheck.TOO_LARGE)
+    assert last == ("tree['g']", ConfigCheck.TYPE)
+
+
+@pytest.mark.parametrize("tree", [{}, {"w": []}, {"w": np.zeros(3)}])
+def test_a_tree_of_another_length_than_the_session_is_refused(tree: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match="vectors have 2") as error:
+        read(tree, 2)
+    assert issues_of(error) == [("tree", ConfigCheck.SHAPE)]
+
+
+@pytest.mark.parametrize(
+    ("bounds", "expected"),
+    [
+        ({"['w']": (0.0, 1.0)}, [("bounds['v']", ConfigCheck.MISSING)]),
+        ({"['v']": (0, 1), "['w']": (0, 1), "x": (0, 1)}, [("boundsx", ConfigCheck.UNKNOWN_NAME)]),
+        ((1.0, 1.0), [("bounds['v']", ConfigCheck.RANGE), ("bounds['w']", ConfigCheck.RANGE)]),
+        ((float("nan"), 1.0), [("bounds['v']", ConfigCheck.RANGE), ("bounds['w']", ConfigCheck.RANGE)]),
+    ],
+)
+def test_bounds_that_are_wrong_are_refused(bounds: Any, expected: list[tuple[str, ConfigCheck]]) -> None:
+    with pytest.raises(ConfigError) as error:
+        read({"v": 0.5, "w": 0.5}, 2, bounds=bounds)
+    assert issues_of(error) == expected
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"lower": None, "upper": None, "l2_bound": 4.0},
+        {"lower": [-4.0, -1.0], "upper": 4.0},
+    ],
+)
+def test_bounds_of_leaves_are_for_sessions_with_one_pair_of_bounds(options: dict[str, Any]) -> None:
+    session = encoding(2, **options)
+    assert flatten({"w": [3.0, -2.0]}, session, party="alice").vector.tolist() == [3.0, -2.0]
+    with pytest.raises(ConfigError) as error:
+        flatten({"w": [3.0, -2.0]}, session, party="alice", bounds=(-4.0, 4.0))
+    assert issues_of(error) == [("bounds", ConfigCheck.CONFLICT)]
+
+
+def test_sessions_of_integers_have_no_trees() -> None:
+    with pytest.raises(ConfigError) as error:
+        flatten({"w": 1.0}, encoding(1, lower=0, upper=4, precision=None), party="alice")
+    assert issues_of(error) == [("tree", ConfigCheck.UNSUPPORTED)]
+
+
+def test_the_structure_is_of_paths_shapes_types_and_bounds_and_of_nothing_else() -> None:
+    def structure(tree: dict[str, Any], length: int = 2, **options: Any) -> str:
+        return read(tree, length, **options).structure
+
+    base = structure({"w": np.array([1.0, 2.0])})
+    assert base == "tree:['w'] float64[2] in [-4.0, 4.0]"
+    assert structure({"w": np.array([-1.0, 0.0])}) == base
+    others = [
+        structure({"v": np.array([1.0, 2.0])}),
+        structure({"w": np.array([1.0, 2.0], np.float32)}),
+        structure({"w": np.array([[1.0, 2.0]])}),
+        structure({"w": [1.0, 2.0]}),
+        structure({"w": (1.0, 2.0)}),
+        structure({"w": np.array([1.0, 2.0])}, bounds=(-4.0, 4.5)),
+    ]
+    assert len({base, *others}) == 7
+
+
+def large(**changed: Any) -> Tree:
+    tree: dict[str, Any] = {f"layer{index}": np.zeros(index + 1) for index in range(20)}
+    tree = {name: value for name, value in (tree | changed).items() if value is not None}
+    size = sum(np.size(value) for value in tree.values())
+    return flatten(tree, encoding(int(size)), party="alice")
+
+
+def test_a_large_structure_is_a_sketch_that_names_one_leaf_that_differs() -> None:
+    base = large()
+    assert base.structure.startswith("tree:#20 ")
+    assert len(base.structure) <= len("tree:") + trees.READABLE
+    assert differing(base, large().structure) == "they are the same"
+    for index in range(20):
+        other = large(**{f"layer{index}": np.zeros((1, index + 1))})
+        size = index + 1
+        assert differing(base, other.structure) == (
+            f"theirs is another than ours in ['layer{index}'] float64[{size}] in [-4.0, 4.0]"
+        )
+        assert f"['layer{index}'] float64[1x{size}]" in differing(other, base.structure)
+    fewer = large(layer7=None)
+    assert differing(base, fewer.structure) == "only ours has ['layer7'] float64[8] in [-4.0, 4.0]"
+    assert differing(fewer, base.structure) == "only theirs has one more leaf"
+    for one, two in itertools.pairwise(
+        [base, large(layer1=1.0, layer2=1.0), large(layer1=None, layer2=None)]
+    ):
+        assert differing(one, two.structure) == "several leaves differ"
+
+
+def test_a_short_structure_names_the_path_itself() -> None:
+    one, two = read({"w": [1.0]}, 1), read({"w": [1.0, 1.0]}, 2)
+    assert differing(one, read({"v": 1.0}, 1).structure) == (
+        "ours has ['w'][0] float[] in [-4.0, 4.0], theirs ['v'] float[] in [-4.0, 4.0]"
+    )
+    assert differing(two, one.structure) == "only ours has ['w'][1] float[] in [-4.0, 4.0]"
+    assert differing(one, two.structure) == "only theirs has ['w'][1] float[] in [-4.0, 4.0]"
