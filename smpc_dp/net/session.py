@@ -485,6 +485,7 @@ class Session:
         # Not at the top: most requests are for vectors.
         from smpc_dp.trees import flatten
 
+        self._refuse_records()
         _check_label(label, TREE_LABEL_LIMIT)
         self._request += 1
         encoding = self._membership.encoding
