@@ -156,7 +156,8 @@ class Session:
                 Parties that call with another label, or ask for an average where others ask for a sum, are
                 not added up with them.
             expect: required content of the session file: "protocol", "version" and keys of `[parameters]`
-                with their values, None for a key that must be absent. If it differs, nothing is sent.
+                with their values as written there, None for a key that must be absent; other keys are not
+                compared. If it differs, nothing is sent.
 
         Raises:
             ConfigError, PrivacyError: vector, weight or ledger is refused; others are sent the code `own`.
@@ -329,7 +330,8 @@ class Session:
         Args:
             circuit: name of a published circuit, path of a file in Bristol Fashion, or a `Circuit`.
             inputs: for each of this party's input values of the circuit, in order, an unsigned integer; or,
-                for a batch, a sequence or integer array of them, all of one length.
+                for a batch, a sequence or integer array of them, all of one length. A negative number is
+                given in two's complement: `x % 2**32`.
             peer: the other party's name.
             role: "garbler" or "evaluator": this party's; the peer has the other one. The claim is not the
                 same for both: the garbler must be semi-honest, the evaluator need not be.
