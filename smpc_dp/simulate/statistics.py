@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -11,14 +10,12 @@ from smpc_dp.crypto.noise import KEY_BYTES
 from smpc_dp.crypto.randomness import Randomness, SystemRandomness
 from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.privacy.sampling import NoiseSource
-from smpc_dp.privacy.secagg_plan import SecAggPlan, plan_secagg
-from smpc_dp.protocols.secagg.noisy import counted_shares
+from smpc_dp.protocols.secagg.records import RecordSumParameters, check_records
 from smpc_dp.records.answers import DEFAULT_HIDE, estimate
 from smpc_dp.records.ask import Ask
-from smpc_dp.records.plan import Plan, plan_request
 from smpc_dp.records.result import Answers
 from smpc_dp.records.schema import Schema, schema_of
-from smpc_dp.records.table import Integers, Source, read_table
+from smpc_dp.records.table import Source, Table, read_table
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 
 
@@ -30,7 +27,7 @@ def statistics(  # noqa: PLR0913 - the keys of a session file, and what a simula
     epsilon: float,
     delta: float,
     lost: int = 0,
-    dropout: float = 0.1,
+    dropout: float | None = None,
     corrupt: float = 0.1,
     weights: Mapping[str, float] | None = None,
     max_standard_error: float | Mapping[str, float] | None = None,
@@ -39,63 +36,68 @@ def statistics(  # noqa: PLR0913 - the keys of a session file, and what a simula
     hide: float = DEFAULT_HIDE,
     seed_for_simulation: int | None = None,
 ) -> Answers:
-    """Release what is asked of the records of all tables, as one request of a secure sum would.
+    """Release statistics of the records of all tables, as one request of a session would.
 
-    The sum is that of a session, whose masks cancel; `simulate.average` plays its messages too.
+    Plan and noise are those of a session; masks, which cancel, are left out (`simulate.average` has them).
 
     Args:
         tables: one for each party: a path, a pandas table, or arrays by column.
         ask: a text, or a list of them: "mean(age) by sex", "age x sex", "regression(y ~ a + b)".
         schema: the columns, as in a session file.
         epsilon, delta: of the whole request, for one unit of the schema.
-        lost: so many of the parties, the last ones, drop out with their rows and their noise.
-        dropout, corrupt: fractions of the parties that the noise is planned for.
+        lost: number of parties, the last ones, that drop out with their rows and their noise.
+        dropout, corrupt: fractions of the parties that the noise is planned for, as in a session file.
         weights, max_standard_error: see `plan_request` and `Plan.check_errors`.
         level, simultaneous, hide: see `estimate`.
         seed_for_simulation: makes the run reproducible and thereby insecure; None uses real randomness.
 
     Raises:
         ConfigError: a table, what is asked, or the plan is refused, or the error is above the accepted one.
-        PrivacyError: no noise suffices.
     """
     known = schema_of(schema)
-    sums = plan_secagg(len(tables), dropout=dropout, corrupt=corrupt)
-    if not 0 <= lost <= sums.max_dropouts:
-        reason = f"must be 0 to {sums.max_dropouts}, as planned, is {lost}"
-        raise ConfigError.at("lost", reason, ConfigCheck.RANGE)
-    plan = plan_records(known, ask, sums, epsilon=epsilon, delta=delta, weights=weights)
     read = [read_table(table, known, party=f"tables[{index}]") for index, table in enumerate(tables)]
+    given: dict[str, object] = {
+        "records": known.to_json(),
+        "ask": ask if isinstance(ask, str) else list(ask),
+        "epsilon": epsilon,
+        "delta": delta,
+        "corrupt": corrupt,
+        "dropout": dropout,
+        "answer_weights": weights,
+        "max_standard_error": max_standard_error,
+        "public_rows": [table.rows for table in read] if known.rows == "public" else None,
+    }
+    parameters, issues = check_records(
+        {key: value for key, value in given.items() if value is not None}, len(tables)
+    )
+    if parameters is None:
+        raise ConfigError(issues)
+    if not 0 <= lost <= parameters.plan.max_dropouts:
+        reason = f"must be 0 to {parameters.plan.max_dropouts}, as planned, is {lost}"
+        raise ConfigError.at("lost", reason, ConfigCheck.RANGE)
     present = len(tables) - lost
-    rows = sum(table.rows for table in read[:present]) if known.rows == "public" else None
-    if max_standard_error is not None:
-        plan.check_errors(max_standard_error, present, rows)
-    total = np.zeros(plan.length, dtype=np.int64)
-    for index, table in enumerate(read[:present]):
-        total += plan.vector(table) + share_of_noise(plan, _randomness(seed_for_simulation, f"party {index}"))
-    return estimate(plan, total, present, rows=rows, level=level, simultaneous=simultaneous, hide=hide)
-
-
-def plan_records(
-    schema: Schema, ask: Ask, sums: SecAggPlan, *, epsilon: float, delta: float, weights: Any = None
-) -> Plan:
-    """Plan a request for the shares of noise that are counted in a secure sum."""
-    looking = max(sums.max_corrupt, 1)
-    return plan_request(
-        schema,
-        ask,
-        epsilon=epsilon,
-        delta=delta,
-        parties=sums.parties,
-        missing=sums.parties - looking - counted_shares(sums),
-        corrupt=looking,
-        weights=weights,
+    return estimate(
+        parameters.request,
+        _noisy_total(read[:present], parameters, seed_for_simulation),
+        present,
+        rows=parameters.rows_of(list(range(present))),
+        level=level,
+        simultaneous=simultaneous,
+        hide=hide,
     )
 
 
-def share_of_noise(plan: Plan, randomness: Randomness) -> Integers:
-    """Return one party's share of the noise, in ring steps."""
-    source = NoiseSource.keyed(randomness.bytes(KEY_BYTES), b"records", b"noise")
-    return plan.mechanism.share.noise(source, plan.length)
+def _noisy_total(
+    tables: Sequence[Table], parameters: RecordSumParameters, seed_for_simulation: int | None
+) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
+    """Return the sum of the parties' vectors and of their shares of the noise."""
+    plan = parameters.request
+    total = np.zeros(plan.length, dtype=np.int64)
+    for index, table in enumerate(tables):
+        key = _randomness(seed_for_simulation, f"party {index}").bytes(KEY_BYTES)
+        source = NoiseSource.keyed(key, b"records", b"noise")
+        total += plan.vector(table) + parameters.own_noise(source, plan.length)
+    return total
 
 
 def _randomness(seed_for_simulation: int | None, name: str) -> Randomness:

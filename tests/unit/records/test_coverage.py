@@ -13,11 +13,10 @@ import numpy as np
 import pytest
 
 from smpc_dp.privacy.sampling import NoiseSource
-from smpc_dp.privacy.secagg_plan import plan_secagg
 from smpc_dp.records.answers import estimate
+from smpc_dp.records.plan import plan_request
 from smpc_dp.records.schema import read_schema
 from smpc_dp.records.table import read_table
-from smpc_dp.simulate.statistics import plan_records
 from tests.unit.records.test_release import ASK, SCHEMA, contains, hospitals, pooled, truth_of
 
 REPETITIONS = 2000
@@ -30,7 +29,7 @@ def test_intervals_have_their_level(rows: str) -> None:
     tables = hospitals(7, np.random.default_rng(8).integers(200, 2000, 10))
     schema = read_schema({**SCHEMA, "rows": rows})
     asked = [*ASK, "sum(bmi)", "covariance(bmi, pressure)"]
-    plan = plan_records(schema, asked, plan_secagg(10, dropout=0.1, corrupt=0.1), epsilon=1.0, delta=1e-6)
+    plan = plan_request(schema, asked, epsilon=1.0, delta=1e-6, parties=10, missing=1, corrupt=1)
     exact = sum(plan.vector(read_table(table, schema)) for table in tables)
     number = sum(len(table["age"]) for table in tables) if rows == "public" else None
     truths = pooled(tables)

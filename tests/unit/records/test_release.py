@@ -125,6 +125,20 @@ def test_a_seed_makes_a_release_reproducible_and_another_one_changes_it() -> Non
     assert release(None) != release(None)
 
 
+def test_a_hundred_parties_count_all_shares_of_those_that_are_honest_and_stay() -> None:
+    tables = hospitals(6, np.full(100, 20))
+    answers = smpc_dp.simulate.statistics(
+        tables, "mean(age)", schema=SCHEMA, epsilon=1.0, delta=1e-6, seed_for_simulation=1
+    )
+    assert (answers.present, answers.counted) == (100, 80)
+
+
+def test_more_lost_parties_than_planned_are_refused() -> None:
+    tables = hospitals(6, np.full(10, 20))
+    with pytest.raises(ConfigError, match="lost: must be 0 to 1, as planned, is 2"):
+        smpc_dp.simulate.statistics(tables, "count", schema=SCHEMA, epsilon=1.0, delta=1e-6, lost=2)
+
+
 def test_a_party_without_rows_sends_noise_and_equal_rows_give_an_answer() -> None:
     equal = {
         "age": np.full(30, 40.0),
