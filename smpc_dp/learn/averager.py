@@ -26,7 +26,7 @@ from smpc_dp.errors import (
 from smpc_dp.privacy.guarantee import PrivacyGuarantee
 
 if TYPE_CHECKING:
-    # Loaded where it is used: the command line needs the settings of learners alone.
+    # Imported for types alone: the command line needs only the settings of learners.
     from scipy import sparse
 
 Rows = NDArray[np.float64]
@@ -41,7 +41,7 @@ ALONE = -1
 # Which received rows, shape (m, length), at their ticks, (m,), an honest party can have sent: shape (m,).
 PlausibilityCheck = Callable[[Rows, NDArray[np.intp]], NDArray[np.bool_]]
 
-# What an average or exchange that fails raises while the session goes on: a learner leaves the step out.
+# Errors of an average or exchange after which the session goes on: a learner leaves the step out.
 FAILURES = (PeerFault, TimeoutFault, VerificationError)
 
 
@@ -143,7 +143,7 @@ class PeerExchange(Location, Protocol):
         ...
 
 
-class AllHere:
+class AllLocal:
     """Base of averagers, exchanges and token passing for simulations: all parties are local."""
 
     def __init__(self, parties: int) -> None:
@@ -164,7 +164,7 @@ class AllHere:
         return f"user {party}"
 
 
-class PlainAverager(AllHere):
+class PlainAverager(AllLocal):
     """Averager in the clear, for tests and comparison: nothing is hidden from anybody."""
 
     @property
@@ -176,7 +176,7 @@ class PlainAverager(AllHere):
         self, vector: Rows, weight: NDArray[np.float64] | None = None, group: Groups | None = None
     ) -> Averaged:
         """Return each group's exact average; see `Averager.average`."""
-        # Not at the top: what only reads a session file needs no scipy.
+        # Not at the top: reading a session file needs no scipy.
         from scipy import sparse
 
         vector, weight, group = check_average(self, vector, weight, group)
@@ -195,7 +195,7 @@ class PlainAverager(AllHere):
         return Averaged(values, weights)
 
 
-class PlainExchange(AllHere):
+class PlainExchange(AllLocal):
     """Exchange in the clear: each receiver sees exactly what was sent."""
 
     @property
@@ -231,7 +231,7 @@ def check_rows(location: Location, vector: Rows) -> Rows:
     return vector
 
 
-def whole(values: Rows, below: int) -> NDArray[np.bool_]:
+def is_whole(values: Rows, below: int) -> NDArray[np.bool_]:
     """Return which values are integers from 0 to `below` - 1, in their shape."""
     return np.asarray((values == np.rint(values)) & (values >= 0) & (values < below))
 
@@ -307,7 +307,7 @@ def check_average(
     return vector, weight, group.astype(np.intp)
 
 
-class Planned:
+class ParticipationCounter:
     """Counter of each party's private averages or exchanges, for which the noise is planned.
 
     `most`: the planned number for each party, or None where nothing is protected.
@@ -317,7 +317,7 @@ class Planned:
         self._taken = np.zeros(parties, dtype=np.intp)
         self._most = most
 
-    def take(self, parties: Parties) -> None:
+    def count(self, parties: Parties) -> None:
         """Count one more use of these parties; raise PrivacyError, and count none, beyond the plan."""
         if self._most is not None and np.any(over := self._taken[parties] >= self._most):
             raise PrivacyError(

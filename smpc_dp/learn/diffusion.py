@@ -87,8 +87,8 @@ async def diffuse(
     if noise is None or source is None:
         models = start
         for step in range(1, steps + 1):
-            adapted = models - step_size * (_finite(gradient(models, step), step) + ridge * models)
-            models = await exchange.mix(_bounded(exchange, adapted, step, far), weights)
+            adapted = models - step_size * (_check_finite(gradient(models, step), step) + ridge * models)
+            models = await exchange.mix(_check_bounded(exchange, adapted, step, far), weights)
             if watch is not None:
                 watch(step, models)
         return Diffused(models, claim)
@@ -100,9 +100,9 @@ async def diffuse(
     for step in range(1, steps + 1):
         models = np.ldexp(own.astype(np.float64), -noise.bits)
         drawn = discrete_laplace(source, own.size, noise.scale).reshape(own.shape)
-        moved = ((own * retained) >> _FRACTION) - update(_finite(gradient(models, step), step), noise)
+        moved = ((own * retained) >> _FRACTION) - update(_check_finite(gradient(models, step), step), noise)
         sent = np.ldexp((moved + drawn).astype(np.float64), -noise.bits)
-        mixed = await exchange.mix(_bounded(exchange, sent, step, far), weights)
+        mixed = await exchange.mix(_check_bounded(exchange, sent, step, far), weights)
         own = np.rint(np.ldexp(mixed, noise.bits)).astype(np.int64)
         if noise.kind == "homomorphic":
             # Own weight a_kk times own perturbation -(1 - a_kk)/a_kk v in place of v: v less in the sum.
@@ -114,7 +114,7 @@ async def diffuse(
 
 def update(gradients: Rows, noise: DiffusionNoise) -> Integers:
     """Return mu times each gradient on the grid, scaled to an l1 norm of `noise.update` at most."""
-    # Whatever is beyond the bound is scaled to it: nothing overflows after this.
+    # Gradients beyond the bound are scaled to it: nothing overflows after this.
     most = 2.0 * noise.l1_bound
     rows = np.asarray(gradients, dtype=np.float64).reshape(-1, noise.dimension)
     largest = np.abs(rows).max(axis=1, keepdims=True, initial=0.0)
@@ -127,7 +127,9 @@ def update(gradients: Rows, noise: DiffusionNoise) -> Integers:
     return grid.reshape(gradients.shape)
 
 
-def published(models: Rows, noise: DiffusionNoise, steps: int, epsilon: float, source: NoiseSource) -> Rows:
+def publish_models(
+    models: Rows, noise: DiffusionNoise, steps: int, epsilon: float, source: NoiseSource
+) -> Rows:
     """Return models of homomorphic diffusion after `steps`, made public with noise that costs `epsilon` more.
 
     Costs `noise.guarantee(steps, publish=epsilon)` in all. Raises ConfigError.
@@ -193,7 +195,7 @@ def _check(
         raise ConfigError(issues)
 
 
-def _finite(gradients: Rows, step: int) -> Rows:
+def _check_finite(gradients: Rows, step: int) -> Rows:
     """Return the gradients; raise ConfigError unless they are finite."""
     gradients = np.asarray(gradients, dtype=np.float64)
     if not np.isfinite(gradients).all():
@@ -203,9 +205,9 @@ def _finite(gradients: Rows, step: int) -> Rows:
     return gradients
 
 
-def _bounded(exchange: PeerExchange, sent: Rows, step: int, far: float) -> Rows:
+def _check_bounded(exchange: PeerExchange, sent: Rows, step: int, far: float) -> Rows:
     """Return the messages; raise ConfigError if a coordinate is beyond `far`: the descent has diverged."""
-    # Nobody lives at an aggregator. Written so that NaN is caught.
+    # An aggregator has no rows. Written so that NaN is caught.
     wrong = np.flatnonzero(~(np.abs(sent) <= far).all(axis=1))
     if len(wrong):
         largest = float(np.abs(sent[wrong[0]]).max())

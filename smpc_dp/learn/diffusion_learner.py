@@ -16,11 +16,18 @@ from msgspec import Meta
 
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
 from smpc_dp.learn.averager import PeerExchange
-from smpc_dp.learn.diffusion import Diffused, diffuse, published
+from smpc_dp.learn.diffusion import Diffused, diffuse, publish_models
 from smpc_dp.learn.exchanges import EXACT_STEPS
 from smpc_dp.learn.models import Model, ModelName
-from smpc_dp.learn.pairing_schedule import Graph, Positive, graph_of, renamed
-from smpc_dp.learn.requirements import Learned, LearnerContext, PrivateMessages, Requirements, Table, spent
+from smpc_dp.learn.pairing_schedule import Graph, Positive, graph_of, rename_argument
+from smpc_dp.learn.requirements import (
+    Learned,
+    LearnerContext,
+    PrivateMessages,
+    Requirements,
+    Table,
+    run_event,
+)
 from smpc_dp.privacy.diffusion import DiffusionNoise
 from smpc_dp.privacy.guarantee import PrivacyGuarantee
 from smpc_dp.privacy.sampling import NoiseSource
@@ -90,7 +97,7 @@ class Diffusion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         length, clip = self.loss.length, 1.0 if self.clip is None else self.clip
         return DiffusionNoise.plan(self.noise, self.epsilon, self.steps, self.rate, clip, length)
 
-    def claimed(self, noise: DiffusionNoise) -> PrivacyGuarantee:
+    def guarantee(self, noise: DiffusionNoise) -> PrivacyGuarantee:
         """Return the guarantee after all steps."""
         return noise.guarantee(self.steps, self.epsilon, publish=self.publish)
 
@@ -137,10 +144,10 @@ class Diffusion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
                             "epsilon", f"{reason} for the grid of the messages", ConfigCheck.INFEASIBLE
                         )
                     )
-                self.claimed(noise)
+                self.guarantee(noise)
         except ConfigError as error:
             for argument, key in (("step_size", "rate"), ("l1_bound", "clip"), ("scale", "epsilon")):
-                error = renamed(error, argument, key)
+                error = rename_argument(error, argument, key)
             result += error.issues
         return result
 
@@ -161,7 +168,7 @@ class Diffusion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         messages = PrivateMessages(self.loss.length, self._bound, np.full(parties, self.steps), None, None)
         if self.planned is None:
             return Requirements(exchange=messages)
-        return Requirements(exchange=messages, own=spent(self.claimed(self.planned)))
+        return Requirements(exchange=messages, own=run_event(self.guarantee(self.planned)))
 
     async def run(self, context: LearnerContext, data: list[Table]) -> Learned:
         """Run diffusion; see `requirements.Learner`."""
@@ -171,9 +178,9 @@ class Diffusion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         steps = np.full(len(data), self.steps)
         values, guarantee, claim = result.models, None, f"{CLAIM}; {exchange.claim}"
         if noise is not None and source is not None:
-            guarantee = self.claimed(noise)
+            guarantee = self.guarantee(noise)
             if self.publish is not None:
-                values = published(values, noise, self.steps, self.publish, source)
+                values = publish_models(values, noise, self.steps, self.publish, source)
             claim = (
                 f"by the noise on each message: {guarantee.assumption}; the line by itself: {exchange.claim}"
             )
@@ -202,4 +209,4 @@ class Diffusion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
                 radius=self._bound / math.sqrt(model.length),
             )
         except ConfigError as error:
-            raise renamed(error, "step_size", "rate") from None
+            raise rename_argument(error, "step_size", "rate") from None

@@ -19,17 +19,17 @@ from smpc_dp.errors import (
 )
 from smpc_dp.learn.averager import Boxes, Parties, PeerExchange
 from smpc_dp.learn.requirements import PrivateMessages
-from smpc_dp.learn.tokens import Taken, Token, Values, nothing
+from smpc_dp.learn.tokens import Taken, Token, Values, do_nothing
 
 # Values of 64 bits travel as two halves, which every encoding holds exactly.
 _HALF = 1 << 32
-# What is sent to who is not next, and to who is; a token's step follows.
+# The first number of a message: cover, or a token, whose step follows.
 _NOTHING, _HERE = 0, 1
 # So that the halves stay on a grid of whole numbers: `exchanges.EXACT_STEPS`.
 MAX_VALUES = 30_000
 
 
-class _OnExchange:
+class _ExchangeTokens:
     """Base of token passing by an exchange."""
 
     _exchange: PeerExchange
@@ -59,7 +59,7 @@ class _OnExchange:
         return self._exchange.name_of(party)
 
 
-class PathTokens(_OnExchange):
+class PathTokens(_ExchangeTokens):
     """A token along a public path, by exchanges: at hop h it goes from `path[h]` to `path[h + 1]`.
 
     The last party of the path then sends it to all others, in ascending order. All parties make the same
@@ -72,7 +72,7 @@ class PathTokens(_OnExchange):
         others = [party for party in range(exchange.parties) if party != last]
         self._exchange, self._bits, self._length, self._hop = exchange, bits, length, 0
         passed = [(int(a), int(b)) for a, b in pairwise(path)]
-        # Who keeps the token sends nothing.
+        # A party that keeps the token sends nothing.
         self._hops = [pair for pair in passed if pair[0] != pair[1]] + [(last, party) for party in others]
         self._steps = [t for t, pair in enumerate(passed, 1) if pair[0] != pair[1]] + [len(path)] * len(
             others
@@ -92,7 +92,7 @@ class PathTokens(_OnExchange):
             if party != sender:
                 await self.pass_on(sender, party, token)
 
-    async def take(self, idle: Callable[[], None] = nothing) -> Taken:  # noqa: ARG002
+    async def take(self, idle: Callable[[], None] = do_nothing) -> Taken:  # noqa: ARG002
         """Take part in hops until one ends here, and return its token; raise LocalError if none does."""
         while self._hop < len(self._hops):
             (sender, receiver), step = self._hops[self._hop], self._steps[self._hop]
@@ -116,7 +116,7 @@ class PathTokens(_OnExchange):
         return await self._exchange.exchange(np.tile(vector, (len(self.here), 1)), partner)
 
 
-class CoveredTokens(_OnExchange):
+class CoveredTokens(_ExchangeTokens):
     """Token passing that hides the holder: at each step every party sends a message to every other.
 
     All but the token's message are cover. At hop h, 0 to `steps`, the token of step h moves; at the last hop
@@ -146,7 +146,7 @@ class CoveredTokens(_OnExchange):
         if not (sender in self.here and 0 <= receiver < self.parties):
             raise LocalError(f"a token from user {sender} to {receiver} does not leave here")
         boxes = self._cover()
-        boxes[0, receiver] = packed(token)
+        boxes[0, receiver] = pack_token(token)
         await self._at(token.step, boxes)
         if self._arrived and receiver != sender:
             raise self._second(self._arrived[0].sender)
@@ -154,13 +154,13 @@ class CoveredTokens(_OnExchange):
     async def publish(self, sender: int, token: Token) -> None:
         """Send the token to all others, at the last hop; see `TokenPassing.publish`."""
         boxes = self._cover()
-        boxes[0] = packed(token)
+        boxes[0] = pack_token(token)
         boxes[0, sender] = 0
         await self._at(token.step, boxes)
         if self._arrived:
             raise self._second(self._arrived[0].sender)
 
-    async def take(self, idle: Callable[[], None] = nothing) -> Taken:
+    async def take(self, idle: Callable[[], None] = do_nothing) -> Taken:
         """Take part in hops until a token arrives; see `TokenPassing.take`."""
         while not self._arrived:
             if self._hop > self._steps:
@@ -193,7 +193,7 @@ class CoveredTokens(_OnExchange):
         received = await self._exchange.all_to_all(boxes)
         for own, result in zip(self.here.tolist(), received, strict=True):
             for sender, vector in enumerate(result):
-                token = unpacked(vector, self._start, self.name_of(sender))
+                token = unpack_token(vector, self._start, self.name_of(sender))
                 if token is None:
                     continue
                 if token.step != hop:
@@ -220,14 +220,14 @@ def width(values: int) -> int:
     return 2 + 2 * values
 
 
-def packed(token: Token) -> NDArray[np.float64]:
+def pack_token(token: Token) -> NDArray[np.float64]:
     """Encode a token as whole numbers below 2^32: a sign that it is one, its step, low and high halves."""
     bits = np.ascontiguousarray(token.values.reshape(-1)).view(np.uint64)
     halves = np.concatenate([bits % _HALF, bits // _HALF])
     return np.concatenate([[_HERE, token.step], halves]).astype(np.float64)
 
 
-def unpacked(vector: NDArray[np.float64], like: Values, sender: str) -> Token | None:
+def unpack_token(vector: NDArray[np.float64], like: Values, sender: str) -> Token | None:
     """Decode the token of a message, or return None for cover; raise PeerFault for anything else."""
     whole = np.rint(vector).astype(np.int64)
     good = np.all((whole == vector) & (whole >= 0) & (whole < _HALF))

@@ -11,15 +11,15 @@ import numpy as np
 from smpc_dp.learn.averager import (
     Boxes,
     Location,
+    ParticipationCounter,
     Parties,
-    Planned,
     Rows,
     check_boxes,
     check_mixing,
     check_partners,
     check_rows,
 )
-from smpc_dp.learn.methods import STEPS, calibrate, of_all
+from smpc_dp.learn.methods import STEPS, calibrate, total_guarantee
 from smpc_dp.learn.requirements import PrivateMessages
 from smpc_dp.privacy.guarantee import PrivacyGuarantee
 from smpc_dp.protocols.exchange.params import ExchangeParameters, plan_exchange
@@ -27,20 +27,20 @@ from smpc_dp.protocols.exchange.params import ExchangeParameters, plan_exchange
 if TYPE_CHECKING:
     from scipy import sparse
 
-# For each party that sends, to whom.
+# The recipients of each party that sends.
 Recipients = dict[int, list[int]]
 # Messages without noise are rounded to this fraction of the bound.
 EXACT_STEPS = 1 << 40
 
 
-def on_messages_grid(values: Rows, l2_bound: float) -> Rows:
+def round_to_messages_grid(values: Rows, l2_bound: float) -> Rows:
     """Round values to the grid of messages without noise of this bound, which carry them exactly."""
     bits = math.floor(math.log2(EXACT_STEPS / l2_bound))
     return np.asarray(np.ldexp(np.rint(np.ldexp(values, bits)), -bits))
 
 
 @dataclass(frozen=True)
-class Exchanging:
+class PlannedMessages:
     """Planned messages; `guarantee` is of all messages of one party together, None without noise.
 
     `participations`: how many vectors a party may send for that.
@@ -50,9 +50,9 @@ class Exchanging:
     guarantee: PrivacyGuarantee | None = None
     participations: int = 0
 
-    def planned(self, parties: int) -> Planned:
+    def participation_counter(self, parties: int) -> ParticipationCounter:
         """Return a counter that keeps each of so many parties within `participations`."""
-        return Planned(parties, None if self.guarantee is None else self.participations)
+        return ParticipationCounter(parties, None if self.guarantee is None else self.participations)
 
     @property
     def claim(self) -> str:
@@ -60,14 +60,14 @@ class Exchanging:
         return self.parameters.privacy(self.parameters.plan.parties).claim
 
 
-def plan_messages(required: PrivateMessages, parties: int) -> Exchanging:
+def plan_messages(required: PrivateMessages, parties: int) -> PlannedMessages:
     """Plan messages with local differential privacy: all vectors of a party are (epsilon, delta)-DP.
 
     Raises ConfigError if no noise can do that.
     """
     if required.epsilon is None or required.delta is None:
         precision = required.l2_bound / EXACT_STEPS
-        return Exchanging(
+        return PlannedMessages(
             plan_exchange(parties, length=required.length, l2_bound=required.l2_bound, precision=precision)
         )
     count = max(1, int(required.participations.max(initial=0)))
@@ -84,7 +84,7 @@ def plan_messages(required: PrivateMessages, parties: int) -> Exchanging:
         )
 
     parameters = calibrate(one, required.epsilon, required.delta, count)
-    guarantee = of_all(
+    guarantee = total_guarantee(
         (required.epsilon, required.delta),
         parties,
         parameters.encoding.diameter,
@@ -92,10 +92,10 @@ def plan_messages(required: PrivateMessages, parties: int) -> Exchanging:
         "none about others: local differential privacy; who sends to whom is public",
         "a user's vectors",
     )
-    return Exchanging(parameters, guarantee, count)
+    return PlannedMessages(parameters, guarantee, count)
 
 
-class OneParty(Location):
+class OnePartyExchange(Location):
     """A `PeerExchange` of one party: each call is one request, sent by the subclass's `meet`."""
 
     def name_of(self, party: int) -> str:
@@ -135,7 +135,7 @@ class OneParty(Location):
 def request_of(
     parameters: ExchangeParameters, edges: Recipients | None
 ) -> tuple[ExchangeParameters, list[int]]:
-    """Return the parameters of a request, and the parties in it, ascending; `edges` as of `OneParty.meet`."""
+    """Return a request's parameters and parties, ascending; `edges` as of `OnePartyExchange.meet`."""
     if edges is None:
         return parameters.to_each(), list(range(parameters.plan.parties))
     involved = sorted({*edges, *(party for sent in edges.values() for party in sent)})

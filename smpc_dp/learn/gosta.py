@@ -81,7 +81,7 @@ async def gosta(
     """
     records, every = _checked(exchange, records, kernel, clock, ticks, every)
     here = exchange.here
-    # What is sent: t times the estimate, brought up to date by who meets, and the auxiliary record.
+    # A message: t times the estimate, brought up to date when parties meet, and the auxiliary record.
     state = np.column_stack([np.zeros(len(here)), records])
     value = np.zeros(len(here))
     since = np.zeros(len(here), dtype=np.intp)
@@ -98,7 +98,7 @@ async def gosta(
             received = state[met]
             check_received(exchange, received, step.partner[here[met]], at, is_plausible)
             state[met, 0] = (own + received[:, 0]) / 2
-            value[met] = _evaluated(kernel, records[met], received[:, 1:])
+            value[met] = _evaluate_kernel(kernel, records[met], received[:, 1:])
         recorded.append((state[:, 0] + (span.end - since) * value) / span.end)
         times.append(span.end)
     return Estimates(np.array(times, dtype=np.intp), np.array(recorded), exchange.claim)
@@ -124,7 +124,7 @@ async def gosta_asynchronous(
     """
     records, every = _checked(exchange, records, kernel, clock, ticks, every)
     here = exchange.here
-    # What is sent: the estimate and the auxiliary record.
+    # A message: the estimate and the auxiliary record.
     state = np.column_stack([np.zeros(len(here)), records])
     pairings = np.zeros(len(here))
     recorded: list[Floats] = []
@@ -139,7 +139,7 @@ async def gosta_asynchronous(
             count = pairings[met] + 1
             pairings[met] = count
             mean = (own[:, 0] + state[met, 0]) / 2
-            state[met, 0] = mean + (_evaluated(kernel, records[met], own[:, 1:]) - mean) / count
+            state[met, 0] = mean + (_evaluate_kernel(kernel, records[met], own[:, 1:]) - mean) / count
         recorded.append(state[:, 0].copy())
         times.append(span.end)
     return Estimates(np.array(times, dtype=np.intp), np.array(recorded), exchange.claim)
@@ -183,13 +183,13 @@ async def u2_gossip(
             received = await exchange.exchange(pair[own, which], step.partner)
             check_received(exchange, received[met], step.partner[here[met]], before + 1, is_plausible)
             pair[met, which[met]] = received[met]
-            value[met] = _evaluated(kernel, pair[met, 0], pair[met, 1])
+            value[met] = _evaluate_kernel(kernel, pair[met, 0], pair[met, 1])
         recorded.append((total + (span.end - since) * value) / span.end)
         times.append(span.end)
     return Estimates(np.array(times, dtype=np.intp), np.array(recorded), exchange.claim)
 
 
-def _evaluated(kernel: PairKernel, own: Rows, auxiliary: Rows) -> Floats:
+def _evaluate_kernel(kernel: PairKernel, own: Rows, auxiliary: Rows) -> Floats:
     """Return the kernel of own and auxiliary records; raise ConfigError unless finite, of shape (rows,)."""
     values = np.asarray(kernel(own, auxiliary), dtype=np.float64)
     if values.shape != (len(own),):
@@ -207,7 +207,7 @@ def _checked(
     The kernel must be 0 for a record with itself.
     """
     records = check_clocked(exchange, records, clock, ticks, every)
-    if np.any(_evaluated(kernel, records, records) != 0):
+    if np.any(_evaluate_kernel(kernel, records, records) != 0):
         reason = "must be 0 for a record with itself: all users start with h(x_u, x_u)"
         raise ConfigError.at("kernel", reason, ConfigCheck.RANGE)
     return records, ticks if every is None else every

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smpc_dp.errors import ConfigCheck, ConfigError
-from smpc_dp.learn.averager import Parties, Rows, whole
+from smpc_dp.learn.averager import Parties, Rows, is_whole
 from smpc_dp.learn.gosta import PairKernel
 from smpc_dp.learn.pairwise_losses import PairGradient
 from smpc_dp.privacy.guarantee import PrivacyGuarantee
@@ -91,8 +91,8 @@ class LocalReports:
         """Return the check of which rows, (m, columns), can be reports of so many parties and labels."""
 
         def known(rows: Rows) -> NDArray[np.bool_]:
-            good = whole(rows[:, _ANSWER], self.response.categories) & whole(rows[:, _PARTY], parties)
-            return good if labels is None else good & whole(rows[:, _LABEL], labels)
+            good = is_whole(rows[:, _ANSWER], self.response.categories) & is_whole(rows[:, _PARTY], parties)
+            return good if labels is None else good & is_whole(rows[:, _LABEL], labels)
 
         return known
 
@@ -183,7 +183,7 @@ class LocalReports:
 
 def _answers(rows: Rows) -> NDArray[np.intp]:
     """Return the answers of reports."""
-    # Numbers that travelled may have been rounded to a grid.
+    # Received numbers may have been rounded to a grid.
     return np.rint(rows[:, _ANSWER]).astype(np.intp)
 
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from smpc_dp.encoding import Encoding
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
-from smpc_dp.learn.averager import Planned, Rows
+from smpc_dp.learn.averager import ParticipationCounter, Rows
 from smpc_dp.learn.requirements import PrivateAverages, PublicAverages
 from smpc_dp.learn.servers import SERVER_STEPS, check_epsilon, plan_vectors
 from smpc_dp.learn.weighted import Weighting
@@ -54,7 +54,7 @@ STEPS = 1 << 16
 PUBLIC_STEPS = 1 << 40
 # Groups up to this size have the complete graph: only there all s - c honest members' noise is counted on.
 MOST_COMPLETE = 512
-# How often the noise of one average is enlarged until that of all suffices, and by how much.
+# How often, and by which factor, the noise of one average is enlarged until that of all suffices.
 _TRIALS, _SHRINK = 60, 0.999
 # Least delta of one average that the noise is planned for.
 _LEAST_DELTA = 1e-10
@@ -147,7 +147,7 @@ class AveragerTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 missing=self.missing,
             )
         given = self._group(size, length)
-        # What is averaged is public, and groups differ.
+        # The averaged vectors are public, and groups differ.
         given |= {"lower": -bound, "upper": bound, "precision": bound / PUBLIC_STEPS, SAME: False}
         return _checked("secagg", given, size)
 
@@ -210,7 +210,7 @@ def _checked(protocol: str, given: Mapping[str, object], size: int) -> SumParame
         check = check_gopa if protocol == GopaParameters.protocol else PARAMETER_CHECKERS[protocol, 1]
         checked, issues = check(given, size)
     if given.get("verifiable") and "precision" in {issue.where for issue in issues}:
-        # Its grid follows from the noise: nobody has given it.
+        # The grid follows from the noise: precision is not a setting.
         reason = "needs more noise than verifiable averages have: raise it, take fewer steps or larger groups"
         raise ConfigError.at("epsilon", reason, ConfigCheck.INFEASIBLE)
     if not isinstance(checked, SumParameters):
@@ -221,7 +221,7 @@ def _checked(protocol: str, given: Mapping[str, object], size: int) -> SumParame
 
 
 @dataclass(frozen=True)
-class Averaging:
+class PlannedAverages:
     """Planned averages: for each size of a group the parameters of its protocol.
 
     `guarantee` is of all averages of one party together, None for exact ones; `participations`: in how many
@@ -233,9 +233,9 @@ class Averaging:
     participations: int = 0
     weighting: Weighting | None = None
 
-    def planned(self, parties: int) -> Planned:
+    def participation_counter(self, parties: int) -> ParticipationCounter:
         """Return a counter that keeps each of so many parties within `participations`."""
-        return Planned(parties, None if self.guarantee is None else self.participations)
+        return ParticipationCounter(parties, None if self.guarantee is None else self.participations)
 
     def plan(self, size: int) -> SumParameters:
         """Return the parameters for a group of this size; raise ConfigError if none is planned."""
@@ -273,14 +273,14 @@ class Averaging:
         """Whether servers compute these averages by secret sharing."""
         return any(isinstance(planned, VectorParameters) for planned in self.plans.values())
 
-    def outgoing(self, vector: Rows, weight: NDArray[np.float64]) -> Rows:
+    def encode_vectors(self, vector: Rows, weight: NDArray[np.float64]) -> Rows:
         """Encode vectors and weights for averaging; raise ConfigError for weights if none are planned."""
         if self.weighting is not None:
             return self.weighting.extend(vector, weight)
         check_weights(weight)
         return vector
 
-    def incoming(self, averages: Rows, survivors: float) -> tuple[Rows, NDArray[np.float64]]:
+    def decode_averages(self, averages: Rows, survivors: float) -> tuple[Rows, NDArray[np.float64]]:
         """Decode averages over so many survivors: vectors, shape (rows, length), and their total weights."""
         if self.weighting is None:
             return averages, np.full(len(averages), float(survivors))
@@ -310,7 +310,7 @@ def check_weights(weight: NDArray[np.float64]) -> None:
         raise ConfigError.at("weight", reason, ConfigCheck.UNSUPPORTED)
 
 
-def plan_private(table: AveragerTable, required: PrivateAverages, parties: int) -> Averaging:
+def plan_private(table: AveragerTable, required: PrivateAverages, parties: int) -> PlannedAverages:
     """Plan private averages whose composition over a party's participations is (epsilon, delta)-DP.
 
     Raises:
@@ -331,7 +331,7 @@ def plan_private(table: AveragerTable, required: PrivateAverages, parties: int) 
     plans = {size: planned(size) for size in required.sizes}
     some = next(iter(plans.values()))
     one = _privacy(some).guarantee
-    guarantee = of_all(
+    guarantee = total_guarantee(
         (required.epsilon, required.delta),
         parties,
         _encoding(some).diameter,
@@ -339,7 +339,7 @@ def plan_private(table: AveragerTable, required: PrivateAverages, parties: int) 
         f"{_assumption(table)}; every group's average is public, and who is in it",
         "a user's participations",
     )
-    return Averaging(plans, guarantee, count, weighting)
+    return PlannedAverages(plans, guarantee, count, weighting)
 
 
 def _encoding(parameters: GroupParameters) -> Encoding:
@@ -367,14 +367,14 @@ def _assumption(table: AveragerTable) -> str:
     return f"of a group at most {table.colluders} members collude with the aggregator and all others"
 
 
-def plan_public(table: AveragerTable, required: PublicAverages) -> Averaging:
+def plan_public(table: AveragerTable, required: PublicAverages) -> PlannedAverages:
     """Plan exact averages of public vectors: by secret sharing, between two, or by secure aggregation."""
-    return Averaging(
+    return PlannedAverages(
         {size: table.plan_public(size, required.length, required.bound) for size in required.sizes}
     )
 
 
-def of_all(
+def total_guarantee(
     budget: tuple[float, float], parties: int, diameter: float, mechanism: str, assumption: str, over: str
 ) -> PrivacyGuarantee:
     """Return the guarantee of all releases of a party together.
@@ -405,7 +405,7 @@ def calibrate(plan: Callable[[float, float], P], epsilon: float, delta: float, c
     from smpc_dp.privacy.accountant.compose import Composition
 
     single = max(delta / (2 * count), _LEAST_DELTA)
-    # Noise that is exactly Gaussian would do with this; what is nearly so needs a little more.
+    # Exactly Gaussian noise would need this much; nearly Gaussian noise needs a little more.
     each = gaussian_epsilon(single, gaussian_mu(epsilon, delta) / count**0.5)
     for _ in range(_TRIALS):
         planned = plan(each, single)

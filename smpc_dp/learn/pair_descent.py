@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
 from smpc_dp.kernels.fields import Cells, Field, nearest_codes
 from smpc_dp.kernels.quantiser import Quantiser
-from smpc_dp.learn.averager import PeerExchange, PlausibilityCheck, Rows, whole
+from smpc_dp.learn.averager import PeerExchange, PlausibilityCheck, Rows, is_whole
 from smpc_dp.learn.dual_averaging import dual_averaging, dual_averaging_asynchronous, inverse_root
-from smpc_dp.learn.exchanges import EXACT_STEPS, on_messages_grid
+from smpc_dp.learn.exchanges import EXACT_STEPS, round_to_messages_grid
 from smpc_dp.learn.on_reports import MOST, OfParty, OnReports
 from smpc_dp.learn.pair_statistics import SLACK, Known
-from smpc_dp.learn.pairing_schedule import PairingSchedule, Positive, renamed
+from smpc_dp.learn.pairing_schedule import PairingSchedule, Positive, rename_argument
 from smpc_dp.learn.pairwise_losses import (
     PairGradient,
     PairwiseLoss,
@@ -181,7 +181,7 @@ class PairDescent(PairingSchedule, frozen=True, kw_only=True):
                 prox=self.prox,
             )
         except ConfigError as error:
-            raise renamed(error, "step_size", "rate") from None
+            raise rename_argument(error, "step_size", "rate") from None
         return result.final
 
 
@@ -218,7 +218,9 @@ class DualAveraging(PairDescent, frozen=True, kw_only=True):
     def _known(self, bound: float, records: Rows) -> NDArray[np.bool_]:
         """Return which records are within their bound, shape (m,)."""
         norms = np.linalg.norm(records[:, :-1], axis=1)
-        return np.asarray((norms <= self.record_bound + SLACK * bound) & whole(records[:, -1], self.classes))
+        return np.asarray(
+            (norms <= self.record_bound + SLACK * bound) & is_whole(records[:, -1], self.classes)
+        )
 
     def check_data(self, table: Table, party: str) -> None:
         """Raise ConfigError, naming the party, unless its table is one record within its bound."""
@@ -235,8 +237,8 @@ class DualAveraging(PairDescent, frozen=True, kw_only=True):
     ) -> Rows:
         """Run the descent on records; return what the local parties have learned."""
         slope, bound = self.slope_bound(2 * self.record_bound), self.bound(exchange.parties)
-        # What others have of a record is then exactly what its party has.
-        records = on_messages_grid(records, bound)
+        # Other parties then have exactly the record that its party has.
+        records = round_to_messages_grid(records, bound)
         is_plausible = self.is_plausible(slope, exchange.parties, bound, partial(self._known, bound))
         return await self.descend(exchange, records, self.pairwise_loss.gradient, is_plausible)
 

@@ -24,8 +24,8 @@ from smpc_dp.kernels.forms import Form
 from smpc_dp.kernels.kernel import Kernel
 from smpc_dp.kernels.named import FORMS, auc, registered_kernel
 from smpc_dp.kernels.quantiser import Quantiser, bins_of
-from smpc_dp.learn.averager import PeerExchange, PlausibilityCheck, Rows, whole
-from smpc_dp.learn.exchanges import EXACT_STEPS, on_messages_grid
+from smpc_dp.learn.averager import PeerExchange, PlausibilityCheck, Rows, is_whole
+from smpc_dp.learn.exchanges import EXACT_STEPS, round_to_messages_grid
 from smpc_dp.learn.gosta import Estimates, PairKernel, gosta, gosta_asynchronous, u2_gossip
 from smpc_dp.learn.on_reports import MOST, OfParty, OnReports
 from smpc_dp.learn.pairing_schedule import PairingSchedule
@@ -34,10 +34,10 @@ from smpc_dp.privacy.sampling import NoiseSource
 
 STATISTICS = ("gini_mean_difference", "variance", "kendall_tau", "auc")
 Method = Literal["gosta", "u2"]
-# Which records, shape (m, columns), are ones that a party can have: shape (m,).
+# Whether each record, shape (m, columns), is one that a party can have: shape (m,).
 Known = Callable[[Rows], NDArray[np.bool_]]
 
-# Of a message's bound: how far rounding may carry what is sent.
+# The part of a message's bound by which rounding may move a value.
 SLACK = 2.0**-31
 
 
@@ -262,12 +262,12 @@ class GossipClear(PairEstimate, frozen=True, kw_only=True):
         """Return which records are within the bounds, shape (m,)."""
         if self.own is not None:
             below = (*(field.steps + 1 for field in self.own.fields), parties)
-            possible = [whole(column, most) for column, most in zip(records.T, below, strict=True)]
+            possible = [is_whole(column, most) for column, most in zip(records.T, below, strict=True)]
             return np.asarray(np.logical_and.reduce(possible))
         values = records[:, :1] if self.statistic == "auc" else records
         slack = SLACK * self.bound(parties)
         good = ((values >= self.lower - slack) & (values <= self.upper + slack)).all(axis=1)
-        return np.asarray(good & whole(records[:, 1], 2) if self.statistic == "auc" else good)
+        return np.asarray(good & is_whole(records[:, 1], 2) if self.statistic == "auc" else good)
 
     async def gossip(
         self,
@@ -282,7 +282,7 @@ class GossipClear(PairEstimate, frozen=True, kw_only=True):
             rows, kernel = np.column_stack([self.own.codes(records), exchange.here]) * 1.0, on_codes(self.own)
         else:
             # A record that comes back to its party must be the same: h jumps at equal values.
-            rows, kernel = on_messages_grid(records, bound), self.form.value
+            rows, kernel = round_to_messages_grid(records, bound), self.form.value
         is_plausible = self.is_plausible(self._largest, bound, partial(self._known, parties))
         return await self.estimate(exchange, rows, kernel, is_plausible)
 

@@ -32,8 +32,8 @@ Graph = Annotated[
         extra={"range": '`"ring"`, `"complete"`, or edges `[["alice", "bob"], ...]`'},
     ),
 ]
-"""A graph of all parties, or its edges: pairs of parties, who are numbered from 0 in the roster's order; a
-session may name them (`numbered`). No other graphs by name: random ones might differ between machines."""
+"""A graph of all parties, or its edges: pairs of parties, numbered from 0 in the roster's order or named
+(`number_parties`). No other graphs by name: random ones might differ between hosts."""
 
 ClockName = Literal["asynchronous", "synchronous"]
 Positive = Annotated[float, Meta(gt=0, le=1e6)]
@@ -50,12 +50,12 @@ def graph_of(graph: Graph, parties: int) -> Topology:
     try:
         drawn = topology.from_edges(parties, np.array(graph, dtype=np.int64).reshape(-1, 2), "the graph")
     except ConfigError as error:
-        raise renamed(error, "edges", "topology") from None
+        raise rename_argument(error, "edges", "topology") from None
     drawn.require_connected()
     return drawn
 
 
-def numbered(
+def number_parties(
     parameters: Mapping[str, object], names: Sequence[str]
 ) -> tuple[Mapping[str, object], list[ConfigIssue]]:
     """Replace party names in `topology` by numbers; return the parameters, and unknown names as faults."""
@@ -76,7 +76,7 @@ def numbered(
     return {**parameters, "topology": result}, issues
 
 
-def renamed(error: ConfigError, argument: str, key: str) -> ConfigError:
+def rename_argument(error: ConfigError, argument: str, key: str) -> ConfigError:
     """Return the error with an argument's name replaced by the key that a session has for it."""
     return ConfigError(
         [ConfigIssue(issue.where.replace(argument, key), issue.reason, issue.check) for issue in error.issues]

@@ -41,7 +41,7 @@ class PairwiseLoss:
 
 def sigmoid(score: Floats) -> Floats:
     """Return 1 / (1 + exp(-score)), without overflow."""
-    # Loaded here: the command line needs the settings of learners alone.
+    # Not at the top: the command line needs only the settings of learners.
     from scipy.special import expit
 
     return np.asarray(expit(score))
@@ -80,7 +80,7 @@ def logistic_metric(threshold: float = 1.0) -> PairwiseLoss:
     def margin(theta: Rows, own: Rows, other: Rows) -> tuple[Floats, Rows, Floats]:
         difference = own[..., :-1] - other[..., :-1]
         outer = difference[..., :, None] * difference[..., None, :]
-        # Not -1, which no rows leave open: an aggregator has none.
+        # Not -1, which numpy cannot infer without rows: an aggregator has none.
         flat = outer.reshape(*difference.shape[:-1], difference.shape[-1] ** 2)
         sign = np.where(own[..., -1] == other[..., -1], 1.0, -1.0)
         return sign, flat, sign * ((theta * flat).sum(axis=-1) - threshold)

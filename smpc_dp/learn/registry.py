@@ -1,4 +1,4 @@
-"""Which learners a session can run, and what its `[parameters]` mean for each.
+"""Registry of the learners of a session, and the checks of their `[parameters]`.
 
 A new learner is a frozen struct of its settings that is a `requirements.Learner`, and a line in `LEARNERS`.
 Another package registers its learners in the entry-point group `smpc_dp.learners`.
@@ -17,8 +17,8 @@ from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, PrivacyError
 from smpc_dp.extensions import Group, describe_others, find
 from smpc_dp.learn.block_gossip import BlockGossip
 from smpc_dp.learn.diffusion_learner import Diffusion
-from smpc_dp.learn.exchanges import Exchanging, plan_messages
-from smpc_dp.learn.methods import AveragerTable, Averaging, GroupParameters, plan_private, plan_public
+from smpc_dp.learn.exchanges import PlannedMessages, plan_messages
+from smpc_dp.learn.methods import AveragerTable, GroupParameters, PlannedAverages, plan_private, plan_public
 from smpc_dp.learn.pair_descent import DualAveraging, DualAveragingReports
 from smpc_dp.learn.pair_statistics import GossipClear, GossipReports
 from smpc_dp.learn.personalized import Personalized
@@ -62,24 +62,24 @@ _METHODS = ("issues", "requirements", "check_data", "run")
 
 @dataclass(frozen=True)
 class LearnParameters:
-    """Checked parameters of a session that learns: the learner, and how its averages are had.
+    """Checked parameters of a learning session: the learner, and its planned averages or messages.
 
     `origin`: the package, with its version, of a learner of another one.
     """
 
     parties: int
     learner: Learner
-    average: Averaging | None
-    mix: Averaging | None
-    exchange: Exchanging | None = None
+    average: PlannedAverages | None
+    mix: PlannedAverages | None
+    exchange: PlannedMessages | None = None
     origin: str = ""
 
     def requested(self, purpose: str) -> str:
-        """Return what a party asks for in a request for this purpose, before what else is planned."""
+        """Return the description of a request for this purpose, which parties compare."""
         return f"{purpose} of {self.origin}" if self.origin else purpose
 
-    def completed(self, learned: Learned) -> Learned:
-        """Return what was learned with the guarantee of all its steps."""
+    def with_guarantee(self, learned: Learned) -> Learned:
+        """Return the learned result with the guarantee of all its steps."""
         result = [part.guarantee for part in (self.average, self.exchange) if part is not None]
         # A learner that both averages and sends, or adds its own noise, gives the guarantee itself.
         given = len(result) == 1 and self.learner.requirements(self.parties).own is None
@@ -97,7 +97,7 @@ class LearnParameters:
 def check_learn_as(
     version: int, parameters: Mapping[str, object], parties: int
 ) -> tuple[LearnParameters | None, list[ConfigIssue]]:
-    """Check a `[parameters]` table as `check_learn`, for this version of the protocol."""
+    """Check a `[parameters]` table as `check_learn` does, for this version of the protocol."""
     expected = version_of(LEARN, parameters)
     if version != expected:
         why = (
@@ -150,7 +150,10 @@ def check_learn(
 
 
 def _kind_of(name: object) -> tuple[type[Any] | None, str]:
-    """Return the settings of the learner of this name, and the package of another one's; None if unknown."""
+    """Return the settings class of the learner of this name, and its package if it is another's.
+
+    None if unknown.
+    """
     if not isinstance(name, str) or name in LEARNERS:
         return (LEARNERS[name], "") if isinstance(name, str) else (None, "")
     result = find(Group.LEARNERS, name)
@@ -164,7 +167,7 @@ def _kind_of(name: object) -> tuple[type[Any] | None, str]:
 
 
 def _read(kind: type[Any], given: object, where: str) -> tuple[Any, list[ConfigIssue]]:
-    """Return a struct of a table, and every fault of it by its key."""
+    """Convert a table to a struct; return it, or None, and every fault by its key."""
     if not isinstance(given, Mapping):
         return None, [ConfigIssue(where.rstrip("."), f"must be a table, is {shown(given)}", ConfigCheck.TYPE)]
     good, issues = read(kind, given, where)

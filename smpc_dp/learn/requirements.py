@@ -1,4 +1,4 @@
-"""What a learner needs to communicate, said before it runs, and what it is given for that."""
+"""Requirements of a learner, stated before it runs, and the context that it is given for them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Table = NDArray[np.float64]
 
 
 def bound_issues(lower: float, upper: float) -> list[ConfigIssue]:
-    """Return what is wrong with the bounds of a number, as settings."""
+    """Return the faults of a number's bounds, as settings."""
     if math.isfinite(upper - lower) and lower < upper:
         return []
     return [ConfigIssue("upper", f"must be above lower and both finite: {lower}, {upper}", ConfigCheck.RANGE)]
@@ -54,7 +54,7 @@ class PrivateAverages:
 
 @dataclass(frozen=True)
 class PublicAverages:
-    """Exact averages of vectors that are functions of what is published already."""
+    """Exact averages of vectors that are functions of data already public."""
 
     length: int
     bound: float
@@ -81,9 +81,9 @@ class PrivateMessages:
 
 @dataclass(frozen=True)
 class Requirements:
-    """All that a learner communicates; None for what it does not.
+    """All communication that a learner requires; None for kinds that it does not use.
 
-    `own`: what messages give away of a party in all steps together, where the learner adds the noise itself.
+    `own`: the guarantee of a party's messages in all steps together, where the learner adds the noise itself.
     """
 
     average: PrivateAverages | None = None
@@ -92,10 +92,11 @@ class Requirements:
     own: Event | None = None
 
 
-def spent(claim: PrivacyGuarantee, known: Gaussian | None = None) -> Event:
-    """Return what a whole run is to a ledger: it is charged at once, before the first message.
+def run_event(claim: PrivacyGuarantee, known: Gaussian | None = None) -> Event:
+    """Return a whole run as an event for a ledger: it is charged at once, before the first message.
 
-    `known`: what the run is to every observer; None: only the claim's epsilon and delta are known.
+    `known`: the run as a Gaussian mechanism for every observer; None: only the claim's epsilon and delta are
+    known.
     """
     # Not at the top: scipy.
     from smpc_dp.privacy.accountant.events import Event, Pure
@@ -105,9 +106,9 @@ def spent(claim: PrivacyGuarantee, known: Gaussian | None = None) -> Event:
 
 @dataclass(frozen=True)
 class LearnerContext:
-    """What a learner communicates through, as its `Requirements` say; `source`: of the noise that is its own.
+    """The averager, exchange and noise source of a learner, as its `Requirements` state.
 
-    That is the operating system's randomness, but in a simulation with a seed.
+    `source` is the operating system's randomness, except in a simulation with a seed.
     """
 
     average: Averager | None = None
@@ -125,19 +126,20 @@ class LearnerContext:
 
 @dataclass(frozen=True)
 class Learned:
-    """What a learner ends with, for the parties that live where it ran.
+    """Result of a learner for the local parties.
 
-    All of it is public, but for values that are `confidential`.
+    All of it is public, except for values that are `confidential`.
 
     Attributes:
         learner: its name.
-        values: shape (rows, length): what each of them has learned.
+        values: shape (rows, length): what each local party has learned.
         names: of the coordinates.
-        steps: how many steps each of them was to take part in, shape (rows,); done: in how many it did.
+        steps: how many steps each party was to take part in, shape (rows,); done: in how many it did.
         failures: why the others failed, each text once.
         guarantee: of all steps together, for each party; None where nothing is protected.
-        claim: what the steps give away, and against whom that holds.
-        confidential: the values are each party's own, and the guarantee does not hold for who sees them.
+        claim: the privacy of the steps, and against whom it holds, in words.
+        confidential: the values are each party's own, and the guarantee does not hold against whoever sees
+            them.
     """
 
     learner: str
@@ -166,14 +168,14 @@ class Learned:
 
 
 class Learner(Protocol):
-    """A learner with its settings: a frozen struct, as `[parameters]` of a session file give them."""
+    """Interface of a learner: a frozen struct of settings, as `[parameters]` of a session file give them."""
 
     def issues(self, parties: int) -> list[ConfigIssue]:
-        """Return what is wrong with the settings for so many parties; every fault by its key."""
+        """Return the faults of the settings for so many parties, each by its key."""
         ...
 
     def requirements(self, parties: int) -> Requirements:
-        """Return what it will communicate; it must not do anything else."""
+        """Return the requirements for communication; the learner must not communicate otherwise."""
         ...
 
     def check_data(self, table: Table, party: str) -> None:
@@ -181,10 +183,10 @@ class Learner(Protocol):
         ...
 
     async def run(self, context: LearnerContext, data: list[Table]) -> Learned:
-        """Learn from the data of the parties that live here, one table for each, in their order.
+        """Learn from the data of the local parties, one table for each, in their order.
 
-        It is called at the aggregator too, where nobody lives. Everywhere it makes the same calls with the
-        same
-        groups and partners, also after one that raised PeerFault or TimeoutFault: requests are counted so.
+        It is also called at the aggregator, which has no local parties. Everywhere it makes the same calls
+        with the same groups and partners, also after one that raised PeerFault or TimeoutFault: requests are
+        counted so.
         """
         ...

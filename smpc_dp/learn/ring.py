@@ -1,8 +1,8 @@
-"""Sums and histograms by a token that turns on a ring [Bellet 2021, Algorithms 4.2 and 4.3].
+"""Sums and histograms by a token on a ring [Bellet 2021, Algorithms 4.2 and 4.3].
 
-Written over the parties that live here: all of them in a simulation, where everything is arrays, one in a
-process, where the token comes by. Both end with noise that covers the parties after the last noisy one, which
-the algorithms as printed leave bare (docs/proofs/errata.md).
+Written over the local parties: all of them in a simulation, where everything is arrays, one between
+processes, where the token arrives by messages. Both end with noise that covers the parties after the last
+noisy one, which the algorithms as printed leave without (docs/proofs/errata.md).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Integers = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class TokenSum:
-    """A noisy sum that a token gathered.
+    """A noisy sum that a token has gathered.
 
     Attributes:
         value: the sum of the contributions plus noise, unbiased, in the caller's unit.
@@ -47,7 +47,7 @@ class TokenSum:
 
 @dataclass(frozen=True, slots=True)
 class TokenHistogram:
-    """Unbiased counts that a token gathered, shape (d,), which may be negative; see `TokenSum`."""
+    """Unbiased counts that a token has gathered, shape (d,), which may be negative; see `TokenSum`."""
 
     counts: NDArray[np.float64]
     contributions: int
@@ -56,10 +56,10 @@ class TokenHistogram:
 
 
 class RingSum:
-    """The real sum of n parties' K contributions each, with the noise of `plan_ring_sum`.
+    """Protocol for the real sum of n parties' K contributions each, with the noise of `plan_ring_sum`.
 
     With `single` noise every n - 1 hops and at the last one, with `distributed` noise at every hop (Remark
-    4.2, mended). Noise is a discrete Gaussian on a grid of at most sigma / 8,192.
+    4.2, corrected). Noise is a discrete Gaussian on a grid of at most sigma / 8,192.
     """
 
     def __init__(self, plan: NetworkPlan, lower: float, upper: float) -> None:
@@ -75,11 +75,11 @@ class RingSum:
 
     @property
     def mu(self) -> float:
-        """The mean shift, in standard deviations, of the Gaussian mechanism that a run is to any observer."""
+        """The mean shift, in standard deviations, of the run as a Gaussian mechanism for any observer."""
         return (self.plan.sensitivity or 0.0) * math.sqrt(self.plan.rounds or 0) / (self.plan.sigma or 0.0)
 
     def noises(self, hops: Integers) -> tuple[Integers, Integers]:
-        """Return how many full noises and how many shares of one are added at these hops, 0 to nK - 1."""
+        """Return the numbers of full noises and of noise shares at these hops, 0 to nK - 1."""
         n, rounds = self.plan.parties, self.plan.rounds or 0
         last = n * rounds - 1
         if self.plan.noise == "distributed":
@@ -89,7 +89,7 @@ class RingSum:
         return ((hops % (n - 1) == 0) | (hops == last)).astype(np.int64), np.zeros_like(hops)
 
     def increments(self, contributions: NDArray[np.float64], here: Parties, source: NoiseSource) -> Integers:
-        """Return what the parties here add to the token at each visit, shape (rows, K), in grid steps.
+        """Return the local parties' additions to the token at each visit, shape (rows, K), in grid steps.
 
         Raises PrivacyError for a contribution out of bounds.
         """
@@ -108,7 +108,7 @@ class RingSum:
     async def run(
         self, tokens: TokenPassing, contributions: NDArray[np.float64], source: NoiseSource
     ) -> TokenSum:
-        """Add the contributions of the parties here, shape (rows, K), and return the published sum.
+        """Add the contributions of the local parties, shape (rows, K), and return the published sum.
 
         `source` is `NoiseSource.system()` in a real run. Raises as `increments`, and ConfigError before the
         first step if the plan is for other parties.
@@ -120,7 +120,7 @@ class RingSum:
             total = int(added.sum())
         else:
             reach = self.grid.reach(max(abs(self.lower), abs(self.upper)))
-            values = await _tour(
+            values = await _run_tour(
                 tokens,
                 rounds,
                 np.zeros(1, np.int64),
@@ -135,9 +135,9 @@ class RingSum:
 
 
 class PlannedHistogram:
-    """What histograms by a token have in common: the distribution of an answer, with the plan's beta.
+    """Base of histograms by a token: the distribution of an answer, with the plan's beta.
 
-    Counts are whole, and answers exact: that is their grid.
+    Counts are integers, and answers exact: that is their grid.
     """
 
     grid = Grid(bits=0, variance=Fraction(0), share=Fraction(0), closeness=0.0)
@@ -150,22 +150,25 @@ class PlannedHistogram:
         self.plan, self.categories = plan, categories
         self.distribution = ResponseDistribution.of_beta(categories, Fraction(plan.beta))
 
-    def ended(self, total: NDArray[Any], answers: int, where: str) -> TokenHistogram:
-        """Return the counts that the token's `total`, its random elements off, has of so many answers."""
+    def estimate(self, total: NDArray[Any], answers: int, where: str) -> TokenHistogram:
+        """Return the estimated counts of so many answers from the token's `total`.
+
+        The expected count of its random elements is already subtracted.
+        """
         mechanism = f"randomised response, beta = {self.plan.beta:.6g}, {where}"
         claim = guarantee(self.plan, 0.0, mechanism)
         return TokenHistogram(self.distribution.unbiased(total, answers), answers, self.plan.error_std, claim)
 
 
 class RingHistogram(PlannedHistogram):
-    """Counts of n parties' K answers each in d categories, by randomised response with the plan's beta.
+    """Protocol for counts of n parties' K answers each in d categories, by randomised response.
 
-    The first party puts ceil(beta n) uniform elements into the token at the start, the last one as many at
-    the end.
+    The plan has the beta. The first party adds ceil(beta n) uniform elements to the token at the start, the
+    last one as many at the end.
     """
 
     def __init__(self, plan: NetworkPlan, categories: int) -> None:
-        """See `PlannedHistogram`."""
+        """Check the plan; see `PlannedHistogram`."""
         super().__init__(plan, categories, "ring")
         self.random = math.ceil(self.distribution.beta * plan.parties)
 
@@ -200,18 +203,18 @@ class RingHistogram(PlannedHistogram):
                 answers = hops + self.random * (1 + (hops == n * rounds))
                 return bool(token.min() >= 0 and token.max() <= answers and token.sum() == answers)
 
-            total = await _tour(tokens, rounds, np.zeros(d, np.int64), add, possible)
-        return self.ended(total - 2 * self.random / d, n * rounds, "on a ring")
+            total = await _run_tour(tokens, rounds, np.zeros(d, np.int64), add, possible)
+        return self.estimate(total - 2 * self.random / d, n * rounds, "on a ring")
 
 
-async def _tour(
+async def _run_tour(
     tokens: TokenPassing,
     rounds: int,
     start: Integers,
     add: Callable[[Integers, int, int], Integers],
     possible: Possible,
 ) -> Integers:
-    """Take the token K times for the party here, add and pass it on; return the published one."""
+    """Take the token K times for the local party, add to it and pass it on; return the published token."""
     if len(tokens.here) != 1:
         raise ConfigError.at(
             "here", "a token on a ring runs with all users here, or with one", ConfigCheck.CONFLICT

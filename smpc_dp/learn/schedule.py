@@ -1,4 +1,4 @@
-"""Public randomness: which edge is used when. Nothing secret may come from here.
+"""Public randomness of gossip: the edge that is used at each tick. No secret may be drawn here.
 
 Draws are calculated from the raw words of numpy's PCG64, whose stream is stable over its versions: processes
 with one seed have one schedule.
@@ -43,16 +43,16 @@ class PublicDraws:
 
 
 class Clock(Protocol):
-    """Says which two parties meet at each tick."""
+    """Interface of a clock: it draws the two parties that meet at each tick."""
 
     @property
     def topology(self) -> Topology:
-        """Who may meet."""
+        """The graph of the parties that may meet."""
         ...
 
     @property
     def chances(self) -> Floats:
-        """Shape (n,): p_u, the chance that a tick concerns party u; they add up to 2."""
+        """The probability p_u that a tick concerns party u, shape (n,); they add up to 2."""
         ...
 
     def draw(self, ticks: int) -> Ints:
@@ -64,14 +64,14 @@ class EdgeClock:
     """A global clock: at each tick, one edge drawn uniformly [Bellet 2021, Algorithms 3.1 and 3.2]."""
 
     def __init__(self, topology: Topology, seed: int, stream: int = 0) -> None:
-        """Raises ConfigError if the graph is disconnected."""
+        """Set the graph and the seed; raise ConfigError if the graph is disconnected."""
         topology.require_connected()
         self.topology = topology
         self._draws = PublicDraws(seed, stream)
 
     @property
     def chances(self) -> Floats:
-        """Shape (n,): p_u = d_u / |E|."""
+        """The probability p_u = d_u / |E| that a tick concerns party u, shape (n,)."""
         return self.topology.degrees / len(self.topology.edges)
 
     def draw(self, ticks: int) -> Ints:
@@ -80,13 +80,13 @@ class EdgeClock:
 
 
 class PoissonClock:
-    """Each party has a Poisson clock of rate 1; who wakes up turns to a random neighbour [Remark 3.2].
+    """A clock of rate 1 at each party; a party that wakes up meets a random neighbour [Remark 3.2].
 
     `now` is the time of the last tick that was drawn.
     """
 
     def __init__(self, topology: Topology, seed: int, stream: int = 0) -> None:
-        """Raises ConfigError if the graph is disconnected."""
+        """Set the graph and the seed; raise ConfigError if the graph is disconnected."""
         topology.require_connected()
         self.topology = topology
         self.now = 0.0
@@ -94,12 +94,15 @@ class PoissonClock:
 
     @property
     def chances(self) -> Floats:
-        """Shape (n,): p_u = (1 + the sum over neighbours v of 1/d_v) / n."""
+        """The probability p_u that a tick concerns party u, shape (n,).
+
+        p_u = (1 + the sum over neighbours v of 1/d_v) / n.
+        """
         inverse = 1.0 / self.topology.degrees
         return np.asarray(1.0 + self.topology.adjacency @ inverse) / self.topology.parties
 
     def draw(self, ticks: int) -> Ints:
-        """Return who wakes up and whom it turns to at the next ticks, shape (ticks, 2)."""
+        """Return the waking party and its neighbour at each of the next ticks, shape (ticks, 2)."""
         return self.draw_timed(ticks)[1]
 
     def draw_timed(self, ticks: int) -> tuple[Floats, Ints]:
@@ -123,7 +126,7 @@ class ManyClocks:
     """
 
     def __init__(self, clocks: list[Clock]) -> None:
-        """Raises ConfigError if the clocks have differing numbers of parties."""
+        """Set the clocks; raise ConfigError if their numbers of parties differ."""
         if not clocks or len({clock.topology.parties for clock in clocks}) != 1:
             raise ConfigError.at("clocks", "must be on graphs of one size", ConfigCheck.RANGE)
         self._clocks = clocks
@@ -131,7 +134,7 @@ class ManyClocks:
 
     @property
     def chances(self) -> Floats:
-        """Shape (copies n,): of a tick of the own copy."""
+        """The probability that a tick of its own copy concerns each party, shape (copies n,)."""
         return np.concatenate([clock.chances for clock in self._clocks])
 
     def draw(self, ticks: int) -> Ints:
@@ -143,11 +146,11 @@ class ManyClocks:
 
 @dataclass(frozen=True, eq=False)
 class Round:
-    """Meetings that concern each party once at most, so they can be held at the same time.
+    """Meetings that concern each party once at most, so that they can be held at the same time.
 
     Attributes:
-        partner: shape (n,): whom each party meets, itself if nobody.
-        meeting: shape (n,): the row of that meeting in what was grouped; -1 for who meets nobody.
+        partner: shape (n,): the partner of each party, itself if it meets nobody.
+        meeting: shape (n,): the row of that meeting in the grouped pairs; -1 for a party that meets nobody.
     """
 
     partner: Ints
@@ -155,9 +158,9 @@ class Round:
 
 
 def rounds(parties: int, pairs: Ints) -> Iterator[Round]:
-    """Group meetings into rounds such that every party has its meetings in the order of `pairs`.
+    """Group meetings into rounds so that every party has its meetings in the order of `pairs`.
 
-    As meetings of different parties do not touch each other, the outcome is that of one after the other. A
+    As meetings of different parties do not affect each other, the outcome is that of one after the other. A
     meeting is held in the first round in which it is next for both parties.
 
     Args:
@@ -167,7 +170,7 @@ def rounds(parties: int, pairs: Ints) -> Iterator[Round]:
     # A radix sort, where numbers are small.
     order = np.argsort(person.astype(np.uint16) if parties <= 1 << 16 else person, kind="stable")
     own = np.arange(parties)
-    # All meetings of party 0, then those of party 1, ..., each party's closed by one that never comes.
+    # All meetings of party 0, then those of party 1, ..., each party's followed by one that is never held.
     last = np.cumsum(np.bincount(person, minlength=parties)) + own
     slots = np.arange(len(person)) + person[order]
     queue, other = (
@@ -191,7 +194,7 @@ class Span:
     """The ticks start + 1 to end of a clock.
 
     Attributes:
-        pairs: shape (meetings, 2): who meets whom, in order.
+        pairs: shape (meetings, 2): the two parties of each meeting, in order.
         parties: n. copies: meetings of one tick.
     """
 
@@ -203,7 +206,7 @@ class Span:
 
     @property
     def rounds(self) -> Iterator[Round]:
-        """The meetings in rounds, everybody's in order."""
+        """The meetings in rounds, each party's in order."""
         return rounds(self.parties, self.pairs)
 
     def tick(self, pairing: Ints) -> Ints:

@@ -1,4 +1,4 @@
-"""Averages that servers compute on shares: one noise for a group, whoever of its members is honest."""
+"""Plan averages that servers compute by secret sharing, with one noise for a group."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _DRAW_SECONDS, _BIT_SECONDS = 6e-3, 7e-5
 
 
 def check_epsilon(epsilon: float) -> None:
-    """Raise ConfigError for a budget of all averages together that noise on shares is not made for."""
+    """Raise ConfigError for a budget of all averages together that noise on shares does not support."""
     if epsilon > GREATEST_EPSILON:
         reason = f"must be at most {GREATEST_EPSILON:g} with averages on shares, is {epsilon:g}"
         raise ConfigError.at("epsilon", reason, ConfigCheck.RANGE)
@@ -27,10 +27,10 @@ def check_epsilon(epsilon: float) -> None:
 def plan_vectors(
     encoding: Encoding, missing: int, budget: tuple[float, float] | None = None
 ) -> VectorParameters:
-    """Return the parameters of the average of a group of `encoding.parties`, so many of whom may be missing.
+    """Plan the average of a group of `encoding.parties`, so many of whom may be missing.
 
-    `budget`: epsilon and delta of this average by itself; None: it is exact. Raises ConfigError for what
-    cannot be.
+    `budget`: epsilon and delta of this average by itself; None: it is exact. Raises ConfigError for invalid
+    arguments.
     """
     noise = None if budget is None else WideGaussian.calibrate(*budget, sensitivity_of(encoding))
     _check_work(encoding.parties, encoding, 0 if noise is None else noise.levels)
@@ -48,7 +48,7 @@ def plan_vectors(
 
 
 def _check_work(parties: int, encoding: Encoding, levels: int) -> None:
-    """Raise ConfigError for what mpyc would not compute in time: parties would have been charged by then."""
+    """Raise ConfigError for averages that mpyc would not compute in time, before parties are charged."""
     bits = (encoding.highest - encoding.lowest).bit_length()
     seconds = encoding.length * (levels * _DRAW_SECONDS + parties * bits * _BIT_SECONDS)
     if seconds > SECONDS / 2:

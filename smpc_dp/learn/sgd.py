@@ -1,6 +1,6 @@
-"""Stochastic gradient descent whose averaging step is any `Averager`: all parties, or a group in each step.
+"""Stochastic gradient descent over any `Averager`: by all parties, or a group in each step.
 
-Everybody's model is a function of published averages and the public schedule, so only the gradients are
+Every party's model is a function of published averages and the public schedule, so only the gradients are
 private: those of a party are clipped to an L2 norm C, all its points together.
 """
 
@@ -32,7 +32,7 @@ Steps = Annotated[int, Meta(ge=1, le=1_000_000)]
 
 
 class SgdSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What every kind of gradient descent here has; `kind` is the learner's name."""
+    """Settings that all kinds of gradient descent share; `kind` is the learner's name."""
 
     kind: ClassVar[str]
     features: Annotated[
@@ -73,7 +73,7 @@ class SgdSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     @property
     def loss(self) -> Model:
-        """The model."""
+        """The model with its loss."""
         return Model(self.model, self.features, self.classes)
 
     def check_data(self, table: Table, party: str) -> None:
@@ -81,15 +81,15 @@ class SgdSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         self.loss.check(table, party)
 
     def groups(self, parties: int) -> NDArray[np.intp]:
-        """Return who takes part in each step, shape (steps, size)."""
+        """Return the parties that take part in each step, shape (steps, size)."""
         raise NotImplementedError
 
     def participations(self, groups: NDArray[np.intp], parties: int) -> NDArray[np.intp]:
-        """Return in how many of these groups each party is, shape (n,)."""
+        """Return the number of these groups that each party is in, shape (n,)."""
         return np.bincount(groups.ravel(), minlength=parties)
 
     def issues(self, parties: int) -> list[ConfigIssue]:  # noqa: ARG002
-        """Return what is wrong with the settings whatever the groups are."""
+        """Return the faults of the settings that do not depend on the groups."""
         if self.rate * self.ridge >= 2:
             reason = f"{self.rate:g} with ridge = {self.ridge:g} diverges: their product must be below 2"
             return [ConfigIssue("rate", reason, ConfigCheck.INFEASIBLE)]
@@ -104,9 +104,9 @@ class SgdSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         return []
 
     def requirements(self, parties: int) -> Requirements:
-        """Return what it communicates: a private average of each step's group, and before it one of models.
+        """Return the requirements: in each step an average of the group's models, then a private average.
 
-        The models of all parties differ only for those who have missed a step.
+        The models of all parties differ only for those that have missed a step.
         """
         groups, length = self.groups(parties), self.loss.length
         sizes = frozenset({groups.shape[1]})
@@ -116,21 +116,21 @@ class SgdSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         return Requirements(average, PublicAverages(length, self.radius, sizes))
 
     async def run(self, context: LearnerContext, data: list[Table]) -> Learned:
-        """Learn; see `requirements.Learner`."""
+        """Run the descent; see `requirements.Learner`."""
         return await descend(self, context, data)
 
 
 class FederatedSgd(SgdSettings, frozen=True, kw_only=True):
-    """All parties average their clipped gradients in every step, and take the same step."""
+    """Settings of gradient descent in which all parties average their clipped gradients in every step."""
 
     kind: ClassVar[str] = "sgd"
 
     def groups(self, parties: int) -> NDArray[np.intp]:
-        """Return everybody for each step."""
+        """Return all parties for each step."""
         return np.broadcast_to(np.arange(parties), (self.steps, parties))
 
     def participations(self, groups: NDArray[np.intp], parties: int) -> NDArray[np.intp]:
-        """Return the number of steps for everybody."""
+        """Return the number of steps for each party."""
         return np.full(parties, len(groups))
 
 
@@ -142,8 +142,8 @@ async def descend(settings: SgdSettings, context: LearnerContext, data: list[Tab
     """Run gradient descent over the groups of `settings`.
 
     In each step the group averages its members' models, then their clipped gradients there, and each member
-    steps from the averaged model. Who misses the first goes on from its own model; a step whose gradients
-    fail is left out, by those for whom it fails.
+    steps from the averaged model. A party that misses the first average goes on from its own model; a step
+    whose gradients fail is left out, by those for whom it fails.
 
     Raises:
         ConfigError: data that do not fit, or a model that diverges.

@@ -1,7 +1,7 @@
-"""Learners of a session by a token, on a ring or a walk: what they have in common, sums and histograms.
+"""Learners of a session by a token, on a ring or a walk: their base, sums and histograms.
 
-On a ring the token goes in the roster's order, by sealed messages between neighbours. On a walk its holder
-draws the next party; where one party lives it goes as `CoveredTokens`.
+On a ring the token goes in the roster's order, by encrypted messages between neighbours. On a walk its holder
+draws the next party; in a process of one party it is sent as `CoveredTokens`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from smpc_dp.learn.requirements import (
     Requirements,
     Table,
     bound_issues,
-    spent,
+    run_event,
 )
 from smpc_dp.learn.tokens import PlainTokens, TokenPassing, Values
 from smpc_dp.privacy.network.ring import plan_ring_sum
@@ -56,11 +56,11 @@ EdgeCap = Annotated[Limit, Meta(description="with known paths: uses of an edge; 
 
 
 class TokenLearner(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
-    """A learner of what a token gathers: a planned protocol, and its messages.
+    """Base of learners of what a token gathers: a planned protocol, and its messages.
 
     Attributes:
         kind: the learner's name.
-        names: of what is learned.
+        names: of the learned values.
         start: the token at the start.
     """
 
@@ -76,49 +76,49 @@ class TokenLearner(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     @property
     def tour_length(self) -> int:
-        """In how many steps every party is counted to take part."""
+        """The number of steps in which every party counts as taking part."""
         raise NotImplementedError
 
     @property
     def lines(self) -> int:
-        """Of a table, where it has one column."""
+        """The number of lines of a party's table, which has one column."""
         return 1
 
     @property
     def mechanism(self) -> str:
-        """What protects a contribution, for the ledger."""
+        """The mechanism that protects a contribution, in words, for the ledger."""
         return f"{self.kind}, network DP"
 
     def settings_issues(self) -> list[ConfigIssue]:
-        """Return what is wrong whatever the number of parties."""
+        """Return the faults of the settings that do not depend on the number of parties."""
         return []
 
     def planned(self, parties: int) -> Any:
-        """Return the protocol with its planned noise; raises ConfigError."""
+        """Return the protocol with its planned noise; raise ConfigError."""
         raise NotImplementedError
 
     def messages(self, protocol: Any) -> PrivateMessages:
-        """Return which messages carry the token; raises ConfigError."""
+        """Return the messages that carry the token; raise ConfigError."""
         raise NotImplementedError
 
-    def passing(
+    def make_passing(
         self, exchange: PeerExchange, protocol: Any
     ) -> tuple[PathTokens | CoveredTokens | PlainTokens, str]:
-        """Return how the token travels, and what that and the noise in it give away, against whom."""
+        """Return the token passing, and its claim with that of the noise, in words."""
         raise NotImplementedError
 
-    async def walked(
+    async def run_protocol(
         self, protocol: Any, tokens: TokenPassing, data: list[Table], source: NoiseSource
     ) -> tuple[Values, PrivacyGuarantee | None]:
-        """Run the protocol with the data of the parties here; return what is published."""
+        """Run the protocol on the local parties' data; return the published token and its guarantee."""
         raise NotImplementedError
 
     def known(self, protocol: Any) -> Gaussian | None:  # noqa: ARG002
-        """Return what a run is to every observer; None where only its epsilon and delta are known."""
+        """Return the run as a Gaussian mechanism; None if only its epsilon and delta are known."""
         return None
 
     def issues(self, parties: int) -> list[ConfigIssue]:
-        """Return what is wrong with the settings."""
+        """Return the faults of the settings."""
         result = self.settings_issues()
         if result:
             return result
@@ -129,22 +129,22 @@ class TokenLearner(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         return []
 
     def requirements(self, parties: int) -> Requirements:
-        """Return what it communicates: the messages of the token."""
+        """Return the requirements: the messages of the token."""
         from smpc_dp.privacy.network.grid import guarantee
 
         protocol = planned_walk(self, parties)
         claim = guarantee(protocol.plan, protocol.grid.closeness, self.mechanism)
-        return Requirements(exchange=self.messages(protocol), own=spent(claim, self.known(protocol)))
+        return Requirements(exchange=self.messages(protocol), own=run_event(claim, self.known(protocol)))
 
     async def run(self, context: LearnerContext, data: list[Table]) -> Learned:
-        """Learn; the next holder of a token is drawn from the same source as the noise."""
+        """Run the protocol; the next holder of a token is drawn from the same source as the noise."""
         exchange, guarantee = context.peers, None
         here = exchange.here
         protocol = planned_walk(self, exchange.parties)
-        tokens, claim = self.passing(exchange, protocol)
+        tokens, claim = self.make_passing(exchange, protocol)
         learned = np.zeros((0, len(self.names)))
         if len(here):
-            values, guarantee = await self.walked(protocol, tokens, data, context.source)
+            values, guarantee = await self.run_protocol(protocol, tokens, data, context.source)
             learned = np.tile(np.asarray(values, dtype=np.float64), (len(here), 1))
         if len(here) < exchange.parties and not isinstance(tokens, PlainTokens):
             await tokens.drain()
@@ -154,41 +154,44 @@ class TokenLearner(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 @lru_cache(maxsize=64)
 def planned_walk(settings: TokenLearner, parties: int) -> Any:
-    """Return the protocol of these settings; raises ConfigError."""
+    """Return the protocol of these settings, cached; raise ConfigError."""
     return settings.planned(parties)
 
 
 class RingLearner(TokenLearner, frozen=True, kw_only=True):
-    """What rings have in common: K rounds, and `by`, what protects a contribution, for the claim."""
+    """Base of learners on a ring: K rounds.
+
+    `by` is the protection of a contribution, in words, for the claim.
+    """
 
     by: ClassVar[str]
     rounds: Rounds
 
     @property
     def tour_length(self) -> int:
-        """K."""
+        """The number K of rounds."""
         return self.rounds
 
     @property
     def lines(self) -> int:
-        """Of a table: one a round."""
+        """The number of lines of a party's table: one per round."""
         return self.rounds
 
     def messages(self, protocol: Any) -> PrivateMessages:
-        """Return which messages carry the token: one a hop, and nothing from who only receives."""
+        """Return the messages that carry the token: one per hop, and none from a party that only receives."""
         parties = protocol.plan.parties
         bound = math.ldexp(EXACT_STEPS, -protocol.grid.bits)
         return PrivateMessages(self.start.size, bound, np.full(parties, 2 * self.rounds + parties))
 
-    def passing(self, exchange: PeerExchange, protocol: Any) -> tuple[PathTokens, str]:
-        """Return the path of neighbours, and what it and the noise give away, against whom."""
+    def make_passing(self, exchange: PeerExchange, protocol: Any) -> tuple[PathTokens, str]:
+        """Return the path of neighbours, and its claim with that of the noise, in words."""
         path = np.tile(np.arange(exchange.parties), self.rounds)
         tokens = PathTokens(exchange, path, protocol.grid.bits, self.start.size)
         return tokens, f"{self.by}: {protocol.plan.assumption}; the line by itself: {exchange.claim}"
 
 
 class WalkLearner(TokenLearner, frozen=True, kw_only=True):
-    """What walks on the complete graph have in common."""
+    """Base of learners by a walk on the complete graph."""
 
     steps: Annotated[Steps, Meta(description="T; the first adds noise alone")]
     epsilon: OfContributions
@@ -199,15 +202,15 @@ class WalkLearner(TokenLearner, frozen=True, kw_only=True):
 
     @property
     def tour_length(self) -> int:
-        """T: everyone sends to everyone at each step."""
+        """The number T of steps: each party sends to every other at each step."""
         return self.steps
 
     def messages(self, protocol: Any) -> PrivateMessages:
-        """Return which messages carry the token: of everyone to everyone at each step, and one before."""
+        """Return the messages that carry the token: all parties to all, at each step and once before."""
         return token_messages(self.start.size, protocol.plan.parties, self.steps + 1)
 
-    def passing(self, exchange: PeerExchange, protocol: Any) -> tuple[CoveredTokens | PlainTokens, str]:
-        """Return messages that hide who has the token, and what they give away, against whom."""
+    def make_passing(self, exchange: PeerExchange, protocol: Any) -> tuple[CoveredTokens | PlainTokens, str]:
+        """Return token passing that hides the holder, and its claim, in words."""
         assumption = protocol.plan.assumption
         if len(exchange.here) == exchange.parties:
             return PlainTokens(exchange.parties), f"a simulation of a walk: {assumption}"
@@ -216,7 +219,7 @@ class WalkLearner(TokenLearner, frozen=True, kw_only=True):
 
 
 class _Sum(TokenLearner, frozen=True, kw_only=True):
-    """A learner of the sum of the numbers in tables of one column, each from `lower` to `upper`."""
+    """Base of learners of the sum of numbers in one-column tables, each from `lower` to `upper`."""
 
     if TYPE_CHECKING:
         # Settings stand in the order of the documents, below.
@@ -229,11 +232,11 @@ class _Sum(TokenLearner, frozen=True, kw_only=True):
 
     @property
     def start(self) -> Values:
-        """Zero, in grid steps."""
+        """The zero token, in grid steps."""
         return np.zeros(1, np.int64)
 
     def settings_issues(self) -> list[ConfigIssue]:
-        """Return what is wrong whatever the number of parties."""
+        """Return the faults of the settings that do not depend on the number of parties."""
         return bound_issues(self.lower, self.upper)
 
     def check_data(self, table: Table, party: str) -> None:
@@ -243,16 +246,16 @@ class _Sum(TokenLearner, frozen=True, kw_only=True):
             reason = f"a contribution is outside [{self.lower:g}, {self.upper:g}]"
             raise ConfigError.at(party, reason, ConfigCheck.RANGE)
 
-    async def walked(
+    async def run_protocol(
         self, protocol: Any, tokens: TokenPassing, data: list[Table], source: NoiseSource
     ) -> tuple[Values, PrivacyGuarantee | None]:
-        """Sum; see `TokenLearner.walked`."""
+        """Run the sum; see `TokenLearner.run_protocol`."""
         result = await protocol.run(tokens, np.concatenate([table.T for table in data]), source)
         return np.array([result.value]), result.guarantee
 
 
 class _Histogram(TokenLearner, frozen=True, kw_only=True):
-    """A learner of how often each category is met in tables of one column."""
+    """Base of learners of how often each category occurs in one-column tables."""
 
     if TYPE_CHECKING:
         categories: int
@@ -263,7 +266,7 @@ class _Histogram(TokenLearner, frozen=True, kw_only=True):
 
     @property
     def start(self) -> Values:
-        """No answers."""
+        """The token without answers."""
         return np.zeros(self.categories, np.int64)
 
     def check_data(self, table: Table, party: str) -> None:
@@ -274,19 +277,19 @@ class _Histogram(TokenLearner, frozen=True, kw_only=True):
             raise ConfigError.at(party, reason, ConfigCheck.RANGE)
 
     def values(self, data: list[Table]) -> NDArray[np.int64]:
-        """Return the categories of the parties here, shape (rows, lines)."""
+        """Return the categories of the local parties, shape (rows, lines)."""
         return np.concatenate([table.T for table in data]).astype(np.int64)
 
-    async def walked(
+    async def run_protocol(
         self, protocol: Any, tokens: TokenPassing, data: list[Table], source: NoiseSource
     ) -> tuple[Values, PrivacyGuarantee | None]:
-        """Count; see `TokenLearner.walked`."""
+        """Run the histogram; see `TokenLearner.run_protocol`."""
         result = await protocol.run(tokens, self.values(data), source)
         return result.counts, result.guarantee
 
 
 class RingSumLearner(_Sum, RingLearner, frozen=True, kw_only=True):
-    """The sum of every party's K contributions, by a token in the roster's order: see `learn.ring`."""
+    """Settings of the sum of every party's K contributions, by a token in the roster's order."""
 
     kind: ClassVar[str] = "ring-sum"
     by: ClassVar[str] = "by the noise in the token"
@@ -302,11 +305,11 @@ class RingSumLearner(_Sum, RingLearner, frozen=True, kw_only=True):
 
     @property
     def mechanism(self) -> str:
-        """What protects a contribution, for the ledger."""
+        """The mechanism that protects a contribution, in words, for the ledger."""
         return f"{self.noise} noise on a ring, network DP"
 
     def planned(self, parties: int) -> RingSum:
-        """Return the protocol with its planned noise; raises ConfigError."""
+        """Return the protocol with its planned noise; raise ConfigError."""
         # Not at the top: scipy.
         from smpc_dp.learn.ring import RingSum
 
@@ -328,14 +331,14 @@ class RingSumLearner(_Sum, RingLearner, frozen=True, kw_only=True):
         return ring
 
     def known(self, protocol: RingSum) -> Gaussian:
-        """Return what a run is to every observer: a Gaussian mechanism."""
+        """Return the run as a Gaussian mechanism for every observer."""
         from smpc_dp.privacy.accountant.events import Gaussian
 
         return Gaussian(protocol.mu, protocol.grid.closeness)
 
 
 class RingHistogramLearner(_Histogram, RingLearner, frozen=True, kw_only=True):
-    """How often each category is among every party's K values, by a token in the roster's order."""
+    """Settings of the histogram of every party's K values, by a token in the roster's order."""
 
     kind: ClassVar[str] = "ring-histogram"
     by: ClassVar[str] = "by randomised response"
@@ -348,11 +351,11 @@ class RingHistogramLearner(_Histogram, RingLearner, frozen=True, kw_only=True):
 
     @property
     def mechanism(self) -> str:
-        """What protects an answer, for the ledger."""
+        """The mechanism that protects an answer, in words, for the ledger."""
         return "randomised response on a ring, network DP"
 
     def planned(self, parties: int) -> RingHistogram:
-        """Return the protocol with its planned chance of a random answer; raises ConfigError."""
+        """Return the protocol with its planned probability of a random answer; raise ConfigError."""
         from smpc_dp.learn.ring import RingHistogram
         from smpc_dp.privacy.network.histogram import plan_ring_histogram
 
@@ -361,7 +364,7 @@ class RingHistogramLearner(_Histogram, RingLearner, frozen=True, kw_only=True):
 
 
 class WalkSumLearner(_Sum, WalkLearner, frozen=True, kw_only=True):
-    """The sum of the contributions at T steps of a random walk, T - 1 of them without limits."""
+    """Settings of the sum of contributions at T steps of a random walk, T - 1 of them without limits."""
 
     kind: ClassVar[str] = "walk-sum"
     lower: OfNumbers
@@ -376,11 +379,11 @@ class WalkSumLearner(_Sum, WalkLearner, frozen=True, kw_only=True):
 
     @property
     def lines(self) -> int:
-        """Of a table: one a contribution."""
+        """The number of lines of a party's table: one per contribution."""
         return self.contributions
 
     def settings_issues(self) -> list[ConfigIssue]:
-        """Return what is wrong whatever the number of parties."""
+        """Return the faults of the settings that do not depend on the number of parties."""
         result = super().settings_issues()
         most = self.max_contributions
         if self.contributions > 1 and (self.paths != "known" or most is None or most > self.contributions):
@@ -395,20 +398,20 @@ class WalkSumLearner(_Sum, WalkLearner, frozen=True, kw_only=True):
         return result
 
     def planned(self, parties: int) -> WalkSum:
-        """Return the protocol with its planned noise; raises ConfigError."""
+        """Return the protocol with its planned noise; raise ConfigError."""
         from smpc_dp.learn.walk import WalkSum
 
         return WalkSum(walk_plan(self, "sum", parties, self.upper - self.lower), self.lower, self.upper)
 
 
 class WalkHistogramLearner(_Histogram, WalkLearner, frozen=True, kw_only=True):
-    """How often each category is met at T - 1 steps of a random walk, by randomised response."""
+    """Settings of the histogram of answers at T - 1 steps of a random walk, by randomised response."""
 
     kind: ClassVar[str] = "walk-histogram"
     categories: Categories
 
     def planned(self, parties: int) -> WalkHistogram:
-        """Return the protocol with its planned chance of a random answer; raises ConfigError."""
+        """Return the protocol with its planned probability of a random answer; raise ConfigError."""
         from smpc_dp.learn.walk import WalkHistogram
         from smpc_dp.privacy.network.walk_histogram import plan_walk_histogram
 
@@ -418,12 +421,12 @@ class WalkHistogramLearner(_Histogram, WalkLearner, frozen=True, kw_only=True):
         return WalkHistogram(plan, self.categories)
 
     def values(self, data: list[Table]) -> NDArray[np.int64]:
-        """Return the category of each party here, shape (rows,)."""
+        """Return the category of each local party, shape (rows,)."""
         return super().values(data)[:, 0]
 
 
 def walk_plan(learner: Any, task: str, parties: int, sensitivity: float) -> NetworkPlan:
-    """Return the noise of a walk whose paths may be known, planned; raises ConfigError."""
+    """Plan the noise of a walk whose paths may be known; raise ConfigError."""
     from smpc_dp.privacy.network.complete import plan_walk
 
     return plan_walk(

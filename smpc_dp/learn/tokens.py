@@ -1,4 +1,4 @@
-"""How a token goes from party to party: one party at a time holds it, and only its receiver sees it.
+"""Interface of token passing: one party at a time holds the token, and only its receiver sees it.
 
 A learner takes a `TokenPassing` and has no other way to the others, as with `Averager` and `PeerExchange`.
 """
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smpc_dp.errors import Check, ConfigCheck, ConfigError, PeerFault
-from smpc_dp.learn.averager import AllHere, Location
+from smpc_dp.learn.averager import AllLocal, Location
 
 Values = NDArray[np.int64] | NDArray[np.float64]
 # Whether parties who follow the protocol can have made a token of this many steps, above 0.
@@ -23,14 +23,14 @@ Possible = Callable[[Values, int], bool]
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """What walks: `step` counts the contributions so far, `values` is what they made."""
+    """A token that walks: `step` counts the contributions so far, `values` is their result."""
 
     step: int
     values: Values
 
 
 class Taken(NamedTuple):
-    """A token that has arrived at `receiver`, who lives here; `name` is the sender's."""
+    """A token that has arrived at `receiver`, a local party; `name` is the sender's."""
 
     sender: int
     receiver: int
@@ -38,40 +38,40 @@ class Taken(NamedTuple):
     name: str
 
 
-def nothing() -> None:
-    """Do nothing while others have the token."""
+def do_nothing() -> None:
+    """Do nothing; the default for waiting."""
 
 
 class TokenPassing(Location, Protocol):
-    """Hands tokens from one party to another over private channels."""
+    """Interface that passes tokens from one party to another over private channels."""
 
     @property
     def anonymous(self) -> bool:
-        """Whether a receiver does not learn who sent, nor a sender whom it sent to (Remark 4.5)."""
+        """Whether receivers do not learn the sender, nor senders the receiver (Remark 4.5)."""
         ...
 
     def name_of(self, party: int) -> str:
-        """What errors call a party."""
+        """Return the name of a party, for errors."""
         ...
 
     async def pass_on(self, sender: int, receiver: int, token: Token) -> None:
-        """Hand `token` from `sender`, who lives here, to `receiver`."""
+        """Pass `token` from `sender`, a local party, to `receiver`."""
         ...
 
-    async def take(self, idle: Callable[[], None] = nothing) -> Taken:
-        """Wait for the next token of a party here; raise TimeoutFault or PeerFault if none can come.
+    async def take(self, idle: Callable[[], None] = do_nothing) -> Taken:
+        """Wait for the next token of a local party; raise TimeoutFault or PeerFault if none can come.
 
-        `idle` is called at each step that passes without one, where steps can be told.
+        `idle` is called at each step that passes without a token, where steps can be counted.
         """
         ...
 
     async def publish(self, sender: int, token: Token) -> None:
-        """Hand the final token from `sender`, who lives here, to everybody who does not."""
+        """Send the final token from `sender`, a local party, to all parties that are not local."""
         ...
 
 
-class PlainTokens(AllHere):
-    """Tokens in the memory of one process, for simulations and tests: nothing hides who passes to whom."""
+class PlainTokens(AllLocal):
+    """Token passing in the memory of one process, for simulations and tests: nothing is hidden."""
 
     def __init__(self, parties: int) -> None:
         super().__init__(parties)
@@ -80,7 +80,7 @@ class PlainTokens(AllHere):
 
     @classmethod
     def apart(cls, parties: int) -> list[PlainTokens]:
-        """Return one for each party, connected: each has its party `here` alone, as processes would."""
+        """Return one connected instance per party, with this party alone as local, as between processes."""
         queues = [asyncio.Queue[Taken]() for _ in range(parties)]
         result = []
         for party in range(parties):
@@ -91,21 +91,21 @@ class PlainTokens(AllHere):
 
     @property
     def parties(self) -> int:
-        """n, though one of `apart` has a single party here."""
+        """The number n of parties, though one of `apart` has a single local party."""
         return self._parties
 
     @property
     def anonymous(self) -> bool:
-        """Senders and receivers are known."""
+        """Always False: senders and receivers are known."""
         return False
 
     @property
     def claim(self) -> str:
-        """No protection at all."""
+        """The statement that there is no protection."""
         return "NO PRIVACY: tokens are in the memory of one process; for simulations and tests only"
 
     async def pass_on(self, sender: int, receiver: int, token: Token) -> None:
-        """Put the token into the receiver's lane; see `TokenPassing.pass_on`."""
+        """Put the token into the receiver's queue; see `TokenPassing.pass_on`."""
         if not (sender in self._here and 0 <= receiver < self._parties):
             reason = (
                 f"from {sender} to {receiver}: the sender must live here, the receiver be one of the users"
@@ -113,12 +113,12 @@ class PlainTokens(AllHere):
             raise ConfigError.at("token", reason, ConfigCheck.RANGE)
         await self._ring_vector[receiver].put(Taken(sender, receiver, token, self.name_of(sender)))
 
-    async def take(self, idle: Callable[[], None] = nothing) -> Taken:  # noqa: ARG002
+    async def take(self, idle: Callable[[], None] = do_nothing) -> Taken:  # noqa: ARG002
         """Return the next token; see `TokenPassing.take`."""
         return await self._ring_vector[int(self._here[0])].get()
 
     async def publish(self, sender: int, token: Token) -> None:
-        """Put it into everybody's lane; see `TokenPassing.publish`."""
+        """Put the token into the queues of all others; see `TokenPassing.publish`."""
         for party in np.setdiff1d(np.arange(self._parties), self._here).tolist():
             await self.pass_on(sender, party, token)
 

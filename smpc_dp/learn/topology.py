@@ -1,6 +1,6 @@
-"""Network topologies: who may talk to whom, with weights to mix by and how fast that mixes.
+"""Network topologies: graphs of parties, their mixing weights and how fast these mix.
 
-Random graphs come from the networkx that is installed (extra `graphs`): whoever must agree on one passes its
+Random graphs come from the installed networkx (extra `graphs`): parties that must agree on a graph pass its
 edges.
 """
 
@@ -18,7 +18,7 @@ from smpc_dp.optional import import_optional
 from smpc_dp.privacy.arguments import ArgumentChecks
 
 if TYPE_CHECKING:
-    # Loaded where it is used: the command line needs the settings of learners alone.
+    # Imported for types alone: the command line needs only the settings of learners.
     from scipy import sparse
 
 Ints = NDArray[np.intp]
@@ -26,7 +26,7 @@ Floats = NDArray[np.float64]
 
 MAX_PARTIES = 1_000_000
 MAX_EDGES = 20_000_000
-# Up to here all eigenvalues are computed, beyond an iterative method finds the two that count.
+# Up to here all eigenvalues are computed, beyond, an iterative method finds the two that matter.
 _DENSE = 1_500
 # Members of a component that an error lists.
 _SHOWN = 8
@@ -49,7 +49,10 @@ class Topology:
 
     @cached_property
     def adjacency(self) -> sparse.csr_array:
-        """Symmetric, of ones, shape (n, n); `indptr` and `indices` list the neighbours of each party."""
+        """The adjacency matrix, symmetric, of ones, shape (n, n).
+
+        `indptr` and `indices` list the neighbours of each party.
+        """
         from scipy import sparse
 
         ends = np.concatenate([self.edges, self.edges[:, ::-1]])
@@ -58,12 +61,12 @@ class Topology:
 
     @cached_property
     def degrees(self) -> Ints:
-        """Shape (n,): how many neighbours each party has."""
+        """The number of neighbours of each party, shape (n,)."""
         return np.bincount(self.edges.ravel(), minlength=self.parties).astype(np.intp)
 
     @cached_property
     def components(self) -> Ints:
-        """Shape (n,): the component of each party, numbered from 0."""
+        """The component of each party, numbered from 0, shape (n,)."""
         from scipy.sparse.csgraph import connected_components
 
         return np.asarray(connected_components(self.adjacency, directed=False)[1], dtype=np.intp)
@@ -105,15 +108,22 @@ class Topology:
         return float(values[1])
 
     def metropolis(self) -> sparse.csr_array:
-        """Weights 1/(1 + max(d_u, d_v)) on edges and the rest on the diagonal: doubly stochastic, (n, n)."""
+        """Return Metropolis weights, doubly stochastic, shape (n, n).
+
+        1/(1 + max(d_u, d_v)) on edges and the rest on the diagonal.
+        """
         larger = self.degrees[self.edges].max(axis=1)
         return self._weights(1.0 / (1.0 + larger))
 
     def max_degree(self) -> sparse.csr_array:
-        """Weights 1/(1 + greatest degree) on edges, the rest on the diagonal: doubly stochastic, (n, n)."""
+        """Return maximum-degree weights, doubly stochastic, shape (n, n).
+
+        1/(1 + greatest degree) on edges and the rest on the diagonal.
+        """
         return self._weights(np.full(len(self.edges), 1.0 / (1.0 + self.degrees.max())))
 
     def _weights(self, weight: Floats) -> sparse.csr_array:
+        """Return the matrix with these weights on the edges and the rest on the diagonal."""
         from scipy import sparse
 
         first, second = self.edges.T
@@ -204,7 +214,7 @@ def ring(parties: int) -> Topology:
 
 
 def grid(rows: int, columns: int, *, odd: bool = False) -> Topology:
-    """Return the two-dimensional grid; party r * columns + c stands in row r, column c.
+    """Return the two-dimensional grid; party r * columns + c is in row r, column c.
 
     Grids are bipartite; `odd` adds the diagonal of one corner's square, which ends that.
     """
@@ -224,12 +234,12 @@ def grid(rows: int, columns: int, *, odd: bool = False) -> Topology:
 
 
 def watts_strogatz(parties: int, neighbours: int, rewired: float, seed: int) -> Topology:
-    """Return a ring of `neighbours` nearest neighbours each, a part `rewired` of the edges moved at random.
+    """Return a small-world graph: a ring of nearest neighbours, a part of the edges moved at random.
 
     Drawn until connected, 100 times at most. [Watts, Strogatz 1998]
 
     Args:
-        neighbours: even, 2 to n - 1. rewired: 0 to 1.
+        neighbours: of each party, even, 2 to n - 1. rewired: the part of the edges, 0 to 1.
 
     Raises:
         ConfigError: an argument is out of range, or no draw was connected.
@@ -252,7 +262,7 @@ def watts_strogatz(parties: int, neighbours: int, rewired: float, seed: int) -> 
 
 
 def random_k_out(parties: int, chosen: int, seed: int) -> Topology:
-    """Return the graph of parties who each choose `chosen` others, 1 to n - 1; it may be disconnected."""
+    """Return the graph of parties that each choose `chosen` others, 1 to n - 1; it may be disconnected."""
     checks = ArgumentChecks()
     checks.require_integer("chosen", chosen, 1, max(1, parties - 1))
     checks.raise_issues()
@@ -281,6 +291,7 @@ def complete(parties: int) -> Topology:
 
 
 def _sizes(parties: int, edges: int = 0, *, least: int = 2) -> None:
+    """Raise ConfigError unless the numbers of parties and edges are in range."""
     checks = ArgumentChecks()
     checks.require_integer("parties", parties, least, MAX_PARTIES)
     if edges > MAX_EDGES:
@@ -289,7 +300,7 @@ def _sizes(parties: int, edges: int = 0, *, least: int = 2) -> None:
 
 
 def _drawn(name: str, graph: Any, parties: int) -> Topology:
-    """Return the graph that networkx drew."""
+    """Return the graph that networkx drew as a topology."""
     edges = np.array([edge[:2] for edge in graph.edges], dtype=np.int64).reshape(-1, 2)
     if not len(edges):
         raise ConfigError.at("topology", f"{name} has no edge", ConfigCheck.MISSING)
@@ -306,6 +317,6 @@ def _largest(matrix: sparse.csc_array, sigma: float) -> Floats:
 
 
 def _start(parties: int) -> Floats:
-    """A start that is the same every time, and orthogonal to no eigenvector that counts."""
+    """Return a deterministic start vector, not orthogonal to any eigenvector that is sought."""
     start: Floats = np.cos(np.arange(parties) * 1.618) + 1.0
     return start

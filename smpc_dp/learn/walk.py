@@ -1,8 +1,8 @@
 """Sums and histograms by a token on a random walk over the complete graph [Bellet 2021, Algorithm 4.4].
 
-In a simulation the whole path is drawn at once and everything is arrays; in a process the token comes by, and
-its holder draws the next one from its own noise source. The first step adds noise alone: whoever starts the
-walk knows who takes it.
+In a simulation the whole path is drawn at once and everything is arrays; between processes the token arrives
+by messages, and its holder draws the next one from its own noise source. The first step adds noise alone: the
+party that starts the walk knows who takes it.
 """
 
 from __future__ import annotations
@@ -30,17 +30,20 @@ Flags = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """When a holder adds noise alone: after so many contributions, or uses of the edge it will take next."""
+    """Limits on contributions, beyond which a holder adds noise alone.
+
+    On the number of its contributions, and on the uses of the edge that the token takes next.
+    """
 
     contributions: int | None = None
     edge: int | None = None
 
     def allows(self, step: Any, visit: Any, used: Any, steps: int) -> Any:
-        """Whether a contribution is made; arrays or single numbers.
+        """Return whether a contribution is made; for arrays or single numbers.
 
         `step` is 0 to T - 1, `visit` how often its party has held the token before, `used` how often the edge
         to the next party was taken. A visit spends a contribution even if the edge forbids it. At the last
-        step everybody is next, and a limit on edges forbids it.
+        step all parties are next, and a limit on edges forbids it.
         """
         allowed = step > 0
         if self.contributions is not None:
@@ -53,7 +56,7 @@ class Limits:
 def check_paths(plan: NetworkPlan, tokens: TokenPassing) -> None:
     """Raise ConfigError for a plan that hides the path, run where neighbours on it see one another.
 
-    A simulation, where all parties live here, has no observers.
+    A simulation, where all parties are local, has no observers.
     """
     if plan.paths == "hidden" and not tokens.anonymous and len(tokens.here) < tokens.parties:
         reason = (
@@ -63,8 +66,8 @@ def check_paths(plan: NetworkPlan, tokens: TokenPassing) -> None:
         raise ConfigError.at("plan", reason, ConfigCheck.UNSUPPORTED)
 
 
-def earlier(keys: Integers) -> Integers:
-    """Return how often each entry of `keys`, shape (T,), has come before."""
+def count_earlier(keys: Integers) -> Integers:
+    """Return how often each entry of `keys`, shape (T,), has occurred before."""
     order = np.argsort(keys, kind="stable")
     ranked = keys[order]
     starts = np.flatnonzero(np.append(True, ranked[1:] != ranked[:-1]))
@@ -76,9 +79,10 @@ def earlier(keys: Integers) -> Integers:
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """A drawn walk: `parties`, shape (T,), who holds the token; `visits` how often it did before.
+    """A drawn walk: the holder of the token at each step.
 
-    `contributes`: whose step is not noise alone.
+    `parties`, shape (T,): the holder; `visits`: how often it held the token before; `contributes`: whether
+    its step is not noise alone.
     """
 
     parties: Parties
@@ -92,15 +96,15 @@ class Path:
 
     @classmethod
     def along(cls, path: Integers, parties: int, limits: Limits) -> Path:
-        """Apply the limits to a walk."""
+        """Return the walk along these parties, under the limits."""
         steps = len(path)
-        # The first holder's noise is no visit: nothing of its was spent.
-        visits = np.append(0, earlier(path[1:])) if steps else np.zeros(0, np.int64)
+        # The first holder's noise is no visit: it spends no contribution.
+        visits = np.append(0, count_earlier(path[1:])) if steps else np.zeros(0, np.int64)
         used = np.zeros(steps, np.int64)
         if steps > 1:
             edges = path[:-1] * parties + path[1:]
-            # Who keeps the token shows it to nobody.
-            used[:-1] = np.where(path[:-1] == path[1:], 0, earlier(edges))
+            # A party that keeps the token shows it to no other.
+            used[:-1] = np.where(path[:-1] == path[1:], 0, count_earlier(edges))
         return cls(path, visits, np.asarray(limits.allows(np.arange(steps), visits, used, steps)))
 
 
@@ -114,7 +118,7 @@ class Visit(NamedTuple):
 
 
 class Holder(Protocol):
-    """What a party does with the token that it holds."""
+    """Interface of the holder's step: what a party adds to the token that it holds."""
 
     def hold(self, values: Values, visit: Visit) -> Values:
         """Return the token with noise, and with a contribution if it is allowed."""
@@ -127,7 +131,7 @@ class Holder(Protocol):
 
 @dataclass(slots=True)
 class _Visits:
-    """What the parties here remember of a walk."""
+    """Counts of visits and used edges of the local parties in a walk."""
 
     visits: Counter[int] = field(default_factory=Counter)
     edges: Counter[tuple[int, int]] = field(default_factory=Counter)
@@ -145,13 +149,14 @@ async def walk(
     """Hold and pass the token until it is published, after `steps` steps; return the published one.
 
     Party 0 starts it. Each holder draws the next party from `source`, uniformly, itself included: from the
-    operating system's randomness in a real run, for privacy needs paths that nobody foresees. `shadow` holds
-    the token of the start at each step in which the party here waits, so that it is as busy as who has it.
+    operating system's randomness in a real run, since privacy needs unpredictable paths. `shadow` holds the
+    token of the start at each step in which the local party waits, so that it takes as much time as a holder.
     """
     n, memory = tokens.parties, _Visits()
     here = tokens.here.tolist()
 
     def wait() -> None:
+        """Let `shadow` hold the start token, to take as much time as the holder."""
         if shadow is not None:
             uniform(NoiseSource.system(), 1, n)
             shadow.possible(start, 1)
@@ -179,7 +184,7 @@ async def walk(
 
 
 class WalkSum:
-    """The real sum of what T steps over the complete graph gather, with the noise of `plan_walk`.
+    """Protocol for the real sum that T steps over the complete graph gather, with the noise of `plan_walk`.
 
     The k-th time that a party contributes, it adds its k-th contribution, if it has more than one.
     """
@@ -196,10 +201,11 @@ class WalkSum:
     async def run(
         self, tokens: TokenPassing, contributions: NDArray[np.float64], source: NoiseSource
     ) -> TokenSum:
-        """Walk with the contributions of the parties here, shape (rows, columns), and return the sum.
+        """Run the walk with the contributions of the local parties and return the sum.
 
-        With one column, a party contributes the same value each time. More columns need a plan for known
-        paths; then it contributes at most so often as there are columns, or `max_contributions`.
+        Contributions have shape (rows, columns). With one column, a party contributes the same value each
+        time. More columns need a plan for known paths; then it contributes at most so often as there are
+        columns, or `max_contributions`.
 
         Raises PrivacyError for a contribution out of bounds; ConfigError before the first step for a plan for
         others or columns that it does not cover, and at a party's visit for which it has no contribution.
@@ -245,6 +251,8 @@ class WalkSum:
 
 @dataclass(frozen=True, slots=True)
 class _Adder:
+    """Holder of a sum: adds noise and, if allowed, the party's contribution."""
+
     grid: Grid
     contributions: Integers
     here: Parties
@@ -276,18 +284,18 @@ class _Adder:
 
 
 class WalkHistogram(PlannedHistogram):
-    """Counts of what T steps over the complete graph gather, by randomised response (Remark 4.6).
+    """Protocol for counts that T steps over the complete graph gather, by randomised response (Remark 4.6).
 
     The plan is `plan_walk_histogram`'s. The first step adds a uniform element.
     """
 
     def __init__(self, plan: NetworkPlan, categories: int) -> None:
-        """See `PlannedHistogram`."""
+        """Check the plan; see `PlannedHistogram`."""
         super().__init__(plan, categories, "complete")
         self.steps = plan.steps or 0
 
     async def run(self, tokens: TokenPassing, values: Integers, source: NoiseSource) -> TokenHistogram:
-        """Walk with a category of each party here, shape (rows,), answered anew at each visit.
+        """Run the walk with a category of each local party, shape (rows,), answered anew at each visit.
 
         Raises PrivacyError for a value that is no category, ConfigError for a plan for others.
         """
@@ -308,11 +316,13 @@ class WalkHistogram(PlannedHistogram):
             shadow, start = replace(counter, source=NoiseSource.system()), np.zeros(d, np.int64)
             result = await walk(tokens, counter, start, self.steps, Limits(), source, shadow)
             total = result.astype(np.int64)
-        return self.ended(total - 1 / d, self.steps - 1, "at each step of a random walk")
+        return self.estimate(total - 1 / d, self.steps - 1, "at each step of a random walk")
 
 
 @dataclass(frozen=True, slots=True)
 class _Counter:
+    """Holder of a histogram: adds the party's randomised answer or a random element."""
+
     values: Integers
     here: Parties
     distribution: ResponseDistribution[Fraction]

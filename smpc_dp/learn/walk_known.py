@@ -1,9 +1,10 @@
 """Gradient descent by a token whose path is known: Algorithm 4.5 on a lattice, amplified by iteration.
 
-The proof needs steps that bring no two tokens further apart, and what follows the noise to depend on nothing
-but their sum. Here the token is a vector of integers, in units of rate times the noise's grid step, and a
-step is: take off the rounded gradient and the noise, both integers, and project. What rounding adds to a
-distance is bounded, and the noise is larger by that: docs/proofs/network.md, "Known paths".
+The proof needs steps that bring no two tokens further apart, and a rest of the step that depends on the sum
+of contribution and noise alone. Here the token is a vector of integers, in units of rate times the noise's
+grid step, and a step is: subtract the rounded gradient and the noise, both integers, and project. The
+distance that rounding adds is bounded, and the noise is larger by that: docs/proofs/network.md, "Known
+paths".
 """
 
 from __future__ import annotations
@@ -86,13 +87,13 @@ class KnownWalkSgd:
             raise ConfigError.at("steps", reason, ConfigCheck.INFEASIBLE)
 
     def precise(self, error: float) -> bool:
-        """Tell whether a gradient may be off by `error` in each coordinate, in its own unit."""
+        """Return whether a gradient may be off by `error` in each coordinate, in its own unit."""
         return error <= self.grid.step
 
     def move(self, token: Integers, gradient: Rows, noise: Integers, contributes: bool) -> Integers:
-        """One step: all of shape (p,), the gradient in its own unit.
+        """Return the token after one step: all of shape (p,), the gradient in its own unit.
 
-        Raises ConfigError for a gradient that is not below L: the proof is for none that is clipped.
+        Raises ConfigError for a gradient that is not below L: the proof does not cover clipping.
         """
         if not float(np.sqrt((gradient * gradient).sum())) <= self.lipschitz * _INSIDE:
             raise ConfigError.at(
@@ -100,7 +101,7 @@ class KnownWalkSgd:
             )
         rounded = ball.rows_on_grid(gradient[None], self.lipschitz, self.grid.bits)[0]
         moved = token - noise - (rounded if contributes else 0)
-        # In integers: where they come from must make no difference to what they become.
+        # In integers: the projection must depend on this sum alone.
         whole = [int(value) for value in moved]
         square, most = sum(value * value for value in whole), self.most
         if square <= most * most:
@@ -109,7 +110,7 @@ class KnownWalkSgd:
         return np.array([abs(value) * most // norm * (1 if value > 0 else -1) for value in whole], np.int64)
 
     async def run(self, tokens: TokenPassing, gradient: Gradient, source: NoiseSource) -> Walked:
-        """Walk from zero with the gradients of the parties here; return the published model.
+        """Run the walk from zero with the gradients of the local parties; return the published model.
 
         Arguments as of `WalkSgd.run`. Raises ConfigError before the first step for a plan for others.
         """
@@ -131,12 +132,14 @@ class KnownWalkSgd:
         return Walked(self.point(values), claim)
 
     def point(self, token: Integers) -> NDArray[np.float64]:
-        """Return where a token is."""
+        """Return the model that a token stands for."""
         return np.asarray(token * self.unit, dtype=np.float64)
 
 
 @dataclass(frozen=True, slots=True)
 class _Descent:
+    """Holder of a model: takes one gradient step."""
+
     sgd: KnownWalkSgd
     gradient: Gradient
     source: NoiseSource

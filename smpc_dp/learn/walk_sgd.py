@@ -1,7 +1,7 @@
 """Gradient descent by a token on a random walk over the complete graph [Bellet 2021, Algorithm 4.5].
 
 The holder subtracts its gradient, clipped to norm L and rounded to a grid, with exact noise, and projects.
-One step is written once, over many walks side by side in a simulation and over one in a process.
+One step is written once, for many walks side by side in a simulation and for one between processes.
 """
 
 from __future__ import annotations
@@ -34,9 +34,10 @@ _FAR = 1e12
 
 @dataclass(frozen=True, slots=True)
 class SgdNoise:
-    """What is added to gradients of norm at most `lipschitz`; made by `of` or, without any claim, `study`.
+    """Noise for gradients of norm at most `lipschitz`; made by `of` or, without any claim, `study`.
 
-    `silent`: who has spent its contributions passes the token on as it is; else it adds noise alone.
+    `silent`: a party that has spent its contributions passes the token on unchanged; else it adds noise
+    alone.
     """
 
     parties: int
@@ -84,19 +85,22 @@ class SgdNoise:
 
     @property
     def claim(self) -> str:
-        """What the noise protects, and against whom."""
+        """The privacy of the noise, and against whom it holds, in words."""
         if self.plan is None:
             return "NO CLAIM: noise for an experiment, not planned"
         return self.plan.assumption
 
     def draw(self, source: NoiseSource, count: int) -> Integers:
-        """Draw `count` values in grid steps."""
+        """Draw `count` values, in grid steps."""
         return self.grid.noise(source, count) if self.grid.variance else np.zeros(count, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
 class Walks:
-    """`tokens`: shape (walks, p), where the walks ended; `trace`: after each `every` steps, (k, walks, p)."""
+    """Result of simulated walks.
+
+    `tokens`: shape (walks, p), the final tokens; `trace`: after each `every` steps, (k, walks, p).
+    """
 
     tokens: Rows
     trace: NDArray[np.float64]
@@ -104,14 +108,17 @@ class Walks:
 
 @dataclass(frozen=True, slots=True)
 class Walked:
-    """`token`: shape (p,), the published model; `guarantee` None for the noise of a study."""
+    """Result of one walk: the published model and its guarantee.
+
+    `token`: shape (p,); `guarantee` is None for the noise of a study.
+    """
 
     token: NDArray[np.float64]
     guarantee: PrivacyGuarantee | None
 
 
 class WalkSgd:
-    """Projected noisy gradient steps on a token."""
+    """Protocol of projected noisy gradient steps on a token."""
 
     def __init__(
         self,
@@ -121,7 +128,7 @@ class WalkSgd:
         radius: float | None = None,
         shorten: float | None = None,
     ) -> None:
-        """Take gamma(t) as a number or of shape (T,), and the radius of the ball C around 0, None for R^p.
+        """Set gamma(t), a number or of shape (T,), and the radius of the ball C around 0, None for R^p.
 
         `shorten`: noisy gradients are scaled to at most this norm, which is post-processing and makes steps
         biased. Raises ConfigError for steps that are not positive and finite, or not T of them.
@@ -148,20 +155,21 @@ class WalkSgd:
 
     @property
     def plan(self) -> NetworkPlan | None:
-        """That of the noise."""
+        """The plan of the noise."""
         return self.noise.plan
 
     @property
     def grid(self) -> Grid:
-        """That of the noise."""
+        """The grid of the noise."""
         return self.noise.grid
 
     def move(
         self, tokens: Rows, gradients: Rows, noise: Integers, contributes: NDArray[np.bool_], size: ArrayLike
     ) -> Rows:
-        """One step of each walk: gradients and noise of shape (walks, p), `contributes` (walks,).
+        """Return the tokens after one step of each walk.
 
-        Raises ConfigError where the descent diverges.
+        Gradients and noise have shape (walks, p), `contributes` (walks,). Raises ConfigError where the
+        descent diverges.
         """
         if not np.isfinite(gradients).all():
             raise ConfigError.at(
@@ -190,7 +198,7 @@ class WalkSgd:
         scale: NDArray[np.float64] | None = None,
         every: int | None = None,
     ) -> Walks:
-        """Run independent walks side by side, all parties here.
+        """Run independent walks side by side, with all parties local.
 
         Args:
             gradient: of all parties.
@@ -224,9 +232,9 @@ class WalkSgd:
     async def run(
         self, tokens: TokenPassing, gradient: Gradient, start: NDArray[np.float64], source: NoiseSource
     ) -> Walked:
-        """Walk with the gradients of the parties here; return the published model.
+        """Run the walk with the gradients of the local parties; return the published model.
 
-        `gradient` is asked for parties here alone. `source` is `NoiseSource.system()` in a real run, and
+        `gradient` is called for local parties alone. `source` is `NoiseSource.system()` in a real run, and
         draws paths as well. Raises ConfigError before the first step for a plan for others.
         """
         plan, start = self.noise.plan, np.asarray(start, dtype=np.float64)
@@ -254,12 +262,14 @@ class WalkSgd:
 
 @dataclass(frozen=True, slots=True)
 class _Descent:
+    """Holder of a model: takes one gradient step."""
+
     sgd: WalkSgd
     gradient: Gradient
     source: NoiseSource
 
     def possible(self, values: Values, steps: int) -> bool:  # noqa: ARG002
-        # Whose square overflows is too far anyhow.
+        # A value whose square overflows is out of bounds anyhow.
         if not float(np.abs(values).max()) < _FAR:
             return False
         norm, radius = float(_norms(values.astype(np.float64)[None, :])[0]), self.sgd.radius
@@ -276,11 +286,15 @@ class _Descent:
 
 
 def _norms(rows: Rows) -> NDArray[np.float64]:
-    """Row by row, so that one walk is the same alone and beside others, to the last bit."""
+    """Return the norm of each row.
+
+    Row by row, so that one walk is the same alone and beside others, to the last bit.
+    """
     return np.asarray(np.sqrt((rows * rows).sum(axis=1)))
 
 
 def _within(rows: Rows, norms: NDArray[np.float64], radius: float) -> Rows:
+    """Scale each row down to a norm of at most `radius`."""
     return rows * np.minimum(1.0, radius / np.maximum(norms, 1e-300))[:, None]
 
 

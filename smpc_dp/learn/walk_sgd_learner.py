@@ -27,7 +27,7 @@ _ABOVE = 1 + 2e-6
 
 
 class WalkSgdLearner(WalkLearner, frozen=True, kw_only=True):
-    """A model by T noisy gradient steps on a walking token: see `learn.walk_sgd`."""
+    """Settings of a model by T noisy gradient steps on a walking token: see `learn.walk_sgd`."""
 
     kind: ClassVar[str] = "walk-sgd"
     features: Annotated[
@@ -56,11 +56,11 @@ class WalkSgdLearner(WalkLearner, frozen=True, kw_only=True):
 
     @property
     def reach(self) -> float:
-        """The largest norm of a record with its intercept, of known paths."""
+        """The bound on the norm of a record with its intercept, for known paths."""
         return math.hypot(self.record_bound or 0.0, 1.0)
 
     def settings_issues(self) -> list[ConfigIssue]:
-        """Return what is wrong whatever the number of parties."""
+        """Return the faults of the settings that do not depend on the number of parties."""
         if self.paths != "known":
             reason = "is of known paths only"
             return (
@@ -93,22 +93,22 @@ class WalkSgdLearner(WalkLearner, frozen=True, kw_only=True):
 
     @property
     def loss(self) -> Model:
-        """The model."""
+        """The model with its loss."""
         return Model(self.model, self.features, self.classes)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of the model's coordinates."""
+        """The names of the model's coordinates."""
         return self.loss.names
 
     @property
     def start(self) -> Values:
-        """Zeros; on a known path in units of the lattice."""
+        """The zero token; on a known path in units of the lattice."""
         zeros: Values = np.zeros(self.loss.length)
         return zeros.astype(np.int64) if self.paths == "known" else zeros
 
     def planned(self, parties: int) -> WalkSgd | KnownWalkSgd:
-        """Return the protocol with its planned noise; raises ConfigError."""
+        """Return the protocol with its planned noise; raise ConfigError."""
         from smpc_dp.learn.walk_known import KnownWalkSgd
         from smpc_dp.learn.walk_sgd import SgdNoise, WalkSgd
 
@@ -130,10 +130,13 @@ class WalkSgdLearner(WalkLearner, frozen=True, kw_only=True):
             )
             raise ConfigError.at(party, reason, ConfigCheck.RANGE)
 
-    async def walked(
+    async def run_protocol(
         self, protocol: WalkSgd | KnownWalkSgd, tokens: TokenPassing, data: list[Table], source: NoiseSource
     ) -> tuple[Values, PrivacyGuarantee | None]:
-        """Descend; raises ConfigError for so many points that float64 is too coarse for known paths."""
+        """Run the descent; see `TokenLearner.run_protocol`.
+
+        Raises ConfigError for so many points that float64 is too coarse for known paths.
+        """
         # Not at the top: scipy.
         from smpc_dp.learn.walk_known import KnownWalkSgd
 

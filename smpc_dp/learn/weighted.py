@@ -1,10 +1,10 @@
-"""Weights in private averages: how a vector and its weight travel as one vector of a bounded norm.
+"""Weights in private averages: a vector and its weight are encoded as one vector of a bounded norm.
 
-With s = w/W in 0..1 and a vector v of norm at most B what is averaged is (s v, B (s - 1)). Its squared norm
-is at most B^2 (s^2 + (1 - s)^2) <= B^2: the noise for vectors alone covers the weight too, which stays as
-secret as the vector. The quotient of the two averages is the weighted one, and costs nothing more. That the
-denominator is kept from falling below what weights there can be is the clipped estimator of [McMahan et al.
-2018, section 2].
+With s = w/W in 0..1 and a vector v of norm at most B the averaged vector is (s v, B (s - 1)). Its squared
+norm is at most B^2 (s^2 + (1 - s)^2) <= B^2: the noise for vectors alone covers the weight too, which stays
+as secret as the vector. The quotient of the two averages is the weighted one, and costs nothing more. The
+denominator is kept from falling below the least possible weight, as in the clipped estimator of [McMahan et
+al. 2018, section 2].
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from smpc_dp.learn.averager import Rows
 
 @dataclass(frozen=True, slots=True)
 class Weighting:
-    """How weights of `least` to `most` (W above 0) travel with vectors of an L2 norm up to `bound` (B).
+    """Encoding of vectors with weights of `least` to `most` (W above 0), for an L2 norm up to `bound` (B).
 
-    What is averaged has that bound too.
+    The encoded vectors have that bound too.
     """
 
     least: float
@@ -30,7 +30,10 @@ class Weighting:
     bound: float
 
     def extend(self, vector: Rows, weight: NDArray[np.float64]) -> Rows:
-        """Return what is averaged, shape (rows, length + 1); raise ConfigError for a weight out of bounds."""
+        """Encode vectors with their weights, shape (rows, length + 1).
+
+        Raises ConfigError for a weight out of bounds.
+        """
         if np.any(weight < self.least) or np.any(weight > self.most):
             bad = weight[(weight < self.least) | (weight > self.most)][0]
             raise ConfigError.at(
@@ -40,7 +43,7 @@ class Weighting:
         return np.concatenate([share * vector, self.bound * (share - 1.0)], axis=1)
 
     def split(self, averages: Rows) -> tuple[Rows, NDArray[np.float64]]:
-        """Return the weighted averages and the mean weights, which have noise in them."""
+        """Decode averages: the weighted averages and the mean weights, which have noise in them."""
         share = averages[:, -1:] / self.bound + 1.0
         share = np.clip(share, max(self.least / self.most, 1e-9), 1.0)
         values = averages[:, :-1] / share

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from smpc_dp.errors import SmpcError
 from smpc_dp.learn.averager import Averaged, Groups, Parties, Rows, check_average
-from smpc_dp.learn.methods import Averaging
+from smpc_dp.learn.methods import PlannedAverages
 from smpc_dp.net.charging import charge_run
 from smpc_dp.net.connection import Connection
 from smpc_dp.net.events import Event, OnEvent
@@ -56,7 +56,7 @@ class LearnerRequests:
 class _Requests:
     """Common part of the averagers: the parties, the parameters and the number of each request."""
 
-    def __init__(self, names: Sequence[str], averaging: Averaging, counter: Counter) -> None:
+    def __init__(self, names: Sequence[str], averaging: PlannedAverages, counter: Counter) -> None:
         self._averaging = averaging
         self._counter = counter
         self._names = list(names)
@@ -88,7 +88,7 @@ class PartyAverager(_Requests):
     def __init__(
         self,
         connection: Connection,
-        averaging: Averaging,
+        averaging: PlannedAverages,
         counter: Counter,
         purpose: str,
         requested: str,
@@ -102,7 +102,7 @@ class PartyAverager(_Requests):
         self._purpose = purpose
         self._requested = f"average {requested}" if connection.membership.servers else requested
         self._charged = charged
-        self._planned = averaging.planned(self.parties)
+        self._participations = averaging.participation_counter(self.parties)
         self._on_event = on_event
         self._last = 0
 
@@ -126,13 +126,13 @@ class PartyAverager(_Requests):
         if own not in numbers:
             return Averaged(vector.copy(), np.zeros(1))
         number = numbers[own]
-        self._planned.take(self.here)
+        self._participations.count(self.here)
         before, self._last = number - self._last - 1, number
         outcome = await self._ask(self._members(group, own), number, vector, weight, before)
         self._on_event(Event(self._name, "step", number, f"{self._purpose} of {len(outcome.survivors)}"))
         result = Result.of(outcome, "average")
         average = np.asarray(result.value, dtype=np.float64)[None]
-        values, weights = self._averaging.incoming(average, float(result.weight))
+        values, weights = self._averaging.decode_averages(average, float(result.weight))
         return Averaged(values, weights, outcome.privacy.guarantee)
 
     async def _ask(
@@ -147,7 +147,7 @@ class PartyAverager(_Requests):
         parameters = self._averaging.parameters(len(names))
         membership = self._connection.membership.of_group(parameters, names)
         try:
-            sent = self._averaging.outgoing(vector, weight)
+            sent = self._averaging.encode_vectors(vector, weight)
             ring_vector, _ = membership.encoding.encode(sent[0], party=self._name)
         except SmpcError as error:
             # The others must not wait for this vector.

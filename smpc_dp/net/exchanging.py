@@ -17,8 +17,8 @@ from smpc_dp.learn.averager import (
     check_rows,
 )
 from smpc_dp.learn.exchanges import (
-    Exchanging,
-    OneParty,
+    OnePartyExchange,
+    PlannedMessages,
     Recipients,
     partner_edges,
     request_of,
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 class _Exchanges:
     """Common part of both sides: the parties of a request, and the senders and receivers in it."""
 
-    def __init__(self, membership: Membership, exchanging: Exchanging, counter: Counter) -> None:
+    def __init__(self, membership: Membership, exchanging: PlannedMessages, counter: Counter) -> None:
         self._membership = membership
         self._exchanging = exchanging
         self._counter = counter
@@ -68,7 +68,7 @@ class _Exchanges:
         return self._membership.of_group(parameters, tuple(self._names[party] for party in involved))
 
 
-class PartyExchange(_Exchanges, OneParty):
+class PartyExchange(_Exchanges, OnePartyExchange):
     """One party's exchanges over its connection; a `PeerExchange` whose one row is its own.
 
     `charged`: the ledger, if there is one. It is charged once for each vector that is sent, whatever its
@@ -79,7 +79,7 @@ class PartyExchange(_Exchanges, OneParty):
     def __init__(
         self,
         membership: Membership,
-        exchanging: Exchanging,
+        exchanging: PlannedMessages,
         counter: Counter,
         connection: Connection,
         charged: Ledger | None,
@@ -94,7 +94,7 @@ class PartyExchange(_Exchanges, OneParty):
         self._charged = False
         self._last = 0
         self._own = self._names.index(membership.name)
-        self._planned = exchanging.planned(self.parties)
+        self._participations = exchanging.participation_counter(self.parties)
 
     @property
     def here(self) -> Parties:
@@ -102,7 +102,7 @@ class PartyExchange(_Exchanges, OneParty):
         return np.array([self._own])
 
     async def meet(self, vectors: Rows, edges: Recipients | None) -> dict[int, Rows]:
-        """Take part in one request; see `OneParty.meet`.
+        """Take part in one request; see `OnePartyExchange.meet`.
 
         Raises TimeoutFault naming the missing parties that are needed.
         """
@@ -116,7 +116,7 @@ class PartyExchange(_Exchanges, OneParty):
         before, self._last = number - self._last - 1, number
         sends = edges is None or self._own in edges
         if sends:
-            self._planned.take(self.here)
+            self._participations.count(self.here)
         parameters, name = membership.parameters, membership.name
         try:
             rows = [parameters.encoding.encode(vector, party=name)[0] for vector in vectors]

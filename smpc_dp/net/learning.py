@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from smpc_dp.errors import SmpcError
 from smpc_dp.learn.data import read_table
-from smpc_dp.learn.methods import Averaging
+from smpc_dp.learn.methods import PlannedAverages
 from smpc_dp.learn.registry import LearnParameters
 from smpc_dp.learn.requirements import Learned, LearnerContext
 from smpc_dp.net.aggregator import log_folder, open_aggregator
@@ -67,7 +67,9 @@ async def learn(
     connection = await open_connection(membership, on_event)
     counter = Counter()
 
-    def averager(averaging: Averaging | None, purpose: str, charged: Ledger | None) -> PartyAverager | None:
+    def averager(
+        averaging: PlannedAverages | None, purpose: str, charged: Ledger | None
+    ) -> PartyAverager | None:
         if averaging is None:
             return None
         requested = parameters.requested(purpose)
@@ -94,7 +96,7 @@ async def learn(
     finally:
         await connection.close()
     on_event(Event(party, "done", counter.taken, "done"))
-    return parameters.completed(learned)
+    return parameters.with_guarantee(learned)
 
 
 def check_budget(ledger: Ledger, parameters: LearnParameters, party: int) -> None:
@@ -175,7 +177,7 @@ async def serve_learning(
 async def _serve(served: LearnerRequests, parameters: LearnParameters, counter: Counter) -> dict[int, str]:
     """Serve the requests of a learner to the end of its schedule; return the errors of failed groups."""
 
-    def averager(averaging: Averaging | None) -> ServingAverager | None:
+    def averager(averaging: PlannedAverages | None) -> ServingAverager | None:
         return None if averaging is None else ServingAverager(served, averaging, counter)
 
     exchange = None

@@ -329,10 +329,10 @@ def plan_parameters(
     checked: object = None
     if (protocol, version) in _LEARN:
         # Learners take long to load: only sessions that learn load them.
-        from smpc_dp.learn.pairing_schedule import numbered
+        from smpc_dp.learn.pairing_schedule import number_parties
         from smpc_dp.learn.registry import check_learn_as
 
-        reported, result = numbered(parameters, names)
+        reported, result = number_parties(parameters, names)
         if not result:
             checked, result = check_learn_as(version, reported, len(names))
     elif (checker := versions_of(protocol).get(version)) is not None:

@@ -17,7 +17,7 @@ from smpc_dp.crypto.randomness import Randomness, SystemRandomness
 from smpc_dp.encoding import EXACT_FLOAT, Encoding
 from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.learn.averager import (
-    AllHere,
+    AllLocal,
     Averaged,
     Boxes,
     Groups,
@@ -29,8 +29,8 @@ from smpc_dp.learn.averager import (
     check_partners,
     check_rows,
 )
-from smpc_dp.learn.exchanges import Exchanging
-from smpc_dp.learn.methods import Averaging
+from smpc_dp.learn.exchanges import PlannedMessages
+from smpc_dp.learn.methods import PlannedAverages
 from smpc_dp.net.transport.memory import MemoryNetwork
 from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.protocols.phases.parameters import SumParameters
@@ -47,13 +47,13 @@ if TYPE_CHECKING:
 _NEAR = 1e-7
 
 
-class _Simulated(AllHere):
+class _Simulated(AllLocal):
     """What both averagers of a simulation have in common."""
 
-    def __init__(self, parties: int, averaging: Averaging) -> None:
+    def __init__(self, parties: int, averaging: PlannedAverages) -> None:
         super().__init__(parties)
         self._averaging = averaging
-        self._planned = averaging.planned(parties)
+        self._participations = averaging.participation_counter(parties)
 
     def _claim(self, how: str) -> str:
         return f"a simulation{how} of: {self._averaging.claim}"
@@ -69,7 +69,7 @@ class IdealAverager(_Simulated):
     def __init__(
         self,
         parties: int,
-        averaging: Averaging,
+        averaging: PlannedAverages,
         source: NoiseSource | None = None,
         coins: Randomness | None = None,
     ) -> None:
@@ -87,8 +87,8 @@ class IdealAverager(_Simulated):
     ) -> Averaged:
         """Return each group's average with the noise of its members; see `Averager.average`."""
         vector, weight, group = check_average(self, vector, weight, group)
-        sent = self._averaging.outgoing(vector, weight)
-        self._planned.take(np.flatnonzero(group >= 0))
+        sent = self._averaging.encode_vectors(vector, weight)
+        self._participations.count(np.flatnonzero(group >= 0))
         values, weights = vector.copy(), np.zeros(self.parties)
         members = np.flatnonzero(group >= 0)
         order = members[np.argsort(group[members], kind="stable")]
@@ -97,7 +97,7 @@ class IdealAverager(_Simulated):
         for size in np.unique(sizes):
             # All groups of this size, shape (groups, size).
             rows = order[starts[sizes == size][:, None] + np.arange(size)]
-            averages, total = self._averaging.incoming(self._groups(int(size), sent[rows]), size)
+            averages, total = self._averaging.decode_averages(self._groups(int(size), sent[rows]), size)
             values[rows] = averages[:, None]
             weights[rows] = total[:, None]
         return Averaged(values, weights, self._averaging.single)
@@ -125,7 +125,9 @@ class MachineAverager(_Simulated):
     `seed_for_simulation` makes the run reproducible and thereby insecure.
     """
 
-    def __init__(self, parties: int, averaging: Averaging, seed_for_simulation: int | None = None) -> None:
+    def __init__(
+        self, parties: int, averaging: PlannedAverages, seed_for_simulation: int | None = None
+    ) -> None:
         super().__init__(parties, averaging)
         self._seed = seed_for_simulation
         self._requests = 0
@@ -140,14 +142,14 @@ class MachineAverager(_Simulated):
     ) -> Averaged:
         """Return each group's average; see `Averager.average`."""
         vector, weight, group = check_average(self, vector, weight, group)
-        sent = self._averaging.outgoing(vector, weight)
-        self._planned.take(np.flatnonzero(group >= 0))
+        sent = self._averaging.encode_vectors(vector, weight)
+        self._participations.count(np.flatnonzero(group >= 0))
         values, weights = vector.copy(), np.zeros(self.parties)
         for label in np.unique(group[group >= 0]):
             rows = np.flatnonzero(group == label)
             self._requests += 1
             average, survivors = self._run(len(rows), sent[rows])
-            values[rows], weights[rows] = self._averaging.incoming(average[None], survivors)
+            values[rows], weights[rows] = self._averaging.decode_averages(average[None], survivors)
         return Averaged(values, weights, self._averaging.single)
 
     def _run(self, size: int, vectors: Rows) -> tuple[Rows, int]:
@@ -169,16 +171,16 @@ class MachineAverager(_Simulated):
         return Result.of(roles.parties[0].result, "average")
 
 
-class IdealExchange(AllHere):
+class IdealExchange(AllLocal):
     """Messages as between processes, with their grid and noise distribution, without cryptography.
 
     `source` as of `IdealAverager`.
     """
 
-    def __init__(self, parties: int, exchanging: Exchanging, source: NoiseSource | None = None) -> None:
+    def __init__(self, parties: int, exchanging: PlannedMessages, source: NoiseSource | None = None) -> None:
         super().__init__(parties)
         self._exchanging = exchanging
-        self._planned = exchanging.planned(parties)
+        self._participations = exchanging.participation_counter(parties)
         self._source = source or NoiseSource.system()
 
     @property
@@ -222,7 +224,7 @@ class IdealExchange(AllHere):
     def _sent(self, vector: Rows, senders: Parties) -> Rows:
         """Return the vectors of these parties as they leave: on the grid, with noise."""
         parameters = self._exchanging.parameters
-        self._planned.take(senders)
+        self._participations.count(senders)
         grid = grid_rows(parameters.encoding, vector[senders])
         noise = parameters.own_noise(self._source, grid.size).reshape(grid.shape)
         return parameters.encoding.real(grid + noise)

@@ -11,7 +11,7 @@ import numpy as np
 from smpc_dp.encoding import RingVector
 from smpc_dp.errors import ConfigCheck, ConfigError, LocalError, SmpcError
 from smpc_dp.learn.averager import Parties, Rows
-from smpc_dp.learn.exchanges import Exchanging, OneParty, Recipients, request_of
+from smpc_dp.learn.exchanges import OnePartyExchange, PlannedMessages, Recipients, request_of
 from smpc_dp.net.transport.memory import Faults, MemoryNetwork
 from smpc_dp.protocols.engine.run import Run
 from smpc_dp.protocols.exchange import states
@@ -71,7 +71,7 @@ class MemoryRelay:
     def __init__(
         self,
         parties: int,
-        exchanging: Exchanging,
+        exchanging: PlannedMessages,
         *,
         seed_for_simulation: int | None = None,
         kill: Mapping[int, int] | None = None,
@@ -149,14 +149,14 @@ class MemoryRelay:
         return np.stack(rows).reshape(parameters.shape)
 
 
-class MemoryExchange(OneParty):
+class MemoryExchange(OnePartyExchange):
     """The messages of one party of a `MemoryRelay`; a `PeerExchange`."""
 
     def __init__(self, aggregator: MemoryRelay, party: int) -> None:
         if not 0 <= party < aggregator.parties:
             raise ConfigError.at("user", f"must be below {aggregator.parties}, is {party}", ConfigCheck.RANGE)
         self._aggregator, self._own = aggregator, party
-        self._planned = aggregator.exchanging.planned(aggregator.parties)
+        self._participations = aggregator.exchanging.participation_counter(aggregator.parties)
 
     @property
     def parties(self) -> int:
@@ -174,9 +174,9 @@ class MemoryExchange(OneParty):
         return f"a simulation of: {self._aggregator.exchanging.claim}"
 
     async def meet(self, vectors: Rows, edges: Recipients | None) -> dict[int, Rows]:
-        """Take part in one request; see `OneParty.meet`."""
+        """Take part in one request; see `OnePartyExchange.meet`."""
         if edges is None or self._own in edges:
-            self._planned.take(self.here)
+            self._participations.count(self.here)
         return await self._aggregator.call(self._own, vectors, edges)
 
     def leave(self) -> None:

@@ -13,8 +13,8 @@ from numpy.typing import ArrayLike
 from smpc_dp.crypto.randomness import SystemRandomness
 from smpc_dp.errors import ConfigCheck, ConfigError, SmpcError
 from smpc_dp.learn.averager import Averager, PeerExchange, PlainAverager, PlainExchange
-from smpc_dp.learn.exchanges import Exchanging
-from smpc_dp.learn.methods import Averaging
+from smpc_dp.learn.exchanges import PlannedMessages
+from smpc_dp.learn.methods import PlannedAverages
 from smpc_dp.learn.registry import LearnParameters, check_learn
 from smpc_dp.learn.requirements import Learned, LearnerContext, Table
 from smpc_dp.privacy.sampling import NoiseSource
@@ -56,7 +56,7 @@ def learn(
     parties, seed = len(data), seed_for_simulation
     randomness = SystemRandomness() if seed is None else SeededRandomnessForSimulation(seed, "learn")
 
-    def averager(averaging: Averaging | None) -> Averager | None:
+    def averager(averaging: PlannedAverages | None) -> Averager | None:
         if averaging is None:
             return None
         if fidelity == "plain":
@@ -69,7 +69,7 @@ def learn(
 
     exchanging = checked.exchange
     if exchanging is not None and fidelity == "machines" and checked.average is None and checked.mix is None:
-        return checked.completed(asyncio.run(_by_machines(checked, exchanging, tables, seed)))
+        return checked.with_guarantee(asyncio.run(_by_machines(checked, exchanging, tables, seed)))
     exchange: PeerExchange | None = None
     if checked.exchange is not None and fidelity == "plain":
         exchange = PlainExchange(parties)
@@ -80,7 +80,7 @@ def learn(
     own = NoiseSource.keyed(drawn.bytes(32), b"learner")
     context = LearnerContext(averager(checked.average), averager(checked.mix), exchange, own)
     learned = asyncio.run(checked.learner.run(context, tables))
-    return learned if fidelity == "plain" else checked.completed(learned)
+    return learned if fidelity == "plain" else checked.with_guarantee(learned)
 
 
 def _checked(parameters: Mapping[str, object] | LearnParameters, parties: int) -> LearnParameters:
@@ -100,7 +100,7 @@ def _checked(parameters: Mapping[str, object] | LearnParameters, parties: int) -
 
 
 async def _by_machines(
-    parameters: LearnParameters, exchanging: Exchanging, tables: list[Table], seed: int | None
+    parameters: LearnParameters, exchanging: PlannedMessages, tables: list[Table], seed: int | None
 ) -> Learned:
     """Run the learner once for each party, over the in-memory network, and return what all learned."""
     aggregator = MemoryRelay(parameters.parties, exchanging, seed_for_simulation=seed)

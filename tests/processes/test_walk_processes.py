@@ -92,7 +92,7 @@ def test_a_walk_over_sockets_is_the_simulated_one_to_the_last_bit(
     async def simulated() -> list[np.ndarray]:
         indices, protocol = PlainTokens.apart(4), planned_walk(learner, 4)
         results = await asyncio.gather(
-            *(learner.walked(protocol, indices[u], tables[u : u + 1], source(u)) for u in range(4))
+            *(learner.run_protocol(protocol, indices[u], tables[u : u + 1], source(u)) for u in range(4))
         )
         return [np.asarray(values) for values, _ in results]
 

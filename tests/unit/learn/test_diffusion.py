@@ -13,7 +13,7 @@ from scipy import sparse
 
 from smpc_dp.errors import ConfigError, PrivacyError
 from smpc_dp.learn.averager import PlainExchange
-from smpc_dp.learn.diffusion import diffuse, published, update
+from smpc_dp.learn.diffusion import diffuse, publish_models, update
 from smpc_dp.learn.topology import complete, erdos_renyi, mixing_gap, ring
 from smpc_dp.privacy.diffusion import DiffusionNoise, Kind, descent_bound, disagreement_bound, spread
 from smpc_dp.privacy.sampling import NoiseSource, discrete_laplace
@@ -183,7 +183,7 @@ def test_a_published_model_costs_what_it_says_beside_the_messages() -> None:
         models, exchange, _ = run(
             lambda _w, _i: rows, weights, length, steps, noise, step_size=0.5, seed=seed
         )
-        shown = published(models, noise, steps, publish, source(seed + 1_000))
+        shown = publish_models(models, noise, steps, publish, source(seed + 1_000))
         ratios.append(log_ratio(exchange, noise, secret, -secret, shown[0], float(scale)))
         alone.append(log_ratio(exchange, noise, secret, -secret))
     claim = noise.guarantee(steps, publish=publish)

@@ -12,7 +12,7 @@ import pytest
 from smpc_dp.errors import ConfigError, PrivacyError
 from smpc_dp.learn.averager import PlainAverager
 from smpc_dp.learn.exchanges import plan_messages
-from smpc_dp.learn.methods import AveragerTable, Averaging, plan_private, plan_public
+from smpc_dp.learn.methods import AveragerTable, PlannedAverages, plan_private, plan_public
 from smpc_dp.learn.requirements import PrivateAverages, PrivateMessages, PublicAverages
 from smpc_dp.privacy.accountant.compose import Composition
 from smpc_dp.privacy.sampling import NoiseSource
@@ -22,7 +22,7 @@ from smpc_dp.simulate.averagers import IdealAverager, IdealExchange, MachineAver
 GROUP = np.array([0, 1, 0, 1, -1, 0, 1, 1, 0])
 
 
-def private(table: AveragerTable, sizes: set[int], count: int = 3, length: int = 2) -> Averaging:
+def private(table: AveragerTable, sizes: set[int], count: int = 3, length: int = 2) -> PlannedAverages:
     required = PrivateAverages(length, 1.0, frozenset(sizes), np.full(9, count), 2.0, 1e-5)
     return plan_private(table, required, 9)
 
@@ -156,7 +156,7 @@ def test_weights_are_refused() -> None:
 
 @pytest.mark.parametrize("made", [IdealAverager, MachineAverager])
 def test_nobody_is_in_more_groups_than_noise_is_planned_for(
-    made: Callable[[int, Averaging], IdealAverager | MachineAverager],
+    made: Callable[[int, PlannedAverages], IdealAverager | MachineAverager],
 ) -> None:
     averager = made(9, private(AveragerTable(), {3}, count=2))
     zeros = np.zeros((9, 2))

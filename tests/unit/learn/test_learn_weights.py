@@ -11,7 +11,7 @@ import pytest
 from smpc_dp import simulate
 from smpc_dp.errors import ConfigError
 from smpc_dp.learn.averager import PlainAverager
-from smpc_dp.learn.methods import AveragerTable, Averaging, plan_private
+from smpc_dp.learn.methods import AveragerTable, PlannedAverages, plan_private
 from smpc_dp.learn.registry import LEARNERS, check_learn
 from smpc_dp.learn.requirements import PrivateAverages
 from smpc_dp.learn.weighted import Weighting
@@ -33,7 +33,7 @@ def private(
     epsilon: float = 4.0,
     weights: tuple[float, float] | None = None,
     size: int = 4,
-) -> Averaging:
+) -> PlannedAverages:
     required = PrivateAverages(length, 1.0, frozenset({size}), np.full(9, count), epsilon, 1e-5, weights)
     return plan_private(AveragerTable(method=method), required, 9)  # type: ignore[arg-type]
 
@@ -165,9 +165,9 @@ def test_private_averages_are_weighted_by_every_method(method: str) -> None:
     assert (result.weights[[0, 2, 5, 8]] == result.weights[0]).all()
     for label in (0, 1):
         rows = np.flatnonzero(label == GROUP)
-        sent = averaging.outgoing(vector, weight)[rows]
+        sent = averaging.encode_vectors(vector, weight)[rows]
         mean = averager._groups(4, np.tile(sent, (2000, 1, 1))).mean(axis=0)[None]
-        values, total = averaging.incoming(mean, 4)
+        values, total = averaging.decode_averages(mean, 4)
         assert np.abs(values[0] - exact.values[rows[0]]).max() < 0.1
         assert np.abs(values[0] - unweighted[rows[0]]).max() > 0.15
         assert total[0] == pytest.approx(exact.weights[rows[0]], abs=1.0)

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from smpc_dp import simulate
 from smpc_dp.errors import ConfigError, LocalError, PeerFault, SmpcError, TimeoutFault, VerificationError
 from smpc_dp.learn.averager import Boxes, Parties, PlainExchange
-from smpc_dp.learn.exchange_tokens import CoveredTokens, packed, token_messages, unpacked, width
-from smpc_dp.learn.exchanges import Exchanging, plan_messages
+from smpc_dp.learn.exchange_tokens import CoveredTokens, pack_token, token_messages, unpack_token, width
+from smpc_dp.learn.exchanges import PlannedMessages, plan_messages
 from smpc_dp.learn.registry import check_learn
 from smpc_dp.learn.requirements import LearnerContext
 from smpc_dp.learn.token_learners import WalkLearner, WalkSumLearner, planned_walk
@@ -78,7 +78,7 @@ def source(*parts: int) -> NoiseSource:
     return NoiseSource.keyed(bytes(32), *(str(part).encode() for part in parts))
 
 
-def planned(settings: dict[str, Any], parties: int = 4) -> tuple[WalkLearner, Exchanging]:
+def planned(settings: dict[str, Any], parties: int = 4) -> tuple[WalkLearner, PlannedMessages]:
     checked, faults = check_learn(settings, parties)
     assert checked is not None, faults
     assert isinstance(checked.learner, WalkLearner)
@@ -89,7 +89,7 @@ def planned(settings: dict[str, Any], parties: int = 4) -> tuple[WalkLearner, Ex
 @given(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=5), st.integers(0, 100_000))
 def test_tokens_of_integers_travel_exactly(values: list[int], step: int) -> None:
     token = Token(step, np.array(values, np.int64))
-    result = unpacked(packed(token), token.values, "user 1")
+    result = unpack_token(pack_token(token), token.values, "user 1")
     assert result is not None
     assert result.step == step
     np.testing.assert_array_equal(result.values, token.values)
@@ -98,7 +98,7 @@ def test_tokens_of_integers_travel_exactly(values: list[int], step: int) -> None
 @given(st.lists(st.floats(allow_nan=False), min_size=1, max_size=5))
 def test_tokens_of_reals_travel_exactly(values: list[float]) -> None:
     token = Token(3, np.array(values))
-    result = unpacked(packed(token), token.values, "user 1")
+    result = unpack_token(pack_token(token), token.values, "user 1")
     assert result is not None
     np.testing.assert_array_equal(result.values.view(np.int64), token.values.view(np.int64))
 
@@ -108,7 +108,7 @@ def test_the_largest_token_is_on_the_grid_of_messages(values: int) -> None:
     required = token_messages(values, 3, 2)
     encoding = plan_messages(required, 3).parameters.encoding
     assert encoding.length == width(values)
-    token = packed(Token(100_000, np.full(values, -1, np.int64)))
+    token = pack_token(Token(100_000, np.full(values, -1, np.int64)))
     ring_vector, clipped = encoding.encode(token, party="ann")
     assert not clipped
     np.testing.assert_array_equal(
@@ -119,7 +119,7 @@ def test_the_largest_token_is_on_the_grid_of_messages(values: int) -> None:
 @pytest.mark.parametrize("bad", [[2, 0, 0, 0], [0, 0, 1, 0], [1, 0, 0.5, 0], [1, 0, -1, 0], [1, 0, 2**32, 0]])
 def test_what_is_neither_token_nor_cover_has_a_culprit(bad: list[float]) -> None:
     with pytest.raises(PeerFault, match="neither a token nor none") as raised:
-        unpacked(np.array(bad, np.float64), np.zeros(1, np.int64), "user 2")
+        unpack_token(np.array(bad, np.float64), np.zeros(1, np.int64), "user 2")
     assert raised.value.culprit == "user 2"
 
 
@@ -135,7 +135,7 @@ def apart(
         protocol = planned_walk(learner, len(tables))
         result = await asyncio.gather(
             *(
-                learner.walked(protocol, indices[u], tables[u : u + 1], source(seed, u))
+                learner.run_protocol(protocol, indices[u], tables[u : u + 1], source(seed, u))
                 for u in range(len(tables))
             )
         )
@@ -145,7 +145,7 @@ def apart(
 
 
 def by_messages(
-    learner: WalkLearner, exchanging: Exchanging, tables: list[np.ndarray], seed: int, **more: Any
+    learner: WalkLearner, exchanging: PlannedMessages, tables: list[np.ndarray], seed: int, **more: Any
 ) -> list[Any]:
     """Run the learner party by party, every message through machines, from the same randomness as `apart`."""
 
@@ -274,13 +274,13 @@ def hold(changed: Callable[[int, Boxes], None] | Forger, steps: int = 4) -> None
     learner, _ = planned(SUM | {"steps": steps}, 3)
     protocol = planned_walk(learner, 3)
     tokens: TokenPassing = CoveredTokens(exchange, steps, np.zeros(1, np.int64))
-    asyncio.run(learner.walked(protocol, tokens, [np.array([[0.5]])], source(8)))
+    asyncio.run(learner.run_protocol(protocol, tokens, [np.array([[0.5]])], source(8)))
 
 
 def sent(hop: int, sender: int, token: Token) -> Callable[[int, Boxes], None]:
     def change(call: int, boxes: Boxes) -> None:
         if call == hop:
-            boxes[0, sender] = packed(token)
+            boxes[0, sender] = pack_token(token)
 
     return change
 
@@ -313,7 +313,7 @@ def test_a_token_that_nobody_honest_makes_names_its_sender(
     forger = Forger(sent(bad.step, 2, bad))
     tokens = CoveredTokens(forger, learner.steps, learner.start)
     with pytest.raises(PeerFault, match=f"no {bad.step} steps make the token that it sent") as raised:
-        asyncio.run(learner.walked(planned_walk(learner, 3), tokens, TABLES[tables][1:2], source(8)))
+        asyncio.run(learner.run_protocol(planned_walk(learner, 3), tokens, TABLES[tables][1:2], source(8)))
     assert raised.value.culprit == "user 2"
     assert forger.sent == 0
 
@@ -336,7 +336,7 @@ def test_two_tokens_are_not_one_walk() -> None:
 
     def both(call: int, boxes: Boxes) -> None:
         if call == 1:
-            boxes[0, [0, 2]] = packed(token)
+            boxes[0, [0, 2]] = pack_token(token)
 
     forger = Forger(both)
     with pytest.raises(PeerFault, match="one of the two is forged"):
@@ -345,7 +345,7 @@ def test_two_tokens_are_not_one_walk() -> None:
 
     def later(call: int, boxes: Boxes) -> None:
         if call in (1, 2):
-            boxes[0, 0] = packed(Token(call, np.zeros(1, np.int64)))
+            boxes[0, 0] = pack_token(Token(call, np.zeros(1, np.int64)))
 
     for steps in (2, 5):
         with pytest.raises(PeerFault, match="one of the two is forged"):
@@ -405,7 +405,7 @@ def test_every_message_of_a_step_has_the_same_length(monkeypatch: pytest.MonkeyP
     _, exchanging = planned(SUM)
     parameters = exchanging.parameters.to_each()
     vectors = np.zeros((4, 4, width(1)))
-    vectors[2, 3] = packed(Token(5, np.array([-77])))
+    vectors[2, 3] = pack_token(Token(5, np.array([-77])))
     ring_vector = [
         np.stack([parameters.encoding.encode(row, party="p")[0] for row in vectors[sender]])
         for sender in range(4)
@@ -416,7 +416,7 @@ def test_every_message_of_a_step_has_the_same_length(monkeypatch: pytest.MonkeyP
         [f"party-{other + 1:05d}" for other in range(4) if other != sender] for sender in range(4)
     ]
     read = parameters.real(parties[3].state.received["party-00003"])
-    result = unpacked(read, np.zeros(1, np.int64), "")
+    result = unpack_token(read, np.zeros(1, np.int64), "")
     assert result is not None
     assert (result.step, int(result.values[0])) == (5, -77)
     assert not parameters.real(parties[0].state.received["party-00003"]).any()
