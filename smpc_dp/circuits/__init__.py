@@ -1,1 +1,1 @@
-"""Boolean circuits: a builder, gadgets, the Bristol Fashion format, and the circuits that are published."""
+"""Boolean circuits: a builder, gadgets, and the Bristol Fashion format."""

@@ -1,4 +1,4 @@
-"""AES-128 encryption [FIPS 197] as a circuit: 200 S-boxes of 32 AND, everything else is linear."""
+"""AES-128 encryption [FIPS 197] as a circuit: 200 S-boxes of 32 AND each; all other parts are linear."""
 
 from __future__ import annotations
 
@@ -94,12 +94,12 @@ def meaning(key: int, block: int) -> tuple[int]:
 
 
 def _split(value: Sequence[Bit]) -> list[Bits]:
-    """Bytes of a big-endian integer, the first one first."""
+    """Return the bytes of a big-endian integer, the first one first."""
     return [tuple(value[8 * index : 8 * index + 8]) for index in range(BLOCK_BYTES - 1, -1, -1)]
 
 
 def _next_key(builder: Builder, key: list[Bits], constant: int) -> list[Bits]:
-    """One step of the key schedule [FIPS 197, section 5.2]."""
+    """Return the next round key: one step of the key schedule [FIPS 197, section 5.2]."""
     turned = [sbox(builder, byte) for byte in (*key[13:16], key[12])]
     turned[0] = bitwise_xor(builder, turned[0], builder.constant(constant, 8))
     result: list[Bits] = []
@@ -110,7 +110,10 @@ def _next_key(builder: Builder, key: list[Bits], constant: int) -> list[Bits]:
 
 
 def _mix_column(builder: Builder, column: Sequence[Bits]) -> list[Bits]:
-    """MixColumns on one column: 2 a + 3 b + c + d = 2 (a + b) + b + (c + d)."""
+    """Apply MixColumns to one column.
+
+    2 a + 3 b + c + d = 2 (a + b) + b + (c + d).
+    """
     pairs = [bitwise_xor(builder, column[row], column[(row + 1) % 4]) for row in range(4)]
     return [
         bitwise_xor(

@@ -1,4 +1,4 @@
-"""Bristol Fashion, the format in which circuits are published: a strict reader and one canonical writer.
+"""Bristol Fashion, the published format of circuits: a strict reader and one canonical writer.
 
 [https://nigelsmart.github.io/MPC-Circuits] A file is lines of decimal numbers and one word, separated by
 spaces or tabs; blank lines mean nothing.
@@ -53,7 +53,7 @@ def parse_bristol(text: bytes, name: str = "circuit") -> Circuit:
 
 
 def format_bristol(circuit: Circuit) -> bytes:
-    """Write a circuit: one text for one circuit, which reads back as the same circuit."""
+    """Write a circuit: one text for one circuit, which `parse_bristol` reads back as the same circuit."""
     lines = [
         f"{circuit.n_gates} {circuit.n_wires}",
         " ".join(map(str, (len(circuit.inputs), *circuit.inputs))),
@@ -67,7 +67,10 @@ def format_bristol(circuit: Circuit) -> bytes:
 
 
 class _Reader:
-    """Reads one file; memory follows what it holds: what its header claims costs a byte a wire at most."""
+    """Reader of one file.
+
+    Memory is bounded by the file's content: a header that claims many wires costs at most one byte per wire.
+    """
 
     def __init__(self, stream: BinaryIO, name: str) -> None:
         self._stream = stream
@@ -78,6 +81,7 @@ class _Reader:
         self._given = bytearray()
 
     def circuit(self) -> Circuit:
+        """Read the file and return its circuit."""
         lines = self._lines()
         gates, self._wires = self._sizes(lines)
         size_line = self._line
@@ -119,6 +123,7 @@ class _Reader:
                 yield words
 
     def _next(self, lines: Iterator[list[bytes]], wanted: str) -> list[bytes]:
+        """Return the words of the next line; raise ConfigError if the file ends."""
         words = next(lines, None)
         if words is None:
             self._line += 1
@@ -126,6 +131,7 @@ class _Reader:
         return words
 
     def _sizes(self, lines: Iterator[list[bytes]]) -> tuple[int, int]:
+        """Read the numbers of gates and wires."""
         words = self._next(lines, "its header")
         if len(words) != 2:
             self._fail(f"{len(words)} words, not the 2 numbers of gates and wires")
@@ -137,6 +143,7 @@ class _Reader:
         return gates, wires
 
     def _widths(self, lines: Iterator[list[bytes]], kind: str) -> tuple[int, ...]:
+        """Read the widths of the inputs or outputs."""
         words = self._next(lines, f"the widths of the {kind}s")
         count, *widths = (self._number(word) for word in words)
         if count > MAX_VALUES:
@@ -150,6 +157,7 @@ class _Reader:
         return tuple(widths)
 
     def _gate(self, words: list[bytes]) -> None:
+        """Read a line with a gate."""
         kind = words[-1]
         if kind in _BINARY:
             self._expect(words, 2, 1)
@@ -173,6 +181,7 @@ class _Reader:
             self._fail(f"'{_shown(kind)}' is not a gate: XOR, AND, INV, EQ, EQW or MAND")
 
     def _append(self, *gate: int) -> None:
+        """Append a gate to the columns."""
         for column, number in zip(self._columns, gate, strict=True):
             column.append(number)
 
@@ -186,23 +195,27 @@ class _Reader:
             self._fail(f"{len(words)} words, not the {wanted} of this {kind}")
 
     def _number(self, word: bytes) -> int:
+        """Parse a decimal number."""
         if not _NUMBER.fullmatch(word):
             self._fail(f"'{_shown(word)}' is not a decimal number of at most 10 digits")
         return int(word)
 
     def _wire(self, word: bytes) -> int:
+        """Parse the number of a wire."""
         wire = self._number(word)
         if wire >= self._wires:
             self._fail(f"wire {wire}, but there are {self._wires}")
         return wire
 
     def _used(self, word: bytes) -> int:
+        """Parse the number of a wire that a gate reads; raise ConfigError if no gate has given it."""
         wire = self._wire(word)
         if not self._given[wire]:
             self._fail(f"wire {wire} is used before it is given")
         return wire
 
     def _gives(self, word: bytes) -> int:
+        """Parse the number of a wire that a gate gives; raise ConfigError if it is given twice."""
         wire = self._wire(word)
         if self._given[wire]:
             self._fail(f"wire {wire} is given twice")
@@ -210,14 +223,17 @@ class _Reader:
         return wire
 
     def _constant(self, word: bytes) -> int:
+        """Parse a constant, 0 or 1."""
         value = self._number(word)
         if value > 1:
             self._fail(f"constant {value}, not 0 or 1")
         return value
 
     def _fail(self, reason: str, line: int | None = None) -> NoReturn:
+        """Raise ConfigError that names file and line."""
         raise ConfigError.at(f"{self._name}:{line or self._line}", reason, ConfigCheck.FORMAT)
 
 
 def _shown(word: bytes) -> str:
+    """Return the beginning of a word, for messages."""
     return word[:20].decode("ascii", "replace")

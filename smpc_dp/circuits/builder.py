@@ -1,8 +1,8 @@
-"""The builder: gates go in one by one, a small circuit comes out.
+"""Builder of circuits: gates are added one by one, and a small circuit results.
 
-What it does to keep circuits small: NOT is a mark on a bit and never a gate until somebody needs the
-wire; constants are folded; a gate that was made before is used again; XOR cancels against a XOR that it
-undoes; gates that no output needs are left out.
+To keep circuits small: NOT is a mark on a bit, and a gate only where its wire is needed; constants are
+folded; a gate that was made before is used again; XOR cancels against a XOR that it undoes; gates that no
+output needs are left out.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _INPUT = (-1, 0, 0)
 
 
 class Builder:
-    """Collects the gates of one circuit; bits of one builder mean nothing to another."""
+    """Collects the gates of one circuit; bits of one builder are not valid in another."""
 
     def __init__(self) -> None:
         self._nodes: list[tuple[int, int, int]] = [_INPUT]
@@ -62,11 +62,11 @@ class Builder:
         self._outputs.append(tuple(value))
 
     def not_(self, x: Bit) -> Bit:
-        """Negate: never a gate by itself."""
+        """Return NOT x: never a gate by itself."""
         return Bit(x ^ 1)
 
     def xor(self, x: Bit, y: Bit) -> Bit:
-        """Add a XOR: free when garbled."""
+        """Return x XOR y: free when garbled."""
         colour = (x ^ y) & 1
         low, high = sorted((x & ~1, y & ~1))
         if low == high:
@@ -80,7 +80,7 @@ class Builder:
         return Bit(self._gate(Op.XOR, low, high) ^ colour)
 
     def and_(self, x: Bit, y: Bit) -> Bit:
-        """Add an AND: the gate that costs."""
+        """Return x AND y: the gate that costs."""
         low, high = sorted((x, y))
         if low == ZERO:
             return ZERO
@@ -100,11 +100,11 @@ class Builder:
         return self._gate(Op.AND, low, high)
 
     def or_(self, x: Bit, y: Bit) -> Bit:
-        """Add an OR: one AND."""
+        """Return x OR y: one AND."""
         return self.not_(self.and_(self.not_(x), self.not_(y)))
 
     def insert(self, circuit: Circuit, inputs: Sequence[Sequence[Bit]]) -> list[Bits]:
-        """Add the gates of a circuit to values as its inputs; return its outputs.
+        """Add the gates of a circuit, with these values as inputs; return its outputs.
 
         Raises ConfigError for a wrong number of inputs, or of other widths.
         """
@@ -127,6 +127,7 @@ class Builder:
         return [tuple(value) for value in circuit.output_values(wires)]
 
     def _gate(self, op: Op, low: int, high: int) -> Bit:
+        """Add a gate, or find the same one added before; return its bit."""
         key = (int(op), low, high)
         known = self._known.get(key)
         if known is None:
@@ -135,7 +136,7 @@ class Builder:
         return known
 
     def build(self) -> Circuit:
-        """Return the circuit of the outputs so far, without gates that they do not need.
+        """Return the circuit of the outputs so far, without gates that no output needs.
 
         Raises ConfigError when there is no output or a limit of `Circuit` is passed.
         """
@@ -173,7 +174,7 @@ class Builder:
         )
 
     def _symbolic_gates(self) -> list[tuple[Op, int, int, int]]:
-        """List the gates that the outputs need, in an order that works, with bits for wires."""
+        """List the gates that the outputs need, in an order of evaluation, with bits for wires."""
         results = [bit for value in self._outputs for bit in value]
         needed = {bit >> 1 for bit in results}
         for node in range(len(self._nodes) - 1, 0, -1):
@@ -184,6 +185,7 @@ class Builder:
         inverted: set[int] = set()
 
         def invert(bit: int) -> None:
+            """Add a NOT gate for this bit, unless there is one."""
             if bit & 1 and bit != ONE and bit not in inverted:
                 inverted.add(bit)
                 gates.append((Op.INV, bit ^ 1, 0, bit))

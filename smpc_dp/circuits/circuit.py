@@ -1,7 +1,7 @@
-"""The circuit: its gates as arrays, its digest, and what it computes in the clear.
+"""Boolean circuits: gates as arrays, a digest, and evaluation in the clear.
 
 Wires are numbered from 0. The first are the inputs, value after value, and the last are the outputs;
-within a value the least significant bit comes first. Gates stand in an order in which they can be
+within a value the least significant bit comes first. Gates are in an order in which they can be
 evaluated. These are the conventions of Bristol Fashion.
 """
 
@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 
 class Op(IntEnum):
-    """What a gate computes: the kinds of Bristol Fashion, MAND apart, which is many AND."""
+    """Kinds of gates in Bristol Fashion, except MAND, which is many AND."""
 
     XOR = 0
     AND = 1
@@ -43,12 +43,12 @@ class Op(IntEnum):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Circuit:
-    """A circuit that has been checked: every wire is an input or given by one gate, before it is used.
+    """A checked circuit: every wire is an input or given by one gate, before it is used.
 
     `inputs` and `outputs` are the widths of the values in bits. Gate i computes `op[i]` (see `Op`) of the
     wires `a[i]` and `b[i]` into the wire `out[i]`. INV and EQW read `a` alone; EQ reads no wire, its `a`
     is the constant 0 or 1. `b` is 0 where it is not read. The arrays are read-only, `op` of uint8 and the
-    others of uint32, one element a gate.
+    others of uint32, one element per gate.
 
     Raises ConfigError, naming the gate, for anything else and for a circuit over the limits
     (MAX_GATES gates, MAX_WIRES wires, MAX_VALUES inputs or outputs).
@@ -76,6 +76,7 @@ class Circuit:
         self._check_gates()
 
     def _check_gates(self) -> None:
+        """Raise ConfigError, naming the gate, unless all gates are valid."""
         unary = (self.op == Op.INV) | (self.op == Op.EQW)
         binary = (self.op == Op.XOR) | (self.op == Op.AND)
         constant = self.op == Op.EQ
@@ -96,31 +97,31 @@ class Circuit:
 
     @property
     def n_inputs(self) -> int:
-        """Input wires, over all values."""
+        """The number of input wires, over all values."""
         return sum(self.inputs)
 
     @property
     def n_outputs(self) -> int:
-        """Output wires, over all values."""
+        """The number of output wires, over all values."""
         return sum(self.outputs)
 
     @property
     def n_gates(self) -> int:
-        """Gates of every kind."""
+        """The number of gates of every kind."""
         return int(self.op.size)
 
     def count(self, op: Op) -> int:
-        """How many gates are of kind `op`."""
+        """Return the number of gates of kind `op`."""
         return int(np.count_nonzero(self.op == op))
 
     @property
     def and_count(self) -> int:
-        """AND gates: what garbling costs."""
+        """The number of AND gates, the cost of garbling."""
         return self.count(Op.AND)
 
     @property
     def xor_count(self) -> int:
-        """XOR gates, which are free of tables."""
+        """The number of XOR gates, which are free of tables."""
         return self.count(Op.XOR)
 
     @cached_property
@@ -138,7 +139,7 @@ class Circuit:
 
     @cached_property
     def digest(self) -> bytes:
-        """32 bytes that name the circuit: widths, wires, and every gate in its place."""
+        """A digest of 32 bytes of widths, wires, and every gate in its order."""
         return digest(
             Label.CIRCUIT,
             _encode(self.inputs),
@@ -228,7 +229,7 @@ class Circuit:
 
     @cached_property
     def _last_use(self) -> NDArray[np.int64]:
-        """For each wire the last gate that reads it, or -1 where it must be kept."""
+        """Return, for each wire, the last gate that reads it, or -1 where it must be kept."""
         last = np.full(self.n_wires, -1, dtype=np.int64)
         order = np.arange(self.n_gates, dtype=np.int64)
         reads = self.op != Op.EQ
@@ -243,11 +244,12 @@ class Circuit:
         return zip(self.op.tolist(), self.a.tolist(), self.b.tolist(), self.out.tolist(), strict=True)
 
     def output_values(self, wires: Sequence[T]) -> list[Sequence[T]]:
-        """Return what stands for the wires of each output value, the least significant bit first."""
+        """Group objects that stand for wires by output value, the least significant bit first."""
         ends = [*itertools.accumulate(self.outputs, initial=self.n_wires - self.n_outputs)]
         return [wires[start:end] for start, end in itertools.pairwise(ends)]
 
     def _check_number(self, given: int) -> None:
+        """Raise ConfigError unless this many input values are given."""
         if given != len(self.inputs):
             raise ConfigError.at("inputs", f"{given} values, not {len(self.inputs)}", ConfigCheck.SHAPE)
 
@@ -289,7 +291,7 @@ def check_value(value: int, width: int, where: str) -> None:
 
 
 def pack(values: Sequence[int], width: int) -> NDArray[np.uint64]:
-    """Lay out unsigned integers of `width` bits, one an instance, as `evaluate_many` takes them.
+    """Pack unsigned integers of `width` bits, one per instance, into the layout of `evaluate_many`.
 
     The shape is (width, words) with 64 instances to a word, the last word filled up with zeros.
     Raises ConfigError for a value that is negative or too wide.
@@ -302,7 +304,7 @@ def pack(values: Sequence[int], width: int) -> NDArray[np.uint64]:
 
 
 def pack_bytes(values: NDArray[np.uint8], width: int) -> NDArray[np.uint64]:
-    """Lay out values given as little-endian bytes, shape (instances, bytes), as `pack` does.
+    """Pack values given as little-endian bytes, shape (instances, bytes), as `pack` does.
 
     Bits from `width` on are ignored.
     """
@@ -314,18 +316,19 @@ def pack_bytes(values: NDArray[np.uint8], width: int) -> NDArray[np.uint64]:
 
 
 def unpack(rows: NDArray[np.uint64], count: int) -> list[int]:
-    """Undo `pack`: the values of the first `count` instances."""
+    """Return the values of the first `count` instances of packed rows."""
     return [int.from_bytes(value.tobytes(), "little") for value in unpack_bytes(rows, count)]
 
 
 def unpack_bytes(rows: NDArray[np.uint64], count: int) -> NDArray[np.uint8]:
-    """Undo `pack_bytes`: little-endian bytes, shape (count, bytes), bits beyond the width zero."""
+    """Return the values of packed rows as little-endian bytes, shape (count, bytes), padded with zeros."""
     octets = np.ascontiguousarray(rows.astype("<u8")).view(np.uint8)
     bits = np.unpackbits(octets, axis=1, bitorder="little", count=count)
     return np.packbits(bits.T, axis=1, bitorder="little")
 
 
 def _row(rows: list[NDArray[np.uint64] | None], wire: int) -> NDArray[np.uint64]:
+    """Return the row of a wire that is still stored."""
     row = rows[wire]
     if row is None:
         raise RuntimeError(f"wire {wire} was let go before its last use")
@@ -333,9 +336,11 @@ def _row(rows: list[NDArray[np.uint64] | None], wire: int) -> NDArray[np.uint64]
 
 
 def _encode(widths: Iterable[int]) -> bytes:
+    """Encode widths for the digest."""
     return b"".join(encode_uint(width) for width in widths)
 
 
 def _refuse(bad: NDArray[np.bool_], field: str, reason: str) -> None:
+    """Raise ConfigError, naming the first gate that is bad, if there is one."""
     if bad.any():
         raise ConfigError.at(f"gate {int(bad.argmax())}", f"{field}: {reason}", ConfigCheck.RANGE)

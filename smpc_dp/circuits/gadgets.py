@@ -2,8 +2,8 @@
 
 A value is a tuple of bits, the least significant first; arithmetic is modulo 2**n for n bits, signed
 values are in two's complement. Each docstring states the AND gates of the gadget for inputs that are
-neither constant nor related; constants and repeated gates make it cheaper. Everything raises ConfigError for
-operands of different or no width.
+neither constant nor related; constants and repeated gates make it cheaper. All functions raise ConfigError
+for operands of different or no width.
 """
 
 from __future__ import annotations
@@ -83,9 +83,9 @@ def less_than(builder: Builder, x: Sequence[Bit], y: Sequence[Bit], *, signed: b
 
 
 def less_than_constant(builder: Builder, x: Sequence[Bit], constant: int, *, signed: bool = False) -> Bit:
-    """Return whether x < constant, a public one of n bits, signed if x is: see `less_than` for the cost.
+    """Return whether x < constant, a public one of n bits, signed if x is.
 
-    Raises ConfigError for a constant out of the range of n bits.
+    `less_than` states the cost. Raises ConfigError for a constant out of the range of n bits.
     """
     return less_than(builder, x, _constant(builder, constant, len(x), signed), signed=signed)
 
@@ -186,6 +186,7 @@ def _full_add(builder: Builder, a: Bit, b: Bit, c: Bit) -> tuple[Bit, Bit]:
 
 
 def _add(builder: Builder, x: Sequence[Bit], y: Sequence[Bit], carry: Bit) -> Bits:
+    """Return the n bits of a sum, and its carry."""
     _same_width(x, y)
     result = []
     for a, b in zip(x, y, strict=True):
@@ -195,6 +196,7 @@ def _add(builder: Builder, x: Sequence[Bit], y: Sequence[Bit], carry: Bit) -> Bi
 
 
 def _constant(builder: Builder, value: int, width: int, signed: bool) -> Bits:
+    """Return the bits of a public constant; raise ConfigError if it is out of range."""
     low, high = (-(1 << width >> 1), (1 << width >> 1) - 1) if signed else (0, (1 << width) - 1)
     if not low <= value <= high:
         raise ConfigError.at("constant", f"{value}, not {low} to {high}", ConfigCheck.RANGE)
@@ -202,6 +204,7 @@ def _constant(builder: Builder, value: int, width: int, signed: bool) -> Bits:
 
 
 def _same_width(x: Sequence[Bit], y: Sequence[Bit]) -> None:
+    """Raise ConfigError unless both values have the same width above 0."""
     if len(x) != len(y) or not x:
         raise ConfigError.at(
             "width", f"{len(x)} and {len(y)} bits, not the same and at least 1", ConfigCheck.SHAPE

@@ -1,4 +1,4 @@
-"""A circuit over a field: layers of products of shared bits, each layer one vectorised multiplication.
+"""Evaluation of a circuit over a prime field: layers of products of shared bits, vectorised.
 
 Bits are the integers 0 and 1 of a prime field, where a XOR costs a product as an AND does: x + y - 2 x y.
 Gates on the same two wires share one product, and a choice between two wires, u XOR (s AND (u XOR v)), which
@@ -24,7 +24,7 @@ Factors = NDArray[np.object_]
 
 
 class Product(NamedTuple):
-    """left * (offset + scale * plus - minus); without `minus` where that is -1. The names are nodes."""
+    """A product left * (offset + scale * plus - minus) of nodes; without `minus` where that is -1."""
 
     left: int
     offset: int
@@ -34,7 +34,7 @@ class Product(NamedTuple):
 
 
 class Combination(NamedTuple):
-    """What a gate gives: constant + sum of factors times nodes + factor times a product."""
+    """The output of a gate: constant + sum of factors times nodes + factor times a product."""
 
     product: Product
     factor: int
@@ -69,7 +69,7 @@ class Layer:
 
 @dataclass(frozen=True, eq=False)
 class Layers:
-    """A circuit as layers. `rows`, `signs` and `constants` say what the outputs are of the last rows."""
+    """A circuit as layers; `rows`, `signs` and `constants` map the last layer's rows to the outputs."""
 
     inputs: int
     layers: tuple[Layer, ...]
@@ -79,17 +79,17 @@ class Layers:
 
     @cached_property
     def products(self) -> int:
-        """Products for each evaluation."""
+        """The number of products per evaluation."""
         return sum(len(layer.left) for layer in self.layers)
 
     @property
     def depth(self) -> int:
-        """Multiplications one after another: the rounds."""
+        """The number of rounds: multiplications one after another."""
         return len(self.layers)
 
     @property
     def widest(self) -> int:
-        """The most rows that are in memory at once."""
+        """The greatest number of rows in memory at once."""
         return max((len(each.retained) + 3 * len(each.left) for each in self.layers), default=self.inputs)
 
     def evaluate(self, bits: Any) -> Any:
@@ -112,7 +112,7 @@ class Layers:
 
 
 def layers_of(circuit: Circuit) -> Layers:
-    """Return a circuit as layers, each gate in the first in which its operands are there."""
+    """Return a circuit as layers, each gate in the first one in which its operands are available."""
     return _Compiler(circuit).layers()
 
 
@@ -122,6 +122,8 @@ _ZERO = -1
 
 @dataclass
 class _Compiler:
+    """Compiler of a circuit to layers."""
+
     circuit: Circuit
     wires: list[tuple[int, bool]] = field(default_factory=list)
     gates: dict[int, tuple[Op, tuple[int, bool], tuple[int, bool]]] = field(default_factory=dict)
@@ -139,7 +141,7 @@ class _Compiler:
                 self._binary(Op(op), self.wires[a], self.wires[b], out)
 
     def _binary(self, op: Op, x: tuple[int, bool], y: tuple[int, bool], out: int) -> None:
-        """Take a gate, or what is left of it where an operand is constant or the other one."""
+        """Add an XOR or AND gate, simplified where an operand is constant or both are the same."""
         if y[0] == _ZERO or (x[0] != _ZERO and y[0] < x[0]):
             x, y = y, x
         if x[0] == _ZERO:
@@ -161,6 +163,7 @@ class _Compiler:
             self.gates[out] = (op, x, y)
 
     def layers(self) -> Layers:
+        """Return the layers."""
         first_output = self.circuit.n_wires - self.circuit.n_outputs
         outputs = self.wires[first_output:]
         made = self._needed([node for node, _ in outputs if node != _ZERO])
@@ -196,7 +199,7 @@ class _Compiler:
         )
 
     def _needed(self, wanted: Sequence[int]) -> dict[int, Combination]:
-        """Return the gates that the wanted nodes need, a choice counting as one."""
+        """Return the gates that the wanted nodes need; a choice counts as one gate."""
         needed, made = set(wanted), {}
         for node in reversed(self.gates):
             if node in needed:
@@ -205,6 +208,7 @@ class _Compiler:
         return made
 
     def _combine(self, node: int) -> Combination:
+        """Return the combination of a gate, or of the choice that it ends."""
         op, (x, x_not), (y, y_not) = self.gates[node]
         if op == Op.XOR:
             for u, t in ((x, y), (y, x)):
@@ -235,6 +239,7 @@ class _Compiler:
 
 
 def _reads(gate: Combination) -> tuple[int, ...]:
+    """Return the nodes that a combination reads."""
     product = gate.product
     read = (product.left, product.plus, gate.first[0], gate.second[0])
     return read if product.minus < 0 else (*read, product.minus)
@@ -249,6 +254,7 @@ def _layer(gates: Sequence[Combination], index: dict[int, int], retained: Sequen
     number = {product: row for row, product in enumerate(products)}
 
     def rows(nodes: Sequence[int]) -> Rows:
+        """Return the rows of nodes."""
         return np.array([index[node] for node in nodes], np.int64)
 
     return Layer(
@@ -269,13 +275,15 @@ def _layer(gates: Sequence[Combination], index: dict[int, int], retained: Sequen
 
 
 def _times(rows: Any, factors: Factors) -> Any:
-    """Multiply, unless by 1: shares are large integers."""
+    """Return rows times factors; skip factors of 1, since shares are large integers."""
     return rows if (factors == 1).all() else rows * factors
 
 
 def _plus(rows: Any, constants: Factors) -> Any:
+    """Return rows plus constants; skip constants that are all 0."""
     return rows + constants if constants.any() else rows
 
 
 def _factors(values: Sequence[int]) -> Factors:
+    """Return values as a column of Python integers."""
     return np.array(values, dtype=object).reshape(-1, 1)

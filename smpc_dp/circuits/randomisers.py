@@ -1,4 +1,4 @@
-"""Randomisers: noise made inside a circuit from bits that both parties have drawn.
+"""Randomisers: noise inside a circuit, made from bits that both parties have drawn.
 
 Each takes `joint` bits, every one the XOR of a bit of either party: fair and unknown to both as long as one
 of them drew it so. The numbers (thresholds, cuts) come from `privacy.circuit_noise`, which has the
@@ -31,7 +31,7 @@ def randomise(
 ) -> Bits:
     """Return the randomised integer of a `Randomiser`: its kind, coins (threshold, bits) and bits.
 
-    Raises ConfigError for what is none.
+    Raises ConfigError for an unknown kind or invalid coins.
     """
     thresholds = [threshold for threshold, _ in coins]
     match kind:
@@ -64,7 +64,7 @@ def add_cyclic_laplace(
         )
     # -1 - G is the complement of G.
     noise = (*(builder.xor(bit, sign) for bit in indices), sign)
-    return add(builder, extended(integer, len(coins)), noise)
+    return add(builder, zero_extend(integer, len(coins)), noise)
 
 
 def randomised_response(
@@ -74,14 +74,14 @@ def randomised_response(
     exchange: tuple[int, int],
     cuts: Sequence[int],
 ) -> Bits:
-    """Return the integer, or if the coin `exchange` says so how many of `cuts` a fair number reaches.
+    """Return the integer, or with the probability of the coin `exchange` a random one.
 
-    The number has what `exchange` leaves of the joint bits. AND: the comparisons', the count's, and one for
-    each bit of the integer.
+    The random one is the number of `cuts` that the number in the remaining joint bits reaches. AND: the
+    comparisons', the count's, and one for each bit of the integer.
     """
     coin = biased_coin(builder, joint[: exchange[1]], exchange[0])
     other = _rank(builder, joint[exchange[1] :], cuts)
-    return multiplex(builder, coin, extended(integer, len(other)), other)
+    return multiplex(builder, coin, zero_extend(integer, len(other)), other)
 
 
 def add_table_gaussian(
@@ -93,10 +93,10 @@ def add_table_gaussian(
     each cut, their count, and 2 (width - 1).
     """
     sign = joint[-1]
-    magnitude = extended(_rank(builder, joint[:-1], cuts), width)
+    magnitude = zero_extend(_rank(builder, joint[:-1], cuts), width)
     negated = tuple(builder.xor(bit, sign) for bit in magnitude)
     offset = builder.constant(len(cuts), width)
-    return add(builder, add(builder, extended(integer, width), offset), negated, carry=sign)
+    return add(builder, add(builder, zero_extend(integer, width), offset), negated, carry=sign)
 
 
 def joint_bits(builder: Builder, first: Sequence[Bit], second: Sequence[Bit]) -> Bits:
@@ -104,12 +104,13 @@ def joint_bits(builder: Builder, first: Sequence[Bit], second: Sequence[Bit]) ->
     return bitwise_xor(builder, first, second)
 
 
-def extended(value: Sequence[Bit], width: int) -> Bits:
+def zero_extend(value: Sequence[Bit], width: int) -> Bits:
     """Return an unsigned value with zeros above."""
     return (*value, *[ZERO] * (width - len(value)))
 
 
 def _coins(builder: Builder, joint: Sequence[Bit], coins: Sequence[tuple[int, int]]) -> list[Bit]:
+    """Return the tosses of coins from consecutive joint bits."""
     if len(joint) != sum(bits for _, bits in coins):
         raise ConfigError.at(
             "joint", f"{len(joint)} bits, the coins take {sum(b for _, b in coins)}", ConfigCheck.SHAPE
@@ -122,7 +123,7 @@ def _coins(builder: Builder, joint: Sequence[Bit], coins: Sequence[tuple[int, in
 
 
 def _rank(builder: Builder, number: Sequence[Bit], cuts: Sequence[int]) -> Bits:
-    """Return how many of `cuts` a number reaches."""
+    """Return the number of `cuts` that a number reaches."""
     if len(cuts) + 1 == 1 << len(number):
         return tuple(number)
     reached = [bitwise_not(builder, [less_than_constant(builder, number, cut)])[0] for cut in cuts]

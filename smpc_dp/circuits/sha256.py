@@ -20,6 +20,7 @@ ONE_BLOCK_BYTES = 55
 
 
 def _primes(count: int) -> list[int]:
+    """Return the first `count` primes."""
     result: list[int] = []
     candidate = 2
     while len(result) < count:
@@ -30,7 +31,7 @@ def _primes(count: int) -> list[int]:
 
 
 def _root_fraction(n: int, degree: int) -> int:
-    """The first 32 bits of the fractional part of the root of n of this degree, exactly."""
+    """Return the first 32 bits of the fractional part of the root of n of this degree, exactly."""
     target = n << WORD_BITS * degree
     low, high = 0, target
     while low < high:
@@ -101,7 +102,7 @@ def meaning_many(inputs: Sequence[NDArray[np.uint8]]) -> list[NDArray[np.uint8]]
     return [np.stack(after[::-1], axis=1).astype("<u4").view(np.uint8)]
 
 
-def known() -> Iterator[tuple[tuple[int, int], tuple[int]]]:
+def known_answers() -> Iterator[tuple[tuple[int, int], tuple[int]]]:
     """Yield inputs and outputs from `hashlib`: one message of each length that fits into one block."""
     initial = int.from_bytes(b"".join(word.to_bytes(4, "big") for word in INITIAL_STATE), "big")
     for length in range(ONE_BLOCK_BYTES + 1):
@@ -112,12 +113,12 @@ def known() -> Iterator[tuple[tuple[int, int], tuple[int]]]:
 
 
 def _split(value: Sequence[Bit]) -> list[Bits]:
-    """Words of a big-endian integer, the first one first."""
+    """Return the words of a big-endian integer, the first one first."""
     return [tuple(value[low : low + WORD_BITS]) for low in range(len(value) - WORD_BITS, -1, -WORD_BITS)]
 
 
 def _sigma(builder: Builder, word: Bits, rotations: tuple[int, ...], shift: int | None = None) -> Bits:
-    """XOR the rotations, and the shift if there is one, to the right."""
+    """Return the XOR of right rotations, and of a right shift if there is one."""
     parts = [(*word[amount:], *word[:amount]) for amount in rotations]
     if shift is not None:
         parts.append((*word[shift:], *builder.constant(0, shift)))
@@ -128,11 +129,15 @@ def _sigma(builder: Builder, word: Bits, rotations: tuple[int, ...], shift: int 
 
 
 def _choose(builder: Builder, e: Bits, f: Bits, g: Bits) -> Bits:
+    """Return f where e is 1, else g."""
     return tuple(multiplex(builder, bit, (zero,), (one,))[0] for bit, one, zero in zip(e, f, g, strict=True))
 
 
 def _majority(builder: Builder, a: Bits, b: Bits, c: Bits) -> Bits:
-    """The majority of three bits in one AND: where a differs from c, b decides, otherwise c."""
+    """Return the majority of three bits, in one AND.
+
+    Where a differs from c, b decides, otherwise c.
+    """
     return tuple(
         builder.xor(z, builder.and_(builder.xor(x, z), builder.xor(y, z)))
         for x, y, z in zip(a, b, c, strict=True)
@@ -140,4 +145,5 @@ def _majority(builder: Builder, a: Bits, b: Bits, c: Bits) -> Bits:
 
 
 def _rotate(words: NDArray[np.uint32], count: int) -> NDArray[np.uint32]:
+    """Rotate words to the right."""
     return words >> np.uint32(count) | words << np.uint32(WORD_BITS - count)

@@ -1,4 +1,4 @@
-"""Kernels of pairwise statistics: one definition each, for bits, shares and arrays; fields."""
+"""Kernels of pairwise statistics and their fields: one definition each, for bits, shares and arrays."""
 
 from smpc_dp.kernels.fields import Field
 from smpc_dp.kernels.kernel import Kernel

@@ -1,4 +1,4 @@
-"""A kernel as a circuit, alone or with noise."""
+"""Compile a kernel to a circuit, alone or with noise."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from smpc_dp.privacy.circuit_noise import Noise
 
 @lru_cache(maxsize=64)
 def compile_kernel(kernel: Kernel, noise: Noise | None) -> Circuit:
-    """Return the circuit: records and random bits to a raw output; without noise, records to the integer.
+    """Return the circuit from two records and random bits to a raw output; without noise, to the integer.
 
     Raises ConfigError for a kernel without a circuit.
     """
@@ -27,6 +27,7 @@ def compile_kernel(kernel: Kernel, noise: Noise | None) -> Circuit:
     builder = Builder()
 
     def side() -> tuple[list[Bits], Bits]:
+        """Add one side's inputs: the fields of its record, and its random bits."""
         record = [builder.input(field.bits) for field in kernel.fields]
         return record, () if noise is None else builder.input(noise.joint_bits)
 
@@ -41,7 +42,7 @@ def compile_kernel(kernel: Kernel, noise: Noise | None) -> Circuit:
 
 
 def evaluate(circuit: Circuit, a: Codes, b: Codes) -> NDArray[np.object_]:
-    """Return what a kernel's circuit gives on records of codes, shapes (..., fields), broadcast."""
+    """Evaluate a kernel's circuit on records of codes, shapes (..., fields), broadcast."""
     a, b = np.broadcast_arrays(a, b)
     columns = [side[..., index].reshape(-1) for side in (a, b) for index in range(a.shape[-1])]
     rows = [pack(column.tolist(), width) for column, width in zip(columns, circuit.inputs, strict=True)]

@@ -14,7 +14,10 @@ Record = Sequence[Any]
 
 
 class Arithmetic(Protocol):
-    """What a kernel is made of. A sign is -1, 0 or 1; what else is returned is an integer of at least 0."""
+    """Interface of the operations in kernel definitions.
+
+    A sign is -1, 0 or 1; all other results are integers of at least 0.
+    """
 
     def sign(self, x: Any, y: Any) -> Any:
         """Return sign(x - y) of two fields."""
@@ -26,7 +29,7 @@ class Arithmetic(Protocol):
         """Return 1 + s of a sign."""
 
     def decided(self, s: Any, by: Any) -> Any:
-        """Return 1 + by s of two signs where `by` is not 0, else 0."""
+        """Return 1 + by s, for two signs, where `by` is not 0, else 0."""
 
     def equal(self, x: Any, y: Any) -> Any:
         """Return whether two fields are equal, 0 or 1."""

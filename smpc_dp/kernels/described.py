@@ -1,4 +1,4 @@
-"""Kernels as plain data that another host can read: this package's by name, a party's own by its circuit."""
+"""Descriptions of kernels as plain data: this package's kernels by name, a party's own by circuit."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from smpc_dp.kernels.compiled import compile_kernel, evaluate
 from smpc_dp.kernels.fields import Codes, Field, nearest_codes
 from smpc_dp.kernels.kernel import Kernel
 from smpc_dp.kernels.named import MAX_NAME, is_known, kernel_of, read_fields
-from smpc_dp.kernels.on_bits import MAX_TABLE_BITS, Record, at_most
+from smpc_dp.kernels.on_bits import MAX_TABLE_BITS, Record, minimum
 
 MAX_CIRCUIT = 60_000
 """Bytes of a party's circuit in Bristol Fashion: every party sends it to every server."""
@@ -28,7 +28,7 @@ MAX_OUTPUT_BITS = 62
 
 @dataclass(frozen=True)
 class CircuitKernel(Kernel):
-    """A kernel that was read from a description, with that as canonical JSON."""
+    """A kernel that was read from a description; keeps that as canonical JSON."""
 
     description: str = ""
 
@@ -37,7 +37,7 @@ _KEYS = frozenset(("kernel", "fields", "low", "unit", "steps", "labels", "symmet
 
 
 def describe(kernel: Kernel) -> dict[str, object]:
-    """Return what a kernel is read from: `Kernel.terms`, and of a party's own its circuit and the digest.
+    """Return the description of a kernel: `Kernel.terms`, and of a party's own its circuit and the digest.
 
     Raises ConfigError for a kernel without a circuit or with labels of its own, for a circuit that is too
     large, and for one that leaves the declared range.
@@ -65,10 +65,10 @@ def describe(kernel: Kernel) -> dict[str, object]:
 
 
 def read_kernel(described: Mapping[str, Any]) -> Kernel:
-    """Return the kernel that `describe` tells of. Raises ConfigError for what describes none.
+    """Return the kernel of a description that `describe` made; raise ConfigError for an invalid one.
 
     Its integer is that of the circuit. Where two records have at most 16 bits all patterns of bits are tried,
-    and a circuit that leaves the declared range is refused, as is one that is said to be symmetric and is
+    and a circuit that leaves the declared range is refused, as is one that is declared symmetric and is
     not. Beyond that the integer is cut to the range by gates that are added here.
     """
     if "circuit" not in described:
@@ -136,7 +136,7 @@ def _check_terms(described: Mapping[str, Any]) -> tuple[float, float]:
 
 
 def _read_circuit(text: str, digest: object, widths: Sequence[int]) -> Circuit:
-    """Return the circuit of a description, which takes two records; raise ConfigError if it is another."""
+    """Return the circuit of a description; raise ConfigError unless it takes two records of these widths."""
     # First, for a header may claim millions of wires.
     if text.split("\n", 2)[1:2] != [" ".join(map(str, (len(widths), *widths)))]:
         raise ConfigError.at(
@@ -157,6 +157,7 @@ def _read_circuit(text: str, digest: object, widths: Sequence[int]) -> Circuit:
 
 @lru_cache(maxsize=16)
 def _of_circuit(canonical: str) -> Kernel:
+    """Return the kernel of a description with a circuit, cached by its canonical JSON."""
     described = json.loads(canonical)
     name, fields = described["kernel"], tuple(read_fields(described))
     low, unit = _check_terms(described)
@@ -173,7 +174,7 @@ def _of_circuit(canonical: str) -> Kernel:
     def gadget(builder: Builder, x: Record, y: Record) -> Bits:
         (value,) = builder.insert(circuit, [*x, *y])
         # On a small domain the bits above were seen to be 0 for every pattern.
-        return value[: steps.bit_length()] if small else at_most(builder, value, steps)
+        return value[: steps.bit_length()] if small else minimum(builder, value, steps)
 
     return CircuitKernel(
         name,
@@ -190,7 +191,7 @@ def _of_circuit(canonical: str) -> Kernel:
 
 
 def _check(name: str, circuit: Circuit, fields: Sequence[Field], steps: int, symmetric: bool) -> None:
-    """Try all patterns of bits."""
+    """Try all patterns of bits; raise ConfigError for an integer out of range, or broken symmetry."""
     sizes = [1 << field.bits for field in fields]
     records = np.indices(sizes).reshape(len(sizes), -1).T
     result = evaluate(circuit, records[:, None, :], records[None, :, :]).astype(np.int64)

@@ -1,4 +1,4 @@
-"""The values of a record, each on a declared grid, and their codes: the numbers of the grid points."""
+"""Fields of a record: values on a declared grid, and their codes, the numbers of the grid points."""
 
 from __future__ import annotations
 
@@ -45,6 +45,7 @@ class Field:
             )
 
     def _check_bounds(self) -> None:
+        """Raise ConfigError unless bounds and step are finite and fit each other."""
         numbers = {"low": self.low, "high": self.high, "step": self.step}
         for key, value in numbers.items():
             if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
@@ -65,7 +66,7 @@ class Field:
 
     @property
     def bits(self) -> int:
-        """Bits of a code."""
+        """The number of bits of a code."""
         return max(1, self.steps.bit_length())
 
     def codes(self, values: ArrayLike) -> Codes:
@@ -85,7 +86,7 @@ class Field:
         return codes
 
     def nearest(self, values: ArrayLike) -> Codes:
-        """Return what `codes` does without `exact`: for values that are no records. Raises PrivacyError."""
+        """Return the nearest codes, off the grid too, for values that are no records; raise PrivacyError."""
         return np.asarray(np.rint((self._within(values) - self.low) / self.step), dtype=np.int64)
 
     def _within(self, values: ArrayLike) -> Floats:
@@ -104,11 +105,11 @@ class Field:
         return array
 
     def values(self, codes: NDArray[Any]) -> Floats:
-        """Return the values of codes, or of places between them."""
+        """Return the values of codes, or of positions between them."""
         return self.low + self.step * codes.astype(np.float64)
 
     def terms(self) -> dict[str, object]:
-        """Return what two sides compare, as plain data."""
+        """Return the parameters that two sides compare, as plain data."""
         return {
             "name": self.name,
             "low": repr(float(self.low)),
@@ -153,7 +154,7 @@ class Cells(Field):
         return self.low + (self.high - self.low) * (codes.astype(np.float64) + 0.5) / self.bins
 
     def terms(self) -> dict[str, object]:
-        """Return what two sides compare, as plain data."""
+        """Return the parameters that two sides compare, as plain data."""
         return {**super().terms(), "bins": self.bins}
 
 
@@ -163,7 +164,7 @@ def nearest_codes(fields: Sequence[Field], values: Any) -> Codes:
 
 
 def as_array(name: str, values: Any) -> NDArray[Any]:
-    """Return values as an array; raise ConfigError, naming them, for lists of different lengths."""
+    """Return values as an array; raise ConfigError, naming them, for ragged lists."""
     try:
         return np.asarray(values)
     except ValueError:
@@ -189,5 +190,5 @@ def checked_labels(labels: ArrayLike | None, count: int) -> Codes:
 
 
 def _exact(value: float) -> Fraction:
-    """Return the decimal that a number is written as: 1/10 for 0.1."""
+    """Return the decimal that a number is written as, such as 1/10 for 0.1."""
     return Fraction(str(value))

@@ -1,4 +1,4 @@
-"""A kernel whatever the grids of its fields are: one definition, with what follows from it on any grid."""
+"""Kernels independent of their fields' grids: one definition, and the kernel that follows on any grid."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LABEL = Field(0, 1, name="label", exact=True)
 
 @dataclass(frozen=True)
 class Form:
-    """A kernel h = low + scale * (its definition on values); called with fields it is a `Kernel`.
+    """A kernel h = low + scale * (its definition on values); called with fields it gives a `Kernel`.
 
     Attributes:
         fields: names of the values of a record; a private label comes behind them.
@@ -70,5 +70,5 @@ class Form:
         return self.low + self.scale * as_function(self.define(0))(a, b)
 
     def high(self, width: float) -> float:
-        """Return the greatest value where the first field is so wide."""
+        """Return the greatest value for a first field of this width."""
         return self.low + self.scale * (math.prod([width] * self.degree) if self.degree else self.steps)

@@ -1,4 +1,4 @@
-"""A kernel of pairwise statistics on declared grids: what it means, its range and its Lipschitz constant.
+"""A kernel of pairwise statistics on declared grids: its meaning, its range and its Lipschitz constant.
 
 A record is one value, or a few, each on a grid (`Field`). On the grid a kernel is an integer 0..steps, which
 its circuit computes exactly: h = low + unit * integer [Bellet 2021, 3.3.1].
@@ -76,7 +76,7 @@ class Kernel:
 
     @property
     def width(self) -> float:
-        """Greatest less least value: what noise is scaled to."""
+        """The greatest value less the least one: noise is scaled to it."""
         return self.unit * self.steps
 
     def codes(self, records: ArrayLike | Sequence[ArrayLike]) -> Codes:
@@ -94,7 +94,7 @@ class Kernel:
         """Return the codes of one record, shape (1, len(fields)), and its public label, -1 for none.
 
         `data` is a number, or a tuple of one for each field; `public_label`: 0 or 1 for a kernel with public
-        labels, else None. Raises as `codes` does, and ConfigError for another mark.
+        labels, else None. Raises as `codes` does, and ConfigError for another label.
         """
         columns = data if isinstance(data, tuple) else (data,)
         codes = self.codes(tuple(np.atleast_1d(as_array("data", value)) for value in columns))
@@ -110,16 +110,16 @@ class Kernel:
         return codes, -1 if public_label is None else int(public_label)
 
     def values(self, codes: Codes) -> Floats:
-        """Undo `codes`, as far as the grid allows: shape (n, len(fields))."""
+        """Decode codes to values, as far as the grid allows: shape (n, len(fields))."""
         columns = [field.values(codes[..., index]) for index, field in enumerate(self.fields)]
         return np.stack(columns, axis=-1)
 
     def decode(self, integers: Any) -> Any:
-        """Return the kernel's values for its integers; works for noisy ones as well."""
+        """Return the kernel's values for its integers, which may be noisy."""
         return self.low + self.unit * np.asarray(integers, dtype=np.float64)
 
     def terms(self) -> dict[str, object]:
-        """Return what two sides compare, as plain data."""
+        """Return the parameters that two sides compare, as plain data."""
         return {
             "kernel": self.name,
             "fields": [field.terms() for field in self.fields],
@@ -130,6 +130,7 @@ class Kernel:
         }
 
     def _columns(self, records: ArrayLike | Sequence[ArrayLike]) -> list[Any]:
+        """Return the records as one array for each field; raise ConfigError for a wrong shape."""
         count = len(self.fields)
         if isinstance(records, tuple):
             columns = [as_array("data", column) for column in records]

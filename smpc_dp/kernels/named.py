@@ -1,6 +1,6 @@
-"""Kernels by name, as sessions and commands take them, and those of this package as plain data.
+"""Kernels by name, as sessions and commands take them, and those of this package from plain data.
 
-Another package registers a `Kernel` in the entry-point group `smpc_dp.kernels`, by the name that it has.
+Another package registers a `Kernel` in the entry-point group `smpc_dp.kernels`, by its name.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ _LOG = logging.getLogger("smpc_dp.kernels")
 def find_kernel(kernel: str | Kernel, *fields: Field) -> Kernel:
     """Return a kernel: itself, or the one of this name on these fields (none: integers of 32 bits).
 
-    One that another package registers has fields of its own.
+    A kernel that another package registers has fields of its own.
 
     Raises ConfigError for an unknown name, a wrong number of fields, or none where the range depends on them.
     """
@@ -100,7 +100,7 @@ def find_kernel(kernel: str | Kernel, *fields: Field) -> Kernel:
 
 
 def registered_kernel(name: object) -> Kernel | None:
-    """Return the kernel that another package registers under a name, None if none does. Raises LocalError."""
+    """Return the kernel that another package registers under a name, else None; raise LocalError."""
     result = None if not isinstance(name, str) or name in NAMES else find(Group.KERNELS, name)
     if result is None:
         return None
@@ -110,7 +110,7 @@ def registered_kernel(name: object) -> Kernel | None:
 
 
 def kernel_of(terms: Mapping[str, Any]) -> Kernel:
-    """Return the kernel of this package that `Kernel.terms` describes. Raises ConfigError for others."""
+    """Return the kernel of this package that `Kernel.terms` describes; raise ConfigError for others."""
     fields, name = read_fields(terms), terms.get("kernel")
     if not isinstance(name, str) or name not in FORMS:
         raise ConfigError.at("kernel", f"no kernel {name!r}", ConfigCheck.UNKNOWN_NAME)
@@ -134,7 +134,7 @@ def read_fields(terms: Mapping[str, Any]) -> list[Field]:
 
 
 def is_known(kernel: Kernel) -> bool:
-    """Whether a kernel is the one of this package by its name, and not by its name alone: by its code."""
+    """Return whether a kernel is this package's of that name, by its code and not by its name alone."""
     try:
         made = kernel_of(kernel.terms())
     except ConfigError:

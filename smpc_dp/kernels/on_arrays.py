@@ -1,4 +1,4 @@
-"""Kernels on NumPy arrays: of codes, where they give integers 0..steps, or of values."""
+"""Kernels on NumPy arrays: on codes, where they give integers 0..steps, or on values."""
 
 from __future__ import annotations
 
@@ -11,34 +11,34 @@ from smpc_dp.kernels.definitions import Definition
 
 
 class OnArrays:
-    """The arithmetic of plain numbers: `kernels.definitions.Arithmetic` on arrays, broadcast."""
+    """Arithmetic of plain numbers: `kernels.definitions.Arithmetic` on arrays, broadcast."""
 
     def sign(self, x: Any, y: Any) -> Any:
-        """Of codes and of values alike."""
+        """Return the sign of differences, of codes or of values."""
         return np.sign(x - y)
 
     def product(self, s: Any, t: Any) -> Any:
-        """Elementwise."""
+        """Return the elementwise product of signs."""
         return s * t
 
     def raised(self, s: Any) -> Any:
-        """Elementwise."""
+        """Return 1 + s, elementwise."""
         return 1 + s
 
     def decided(self, s: Any, by: Any) -> Any:
-        """Elementwise."""
+        """Return 1 + by s where `by` is not 0, else 0, elementwise."""
         return np.where(by != 0, 1 + by * s, 0)
 
     def equal(self, x: Any, y: Any) -> Any:
-        """As integers."""
+        """Return equality as integers 0 or 1."""
         return np.equal(x, y).astype(np.int64)
 
     def distance(self, x: Any, y: Any, limit: int) -> Any:  # noqa: ARG002
-        """Without the limit, which is that of codes within their bounds."""
+        """Return |x - y|; the limit holds for codes within their bounds."""
         return np.abs(x - y)
 
     def square(self, distance: Any) -> Any:
-        """Elementwise."""
+        """Return the square, elementwise."""
         return distance * distance
 
 

@@ -1,6 +1,6 @@
 """Kernels of pairwise statistics as circuits: an integer 0..steps from the bits of two records.
 
-A record is one value of unsigned bits, or a few; what the integer means is in `kernels.forms`. The
+A record is one value of unsigned bits, or a few; `kernels.forms` has the meaning of the integer. The
 integer is at most `steps` for every pattern of input bits, those included that encode no record: noise is
 scaled to that range, and a party may give any bits that it likes.
 
@@ -45,7 +45,7 @@ class Sign(NamedTuple):
 
 
 class Distance(NamedTuple):
-    """A distance of two fields, and the most that it can be."""
+    """A distance of two fields as bits, and its greatest value."""
 
     bits: Bits
     limit: int
@@ -53,12 +53,12 @@ class Distance(NamedTuple):
 
 @dataclass(frozen=True)
 class OnBits:
-    """The arithmetic of circuits: `kernels.definitions.Arithmetic` on bits of a builder."""
+    """Arithmetic of circuits: `kernels.definitions.Arithmetic` on bits of a builder."""
 
     builder: Builder
 
     def sign(self, x: Bits, y: Bits) -> Sign:
-        """2 n AND for n bits; none for one bit."""
+        """Return the sign of x - y: 2 n AND for n bits; none for one bit."""
         on = self.builder
         if len(x) == 1:
             return Sign(on.not_(x[0]), on.not_(on.xor(x[0], y[0])), strict=False)
@@ -66,36 +66,36 @@ class OnBits:
         return Sign(less, on.not_(on.xor(less, greater)), strict=True)
 
     def product(self, s: Sign, t: Sign) -> Sign:
-        """One AND."""
+        """Return the product of two signs: one AND."""
         zero = self.builder.or_(s.zero, t.zero)
         return Sign(self.builder.xor(s.negative, t.negative), zero, strict=False)
 
     def raised(self, s: Sign) -> Bits:
-        """No AND for a comparison, one for a product."""
+        """Return 1 + s: no AND for a comparison, one for a product."""
         on = self.builder
         if s.strict:
             return s.zero, on.not_(on.xor(s.negative, s.zero))
         return s.zero, on.and_(on.not_(s.zero), on.not_(s.negative))
 
     def decided(self, s: Sign, by: Sign) -> Bits:
-        """Three AND."""
+        """Return 1 + by s where `by` is not 0, else 0: three AND."""
         on = self.builder
         apart = on.not_(by.zero)
         won = on.and_(on.not_(s.zero), on.not_(on.xor(s.negative, by.negative)))
         return on.and_(apart, s.zero), on.and_(apart, won)
 
     def equal(self, x: Bits, y: Bits) -> Bits:
-        """Take n - 1 AND for n bits."""
+        """Return whether two fields are equal: n - 1 AND for n bits."""
         return (equal(self.builder, x, y),)
 
     def distance(self, x: Bits, y: Bits, limit: int) -> Distance:
-        """2 n AND for n bits, and those of `at_most`."""
+        """Return min(|x - y|, limit): 2 n AND for n bits, and those of `minimum`."""
         on, zero = self.builder, self.builder.constant(0, 1)
         apart = absolute(on, subtract(on, (*x, *zero), (*y, *zero)))
-        return Distance(at_most(on, apart[: len(x)], limit), limit)
+        return Distance(minimum(on, apart[: len(x)], limit), limit)
 
     def square(self, distance: Distance) -> Bits:
-        """Less than 2 n**2 AND for n bits."""
+        """Return the square of a distance: less than 2 n**2 AND for n bits."""
         bits, limit = distance
         return multiply(self.builder, bits, bits, 2 * len(bits))[: (limit * limit).bit_length()]
 
@@ -126,7 +126,7 @@ def table(builder: Builder, x: Record, y: Record, integers: Sequence[int], steps
     return select(builder, index, [builder.constant(integer, width) for integer in integers])
 
 
-def at_most(builder: Builder, value: Bits, limit: int) -> Bits:
+def minimum(builder: Builder, value: Bits, limit: int) -> Bits:
     """Return min(value, limit): up to 2 n AND for n bits, none if they can be no more."""
     if limit >= (1 << len(value)) - 1:
         return value

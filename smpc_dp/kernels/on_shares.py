@@ -14,7 +14,7 @@ from smpc_dp.kernels.share_gadgets import Shared, inner, sign
 
 
 class Column(NamedTuple):
-    """One field of one record of each pair: bits, shape (pairs, w), and the same as numbers, (pairs,)."""
+    """One field of the records of many pairs: bits, shape (pairs, w), and the same as numbers, (pairs,)."""
 
     bits: Shared
     values: Shared
@@ -22,7 +22,10 @@ class Column(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Bilinear:
-    """constant + factor * left * right, elementwise: a product that a sum over pairs need not make."""
+    """constant + factor * left * right, elementwise.
+
+    A sum over pairs need not compute the single products.
+    """
 
     constant: int
     factor: int
@@ -37,46 +40,46 @@ class Bilinear:
 
 @dataclass(frozen=True, eq=False)
 class Distance:
-    """|x - y| of columns within their grid, as what it may become."""
+    """|x - y| of columns within their grid, not yet computed."""
 
     x: Column
     y: Column
 
 
 class OnShares:
-    """The arithmetic of programs: `kernels.definitions.Arithmetic` on columns of pairs.
+    """Arithmetic of programs on shares: `kernels.definitions.Arithmetic` on columns of pairs.
 
     A sign is shares of -1, 0 and 1, or a product of two.
     """
 
     def sign(self, x: Column, y: Column) -> Bilinear:
-        """2 (w - 1) products for w bits."""
+        """Return the sign of x - y: 2 (w - 1) products for w bits."""
         return Bilinear(0, 1, sign(x.bits, y.bits))
 
     def product(self, s: Bilinear, t: Bilinear) -> Bilinear:
-        """No product by itself."""
+        """Return the product of two signs: no product by itself."""
         return Bilinear(0, 1, _made(s), _made(t))
 
     def raised(self, s: Bilinear) -> Bilinear:
-        """No product."""
+        """Return 1 + s: no product."""
         return replace(s, constant=s.constant + 1)
 
     def decided(self, s: Bilinear, by: Bilinear) -> Bilinear:
-        """No product by itself: by**2 (1 + by s) = by (by + s)."""
+        """Return by**2 (1 + by s) = by (by + s): no product by itself."""
         decisive = _made(by)
         return Bilinear(0, 1, decisive, decisive + _made(s))
 
     def equal(self, x: Column, y: Column) -> Bilinear:
-        """2 (w - 1) products for w bits."""
+        """Return whether two fields are equal: 2 (w - 1) products for w bits."""
         apart = sign(x.bits, y.bits)
         return Bilinear(1, -1, apart, apart)
 
     def distance(self, x: Column, y: Column, limit: int) -> Distance:  # noqa: ARG002
-        """No product; the limit is that of codes within their bounds, which shares are."""
+        """Return |x - y|: no product; the limit is that of codes within their bounds, which shares are."""
         return Distance(x, y)
 
     def square(self, distance: Distance) -> Bilinear:
-        """No product by itself."""
+        """Return the square of a distance: no product by itself."""
         apart = distance.x.values - distance.y.values
         return Bilinear(0, 1, apart, apart)
 

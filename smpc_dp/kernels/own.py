@@ -14,7 +14,7 @@ from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.kernels.compiled import compile_kernel, evaluate
 from smpc_dp.kernels.fields import Codes, Field, nearest_codes
 from smpc_dp.kernels.kernel import MAX_STEPS, Kernel
-from smpc_dp.kernels.on_bits import MAX_TABLE_BITS, Gadget, Record, at_most, table
+from smpc_dp.kernels.on_bits import MAX_TABLE_BITS, Gadget, Record, minimum, table
 
 # Inputs on which a circuit is compared with its meaning where its inputs are too many for all of them.
 SAMPLES = 20_000
@@ -33,7 +33,7 @@ def table_kernel(
 
     `function` takes two records, each the tuple of its fields' values, and returns a number, which is
     rounded to the nearest low + unit * j. It is called on every pair of records, so it must be pure; its
-    range is verified on all of them, not believed. Symmetry is found out; `lipschitz` is not verified.
+    range and its symmetry are checked on all of them; `lipschitz` is not checked.
 
     Raises ConfigError for two records of more than 16 bits, for a value that is not a finite number in
     [low, high], naming the records that give it, and for a unit that does not divide high - low.
@@ -49,10 +49,11 @@ def table_kernel(
     flat = np.empty((len(records), len(records)), np.int64)
     for row, x in enumerate(records):
         for column, y in enumerate(records):
-            flat[row, column] = _checked(name, function(x, y), x, y, low, high, unit)
+            flat[row, column] = _checked_integer(name, function(x, y), x, y, low, high, unit)
     integers = flat.reshape(shape + shape)
 
     def integer(a: Any, b: Any) -> Any:
+        """Return the integers of records of codes, from the table."""
         a, b = np.broadcast_arrays(a, b)
         count = len(fields)
         return integers[(*(a[..., p] for p in range(count)), *(b[..., p] for p in range(count)))]
@@ -100,7 +101,8 @@ def circuit_kernel(
     steps = _steps(name, low, high, unit)
 
     def bounded(builder: Builder, x: Record, y: Record) -> Bits:
-        return at_most(builder, gadget(builder, x, y), steps)
+        """Return the gadget's output, cut to the range."""
+        return minimum(builder, gadget(builder, x, y), steps)
 
     kernel = Kernel(
         name,
@@ -119,6 +121,7 @@ def circuit_kernel(
 
 
 def _steps(name: str, low: float, high: float, unit: float) -> int:
+    """Return (high - low) / unit; raise ConfigError unless it is a whole number in range."""
     if not (math.isfinite(low) and math.isfinite(high) and low < high and unit > 0):
         reason = f"needs finite low < high and unit > 0, has {low!r}, {high!r}, {unit!r}"
         raise ConfigError.at(f"kernel {name}", reason, ConfigCheck.RANGE)
@@ -129,8 +132,9 @@ def _steps(name: str, low: float, high: float, unit: float) -> int:
     return steps
 
 
-def _checked(name: str, value: Any, x: Any, y: Any, low: float, high: float, unit: float) -> int:
-    where = f"of records {_shown(x)} and {_shown(y)}"
+def _checked_integer(name: str, value: Any, x: Any, y: Any, low: float, high: float, unit: float) -> int:
+    """Return the integer of a value; raise ConfigError, naming the records, unless it is in [low, high]."""
+    where = f"of records {_format_record(x)} and {_format_record(y)}"
     try:
         number = float(value)
     except (TypeError, ValueError):
@@ -145,13 +149,13 @@ def _checked(name: str, value: Any, x: Any, y: Any, low: float, high: float, uni
 
 
 def _compare(kernel: Kernel, gadget: Gadget) -> None:
-    """Compare a circuit with its meaning, before its output is cut."""
+    """Compare a circuit, its output not yet cut, with its plain meaning; raise ConfigError if they differ."""
     circuit = compile_kernel(replace(kernel, gadget=gadget), None)
     tops = [field.steps for field in kernel.fields] * 2
     if sum(circuit.inputs) <= MAX_TABLE_BITS:
         indices = np.indices([top + 1 for top in tops]).reshape(len(tops), -1)
     else:
-        # Nothing here is secret: multiples of the golden ratio spread over every range, corners come first.
+        # Nothing here is secret: corners first, then multiples of the golden ratio, spread over every range.
         slopes = 0.6180339887498949 ** np.arange(1, 1 + len(tops))
         parts = np.outer(slopes, np.arange(SAMPLES)) % 1.0
         indices = np.floor(parts * (np.array(tops)[:, None] + 1)).astype(np.int64)
@@ -169,5 +173,6 @@ def _compare(kernel: Kernel, gadget: Gadget) -> None:
         raise ConfigError.at(f"kernel {kernel.name}", reason, ConfigCheck.DIFFERS)
 
 
-def _shown(record: tuple[float, ...]) -> str:
+def _format_record(record: tuple[float, ...]) -> str:
+    """Format a record for messages."""
     return "(" + ", ".join(f"{value:g}" for value in record) + ")"

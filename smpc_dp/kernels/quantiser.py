@@ -1,4 +1,4 @@
-"""Q of Algorithm 3.3: records to k categories, by simple or randomised rounding [Bellet 2021, 3.3.2]."""
+"""Quantiser of Algorithm 3.3: rounds records to k categories, simply or at random [Bellet 2021, 3.3.2]."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ MAX_CATEGORIES = 2_048
 
 @dataclass(frozen=True)
 class Quantiser:
-    """Bins for each field of a record; a category is a bin of each, the last field counting fastest.
+    """Quantiser of records to categories: bins for each field; a category is a bin of each field.
 
-    simple: the grid of a field is cut into `bins` runs of points as equal as can be, each standing for its
-    centre. randomised: `bins` knots from end to end, at least 2; a value goes to one of the two knots beside
-    it, by a coin that makes the expectation exact. With as many bins as grid points either is the identity.
-    Raises ConfigError, also for more than 2,048 categories, or fewer than 2.
+    The last field counts fastest. simple: the grid of a field is cut into `bins` runs of points as equal as
+    possible, each standing for its centre. randomised: `bins` knots from end to end, at least 2; a value goes
+    to one of the two knots beside it, by a coin that makes the expectation exact. With as many bins as grid
+    points either is the identity. Raises ConfigError, also for more than 2,048 categories, or fewer than 2.
     """
 
     fields: tuple[Field, ...]
@@ -57,7 +57,7 @@ class Quantiser:
 
     @property
     def categories(self) -> int:
-        """k."""
+        """The number k of categories."""
         return math.prod(self.bins)
 
     def categorise(self, codes: Codes, randomness: Randomness | None = None) -> Codes:
@@ -96,7 +96,7 @@ class Quantiser:
         return matrix
 
     def _positions(self, field: Field, bins: int) -> Floats:
-        """Places on the grid of a field, in steps."""
+        """Return the positions of the bins on the grid of a field, in steps."""
         if self.rounding == "randomised":
             return np.arange(bins, dtype=np.float64) * (field.steps / (bins - 1))
         # The least code c with c * bins // points = i is ceil(i * points / bins).
@@ -105,7 +105,7 @@ class Quantiser:
         return centres
 
     def bias(self, kernel: Kernel, density_lipschitz: float | None = None) -> float | None:
-        """Return a bound on the error in U_h that the categories make; None where none is known.
+        """Return a bound on the error in U_h due to the categories; None where none is known.
 
         A grid without rounding: 0. One field and a Lipschitz kernel: each argument moves by half a cell at
         most, under randomised rounding by half a knot's distance in expectation. Simple rounding and
@@ -135,7 +135,7 @@ def choose_bins(
     parties: int | None = None,
     density_lipschitz: float | None = None,
 ) -> tuple[int, ...]:
-    """Return bins for each field: a balance of noise and rounding.
+    """Choose the number of bins of each field, to balance noise and rounding.
 
     For one field and a Lipschitz kernel or density the number of cells of least proven error: Corollary 3.1
     with its constants worked out, for any epsilon; or the whole grid where that is better. Otherwise the
@@ -161,7 +161,7 @@ def choose_bins(
 
 
 def bins_of(kernel: Kernel, bins: int | Sequence[int]) -> tuple[int, ...]:
-    """Return bins for each field; one number serves all, none getting more than its grid points."""
+    """Return the number of bins of each field; a single number serves all, up to a field's grid points."""
     if isinstance(bins, Integral) and not isinstance(bins, bool):
         return tuple(min(int(bins), field.steps + 1) for field in kernel.fields)
     if isinstance(bins, Sequence) and not isinstance(bins, str):
@@ -170,7 +170,7 @@ def bins_of(kernel: Kernel, bins: int | Sequence[int]) -> tuple[int, ...]:
 
 
 def _uniform(randomness: Randomness, count: int, below: int) -> Codes:
-    """Draw integers in 0..below-1, below < 2**32, each as likely: 32-bit words, those at the end anew."""
+    """Draw uniform integers in 0..below-1, below < 2**32, from 32-bit words, by rejection."""
     limit = (1 << 32) // below * below
     drawn = np.zeros(count, dtype=np.int64)
     waiting = np.arange(count)

@@ -1,7 +1,7 @@
 """Exact building blocks on shared bits: no masked opening, so nothing here has a statistical error.
 
-A shared array is one of mpyc's secure integers, numpy-like. Bits stand in the last axis, the lowest first.
-Counts are of shared products, the cost of all of it.
+A shared array is one of mpyc's secure integers, numpy-like. Bits are in the last axis, the lowest first.
+Counts are of shared products, the only cost.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Shared = Any
 Public = NDArray[np.object_]
 
 
-def joined(columns: Sequence[Shared]) -> Shared:
+def join_bits(columns: Sequence[Shared]) -> Shared:
     """Return the bits of all fields side by side, shape (n, w)."""
     return np.concatenate(list(columns), axis=1) if len(columns) > 1 else columns[0]
 
@@ -50,7 +50,7 @@ def is_less(x: Shared, y: Shared) -> Shared:
 
 
 def below(bits: Shared, thresholds: Sequence[Coin]) -> Shared:
-    """Return, for each coin, whether its own fair bits are below its threshold.
+    """Return, for each coin, whether its fair bits are below its threshold.
 
     `bits` has shape (.., sum of the coins' bits); the result (.., coins). Less than twice as many products.
     """
@@ -72,7 +72,7 @@ def below_each(bits: Shared, cuts: Sequence[int]) -> Shared:
 
 
 def exchanges(size: int) -> Iterator[tuple[NDArray[np.int64], int]]:
-    """Yield (places, distance) of Batcher's merge exchange: what may be compared at once [Knuth 5.2.2 M]."""
+    """Yield (indices, distance) of Batcher's merge exchange, compared at the same time [Knuth 5.2.2 M]."""
     top = 1 << max(0, (size - 1).bit_length() - 1)
     half = top if size > 1 else 0
     while half:
@@ -147,6 +147,7 @@ def _digits(cuts: Sequence[tuple[int, int]]) -> tuple[Public, Public]:
 
 
 def _tree(bits: Shared, less: Public, equal: Public) -> Shared:
+    """Combine the comparisons of digits pairwise, the higher digit deciding; return one bit per cut."""
     below_, same = bits * less[1] + less[0], bits * equal[1] + equal[0]
     while below_.shape[-1] > 1:
         high = same[..., 1::2]

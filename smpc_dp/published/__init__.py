@@ -1,1 +1,1 @@
-"""The circuits that are published in Bristol Fashion: what each computes, its file, and the check of both."""
+"""Circuits published in Bristol Fashion: the meaning of each, its file, and the check of both."""

@@ -1,4 +1,4 @@
-"""Proof that a circuit is what it says: agreement with plain Python on very many inputs."""
+"""Check that a circuit agrees with its plain meaning in Python on very many inputs."""
 
 from __future__ import annotations
 
@@ -53,6 +53,7 @@ def check_meaning(
 
 
 def _check_batch(entry: Published, circuit: Circuit, batch: Sequence[NDArray[np.uint8]]) -> None:
+    """Compare circuit and meaning on a batch of inputs; raise VerificationError."""
     size = len(batch[0])
     packed = [pack_bytes(column, width) for column, width in zip(batch, circuit.inputs, strict=True)]
     result = circuit.evaluate_many(packed)
@@ -72,6 +73,7 @@ def _compare(
     result: Sequence[Sequence[int]],
     wanted: Sequence[Sequence[int]],
 ) -> None:
+    """Raise VerificationError with the first inputs whose outputs are not the wanted ones."""
     for index, (got, want) in enumerate(
         zip(zip(*result, strict=True), zip(*wanted, strict=True), strict=True)
     ):
@@ -83,6 +85,7 @@ def _compare(
 
 
 def _every_input(widths: Sequence[int]) -> list[NDArray[np.uint8]]:
+    """Return every input of these widths, as little-endian bytes."""
     joined = np.arange(1 << sum(widths), dtype="<u4")
     columns = []
     for width in widths:
@@ -113,7 +116,7 @@ def _sample(widths: Sequence[int], count: int) -> list[NDArray[np.uint8]]:
 
 
 def _differences(generator: np.random.Generator, width: int, count: int) -> NDArray[np.uint8]:
-    """Draw what sets two values apart: nothing, a single bit, or anything below some bit."""
+    """Draw differences of two values: zero, a single bit, or anything below some bit."""
     size = -(-width // 8)
     kind = generator.integers(0, 4, (count, 1))
     index = generator.integers(0, width, (count, 1))
@@ -124,14 +127,17 @@ def _differences(generator: np.random.Generator, width: int, count: int) -> NDAr
 
 
 def _integers(column: NDArray[np.uint8]) -> list[int]:
+    """Return little-endian bytes as integers."""
     size = column.shape[1]
     joined = np.ascontiguousarray(column).tobytes()
     return [int.from_bytes(joined[at : at + size], "little") for at in range(0, len(joined), size)]
 
 
 def _transposed(rows: Iterable[tuple[int, ...]]) -> list[list[int]]:
+    """Return rows of values as columns."""
     return [list(column) for column in zip(*rows, strict=True)]
 
 
 def _hex(values: Sequence[int]) -> str:
+    """Format values in hex."""
     return ",".join(f"{value:x}" for value in values)

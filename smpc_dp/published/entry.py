@@ -1,4 +1,4 @@
-"""What is said of a published circuit: how it is built, what it means in plain Python, what its bits are."""
+"""Entries of published circuits: the gadget, the meaning in plain Python, inputs and outputs."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ ManyBytes = Sequence[NDArray[np.uint8]]
 
 
 def _no_examples() -> Iterable[tuple[Values, Values]]:
+    """Return no examples."""
     return ()
 
 
 @dataclass(frozen=True)
 class Value:
-    """One input or output: its name, its width in bits, and what its bits are, least significant first."""
+    """One input or output: its name, its width, and the meaning of its bits, least significant first."""
 
     name: str
     width: int
@@ -31,11 +32,11 @@ class Value:
 
 @dataclass(frozen=True)
 class Published:
-    """A published circuit.
+    """Entry of a published circuit.
 
     `gadget` makes the output values from a builder and the input values. `meaning` computes the outputs
-    from unsigned integers in plain Python; `meaning_many`, if it is there, the same on arrays of
-    little-endian bytes, one row an instance. `known` yields inputs and outputs from another source.
+    from unsigned integers in plain Python; `meaning_many`, if present, the same on arrays of little-endian
+    bytes, one row per instance. `known` yields inputs and outputs from another source.
     """
 
     name: str
@@ -49,7 +50,7 @@ class Published:
 
     @property
     def file(self) -> str:
-        """The name of its file."""
+        """The name of the circuit's file."""
         return f"{self.name}.txt"
 
     def build(self) -> Circuit:
@@ -59,6 +60,7 @@ class Published:
 
 @cache
 def _build(entry: Published) -> Circuit:
+    """Build the circuit of an entry, cached."""
     builder = Builder()
     inputs = [builder.input(value.width) for value in entry.inputs]
     for output in entry.gadget(builder, *inputs):

@@ -1,4 +1,4 @@
-"""The published circuits of pairwise statistics: kernels at common sizes, and one with its noise."""
+"""Published circuits of pairwise statistics: kernels at common sizes, and one with its noise."""
 
 from __future__ import annotations
 
@@ -24,14 +24,17 @@ _JOINT = sum(bits for _, bits in TAU_COINS)
 
 
 def _sign(difference: int) -> int:
+    """Return the sign of a difference."""
     return (difference > 0) - (difference < 0)
 
 
 def _tau(x0: int, x1: int, y0: int, y1: int) -> int:
+    """Return the integer of Kendall's tau of two records."""
     return 1 + _sign(x0 - y0) * _sign(x1 - y1)
 
 
 def _records(*fields: tuple[str, int]) -> tuple[Value, ...]:
+    """Describe the fields of two records as inputs."""
     return tuple(
         Value(f"{side}_{name}", width, f"{name} of {record}, code on its grid")
         for side, record in (("x", "the first record"), ("y", "the second record"))
@@ -48,6 +51,7 @@ def _kernel(
     definition: definitions.Definition,
     meaning: Callable[..., int],
 ) -> Published:
+    """Return the entry of a kernel's circuit."""
     compiled = as_circuit(definition)
 
     def build(builder: Builder, *values: Bits) -> list[Bits]:
@@ -61,7 +65,7 @@ def _kernel(
 
 
 def _noisy_tau() -> Published:
-    """Kendall's tau of 32-bit records with discrete Laplace noise of epsilon 1."""
+    """Return the entry of Kendall's tau of 32-bit records with discrete Laplace noise of epsilon 1."""
 
     def build(builder: Builder, *values: Bits) -> list[Bits]:
         x, first, y, second = values[:2], values[2], values[3:5], values[5]

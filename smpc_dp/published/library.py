@@ -1,4 +1,4 @@
-"""The circuits that are published: how each is built, what it means in plain Python, what its bits are."""
+"""The list of published circuits, with their entries."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ THRESHOLD = 1000
 
 
 def find(name: str) -> Published:
-    """Return the published circuit of this name. Raises ConfigError for an unknown one."""
+    """Return the published circuit of this name; raise ConfigError for an unknown one."""
     if name not in PUBLISHED:
         raise ConfigError.at(
             "circuit", f"no '{name}'; there are: {', '.join(PUBLISHED)}", ConfigCheck.UNKNOWN_NAME
@@ -37,6 +37,7 @@ def find(name: str) -> Published:
 
 
 def _signed(value: int, width: int) -> int:
+    """Return an unsigned integer's value in two's complement."""
     return value - (value >> (width - 1) << width)
 
 
@@ -47,17 +48,19 @@ def _integer(name: str, width: int, signed: bool | None = None) -> Value:
 
 
 def _truth(name: str, purpose: str) -> Value:
+    """Describe an output of one bit that is 1 where the purpose holds."""
     return Value(name, 1, f"1 where {purpose}, else 0")
 
 
 def _two(width: int, signed: bool | None = None) -> tuple[Value, Value]:
+    """Describe two integers x and y."""
     return _integer("x", width, signed), _integer("y", width, signed)
 
 
 def _modular(
     name: str, formula: str, width: int, gadget: Callable[..., Bits], plain: Callable[..., int]
 ) -> Published:
-    """Return an operation on one or two integers, modulo 2^width."""
+    """Return the entry of an operation on one or two integers, modulo 2^width."""
     return Published(
         f"{name}{width}",
         f"z = {formula} mod 2^{width}",
@@ -69,6 +72,8 @@ def _modular(
 
 
 def _less_than(width: int, signed: bool) -> Published:
+    """Return the entry of a comparison."""
+
     def meaning(x: int, y: int) -> Values:
         return (int(_signed(x, width) < _signed(y, width) if signed else x < y),)
 
@@ -83,6 +88,7 @@ def _less_than(width: int, signed: bool) -> Published:
 
 
 def _equal(width: int) -> Published:
+    """Return the entry of an equality test."""
     return Published(
         f"equal{width}",
         "z = (x = y)",
@@ -94,6 +100,7 @@ def _equal(width: int) -> Published:
 
 
 def _block(name: str, bits: int, purpose: str) -> Value:
+    """Describe a block of bits."""
     return Value(name, bits, f"{purpose}: {bits // 8} bytes as one big-endian integer")
 
 
@@ -155,7 +162,7 @@ _ALL = (
         lambda builder, message, state: [sha256.compress(builder, message, state)],
         sha256.meaning,
         sha256.meaning_many,
-        sha256.known,
+        sha256.known_answers,
     ),
     *KERNELS,
 )

@@ -1,4 +1,4 @@
-"""The folder of published circuits: its files, its manifest, and the proof that the builder makes both."""
+"""The folder of published circuits: its files, its manifest, and the check that the builder makes both."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BIT_ORDER = "least significant bit first"
 
 @dataclass(frozen=True)
 class Finding:
-    """What a check found about one circuit, or about the folder: nothing in `faults` if all is right."""
+    """Faults found in one circuit, or in the folder; `faults` is empty if there are none."""
 
     name: str
     inputs_tried: int
@@ -57,7 +57,7 @@ def manifest() -> bytes:
 
 
 def export(entries: Iterable[Published], folder: Path, *, with_manifest: bool) -> list[Path]:
-    """Write the files of `entries`, and the manifest of all circuits if wanted; return what was written.
+    """Write the files of `entries`, and the manifest if wanted; return the written paths.
 
     Raises LocalError when a file cannot be written.
     """
@@ -115,7 +115,7 @@ def check_published(
     count: int = RANDOM_INPUTS,
     progress: Callable[[int], None] = lambda _: None,
 ) -> Finding:
-    """Check one circuit: its file, its entry in the manifest, and what the file computes.
+    """Check one circuit: its file, its entry in the manifest, and its meaning.
 
     `count` and `progress` are those of `check_meaning`. Faults are returned, not raised.
     """
@@ -140,12 +140,14 @@ def check_published(
 
 
 def _read(path: Path) -> bytes:
+    """Read a file of the folder."""
     return read_bounded(path, "the file", MAX_FILE_BYTES)
 
 
 def _manifest_faults(
     entry: Published, entries: Mapping[str, object], result: Mapping[str, object]
 ) -> list[str]:
+    """Return the faults of a circuit's entry in the manifest."""
     claimed = entries.get(entry.name)
     if not isinstance(claimed, dict):
         return [f"{MANIFEST}: no entry {entry.name}"]
@@ -157,4 +159,5 @@ def _manifest_faults(
 
 
 def _describe_value(value: Value) -> dict[str, object]:
+    """Return the manifest's entry of an input or output."""
     return {"name": value.name, "width": value.width, "meaning": value.meaning}

@@ -1,1 +1,1 @@
-"""Statistics of pairs of records: kernels, estimators, and what protocols need to know of them."""
+"""Statistics of pairs of records: exact values, estimators under local DP, and plans for the protocols."""

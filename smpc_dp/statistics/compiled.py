@@ -1,4 +1,4 @@
-"""A kernel and its noise as one circuit, with the privacy of what it gives."""
+"""Plan a U-statistic for two-party computation: kernel and noise as one circuit, with its privacy."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ def plan_statistic(
 
     Args:
         partners: P, pairs of each party. None chooses: the best for `zetas` = (zeta_1, zeta_2) of Theorem
-            3.7, in squared units of the kernel, or without them P = 1, which is best for the greatest zeta_1
-            that there can be.
+            3.7, in squared units of the kernel, or without them P = 1, which is best for the greatest
+            possible zeta_1.
         noise: "laplace" and "randomised_response" have delta 0; "gaussian" needs one above 0.
 
-    Raises ConfigError that names what is wrong; for an epsilon too small for the grid with the smallest.
+    Raises ConfigError that names the fault; for an epsilon too small for the grid with the smallest.
     """
     if not isinstance(parties, int) or parties < 2:
         raise ConfigError.at("parties", f"{parties!r} is not an integer of at least 2", ConfigCheck.RANGE)
@@ -91,6 +91,7 @@ def design_noise(steps: int, epsilon: float, delta: float, partners: int, kind: 
 
 
 def _choose(kernel: Kernel, parties: int, epsilon: float, zetas: Sequence[float] | None) -> int:
+    """Return the best number of partners for `zetas`, 1 without them."""
     if zetas is None or kernel.labels == "public":
         return 1
     chosen = best_partners(parties, epsilon, *given_zetas(zetas, kernel.width), kernel.width)
@@ -98,9 +99,9 @@ def _choose(kernel: Kernel, parties: int, epsilon: float, zetas: Sequence[float]
 
 
 def operation_of(kernel: Kernel, plan: StatisticPlan, noise: str) -> str:
-    """Return what the aggregator is asked for, as JSON: it compiles the same plan from it.
+    """Return the operation, as JSON, from which the aggregator compiles the same plan.
 
-    Raises ConfigError for what does not go into a message.
+    Raises ConfigError if it does not fit into a message.
     """
     requested = {
         **kernel.terms(),

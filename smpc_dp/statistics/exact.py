@@ -1,4 +1,4 @@
-"""Pairwise statistics without privacy: over all pairs, in O(n log n) where there is a way, or sampled."""
+"""Pairwise statistics without privacy: over all pairs, in O(n log n) where possible, or sampled ones."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from smpc_dp.kernels.fields import Floats
 from smpc_dp.kernels.kernel import Kernel
 from smpc_dp.kernels.named import is_known
 
-# Pairs of one step where all pairs are looked at.
+# Pairs in one block where all pairs are evaluated.
 BLOCK = 1 << 22
 MAX_SAMPLED = 1 << 28
 
@@ -72,8 +72,8 @@ def u_statistic(kernel: Kernel, records: Any) -> float:
     """Return the mean of a kernel over all pairs of records, as in `Kernel.codes`: shape (n, fields).
 
     O(n log n) for the kernels of this package, O(n^2) time and O(n) memory for a party's own. A kernel with
-    public labels takes (records, labels) with labels (n,) of 0 and 1. Values are taken on the kernel's grid,
-    like those of the protocol. Raises ConfigError, PrivacyError.
+    public labels takes (records, labels) with labels (n,) of 0 and 1. Values are rounded to the kernel's
+    grid, like those of the protocol. Raises ConfigError, PrivacyError.
     """
     if kernel.labels == "public":
         data, labels = records
@@ -134,6 +134,7 @@ def draw_pairs(parties: int, count: int, randomness: Randomness | None = None) -
 
 
 def _all_pairs(kernel: Kernel, values: Floats) -> float:
+    """Return the mean of a kernel over all pairs, block by block in O(n^2)."""
     n, total = len(values), 0.0
     step = max(1, BLOCK // n)
     for start in range(0, n, step):
@@ -166,14 +167,17 @@ def _inversions(ranks: NDArray[np.int64]) -> int:
 
 
 def _tied(values: Floats) -> int:
+    """Return the number of pairs with equal values."""
     return _choose_two(np.unique(values, return_counts=True)[1])
 
 
 def _choose_two(counts: NDArray[np.int64]) -> int:
+    """Return the sum of n (n - 1) / 2 over the counts."""
     return int(np.sum(counts * (counts - 1) // 2))
 
 
 def _column(name: str, values: ArrayLike, least: int = 2) -> Floats:
+    """Return values as a finite vector of at least `least` entries; raise ConfigError otherwise."""
     try:
         column = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError):

@@ -1,6 +1,7 @@
-"""The two-party protocol's ideal functionality as arithmetic: kernel values of pairs with exact noise.
+"""The ideal functionality of the two-party protocol as arithmetic: kernel values of pairs with exact noise.
 
-For figures, at any epsilon: coins in a circuit, which `simulate.pairwise` tosses, end at 12 an evaluation.
+For figures, at any epsilon: coins in a circuit, which `simulate.pairwise` tosses, allow at most 12 per
+evaluation.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ def noise_distribution(kernel: Kernel, epsilon: float, partners: int) -> Discret
 
 
 def noisy_mean(kernel: Kernel, codes: Codes, matchings: Codes, epsilon: float, source: NoiseSource) -> float:
-    """Return the mean of h and discrete Laplace noise over the pairs of matchings [Bellet 2021, 3.3.4].
+    """Return the mean of kernel values with discrete Laplace noise over given pairs [Bellet 2021, 3.3.4].
 
     `codes` (n, fields) are the records, n even; `matchings` (P, n) permutations: neighbours are a pair.
     """
@@ -31,6 +32,9 @@ def noisy_mean(kernel: Kernel, codes: Codes, matchings: Codes, epsilon: float, s
 def noisy_mean_variance(
     kernel: Kernel, parties: int, epsilon: float, partners: int, zeta_1: float, zeta_2: float
 ) -> float:
-    """Return its variance for independent records: Theorem 3.7, corrected, with the discrete noise's own."""
+    """Return the variance of `noisy_mean` for independent records.
+
+    Theorem 3.7, corrected, with the variance of the discrete noise.
+    """
     noise = kernel.unit**2 * noise_distribution(kernel, epsilon, partners).variance
     return sampling_error(parties, partners, zeta_1, zeta_2) + noise * 2 / (partners * parties)

@@ -1,7 +1,7 @@
 """Pairwise statistics under local differential privacy: Algorithm 3.3 of [Bellet 2021].
 
 Each party rounds its record to one of k categories and reports it by k-ary randomised response; the
-aggregator has the mean of the unbiased kernel (3.10) over all pairs from the k counts of the answers.
+aggregator computes the mean of the unbiased kernel (3.10) over all pairs from the k counts of the answers.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.statistics.local_estimate import (
     LocalEstimate,
     all_pairs,
-    joined,
     local_privacy,
     normal_interval,
+    stack_reports,
     two_samples,
 )
 
@@ -45,7 +45,7 @@ ANSWER_BYTES = 2
 
 @dataclass(frozen=True)
 class LocalPairwise:
-    """What parties and aggregator must have in common; nothing in it is secret.
+    """Public parameters of local reports that parties and aggregator share, with their estimators.
 
     The reports serve any kernel on the same fields: `kernel` is the one that is estimated unless another is
     given, and no part of the fingerprint.
@@ -95,17 +95,17 @@ class LocalPairwise:
 
     @property
     def epsilon(self) -> float:
-        """Of one report, exactly; below what was asked for by about 1e-9."""
+        """The exact epsilon of one report; below the requested one by about 1e-9."""
         return math.log(self.response.ratio)
 
     @property
     def event(self) -> Event:
-        """What one report costs its party's ledger."""
+        """The event that a party's ledger is charged for one report."""
         return self.response.event()
 
     @cached_property
     def fingerprint(self) -> bytes:
-        """8 bytes that differ where reports would not go together: fields, bins, rounding, response."""
+        """A digest of 8 bytes of fields, bins, rounding and response, equal for compatible reports."""
         terms = {
             "fields": [field.terms() for field in self.kernel.fields],
             "bins": self.quantiser.bins,
@@ -148,19 +148,20 @@ class LocalPairwise:
         return self._answer(self.kernel.codes(records), randomness)
 
     def _answer(self, codes: Codes, randomness: Randomness | None) -> Codes:
+        """Return the randomised answers for codes of records."""
         category = self.quantiser.categorise(codes, randomness)
         return self.response.release(category, noise_source(randomness))
 
     def reports(self, answers: Codes) -> list[bytes]:
-        """Return the report that each answer travels in."""
+        """Encode each answer as a report."""
         return [self.fingerprint + int(answer).to_bytes(ANSWER_BYTES, "big") for answer in answers]
 
     def answers(self, reports: Sequence[bytes]) -> Codes:
-        """Return the answers in reports, (n,), 0..k-1.
+        """Decode the answers, (n,), 0..k-1, of reports.
 
         Raises ConfigError, naming the first that is wrong: of another length or fingerprint, or no category.
         """
-        whole = joined(reports, self.fingerprint, FINGERPRINT_BYTES + ANSWER_BYTES)
+        whole = stack_reports(reports, self.fingerprint, FINGERPRINT_BYTES + ANSWER_BYTES)
         answers = whole[:, FINGERPRINT_BYTES].astype(np.int64) << 8 | whole[:, FINGERPRINT_BYTES + 1]
         wrong = np.flatnonzero(answers >= self.quantiser.categories)
         if len(wrong):
@@ -178,7 +179,7 @@ class LocalPairwise:
         kernel: Kernel | None = None,
         confidence: float = 0.95,
     ) -> LocalEstimate:
-        """Return the mean of the kernel over all pairs, (3.9), without bias but for the rounding.
+        """Return the mean of the kernel over all pairs, (3.9), without bias except for the rounding.
 
         O(n + k^2). The error is that of an estimate of U_h, (3.6), for independent records of one
         distribution.
@@ -190,7 +191,7 @@ class LocalPairwise:
             kernel: another kernel on the same fields.
 
         Raises:
-            ConfigError: a report is not one, labels are not labels, the kernel has other fields.
+            ConfigError: a report is invalid, labels are not labels, the kernel has other fields.
         """
         kernel = kernel or self.kernel
         if kernel.fields != self.kernel.fields:
@@ -232,6 +233,7 @@ class LocalPairwise:
         )
 
     def _checked(self, reports: Sequence[bytes] | Codes) -> Codes:
+        """Return the answers of reports, or given answers, checked; raise ConfigError for invalid ones."""
         if not isinstance(reports, np.ndarray):
             answers = self.answers(reports)
         elif reports.ndim == 1 and reports.dtype.kind in "iu":
@@ -272,5 +274,5 @@ class LocalPairwise:
 
 
 def noise_source(randomness: Randomness | None) -> NoiseSource:
-    """Return a fresh source of the operating system, or one that the given randomness determines."""
+    """Return a fresh source of the operating system, or one seeded by the given randomness."""
     return NoiseSource.system() if randomness is None else NoiseSource.keyed(randomness.bytes(32))

@@ -1,7 +1,7 @@
-"""The area under the ROC curve under local differential privacy, labels public [Bellet 2021, 3.3.3].
+"""AUC, the area under the ROC curve, under local differential privacy, labels public [Bellet 2021, 3.3.3].
 
-Each party reports where its score lies in a binary tree; the aggregator walks down both labels' trees at
-once, breadth first, and leaves out what would add more noise than it tells.
+Each party reports the position of its score in a binary tree; the aggregator walks down both labels' trees at
+once, breadth first, and leaves out nodes that would add more noise than information.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from smpc_dp.privacy.accountant.events import Event
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.privacy.local_auc import Split
 from smpc_dp.statistics.local import FINGERPRINT_BYTES, noise_source
-from smpc_dp.statistics.local_estimate import LocalEstimate, joined, local_privacy, normal_interval
+from smpc_dp.statistics.local_estimate import LocalEstimate, local_privacy, normal_interval, stack_reports
 from smpc_dp.statistics.local_tree import MAX_PARTIES, Histogram, Oracle, Tree
 
 A = 2.0
@@ -38,7 +38,7 @@ MAX_NODES = 1 << 20
 
 @dataclass(frozen=True)
 class LocalAuc:
-    """What parties and aggregator must have in common; nothing in it is secret."""
+    """Public parameters of AUC reports that parties and aggregator share, with their estimator."""
 
     score: Field
     tree: Tree
@@ -74,12 +74,12 @@ class LocalAuc:
 
     @property
     def event(self) -> Event:
-        """What one report costs its party's ledger."""
+        """The event that a party's ledger is charged for one report."""
         return self.tree.event
 
     @cached_property
     def fingerprint(self) -> bytes:
-        """8 bytes that differ where reports would not go together."""
+        """A digest of 8 bytes of the parameters, equal for compatible reports."""
         tree = self.tree
         terms = {
             "score": self.score.terms(),
@@ -97,7 +97,7 @@ class LocalAuc:
         Each call is a release of its own. With `ledger` that is charged, durably, before anything is drawn.
 
         Args:
-            party: the party's public number, from 0, another one for each party.
+            party: the party's public number, from 0, different for each party.
 
         Raises:
             PrivacyError: the score is outside of its range, or the ledger refuses. ConfigError: a wrong
@@ -128,10 +128,11 @@ class LocalAuc:
         )
 
     def _leaves(self, codes: Codes) -> Codes:
+        """Return the leaf of each score's code."""
         return (codes << self.tree.levels) // (self.score.steps + 1)
 
     def reports(self, answers: Codes) -> list[bytes]:
-        """Return the report that each party's answers travel in."""
+        """Encode each party's answers as a report."""
         return [self.fingerprint + row for row in self.tree.encode(answers)]
 
     def estimate(
@@ -197,8 +198,9 @@ class LocalAuc:
         )
 
     def _checked(self, reports: Sequence[bytes] | Codes, parties: Codes) -> Codes:
+        """Return the answers of reports, or checked answers; raise ConfigError for invalid ones."""
         if not isinstance(reports, np.ndarray):
-            rows = joined(reports, self.fingerprint, FINGERPRINT_BYTES + self.tree.size)
+            rows = stack_reports(reports, self.fingerprint, FINGERPRINT_BYTES + self.tree.size)
             return self.tree.decode(rows[:, FINGERPRINT_BYTES:], parties)
         if reports.ndim != 2 or reports.shape[1] != self.tree.width or reports.dtype.kind not in "iu":
             reason = f"{reports.dtype} {reports.shape}, not integers (n, {self.tree.width})"

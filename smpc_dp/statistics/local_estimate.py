@@ -1,4 +1,4 @@
-"""What an estimate from local reports says, and U-statistics of categories from their counts alone."""
+"""The estimate from local reports, and U-statistics of categories computed from their counts."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from smpc_dp.protocols.result import Privacy
 
 @dataclass(frozen=True, slots=True)
 class LocalEstimate:
-    """A statistic from local reports.
+    """An estimate of a statistic from local reports.
 
     Attributes:
-        statistic: which.
+        statistic: its name.
         value: the estimate. Unbiased up to the rounding, so it may lie outside of the statistic's range.
-        standard_error: of `value`, estimated; the docstring of what made it says of which randomness.
+        standard_error: of `value`, estimated; the estimator's docstring says over which randomness.
         standard_error_bound: a proven bound on it, whatever the records; None where there is none.
-        bias_bound: on the bias, from rounding or from what was not looked at; None where none is known.
-        interval: covers the statistic with about the chance `confidence`: normal errors, and a bias of
+        bias_bound: on the bias, from rounding or from nodes left out; None where none is known.
+        interval: covers the statistic with about the probability `confidence`: normal errors, and a bias of
             `bias_bound` at most (0 where that is None); cut to the statistic's range.
-        reports: how many; categories: k, or the number of scores.
-        visited: nodes of the trees that were looked at; None for an estimate without trees.
+        reports: the number of reports; categories: k, or the number of scores.
+        visited: the number of nodes of the trees that were visited; None for an estimate without trees.
     """
 
     statistic: str
@@ -68,8 +68,8 @@ def all_pairs(values: Floats, counts: Codes) -> tuple[float, float]:
 def two_samples(values: Floats, first: Codes, second: Codes) -> tuple[float, float]:
     """Return the mean of a kernel over all pairs of two samples, 2 or more in each, and its standard error.
 
-    The error is the jackknife's over both samples [DeLong, DeLong and Clarke-Pearson 1988]; of its square
-    holds what `all_pairs` says.
+    The error is the jackknife's over both samples [DeLong, DeLong and Clarke-Pearson 1988]; its square is, in
+    expectation, at least the variance.
     """
     n, m = int(first.sum()), int(second.sum())
     rows, columns = values @ second / m, first @ values / n
@@ -104,8 +104,8 @@ def local_privacy(guarantee: PrivacyGuarantee) -> Privacy:
     )
 
 
-def joined(reports: Sequence[bytes], fingerprint: bytes, size: int) -> NDArray[np.uint8]:
-    """Return reports of `size` bytes as rows; raise ConfigError, naming the first that is none."""
+def stack_reports(reports: Sequence[bytes], fingerprint: bytes, size: int) -> NDArray[np.uint8]:
+    """Return reports of `size` bytes as rows; raise ConfigError, naming the first invalid one."""
     for index, report in enumerate(reports):
         if not isinstance(report, bytes) or len(report) != size:
             reason = f"{len(report)} bytes" if isinstance(report, bytes) else type(report).__name__

@@ -30,9 +30,8 @@ Oracle = Literal["hadamard", "krr"]
 MAX_LEVELS = 30
 MAX_PARTIES = 1 << 40
 ANSWER_BYTES = 4
-# Parties whose answers are looked at together, nodes of a level that are always transformed at once, and
-# words of the coins that are made at once for parties apart; farther apart, on average, each is looked up
-# alone.
+# Parties whose answers are processed together, nodes of a level that are always transformed at once, and the
+# average gap of parties' numbers up to which words of the coins are made in a run; beyond, each alone.
 CHUNK = 1 << 14
 SMALL = 1 << 12
 MAX_WORDS = 1 << 21
@@ -41,7 +40,7 @@ APART = 64
 
 @dataclass(frozen=True)
 class Tree:
-    """What all must have in common; nothing in it is secret.
+    """Public parameters of hierarchical histograms that all members share.
 
     Attributes:
         levels: alpha; leaves are 0..2^alpha - 1.
@@ -74,7 +73,7 @@ class Tree:
 
     @property
     def width(self) -> int:
-        """Answers of a party."""
+        """The number of answers of a party."""
         return 1 if self.split == "users" else self.levels
 
     def response(self, level: int) -> KaryRandomisedResponse:
@@ -84,7 +83,7 @@ class Tree:
 
     @property
     def event(self) -> Event:
-        """What the answers of a party cost its ledger: in which levels and for what is public."""
+        """The event that a party's ledger is charged; the answers' levels and coefficients are public."""
         response = self.response(1)
         if self.oracle == "hadamard":
             return replace(response, changed=self.width).event()
@@ -93,7 +92,7 @@ class Tree:
         return Event(name, response.relation, (Pure(epsilon),))
 
     def variance(self, level: int) -> float:
-        """Return a bound on what each party adds to the variance of a node's estimate in a level."""
+        """Return a bound on a party's contribution to the variance of a node's estimate in a level."""
         distribution = self.response(level).distribution
         repeat = self.levels if self.split == "users" else 1
         return (
@@ -131,7 +130,7 @@ class Tree:
         return answers
 
     def encode(self, answers: Codes) -> list[bytes]:
-        """Return the answers of each party as bytes."""
+        """Encode the answers of each party as bytes."""
         if self.oracle == "hadamard":
             packed = np.packbits(answers.astype(np.uint8), axis=1)
         else:
@@ -140,11 +139,11 @@ class Tree:
 
     @property
     def size(self) -> int:
-        """Bytes of a party's answers."""
+        """The number of bytes of a party's answers."""
         return -(-self.width // 8) if self.oracle == "hadamard" else ANSWER_BYTES * self.width
 
     def decode(self, rows: NDArray[np.uint8], parties: Codes) -> Codes:
-        """Undo `encode`; raise ConfigError, naming the first report that is wrong."""
+        """Decode the answers of each party; raise ConfigError, naming the first report that is wrong."""
         if self.oracle == "hadamard":
             bits = np.unpackbits(rows, axis=1).astype(np.int64)
             answers = bits[:, : self.width]
@@ -154,7 +153,7 @@ class Tree:
         return self.checked(answers, parties)
 
     def checked(self, answers: Codes, parties: Codes) -> Codes:
-        """Return answers as they are; raise ConfigError, naming the first that cannot be."""
+        """Return the answers; raise ConfigError, naming the first that is invalid."""
         for start in range(0, len(answers), CHUNK):
             part = answers[start : start + CHUNK]
             levels, _ = self.indices(parties[start : start + CHUNK])
@@ -168,7 +167,7 @@ class Tree:
         return answers
 
     def histogram(self, parties: Codes, answers: Codes, chosen: NDArray[np.bool_] | None = None) -> Histogram:
-        """Return the estimates that the answers of parties give, of those that are `chosen`."""
+        """Return the histogram of parties' answers, or of those that are `chosen`."""
         return Histogram(self, parties, answers, chosen)
 
 
@@ -176,10 +175,10 @@ class Histogram:
     """Unbiased estimates of how many of a set of parties are in a node.
 
     If parties are split, their answers are read anew for each level, CHUNK parties at a time: beside them the
-        estimates of v nodes take O(v) memory, unless the parties' numbers are far apart. Then, and if the
-        budget is split, the places of all answers are kept. With n parties, of whom r answer in the level,
-        they take O(n + r v) time from Hadamard responses, or O(n + l 2^l) where 2^l is at most 4 v, or at
-        most SMALL; O(n + r log v) from the others. If parties are split, r is about a part alpha of them.
+    estimates of v nodes take O(v) memory, unless the parties' numbers are far apart. Then, and if the
+    budget is split, the indices of all answers are stored. With n parties, of whom r answer in the level,
+    they take O(n + r v) time from Hadamard responses, or O(n + l 2^l) where 2^l is at most 4 v, or at
+    most SMALL; O(n + r log v) from the others. If parties are split, r is about a part alpha of them.
     """
 
     def __init__(
@@ -188,7 +187,7 @@ class Histogram:
         self._tree = tree
         self._numbers, self._answers, self._chosen = parties, answers, chosen
         self.parties = len(parties) if chosen is None else int(np.count_nonzero(chosen))
-        # With answers in all levels, or numbers far apart, places are too dear to make for each level.
+        # With answers in all levels, or numbers far apart, indices are too costly to make for each level.
         apart = len(parties) > 0 and int(parties.max() - parties.min()) > APART * len(parties) + 1_000
         self._indices = tree.indices(parties) if apart or tree.split == "budget" else None
 
@@ -244,6 +243,7 @@ class Histogram:
 
 @functools.lru_cache(maxsize=256)
 def _response(epsilon: float, categories: int) -> KaryRandomisedResponse:
+    """Return the k-ary response of this epsilon."""
     return KaryRandomisedResponse.calibrate(epsilon, 0.0, categories)
 
 
@@ -265,11 +265,11 @@ def _parity(values: Codes) -> Codes:
 
 
 def _words(coins: bytes, parties: Codes, per: int) -> NDArray[np.uint64]:
-    """Return `per` words of the public stream for each party, (n, per): those at per * party and after."""
+    """Return `per` words of the public stream for each party, (n, per), from position per * party on."""
     if not len(parties):
         return np.zeros((0, per), dtype=np.uint64)
     first, last = int(parties.min()), int(parties.max())
-    # A word costs far less to make than to look up alone.
+    # Making a word with others costs far less than making it alone.
     if last - first < 4 * len(parties) + 1_000 or (
         last - first < APART * len(parties) and (last - first) * per < MAX_WORDS
     ):

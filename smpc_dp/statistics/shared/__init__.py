@@ -1,1 +1,1 @@
-"""Programs on shares, as mpyc runs them among servers."""
+"""Statistics by secret sharing: programs that servers run on shares with mpyc."""

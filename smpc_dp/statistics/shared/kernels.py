@@ -3,7 +3,7 @@
 A kernel of this package is compiled from its definition: a form in signs of differences, or in the values
 themselves, whose sum over many pairs is one inner product. A party's own is compiled from its circuit. Over
 small grids the sum over all pairs follows from counts, which grow with n instead of n**2; a variance follows
-from two sums, and rank statistics from records in order.
+from two sums, and rank statistics from sorted records.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from smpc_dp.kernels.share_gadgets import (
     exchanges,
     half,
     inner,
-    joined,
+    join_bits,
     number,
     one_hot,
     public,
@@ -52,9 +52,10 @@ MAX_PRODUCTS = 1 << 27
 
 
 def over_pairs(kernel: Kernel, bits: Sequence[Shared], values: Shared, pairs: Pairs) -> Iterator[Shared]:
-    """Yield sums over chunks of pairs, shape (1,) each; the first of a pair has label 1 where that is public.
+    """Yield sums over chunks of pairs, shape (1,) each, from the kernel's definition.
 
-    `bits` has one array (n, w) for each field, `values` (n, fields) are the same codes.
+    The first record of a pair has label 1 where labels are public. `bits` has one array (n, w) for each
+    field, `values` (n, fields) are the same codes.
     """
     if kernel.definition is None:
         raise ConfigError.at(
@@ -74,9 +75,9 @@ def over_pairs(kernel: Kernel, bits: Sequence[Shared], values: Shared, pairs: Pa
 
 
 def over_circuit(kernel: Kernel, bits: Sequence[Shared], pairs: Pairs) -> Iterator[Shared]:
-    """Yield sums as `over_pairs` does, from the kernel's circuit."""
+    """Yield sums over chunks of pairs as `over_pairs` does, from the kernel's circuit."""
     layers = compiled_layers(kernel)
-    whole = joined(bits)
+    whole = join_bits(bits)
     size = max(1, CHUNK // layers.widest)
     for start in range(0, len(pairs), size):
         first, second = pairs[start : start + size].T
@@ -86,12 +87,12 @@ def over_circuit(kernel: Kernel, bits: Sequence[Shared], pairs: Pairs) -> Iterat
 
 @lru_cache(maxsize=16)
 def compiled_layers(kernel: Kernel) -> Layers:
-    """Return a kernel's circuit as layers of products. Raises ConfigError for a kernel without a circuit."""
+    """Return a kernel's circuit as layers of products, cached; raise ConfigError without a circuit."""
     return layers_of(compile_kernel(kernel, None))
 
 
 def by_counts(kernel: Kernel, bits: Sequence[Shared], values: Shared, public_labels: Sequence[int]) -> Shared:
-    """Return the sum over all pairs from how many records have each code, shape (1,)."""
+    """Return the sum over all pairs from the number of records with each code, shape (1,)."""
     parties = values.shape[0]
     units = one_hot(bits[0])
     match kernel.name:
@@ -119,24 +120,24 @@ def by_counts(kernel: Kernel, bits: Sequence[Shared], values: Shared, public_lab
 
 
 def by_table(kernel: Kernel, bits: Sequence[Shared]) -> Shared:
-    """Return the sum over all pairs of any symmetric kernel from how many records have each code, (1,)."""
+    """Return the sum over all pairs of any symmetric kernel from the counts of each code, shape (1,)."""
     table = table_of(kernel)
     if table is None or not (table == table.T).all():
         raise ConfigError.at("kernel", f"'{kernel.name}' has no symmetric table", ConfigCheck.UNSUPPORTED)
-    counts = np.sum(one_hot(joined(bits)), axis=0)
+    counts = np.sum(one_hot(join_bits(bits)), axis=0)
     twice = inner(np.sum(counts * public(table.tolist()), axis=1), counts)
     return half(twice - np.sum(counts * public(table.diagonal().tolist()), keepdims=True))
 
 
 def by_sums(values: Shared) -> Shared:
-    """Return the sum of (x - x')**2 over all pairs, shape (1,): n sum x**2 - (sum x)**2."""
+    """Return the sum of (x - x')**2 over all pairs as n sum x**2 - (sum x)**2, shape (1,)."""
     column = values[:, 0]
     total = np.sum(column, keepdims=True)
     return values.shape[0] * inner(column, column) - total * total
 
 
 def by_sort(mpc: Any, kernel: Kernel, bits: Sequence[Shared], public_labels: Sequence[int]) -> Shared:
-    """Return the sum over all pairs from records in order, shape (1,): Gini's mean difference and the AUC."""
+    """Return the sum over all pairs from sorted records, shape (1,): Gini's mean difference and the AUC."""
     parties, width = bits[0].shape
     if kernel.name == "gini_mean_difference":
         ordered = number(sort(mpc, bits[0], width))
@@ -155,7 +156,10 @@ def by_sort(mpc: Any, kernel: Kernel, bits: Sequence[Shared], public_labels: Seq
 
 
 def cheapest(kernel: Kernel, parties: int, pairs: int, complete: bool) -> Way:
-    """Return the way of least cost for that many pairs: shared products, and rounds where they are many."""
+    """Return the cheapest way to sum over so many pairs.
+
+    Costs are shared products, and rounds where they are many.
+    """
     if kernel.definition is None:
         return _cheapest_of_circuit(kernel, parties, pairs, complete)
     if complete and kernel.name == "variance":
@@ -176,6 +180,7 @@ def cheapest(kernel: Kernel, parties: int, pairs: int, complete: bool) -> Way:
 
 
 def _cheapest_of_circuit(kernel: Kernel, parties: int, pairs: int, complete: bool) -> Way:
+    """Return the cheapest way to sum a kernel that has a circuit only."""
     codes = 1 << sum(field.bits for field in kernel.fields)
     layers = compiled_layers(kernel)
     # A public factor costs about a thirtieth of a shared product.
@@ -188,7 +193,7 @@ def _cheapest_of_circuit(kernel: Kernel, parties: int, pairs: int, complete: boo
 
 
 def grid_widths(kernel: Kernel) -> list[int]:
-    """Return the bits of each field whose order the kernel takes."""
+    """Return the number of bits of each field whose order the kernel uses."""
     fields = kernel.fields[:-1] if kernel.labels == "private" else kernel.fields
     return [field.bits for field in fields]
 
@@ -204,7 +209,7 @@ def _ranked(high: Shared, low: Shared) -> Shared:
 
 
 def _concordance(table: Shared) -> Shared:
-    """Return for each cell how many records are concordant with it, less those that are discordant."""
+    """Return, for each cell, the number of records concordant with it less those that are discordant."""
     below = np.cumsum(table, axis=0)
     # How many records are in lower rows less those in higher ones, by column.
     lean = 2 * below - table - np.sum(table, axis=0, keepdims=True)

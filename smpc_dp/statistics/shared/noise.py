@@ -1,4 +1,4 @@
-"""Noise on shares: the designs of `privacy.central_noise` as terms, and as programs."""
+"""Noise on shares: the designs of `privacy.central_noise` as a program's terms, and as programs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from smpc_dp.statistics.shared.wide import wide_noise, wide_reach, wide_terms
 
 
 def noise_terms(design: CentralNoise) -> NoiseTerms:
-    """Return what a program draws from, coins and cuts as of `written`.
+    """Return the coins and cuts, as of `encode_coins`, from which a program draws a design's noise.
 
     Laplace: the coins of G, the lowest bit first, of the sign, and of the floor; `bits` are those of the
     uniform integer. Gaussian: the table's cuts; `bits` are those that the integer loses.
@@ -27,21 +27,23 @@ def noise_terms(design: CentralNoise) -> NoiseTerms:
     if isinstance(design, FlooredLaplace):
         coins = (*design.inner.coins, design.floor)
         scale = DiscreteLaplaceDistribution.for_epsilon(design.sensitivity, design.epsilon).scale
-        return NoiseTerms(distribution="laplace", parameter=str(scale), bits=design.bits, cuts=written(coins))
+        return NoiseTerms(
+            distribution="laplace", parameter=str(scale), bits=design.bits, cuts=encode_coins(coins)
+        )
     if isinstance(design, WideGaussian):
         return wide_terms(design)
     spread = Fraction(design.table.sigma) ** 2 * 4**design.drop
-    cuts = written(design.table.randomiser.coins)
+    cuts = encode_coins(design.table.randomiser.coins)
     return NoiseTerms(distribution="gaussian", parameter=str(spread), bits=design.drop, cuts=cuts)
 
 
-def written(coins: Iterable[Coin]) -> tuple[str, ...]:
-    """Return coins, or cuts, of w bits as 2**w + threshold, in hex."""
+def encode_coins(coins: Iterable[Coin]) -> tuple[str, ...]:
+    """Encode coins, or cuts, of w bits as 2**w + threshold, in hex."""
     return tuple(f"{(1 << coin.bits) + coin.threshold:x}" for coin in coins)
 
 
 def read_coins(terms: NoiseTerms) -> list[Coin]:
-    """Return the coins, or cuts, of terms. Raises ConfigError for what is none."""
+    """Decode the coins, or cuts, of terms; raise ConfigError for invalid ones."""
     coins = []
     for text in terms.cuts:
         code = int(text, 16)
@@ -64,7 +66,7 @@ def read_coins(terms: NoiseTerms) -> list[Coin]:
 
 
 def width(terms: NoiseTerms) -> int:
-    """Return the bits of the greatest absolute value that noise can make of an integer in range, at least."""
+    """Return at least the number of bits of the greatest absolute value of a noisy integer in range."""
     if terms.paired:
         return terms.bits
     if terms.distribution == "wide-gaussian":
@@ -73,7 +75,7 @@ def width(terms: NoiseTerms) -> int:
 
 
 async def add_noise(mpc: Any, secint: Any, integers: Shared, terms: NoiseTerms, span_bits: int) -> Shared:
-    """Return noisy integers, one independent draw for each: shape (k,). They are not negative before.
+    """Add independent noise to shared integers that are not negative: shape (k,).
 
     `span_bits` bounds their bits; the Gaussian's program decomposes them.
     """
@@ -100,7 +102,7 @@ async def add_noise(mpc: Any, secint: Any, integers: Shared, terms: NoiseTerms, 
 
 
 def _floor(mpc: Any, integers: Shared, drop: int, span_bits: int) -> Shared:
-    """Return floor(integer / 2**drop): masked openings of mpyc, one for each integer."""
+    """Return floor(integer / 2**drop), by one masked opening of mpyc for each integer."""
     if not drop:
         return integers
     return number(mpc.np_to_bits(integers, max(span_bits, drop + 1))[:, drop:])

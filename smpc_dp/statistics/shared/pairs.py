@@ -1,7 +1,7 @@
-"""Pairs one by one on shares: each has noise of its own, by the randomiser that two parties would garble.
+"""Outputs of single pairs on shares, each with noise of its own, by the randomiser of the two-party protocol.
 
 The circuit of kernel and noise is that of `statistics.compiled`, with random bits that no t servers know in
-the place of the XOR of both parties'. So an output has the very distribution that it has there; all are
+the place of the XOR of both parties'. So an output has the same distribution as there; all outputs are
 opened.
 """
 
@@ -20,12 +20,12 @@ from smpc_dp.circuits.layers import Layers, layers_of
 from smpc_dp.circuits.randomisers import randomise
 from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.kernels.kernel import Kernel
-from smpc_dp.kernels.share_gadgets import Shared, joined, number
+from smpc_dp.kernels.share_gadgets import Shared, join_bits, number
 from smpc_dp.privacy.circuit_noise import Noise, NoiseKind, Randomiser
 from smpc_dp.protocols.garbled.draw import Pairs
 from smpc_dp.protocols.secret_sharing.terms import NoiseTerms, PairDistribution
 from smpc_dp.statistics.shared.kernels import CHUNK
-from smpc_dp.statistics.shared.noise import read_coins, written
+from smpc_dp.statistics.shared.noise import encode_coins, read_coins
 
 PAIR_DISTRIBUTIONS: Mapping[str, NoiseKind] = {
     "pair_laplace": "laplace",
@@ -37,7 +37,7 @@ MAX_PARTNERS = 32
 
 
 def pair_terms(design: Noise) -> NoiseTerms:
-    """Return what each pair draws from: the design's randomiser, coins and cuts as of `written`.
+    """Return the coins and cuts, in the format of `encode_coins`, from which each pair's noise is drawn.
 
     `parameter` is the variance of an output as it is read.
     """
@@ -47,12 +47,15 @@ def pair_terms(design: Noise) -> NoiseTerms:
         next(distribution for distribution, garbled in PAIR_DISTRIBUTIONS.items() if garbled == kind),
     )
     return NoiseTerms(
-        distribution=distribution, parameter=str(Fraction(design.variance)), bits=bits, cuts=written(coins)
+        distribution=distribution,
+        parameter=str(Fraction(design.variance)),
+        bits=bits,
+        cuts=encode_coins(coins),
     )
 
 
 def randomiser_of(terms: NoiseTerms) -> Randomiser:
-    """Return the randomiser of one pair's noise. Raises ConfigError for terms that are none."""
+    """Return the randomiser of one pair's noise; raise ConfigError for invalid terms."""
     if not terms.paired:
         raise ConfigError.at(
             "noise", f"{terms.distribution!r} is not of single pairs", ConfigCheck.UNSUPPORTED
@@ -80,16 +83,16 @@ def pair_circuit(kernel: Kernel, terms: NoiseTerms) -> Circuit:
 
 @lru_cache(maxsize=16)
 def pair_layers(kernel: Kernel, terms: NoiseTerms) -> Layers:
-    """Return that circuit as layers of products."""
+    """Return the circuit of one pair as layers of products."""
     return layers_of(pair_circuit(kernel, terms))
 
 
 def each_pair(
     mpc: Any, secint: Any, kernel: Kernel, terms: NoiseTerms, bits: Sequence[Shared], pairs: Pairs
 ) -> Iterator[Shared]:
-    """Yield the outputs of chunks of pairs, shape (pairs,): noisy, what is opened."""
+    """Yield the noisy outputs of chunks of pairs, shape (pairs,), as shares to be opened."""
     layers, joint = pair_layers(kernel, terms), pair_circuit(kernel, terms).inputs[-1]
-    whole = joined(bits)
+    whole = join_bits(bits)
     size = max(1, CHUNK // layers.widest)
     for start in range(0, len(pairs), size):
         first, second = pairs[start : start + size].T

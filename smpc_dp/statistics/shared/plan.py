@@ -1,4 +1,4 @@
-"""From an operation to a program's terms, and from opened integers to an answer."""
+"""Translate an operation into a program's terms, and opened integers into an answer."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ MAX_PARTIES = 1_000_000
 
 
 class Program(msgspec.Struct, frozen=True, kw_only=True):
-    """Terms, and the noise that they describe; without noise an exact result.
+    """Terms of a program, and the noise that they describe; without noise an exact result.
 
-    `plan` says what the outputs of pairs with noise of their own are; None for one noise in the whole.
+    `plan` describes the outputs of pairs with noise of their own; None for one noise on the whole.
     """
 
     terms: ProgramTerms
@@ -61,13 +61,13 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def noises(self) -> tuple[CentralNoise, ...]:
-        """One for each opened integer, none for an exact result."""
+        """The noise of each opened integer, none for an exact result."""
         count = len(output_spans(self.terms))
         return self.noise * count if len(self.noise) == 1 else self.noise
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """What was opened, in the units of the operation.
+    """The opened result, in the units of the operation.
 
     Attributes:
         values: sums or means, one for each value of a record (a weight has none), or the one statistic.
@@ -76,7 +76,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
             values.
         weight: opened sum of weights. positives: opened number of records of label 1. Both may be noisy.
         auc: from the noisy sum and the noisy number, with private labels; None where that is undefined.
-        found: the estimate from pairs that were opened one by one, which knows its own error; else None.
+        result: the estimate from pairs that were opened one by one, which knows its own error; else None.
     """
 
     values: list[float]
@@ -128,7 +128,7 @@ def statistic_program(
         checks.add_issue("design", f"{len(design)} bytes, not 32", ConfigCheck.SHAPE)
     checks.raise_issues()
     tops = tuple(field.steps for field in kernel.fields)
-    bare = _sized(
+    bare = _set_field_size(
         ProgramTerms(
             kind="statistic",
             parties=parties,
@@ -165,13 +165,13 @@ def statistic_program(
 def _pairs_program(
     kernel: Kernel, bare: ProgramTerms, distribution: str, epsilon: float | None, delta: float
 ) -> Program:
-    """Return the program whose pairs have noise of their own. Raises ConfigError."""
+    """Return the program whose pairs have noise of their own; raise ConfigError."""
     if epsilon is None:
         raise ConfigError.at("epsilon", "pairs that are opened one by one have noise", ConfigCheck.CONFLICT)
     plan = plan_statistic(
         kernel, bare.parties, epsilon, delta, partners=bare.partners, noise=PAIR_DISTRIBUTIONS[distribution]
     )
-    terms = _sized(msgspec.structs.replace(bare, kind="pairs", noise=(pair_terms(plan.noise),)))
+    terms = _set_field_size(msgspec.structs.replace(bare, kind="pairs", noise=(pair_terms(plan.noise),)))
     if issues := pair_issues(kernel, terms):
         raise ConfigError(issues)
     return Program(terms=terms, plan=plan, epsilon=float(epsilon), delta=float(delta))
@@ -207,7 +207,7 @@ def sum_program(
             "bounds", "a weighted mean has a value and a weight of at least 0", ConfigCheck.SHAPE
         )
     checks.raise_issues()
-    bare = _sized(
+    bare = _set_field_size(
         ProgramTerms(
             kind=kind,
             parties=parties,
@@ -229,7 +229,9 @@ def sum_program(
         noise: list[CentralNoise] = _gaussians(moved, spans, epsilon, delta)
     else:
         (part,) = split(epsilon, [Fraction(1, len(spans))])
-        noise = _alike(moved, spans, lambda m, s: design_central(distribution, [m], [s], part, delta)[0])
+        noise = _design_each(
+            moved, spans, lambda m, s: design_central(distribution, [m], [s], part, delta)[0]
+        )
     return _with_noise(bare, noise, epsilon, delta)
 
 
@@ -246,9 +248,10 @@ def wide_sum_program(
 
 
 def read_answer(program: Program, opened: Sequence[int], level: float = 0.95) -> Answer:
-    """Return what the integers that `run_program` returned mean; `level` is of an interval from many pairs.
+    """Return the answer that the integers opened by `run_program` stand for.
 
-    Raises ConfigError for too few, and for such as no program opens.
+    `level` is of an interval from many pairs. Raises ConfigError for too few integers, and for integers that
+    no program opens.
     """
     terms, noises = program.terms, program.noises
     spans = output_spans(terms)
@@ -294,6 +297,7 @@ def read_answer(program: Program, opened: Sequence[int], level: float = 0.95) ->
 
 
 def _statistic(terms: ProgramTerms, sums: list[Fraction], errors: list[float], refused: list[int]) -> Answer:
+    """Return the answer of a statistic from its noisy sum and count."""
     kernel, pairs = kernel_in(terms), count_pairs(terms)
     value = kernel.low + kernel.unit * float(sums[0] / pairs)
     answer = Answer(values=[value], noise_error=[kernel.unit * errors[0] / pairs], refused=refused)
@@ -311,6 +315,7 @@ def _statistic(terms: ProgramTerms, sums: list[Fraction], errors: list[float], r
 def _of_pairs(
     plan: StatisticPlan, terms: ProgramTerms, opened: Sequence[int], refused: list[int], level: float
 ) -> Answer:
+    """Return the answer of a statistic whose pairs were opened one by one."""
     count = count_pairs(terms)
     raw, top = opened[:count], (1 << plan.noise.output_bits) - 1
     if not all(0 <= value <= top for value in raw):
@@ -320,6 +325,7 @@ def _of_pairs(
 
 
 def _gaussians(moved: list[int], spans: list[int], epsilon: float, delta: float) -> list[CentralNoise]:
+    """Return Gaussian noise for integers opened together, (epsilon, delta)-DP for one record."""
     if not 0 < delta < 1:
         raise ConfigError.at(
             "delta", f"{delta!r}: above 0 for Gaussian noise, and for that alone", ConfigCheck.UNSUPPORTED
@@ -328,31 +334,35 @@ def _gaussians(moved: list[int], spans: list[int], epsilon: float, delta: float)
     if len(set(zip(moved, spans, strict=True))) == 1:
         return [CoarseGaussian.design(moved[0], spans[0], epsilon, delta, count)] * count
     (part,), (loss,) = split(epsilon, [Fraction(1, count)]), split(delta, [Fraction(1, count)])
-    return _alike(moved, spans, lambda m, s: CoarseGaussian.design(m, s, part, loss))
+    return _design_each(moved, spans, lambda m, s: CoarseGaussian.design(m, s, part, loss))
 
 
-def _alike(
+def _design_each(
     moved: list[int], spans: list[int], design: Callable[[int, int], CentralNoise]
 ) -> list[CentralNoise]:
-    """Return the noise of each integer: a design takes long, and most integers of a vector have the same."""
+    """Return the noise of each integer, designed once for equal sensitivities and spans.
+
+    A design takes long, and most integers of a vector have the same.
+    """
     known = functools.cache(design)
     return [known(m, s) for m, s in zip(moved, spans, strict=True)]
 
 
 def _with_noise(bare: ProgramTerms, noise: list[CentralNoise], epsilon: float, delta: float) -> Program:
+    """Return the program with the noise in its terms."""
     one = len(set(noise)) == 1
     retained = noise[:1] if one else noise
     distributions: tuple[NoiseTerms, ...] = tuple(noise_terms(design) for design in retained)
-    terms = _sized(msgspec.structs.replace(bare, noise=distributions))
+    terms = _set_field_size(msgspec.structs.replace(bare, noise=distributions))
     return Program(terms=terms, noise=tuple(retained), epsilon=float(epsilon), delta=float(delta))
 
 
 def _security(values: int) -> int:
-    """Return mpyc's k for that many values of records, and a few results."""
+    """Return mpyc's security parameter k for so many values of records and a few results."""
     return LEAST_SECURITY + MASKS_LOG + (values + 2 * values.bit_length()).bit_length()
 
 
-def _sized(terms: ProgramTerms) -> ProgramTerms:
-    """Return the terms with the field that their integers need."""
+def _set_field_size(terms: ProgramTerms) -> ProgramTerms:
+    """Return the terms with the field size that their integers need."""
     bits = needed_bits(terms)
     return msgspec.structs.replace(terms, bits=bits, modulus=modulus_for(bits, terms.security))

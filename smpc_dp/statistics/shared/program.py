@@ -1,4 +1,4 @@
-"""What servers compute on shares: the entry point of every program, run by each server on its own shares."""
+"""Run a program on shares: the entry point of every program, called by each server on its own shares."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ async def run_program(
             record.
         way: how a statistic's sum is computed, the same for all servers; None takes the cheapest.
 
-    Every value is checked against its bounds in the computation. What a party shares inconsistently is first
-    turned into shares of one value. A party with a value outside is named to all servers, and its whole
-    record counts as the lowest values; nobody else's is shown by that. Noise is added before anything is
-    opened.
+    Every value is checked against its bounds in the computation. Inconsistent shares of a party are first
+    turned into shares of one value. A party with a value out of bounds is named to all servers, and its whole
+    record counts as the lowest values; this shows nothing about other parties' records. Noise is added before
+    anything is opened.
 
-    Raises ConfigError where terms, runtime and shares do not fit together.
+    Raises ConfigError where terms, runtime and shares do not fit each other.
     """
     _check(mpc, terms, shares)
     secint = mpc.SecInt(terms.bits, p=terms.prime)
@@ -65,7 +65,7 @@ async def run_program(
     if terms.kind == "pairs":
         outputs = []
         for part in each_pair(mpc, secint, kernel_in(terms), terms.noise[0], bits, design_pairs(terms)):
-            # Waiting bounds how much is under way.
+            # Waiting bounds the number of pending operations.
             outputs += [int(value) for value in await mpc.output(part)]
         return [*outputs, *refused]
     if terms.kind == "statistic":
@@ -100,7 +100,7 @@ async def run_program(
 
 
 def output_spans(terms: ProgramTerms) -> list[tuple[int, int]]:
-    """Return the least and the greatest value of each opened integer, without noise but that of pairs."""
+    """Return the least and the greatest value of each opened integer, without noise except that of pairs."""
     if terms.kind == "pairs":
         top = (1 << randomiser_of(terms.noise[0]).output_bits(kernel_in(terms).steps)) - 1
         return [(0, top)] * count_pairs(terms)
@@ -119,7 +119,7 @@ def output_spans(terms: ProgramTerms) -> list[tuple[int, int]]:
 
 
 def kernel_in(terms: ProgramTerms) -> Kernel:
-    """Return the kernel of a statistic's terms. Raises ConfigError."""
+    """Return the kernel of a statistic's terms; raise ConfigError."""
     try:
         described = json.loads(terms.kernel_terms)
     except ValueError as error:
@@ -153,11 +153,12 @@ def count_pairs(terms: ProgramTerms) -> int:
 
 
 def way_of(terms: ProgramTerms) -> Way:
-    """Return how a statistic is computed."""
+    """Return the way in which a statistic is computed."""
     return cheapest(kernel_in(terms), terms.parties, count_pairs(terms), not terms.partners)
 
 
 def _sums(terms: ProgramTerms, codes: Shared) -> Shared:
+    """Return the sum of each column; for a weighted mean of products with weights, and of the weights."""
     values = codes + public(terms.lower)
     if terms.kind == "weighted-mean":
         weights = values[:, -1:]
@@ -167,6 +168,7 @@ def _sums(terms: ProgramTerms, codes: Shared) -> Shared:
 
 
 async def _statistic(mpc: Any, terms: ProgramTerms, bits: list[Shared], codes: Shared, way: Way) -> Shared:
+    """Return the integers of a statistic: its sum over pairs, and a count where labels are private."""
     kernel = kernel_in(terms)
     match way:
         case "sums":
@@ -182,7 +184,7 @@ async def _statistic(mpc: Any, terms: ProgramTerms, bits: list[Shared], codes: S
             compiled = way == "circuit"
             parts = over_circuit(kernel, bits, pairs) if compiled else over_pairs(kernel, bits, codes, pairs)
             for part in parts:
-                # Waiting bounds how much is under way.
+                # Waiting bounds the number of pending operations.
                 await mpc.gather(part)
                 total = part + total
     if kernel.labels == "private":
@@ -193,7 +195,7 @@ async def _statistic(mpc: Any, terms: ProgramTerms, bits: list[Shared], codes: S
 async def _within_bounds(
     mpc: Any, terms: ProgramTerms, records: Shared
 ) -> tuple[Shared, list[Shared], list[int]]:
-    """Return codes (values less their least), their bits by column, and the parties that are refused."""
+    """Return codes (values less their least), their bits by column, and the parties out of bounds."""
     tops = [high - low for low, high in zip(terms.lower, terms.upper, strict=True)]
     codes = records - public(terms.lower)
     indices: dict[int, list[int]] = {}
@@ -226,7 +228,7 @@ def _check(mpc: Any, terms: ProgramTerms, shares: Sequence[Sequence[int]]) -> No
 
 
 def _shape_issues(mpc: Any, terms: ProgramTerms, shares: Sequence[Sequence[int]]) -> list[ConfigIssue]:
-    """Return where terms, runtime and shares do not fit together."""
+    """Return the faults where terms, runtime and shares do not fit each other."""
     servers = len(mpc.parties)
     issues = []
     if servers > 1 and mpc.threshold < 1:
@@ -255,7 +257,7 @@ def _shape_issues(mpc: Any, terms: ProgramTerms, shares: Sequence[Sequence[int]]
 
 
 def _kind_issues(terms: ProgramTerms) -> list[ConfigIssue]:
-    """Return what is wrong for this kind of program."""
+    """Return the faults for this kind of program."""
     if terms.kind in ("statistic", "pairs"):
         return _check_statistic(terms)
     if terms.kind == "weighted-mean" and (terms.length < 2 or terms.lower[-1] < 0):
@@ -264,11 +266,11 @@ def _kind_issues(terms: ProgramTerms) -> list[ConfigIssue]:
 
 
 def _room_issues(mpc: Any, terms: ProgramTerms) -> list[ConfigIssue]:
-    """Return why masked values or integers have too few bits, or noise is not one for each integer."""
+    """Return the faults where integers have too few bits, or noise is not one for each integer."""
     issues = []
     # mpyc's masks are sums of one number for each set of servers that lacks t: all but one may be known.
     masks = math.comb(len(mpc.parties), mpc.threshold)
-    # What is opened of pairs is what the program gives, and hides nothing.
+    # The opened outputs of pairs are the program's result: they need no masking.
     openings = terms.parties * terms.length + (0 if terms.kind == "pairs" else len(output_spans(terms)))
     left = terms.security - masks.bit_length() - openings.bit_length() - 1
     if left < LEAST_SECURITY:
@@ -287,7 +289,10 @@ def _room_issues(mpc: Any, terms: ProgramTerms) -> list[ConfigIssue]:
 
 
 def needed_bits(terms: ProgramTerms) -> int:
-    """Return mpyc's l with room for what is opened and what is decomposed; the rest may wrap in the field."""
+    """Return mpyc's bit length l with room for integers that are opened or decomposed.
+
+    Other integers may wrap around in the field.
+    """
     spans = [*output_spans(terms), *zip(terms.lower, terms.upper, strict=True)]
     exact = max(max(abs(low), abs(high), high - low).bit_length() for low, high in spans)
     # Laplace noise has a result of `bits` bits in all; Gaussian noise is less than the integer, or a table.
@@ -296,6 +301,7 @@ def needed_bits(terms: ProgramTerms) -> int:
 
 
 def _check_statistic(terms: ProgramTerms) -> list[ConfigIssue]:
+    """Return the faults of a statistic's terms."""
     kernel = kernel_in(terms)
     issues = []
     paired = [distribution.paired for distribution in terms.noise]
@@ -335,7 +341,7 @@ def _check_statistic(terms: ProgramTerms) -> list[ConfigIssue]:
 
 
 def size_issues(terms: ProgramTerms) -> list[ConfigIssue]:
-    """Return why records are too many or too large to be checked against their bounds."""
+    """Return the faults where records are too many or too large to be checked against their bounds."""
     spans = zip(terms.lower, terms.upper, strict=True)
     each = sum(max(1, (high - low).bit_length()) for low, high in spans)
     if terms.parties * each <= MAX_RECORD_BITS:
@@ -349,7 +355,7 @@ def size_issues(terms: ProgramTerms) -> list[ConfigIssue]:
 
 
 def pair_issues(kernel: Kernel, terms: ProgramTerms) -> list[ConfigIssue]:
-    """Return why a kernel cannot be computed over the pairs of terms: too many, or without an order."""
+    """Return the faults where the pairs are too many for the kernel, or without an order."""
     pairs, complete = count_pairs(terms), not terms.partners
     where = f"kernel {kernel.name}"
     if terms.kind == "pairs":

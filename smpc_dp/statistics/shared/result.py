@@ -1,4 +1,4 @@
-"""The result of a statistic that servers computed on shares: estimate, error, and what is claimed."""
+"""The result of a statistic that servers computed on shares: estimate, error and privacy."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ RELATION: Relation = "substitution"
 
 
 def event_of(program: Program) -> Event:
-    """Return what the record of each party is charged. Raises ConfigError for an exact program."""
+    """Return the event that each party's ledger is charged; raise ConfigError for an exact program."""
     if program.noise and isinstance(program.noise[0], WideGaussian):
         return program.noise[0].event()
     # Not at the top: the accountant takes a while to load.
@@ -46,12 +46,12 @@ def statistic_result(
     zetas: Sequence[float] | None = None,
     names: Sequence[str] = (),
 ) -> StatisticResult:
-    """Return the result; `how` it came about: "protocol", or a fidelity of a simulation.
+    """Return the result; `how` it was computed: "protocol", or a fidelity of a simulation.
 
     The noise's part of the error is exact. Pairs that were opened one by one show their own spread; else that
     of the data cannot be read from one noisy number: it is taken from `zetas` = (zeta_1, zeta_2), or is the
-        greatest that there can be. `names` are the parties', for the faults. Raises ConfigError for a level
-        outside (0, 1).
+    greatest possible. `names` are the parties', for the faults. Raises ConfigError for a level outside (0,
+    1).
     """
     if not 0 < level < 1:
         raise ConfigError.at("level", f"{level!r} is not a number in (0, 1)", ConfigCheck.RANGE)
@@ -84,7 +84,7 @@ def statistic_result(
 
 
 def privacy_of(program: Program, servers: int, how: str = "protocol") -> Privacy:
-    """Return the privacy statement of a program's result."""
+    """Return the privacy of a program's result."""
     claim = (
         f"records are shared among {servers} servers; any {(servers - 1) // 2} of them learn nothing "
         "but what is opened"
@@ -123,11 +123,12 @@ def privacy_of(program: Program, servers: int, how: str = "protocol") -> Privacy
 
 
 def _norm_of(program: Program) -> str:
+    """Return the norm in which the program's sensitivity is stated."""
     return "l2" if program.noise and isinstance(program.noise[0], WideGaussian) else "linf"
 
 
 def mechanism_of(program: Program) -> str:
-    """Say what is opened, with which noise."""
+    """Describe the opened values and their noise, in words."""
     terms = program.terms
     reason = f"{terms.kernel} of {count_pairs(terms)} pairs" if terms.kernel else terms.kind
     if program.plan is not None:
@@ -140,6 +141,7 @@ def mechanism_of(program: Program) -> str:
 
 
 def _sampling(program: Program, zetas: Sequence[float] | None) -> float:
+    """Return the sampling part of the squared error, from `zetas` or its bound."""
     terms = program.terms
     kernel = kernel_in(terms)
     if terms.public_labels:

@@ -1,4 +1,4 @@
-"""The program of a group's sum of vectors, as a learner plans it."""
+"""The program of a group's sum of vectors, from a learner's plan."""
 
 from __future__ import annotations
 

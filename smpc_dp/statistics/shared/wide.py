@@ -1,4 +1,4 @@
-"""Wide discrete Gaussian noise on shares: `privacy.central_gaussian` as terms, and as a program."""
+"""Wide discrete Gaussian noise on shares: `privacy.central_gaussian` as a program and its terms."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ AT_ONCE = 1024
 
 
 def wide_terms(design: WideGaussian) -> NoiseTerms:
-    """Return what a program draws from: k, J, then for each place alias * 2^87 + threshold; in hex."""
+    """Return the numbers, in hex, from which a program draws wide noise.
+
+    k, J, then for each place alias * 2^87 + threshold.
+    """
     _, thresholds, aliases = table_of(design.variance_0)
     codes = [(alias << NUMBER_BITS) + cut for cut, alias in zip(thresholds, aliases, strict=True)]
     cuts = tuple(f"{code:x}" for code in (design.factor, design.levels, *codes))
@@ -36,13 +39,13 @@ def wide_terms(design: WideGaussian) -> NoiseTerms:
 
 
 def wide_reach(terms: NoiseTerms) -> int:
-    """Return the greatest absolute value of a draw. Raises ConfigError for terms that are none."""
+    """Return the greatest absolute value of a draw; raise ConfigError for invalid terms."""
     factor, levels, _, _ = _read(terms)
     return (SLOTS // 2) * sum(powers(factor, levels))
 
 
 async def wide_noise(mpc: Any, secint: Any, count: int, terms: NoiseTerms) -> Shared:
-    """Return so many draws, shape (count,): for each level 512 products, and 4 for each bit of a number.
+    """Return `count` draws, shape (count,), for each level 512 products, and 4 for each bit of a number.
 
     Unit vectors choose threshold and alias from public tables, which costs no message.
     """
@@ -50,13 +53,14 @@ async def wide_noise(mpc: Any, secint: Any, count: int, terms: NoiseTerms) -> Sh
     parts = []
     for start in range(0, count, at_once):
         part = _draws(mpc, secint, min(at_once, count - start), terms)
-        # Waiting bounds how much is under way, and so the memory.
+        # Waiting bounds the number of pending operations, and so the memory.
         await mpc.gather(part)
         parts.append(part)
     return np.concatenate(parts)
 
 
 def _draws(mpc: Any, secint: Any, count: int, terms: NoiseTerms) -> Shared:
+    """Return `count` draws, each the sum of one table draw per level."""
     factor, levels, thresholds, aliases = _read(terms)
     fair = mpc.np_random_bits(secint, count * levels * WHOLE_BITS).reshape(count * levels, WHOLE_BITS)
     units = one_hot(fair[:, :SLOT_BITS])
@@ -70,11 +74,14 @@ def _draws(mpc: Any, secint: Any, count: int, terms: NoiseTerms) -> Shared:
 
 
 def _choose(mpc: Any, units: Shared, table: NDArray[np.int64]) -> Shared:
-    """Return units @ table, for entries of a public table below 2^10: mpyc's own product is far slower."""
-    # Here mpyc is loaded; it must not be at the top.
+    """Return units @ table, for entries of a public table below 2^10.
+
+    mpyc's own product is far slower.
+    """
+    # Not at the top: mpyc is optional.
     from mpyc.asyncoro import mpc_coro
 
-    # mpyc takes annotations for its own types.
+    # No annotations: mpyc interprets them as its own types.
     @mpc_coro
     async def choose(units):  # type: ignore[no-untyped-def]
         field = type(units).sectype.field
@@ -101,6 +108,7 @@ def product(numbers: Public, table: NDArray[np.int64], modulus: int) -> Public:
 
 
 def _read(terms: NoiseTerms) -> tuple[int, int, list[int], list[int]]:
+    """Return (k, J, thresholds, aliases) of terms; raise ConfigError for invalid ones."""
     codes = [int(text, 16) for text in terms.cuts]
     if len(codes) != SLOTS + 2 or terms.bits != NUMBER_BITS:
         raise ConfigError.at("noise.cuts", f"{len(codes)} of them for wide Gaussian noise", ConfigCheck.SHAPE)
