@@ -287,7 +287,7 @@ def load(group: Group, name: str) -> object:
         (
             Group.LEARNERS,
             "smpc_dp_example.kernel:near",
-            "is no frozen msgspec.Struct with the methods faults",
+            "is no frozen msgspec.Struct with the methods issues",
         ),
         (Group.KERNELS, "smpc_dp_example.kernel:near", "is no Kernel with the name 'bad'"),
     ],
