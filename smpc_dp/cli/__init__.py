@@ -30,6 +30,7 @@ app = typer.Typer(
 
 
 def _version(wanted: bool) -> None:
+    """Print the version and exit, if wanted."""
     if wanted:
         typer.echo(f"smpc-dp {smpc_dp.__version__}")
         raise typer.Exit
@@ -71,6 +72,7 @@ def main() -> int:
 
 
 def _run() -> int:
+    """Run the command line; turn errors into messages and exit codes."""
     try:
         code = app(prog_name="smpc-dp", standalone_mode=False)
     except SmpcError as error:
@@ -93,7 +95,7 @@ def _run() -> int:
 
 
 def _abandon_output() -> None:
-    """Send what is still buffered for a broken standard output nowhere, or Python would complain at exit."""
+    """Discard what is still buffered for a broken standard output: Python would complain at exit."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
     os.close(nowhere)

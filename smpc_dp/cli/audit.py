@@ -1,4 +1,4 @@
-"""`smpc-dp audit`: judge the published log of a verifiable run, or of a pairwise statistic."""
+"""`smpc-dp audit`: check the published log of a verifiable run, or of a pairwise statistic."""
 
 from __future__ import annotations
 
@@ -104,6 +104,7 @@ def audit(
 
 
 def _print(report: object) -> None:
+    """Print a report in the form of its kind."""
     from smpc_dp.net.audit import Report
 
     if not isinstance(report, Report):
@@ -130,7 +131,7 @@ def _print(report: object) -> None:
 
 
 def _print_verdict(report: Report, verdict: Verdict) -> None:
-    """Print what a verifiable run's log says: the session, who is counted, and the average."""
+    """Print the verdict on a verifiable run: the session, the counted parties, and the average."""
     from smpc_dp.wire.signing import printable
 
     out = console()
@@ -155,7 +156,7 @@ def _print_verdict(report: Report, verdict: Verdict) -> None:
 
 
 def _print_statistic(report: Report, result: StatisticVerdict) -> None:
-    """Print what a statistic's log says: its draws, the pairs that failed, and the estimate."""
+    """Print the verdict on a statistic: its draws, the pairs that failed, and the estimate."""
     from smpc_dp.wire.signing import printable
 
     out = console()

@@ -97,6 +97,7 @@ def check(
 
 
 def _summary(entry: Published) -> dict[str, object]:
+    """Return the listed data of a circuit."""
     circuit = entry.build()
     return {
         "name": entry.name,
@@ -110,14 +111,17 @@ def _summary(entry: Published) -> dict[str, object]:
 
 
 def _cell(value: object) -> str:
+    """Format a value for a table."""
     return " ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def _as_dict(finding: Finding) -> dict[str, object]:
+    """Return a finding as plain JSON data."""
     return {"name": finding.name, "inputs_tried": finding.inputs_tried, "faults": list(finding.faults)}
 
 
 def _print(findings: list[Finding]) -> None:
+    """Print the findings as a table."""
     for finding in findings:
         tried = f", {finding.inputs_tried} inputs" if finding.inputs_tried else ""
         console().print(f"{finding.name}: {'WRONG' if finding.faults else f'right{tried}'}")

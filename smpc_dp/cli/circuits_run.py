@@ -123,6 +123,7 @@ def join(
 
 
 def _to_json(member: PairwiseMember, report: Report) -> dict[str, object]:
+    """Return a member's report as plain JSON data."""
     evaluated, widths = report.evaluated, member.plan.circuit.outputs
     rows = evaluated.outputs
     return {
@@ -139,6 +140,7 @@ def _to_json(member: PairwiseMember, report: Report) -> dict[str, object]:
 
 
 def _values(circuit: Circuit, text: str) -> list[int]:
+    """Parse the input values in hex; raise ConfigError unless they fit the circuit."""
     words = text.split(",") if text else []
     if len(words) != len(circuit.inputs):
         reason = f"{len(words)} values, the circuit has {len(circuit.inputs)} inputs"
@@ -154,6 +156,7 @@ def _values(circuit: Circuit, text: str) -> list[int]:
 
 
 def _indices(circuit: Circuit, text: str | None) -> list[int]:
+    """Parse the indexes of the evaluator's inputs; raise ConfigError for invalid ones."""
     if text is None:
         return list(range(1, len(circuit.inputs)))
     words = [word.strip() for word in text.split(",")] if text else []
@@ -167,10 +170,12 @@ def _indices(circuit: Circuit, text: str | None) -> list[int]:
 
 
 def _hex(value: int, width: int) -> str:
+    """Format a value in hex, padded to its width."""
     return f"{value:0{-(-width // 4)}x}"
 
 
 def _write(path: Path, content: bytes) -> None:
+    """Write a file; raise LocalError."""
     try:
         path.touch(mode=0o600)
         path.write_bytes(content)
@@ -179,7 +184,7 @@ def _write(path: Path, content: bytes) -> None:
 
 
 def _raise_failure(outcomes: dict[str, ProcessOutcome]) -> None:
-    """Raise what the first member that failed has said."""
+    """Raise the error of the first member that failed."""
     for outcome in _by_cause(list(outcomes.values())):
         last = outcome.last
         detail = last.detail if last is not None and last.kind == "failed" else outcome.errors.strip()
@@ -188,7 +193,7 @@ def _raise_failure(outcomes: dict[str, ProcessOutcome]) -> None:
 
 
 def _by_cause(outcomes: Sequence[ProcessOutcome]) -> list[ProcessOutcome]:
-    """Return those that failed; last those that only say that another has stopped."""
+    """Return the outcomes that failed, with those last that only say that another member stopped."""
     failed = [outcome for outcome in outcomes if not outcome.ok]
     return sorted(
         failed, key=lambda outcome: "stopped the run" in (outcome.last.detail if outcome.last else "")

@@ -48,13 +48,14 @@ class Commands(MutableMapping[str, Any]):
         return self._loaded[name]
 
     def _target(self, name: str) -> Any:
+        """Import the function or Typer app of a command."""
         if name in COMMANDS:
             module = import_module(f"smpc_dp.cli.{name}")
             return getattr(module, "app", None) or getattr(module, name)
         return load(Group.COMMANDS, self._added[name])
 
     def help_of(self, name: str) -> str:
-        """Return a line of help; of a command of this package without loading it."""
+        """Return the line of help of a command; of this package's without loading the command."""
         return COMMANDS.get(name) or str(self[name].get_short_help_str(100))
 
     def __iter__(self) -> Iterator[str]:

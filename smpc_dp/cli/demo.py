@@ -84,7 +84,7 @@ def _verifiable(console: Console, folder: Path | None, as_json: bool) -> int:
 
 
 def _run(folder: Path, kill: bool, quiet: bool) -> tuple[int, Demonstration | None]:
-    """Run the demonstration in `folder` with live progress; return the exit code and what came out."""
+    """Run the demonstration in `folder` with live progress; return the exit code and the demonstration."""
     terminal = progress_console().is_terminal
     shown: set[str] = set()
     killed: set[str] = set()

@@ -61,6 +61,7 @@ def keygen(
 
 
 def _check_address(role: Role, address: str | None) -> None:
+    """Raise ConfigError for an invalid address, or none for a role that listens."""
     if address is None:
         if role != "party":
             raise ConfigError.at(

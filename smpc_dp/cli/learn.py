@@ -1,4 +1,4 @@
-"""What `smpc-dp party` and `smpc-dp run` do in a session with protocol "learn"."""
+"""Members of a session with protocol "learn", for `smpc-dp party` and `smpc-dp run`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SHOWN = 12
 
 
 def run_learning(host: HostMember, out: Path | None, *, serves: bool, as_json: bool, events: bool) -> int:
-    """Be one member of a session that learns, print what comes out, and return the exit code."""
+    """Run one member of a session that learns, print its result, and return the exit code."""
     learned: list[Learned] = []
     failures: dict[int, str] = {}
 
@@ -68,7 +68,7 @@ def run_learning(host: HostMember, out: Path | None, *, serves: bool, as_json: b
 
 
 def check_data(checked: LearnParameters, files: Mapping[str, Path]) -> None:
-    """Check everybody's data before any process starts; raise ConfigError with every fault."""
+    """Check the data of all parties before any process starts; raise ConfigError with every fault."""
     issues: list[ConfigIssue] = []
     for name, file in files.items():
         try:
@@ -80,7 +80,7 @@ def check_data(checked: LearnParameters, files: Mapping[str, Path]) -> None:
 
 
 def check_budgets(checked: LearnParameters, ledgers: Mapping[str, Path]) -> None:
-    """Check that everybody's ledger affords all steps; raise PrivacyError naming all that do not.
+    """Check that each party's ledger affords all steps; raise PrivacyError naming all that do not.
 
     Else those that do would be charged for a run that cannot end. `ledgers`: in the roster's order.
     """
@@ -101,7 +101,7 @@ def report_learned(
     *,
     as_json: bool,
 ) -> None:
-    """Print what everybody has learned, and who failed.
+    """Print what each party has learned, and the parties that failed.
 
     Exits with 1 if the aggregator failed, or all did, or nobody completed a step: then nothing was learned.
     """
@@ -121,7 +121,7 @@ def report_learned(
 
 
 def learned_text(results: Mapping[str, dict[str, Any]]) -> str:
-    """Return the lines that tell what was learned, from the JSON data of each party."""
+    """Format the learned results of all parties as text."""
     values = np.array([result["values"][0] for result in results.values()])
     some = next(iter(results.values()))
     lines = [f"{some['learner']}: {len(results)} parties"]

@@ -1,4 +1,4 @@
-"""Live progress: the processes of a session, one line a party, and the bar of what runs in one process."""
+"""Live progress: a table of a session's processes, one line per party, and a bar for a single process."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class LiveBoard:
             self._live.stop()
 
     def show(self, event: Event) -> None:
-        """Take one event."""
+        """Show an event."""
         if event.kind in ("refused", "lost", "warned", "waiting"):
             self._notes[event.party] = _inbound(event)
         else:
@@ -65,7 +65,7 @@ class LiveBoard:
             self._print(event)
 
     def begin(self, heading: str) -> None:
-        """Start anew for another run of the same members."""
+        """Clear the table for another run of the same members."""
         self._last.clear()
         self._notes.clear()
         self._printed.clear()
@@ -95,6 +95,7 @@ class LiveBoard:
             self._console.print(f"{event.party}: {text}")
 
     def _table(self) -> Table:
+        """Return the table as it is now."""
         table = Table(box=None, padding=(0, 2, 0, 0))
         for heading in ("member", "progress", "state", ""):
             table.add_column(heading)
@@ -114,7 +115,7 @@ class LiveBoard:
 
 
 def _inbound(event: Event) -> str:
-    """Return what an event that is no step says."""
+    """Describe an event that is no step."""
     if event.kind == "warned":
         return event.detail
     if event.kind == "waiting":
@@ -123,6 +124,7 @@ def _inbound(event: Event) -> str:
 
 
 def _index(event: Event) -> int:
+    """Return the index of an event's step, for the bar."""
     on_shares = (SERVER_STEPS, EVERY_PARTY_STEPS)
     for steps in (PARTY_STEPS, AGGREGATOR_STEPS, COORDINATED_STEPS, COORDINATOR_STEPS, *on_shares):
         if event.step in steps:
@@ -131,4 +133,5 @@ def _index(event: Event) -> int:
 
 
 def _bar(done: int) -> str:
+    """Return a bar for so many steps done."""
     return "■" * done + "·" * (len(PARTY_STEPS) - done)

@@ -1,4 +1,4 @@
-"""The option `--log-level`: what the library logs, on standard error."""
+"""The option `--log-level`: write the library's log records to standard error."""
 
 from __future__ import annotations
 
@@ -15,16 +15,19 @@ _FORMAT = "%(asctime)s.%(msecs)03d %(levelname)s %(name)s: %(message)s"
 
 
 class LineFormatter(logging.Formatter):
-    """Formats a record as one line: parts of it may come from a peer, and forge no line of their own."""
+    """Formatter of a record as one line.
+
+    Parts of a record may come from a peer, which must not be able to forge lines.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line, with an operation mark for each control character."""
+        """Return the line, with a question mark for each control character."""
         return "".join(char if char.isprintable() else "?" for char in super().format(record))
 
 
 @contextmanager
 def shown_logs(level: Level) -> Iterator[None]:
-    """Write what is logged from this level on to standard error meanwhile."""
+    """Write log records from this level on to standard error within the block."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(LineFormatter(_FORMAT, "%H:%M:%S"))
     before = _ROOT.level
@@ -38,5 +41,5 @@ def shown_logs(level: Level) -> Iterator[None]:
 
 
 def log_options(level: Level | None) -> list[str]:
-    """Return the options with which a child process logs as much."""
+    """Return the options with which a child process logs at the same level."""
     return [] if level is None else ["--log-level", level]

@@ -1,4 +1,4 @@
-"""One member of a session on this host: how it is opened, and the exit code of what it does."""
+"""One member of a session on this host: its options, its connection, and its exit code."""
 
 from __future__ import annotations
 
@@ -54,7 +54,10 @@ class HostMember:
 
 
 async def exit_code(compute: Callable[[], Awaitable[Report | None]], name: str, *, events: bool) -> int:
-    """Return the exit code of what a member does: 1 after an error, which is shown, or a bad audit."""
+    """Run a member's computation and return its exit code.
+
+    1 after an error, which is shown, or a bad audit.
+    """
     try:
         report = await compute()
         if report is None:

@@ -1,4 +1,4 @@
-"""Command-line options that are the settings of a table (`smpc_dp.settings`)."""
+"""Command-line options generated from the settings of a table (`smpc_dp.settings`)."""
 
 from __future__ import annotations
 
@@ -34,6 +34,7 @@ def with_settings(
     """
 
     def decorate(command: Command) -> Command:
+        """Return the command with the options."""
         signature = inspect.signature(command, eval_str=True)
         own = [
             parameter.replace(kind=parameter.KEYWORD_ONLY)
@@ -59,6 +60,7 @@ def with_settings(
 def _parameter(
     table: type[msgspec.Struct], field: msgspec.structs.FieldInfo, defaults: dict[str, object]
 ) -> inspect.Parameter:
+    """Return the parameter of a setting."""
     key = field.encode_name
     default = defaults.get(key, inspect.Parameter.empty if field.required else field.default)
     text = None if key in defaults else default_text(table, key)

@@ -1,4 +1,4 @@
-"""How commands print: errors in one line each on standard error, results as text or as one JSON object."""
+"""Output of commands: errors in one line each on standard error, results as text or as one JSON object."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def print_json(value: object) -> None:
 def print_table(
     title: str | None, columns: Sequence[str], rows: Iterable[Sequence[object]], *lines: str
 ) -> None:
-    """Print a table, and lines below it."""
+    """Print a table, with lines below it."""
     table = Table(*columns, title=title)
     for row in rows:
         table.add_row(*map(str, row))
@@ -64,7 +64,7 @@ def print_plan(
 
 
 def check_can_write(path: Path) -> None:
-    """Raise LocalError if a file cannot be written there, as far as that shows beforehand."""
+    """Raise LocalError if it is already clear that a file cannot be written there."""
     folder = path if path.exists() else path.parent
     if path.is_dir():
         raise LocalError(f"{path}: cannot write the result (is a folder)")
@@ -88,7 +88,7 @@ def write_json(value: object, path: Path, *, own: bool = False) -> None:
 
 
 def result_text(result: Mapping[str, Any]) -> str:
-    """Return a result, as `Result.to_json` gives it, in a few lines for a person."""
+    """Format a result, as `Result.to_json` gives it, in a few lines for a person."""
     error = result.get("standard_error", 0.0)
     shown = value_text(
         result["value"][:SHOWN_VALUES],
@@ -121,12 +121,13 @@ def privacy_lines(result: Mapping[str, Any]) -> list[str]:
 
 
 def logged_lines(result: Mapping[str, Any]) -> list[str]:
-    """Return what says, to an auditor, which log is that of a result; nothing where there is none."""
+    """Return the lines that identify a result's log to an auditor; none without a log."""
     log = result["evidence"].get("log") if result.get("evidence") else None
     return [] if log is None else [f"the log of the run ends with head {log['head']}"]
 
 
 def _noise(result: Mapping[str, Any]) -> str:
+    """Describe the noise of a result."""
     error, curator = result["standard_error"], result["curator_standard_error"]
     residual = result["residual_pairs"]
     left = f"; noise of {residual} pairs is left in it" if residual else ""
@@ -141,6 +142,7 @@ def _noise(result: Mapping[str, Any]) -> str:
 
 
 def _unit(privacy: Mapping[str, Any]) -> list[str]:
+    """Return the line about the unit of privacy."""
     unit = privacy.get("unit")
     return [] if unit is None else [f"unit: epsilon and delta protect one {unit}"]
 

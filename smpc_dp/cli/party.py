@@ -161,14 +161,14 @@ def party(
 
 
 def _check_paths(*paths: Path | None) -> None:
-    """Raise an error now if a file that is written at the end cannot be."""
+    """Raise LocalError now for a file that could not be written at the end."""
     for path in paths:
         if path is not None:
             check_can_write(path)
 
 
 async def _serve(host: HostMember, role: Role, requests: int | None, results: list[Ended]) -> None:
-    """Serve requests as a server or the aggregator; add the results, and raise the first request's error."""
+    """Serve requests as a server or the aggregator; add the results, raise the first request's error."""
     served: Sequence[Ended | SmpcError]
     if role == "server":
         from smpc_dp.net.servers.computing_server import serve_shares
@@ -214,7 +214,10 @@ def _hand_over(result: Ended, name: str, out: Path | None, *, as_json: bool, eve
 async def _contribute(
     host: HostMember, operation: Operation | None, weight: int | None, clip: bool, results: list[Ended]
 ) -> Report | None:
-    """Check everything of one party, then connect and compute; add the result, and audit if that is asked."""
+    """Check everything of one party, then connect and compute; add the result.
+
+    Audits the log if that is requested.
+    """
     member = Membership.load(host.session, host.name, host.key)
     if RECORDS in member.session.parameters:
         _refuse_given(
@@ -252,6 +255,7 @@ def _print(result: Ended, printed: Mapping[str, Any], name: str) -> None:
 
 
 def _write(printed: object, out: Path) -> bool:
+    """Write a result to its file; return False, with a message, if that fails."""
     try:
         write_json(printed, out)
     except LocalError as error:
@@ -261,13 +265,14 @@ def _write(printed: object, out: Path) -> bool:
 
 
 def _refuse_given(options: Mapping[str, object], why: str) -> None:
+    """Raise ConfigError for options that were given and do not apply."""
     for option, value in options.items():
         if value is not None:
             raise typer.BadParameter(f"{option} {why}")
 
 
 def _show(first: list[str], event: Event) -> None:
-    """Print an event; before the earliest one what stands in `first`, which is emptied."""
+    """Print an event; before the first one print the lines in `first`, and empty it."""
     while first:
         progress_console().print(first.pop(0))
     clock = time.strftime("%H:%M:%S")

@@ -93,4 +93,5 @@ def secagg(
 
 
 def _bytes(count: int) -> str:
+    """Format a number of bytes."""
     return f"{count / 1000:,.1f} kB"

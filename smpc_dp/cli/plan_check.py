@@ -1,4 +1,4 @@
-"""`smpc-dp plan check`: an empirical lower bound on the epsilon of a mechanism as it is implemented."""
+"""`smpc-dp plan check`: an empirical lower bound on the epsilon of a mechanism's implementation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`smpc-dp plan collaboration`: does it pay to learn together under differential privacy?"""
+"""`smpc-dp plan collaboration`: forecast the gain of learning together under differential privacy."""
 
 from __future__ import annotations
 
@@ -51,6 +51,7 @@ def collaboration(
 
 
 def _numbers(name: str, text: str, kind: type[int] | type[float]) -> list[float]:
+    """Parse numbers separated by commas; raise ConfigError."""
     try:
         return [kind(part) for part in text.split(",")]
     except ValueError:

@@ -1,4 +1,4 @@
-"""`smpc-dp plan gopa`: noise and neighbours of private averaging, and how private it is."""
+"""`smpc-dp plan gopa`: noise, neighbours and privacy of private averaging."""
 
 from __future__ import annotations
 

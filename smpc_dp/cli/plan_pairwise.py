@@ -119,6 +119,7 @@ def pairwise(
 
 
 def _print_central(plan: CentralPlan, as_json: bool) -> None:
+    """Print the plan for servers."""
     over = f"{plan.partners} of each user" if plan.partners else "all"
     baseline = "" if plan.two_party_error is None else f"{plan.two_party_error:.4g}"
     gain = "" if plan.gain is None else f"mean squared, with its best partners: {plan.gain:.3g} times this"
@@ -135,6 +136,7 @@ def _print_central(plan: CentralPlan, as_json: bool) -> None:
 
 
 def _load(path: Path) -> object:
+    """Read a JSON file; raise ConfigError or LocalError."""
     content = read_bounded(path, "the model", MAX_MODEL_BYTES)
     try:
         return json.loads(content)

@@ -1,4 +1,4 @@
-"""`smpc-dp plan verifiable`: noise of verifiable averaging, and how private it is."""
+"""`smpc-dp plan verifiable`: noise and privacy of verifiable averaging."""
 
 from __future__ import annotations
 

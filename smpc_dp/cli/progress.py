@@ -40,7 +40,7 @@ class Bar:
             self._progress.stop()
 
     def show(self, activity: str, done: int, of: int) -> None:
-        """Say what is done now, and how far it is."""
+        """Show the activity, and how much of it is done."""
         if not self._activity:
             self._progress.start()
         if self._lines is not None and activity != self._activity:

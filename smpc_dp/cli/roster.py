@@ -1,4 +1,4 @@
-"""`smpc-dp roster`: who is in a session file."""
+"""`smpc-dp roster`: print the members in a session file."""
 
 from __future__ import annotations
 

@@ -132,6 +132,7 @@ def run(
 
 
 def _refuse_given(options: Mapping[str, object], why: str) -> None:
+    """Raise ConfigError for options that were given and do not apply."""
     for option, value in options.items():
         if value is not None:
             raise ConfigError.at(option, why, ConfigCheck.UNSUPPORTED)
@@ -158,7 +159,7 @@ def _given_options(
     field: Sequence[str] | None,
     public_label: int | None,
 ) -> list[str]:
-    """Return the arguments with which a party asks for the statistic, none where a sum is asked for."""
+    """Return the arguments with which a party requests the statistic, none if a sum is requested."""
     if requested is None or statistic is None:
         return []
     return statistics.arguments(requested, statistic, field, public_label)
@@ -172,7 +173,7 @@ def _commands(
     servers: Sequence[str],
     parties: Mapping[str, Sequence[str]],
 ) -> dict[str, list[str]]:
-    """Return the command line of every member: who serves comes first.
+    """Return the command line of every member; the aggregator and servers come first.
 
     `shared` are the arguments of all, `board` those of the aggregator alone, `parties` each party's own.
     """
@@ -192,7 +193,7 @@ def _commands(
 def _launch(
     commands: dict[str, list[str]], aggregator: str | None, *, quiet: bool, logs: bool
 ) -> dict[str, ProcessOutcome]:
-    """Run all members to their ends and show their progress; return how each ended."""
+    """Run all members to their ends and show their progress; return their outcomes."""
     # What the members log goes past a table that is drawn anew.
     with LiveBoard(list(commands), quiet=quiet or logs) as live:
         launcher = Launcher(live.show, own_errors=logs)
@@ -212,7 +213,7 @@ def _launch(
 
 
 def _print_log_position(board: Path) -> None:
-    """Print which file in the board's folder is the log of this run."""
+    """Print the name of this run's log in the board's folder."""
     logs = sorted(board.glob("request-*.jsonl"), key=lambda path: path.stat().st_mtime)
     console().print(
         f"log: {logs[-1] if logs else board}, which smpc-dp audit checks, given --session and --head"
@@ -266,6 +267,7 @@ def _check_ledgers(folder: Path, parties: list[str]) -> None:
 
 
 def _ledger(folder: Path, name: str) -> Path:
+    """Return the path of a party's ledger."""
     return folder / f"{name}.ledger"
 
 
@@ -274,6 +276,7 @@ def _key_file(keys: Path | None, session: Path, name: str) -> Path:
 
 
 def _key(keys: Path | None, name: str) -> list[str]:
+    """Return the option with a member's key, if there is a folder of keys."""
     return [] if keys is None else ["--key", str(keys / f"{name}.key")]
 
 
@@ -283,6 +286,7 @@ def _report(
     results: dict[str, dict[str, Any]],
     as_json: bool,
 ) -> None:
+    """Print the results of all members, and the failures."""
     failed = {name: outcome for name, outcome in outcomes.items() if not outcome.ok}
     if aggregator in failed or not results:
         # The others say after the aggregator what it has said.

@@ -39,7 +39,7 @@ NoiseName = Annotated[
 
 @dataclass(frozen=True)
 class Statistic:
-    """What to estimate, checked as far as it can be without a record."""
+    """A requested statistic, checked as far as possible without a record."""
 
     kernel: Kernel
     options: Mapping[str, Any]
@@ -55,7 +55,7 @@ class Statistic:
         partners: int | None,
         noise: str | None,
     ) -> Statistic | None:
-        """Return what the options ask for, None without `--statistic`; raise ConfigError on wrong ones."""
+        """Return the statistic of the options, None without `--statistic`; raise ConfigError if wrong."""
         given = {"--field": fields or None, "--epsilon": epsilon, "--delta": delta}
         given |= {"--partners": partners, "--noise": noise}
         if name is None:
@@ -100,7 +100,7 @@ class Statistic:
         )
 
     def marked(self, public_label: int | None) -> Statistic:
-        """Return it for a party with this public label; raise ConfigError where it has to have one."""
+        """Return the statistic for a party with this public label; raise ConfigError if one is needed."""
         if (self.kernel.labels == "public") == (public_label is None):
             requirements = (
                 "needs each party's public label" if public_label is None else "has no public labels"
@@ -111,7 +111,7 @@ class Statistic:
         return replace(self, public_label=public_label)
 
     def read(self, file: Path) -> tuple[float, ...]:
-        """Return the record in a file; raise PrivacyError or ConfigError if it is none of the kernel's."""
+        """Read the record in a file; raise PrivacyError or ConfigError if it is not one of the kernel's."""
         record = tuple(read_vector(file).tolist())
         if len(record) != len(self.kernel.fields):
             reason = (
@@ -136,14 +136,14 @@ async def take_part(statistic: Statistic, host: HostMember) -> StatisticResult:
 
 
 def read_labels(path: Path | None, parties: Sequence[str]) -> dict[str, int]:
-    """Return the public labels of the parties in a JSON file, or none without a file."""
+    """Read the public labels of the parties from a JSON file; none without a file."""
     return {} if path is None else read_table(path, parties, "label")
 
 
 def arguments(
     statistic: Statistic, name: str, fields: Sequence[str] | None, public_label: int | None
 ) -> list[str]:
-    """Return the options with which `smpc-dp party` does the same."""
+    """Return the options of `smpc-dp party` for this statistic."""
     options = statistic.options
     result = ["--statistic", name, "--epsilon", repr(options["epsilon"]), "--delta", repr(options["delta"])]
     result += ["--noise", str(options["noise"])]
@@ -155,7 +155,7 @@ def arguments(
 
 
 def statistic_text(result: Mapping[str, Any]) -> str:
-    """Return a result, as `StatisticResult.to_json` gives it, in a few lines for a person."""
+    """Format a result, as `StatisticResult.to_json` gives it, in a few lines for a person."""
     error = result["standard_error"]
     lines = [f"{result['kernel']}: {result['value']:.6g}" + ("" if error is None else f" +- {error:.2g}")]
     if result["interval"] is not None:
@@ -177,6 +177,7 @@ def statistic_text(result: Mapping[str, Any]) -> str:
 
 
 def _field(text: str) -> Field:
+    """Parse a field LOW:HIGH:STEP."""
     from smpc_dp.kernels.fields import Field
 
     try:

@@ -1,4 +1,4 @@
-"""The aggregator's process: serves one request, and writes down all that it saw of the lenders' vectors.
+"""The aggregator's process: serves one request, and records its view of the lenders' vectors.
 
 python -m smpc_dp.demo.aggregator SESSION NAME --out SEEN.json
 """
@@ -16,8 +16,7 @@ from smpc_dp.net.launcher import print_event
 def main() -> int:
     """Run the aggregator, print its events for the launcher, and write `{"received", "sum"}`.
 
-    "received" has for each lender the masked vector that came from it, "sum" what was left of their sum when
-    the masks were removed.
+    "received" has the masked vector of each lender, "sum" their sum without the masks.
     """
     arguments = parser("The aggregator of the demonstration.", shard=False).parse_args()
     received: dict[str, list[int]] = {}

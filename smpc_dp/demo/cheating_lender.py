@@ -1,6 +1,6 @@
 """Two lenders that cheat in a verifiable run, for `smpc_dp.connect(role=...)`.
 
-A party can run another program than the agreed one. Nobody can prevent that. The others see it and exclude
+A party can run another program than the agreed one. Nobody can prevent that. The others notice it and exclude
 the party.
 """
 
@@ -45,7 +45,7 @@ def commit_to_negative_loans(member: VerifiableMember, state: AwaitNeighbours, b
 
 
 class _ChosenNoise(proofs.NoiseSecret):
-    """Noise of 0 for the number of loans and as much as there can be for the rate."""
+    """Noise of 0 for the number of loans and of the greatest value for the rate."""
 
     def __init__(self, drawn: proofs.NoiseSecret) -> None:
         self.length, self.bits, self.commitment = drawn.length, drawn.bits, drawn.commitment
@@ -69,10 +69,12 @@ class _ChoosingMember(VerifiableMember):
 
 
 def _committing(honest: Run[Outcome]) -> Run[Outcome]:
+    """Return the lender's run with a false commitment."""
     return Run(PARTY.with_row(AwaitNeighbours, commit_to_negative_loans), honest.member, honest.state)
 
 
 def _choosing(honest: Run[Outcome]) -> Run[Outcome]:
+    """Return the lender's run with chosen noise."""
     given = {field.name: getattr(honest.member, field.name) for field in dataclasses.fields(honest.member)}
     return Run(PARTY, _ChoosingMember(**given), honest.state)
 

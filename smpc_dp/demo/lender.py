@@ -1,4 +1,4 @@
-"""One lender's process. All of the secure computation is in `contribute`: connect, and ask for the sum.
+"""One lender's process; `contribute` is the whole secure computation: connect, and request the sum.
 
 python -m smpc_dp.demo.lender SESSION NAME SHARD.csv --out RESULT.json
 """
@@ -23,7 +23,7 @@ HOLD_SECONDS = 10.0
 async def contribute(session_file: Path, name: str, shard: Path, on_event: OnEvent) -> smpc_dp.Result:
     """Compute this lender's statistics from its own loans and return their sum over all lenders.
 
-    Raises `smpc_dp.SmpcError`: what is wrong with the file, a value, the connection or a peer.
+    Raises `smpc_dp.SmpcError` for a fault of the file, a value, the connection or a peer.
     """
     vector = lender_vector(read_loans(shard))
     async with smpc_dp.connect(session_file, party=name, on_event=on_event) as session:

@@ -1,4 +1,4 @@
-"""What the eight lenders agree on in public, and what each computes from its own loans.
+"""The lenders' public agreement, and the vector that each computes from its own loans.
 
 A loan becomes a row of whole numbers: each column in its unit times a power of ten (an interest rate of
 13.99 % is 1399). A lender's vector is the upper triangle of the cross products of its rows, a column of ones
@@ -96,6 +96,7 @@ _STATUSES = ("Not_Verified", "Source_Verified", "Verified")
 
 
 def _indicator(name: str, source: str, label: str, labels: Iterable[str]) -> Column:
+    """Return the column that is 1 for loans with this label, else 0."""
     return Column(name, "0 or 1", 1, source=source, codes={other: int(other == label) for other in labels})
 
 
@@ -201,7 +202,7 @@ def statistics(matrix: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def lender_vector(loans: Sequence[Loan]) -> NDArray[np.int64]:
-    """Return what one lender contributes, shape (LENGTH,), each value in [0, UPPER].
+    """Return the vector of one lender, shape (LENGTH,), each value in [0, UPPER].
 
     Raises ConfigError or PrivacyError as `Column.grid` does, PrivacyError also for more than MAX_LOANS loans.
     """

@@ -1,4 +1,4 @@
-"""What the processes of a demonstration share: arguments, an event of a failure, a result as JSON."""
+"""Common code of the demonstration's processes: arguments, events of failures, results as JSON."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from smpc_dp.net.launcher import print_event, run_child
 
 
 def parser(description: str, *, shard: bool = True) -> argparse.ArgumentParser:
-    """Return a parser of a member's session, name, loans if it has some, and of where its result goes."""
+    """Return a parser for a member's session, name, loans if it has some, and result file."""
     result = argparse.ArgumentParser(description=description)
     result.add_argument("session", type=Path, help="the session file")
     result.add_argument("name", help="the member's name in it")
@@ -24,7 +24,7 @@ def parser(description: str, *, shard: bool = True) -> argparse.ArgumentParser:
 
 
 def run_member(arguments: argparse.Namespace, act: Callable[[], Awaitable[object]]) -> int:
-    """Write what `act` returns as JSON; print an event for the launcher, and return 1, if it fails."""
+    """Write the result of `act` as JSON; on a failure print an event for the launcher, and return 1."""
 
     async def supervised() -> int:
         try:

@@ -18,7 +18,7 @@ INTERCEPT = "intercept"
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """How well predictions fit: R² (1: perfect, 0: no better than the mean) and RMSE in the target's unit."""
+    """Quality of predictions: R² (1: perfect, 0: no better than the mean) and RMSE in the target's unit."""
 
     r2: float
     rmse: float
@@ -29,9 +29,9 @@ class Fit:
     """Means, variances and least squares of the target on the features, each rounded from an exact ratio.
 
     Attributes:
-        loans: how many rows.
+        loans: number of rows.
         means, variances: by column, in its unit and its square; a variance divides by loans - 1.
-        coefficients: "intercept" and one a feature, in the target's unit per unit of the feature.
+        coefficients: "intercept" and one per feature, in the target's unit per unit of the feature.
         score: of the fit on the rows that it was made from, computed from the sums alone.
     """
 
@@ -43,7 +43,7 @@ class Fit:
 
 
 def fit(sums: Sequence[int]) -> Fit:
-    """Return everything that follows from the sum of lenders' vectors, shape (LENGTH,).
+    """Return means, variances and the fit from the sum of lenders' vectors, shape (LENGTH,).
 
     Raises:
         ConfigError: a wrong length, fewer than two loans, or features that depend linearly on each other.
@@ -76,7 +76,7 @@ def fit(sums: Sequence[int]) -> Fit:
 
 
 def cross_products(sums: Sequence[int]) -> list[list[int]]:
-    """Return the symmetric matrix, WIDTH by WIDTH, of which `sums` is the upper triangle."""
+    """Return the symmetric matrix, WIDTH by WIDTH, with `sums` as its upper triangle."""
     matrix = [[0] * WIDTH for _ in range(WIDTH)]
     for value, row, column in zip(sums, *np.triu_indices(WIDTH), strict=True):
         matrix[row][column] = matrix[column][row] = int(value)
@@ -116,7 +116,7 @@ def units(matrix: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.fl
 
 
 def pooled_fit(matrix: NDArray[np.int64]) -> dict[str, float]:
-    """Return the coefficients that numpy's `lstsq` gives for rows pooled in one place, in float64."""
+    """Return the coefficients of numpy's `lstsq` for rows pooled in one place, in float64."""
     features, target = units(matrix)
     # Columns of one size: `lstsq` takes small singular values for zero.
     sizes = np.sqrt((features**2).mean(axis=0))
@@ -126,7 +126,10 @@ def pooled_fit(matrix: NDArray[np.int64]) -> dict[str, float]:
 
 
 def score(coefficients: Mapping[str, float], matrix: NDArray[np.int64]) -> Score:
-    """Return how well coefficients predict the target of rows, which must not all have the same."""
+    """Return the quality of the coefficients' predictions of the rows' target.
+
+    The rows must not all have the same target.
+    """
     features, target = units(matrix)
     residual = target - features @ np.array(list(coefficients.values()))
     spread = target - target.mean()

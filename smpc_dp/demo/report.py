@@ -1,4 +1,4 @@
-"""What the demonstration prints, for people and as JSON."""
+"""Report of the demonstration, for people and as JSON."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def page() -> Console:
 
 
 def announce(console: Console, kill: bool) -> None:
-    """Say what is going to happen."""
+    """Print what the demonstration is going to do."""
     _prose(
         console,
         f"{len(LENDERS)} lenders and 1 aggregator, {len(LENDERS) + 1} processes on this machine",
@@ -47,7 +47,7 @@ def announce(console: Console, kill: bool) -> None:
 
 
 def report(console: Console, demonstration: Demonstration) -> None:
-    """Print what came out of a demonstration."""
+    """Print the result of a demonstration."""
     _seen(console, demonstration)
     _comparison(console, demonstration)
     _fit(console, demonstration)
@@ -75,11 +75,13 @@ def _prose(console: Console, text: str, prefix: str = "", style: str = "") -> No
 
 
 def _heading(console: Console, text: str) -> None:
+    """Print a heading."""
     console.print()
     _prose(console, text, style="bold")
 
 
 def _table(*headings: str, left: int = 1) -> Table:
+    """Return an empty table with these headings."""
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
     for index, heading in enumerate(headings):
         table.add_column(heading, justify="left" if index < left else "right", no_wrap=True)
@@ -87,6 +89,7 @@ def _table(*headings: str, left: int = 1) -> Table:
 
 
 def _seen(console: Console, demonstration: Demonstration) -> None:
+    """Print what the aggregator saw."""
     _heading(console, f"What the aggregator received, beside what was in it (2 of {LENGTH} numbers)")
     wide = console.width >= FULL_TABLES
     total = f"sum of {TARGET.name}" if wide else f"sum of\n{TARGET.name}"
@@ -119,6 +122,7 @@ def _rate_sum(value: int) -> str:
 
 
 def _comparison(console: Console, demonstration: Demonstration) -> None:
+    """Print the comparison of secure and pooled sums."""
     survivors, absent = demonstration.result["survivors"], demonstration.result["absent"]
     _heading(console, "Compared with the same loans pooled in one place")
     without = f" without {', '.join(absent)}" if absent else ""
@@ -131,6 +135,7 @@ def _comparison(console: Console, demonstration: Demonstration) -> None:
 
 
 def _fit(console: Console, demonstration: Demonstration) -> None:
+    """Print the coefficients, means and variances."""
     fitted = demonstration.fitted
     _heading(console, f"Means, variances and the regression of {TARGET.name}, from the secure sums alone")
     wide = console.width >= FULL_TABLES
@@ -162,6 +167,7 @@ def _coefficient(value: float) -> str:
 
 
 def _scores(console: Console, demonstration: Demonstration) -> None:
+    """Print the quality of the fits."""
     scores = demonstration.scores
     _heading(console, "Score of the regression")
     wide = console.width >= FULL_TABLES
@@ -192,6 +198,7 @@ def _scores(console: Console, demonstration: Demonstration) -> None:
 
 
 def _sentence(text: str) -> str:
+    """Return the text as a sentence, with a capital and a full stop."""
     return f"{text[0].upper()}{text[1:]}."
 
 

@@ -1,4 +1,4 @@
-"""Runs the demonstration: makes the session, starts the processes, kills one, and checks what comes out."""
+"""Run the demonstration: make the session, start the processes, kill one, and check the results."""
 
 from __future__ import annotations
 
@@ -51,30 +51,30 @@ TIMEOUTS = Timeouts(connect=30.0, step=15.0)
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """The folder of one demonstration: session file, keys, shards, results, and what the aggregator saw."""
+    """The folder of one demonstration: session file, keys, shards, results, and the aggregator's view."""
 
     folder: Path
 
     @property
     def session(self) -> Path:
-        """The session file."""
+        """The path of the session file."""
         return self.folder / "session.toml"
 
     @property
     def seen(self) -> Path:
-        """What the aggregator saw."""
+        """The path of the aggregator's view."""
         return self.folder / "aggregator.json"
 
     def shard(self, name: str) -> Path:
-        """A lender's loans."""
+        """Return the path of a lender's loans."""
         return self.folder / "shards" / f"{name}.csv"
 
     def result(self, name: str) -> Path:
-        """What a lender was told."""
+        """Return the path of a lender's result."""
         return self.folder / "results" / f"{name}.json"
 
     def prepare(self, parts: Mapping[str, Sequence[Loan]]) -> None:
-        """Make the folders, and write each lender's loans; raise LocalError when that fails."""
+        """Make the folders, and write each lender's loans; raise LocalError on failure."""
         try:
             for subfolder in ("shards", "results"):
                 (self.folder / subfolder).mkdir(mode=0o700)
@@ -84,19 +84,19 @@ class Files:
             write_loans(self.shard(name), loans)
 
     def lender_command(self, module: str, name: str) -> list[str]:
-        """Return how a lender's process is started."""
+        """Return the command that starts a lender's process."""
         arguments = [str(self.session), name, str(self.shard(name)), "--out", str(self.result(name))]
         return [sys.executable, "-m", f"smpc_dp.demo.{module}", *arguments]
 
     def reported(self, name: str) -> dict[str, Any]:
-        """Return what a lender was told."""
+        """Return the result that a lender wrote."""
         reported: dict[str, Any] = json.loads(self.result(name).read_text("utf-8"))
         return reported
 
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """How well fits predict the rates of the survivors' loans, and of the loans that are not in the result.
+    """Quality of fits on the survivors' loans, and on the loans that are not in the result.
 
     Attributes:
         secure: the fit from the secure sums; pooled: numpy's `lstsq` on the survivors' pooled loans.
@@ -112,12 +112,12 @@ class Scores:
 
 @dataclass(frozen=True, slots=True)
 class Demonstration:
-    """What a demonstration ended with.
+    """Result of a demonstration.
 
     Attributes:
         exact: whether all LENGTH sums equal, as integers, those of the survivors' pooled loans.
         equal: how many of them do.
-        result: a survivor's result, as `Result.to_json` gives it; all survivors were given the same.
+        result: a survivor's result, as `Result.to_json` gives it; all survivors have the same.
         received: by lender, the masked vector that the aggregator received. modulus_bits: of its values.
         loans: by lender, how many it holds.
         true_vectors: by lender, its vector: known to the demonstration alone, which made the shards.
@@ -149,17 +149,17 @@ async def demonstrate(
     on_event: OnEvent = ignore,
     on_kill: Callable[[str], None] = lambda _name: None,
 ) -> Demonstration:
-    """Run the demonstration in an empty folder and return what came out; leaves its files there, keys 0600.
+    """Run the demonstration in an empty folder and return its result; leave its files there, keys 0600.
 
     Args:
         folder: an empty directory.
         kill: kill the process of `VICTIM` before it sends its masked vector.
-        on_event: told of every step of every process.
-        on_kill: told when the victim is killed.
+        on_event: called with every event of every process.
+        on_kill: called when the victim is killed.
 
     Raises:
         LocalError: a process cannot be started or ended with an error; names which, and why.
-        VerificationError: the survivors were given differing results, or the killed lender is in them.
+        VerificationError: the survivors have differing results, or the killed lender is in them.
     """
     files = Files(folder)
     matrices = {name: rows(part) for name, part in _prepare(files).items()}
@@ -209,7 +209,7 @@ def _prepare(files: Files) -> dict[str, list[Loan]]:
 async def _launch(
     files: Files, killed: str | None, on_event: OnEvent, on_kill: Callable[[str], None]
 ) -> dict[str, ProcessOutcome]:
-    """Run all processes to their end, and kill one on its way."""
+    """Run all processes to their end, and kill one at its step."""
 
     def follow(event: Event) -> None:
         on_event(event)
@@ -229,7 +229,7 @@ async def _launch(
 def _collect(
     files: Files, outcomes: dict[str, ProcessOutcome], killed: str | None
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the one result of all survivors and what the aggregator saw."""
+    """Return the one result of all survivors and the aggregator's view."""
     failed = [
         outcome
         for outcome in outcomes.values()
@@ -255,6 +255,7 @@ def _collect(
 
 
 def _gave_reason(outcome: ProcessOutcome) -> bool:
+    """Return whether a process explained its failure by an event."""
     return outcome.last is not None and outcome.last.kind == "failed"
 
 

@@ -46,17 +46,17 @@ LOG = "board.jsonl"
 
 
 def lender_values(loans: Sequence[Loan]) -> tuple[float, float]:
-    """Return a lender's number of loans and its average interest rate, as parts of the most there is."""
+    """Return a lender's number of loans and its average interest rate, as parts of their upper bounds."""
     rates = [float(loan["int_rate"]) for loan in loans]
     return len(loans) / MOST_LOANS, sum(rates) / len(rates) / HIGHEST_RATE
 
 
 @dataclass(frozen=True, slots=True)
 class VerifiableRun:
-    """One run, its audit, and that of its log with one byte changed.
+    """One run, its audit, and the audit of its log with one byte changed.
 
     Attributes:
-        cheat: the kind of the cheat; culprit: who did it; reason: why it was excluded, from the log.
+        cheat: the kind of the cheat; culprit: the cheating lender; reason: why it was excluded, from the log.
         value: average number of loans and average rate in percent; error: their standard errors.
         truth: the same over the counted lenders without noise, known to the demonstration alone.
         log, session: their files. byte: which one was changed.
@@ -103,10 +103,10 @@ async def demonstrate_verifiable(
 ) -> list[VerifiableRun]:
     """Run both cheats, in `folder` and in `folder`/chosen-noise, and audit the logs.
 
-    `on_run` is told what each run shows, before it.
+    `on_run` is called with a heading before each run.
 
     Raises:
-        LocalError: a process failed that should not have.
+        LocalError: a process failed unexpectedly.
         VerificationError: the cheat was not named and left out, or an audit found something else.
     """
     runs = []
@@ -117,6 +117,7 @@ async def demonstrate_verifiable(
 
 
 async def _run(folder: Path, cheat: str, on_event: OnEvent) -> VerifiableRun:
+    """Run one cheat, audit its log, and audit the log with one byte changed."""
     begun = time.perf_counter()
     culprit = CHEAT_OF[cheat]
     parts = shards(read_loans(DATA))
@@ -164,6 +165,7 @@ async def _run(folder: Path, cheat: str, on_event: OnEvent) -> VerifiableRun:
 
 
 def _pair(values: Any) -> tuple[float, float]:
+    """Return two numbers as floats."""
     first, second = (float(value) for value in values)
     return first, second
 
@@ -179,7 +181,7 @@ def _change(folder: Path, session: Path, head: str) -> tuple[int, Report]:
 
 
 def report_verifiable(console: Console, runs: list[VerifiableRun]) -> None:
-    """Print what came out."""
+    """Print the results of the runs."""
     for run in runs:
         console.print(f"{run.culprit} {CHEATS[run.cheat]}.", style="bold")
         console.print(f"  excluded by name: {run.culprit}: {run.reason}")

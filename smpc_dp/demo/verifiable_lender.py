@@ -1,4 +1,4 @@
-"""One lender's process in a verifiable run. A cheat is a lender that runs another program than it should.
+"""One lender's process in a verifiable run; a cheat runs another program than agreed.
 
 python -m smpc_dp.demo.verifiable_lender SESSION NAME SHARD.csv --out RESULT.json [--cheat KIND]
 """

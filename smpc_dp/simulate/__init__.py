@@ -1,4 +1,4 @@
-"""All parties in one process: the same machines, no sockets."""
+"""Simulations: all parties of a session in one process, the same roles without sockets."""
 
 from smpc_dp.simulate.average import average, check_size
 from smpc_dp.simulate.learning import learn

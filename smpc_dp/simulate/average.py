@@ -1,4 +1,4 @@
-"""`simulate.average`: the machines of a whole session in one process, without sockets."""
+"""`simulate.average`: the roles of a whole session in one process, without sockets."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ MAX_VALUES = 1 << 30
 
 @dataclass(slots=True)
 class Roles:
-    """The machines of one simulated run."""
+    """The roles of one simulated run."""
 
     context: Context
     aggregator: Run[Outcome]
@@ -70,9 +70,9 @@ def sum_roles(
     alone: Collection[int] = (),
     declared: Mapping[str, object] | None = None,
 ) -> tuple[Roles, int]:
-    """Return the machines of a run over `vectors`, and how many values were clipped; see `simulated_run`.
+    """Return the roles of a run over `vectors`, and how many values were clipped; see `simulated_run`.
 
-    The parties at the places `alone` check everything themselves, whatever the others remember. `declared`
+    The parties at the indexes `alone` check everything themselves, whatever the others remember. `declared`
     are the parameters as a session file would have them; a verifiable run needs them, for its board.
     """
     simulated = simulated_run(
@@ -107,7 +107,10 @@ def sum_roles(
 
 
 def with_board(simulated: SimulatedRun, declared: Mapping[str, object]) -> tuple[SimulatedRun, MemoryBoard]:
-    """Return the stage of a session that a log can tell of, with a roster of certificates, and its board."""
+    """Return the simulated run with a roster of certificates, and its board.
+
+    A log can describe such a run.
+    """
     roles: list[tuple[str, Role, str | None]] = [(AGGREGATOR, "aggregator", "127.0.0.1:1")]
     roles += [(name, "party", None) for name in simulated.context.names]
     members = [
@@ -256,7 +259,7 @@ def average(  # noqa: PLR0913 - the keys of a session file, and what a simulatio
 
 
 def check_size(parties: int, length: int, threads: int, seed_for_simulation: int | None = None) -> None:
-    """Refuse what cannot be simulated, before anything of that size is made; raise ConfigError."""
+    """Raise ConfigError for a simulation that is too large, before anything of that size is made."""
     issues = []
     for name, number, low, high in (
         ("parties", parties, 3, MAX_PARTIES),
@@ -291,6 +294,7 @@ def check_size(parties: int, length: int, threads: int, seed_for_simulation: int
 
 
 def _check_method(method: str, topology: str, kind: str) -> None:
+    """Raise ConfigError unless method, topology and kind are known and fit each other."""
     if method not in ("secagg", "gopa"):
         raise ConfigError.at("method", f"unknown: {method!r} (known: 'secagg', 'gopa')", ConfigCheck.CHOICE)
     if method == "secagg" and topology != "relay":
@@ -300,6 +304,7 @@ def _check_method(method: str, topology: str, kind: str) -> None:
 
 
 def _check_fraction(name: str, number: float) -> None:
+    """Raise ConfigError unless the number is a fraction from 0 to 1."""
     if isinstance(number, bool) or not isinstance(number, Real):
         raise ConfigError.at(name, f"must be a number, is {shown(number)}", ConfigCheck.TYPE)
     if not 0 <= number < 1:
@@ -323,7 +328,7 @@ def _write_logs(path: Path, board: MemoryBoard, context: Context) -> None:
 
 
 def _largest(weights: Sequence[int]) -> int:
-    """Return the largest weight, which the encoding is made for; at least 1."""
+    """Return the largest weight, at least 1, for which the encoding is made."""
     for index, weight in enumerate(weights):
         if isinstance(weight, bool) or not isinstance(weight, Integral):
             raise ConfigError.at(
@@ -338,6 +343,7 @@ def _listed(bound: Bound | None) -> Bound | None:
 
 
 def _rows(values: ArrayLike | Sequence[ArrayLike]) -> Sequence[NDArray[np.generic]]:
+    """Return values as rows; raise ConfigError unless they have the shape (parties, length)."""
     try:
         array = np.asarray(values)
     except ValueError as error:
@@ -350,6 +356,6 @@ def _rows(values: ArrayLike | Sequence[ArrayLike]) -> Sequence[NDArray[np.generi
 
 
 def _raise_first(errors: Mapping[str, SmpcError]) -> None:
-    """Raise the aggregator's error where there is one: it says why the others failed."""
+    """Raise the aggregator's error if there is one, since it explains the others; else the first error."""
     if AGGREGATOR in errors:
         raise errors[AGGREGATOR]

@@ -1,4 +1,4 @@
-"""Averagers for a whole network in one process: the machines of each group, or their ideal functionality.
+"""Averagers for a whole network in one process: the roles of each group, or their ideal functionality.
 
 The ideal one rounds to the same grid and draws the same noise distribution from the exact samplers, a share
 for each member, so its averages have exactly the distribution of the protocol's; it leaves out the
@@ -48,7 +48,7 @@ _NEAR = 1e-7
 
 
 class _Simulated(AllLocal):
-    """What both averagers of a simulation have in common."""
+    """Base of both averagers of a simulation."""
 
     def __init__(self, parties: int, averaging: PlannedAverages) -> None:
         super().__init__(parties)
@@ -56,11 +56,12 @@ class _Simulated(AllLocal):
         self._participations = averaging.participation_counter(parties)
 
     def _claim(self, how: str) -> str:
+        """Return the privacy of an average in a real run, and how it was simulated, in words."""
         return f"a simulation{how} of: {self._averaging.claim}"
 
 
 class IdealAverager(_Simulated):
-    """Averages as the protocol's, without its cryptography: for simulations of many parties and steps.
+    """Averager with the protocol's distribution, without its cryptography: for many parties and steps.
 
     `source` gives the noise, and `coins` that of servers; seeded ones (`NoiseSource.keyed`) make the run
     reproducible and insecure.
@@ -79,7 +80,7 @@ class IdealAverager(_Simulated):
 
     @property
     def claim(self) -> str:
-        """What an average gives away in a real run."""
+        """The privacy of an average in a real run, in words."""
         return self._claim(" without cryptography")
 
     async def average(
@@ -120,7 +121,7 @@ class IdealAverager(_Simulated):
 
 
 class MachineAverager(_Simulated):
-    """Averages by the machines of every group, over an in-memory network: every signature and mask.
+    """Averager that runs the roles of every group over an in-memory network, with all cryptography.
 
     `seed_for_simulation` makes the run reproducible and thereby insecure.
     """
@@ -134,7 +135,7 @@ class MachineAverager(_Simulated):
 
     @property
     def claim(self) -> str:
-        """What an average gives away in a real run."""
+        """The privacy of an average in a real run, in words."""
         return self._claim("")
 
     async def average(
@@ -153,7 +154,7 @@ class MachineAverager(_Simulated):
         return Averaged(values, weights, self._averaging.single)
 
     def _run(self, size: int, vectors: Rows) -> tuple[Rows, int]:
-        """Return the average of one group, shape (length,), and of how many."""
+        """Return the average of one group, shape (length,), and the number of its survivors."""
         seed = None if self._seed is None else self._seed + (self._requests << 32)
         if self._averaging.shared:
             return average_on_shares(
@@ -163,6 +164,7 @@ class MachineAverager(_Simulated):
         return np.asarray(result.value, dtype=np.float64), int(result.weight)
 
     def _result(self, parameters: SumParameters, vectors: Rows, seed: int | None) -> Result:
+        """Run the protocol of one group, and return its result."""
         roles, _ = sum_roles(parameters, list(vectors), request=self._requests, seed_for_simulation=seed)
         errors = drive(roles.machines, MemoryNetwork(seed=seed or 0), AGGREGATOR)
         for error in errors.values():
@@ -172,7 +174,7 @@ class MachineAverager(_Simulated):
 
 
 class IdealExchange(AllLocal):
-    """Messages as between processes, with their grid and noise distribution, without cryptography.
+    """Exchange with the grid and noise distribution of processes, without cryptography.
 
     `source` as of `IdealAverager`.
     """
@@ -185,11 +187,11 @@ class IdealExchange(AllLocal):
 
     @property
     def claim(self) -> str:
-        """What a message gives away in a real run."""
+        """The privacy of a message in a real run, in words."""
         return f"a simulation without cryptography of: {self._exchanging.claim}"
 
     def name_of(self, party: int) -> str:
-        """See `PeerExchange.name_of`."""
+        """Return the name of a party; see `PeerExchange.name_of`."""
         return f"user {party}"
 
     async def exchange(self, vector: Rows, partner: Parties) -> Rows:
@@ -215,14 +217,14 @@ class IdealExchange(AllLocal):
         return np.asarray(own[:, None] * vector + others @ sent)
 
     async def all_to_all(self, vectors: Boxes) -> Boxes:
-        """Return what each was sent, on the grid; see `PeerExchange.all_to_all`."""
+        """Return the vectors that each party was sent, on the grid; see `PeerExchange.all_to_all`."""
         vectors = check_boxes(self, vectors)
         parameters = self._exchanging.parameters.to_each()
         grid = grid_rows(parameters.encoding, vectors.reshape(-1, vectors.shape[2]))
         return parameters.encoding.real(grid).reshape(vectors.shape).transpose(1, 0, 2)
 
     def _sent(self, vector: Rows, senders: Parties) -> Rows:
-        """Return the vectors of these parties as they leave: on the grid, with noise."""
+        """Return the vectors of these parties as they are sent: on the grid, with noise."""
         parameters = self._exchanging.parameters
         self._participations.count(senders)
         grid = grid_rows(parameters.encoding, vector[senders])

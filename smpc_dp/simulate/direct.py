@@ -1,4 +1,4 @@
-"""Sessions without a relay in one process: all parties, and channels between any two."""
+"""Sessions without an aggregator in one process: all parties, and channels between any two."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from smpc_dp.wire.signing import Context
 
 @dataclass(slots=True)
 class DirectRoles:
-    """The parties of one simulated run without a relay."""
+    """The parties of one simulated run without an aggregator."""
 
     context: Context
     parties: list[Run[Outcome]]
 
     @property
     def coordinator(self) -> Run[Outcome]:
-        """The one that proposes the sets."""
+        """The coordinator, which proposes the sets."""
         return self.parties[coordinator_of(self.context.request, len(self.parties)) - 1]
 
 

@@ -1,4 +1,4 @@
-"""Drives machines over the in-memory network until each has a result or an error."""
+"""Drives roles over the in-memory network until each has a result or an error."""
 
 from __future__ import annotations
 
@@ -26,25 +26,26 @@ def drive(
     mesh: bool = False,
     make: MakeDriver = Driver,
 ) -> dict[str, SmpcError]:
-    """Run `machines` to their ends and return the errors of those that failed, by name.
+    """Run `machines`, the roles, to their ends and return the errors of those that failed, by name.
 
-    Deadlines: when nothing is under way, either a held-back message goes on or the deadline of a machine that
-        still waits passes, the `aggregator`'s first; so every run ends. Errors that are not `SmpcError` are
-        bugs and are raised.
+    Deadlines: when no message is under way, either a held-back message goes on or the deadline of a role that
+    still waits passes, the `aggregator`'s first; so every run ends. Errors that are not `SmpcError` are bugs
+    and are raised.
 
     Args:
-        aggregator: the name of the machine (the aggregator) whose deadlines are shorter than everybody
-            else's.
+        aggregator: the name of the role (the aggregator) whose deadlines are shorter than all others'.
         progress: called with the aggregator's step and the number it waits for, whenever the step changes.
-        mesh: everyone has a link to everyone, and the deadlines of those who are furthest behind pass first;
-            every machine is a `Run`.
-        make: makes the driver of each machine.
+        mesh: every role has a connection to every other, and the deadlines of those that are furthest behind
+            pass first; every role is a `Run`.
+        make: makes the driver of each role.
     """
     drivers = {machine.name: make(machine) for machine in machines}
     return _Drive(drivers, network, aggregator, progress, mesh).run()
 
 
 class _Drive:
+    """State of one call of `drive`."""
+
     def __init__(
         self,
         drivers: Mapping[str, Driver],
@@ -62,6 +63,7 @@ class _Drive:
         self._errors: dict[str, SmpcError] = {}
 
     def run(self) -> dict[str, SmpcError]:
+        """Deliver messages and pass deadlines until all roles have ended; return the errors."""
         for driver in self._drivers.values():
             self._send(driver, driver.act(Start()))
         while True:
@@ -72,6 +74,7 @@ class _Drive:
                 return self._errors
 
     def _deliver(self, delivery: Delivery) -> None:
+        """Give a message to its receiver, and send the answers."""
         driver, received = self._drivers[delivery.receiver], delivery.envelope
         if self._is_out(driver):
             return
@@ -88,10 +91,11 @@ class _Drive:
             self._progress(step, len(self._aggregator.run.waiting_for))
 
     def _is_out(self, driver: Driver) -> bool:
+        """Return whether a role has ended or was killed."""
         return driver.error is not None or self._network.is_dead(driver.run.name)
 
     def _deadline(self) -> bool:
-        """Let time pass; return False when nobody waits any more."""
+        """Let time pass: pass one deadline; return False when no role waits any more."""
         waiting = [
             driver
             for driver in self._drivers.values()
@@ -106,7 +110,7 @@ class _Drive:
         return True
 
     def _latest(self, waiting: Sequence[Driver]) -> Driver:
-        """Return whose deadline passes."""
+        """Return the driver whose deadline passes."""
         if self._aggregator in waiting and not self._mesh:
             return self._aggregator
         if self._mesh:
@@ -118,6 +122,7 @@ class _Drive:
         return waiting[self._network.choose(len(waiting))]
 
     def _send(self, driver: Driver, messages: Sequence[Envelope]) -> None:
+        """Send a driver's messages."""
         if driver.error is not None:
             self._errors[driver.run.name] = driver.error
         for envelope in messages:

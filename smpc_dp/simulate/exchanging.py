@@ -1,4 +1,4 @@
-"""Exchanges over the in-memory network: machines of one request, and a learner's messages, party by party."""
+"""Exchanges over the in-memory network: the roles of one request, and a learner's messages by party."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def drive_exchange(
 ) -> tuple[list[Run[Outcome]], dict[str, SmpcError]]:
     """Run an exchange to its end; return its parties, and the errors of those that failed, by name.
 
-    `kill`: by the place of a party, the number of the message that it dies before.
+    `kill`: by the index of a party, the number of the message before which it dies.
     """
     simulated = simulated_run(
         len(ring_vector),
@@ -53,7 +53,7 @@ def drive_exchange(
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """What one party brings to a request."""
+    """One party's call to take part in a request."""
 
     vectors: Rows
     edges: Recipients | None
@@ -61,11 +61,11 @@ class _Call:
 
 
 class MemoryRelay:
-    """Serves the messages of parties that each run a learner in a task of their own (`exchanges`).
+    """Serves the exchanges of parties that each run a learner in a task of their own.
 
-    A request begins when all who are still there have made their call, which must be the same everywhere.
-    `kill`: by party, the request that it dies in, before its second message. `seed_for_simulation` makes the
-    run reproducible and thereby insecure.
+    A request begins when all parties that are still there have made their call, which must be the same
+    everywhere. `kill`: by party, the request in which it dies, before its second message.
+    `seed_for_simulation` makes the run reproducible and thereby insecure.
     """
 
     def __init__(
@@ -85,18 +85,19 @@ class MemoryRelay:
         self._requests = 0
 
     async def call(self, party: int, vectors: Rows, edges: Recipients | None) -> dict[int, Rows]:
-        """Return what the party is sent in the next request."""
+        """Take part in the next request for a party, and return the vectors that it is sent."""
         answer: asyncio.Future[dict[int, Rows]] = asyncio.get_running_loop().create_future()
         self._calls[party] = _Call(vectors, edges, answer)
         self._begin()
         return await answer
 
     def leave(self, party: int) -> None:
-        """Go on without a party, who is missing from now on."""
+        """Go on without this party, which is missing from now on."""
         self._left.add(party)
         self._begin()
 
     def _begin(self) -> None:
+        """Begin the request if all parties that are still there have called."""
         if not self._calls or len(self._calls) + len(self._left) < self.parties:
             return
         calls, self._calls = self._calls, {}
@@ -114,6 +115,7 @@ class MemoryRelay:
         self._run(calls, first.edges)
 
     def _run(self, calls: dict[int, _Call], edges: Recipients | None) -> None:
+        """Run the exchange of these calls, and hand each party its result."""
         parameters, involved = request_of(self.exchanging.parameters, edges)
         dying = {sender for sender, request in self._kill.items() if request == self._requests}
         ring_vector = [
@@ -145,12 +147,13 @@ class MemoryRelay:
                 )
 
     def _ring_vector(self, parameters: ExchangeParameters, vectors: Rows) -> RingVector:
+        """Encode a party's vectors for the exchange."""
         rows = [parameters.encoding.encode(vector, party="a user")[0] for vector in vectors]
         return np.stack(rows).reshape(parameters.shape)
 
 
 class MemoryExchange(OnePartyExchange):
-    """The messages of one party of a `MemoryRelay`; a `PeerExchange`."""
+    """Exchange of one party of a `MemoryRelay`; a `PeerExchange`."""
 
     def __init__(self, aggregator: MemoryRelay, party: int) -> None:
         if not 0 <= party < aggregator.parties:
@@ -160,17 +163,17 @@ class MemoryExchange(OnePartyExchange):
 
     @property
     def parties(self) -> int:
-        """n, the parties of the aggregator."""
+        """The number of parties of the relay."""
         return self._aggregator.parties
 
     @property
     def here(self) -> Parties:
-        """The party's own number."""
+        """The local party."""
         return np.array([self._own])
 
     @property
     def claim(self) -> str:
-        """What the messages give away in a real run."""
+        """The privacy of the messages in a real run, in words."""
         return f"a simulation of: {self._aggregator.exchanging.claim}"
 
     async def meet(self, vectors: Rows, edges: Recipients | None) -> dict[int, Rows]:
@@ -180,5 +183,5 @@ class MemoryExchange(OnePartyExchange):
         return await self._aggregator.call(self._own, vectors, edges)
 
     def leave(self) -> None:
-        """Be missing from now on."""
+        """Leave: be missing from now on."""
         self._aggregator.leave(self._own)

@@ -32,7 +32,7 @@ def learn(
     fidelity: Fidelity = "ideal",
     seed_for_simulation: int | None = None,
 ) -> Learned:
-    """Run a learner over the parties whose tables these are.
+    """Run a learner over all parties in one process.
 
     Args:
         parameters: the `[parameters]` of a session with protocol "learn", or what `check_learn` made of them.
@@ -102,7 +102,7 @@ def _checked(parameters: Mapping[str, object] | LearnParameters, parties: int) -
 async def _by_machines(
     parameters: LearnParameters, exchanging: PlannedMessages, tables: list[Table], seed: int | None
 ) -> Learned:
-    """Run the learner once for each party, over the in-memory network, and return what all learned."""
+    """Run the learner once for each party, over the in-memory network, and return the joint result."""
     aggregator = MemoryRelay(parameters.parties, exchanging, seed_for_simulation=seed)
     errors: list[SmpcError] = []
 

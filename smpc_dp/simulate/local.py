@@ -93,4 +93,5 @@ def local_auc(
 
 
 def _randomness(seed: int | None, name: str) -> SeededRandomnessForSimulation | None:
+    """Return seeded randomness for a purpose, None without a seed."""
     return None if seed is None else SeededRandomnessForSimulation(seed, name)

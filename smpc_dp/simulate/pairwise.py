@@ -33,6 +33,8 @@ Tamper = Callable[[str, str, bytes], list[bytes]]
 
 
 class _Actor:
+    """One role of an evaluation, run step by step."""
+
     def __init__(self, role: Participant) -> None:
         self.role = role
         self.effects: Effects[Evaluated] = role.run()
@@ -41,7 +43,7 @@ class _Actor:
         self.end: Evaluated | SmpcError | None = None
 
     def step(self) -> Sequence[Send]:
-        """Take one turn, with the answer that was waited for if there is one; return what is sent."""
+        """Run the role to its next effect, with the awaited message if there is one; return what it sends."""
         try:
             if self.waits is not None and self.answer is not None:
                 _check_size(self.waits, self.answer)
@@ -59,7 +61,7 @@ class _Actor:
 
 
 def _check_size(expected: Receive, data: bytes) -> None:
-    """Refuse what a channel would."""
+    """Raise PeerFault for a message longer than a channel would accept."""
     if len(data) > expected.limit:
         raise PeerFault(
             expected.sender,
@@ -71,15 +73,16 @@ def _check_size(expected: Receive, data: bytes) -> None:
 def evaluate_in_memory(
     roles: Mapping[str, Participant], tamper: Tamper | None = None
 ) -> dict[str, Evaluated | SmpcError]:
-    """Run the roles of one evaluation to their ends, and return what each ended with.
+    """Run the roles of one evaluation to their ends, and return each one's result or error.
 
-    `tamper` sees every message and says what arrives in its place. Raises RuntimeError when everybody who is
-    left waits for somebody else.
+    `tamper` sees every message and returns what arrives in its place. Raises RuntimeError when all remaining
+    roles wait for one another.
     """
     actors = {name: _Actor(role) for name, role in roles.items()}
     queues: dict[tuple[str, str], deque[bytes]] = {}
 
     def deliver(name: str, message: Send) -> None:
+        """Put a message, possibly tampered with, into its receiver's queue."""
         data = b"".join(message.parts)
         arriving = [data] if tamper is None else tamper(name, message.to, data)
         queues.setdefault((name, message.to), deque()).extend(arriving)
@@ -111,7 +114,7 @@ def evaluate(
     mode: Mode = "tile",
     seed_for_simulation: int | None = None,
 ) -> Evaluation:
-    """Evaluate a circuit as two parties, 'garbler' and 'evaluator', would; return what who learns it gets.
+    """Evaluate a circuit between 'garbler' and 'evaluator'; return the output of those that learn it.
 
     Args:
         circuit, output, mode, evaluator_inputs: as in `Session.evaluate`.

@@ -1,4 +1,4 @@
-"""Reproducible randomness, for simulations and tests only: whoever knows the seed knows every secret."""
+"""Reproducible randomness, for simulations and tests only: the seed determines every secret."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import hashlib
 
 
 class SeededRandomnessForSimulation:
-    """SHAKE256 in counter mode over (seed, name): never for a real run."""
+    """Deterministic randomness: SHAKE256 in counter mode over (seed, name); never for a real run."""
 
     def __init__(self, seed_for_simulation: int, name: str) -> None:
         self._prefix = f"smpc-dp simulation {seed_for_simulation} {name} ".encode()

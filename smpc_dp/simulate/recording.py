@@ -1,4 +1,4 @@
-"""A simulated run in which machines are timed, messages counted, and what two machines heard is kept."""
+"""A simulated run with measurements: CPU time of roles, bytes of messages, and the messages of two roles."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ KILLED_BEFORE = 1 + PARTY_STEPS.index(MASKED)
 
 
 class TimedDriver(Driver):
-    """A driver whose CPU time is summed up, and what its machine was told kept, call by call."""
+    """Driver that adds up its CPU time, and stores the events of its role."""
 
     def __init__(self, run: Machine, *, keep: bool) -> None:
         super().__init__(run)
@@ -36,7 +36,7 @@ class TimedDriver(Driver):
         self.heard: list[Event] = []
 
     def act(self, event: Event) -> Sequence[Envelope]:
-        """Give the machine an event, and time it."""
+        """Give the role an event, and time it."""
         if self._keep and isinstance(event, Message | Deadline):
             self.heard.append(event)
         begun = time.process_time()
@@ -47,7 +47,7 @@ class TimedDriver(Driver):
 
 
 class CountingNetwork(MemoryNetwork):
-    """Adds up the encoded bytes that each machine sends and is sent; with `only`, that these do."""
+    """Network that counts the encoded bytes sent and received by each role, or by those in `only`."""
 
     def __init__(self, faults: Faults, only: Collection[str] | None = None) -> None:
         super().__init__(faults)
@@ -65,12 +65,16 @@ class CountingNetwork(MemoryNetwork):
             self.down[envelope.receiver] = self.down.get(envelope.receiver, 0) + size
 
     def _counts(self, envelope: Envelope) -> bool:
+        """Return whether a message is counted."""
         return self._only is None or envelope.sender in self._only or envelope.receiver in self._only
 
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """One run: CPU seconds and bytes by surviving party, the aggregator's, and what two machines heard."""
+    """Measurements of one run.
+
+    CPU seconds and bytes by surviving party and of the aggregator, and the events of two roles.
+    """
 
     client_seconds: dict[str, float]
     aggregator_seconds: float
@@ -82,7 +86,7 @@ class Recording:
 
 
 def vectors(parameters: SumParameters, seed: int) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
-    """Return the rows of the benchmark, shape (parties, length), in [lower, upper]."""
+    """Return random vectors for benchmarks, shape (parties, length), in [lower, upper]."""
     encoding = parameters.encoding
     shape = (parameters.plan.parties, encoding.length)
     return np.random.default_rng(seed).uniform(float(encoding.lower), float(encoding.upper), shape)
@@ -91,7 +95,7 @@ def vectors(parameters: SumParameters, seed: int) -> np.ndarray[tuple[int, int],
 def record(parameters: SecAggParameters, dropouts: int, seed: int) -> Recording:
     """Run the protocol with the last `dropouts` parties killed before their masked vector.
 
-    Every machine checks everything itself, as in a process of its own. The first party and the aggregator are
+    Every role checks everything itself, as in a process of its own. The first party and the aggregator are
     recorded.
 
     Raises:
@@ -124,7 +128,7 @@ def record(parameters: SecAggParameters, dropouts: int, seed: int) -> Recording:
 
 @dataclass(frozen=True, slots=True)
 class Sampled:
-    """One run without dropouts, of which a few parties were measured: CPU seconds and bytes of each of these.
+    """Measurements of a few parties of one run without dropouts: their CPU seconds and bytes.
 
     `others_per_second` is how many of the others one second of CPU time simulates; in one process they check
     each signature once between them.
@@ -137,7 +141,7 @@ class Sampled:
 
 
 def record_sample(parameters: SumParameters, party_count: int, seed: int) -> Sampled:
-    """Run the protocol and measure `parties` of its parties, evenly spread, which check everything.
+    """Run the protocol and measure `party_count` of its parties, evenly spread, which check everything.
 
     Raises:
         SmpcError: the run failed.

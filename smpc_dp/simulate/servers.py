@@ -1,7 +1,7 @@
-"""Averages by parties and servers in one process: their machines, and the true program on shares.
+"""Averages by parties and servers in one process: their roles, and the true program on shares.
 
-Every message of parties and servers is there. What their mpyc would do together is done by one mpyc party, on
-the shares put together again.
+Every message of parties and servers is there. The joint computation of their mpyc is done by one mpyc party,
+on the reconstructed records.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SERVERS = ("server1", "server2", "server3")
 
 
 class _Room:
-    """The servers of a run: when all of them are to compute, the one who comes last does it for all."""
+    """The servers of a run: the last server that is ready to compute does it for all."""
 
     def __init__(self, parameters: VectorParameters) -> None:
         self._parameters = parameters
@@ -42,9 +42,11 @@ class _Room:
     def terms(
         self, _operation: str, parties: int, _public_labels: tuple[int, ...], _seed: bytes
     ) -> ProgramTerms:
+        """Return the program's terms."""
         return vector_program(self._parameters, parties).terms
 
     def compute(self) -> list[Envelope]:
+        """Compute for all servers once all are ready; return their reports."""
         jobs = [server.job for server in self.servers]
         there = [job for job in jobs if job is not None]
         if len(there) < len(jobs):
@@ -59,6 +61,8 @@ class _Room:
 
 
 class _Server(ServerMachine):
+    """A server's role whose computation is done by its `_Room`."""
+
     room: _Room
 
     def handle(self, event: Event) -> Sequence[Envelope]:
@@ -76,9 +80,9 @@ def average_on_shares(
     request: int = 1,
     seed_for_simulation: int | None = None,
 ) -> tuple[NDArray[np.float64], int]:
-    """Return the average of vectors, shape (parties, length), and of how many; raises what ended the run.
+    """Return the average of vectors, shape (parties, length), and the number of survivors.
 
-    The noise is mpyc's own, and never reproducible.
+    Raises the error that ended the run. The noise is mpyc's own, and never reproducible.
     """
 
     def randomness(name: str) -> Randomness:

@@ -1,4 +1,4 @@
-"""Programs on shares in one process: one server of one, or the ideal functionality with the same noise.
+"""Programs on shares in one process: by a single server, or the ideal functionality with the same noise.
 
 mpyc has one runtime for a process, which it makes from the command line when it is imported. Here it is
 imported with a command line of its own, off the caller's event loop, and used by one thread at a time. A
@@ -28,7 +28,7 @@ _LOCK = Lock()
 
 
 def run_alone(program: Program, records: Sequence[Sequence[int]]) -> list[int]:
-    """Run the true program as the only server, which sees all records; return what `run_program` does.
+    """Run the true program as the only server, which sees all records; return the result of `run_program`.
 
     Real random bits. Raises ConfigError, also in a process that is one of several mpyc parties.
     """
@@ -50,7 +50,7 @@ def run_alone(program: Program, records: Sequence[Sequence[int]]) -> list[int]:
 
 
 def run_ideal(program: Program, records: Codes, source: Randomness) -> list[int]:
-    """Return what `run_program` would: the same integers, and noise from the same coins of `source`.
+    """Return the result that `run_program` would have: the same integers, with noise from coins of `source`.
 
     Records are all in bounds, shape (parties, length).
     """
@@ -82,6 +82,7 @@ def run_ideal(program: Program, records: Codes, source: Randomness) -> list[int]
 
 
 def _lone_runtime() -> Any:
+    """Import mpyc as a single party, and return its runtime."""
     if "mpyc.runtime" not in sys.modules:
         root, argv = logging.getLogger(), sys.argv
         handlers, level = list(root.handlers), root.level

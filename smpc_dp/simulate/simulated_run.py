@@ -1,4 +1,4 @@
-"""What the machines of a simulated run stand on: names, keys, randomness, and who is killed."""
+"""Foundation of a simulated run: names, keys and randomness of the roles, and the parties that are killed."""
 
 from __future__ import annotations
 
@@ -20,25 +20,26 @@ AGGREGATOR = "aggregator"
 
 
 class RememberingVerifier:
-    """Knows the signatures that were made or checked in this process, and checks every other one."""
+    """Verifier of signatures that skips those made or checked before in this process."""
 
     def __init__(self) -> None:
         # By digest: ten thousand parties make millions of signatures.
         self._good: set[bytes] = set()
 
     def __call__(self, public_key: bytes, message: bytes, signature: bytes) -> None:
-        """Raise VerificationError unless the signature is good."""
+        """Raise VerificationError unless the signature is valid."""
         entry = _entry(public_key, message, signature)
         if entry not in self._good:
             verify(public_key, message, signature)
             self._good.add(entry)
 
     def made(self, public_key: bytes, message: bytes, signature: bytes) -> None:
-        """Take note of a signature that was just made with the secret key of `public_key`."""
+        """Record a signature that was just made with the secret key of `public_key`."""
         self._good.add(_entry(public_key, message, signature))
 
 
 def _entry(public_key: bytes, message: bytes, signature: bytes) -> bytes:
+    """Return the digest under which a signature is recorded."""
     # Keys have 32 bytes and what is signed has 32, so the parts cannot run into each other.
     return hashlib.blake2b(public_key + message + signature, digest_size=32).digest()
 
@@ -61,7 +62,7 @@ class Signer:
 
 @dataclass(frozen=True, slots=True)
 class SimulatedRun:
-    """What all machines of one simulated run share, and each one's own key and randomness by name."""
+    """The names, keys and randomness of the roles of one simulated run, and the context that they share."""
 
     context: Context
     signers: Mapping[str, Signer]
@@ -77,10 +78,10 @@ def simulated_run(
     protocol: str = SECAGG,
     operation: str = "",
 ) -> SimulatedRun:
-    """Return the stage of a run of that many parties and the aggregator.
+    """Return a simulated run of this many parties and the aggregator.
 
     Without `seed_for_simulation` every secret comes from the operating system, as in a real run. With
-    `remember=False` every machine checks everything itself, as it would in a process of its own.
+    `remember=False` every role checks everything itself, as it would in a process of its own.
     """
 
     def randomness(name: str) -> Randomness:
@@ -110,6 +111,6 @@ def simulated_run(
 def draw_kills(
     names: Sequence[str], fraction: float, chooser: random.Random, messages: int = len(PARTY_STEPS)
 ) -> Mapping[str, int]:
-    """Return floor(fraction * n) parties, each with the number of the message that it dies before."""
+    """Draw floor(fraction * n) parties, each with the number of the message before which it is killed."""
     dropouts = chooser.sample(list(names), int(fraction * len(names)))
     return {name: chooser.randint(1, messages) for name in dropouts}

@@ -123,9 +123,9 @@ def pairwise(  # noqa: PLR0913 - those of `Session.pairwise`, and what a simulat
 
 
 def checked_public_labels(kernel: Kernel, labels: Any, parties: int) -> list[int] | None:
-    """Return the labels of a kernel with public ones, each 0 or 1, both there; None for another kernel.
+    """Return the labels of a kernel with public ones; None for another kernel.
 
-    Raises ConfigError.
+    Raises ConfigError unless each is 0 or 1, and both occur.
     """
     if kernel.labels != "public":
         if labels is not None:
@@ -135,7 +135,7 @@ def checked_public_labels(kernel: Kernel, labels: Any, parties: int) -> list[int
 
 
 def draw(plan: StatisticPlan, seed: bytes, parties: int, labels: list[int] | None) -> Pairs:
-    """Return the matchings of a statistic, shape (partners, pairs, 2)."""
+    """Draw the matchings of a statistic, shape (partners, pairs, 2)."""
     if labels is not None:
         return bipartite_matchings(seed, labels, plan.partners)
     return matchings(seed, parties, plan.partners)
@@ -144,7 +144,10 @@ def draw(plan: StatisticPlan, seed: bytes, parties: int, labels: list[int] | Non
 def through_gates(
     plan: StatisticPlan, codes: Codes, pairs: Pairs, source: Randomness, on_pairs: OnPairs = lambda _: None
 ) -> Iterator[Raw]:
-    """Yield raw outputs, chunk after chunk: one garbler, one evaluator and one aggregator stand for all."""
+    """Yield raw outputs of garbled evaluations, chunk after chunk.
+
+    One garbler, one evaluator and one aggregator stand for all.
+    """
     signers = {name: Signer(name, SigningKey(source.bytes(32))) for name in (GARBLER, EVALUATOR, AGGREGATOR)}
     keys = {name: bytes(signer.key.verify_key) for name, signer in signers.items()}
     session = source.bytes(32)
