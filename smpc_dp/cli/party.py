@@ -31,7 +31,7 @@ from smpc_dp.net.session_file import load_session
 from smpc_dp.net.tolerance import tolerances
 from smpc_dp.protocols.names import LEARN, RECORDS, is_verifiable
 
-# What learners, servers and aggregators need takes long to load: each function imports what its member is.
+# Modules of learners, servers and aggregators take long to load: each function imports its own.
 if TYPE_CHECKING:
     from smpc_dp.identity.roster import Role
     from smpc_dp.net.audit import Report

@@ -90,7 +90,7 @@ def run(
     suffixes = TABLE_SUFFIXES if of_records else SUFFIXES
     files = {name: find_input(folder, name, suffixes) for name in parties}
     aggregator = _load_all(loaded, session, keys)
-    # Parties of a learner end when they are in no further group: it is over when who serves has ended.
+    # A learner's parties end when they are in no further group: the run ends with its aggregator or servers.
     pool = servers[0] if learning and servers else aggregator
     if wanted is not None:
         for name in parties:
@@ -289,7 +289,7 @@ def _report(
     """Print the results of all members, and the failures."""
     failed = {name: outcome for name, outcome in outcomes.items() if not outcome.ok}
     if aggregator in failed or not results:
-        # The others say after the aggregator what it has said.
+        # The others repeat what the aggregator has said.
         for name, outcome in failed.items():
             if name == aggregator or outcome.first or aggregator not in failed:
                 report_line(f"{name}: {outcome.reason}")

@@ -39,7 +39,7 @@ def main() -> int:
     def notify(event: Event) -> None:
         print_event(event)
         if event.kind == "step" and event.step == arguments.hold_at:
-            # Stand still, so that whoever kills this process meets it in this step. Standard input is
+            # Wait, so that the launcher can kill this process in this step. Standard input is
             # readable as soon as the launcher is gone.
             select.select([sys.stdin], [], [], HOLD_SECONDS)
 

@@ -15,9 +15,9 @@ from smpc_dp.demo.run import KILL_STEP, VICTIM, Demonstration
 PAGE = 100
 # Below it tables leave out what can be spared; they fit into 80 columns.
 FULL_TABLES = 98
-# The places of a vector that are shown: the number of loans and the sum of the target.
+# The indexes of a vector that are shown: the number of loans and the sum of the target.
 _COUNT, _SUM = 0, WIDTH - 1
-# A column that is zero for most loans, and the place of its sum.
+# A column that is zero for most loans, and the index of its sum.
 _RARE = "acc_now_delinq"
 _RARE_SUM = 1 + [column.name for column in COLUMNS].index(_RARE)
 

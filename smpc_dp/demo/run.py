@@ -235,7 +235,7 @@ def _collect(
         for outcome in outcomes.values()
         if not outcome.ok and (outcome.name != killed or outcome.exit_code != -signal.SIGKILL)
     ]
-    # One that could not even say why it ended is the cause of what the others say.
+    # A process that ended without a reason is the cause of the others' failures.
     for outcome in sorted(failed, key=_gave_reason):
         raise LocalError(f"the process of {outcome.name} failed: {outcome.reason}")
     seen: dict[str, Any] = json.loads(files.seen.read_text("utf-8"))

@@ -11,7 +11,7 @@ import msgspec
 from smpc_dp.errors import Code, SmpcError
 
 if TYPE_CHECKING:
-    from smpc_dp.protocols.engine.run import Machine
+    from smpc_dp.protocols.engine.run import RunningRole
 
 Kind = Literal["connected", "refused", "waiting", "warned", "step", "lost", "done", "failed", "ended"]
 
@@ -109,7 +109,7 @@ def _log(event: Event) -> None:
 
 
 def notify(
-    on_event: OnEvent, kind: Kind, request: int, machine: Machine, detail: str | SmpcError = ""
+    on_event: OnEvent, kind: Kind, request: int, machine: RunningRole, detail: str | SmpcError = ""
 ) -> None:
     """Report the expected messages of a role, or its error."""
     code = detail.code if isinstance(detail, SmpcError) else ""

@@ -22,7 +22,7 @@ from smpc_dp.identity.roster import Role
 from smpc_dp.log.keeping import MemoryBoard
 from smpc_dp.net.transport.memory import Faults, MemoryNetwork
 from smpc_dp.privacy.secagg_plan import plan_secagg
-from smpc_dp.protocols.engine.run import Machine, Run
+from smpc_dp.protocols.engine.run import Run, RunningRole
 from smpc_dp.protocols.names import VERIFIABLE_VERSION
 from smpc_dp.protocols.phases.parameters import MAX_PARTIES, SumParameters
 from smpc_dp.protocols.registry import check_gopa, make_aggregator, make_party
@@ -52,7 +52,7 @@ class Roles:
     board: MemoryBoard | None = None
 
     @property
-    def machines(self) -> list[Machine]:
+    def machines(self) -> list[RunningRole]:
         """All machines, the aggregator first."""
         return [self.aggregator, *self.parties]
 

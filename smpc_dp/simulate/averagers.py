@@ -120,7 +120,7 @@ class IdealAverager(_Simulated):
         return np.asarray(np.ldexp(totals.astype(np.float64) / size, -encoding.fractional_bits))
 
 
-class MachineAverager(_Simulated):
+class ProtocolAverager(_Simulated):
     """Averager that runs the roles of every group over an in-memory network, with all cryptography.
 
     `seed_for_simulation` makes the run reproducible and thereby insecure.

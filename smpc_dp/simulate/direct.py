@@ -83,10 +83,10 @@ def run_direct(
     chooser = (
         random.SystemRandom() if seed_for_simulation is None else random.Random(seed_for_simulation)  # noqa: S311
     )
-    # One message to each of the others is one step; whoever coordinates stays, or there would be no run.
+    # One message to each of the others is one step; the coordinator stays, or there would be no run.
     coordinator = roles.coordinator
     others = [name for name in roles.context.names if name != coordinator.name]
-    # What is for everybody is one message to each: a party is gone before its step, or in the middle of it.
+    # A message to all is one message to each: a party dies before its step, or in the middle of it.
     messages = (len(vectors) - 1) * (len(parameters.party_steps) - 2)
     kills = draw_kills(others, dropout * len(vectors) / len(others), chooser, messages)
     network = MemoryNetwork(Faults(kill=kills), seed=seed_for_simulation or 0)

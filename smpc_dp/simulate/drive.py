@@ -9,16 +9,16 @@ from smpc_dp.errors import PeerFault, SmpcError
 from smpc_dp.net.transport.memory import Delivery, MemoryNetwork
 from smpc_dp.protocols.engine.driver import Driver
 from smpc_dp.protocols.engine.events import Deadline, Message, PeersLost, Start
-from smpc_dp.protocols.engine.run import Machine, Run
+from smpc_dp.protocols.engine.run import Run, RunningRole
 from smpc_dp.wire.envelope import Envelope
 
 Progress = Callable[[str, int], None]
-# Makes the driver of a machine: one that measures, say.
-MakeDriver = Callable[[Machine], Driver]
+# Makes the driver of a role: for example one that measures.
+MakeDriver = Callable[[RunningRole], Driver]
 
 
 def drive(
-    machines: Iterable[Machine],
+    machines: Iterable[RunningRole],
     network: MemoryNetwork,
     aggregator: str,
     progress: Progress | None = None,
@@ -81,7 +81,7 @@ class _Drive:
         if not isinstance(received, PeerFault):
             self._send(driver, driver.act(Message(received)))
         elif self._mesh or driver is self._aggregator:
-            # What a channel does with a peer whose messages do not decode: it drops the link.
+            # As a channel does with a peer whose messages do not decode: drop the connection.
             self._send(driver, driver.act(PeersLost((delivery.sender,))))
         else:
             self._send(driver, driver.cancel(received))

@@ -18,7 +18,7 @@ from smpc_dp.learn.methods import PlannedAverages
 from smpc_dp.learn.registry import LearnParameters, check_learn
 from smpc_dp.learn.requirements import Learned, LearnerContext, Table
 from smpc_dp.privacy.sampling import NoiseSource
-from smpc_dp.simulate.averagers import IdealAverager, IdealExchange, MachineAverager
+from smpc_dp.simulate.averagers import IdealAverager, IdealExchange, ProtocolAverager
 from smpc_dp.simulate.exchanging import MemoryRelay
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 
@@ -62,14 +62,14 @@ def learn(
         if fidelity == "plain":
             return PlainAverager(parties)
         if fidelity == "machines":
-            return MachineAverager(parties, averaging, seed)
+            return ProtocolAverager(parties, averaging, seed)
         return IdealAverager(
             parties, averaging, NoiseSource.keyed(randomness.bytes(32), b"learn"), coins=randomness
         )
 
     exchanging = checked.exchange
     if exchanging is not None and fidelity == "machines" and checked.average is None and checked.mix is None:
-        return checked.with_guarantee(asyncio.run(_by_machines(checked, exchanging, tables, seed)))
+        return checked.with_guarantee(asyncio.run(_run_by_messages(checked, exchanging, tables, seed)))
     exchange: PeerExchange | None = None
     if checked.exchange is not None and fidelity == "plain":
         exchange = PlainExchange(parties)
@@ -99,7 +99,7 @@ def _checked(parameters: Mapping[str, object] | LearnParameters, parties: int) -
     return checked
 
 
-async def _by_machines(
+async def _run_by_messages(
     parameters: LearnParameters, exchanging: PlannedMessages, tables: list[Table], seed: int | None
 ) -> Learned:
     """Run the learner once for each party, over the in-memory network, and return the joint result."""

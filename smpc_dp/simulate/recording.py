@@ -11,7 +11,7 @@ import numpy as np
 from smpc_dp.net.transport.memory import Faults, MemoryNetwork
 from smpc_dp.protocols.engine.driver import Driver
 from smpc_dp.protocols.engine.events import Deadline, Event, Message
-from smpc_dp.protocols.engine.run import Machine
+from smpc_dp.protocols.engine.run import RunningRole
 from smpc_dp.protocols.phases.messages import MASKED, PARTY_STEPS
 from smpc_dp.protocols.phases.parameters import SumParameters
 from smpc_dp.protocols.secagg.params import SecAggParameters
@@ -21,14 +21,14 @@ from smpc_dp.simulate.simulated_run import AGGREGATOR
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import encode_envelope
 
-# A party that is killed before this message of its own has dealt its shares: the dearest place to drop out.
+# A party that is killed before this message has dealt its shares: the most expensive step to drop out.
 KILLED_BEFORE = 1 + PARTY_STEPS.index(MASKED)
 
 
 class TimedDriver(Driver):
     """Driver that adds up its CPU time, and stores the events of its role."""
 
-    def __init__(self, run: Machine, *, keep: bool) -> None:
+    def __init__(self, run: RunningRole, *, keep: bool) -> None:
         super().__init__(run)
         self._keep = keep
         self.seconds = 0.0
@@ -154,7 +154,7 @@ def record_sample(parameters: SumParameters, party_count: int, seed: int) -> Sam
     sample = {roles.context.names[index]: TimedDriver(roles.parties[index], keep=False) for index in indices}
     network = CountingNetwork(Faults(), only=sample)
 
-    def make(machine: Machine) -> Driver:
+    def make(machine: RunningRole) -> Driver:
         return sample.get(machine.name) or Driver(machine)
 
     errors = drive(roles.machines, network, AGGREGATOR, make=make)

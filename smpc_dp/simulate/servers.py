@@ -19,8 +19,8 @@ from smpc_dp.protocols.engine.events import Event, Report
 from smpc_dp.protocols.gopa.direct_messages import EVERYONE
 from smpc_dp.protocols.names import MPYC
 from smpc_dp.protocols.secret_sharing.params import VectorParameters, threshold_of
-from smpc_dp.protocols.secret_sharing.party import PartyMachine
-from smpc_dp.protocols.secret_sharing.server import ServerMachine
+from smpc_dp.protocols.secret_sharing.party import PartyRun
+from smpc_dp.protocols.secret_sharing.server import ServerRun
 from smpc_dp.protocols.secret_sharing.terms import ProgramTerms
 from smpc_dp.simulate.drive import drive
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
@@ -60,7 +60,7 @@ class _Room:
         return [envelope for server in self.servers for envelope in server.report(opened)]
 
 
-class _Server(ServerMachine):
+class _Server(ServerRun):
     """A server's role whose computation is done by its `_Room`."""
 
     room: _Room
@@ -107,7 +107,7 @@ def average_on_shares(
         room.servers.append(server)
     encoding = parameters.sum_encoding
     parties = [
-        PartyMachine(
+        PartyRun(
             context,
             SERVERS,
             simulated.signers[name],

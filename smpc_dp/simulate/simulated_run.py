@@ -40,7 +40,7 @@ class RememberingVerifier:
 
 def _entry(public_key: bytes, message: bytes, signature: bytes) -> bytes:
     """Return the digest under which a signature is recorded."""
-    # Keys have 32 bytes and what is signed has 32, so the parts cannot run into each other.
+    # Keys have 32 bytes and signed messages 32, so the concatenation is unambiguous.
     return hashlib.blake2b(public_key + message + signature, digest_size=32).digest()
 
 

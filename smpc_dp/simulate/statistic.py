@@ -42,7 +42,7 @@ _TRUE: dict[str, Fidelity] = {"garbled": "gates", "mpyc": "program"}
 GARBLER, EVALUATOR, AGGREGATOR = "garbler", "evaluator", "aggregator"
 # Pairs that are garbled together: bounds the memory.
 CHUNK = 1 << 13
-# Servers of which the claims of a simulation speak.
+# Number of servers that a simulation's claims assume.
 SERVERS = 3
 OnPairs = Callable[[int], None]
 

@@ -17,7 +17,7 @@ from smpc_dp.encoding import Encoding, fixed_point_sum
 from smpc_dp.errors import PeerFault, SmpcError, TimeoutFault
 from smpc_dp.privacy.secagg_plan import SecAggPlan, plan_secagg
 from smpc_dp.protocols.engine.events import Cancellation, Deadline, Event, Message, Start
-from smpc_dp.protocols.engine.run import Machine, Run
+from smpc_dp.protocols.engine.run import Run, RunningRole
 from smpc_dp.protocols.gopa import messages as g
 from smpc_dp.protocols.names import VERSION
 from smpc_dp.protocols.phases import messages as m
@@ -139,7 +139,7 @@ class SimulatedRun:
     def execute(self, tamper: Tamper = lambda envelope: (envelope,)) -> SimulatedRun:
         """Run to the end, in order of sending; silence becomes the aggregator's deadline, then everyone's."""
         queue: deque[Envelope] = deque()
-        machines: dict[str, Machine] = {**self.parties, AGGREGATOR: self.aggregator}
+        machines: dict[str, RunningRole] = {**self.parties, AGGREGATOR: self.aggregator}
 
         def act(name: str, event: Event) -> None:
             machine = machines[name]

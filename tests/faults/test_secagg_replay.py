@@ -11,7 +11,7 @@ import pytest
 
 from smpc_dp.errors import LocalError, SmpcError
 from smpc_dp.protocols.engine.events import Cancellation, Message, Start
-from smpc_dp.protocols.engine.run import Machine
+from smpc_dp.protocols.engine.run import RunningRole
 from smpc_dp.protocols.phases import messages as m
 from smpc_dp.wire.abort import ABORT, LEAVE
 from smpc_dp.wire.envelope import Envelope
@@ -22,7 +22,7 @@ ME = "p1"
 OUTCOMES = {ABORT, LEAVE}
 
 
-def feed(machine: Machine, envelopes: Iterable[Envelope], sent: list[Envelope]) -> None:
+def feed(machine: RunningRole, envelopes: Iterable[Envelope], sent: list[Envelope]) -> None:
     """Give a machine every message; note what it sends, its farewell included."""
     for envelope in envelopes:
         try:

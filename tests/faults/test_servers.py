@@ -41,8 +41,8 @@ from smpc_dp.protocols.engine.events import Cancellation, Deadline, Message, Rep
 from smpc_dp.protocols.secret_sharing import messages as m
 from smpc_dp.protocols.secret_sharing.agreement import MakeTerms
 from smpc_dp.protocols.secret_sharing.params import check_parameters, roster_issues
-from smpc_dp.protocols.secret_sharing.party import PartyMachine
-from smpc_dp.protocols.secret_sharing.server import Job, ServerMachine
+from smpc_dp.protocols.secret_sharing.party import PartyRun
+from smpc_dp.protocols.secret_sharing.server import Job, ServerRun
 from smpc_dp.protocols.secret_sharing.sharing import field_bytes, split, unpack
 from smpc_dp.protocols.secret_sharing.terms import ProgramTerms, modulus_for
 from smpc_dp.statistics.shared.plan import statistic_program, sum_program
@@ -93,7 +93,7 @@ class SimulatedRun:
         self.errors: dict[str, SmpcError] = {}
         self.queue: list[Envelope] = []
         self.parties = {
-            name: PartyMachine(
+            name: PartyRun(
                 context((operations or {}).get(name, "sum")),
                 SERVERS,
                 IDENTITIES[name],
@@ -106,12 +106,12 @@ class SimulatedRun:
             for index, name in enumerate(PARTIES)
         }
         self.servers = {
-            name: ServerMachine(
+            name: ServerRun(
                 context(), SERVERS, IDENTITIES[name], (makes or {}).get(name, make), fewest=fewest
             )
             for name in SERVERS
         }
-        self.machines: dict[str, PartyMachine | ServerMachine] = {**self.parties, **self.servers}
+        self.machines: dict[str, PartyRun | ServerRun] = {**self.parties, **self.servers}
 
     def act(self, name: str, act: Callable[[], Sequence[Envelope]]) -> None:
         try:
@@ -342,7 +342,7 @@ def test_a_server_that_opens_another_value_is_named_by_all() -> None:
         assert error.culprit == "server2"
 
 
-class Reckless(ServerMachine):
+class Reckless(ServerRun):
     """A server whose `hidden` parties are left out, not told, and sent the output."""
 
     hidden: frozenset[str] = frozenset()

@@ -19,7 +19,7 @@ import msgspec
 
 from smpc_dp.errors import LocalError
 from smpc_dp.protocols.engine.events import Deadline, Event, Message, Start
-from smpc_dp.protocols.engine.run import Machine
+from smpc_dp.protocols.engine.run import RunningRole
 from smpc_dp.protocols.secagg import states as secagg
 from smpc_dp.protocols.secagg.params import SecAggParameters
 from smpc_dp.simulate.recording import record, vectors
@@ -68,7 +68,7 @@ def _frames(stream: IO[bytes]) -> Iterator[bytes]:
         yield stream.read(_LENGTH.unpack(header)[0])
 
 
-def _machine(request: _Request) -> Machine:
+def _machine(request: _Request) -> RunningRole:
     simulated = simulated_run(
         request.parameters.plan.parties, seed_for_simulation=request.seed, remember=False
     )

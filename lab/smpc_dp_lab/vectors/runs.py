@@ -16,7 +16,7 @@ from smpc_dp.errors import LocalError
 from smpc_dp.log.keeping import MemoryBoard
 from smpc_dp.net.transport.memory import Faults, MemoryNetwork
 from smpc_dp.privacy.secagg_plan import SecAggPlan, check_plan, plan_secagg
-from smpc_dp.protocols.engine.run import Machine, Run
+from smpc_dp.protocols.engine.run import Run, RunningRole
 from smpc_dp.protocols.names import VERSION
 from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.phases.parameters import SumParameters
@@ -174,7 +174,7 @@ class Staged:
         """The body that was sent, by step and sender."""
         return {(envelope.step, envelope.sender): envelope.body for envelope in self.sent}
 
-    def drive(self, machines: Iterable[Machine], aggregator: str, *, mesh: bool = False) -> Self:
+    def drive(self, machines: Iterable[RunningRole], aggregator: str, *, mesh: bool = False) -> Self:
         """Drive the machines to their end."""
         network = RecordingNetwork(Faults(kill=self.scenario.kill))
         drive(machines, network, aggregator, mesh=mesh)

@@ -17,8 +17,8 @@ from smpc_dp.protocols.gopa.direct_messages import EVERYONE
 from smpc_dp.protocols.names import MPYC, VERSION
 from smpc_dp.protocols.secret_sharing import messages as m
 from smpc_dp.protocols.secret_sharing.agreement import output_statement, set_statement
-from smpc_dp.protocols.secret_sharing.party import PartyMachine
-from smpc_dp.protocols.secret_sharing.server import ServerMachine
+from smpc_dp.protocols.secret_sharing.party import PartyRun
+from smpc_dp.protocols.secret_sharing.server import ServerRun
 from smpc_dp.protocols.secret_sharing.sharing import field_bytes
 from smpc_dp.protocols.secret_sharing.terms import ProgramTerms
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
@@ -58,7 +58,7 @@ def _terms(_operation: str, parties: int, _public_labels: tuple[int, ...], _seed
     return sum_program("sum", parties, BOUNDS, None).terms
 
 
-class SeededParty(PartyMachine):
+class SeededParty(PartyRun):
     """A party whose polynomials of degree 1 come from its seeded randomness: `slopes` are what it drew."""
 
     slopes: tuple[int, ...] = ()
@@ -109,10 +109,10 @@ class Setup:
             for name in PARTIES
         }
         self.servers = {
-            name: ServerMachine(self.context, SERVERS, self.signers[name], _terms, fewest=FEWEST)
+            name: ServerRun(self.context, SERVERS, self.signers[name], _terms, fewest=FEWEST)
             for name in SERVERS
         }
-        self.machines: dict[str, PartyMachine | ServerMachine] = {**self.parties, **self.servers}
+        self.machines: dict[str, PartyRun | ServerRun] = {**self.parties, **self.servers}
         self.errors: dict[str, SmpcError] = {}
         self.sent: list[Envelope] = []
         self._queue: list[Envelope] = []

@@ -34,7 +34,7 @@ from smpc_dp.protocols.engine import events
 from smpc_dp.protocols.secret_sharing.agreement import NO_SURVIVAL, Opened
 from smpc_dp.protocols.secret_sharing.messages import COMPUTE, HELLO, MAX_OPERATION, OUTPUT, PRESENT, SHARES
 from smpc_dp.protocols.secret_sharing.params import threshold_of
-from smpc_dp.protocols.secret_sharing.server import Job, ServerMachine
+from smpc_dp.protocols.secret_sharing.server import Job, ServerRun
 
 # Message of the bridge: this bit and the request with which mpyc's process began, then bytes of mpyc's.
 _BRIDGE = struct.Struct(">I")
@@ -182,7 +182,7 @@ class ComputingServer:
         `group`: the membership of a request of a group.
         """
         membership = self._requested[number] = group or self._membership
-        machine = ServerMachine(
+        machine = ServerRun(
             membership.context(number),
             membership.servers,
             membership.identity,

@@ -27,7 +27,7 @@ from smpc_dp.net.transport.endpoint import dial
 from smpc_dp.privacy.accountant.receipt import Receipt
 from smpc_dp.protocols.result import Outcome
 from smpc_dp.protocols.secret_sharing.params import threshold_of
-from smpc_dp.protocols.secret_sharing.party import PartyMachine
+from smpc_dp.protocols.secret_sharing.party import PartyRun
 from smpc_dp.protocols.secret_sharing.terms import ProgramTerms
 from smpc_dp.protocols.ustatistic.result import StatisticResult
 from smpc_dp.statistics.shared.plan import Program
@@ -47,7 +47,7 @@ class _Request:
         self._program: Program | None = None
         self.request = request
         self.context: Context = membership.context(request, operation)
-        self.machine = PartyMachine(
+        self.machine = PartyRun(
             self.context,
             membership.servers,
             membership.identity,
@@ -150,7 +150,7 @@ class ServersConnection(Connection):
         at_fault = ends_session(error, self.membership.servers)
         return ServerLostError(f"request {request}: {error}") if at_fault else error
 
-    def _declined(self, membership: Membership, request: int) -> PartyMachine:
+    def _declined(self, membership: Membership, request: int) -> PartyRun:
         return _Request(membership, request, "", []).machine
 
     async def _drive(self, requested: _Request, charge: Charge, before: int = 0) -> Receipt | None:

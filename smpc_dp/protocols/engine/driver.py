@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from smpc_dp.errors import SmpcError
 from smpc_dp.protocols.engine.events import Cancellation, Event
-from smpc_dp.protocols.engine.run import Machine
+from smpc_dp.protocols.engine.run import RunningRole
 from smpc_dp.wire.envelope import Envelope
 
 
@@ -18,7 +18,7 @@ class Driver:
         error: the error that has ended the run for the role; None while there is none.
     """
 
-    def __init__(self, run: Machine) -> None:
+    def __init__(self, run: RunningRole) -> None:
         self.run = run
         self.error: SmpcError | None = None
         self._reported = ("", -1)

@@ -13,7 +13,7 @@ from smpc_dp.wire.envelope import Envelope
 R_co = TypeVar("R_co", covariant=True)
 
 
-class Machine(Protocol):
+class RunningRole(Protocol):
     """Interface of one role in one run: a `Run`, or the role of a protocol without states."""
 
     @property

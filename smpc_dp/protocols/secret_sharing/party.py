@@ -25,7 +25,7 @@ from smpc_dp.wire.sets import PartySet
 from smpc_dp.wire.signing import Context, Signer, decode
 
 
-class PartyMachine(Member):
+class PartyRun(Member):
     """Role of a party in one run.
 
     `record` holds its integers; `public_label` is its public label, -1 for none. `make` derives the terms

@@ -46,7 +46,7 @@ class Job:
     shares: list[list[int]] = field(repr=False)
 
 
-class ServerMachine(Member):
+class ServerRun(Member):
     """Role of a server in one run.
 
     In the step COMPUTE it waits for its driver, which passes `job` to mpyc and reports the opened values.
@@ -89,7 +89,7 @@ class ServerMachine(Member):
         self._early: list[Envelope] = []
 
     def __repr__(self) -> str:
-        return f"ServerMachine({self.name!r}, waits for {len(self.waiting_for)} in {self.step!r})"
+        return f"ServerRun({self.name!r}, waits for {len(self.waiting_for)} in {self.step!r})"
 
     @property
     def step(self) -> str:

@@ -17,7 +17,7 @@ from smpc_dp.learn.requirements import PrivateAverages, PrivateMessages, PublicA
 from smpc_dp.privacy.accountant.compose import Composition
 from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
-from smpc_dp.simulate.averagers import IdealAverager, IdealExchange, MachineAverager, grid_rows
+from smpc_dp.simulate.averagers import IdealAverager, IdealExchange, ProtocolAverager, grid_rows
 
 GROUP = np.array([0, 1, 0, 1, -1, 0, 1, 1, 0])
 
@@ -38,7 +38,7 @@ def test_exact_averages_are_the_same_bits_as_the_machines(method: str) -> None:
     averaging = plan_public(table, PublicAverages(3, 10.0, frozenset({4})))
     vector = 3 * vectors(1, 3)
     ideal = asyncio.run(IdealAverager(9, averaging).average(vector, group=GROUP))
-    machine = asyncio.run(MachineAverager(9, averaging, 1).average(vector, group=GROUP))
+    machine = asyncio.run(ProtocolAverager(9, averaging, 1).average(vector, group=GROUP))
     plain = asyncio.run(PlainAverager(9).average(vector, group=GROUP))
     np.testing.assert_array_equal(ideal.values, machine.values)
     np.testing.assert_array_equal(ideal.weights, machine.weights)
@@ -66,7 +66,7 @@ def test_noisy_averages_have_the_law_of_the_machines(table: AveragerTable) -> No
     exact = asyncio.run(PlainAverager(9).average(vector, group=GROUP)).values
     planned = parameters.noise(4, 0)
     assert planned is not None
-    for averager in (IdealAverager(9, averaging), MachineAverager(9, averaging, 7)):
+    for averager in (IdealAverager(9, averaging), ProtocolAverager(9, averaging, 7)):
         runs = [asyncio.run(averager.average(vector, group=GROUP)) for _ in range(4)]
         noise = np.concatenate([(run.values - exact)[[0, 1]].ravel() for run in runs])
         ratio = noise.var() / (planned.total / 4) ** 2
@@ -154,9 +154,9 @@ def test_weights_are_refused() -> None:
         asyncio.run(averager.average(vectors(1), np.arange(1.0, 10), GROUP))
 
 
-@pytest.mark.parametrize("made", [IdealAverager, MachineAverager])
+@pytest.mark.parametrize("made", [IdealAverager, ProtocolAverager])
 def test_nobody_is_in_more_groups_than_noise_is_planned_for(
-    made: Callable[[int, PlannedAverages], IdealAverager | MachineAverager],
+    made: Callable[[int, PlannedAverages], IdealAverager | ProtocolAverager],
 ) -> None:
     averager = made(9, private(AveragerTable(), {3}, count=2))
     zeros = np.zeros((9, 2))

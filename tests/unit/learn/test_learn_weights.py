@@ -19,7 +19,7 @@ from smpc_dp.privacy.accountant.compose import Composition
 from smpc_dp.privacy.mechanisms.additive import DiscreteGaussian
 from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.protocols.secagg.noisy import sensitivity_of
-from smpc_dp.simulate.averagers import IdealAverager, MachineAverager
+from smpc_dp.simulate.averagers import IdealAverager, ProtocolAverager
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 
 GROUP = np.array([0, 1, 0, 1, -1, 0, 1, 1, 0])
@@ -77,7 +77,7 @@ def test_averages_on_shares_have_the_planned_noise(made: str) -> None:
     vector = vectors(40)
     coins = SeededRandomnessForSimulation(3, "coins")
     averager = (
-        IdealAverager(9, averaging, coins=coins) if made == "ideal" else MachineAverager(9, averaging, 3)
+        IdealAverager(9, averaging, coins=coins) if made == "ideal" else ProtocolAverager(9, averaging, 3)
     )
     result = asyncio.run(averager.average(vector, group=GROUP)).values
     exact = asyncio.run(PlainAverager(9).average(vector, group=GROUP)).values
@@ -179,9 +179,9 @@ def test_private_averages_are_weighted_by_every_method(method: str) -> None:
     assert averaging.encoding(4).step == plain.encoding(4).step
 
 
-@pytest.mark.parametrize("made", [IdealAverager, MachineAverager])
+@pytest.mark.parametrize("made", [IdealAverager, ProtocolAverager])
 def test_weights_out_of_bounds_and_unplanned_ones_are_refused(
-    made: type[IdealAverager] | type[MachineAverager],
+    made: type[IdealAverager] | type[ProtocolAverager],
 ) -> None:
     weight = np.ones(9)
     weight[3] = 11
