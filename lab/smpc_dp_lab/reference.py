@@ -42,7 +42,7 @@ _SHARED = re.compile(r"^\| `[^|]*`, `.*$", re.MULTILINE)
 
 
 def rendered(text: str) -> str:
-    """Return the page with every marked table written anew."""
+    """Return the page with every marked table rewritten."""
 
     def table(match: re.Match[str]) -> str:
         marker, module, name, without, own, old = match.groups()
@@ -55,7 +55,7 @@ def rendered(text: str) -> str:
 
 
 def listed(text: str) -> str:
-    """Return the page of errors with every marked list written anew."""
+    """Return the page of errors with every marked list rewritten."""
 
     def table(match: re.Match[str]) -> str:
         members = getattr(errors, match[2])
@@ -119,7 +119,7 @@ def optioned(text: str) -> str:
 
 
 def specified(text: str) -> str:
-    """Return a specification with every marked table of states written anew."""
+    """Return a specification with every marked table of states rewritten."""
     return _STATES.sub(
         lambda match: f"{match[1]}{markdown(getattr(import_module(match[2]), match[3]))}\n", text
     )

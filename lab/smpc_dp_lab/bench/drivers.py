@@ -34,11 +34,15 @@ DRIVER_SECONDS = 120
 
 
 class _Value(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A figure of a driver: its unit and value."""
+
     unit: str
     value: Annotated[float, msgspec.Meta(gt=0)]
 
 
 class _Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The output of a driver."""
+
     name: str
     version: str
     checksum: str
@@ -52,7 +56,7 @@ class DriverPeers:
     """
 
     def __init__(self, folder: str | None, drivers: Sequence[str]) -> None:
-        """Raises LocalError if one of `drivers` is not in `folder` or cannot be run."""
+        """Check the folder; raise LocalError if one of `drivers` is not in it or cannot be run."""
         self.versions: dict[str, str | None] = {DRIVERS[driver]: None for driver in drivers}
         self._programs: dict[str, Path] = {}
         if folder is not None:
@@ -62,7 +66,7 @@ class DriverPeers:
                 raise LocalError(f"{folder}: no program '{driver}'; benchmarks/README.md says what it is")
 
     def trial(self, driver: str, *arguments: str | int) -> Trial:
-        """Return what runs `driver` with these arguments."""
+        """Return the trial of `driver` with these arguments."""
         return Trial(self, driver, [str(argument) for argument in arguments])
 
     def run(self, driver: str, arguments: Sequence[str]) -> _Answer | None:
@@ -97,7 +101,7 @@ class Trial:
     def peer(
         self, figure: str, unit: str, how: str, scale: Callable[[float], float] = lambda value: value
     ) -> Peer | None:
-        """Return the median of one figure, each value put into our unit by `scale`; None if not measured.
+        """Return the median of one figure, each value converted to our unit by `scale`; None if not measured.
 
         Args:
             unit: what the driver says its unit is.
@@ -118,6 +122,7 @@ class Trial:
 
 
 def _output(name: str, command: Sequence[str]) -> bytes:
+    """Run a command and return its output; raise LocalError if it fails."""
     try:
         # A session of its own: a driver has a second process, and both are ended together.
         process = subprocess.Popen(
@@ -145,6 +150,7 @@ def _output(name: str, command: Sequence[str]) -> bytes:
 
 
 def _decode(name: str, output: bytes) -> _Answer:
+    """Decode the output of a driver."""
     try:
         return msgspec.json.decode(output, type=_Answer)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

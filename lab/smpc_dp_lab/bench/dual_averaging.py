@@ -64,7 +64,7 @@ class Curve(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Terms(msgspec.Struct, frozen=True, kw_only=True):
-    """Theorem 3.2 beside synchronous runs on a graph, all at T.
+    """Terms of Theorem 3.2 and the errors of synchronous runs on a graph, all at T.
 
     Attributes:
         excess: of the objective over its minimum, mean over parties and runs.
@@ -83,7 +83,7 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DualAveragingErrors(msgspec.Struct, frozen=True, kw_only=True):
-    """What `dual_averaging_errors` found, with what it was asked for."""
+    """Result of `dual_averaging_errors`, with its parameters."""
 
     parties: int
     iterations: int
@@ -101,10 +101,10 @@ class DualAveragingErrors(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AucObjective:
-    """The objective of (3.5) for linear scores, and what is computed from its pairs, with classes apart."""
+    """The objective of (3.5) for linear scores, computed from the pairs of the two classes."""
 
     def __init__(self, records: Floats) -> None:
-        """`records`: shape (n, features + 1), the label, 0 or 1, last; both labels must occur."""
+        """Set the records, shape (n, features + 1), the label, 0 or 1, last; both labels must occur."""
         self.parties = len(records)
         self.is_positive = records[:, -1] > 0.5
         self.positive, self.negative = records[self.is_positive, :-1], records[~self.is_positive, :-1]
@@ -114,7 +114,7 @@ class AucObjective:
         return float(np.logaddexp(0.0, self._margins(theta)).sum()) / self.parties**2
 
     def gradient(self, theta: Floats) -> Floats:
-        """Return its gradient, (p,)."""
+        """Return the gradient at theta, (p,)."""
         slope = expit(self._margins(theta))
         summed = slope.sum(axis=0) @ self.negative - slope.sum(axis=1) @ self.positive
         return np.asarray(summed / self.parties**2)
@@ -140,16 +140,17 @@ class AucObjective:
 
     @property
     def lipschitz(self) -> float:
-        """L_h: the greatest distance between records of the two classes."""
+        """The constant L_h: the greatest distance between records of the two classes."""
         squares = (self.positive**2).sum(axis=1)[:, None] + (self.negative**2).sum(axis=1)
         return float(np.sqrt(np.max(squares - 2 * self.positive @ self.negative.T)))
 
     def _margins(self, theta: Floats) -> Floats:
+        """Return the score differences of all pairs of the two classes."""
         return np.asarray((self.negative @ theta)[None, :] - (self.positive @ theta)[:, None])
 
 
 def standardised(features: Floats, labels: Floats) -> Floats:
-    """Return records (features, label) with missing values at the median, each feature of mean 0, variance 1.
+    """Return records (features, label), missing values at the median, features of mean 0, variance 1.
 
     Raises:
         ConfigError: shapes do not go together, a label is not 0 or 1, one does not occur, or a feature is
@@ -244,7 +245,7 @@ def dual_averaging_errors(
 
 
 class _Part(msgspec.Struct, frozen=True):
-    """Of some runs: objective (times, runs, parties), bias term (times, runs), AUC at the end, sampled C3."""
+    """Measurements of runs: objective (times, runs, parties), bias (times, runs), final AUC, sampled C3."""
 
     objective: Floats
     bias: Floats
@@ -253,6 +254,7 @@ class _Part(msgspec.Struct, frozen=True):
 
 
 def _learn(records: Floats, clock: Clock, copies: int, iterations: int, *, synchronous: bool) -> Models:
+    """Run gossip dual averaging on all copies."""
     from smpc_dp.learn.averager import PlainExchange
     from smpc_dp.learn.dual_averaging import dual_averaging, dual_averaging_asynchronous
     from smpc_dp.learn.pairwise_losses import logistic_auc
@@ -274,6 +276,7 @@ def _learn(records: Floats, clock: Clock, copies: int, iterations: int, *, synch
 def _look(
     models: Models, aim: AucObjective, records: Floats, copies: int, seed: int, optimum: Floats | None = None
 ) -> _Part:
+    """Measure the objective, the bias term and the AUC of models."""
     from smpc_dp.learn.pairwise_losses import logistic_auc
 
     gradient = logistic_auc().gradient
@@ -300,6 +303,7 @@ def _look(
 
 
 def _curve(graph: Topology, ticks: NDArray[np.intp], parts: list[_Part]) -> Curve:
+    """Combine the measurements of runs to a curve."""
     objective = np.concatenate([part.objective for part in parts], axis=1)
     bias = np.concatenate([part.bias for part in parts], axis=1)
     auc = np.concatenate([part.auc for part in parts])
@@ -319,6 +323,7 @@ def _curve(graph: Topology, ticks: NDArray[np.intp], parts: list[_Part]) -> Curv
 def _terms(
     graph: Topology, optimum: Floats, lipschitz: float, iterations: int, bias: float, excess: float
 ) -> Terms:
+    """Return Theorem 3.2's terms beside the measured excess."""
     from smpc_dp.learn.dual_averaging import inverse_root
     from smpc_dp.learn.gossip_bounds import dual_averaging_terms
 
@@ -335,6 +340,7 @@ def _terms(
 
 
 def _check(parties: int, iterations: int, repetitions: int, synchronous: int) -> None:
+    """Raise ConfigError unless the numbers are in range."""
     few = not 12 <= parties <= 5_000
     refuse(
         [ConfigIssue("data", f"must have 12 to 5,000 records, has {parties}", ConfigCheck.RANGE)]
@@ -347,6 +353,7 @@ def _check(parties: int, iterations: int, repetitions: int, synchronous: int) ->
 
 
 def _notify(progress: Progress | None, name: str, done: int, total: int) -> None:
+    """Report progress."""
     if progress is not None:
         progress(name, done, total)
 

@@ -1,8 +1,7 @@
-"""`smpc-dp bench engines`: the same kernel with noise by circuits between two and on shares among servers.
+"""`smpc-dp bench engines`: the same noisy kernel by garbled circuits and by secret sharing.
 
-Servers are processes of this machine, over mpyc's own sockets on loopback, and over our channels. Errors are
-those of the ideal functionalities, at the same epsilon: what a party is told, against the statistic without
-noise.
+Servers are processes of this host, over mpyc's own sockets on loopback, and over our channels. Errors are
+those of the ideal functionalities, at the same epsilon, against the statistic without noise.
 """
 
 from __future__ import annotations
@@ -98,6 +97,7 @@ def run_engines_bench(
 
 
 def _garbled(pairs: Sequence[Pair]) -> list[Figure]:
+    """Return the figures of garbled evaluation."""
     how = "garbler, evaluator and aggregator are three processes, mutual TLS on loopback; one noisy pair"
     waits = [pair["evaluator"]["rounds"] for pair in pairs]
     return [
@@ -108,6 +108,7 @@ def _garbled(pairs: Sequence[Pair]) -> list[Figure]:
 
 
 def _both(pairs: Sequence[Pair], key: str) -> list[float]:
+    """Return a measurement of both sides of a pair, added up."""
     return [both(pair, key) for pair in pairs]
 
 
@@ -117,6 +118,7 @@ def _of_servers(
     pairs: Sequence[Pair],
     advance: Callable[[], None],
 ) -> list[Figure]:
+    """Measure the program on m servers."""
     generator = np.random.default_rng(m)
     kernel = kendall_tau(GRID, GRID)
     figures = []
@@ -178,10 +180,12 @@ def _over_channels(m: int, runs: int) -> list[Figure]:
 
 
 def _peer(pairs: Sequence[Pair], key: str) -> Peer | None:
+    """Return mpyc as the peer of a figure."""
     return Peer.of("a garbled pair, both sides", version("smpc-dp"), _both(pairs, key))
 
 
 def _of_ways(bits: int, parties: int, servers: int, runs: int) -> list[Figure]:
+    """Measure every way of summing a kernel on shares."""
     kernel = gini_mean_difference(Field(0, (1 << bits) - 1))
     records = np.random.default_rng(bits).integers(0, 1 << bits, (parties, 1)).tolist()
     terms = statistic_program(kernel, parties, EPSILON).terms
@@ -200,7 +204,7 @@ def _of_ways(bits: int, parties: int, servers: int, runs: int) -> list[Figure]:
 
 
 def _of_circuits(m: int, runs: int, pairs: Sequence[Pair], advance: Callable[[], None]) -> list[Figure]:
-    """Measure what is compiled from circuits: tau as if it were a party's, and noise in a single pair."""
+    """Measure kernels compiled from circuits: tau as a party's own kernel, and noise in a single pair."""
     tau = kendall_tau(GRID, GRID)
     own = circuit_kernel(
         "own_tau", as_circuit(definitions.kendall_tau), tau.integer, *tau.fields, low=-1.0, high=1.0
@@ -230,7 +234,7 @@ def _of_circuits(m: int, runs: int, pairs: Sequence[Pair], advance: Callable[[],
 
 
 def _error(parties: int, epsilon: float) -> Figure:
-    """The error of tau: central noise on all pairs, beside the two-party protocol with one pair each."""
+    """Return the error of tau: central noise on all pairs, beside the two-party protocol on one pair each."""
     kernel = kendall_tau(Field(0, 1023), Field(0, 1023))
     source = SeededRandomnessForSimulation(parties, f"engines {epsilon}")
     program = statistic_program(kernel, parties, epsilon)
@@ -253,12 +257,16 @@ def _error(parties: int, epsilon: float) -> Figure:
 
 
 def _two_party(kernel: Kernel, codes: Codes, epsilon: float, source: SeededRandomnessForSimulation) -> float:
+    """Return an estimate of the two-party protocol with one pair each."""
     drawn = matchings(source.bytes(32), len(codes), 1).reshape(1, -1)
     return noisy_mean(kernel, codes, drawn, epsilon, NoiseSource.keyed(source.bytes(32), b"engines"))
 
 
 def _correlated(parties: int, draw: int) -> Codes:
-    """Records whose tau is 1/3 in the population: a normal distribution of correlation sin(pi / 6) = 1/2."""
+    """Draw records whose tau is 1/3 in the population.
+
+    A normal distribution of correlation sin(pi / 6) = 1/2.
+    """
     normal = np.random.default_rng((parties, draw)).multivariate_normal([0, 0], [[1, 0.5], [0.5, 1]], parties)
     # Ties of so fine a grid are too few to count.
     return np.clip(np.rint(normal * 128 + 512), 0, 1023).astype(np.int64)

@@ -1,7 +1,7 @@
-"""What a benchmark reports, and the runner that takes ours, the peer and the limit in turns.
+"""The figures of a benchmark, and the runner that measures ours, the peer and the limit in turns.
 
-A figure is not shown alone: beside it stand the peer (what others would use) and the limit (what the machine
-can do at most), measured in the same run. What was not measured is None, never a remembered number.
+A figure is not shown alone: beside it are the peer (another implementation) and the limit (the most that the
+hardware can do), measured in the same run. A figure that was not measured is None, never a remembered number.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Goal = Literal["ratio_to_peer", "ratio_to_limit", "median"]
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a figure is to reach: a ratio that is at least `at_least`, or a median at least as good."""
+    """The target of a figure: a ratio that is at least `at_least`, or a median at least as good."""
 
     of: Goal
     at_least: float
@@ -46,7 +46,7 @@ class Peer:
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """What bounds the figure and the median of its measurements, in the figure's unit."""
+    """The physical limit of a figure: the median of its measurements, in the figure's unit."""
 
     name: str
     median: float
@@ -83,12 +83,12 @@ class Figure:
 
     @property
     def ratio_to_peer(self) -> float | None:
-        """How many times as good as the peer: above 1 is better than it; None without a peer."""
+        """How many times as good as the peer the figure is, above 1 is better; None without a peer."""
         return None if self.peer is None else self._ratio(self.peer.median)
 
     @property
     def ratio_to_limit(self) -> float | None:
-        """Which part of the limit is reached: 1 is all of it; None without a limit."""
+        """Which part of the limit the figure reaches, 1 is all of it; None without a limit."""
         return None if self.limit is None else self._ratio(self.limit.median)
 
     @property
@@ -129,7 +129,7 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The figures of one benchmark, with what they were measured on, with and for."""
+    """The figures of one benchmark, with its environment, versions and parameters."""
 
     bench: str
     figures: Sequence[Figure]
@@ -148,12 +148,12 @@ class Report:
 
 
 def cost(name: str, unit: str, values: Iterable[float], note: str, **beside: Any) -> Figure:
-    """Return a figure that is better the lower; `beside` has its peer, limit and target."""
+    """Return a figure where lower is better; `beside` has its peer, limit and target."""
     return Figure(name, unit, [float(value) for value in values], "lower", note, **beside)
 
 
 def rate(name: str, unit: str, values: Iterable[float], note: str, **beside: Any) -> Figure:
-    """Return a figure that is better the higher; `beside` has its peer, limit and target."""
+    """Return a figure where higher is better; `beside` has its peer, limit and target."""
     return Figure(name, unit, [float(value) for value in values], "higher", note, **beside)
 
 

@@ -1,8 +1,8 @@
-"""Whether the time that garbling takes tells two secrets apart: a t-test in the manner of dudect.
+"""Timing test of garbling: does its time depend on secrets? A t-test in the manner of dudect.
 
 [Reparaz, Balasch, Verbauwhede 2017]: one of two fixed secrets is drawn for each measurement; Welch's t
 between the two samples, their slowest part cut off, stays small if time does not depend on the secret. By
-hand: `python -m smpc_dp_lab.bench.garbling_timing [MEASUREMENTS]`; above 4.5 something leaks, or the machine
+hand: `python -m smpc_dp_lab.bench.garbling_timing [MEASUREMENTS]`; above 4.5 something leaks, or the host
 is disturbed: repeat it.
 """
 
@@ -55,7 +55,7 @@ def t_statistic(prepare: Prepare, measurements: int) -> float:
 
 
 def cases(circuit: garble.GarblingCircuit, run: garble.Run) -> Iterator[tuple[str, Prepare]]:
-    """Yield what is measured: garbling under two seeds, encoding and evaluating two inputs."""
+    """Yield the timed cases: garbling under two seeds, encoding and evaluating two inputs."""
     seeds = (bytes(32), os.urandom(32))
     shape = (circuit.n_inputs, run.n_instances)
     inputs = (np.zeros(shape, dtype=np.uint8), np.ones(shape, dtype=np.uint8))

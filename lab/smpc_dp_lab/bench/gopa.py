@@ -1,4 +1,4 @@
-"""The benchmark of GOPA: what a party pays as parties grow in number, beside secure sums on two graphs."""
+"""Benchmark of GOPA: the cost of a party as their number grows, beside secure sums on two graphs."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def run_gopa_bench(
 
 
 def _all_cases(parties: int, length: int, lost: int, dropout: float) -> list[tuple[str, SumParameters]]:
-    """Return what is measured for one number of parties, by name: for `lost` of them and for a fraction."""
+    """Return the measured cases for one number of parties, by name: for `lost` of them and for a fraction."""
     given = min(lost, parties // 10) / parties
     cases = list(_cases(parties, length, given).items())
     known = cases[0][1].plan.max_dropouts

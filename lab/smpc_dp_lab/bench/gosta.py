@@ -42,7 +42,7 @@ _COPIES = 10
 
 
 class Curve(msgspec.Struct, frozen=True, kw_only=True):
-    """A method on a graph.
+    """Errors of a method on a graph.
 
     Attributes:
         iterations: t, ascending; error, spread and bound belong to these.
@@ -66,7 +66,7 @@ class Curve(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GostaErrors(msgspec.Struct, frozen=True, kw_only=True):
-    """What `gosta_errors` found, with what it was asked for.
+    """Result of `gosta_errors`, with its parameters.
 
     `bound_holds`: on every graph, at all times, the bound is above the error of the runs, not only above that
     of their expectation.

@@ -17,7 +17,7 @@ import numpy as np
 
 
 def solver(module: Any, task: str, parties: int, ticks: int) -> Any:
-    """Return a solver that has all but the steps behind it."""
+    """Return a solver that is set up, with only the steps left to run."""
     draws = np.random.RandomState(1)
     labels, scores = np.arange(parties) % 4 == 0, draws.permutation(parties)
     # 1 where the record with the label has the greater score, as int8: it need not touch more memory.
@@ -41,7 +41,7 @@ def solver(module: Any, task: str, parties: int, ticks: int) -> Any:
 
 
 def main() -> None:
-    """Say whether the code is there and works, then do one task a line until the input ends."""
+    """Report whether the code is available and works, then do one task per line until the input ends."""
     # Its way to index was given up after numpy 1.22.
     warnings.simplefilter("ignore")
     sys.path.insert(0, sys.argv[1])

@@ -55,7 +55,7 @@ class Curve(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Homomorphic(msgspec.Struct, frozen=True, kw_only=True):
-    """What `homomorphic_deviation` found, with what it was asked for."""
+    """Result of `homomorphic_deviation`, with its parameters."""
 
     agents: int
     dimension: int
@@ -167,7 +167,7 @@ def homomorphic_deviation(
 
 
 def draw(rng: np.random.Generator, count: int) -> Floats:
-    """Return features times their labels, (count, M): gamma h is N(MEAN, 1) whichever the label."""
+    """Draw features times their labels, (count, M): gamma h is N(MEAN, 1) whichever the label."""
     return rng.normal(MEAN, 1.0, size=(count, DIMENSION))
 
 
@@ -184,7 +184,7 @@ def optimum(rng: np.random.Generator) -> Floats:
 
 
 def _graph(seed: int) -> Topology:
-    """The first connected graph from this seed on."""
+    """Return the first connected graph from this seed on."""
     for attempt in range(1_000):
         topology = erdos_renyi(AGENTS, _CHANCE, seed + attempt)
         if topology.connected:

@@ -1,4 +1,4 @@
-"""California houses (StatLib; OpenML 823): is a block group's median value below the mean?"""
+"""California houses (StatLib; OpenML 823), as a classification: is the median value below the mean?"""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ROWS, COLUMNS = 20_640, 9
 
 
 class Houses(NamedTuple):
-    """`features`: (rows, 8); `labels`: (rows,), 1 below the mean value and -1 above."""
+    """Houses with `features`, (rows, 8), and `labels`, (rows,), 1 below the mean value and -1 above."""
 
     name: str
     features: NDArray[np.float64]

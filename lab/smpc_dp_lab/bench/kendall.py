@@ -62,7 +62,7 @@ class Point(msgspec.Struct, frozen=True):
 
 
 class Kendall(msgspec.Struct, frozen=True, kw_only=True):
-    """What `kendall_errors` found, with what it was asked for.
+    """Result of `kendall_errors`, with its parameters.
 
     `ranks`: by epsilon the methods, least calculated error first; `thesis` the order that it reports.
     `advantage`: by epsilon, the error of local DP over that of the two-party protocol with the best P.
@@ -89,7 +89,7 @@ class Kendall(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def ratings_distribution() -> Floats:
-    """Return the chances of the pairs of ratings, (36,): marginals to the good side, likes near likes."""
+    """Return the probabilities of the pairs of ratings, (36,): good ones and similar ones are likelier."""
     marginal = np.array(_MARGINAL)
     distance = np.abs(np.subtract.outer(np.arange(RATINGS), np.arange(RATINGS)))
     weights = np.sqrt(np.outer(marginal, marginal)) * np.exp(-_DECAY * distance)
@@ -105,7 +105,7 @@ def kendall_errors(
     seed: int = 1,
     progress: Progress | None = None,
 ) -> Kendall:
-    """Run the protocols on fresh records `repetitions` times, and calculate what their errors should be.
+    """Run the protocols on fresh records `repetitions` times, and compute their theoretical errors.
 
     Local DP: every party's report, by the library's own response. Two-party: the ideal functionality on drawn
     matchings with exact discrete noise. All pairs are too many to run, and are calculated, at (epsilon,
@@ -220,7 +220,7 @@ def _measure(
 def _run_points(
     setting: _Setting, parties: int, squares: Mapping[tuple[str, float, int | None], Sequence[float]]
 ) -> Iterator[Point]:
-    """Yield the points of the methods that were run, with what their errors should be."""
+    """Yield the points of the methods that were run, with their theoretical errors."""
     from smpc_dp.privacy.local_pairwise import published_variance_bound
     from smpc_dp.privacy.pairwise_plan import plan_pairwise
     from smpc_dp.statistics.ideal import noisy_mean_variance
@@ -243,7 +243,7 @@ def _run_points(
 def _naive_points(
     setting: _Setting, parties: int, delta: float, epsilons: Sequence[float]
 ) -> Iterator[Point]:
-    """Yield the calculated points of all pairs, which are too many to run."""
+    """Yield the computed points of all pairs, which are too many to run."""
     from smpc_dp.privacy.naive_pairwise import CompositionTheorem, plan_naive
 
     for composition in get_args(CompositionTheorem):
@@ -258,7 +258,7 @@ def _naive_points(
 
 
 def _least(points: Sequence[Point], epsilon: float) -> dict[str, float]:
-    """Calculated errors by method, the least first; the best P stands for the two-party protocol."""
+    """Return the computed errors by method, the least first; the best P stands for the two-party protocol."""
     least: dict[str, float] = {}
     for point in points:
         if point.epsilon == epsilon:

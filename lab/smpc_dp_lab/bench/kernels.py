@@ -1,4 +1,4 @@
-"""The two kernels that are measured on their own: the raw keystream, and the recovery of one aggregator."""
+"""Measure two kernels on their own: the raw keystream, and the recovery of dropouts at the aggregator."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _BYTES_A_BLOCK_SIZE = 32 << 20
 
 
 def keystream_rate() -> float:
-    """Return OpenSSL's AES-256-CTR rate, bytes a second of CPU time: the best of four block sizes.
+    """Return OpenSSL's AES-256-CTR rate in bytes per CPU second: the best of four block sizes.
 
     Zeros are encrypted into a buffer that is there already: nothing but the keystream is paid for.
     """
@@ -45,7 +45,7 @@ def keystream_rate() -> float:
 
 
 def mask_rate(length: int, dtype: type[np.uint32] | type[np.uint64], masks: int) -> float:
-    """Return the bytes a CPU second at which one thread expands `masks` masks and adds them to one vector."""
+    """Return the bytes per CPU second at which one thread adds `masks` expanded masks to a vector."""
     total: RingVector = np.zeros(length, dtype=dtype)
     seeds = [number.to_bytes(32, "little") for number in range(masks)]
     signs = [1 if index % 2 else -1 for index in range(masks)]
@@ -56,7 +56,7 @@ def mask_rate(length: int, dtype: type[np.uint32] | type[np.uint64], masks: int)
 
 @dataclass(frozen=True, slots=True)
 class Wreck:
-    """What an aggregator holds when all masked vectors are in and some parties have dropped out.
+    """The aggregator's state when all masked vectors have arrived and some parties have dropped out.
 
     The dropouts are the parties with the lowest numbers. They dealt their shares and never sent a vector,
     which is the dearest case: every mask that they share with a survivor has to come out of the sum.
@@ -75,13 +75,13 @@ class Wreck:
 
     @property
     def pair_masks(self) -> int:
-        """How many pairwise masks have to come out."""
+        """The number of pairwise masks to remove."""
         inside = frozenset(self.survivors)
         dropped = [party for party in self.drawn if party not in inside]
         return sum(peer in inside for party in dropped for peer in self.neighbours[party])
 
     def recover(self) -> float:
-        """Return the CPU seconds of one recovery, from the revealed shares to the bare sum, one thread."""
+        """Return the CPU seconds of one recovery, from the revealed shares to the sum, one thread."""
         recovery = Recovery(
             self.simulated.context,
             self.plan,
@@ -106,7 +106,7 @@ class Wreck:
 def wreck(
     plan: SecAggPlan, length: int, dtype: type[np.uint32] | type[np.uint64], dropouts: int, seed: int
 ) -> Wreck:
-    """Return what the aggregator of zero vectors holds when the first `dropouts` parties are gone."""
+    """Return the aggregator's state for zero vectors when the first `dropouts` parties have dropped out."""
     simulated = simulated_run(plan.parties, seed_for_simulation=seed)
     names, sources = simulated.context.names, simulated.sources
     run_id = bytes(32)
@@ -151,7 +151,10 @@ def _unmasks(
     secrets: dict[int, bytes],
     self_seeds: dict[int, bytes],
 ) -> dict[int, m.Unmask]:
-    """Deal the secret that is opened of each party; digests and signatures are only read for bad shares."""
+    """Deal the opened secret of each party.
+
+    Digests and signatures are only read for bad shares.
+    """
     inside = frozenset(survivors)
     held: dict[int, dict[int, bytes]] = {holder: {} for holder in survivors}
     for dealer, holders in drawn.items():
@@ -172,7 +175,7 @@ def _unmasks(
 
 
 def _mask(built: Wreck, secrets: dict[int, bytes], self_seeds: dict[int, bytes]) -> None:
-    """Put in what recovery has to take out: the survivors' self-masks and their masks with the dropouts."""
+    """Add the masks that recovery removes: the survivors' self-masks and their masks with the dropouts."""
     context, names, inside = (
         built.simulated.context,
         built.simulated.context.names,

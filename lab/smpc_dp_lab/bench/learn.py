@@ -1,6 +1,6 @@
-"""The benchmark of learners in simulation: party-steps a second, beside the authors' own code.
+"""Benchmark of learners in simulation: party-steps per second, beside the authors' own code.
 
-A synchronous tick is a step of every party, an asynchronous one a step of the two who meet.
+A synchronous tick is a step of every party, an asynchronous one a step of the two parties that meet.
 """
 
 from __future__ import annotations

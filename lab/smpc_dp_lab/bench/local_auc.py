@@ -59,7 +59,7 @@ class Point(msgspec.Struct, frozen=True):
 
 
 class AucErrors(msgspec.Struct, frozen=True, kw_only=True):
-    """What `auc_errors` found, with what it was asked for."""
+    """Result of `auc_errors`, with its parameters."""
 
     positives: int
     negatives: int

@@ -38,7 +38,7 @@ Progress = Callable[[str, int, int], None]
 
 
 class Point(msgspec.Struct, frozen=True):
-    """Groups of one size, over all repetitions.
+    """Accuracy of groups of one size, over all repetitions.
 
     Attributes:
         kind: "local": c = s - 1 or the smallest group; "curator": all parties with c = 0; "none": no noise.
@@ -61,7 +61,7 @@ class Point(msgspec.Struct, frozen=True):
 
 
 class LocalScale(msgspec.Struct, frozen=True, kw_only=True):
-    """What `local_scale` found, with what it was asked for."""
+    """Result of `local_scale`, with its parameters."""
 
     data: str
     parties: int
@@ -195,7 +195,7 @@ def _planned(given: dict[str, object], parties: int) -> LearnParameters:
 
 
 def _curated(parameters: LearnParameters, parties: int) -> LearnParameters:
-    """Return the parameters with the noise that a trusted curator adds to the sum, in equal shares."""
+    """Return the parameters with a trusted curator's noise, divided into equal shares."""
     averaging = parameters.average
     planned = None if averaging is None else averaging.plan(parties)
     if averaging is None or not isinstance(planned, NoisySumParameters):

@@ -1,4 +1,4 @@
-"""Makes or audits one log in a process of its own, and prints what that took.
+"""Make or audit one log in a process of its own, and print its time and memory.
 
 `python -m smpc_dp_lab.bench.log_worker make PATH USERS STEPS EPSILON DELTA CORRUPT`, or `audit PATH THREADS`.
 """
@@ -17,7 +17,7 @@ _PEAK = re.compile(r"^VmHWM:\s+(\d+) kB$", re.MULTILINE)
 
 
 def _peak_bytes() -> int:
-    """Return the most memory that this program had; getrusage would count whoever started it."""
+    """Return the peak memory of this program; getrusage would count its parent's too."""
     try:
         result = _PEAK.search(Path("/proc/self/status").read_text("ascii"))
     except OSError:
@@ -30,7 +30,7 @@ def _peak_bytes() -> int:
 def _making(
     path: str, parties: str, steps: str, epsilon: str, delta: str, corrupt: str
 ) -> Callable[[], bool]:
-    """Return what writes the log of a simulated run, with real randomness: values on a grid of `steps`."""
+    """Return a function that writes the log of a simulated run, with real randomness, values on a grid."""
     import numpy as np
 
     from smpc_dp.simulate.average import average
@@ -58,13 +58,14 @@ def _making(
 
 
 def _auditing(path: str, threads: str) -> Callable[[], bool]:
+    """Return a function that audits a log."""
     from smpc_dp.net.audit import audit
 
     return lambda: not audit(path, threads=int(threads)).faults
 
 
 def main(task: str, *arguments: str) -> None:
-    """Do it; print seconds, processor seconds, and bytes of memory before it and at most."""
+    """Run the task; print seconds, processor seconds, and bytes of memory before it and at most."""
     tasks: dict[str, Callable[..., Callable[[], bool]]] = {"make": _making, "audit": _auditing}
     work = tasks[task](*arguments)
     before, begun, used = _peak_bytes(), time.perf_counter(), time.process_time()

@@ -1,4 +1,4 @@
-"""Logs of whole verifiable runs: what making them takes, and what auditing them takes, in time and memory."""
+"""Logs of whole verifiable runs: the time and memory to make and to audit them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _Taken = dict[str, float]
 
 
 def log_figures(parties: Sequence[int], runs: int, progress: Progress | None = None) -> list[Figure]:
-    """Make a log of each number of parties, by simulation, and audit it `runs` times: fresh processes."""
+    """Make a log of each number of parties, by simulation, and audit it `runs` times, in fresh processes."""
     figures: list[Figure] = []
     peaks: dict[int, float] = {}
     for count in sorted({*parties}):
@@ -76,7 +76,7 @@ def _figures(path: Path, parties: int, runs: int, progress: Progress | None) -> 
 
 
 def _sizes(path: Path) -> tuple[float, float]:
-    """Return the bytes that a party says, and its neighbours, on average."""
+    """Return the average bytes of a party's messages, and of its neighbours'."""
     payload_bytes = neighbours = party_count = 0
     with path.open("rb") as stream:
         reader = LogReader(stream)
@@ -97,7 +97,7 @@ def _neighbours(entry: Entry) -> int:
 
 
 def _apart(task: str, *arguments: str) -> _Taken:
-    """Make or audit a log in a process of its own, and return what it says of itself."""
+    """Make or audit a log in a process of its own, and return the measurements that it prints."""
     [printed] = together("log_worker", [[task, *arguments]], f"{task} {arguments[0]}")
     answer: _Taken = json.loads(printed)
     if not answer["ok"]:

@@ -1,8 +1,7 @@
-"""Peak memory, in fresh processes: one machine against recorded messages, or a whole run.
+"""Peak memory, in fresh processes: one role against recorded messages, or a whole run.
 
-`python -m smpc_dp_lab.bench.memory` reads a request (JSON) and then the recorded messages, and prints
-the bytes.
-A fresh process, because what another machine or another measurement has used would be counted too.
+`python -m smpc_dp_lab.bench.memory` reads a request (JSON) and then the recorded messages, and prints the
+bytes. A fresh process, because the memory of another role or another measurement would be counted too.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ _MAXRSS_UNIT = 1 if sys.platform == "darwin" else 1024
 
 
 class _Request(msgspec.Struct, forbid_unknown_fields=True):
-    """`name` is the machine to replay, or "" for a whole run."""
+    """A request: `name` is the role to replay, or "" for a whole run."""
 
     name: str
     parameters: SecAggParameters
@@ -41,7 +40,7 @@ class _Request(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def replay_peak(name: str, heard: Sequence[Event], parameters: SecAggParameters, seed: int) -> int:
-    """Return the most bytes that one machine and the message it is given have allocated at any time.
+    """Return the most bytes that one role and its current message have allocated at any time.
 
     Everything allocated through Python and numpy from the machine's making to its result, its vector
     included; the interpreter, the modules and the roster's keys are not. The core allocates a few pages.
@@ -69,6 +68,7 @@ def _frames(stream: IO[bytes]) -> Iterator[bytes]:
 
 
 def _machine(request: _Request) -> RunningRole:
+    """Return the role to replay."""
     simulated = simulated_run(
         request.parameters.plan.parties, seed_for_simulation=request.seed, remember=False
     )
@@ -98,7 +98,7 @@ def _replayed(request: _Request, frames: Iterator[bytes]) -> int:
 
 
 def main() -> None:
-    """Measure what standard input asks for."""
+    """Run the measurement that standard input requests."""
     frames = _frames(sys.stdin.buffer)
     request = msgspec.json.decode(next(frames), type=_Request)
     if request.name:

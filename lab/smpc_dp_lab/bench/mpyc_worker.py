@@ -23,7 +23,7 @@ async def noisy_tau(mpc: Any, secint: Any, coins: list[list[int]], x: list[Any],
 
 
 async def main() -> None:
-    """Evaluate as often as the arguments say, after once to warm up; party 0 prints one JSON object."""
+    """Evaluate as often as the arguments say, after one warm-up; party 0 prints one JSON object."""
     requested = json.loads(sys.argv[1])
     try:
         # By name: mpyc may be in another environment than the one that checks our types.

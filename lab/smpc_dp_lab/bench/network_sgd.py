@@ -67,7 +67,7 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NetworkSgd(msgspec.Struct, frozen=True, kw_only=True):
-    """What `network_sgd` found, with what it was asked for."""
+    """Result of `network_sgd`, with its parameters."""
 
     parties: int
     points_each: int
@@ -196,7 +196,10 @@ def network_sgd(
 
 
 def _noise(plan: SgdPlan, kind: str, method: Method) -> SgdNoise:
-    """The script limits contributions of local and network; the fair plans limit those of local alone."""
+    """Return the noise of a method.
+
+    The script limits contributions of local and network; the fair plans limit those of local alone.
+    """
     chosen = plan.fair if kind == "fair" or plan.published is None else plan.published
     limited = method == "local" or (method == "network" and kind == "published")
     return SgdNoise.study(
@@ -210,7 +213,10 @@ def _noise(plan: SgdPlan, kind: str, method: Method) -> SgdNoise:
 
 
 def _split(data: Houses, parties: int, seed: int) -> tuple[Logistic, Floats, Floats]:
-    """Standardise, scale to norm 1, append a one; 4/5 for the parties, stratified, the rest for the test."""
+    """Split the data into 4/5 for the parties, stratified, and the rest for the test.
+
+    Standardised, scaled to norm 1, with a one appended.
+    """
     features = (data.features - data.features.mean(axis=0)) / data.features.std(axis=0)
     features /= np.maximum(np.linalg.norm(features, axis=1, keepdims=True), 1e-12)
     features = np.concatenate([features, np.ones((len(features), 1))], axis=1)
@@ -233,7 +239,7 @@ def _accuracy(tokens: Floats, features: Floats, labels: Floats) -> Floats:
 
 
 def _plain(train: Logistic) -> Floats:
-    """Logistic regression without privacy, by Newton's method."""
+    """Fit logistic regression without privacy, by Newton's method."""
     signed = (train.features * train.labels[:, :, None]).reshape(-1, train.features.shape[2])
     best = np.zeros(signed.shape[1])
     for _ in range(25):

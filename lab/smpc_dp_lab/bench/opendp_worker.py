@@ -15,7 +15,7 @@ from typing import Any
 
 
 def measurement(dp: Any, task: str, scale: float) -> Any:
-    """Return what adds noise of `scale` to a vector of integers."""
+    """Return OpenDP's measurement that adds noise of `scale` to a vector of integers."""
     domain = dp.vector_domain(dp.atom_domain(T=int))
     if task == "gaussian":
         return dp.m.make_gaussian(domain, dp.l2_distance(T=float), scale=scale)
@@ -23,7 +23,7 @@ def measurement(dp: Any, task: str, scale: float) -> Any:
 
 
 def main() -> None:
-    """Say whether OpenDP is there, then do one task a line until the input ends."""
+    """Report whether OpenDP is available, then do one task per line until the input ends."""
     try:
         # By name: OpenDP may be in another environment than the one that checks our types.
         dp = importlib.import_module("opendp.prelude")

@@ -1,7 +1,7 @@
-"""The benchmarks of the two-party engine: garbling, oblivious transfer, and comparisons end to end.
+"""Benchmarks of the two-party engine: garbling, oblivious transfer, and comparisons end to end.
 
 Figures between two processes go over the mutual-TLS channel on loopback, garbler and evaluator on the same
-machine. The peers are programs that are compiled elsewhere (`bench.drivers`) and run in turns with ours.
+host. The peers are programs that are compiled elsewhere (`bench.drivers`) and run in turns with ours.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class _Bench:
         return taken
 
     def alternate(self, name: str, measures: dict[str, Measure]) -> dict[str, list[float]]:
-        """Take `runs` rounds of all `measures`, and tell the progress of each."""
+        """Take `runs` rounds of all `measures`, and report the progress of each."""
         return alternate(self.runs, measures, Steps(self.progress, name, self.runs))
 
     def report(self, figures: list[Figure]) -> Report:

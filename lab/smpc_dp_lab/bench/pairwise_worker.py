@@ -25,7 +25,7 @@ CHANNEL_BYTES = 1 << 29
 
 
 def main(session: str, name: str, title: str) -> Mapping[str, object]:
-    """Be the member `name` of `session`; `name` lists "channel", "transfers" and "evaluate"."""
+    """Run the member `name` of `session`; `name` lists "channel", "transfers" and "evaluate"."""
     member = PairwiseMember.load(session, name)
     garbler, role = name == member.plan.parameters.garbler, member.role(random_inputs(member))
     channels = member.connect()
@@ -67,7 +67,7 @@ def random_inputs(member: PairwiseMember) -> list[Rows]:
 
 
 def _transfers(channel: transfers.Channel, sends: bool, k: int) -> float:
-    """Return how many correlated transfers a second go over a channel, setup not counted."""
+    """Return the correlated transfers per second over a channel, setup not counted."""
     party = transfers.SendingParty(channel, k) if sends else transfers.ReceivingParty(channel, k)
     party.run(transfers.CHUNKS // 8)
     return transfers.CHUNKS * transfers.CHUNK / party.run(transfers.CHUNKS)

@@ -17,7 +17,7 @@ from smpc_dp.errors import LocalError
 
 
 class PeerProcess:
-    """Asks a worker for CPU times; a context manager. `version` is None where the peer is absent."""
+    """Client of a worker that measures CPU times, a context manager; `version` is None without the peer."""
 
     name: ClassVar[str]
     worker: ClassVar[str]

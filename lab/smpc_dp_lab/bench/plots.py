@@ -1,4 +1,4 @@
-"""Plots of what was measured: their files and their looks."""
+"""Plots of measurements: their files and their style."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FORMATS = (".png", ".svg", ".pdf")
 
 
 def check_plot(path: Path) -> None:
-    """Say early whether `write_plot` can write `path`.
+    """Raise LocalError early if `write_plot` could not write `path`.
 
     Raises:
         ConfigError: its ending is none of .png, .svg and .pdf, or its folder is not there.

@@ -1,4 +1,4 @@
-"""The benchmark of commitments and proofs: ranges beside other crates', and what a verifiable average costs.
+"""Benchmark of commitments and proofs: ranges beside other crates', and the cost of a verifiable average.
 
 A party of a verifiable average publishes commitments to its value, to its noise with each neighbour, to its
 secret bits and to its noise; a range proof; a noise proof; its noisy value and the total blinding. Signatures
@@ -59,7 +59,7 @@ _NEIGHBOURS = np.arange(1, DEGREE + 1, dtype="<u2").tobytes()
 
 @dataclass(frozen=True, slots=True)
 class _Party:
-    """What one party has published, and how long it took."""
+    """One party's published commitments and proofs, and the time to make them."""
 
     context: bytes
     value: bytes
@@ -75,16 +75,17 @@ class _Party:
 
     @property
     def size(self) -> int:
+        """The bytes that the party publishes."""
         points = 3 + len(self.deltas)
         sizes = len(self.of_range) + len(self.of_noise) + SCALAR_BYTES + VALUE_BYTES * len(self.opened)
         return POINT_BYTES * points + sizes
 
     def claim(self, party: int) -> Claim:
-        """Its edges, as an auditor takes them."""
+        """Return the claim about its edges, as an auditor reads them."""
         return Claim(party, _NEIGHBOURS, b"".join(self.deltas), self.value + self.secret)
 
     def add_to(self, batch: proofs.Batch, edges: bytes) -> None:
-        """Add its statements; `edges` is the sum of its commitments to pairwise terms."""
+        """Add the party's statements to a batch; `edges` is the sum of its commitments to pairwise terms."""
         length = len(self.opened)
         batch.add_range("range", self.context, self.value, length, 0, STEPS, self.of_range)
         batch.add_noise(
@@ -148,7 +149,7 @@ def _seconds(call: Callable[[], object]) -> float:
 
 
 def _ranges(runs: int, peers: DriverPeers, progress: Progress | None) -> list[Figure]:
-    """64-bit ranges of one value: made, verified alone and together, as the crates' own benchmarks do."""
+    """Measure 64-bit range proofs of one value: made, verified alone and together, as the crates do."""
     randomness = SystemRandomness()
     context, top = proofs.context(b"bench", "user"), (1 << 64) - 1
     numbers = [number * 0x9E3779B97F4A7C15 & top for number in range(PEER_BATCH)]
@@ -235,7 +236,7 @@ def _party(name: str, length: int, coins: bytes) -> _Party:
 
 
 def _parties(length: int, runs: int, batch: int, progress: Progress | None) -> list[Figure]:
-    """A party of `length` coordinates: what it proves, and what that costs those who check it."""
+    """Measure a party of `length` coordinates: the cost of its proofs, and of checking them."""
     name = f"user of length {length}"
     coins = SystemRandomness().bytes(proofs.coin_bytes(length, NOISE_BITS))
     parties = [_party(f"user {number}", length, coins) for number in range(MADE)]

@@ -1,4 +1,4 @@
-"""The benchmark of the samplers: CPU time a value, beside OpenDP (exact) and numpy (inexact)."""
+"""Benchmark of the samplers: CPU time per value, beside OpenDP (exact) and numpy (inexact)."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ SCALE = 100
 
 @dataclass(frozen=True, slots=True)
 class _Distribution:
-    """What is measured: our call, the peer's task if it has one, and numpy's call as the limit."""
+    """A measured distribution: our call, the peer's task if it has one, and numpy's call as the limit."""
 
     name: str
     ours: Callable[[int], object]

@@ -1,4 +1,4 @@
-"""The benchmark of secure aggregation: what clients and aggregator pay, beside Flower and the machine."""
+"""Benchmark of secure aggregation: the cost of clients and aggregator, beside Flower and the hardware."""
 
 from __future__ import annotations
 
@@ -42,6 +42,8 @@ SAMPLED_FROM_THRESHOLD = 40
 
 @dataclass(slots=True)
 class _Bench:
+    """The rounds of this benchmark."""
+
     parameters: SecAggParameters
     dropouts: int
     runs: int
@@ -62,14 +64,14 @@ class _Bench:
         return self.length * self.element_bytes_of
 
     def trials(self, name: str, measures: dict[str, Measure]) -> dict[str, list[float]]:
-        """Take rounds of these and of the machine's keystream, and tell the progress of each."""
+        """Take rounds of these and of the hardware's keystream, and report the progress of each."""
         given = measures | {"limit": kernels.keystream_rate}
         return alternate(self.runs, given, Steps(self.progress, name, self.runs))
 
     def beside(
         self, taken: dict[str, list[float]], scale: Callable[[float], float] = lambda seconds: seconds
     ) -> Peer | None:
-        """Return the peer with the measurements of its turns, each put into the figure's unit by `scale`."""
+        """Return the peer with the measurements of its turns, converted to the figure's unit by `scale`."""
         return Peer.of(self.peer.name, self.peer.version, map(scale, taken["peer"]))
 
 

@@ -1,4 +1,4 @@
-"""A program on shares among processes of this machine, over mpyc's own sockets or our channels."""
+"""A program on shares among processes of this host, over mpyc's own sockets or our channels."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ DELAY = 0.4
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What was opened, alike at all servers; and what each run took, start-up left out.
+    """Measurements of runs: the opened result, equal at all servers, and each run's time without start-up.
 
     Seconds by the clock, of the slowest server; of processor time, and bytes of mpyc's messages, of all
     servers together. Processor time is with that of the channels, where they are used.
@@ -99,7 +99,7 @@ def run_servers(
 def split_records(
     terms: ProgramTerms, records: Sequence[Sequence[int]], servers: int
 ) -> list[list[list[int]]]:
-    """Return Shamir's shares of records: by server, party and value."""
+    """Return Shamir shares of records: by server, party and value."""
     held: list[list[list[int]]] = [[] for _ in range(servers)]
     for number, record in enumerate(records):
         packed = split(record, terms.prime, threshold_of(servers), servers)
@@ -138,7 +138,7 @@ def _over_channels(works: Sequence[Work]) -> list[Reported]:
 
 @contextmanager
 def _listening(servers: int) -> Iterator[list[socket.socket]]:
-    """Give a listening socket on loopback for each server: nobody else can have its port."""
+    """Open a listening socket on loopback for each server, so that no other process takes its port."""
     sockets: list[socket.socket] = []
     try:
         for _ in range(servers):
@@ -150,7 +150,7 @@ def _listening(servers: int) -> Iterator[list[socket.socket]]:
 
 
 def _together(works: Sequence[Work]) -> list[Reported]:
-    """Run one worker for each server; return what they say."""
+    """Run one worker for each server; return their reports."""
     count = len(works)
     printed = together(
         "servers_worker",

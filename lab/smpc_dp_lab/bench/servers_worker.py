@@ -1,6 +1,6 @@
 """One server of the measurements of `smpc-dp bench engines`: `python -m smpc_dp_lab.bench.servers_worker`.
 
-It is told all on standard input, as JSON, and answers on standard output. mpyc is in this process and
+It reads its work from standard input, as JSON, and answers on standard output. mpyc is in this process and
 connects by itself, over TCP on 127.0.0.1; or, given a session, in a process of its own behind its channels.
 """
 
@@ -26,7 +26,7 @@ from smpc_dp.statistics.shared.kernels import Way
 
 
 class Work(msgspec.Struct, frozen=True, kw_only=True):
-    """What one server computes, `runs` times.
+    """The work of one server, to be run `runs` times.
 
     `shares` are in hex. Without a `session`, `ports` are those of all servers and `listening` a descriptor of
     the own one's socket; with `warm` there is one more computation first; `delay` is added to each message.
@@ -52,7 +52,7 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Reported(msgspec.Struct, frozen=True):
-    """What was opened last, in decimal; for each run an answer, and how many rounds it took, 0: not counted.
+    """The last opened result, in decimal; for each run the time and its number of rounds, 0: not counted.
 
     `carrying` is the processor time, in seconds, that this process spent on the channels in each run.
     """
@@ -64,7 +64,7 @@ class Reported(msgspec.Struct, frozen=True):
 
 
 def main() -> None:
-    """Compute what standard input says."""
+    """Run the work that standard input describes."""
     work = msgspec.json.decode(sys.stdin.buffer.read(), type=Work)
     reported = asyncio.run(_over_channels(work)) if work.session else _over_own_sockets(work)
     sys.stdout.buffer.write(msgspec.json.encode(reported))
@@ -120,7 +120,7 @@ async def _listen(create_server: Any, listening: int, factory: Any, **_: Any) ->
 
 
 class _Bursts:
-    """Lets every message arrive later, and counts how often messages come after a pause: the rounds."""
+    """Delays every message, and counts how often messages follow a pause: the rounds."""
 
     def __init__(self, delay: float) -> None:
         from mpyc.asyncoro import MessageExchanger

@@ -1,4 +1,4 @@
-"""`smpc-dp bench pairwise`: what a pair of a pairwise statistic costs, alone, cached, in a batch and in mass.
+"""`smpc-dp bench pairwise`: the cost of a pair of a pairwise statistic, alone, cached and in batches.
 
 The circuit is the published `kendall_tau32_laplace`: Kendall's tau of records of two 32-bit integers, with
 discrete Laplace noise of epsilon 1. Garbler, evaluator and aggregator are three processes over mutual TLS.
@@ -143,7 +143,7 @@ def _of_pairs(ones: list[dict[str, Measured]], peers: list[Measured], emp: Trial
 
 
 def both(pair: Mapping[str, Measured], key: str) -> float:
-    """Return what both sides of a pair took together."""
+    """Return the measurement of both sides of a pair, added up."""
     return float(sum(pair[name][key] for name in SIDES))
 
 
@@ -216,7 +216,7 @@ def _peer(peers: list[Measured], key: str, name: str, times: int = 1) -> Peer | 
 
 
 def _mpyc(python: str) -> Measured:
-    """Let mpyc compute the same among three processes on this machine; nothing but "absent" without it."""
+    """Run mpyc's computation among three processes on this host; return only "absent" without it."""
     requested = json.dumps({"width": 33, "instances": PEER_BATCH, "coins": TAU_COINS})
     script = str(Path(__file__).with_name("mpyc_worker.py"))
     try:
@@ -240,7 +240,7 @@ def _mpyc(python: str) -> Measured:
 
 
 def garbled_session(instances: int) -> dict[str, Measured]:
-    """Run garbler, evaluator and aggregator as processes; return what each measured."""
+    """Run garbler, evaluator and aggregator as processes; return the measurements of each."""
     with tempfile.TemporaryDirectory(prefix="smpc-dp-") as folder:
         parameters = {
             "circuit": CIRCUIT,

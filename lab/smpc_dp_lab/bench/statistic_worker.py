@@ -1,7 +1,7 @@
 """One process of `smpc-dp bench pairwise`: `python -m smpc_dp_lab.bench.statistic_worker`.
 
-As a member of a session it evaluates the noisy kernel with fresh setups, then several times with the setup
-that it has; alone it takes a whole statistic through every gate.
+As a member of a session it evaluates the noisy kernel with fresh setups, then several times with the cached
+setup; alone it computes a whole statistic through every gate.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ CACHED = 20
 
 
 class Flights:
-    """A channel that counts how often one waits after one has sent: the rounds of a protocol."""
+    """A channel that counts how often a receive follows a send: the rounds of a protocol."""
 
     def __init__(self, channel: Conduit, shared: list[bool], count: list[int]) -> None:
         self._channel = channel
@@ -34,32 +34,32 @@ class Flights:
 
     @property
     def bytes_sent(self) -> int:
-        """Of the channel."""
+        """The bytes that the channel has sent."""
         return self._channel.bytes_sent
 
     @property
     def bytes_received(self) -> int:
-        """Of the channel."""
+        """The bytes that the channel has received."""
         return self._channel.bytes_received
 
     def send(self, parts: Sequence[Buffer], /) -> None:
-        """Send."""
+        """Send parts over the channel."""
         self._sent[0] = True
         self._channel.send(parts)
 
     def receive(self, limit: int, ahead: int = 0, /) -> Buffer:
-        """Receive, and count a round if something was sent since the last time."""
+        """Receive, and count a round if something was sent since the last receive."""
         self._count[0] += self._sent[0]
         self._sent[0] = False
         return self._channel.receive(limit, ahead)
 
     def close(self, parts: Sequence[Buffer], /) -> None:
-        """Close."""
+        """Close the channel with the last parts."""
         self._channel.close(parts)
 
 
 def member(session: str, name: str, times: int) -> Mapping[str, object]:
-    """Be a member of `session`: `times` fresh evaluations over new channels, and CACHED after the last."""
+    """Run a member of `session`: `times` fresh evaluations over new channels, and CACHED after the last."""
     loaded = PairwiseMember.load(session, name)
     inputs = random_inputs(loaded)
     reported: dict[str, object] = {}

@@ -33,7 +33,7 @@ Progress = Callable[[str, int, int], None]
 
 
 class Point(msgspec.Struct, frozen=True):
-    """One method with so many parties; errors are standard deviations of the average's noise.
+    """Standard deviation of the average's noise for one method with so many parties.
 
     `planned` is calculated, `measured` the root mean square over the repetitions. The curator averages the
     `honest` parties' values, the others those of all.
@@ -47,7 +47,7 @@ class Point(msgspec.Struct, frozen=True):
 
 
 class Tradeoff(msgspec.Struct, frozen=True, kw_only=True):
-    """What `gopa_tradeoff` found, with what it was asked for; values are in [0, 1]."""
+    """Result of `gopa_tradeoff`, with its parameters; values are in [0, 1]."""
 
     epsilon: float
     delta: float

@@ -1,8 +1,8 @@
-"""Whether the time of oblivious transfer tells two secrets apart: the t-test of `garbling_timing`.
+"""Timing test of oblivious transfer: does its time depend on secrets? By the t-test of `garbling_timing`.
 
 The secrets are the seeds of a setup (the base sender's scalar; the correlation, which is the base receiver's
 choices and the path of the trees), the receiver's choices, and the correlation under a chunk. By hand:
-`python -m smpc_dp_lab.bench.transfer_timing [MEASUREMENTS]`; above 4.5 something leaks, or the machine is
+`python -m smpc_dp_lab.bench.transfer_timing [MEASUREMENTS]`; above 4.5 something leaks, or the host is
 disturbed: repeat it.
 """
 
@@ -38,7 +38,7 @@ def _seed() -> bytes:
 
 
 def setup_cases(k: int) -> Mapping[str, Prepare]:
-    """Return what is measured of a setup, under one of two seeds of the side that is timed."""
+    """Return the timed steps of a setup, under one of two seeds of the side that is timed."""
     seeds, other = (_seed(), _seed()), _seed()
 
     def responding(secret: int) -> Step:
@@ -70,7 +70,7 @@ def _steps(pair: Pair, choices: bytes, corrections: ot.Rows, rows: ot.Rows) -> I
 
 
 def chunk_cases(k: int) -> Mapping[str, Prepare]:
-    """Return what is measured of a chunk.
+    """Return the timed steps of a chunk.
 
     Of the receiver's steps the choices, all zeros or all ones; of the sender's, one of two correlations.
     """
@@ -105,7 +105,7 @@ def chunk_cases(k: int) -> Mapping[str, Prepare]:
 
 
 def kernel_cases() -> Mapping[str, Prepare]:
-    """Return what is measured of each version of the kernels: columns of zeros or random ones."""
+    """Return the timed kernels in each version: columns of zeros or random ones."""
     columns = np.zeros((COUNT // 128 + 1, 128, 16), np.uint8)
     contents = columns.tobytes(), os.urandom(columns.nbytes)
     out = np.empty((COUNT, ot.ROW_BYTES), np.uint8)

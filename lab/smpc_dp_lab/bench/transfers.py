@@ -1,4 +1,4 @@
-"""Oblivious transfer: its setup, and how many correlated transfers a second two parties make.
+"""Oblivious transfer: the time of its setup, and the rate of correlated transfers between two parties.
 
 In memory and over a channel alike, both parties work at the same time, each on a thread of its own, in one
 process or in two, with several chunks on their way. Arrays are used again; choices are drawn beforehand, the
@@ -39,7 +39,7 @@ PEER = "malicious, random choices, one check for all"
 
 
 class Channel(Protocol):
-    """What a measurement needs of a channel; a buffer that was sent stays as it is until it has arrived."""
+    """Interface of a channel for measurements; a sent buffer stays unchanged until it has arrived."""
 
     @property
     def peer(self) -> str: ...
@@ -50,7 +50,7 @@ class Channel(Protocol):
 
 
 class _Queues:
-    """A channel inside the process: it hands the buffers over."""
+    """A channel inside the process, which passes on the buffers."""
 
     def __init__(
         self, peer: str, out: queue.SimpleQueue[Octets], into: queue.SimpleQueue[Octets], patience: float
@@ -70,7 +70,7 @@ class _Queues:
 
 
 class _Party:
-    """What both parties have."""
+    """Base of sender and receiver."""
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
@@ -78,7 +78,7 @@ class _Party:
         self.processor_seconds = 0.0
 
     def run(self, chunks: int) -> float:
-        """Return the seconds that `chunks` chunks took; `rows` are those of the last."""
+        """Return the seconds of `chunks` chunks; `rows` are those of the last."""
         began, busy = time.perf_counter(), time.thread_time()
         self._work(chunks, min(DEPTH, chunks))
         self.processor_seconds = time.thread_time() - busy
@@ -89,10 +89,10 @@ class _Party:
 
 
 class SendingParty(_Party):
-    """The sender, over a channel."""
+    """The sender of oblivious transfers, over a channel."""
 
     def __init__(self, channel: Channel, k: int) -> None:
-        """Set up."""
+        """Run the setup."""
         super().__init__(channel)
         self.sender = Sender(channel.peer, bytes(CONTEXT_BYTES), secrets.token_bytes(32), k)
         channel.send([self.sender.respond(bytes(channel.receive(MAX_MESSAGE)))])
@@ -112,10 +112,10 @@ class SendingParty(_Party):
 
 
 class ReceivingParty(_Party):
-    """The receiver, over a channel."""
+    """The receiver of oblivious transfers, over a channel."""
 
     def __init__(self, channel: Channel, k: int) -> None:
-        """Set up."""
+        """Run the setup."""
         super().__init__(channel)
         self.receiver = Receiver(channel.peer, bytes(CONTEXT_BYTES), secrets.token_bytes(32), k)
         channel.send([self.receiver.first_message()])
@@ -146,7 +146,7 @@ class Pair:
     """Both parties in this process, each with a thread of its own while they work."""
 
     def __init__(self, k: int, patience: float = 60) -> None:
-        """Set up; a party that waits longer than `patience` seconds gives up."""
+        """Run the setup; a party that waits longer than `patience` seconds gives up."""
         there: queue.SimpleQueue[Octets] = queue.SimpleQueue()
         back: queue.SimpleQueue[Octets] = queue.SimpleQueue()
         channels = _Queues("receiver", back, there, patience), _Queues("sender", there, back, patience)
@@ -160,7 +160,7 @@ class Pair:
         self.by_processor: list[float] = []
 
     def rate(self, chunks: int = CHUNKS) -> float:
-        """Return correlated transfers a second of `chunks` chunks, until both parties are done.
+        """Return the correlated transfers per second of `chunks` chunks, until both parties are done.
 
         Raises LocalError when a party fails, or the rows of the last chunk do not fit.
         """
@@ -184,7 +184,7 @@ class Pair:
 
 
 def over(k: int) -> str:
-    """Return what a process that measures calls its rate over the channel."""
+    """Return the name that a measuring process gives its rate over the channel."""
     return f"transfers, k = {k}"
 
 

@@ -1,4 +1,4 @@
-"""`smpc-dp bench`: how fast it is, beside its peers and its limit in the same run."""
+"""`smpc-dp bench`: measure speed beside peers and limits in the same run."""
 
 from __future__ import annotations
 
@@ -231,7 +231,7 @@ def learn(
 
 
 def _show(unit: str, as_json: bool, bench: Callable[[Progressing], Report]) -> None:
-    """Run a benchmark, which is given what shows the progress, and print what it reports."""
+    """Run a benchmark with a progress display, and print its report."""
     with Bar(unit, quiet=as_json) as bar:
         report = bench(bar.show)
     if as_json:

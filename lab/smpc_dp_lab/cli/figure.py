@@ -1,4 +1,4 @@
-"""What the commands of `smpc-dp reproduce` have in common: their options, the plot, and the JSON."""
+"""Common code of the commands of `smpc-dp reproduce`: options, plot, and JSON."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def plot_path(name: str, plot_file: Path | None, as_json: bool) -> Path | None:
-    """Return where the plot goes, None for nowhere; raise ConfigError or LocalError if it cannot."""
+    """Return the path of the plot, None for no plot; raise ConfigError or LocalError if it is invalid."""
     # Not at the top: what a command needs is loaded when it runs.
     from smpc_dp_lab.bench.plots import check_plot
 
@@ -40,7 +40,7 @@ def plot_path(name: str, plot_file: Path | None, as_json: bool) -> Path | None:
 
 
 def hand_over(result: T, path: Path | None, plot: Callable[[T, Path], None], as_json: bool) -> bool:
-    """Write the plot, and print JSON if that is asked for; tell whether it was."""
+    """Write the plot, and print JSON if that is requested; return whether it was."""
     if path is not None:
         plot(result, path)
     if as_json:

@@ -1,4 +1,4 @@
-"""`smpc-dp reproduce`: what a paper says in formulas or figures, measured, with a plot."""
+"""`smpc-dp reproduce`: measure the formulas and figures of papers, with a plot."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The test vectors of the protocols: made here, published in `protocols/NAME/vectors`.
+"""Test vectors of the protocols: generated here, published in `protocols/NAME/vectors`.
 
 They are for other implementations and for auditors; those folders are only ever read to be compared.
 """
@@ -44,7 +44,7 @@ JsonObject = dict[str, object]
 
 @functools.cache
 def generate(protocol: str = "secagg") -> dict[str, bytes]:
-    """Return the content of every published file by its name; the same bytes on every machine."""
+    """Return the content of every published file by its name; the same bytes on every host."""
     return {
         f"{name}.json": (json.dumps(content, indent=1, ensure_ascii=True) + "\n").encode()
         for name, content in PROTOCOLS[protocol]().items()
@@ -52,7 +52,7 @@ def generate(protocol: str = "secagg") -> dict[str, bytes]:
 
 
 def check(folder: Path, protocol: str = "secagg") -> list[str]:
-    """Return in what `folder` differs from `generate()`, one line a file; empty if byte for byte the same."""
+    """Return the differences of `folder` from `generate()`, one line per file; empty if there are none."""
     expected = generate(protocol)
     present = {
         path.name: read_bounded(path, "the vectors", MAX_FILE_BYTES) for path in sorted(folder.glob("*.json"))
@@ -77,7 +77,7 @@ def write(folder: Path, protocol: str = "secagg") -> list[str]:
 
 
 def _of(runs: ModuleType, faults: ModuleType, prefix: str = "") -> dict[str, JsonObject]:
-    """Return the vectors of the runs that one module has, and of the faults in them that another has."""
+    """Return the vectors of one module's runs, and of another module's faults in them."""
     files = {f"{prefix}run-{scenario.name}": runs.to_json(scenario) for scenario in runs.SCENARIOS}
     return files | {f"{prefix}negative-{fault.name}": fault.to_json() for fault in faults.all_faults()}
 

@@ -158,7 +158,7 @@ def _shamir() -> JsonObject:
 
 
 class _Scripted:
-    """Gives the words that a case wants drawn."""
+    """Randomness that returns given words."""
 
     def __init__(self, words: Sequence[bytes]) -> None:
         self._words = list(words)

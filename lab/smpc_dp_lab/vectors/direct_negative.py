@@ -1,4 +1,4 @@
-"""Negative vectors of GOPA without a relay: one fault each, by a party or by the one that coordinates."""
+"""Negative vectors of GOPA without an aggregator: one fault each, by a party or by the coordinator."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class DirectNegative:
 
 
 class _Base(RecordedRun[Staged]):
-    """A finished run, and changes of what one party of it gets."""
+    """A finished run, and changes of the messages that one party receives."""
 
     def __init__(self, name: str, receiver: str = RECEIVER) -> None:
         [scenario] = [scenario for scenario in SCENARIOS if scenario.name == name]
@@ -104,7 +104,7 @@ class _Base(RecordedRun[Staged]):
 
     def change(self, step: str, sender: str = "", **fields: object) -> Envelope:
         """Return a message of the run with other content, signed by its sender."""
-        return self.saying(self.find(step, sender)[1], fields)
+        return self.with_message(self.find(step, sender)[1], fields)
 
     def first_participants(self, number: int) -> Envelope:
         """Return the proposal with the first parties alone."""
@@ -116,7 +116,10 @@ class _Base(RecordedRun[Staged]):
         )
 
     def swapped(self, name: str, about: str, *changed: Envelope, **more: Any) -> DirectNegative:
-        """Change messages; those between them come as they were, to the last one or the end of its step."""
+        """Return the vector of changed messages.
+
+        Those between them stay, to the last one or the end of its step.
+        """
         indices = [self.find(envelope.step, envelope.sender)[0] for envelope in changed]
         came = self.to(self.receiver)
         for index, envelope in zip(indices, changed, strict=True):
@@ -129,7 +132,7 @@ class _Base(RecordedRun[Staged]):
         return DirectNegative(name, about, self.name, self.receiver, first, shown, **settings)
 
     def added(self, name: str, about: str, behind: str, extra: Envelope, **more: Any) -> DirectNegative:
-        """Add a message behind the one of step `behind`: a proposal, or the sender's own."""
+        """Return the vector of a message added after step `behind`: a proposal, or the sender's own."""
         sender = COORDINATOR if behind in d.PROPOSALS else extra.sender
         after = self.find(behind, sender)[0] + 1
         return DirectNegative(name, about, self.name, self.receiver, after, (extra,), **more)
@@ -146,18 +149,18 @@ def all_faults() -> Iterator[DirectNegative]:
 
 
 def _without(number: int, size: int) -> Callable[[bytes], bytes]:
-    """Return what leaves out of packed values the one of a party."""
+    """Return a change that removes one party's value from packed values."""
     return lambda packed: packed[: size * (number - 1)] + packed[size * number :]
 
 
 def _with(number: int, value: bytes) -> Callable[[bytes], bytes]:
-    """Return what puts another value of a party among packed ones."""
+    """Return a change that replaces one party's value among packed values."""
     size = len(value)
     return lambda packed: packed[: size * (number - 1)] + value + packed[size * number :]
 
 
 def _at(number: int, to: object) -> Callable[[Sequence[Any]], list[Any]]:
-    """Return what puts something else, or what a function makes of it, in the place of a party in a list."""
+    """Return a change that replaces one party's item in a list by a value, or by a function of it."""
 
     def change(items: Sequence[Any]) -> list[Any]:
         item = to(items[number - 1]) if callable(to) else to

@@ -1,4 +1,4 @@
-"""Whole runs of GOPA without a relay as vectors; their variances too are given, not planned."""
+"""Whole runs of GOPA without an aggregator as vectors; their variances too are given, not planned."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class DirectRun(Staged):
 
 
 def direct_parameters(scenario: GopaScenario) -> DirectParameters:
-    """Return what the machines of a scenario are made with."""
+    """Return the parameters of a scenario's roles."""
     return without_relay(scenario.parameters)
 
 
@@ -88,7 +88,7 @@ SCENARIOS: tuple[GopaScenario, ...] = (
 
 
 def new_run(scenario: GopaScenario) -> DirectRun:
-    """Return fresh machines for a scenario, with the same randomness every time."""
+    """Return fresh roles for a scenario, with the same randomness every time."""
     setup = set_up(scenario, EVERYONE, ())
     parameters = direct_parameters(scenario)
     parties = {

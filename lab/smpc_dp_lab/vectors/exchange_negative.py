@@ -40,8 +40,8 @@ class Base(RecordedRun[runs.RecordedRun]):
         super().__init__(name, new_run(scenario).execute(), KINDS)
 
     def by_bob(self, fields: Fields) -> Callable[[Sequence[Shown]], list[Shown]]:
-        """Return how the hellos in a start change if bob has signed another one."""
-        written = self.saying(self.find(m.HELLO, "bob")[1], fields)
+        """Return the change of the hellos in a start if bob has signed another one."""
+        written = self.with_message(self.find(m.HELLO, "bob")[1], fields)
         return lambda shown: [(2, written.body, written.signature), *shown[1:]]
 
 
@@ -110,7 +110,7 @@ def _starts(base: Base) -> Iterator[Negative]:
 
 def _delivers(base: Base, absent: Base, edges: Base) -> Iterator[Negative]:
     def bobs(name: str, about: str, change: Callable[[Boxes], bytes]) -> Negative:
-        """Return what is delivered with another box in the place of bob's."""
+        """Return the vector of a delivery with another box instead of bob's."""
         to: Fields = {"boxes": lambda boxes: [(2, change(boxes)), *boxes[1:]]}
         return base.fault(name, about, m.DELIVER, to, culprit="bob")
 

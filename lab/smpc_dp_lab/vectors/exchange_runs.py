@@ -26,7 +26,7 @@ VARIANCE = Fraction(1_000_003)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExchangeScenario(Scenario):
-    """The inputs of one exchange; `given` is what its machines are made with.
+    """The inputs of one exchange; `given` are the parameters of its roles.
 
     Where vectors differ by receiver, party i has for party j the row i + j of `_ROWS`, counted around.
     """
@@ -34,17 +34,17 @@ class ExchangeScenario(Scenario):
     given: ExchangeParameters
 
     def rows(self, index: int) -> list[Row]:
-        """Return what the party at this place has for each party."""
+        """Return the vectors that the party of this index has for each party."""
         return [_ROWS[(index + other) % len(_ROWS)] for other in range(len(self.vectors))]
 
     @property
     def parameters(self) -> ExchangeParameters:
-        """What the machines are made with."""
+        """The parameters of the roles."""
         return self.given
 
     @property
     def operation(self) -> str:
-        """Variance and edges."""
+        """The operation: variance and edges."""
         return f"average {self.given.planned()}"
 
 
@@ -105,7 +105,7 @@ SCENARIOS = (
 
 
 def new_run(scenario: ExchangeScenario) -> RecordedRun:
-    """Return fresh machines for a scenario, with the same randomness every time."""
+    """Return fresh roles for a scenario, with the same randomness every time."""
     setup = set_up(scenario, AGGREGATOR, (AGGREGATOR,))
     if scenario.given.apart:
         for index, name in enumerate(scenario.names):

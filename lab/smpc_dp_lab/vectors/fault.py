@@ -1,4 +1,4 @@
-"""What a negative vector is: one message of a good run, changed in one place."""
+"""Negative vectors: one message of a valid run, changed in one part."""
 
 from __future__ import annotations
 
@@ -92,19 +92,19 @@ def envelope_json(envelope: Envelope) -> dict[str, str]:
 
 
 class Finished(Protocol):
-    """What a run that is over is known by."""
+    """Interface of a finished run."""
 
     @property
     def sent(self) -> list[Envelope]:
-        """Every message, in order."""
+        """Every message sent, in order."""
 
     @property
     def context(self) -> Context:
-        """What its messages are signed for."""
+        """The context for which messages are signed."""
 
     @property
     def signers(self) -> Mapping[str, Signer]:
-        """Everybody's signing key."""
+        """The signing key of each member."""
 
 
 R = TypeVar("R", bound=Finished)
@@ -128,12 +128,12 @@ class RecordedRun(Generic[R]):
         victim: str = VICTIM,
         culprit: str = CULPRIT,
     ) -> None:
-        """`kinds` says which message a step has; with `prefix` the names of files begin."""
+        """`kinds` has the message type of each step; `prefix` begins the names of files."""
         self.name, self.run, self._kinds, self._prefix = name, run, kinds, prefix
         self._aggregator, self._victim, self._culprit = aggregator, victim, culprit
 
     def to(self, receiver: str) -> list[Envelope]:
-        """Return what the run sent to `receiver`, in order."""
+        """Return the messages that the run sent to `receiver`, in order."""
         return [envelope for envelope in self.run.sent if envelope.receiver == receiver]
 
     def find(self, step: str, sender: str = "", receiver: str = "") -> tuple[int, Envelope]:
@@ -148,7 +148,7 @@ class RecordedRun(Generic[R]):
         raise LookupError(f"{self.name}: no {step} from {sender} to {receiver}")
 
     def read(self, step: str, sender: str = "", receiver: str = "") -> Any:
-        """Return the message that `find` finds, decoded."""
+        """Return the decoded message that `find` finds."""
         envelope = self.find(step, sender, receiver)[1]
         return decode(envelope.body, self._kinds[step], envelope.sender)
 
@@ -160,10 +160,10 @@ class RecordedRun(Generic[R]):
         return msgspec.structs.replace(signed, receiver=changed.receiver)
 
     def _for(self, envelope: Envelope) -> str:
-        """Return the receiver that is signed."""
+        """Return the receiver that is part of the signature."""
         return envelope.receiver
 
-    def saying(self, envelope: Envelope, fields: Fields) -> Envelope:
+    def with_message(self, envelope: Envelope, fields: Fields) -> Envelope:
         """Return the envelope with fields of its message changed, signed by its sender."""
         message = decode(envelope.body, self._kinds[envelope.step], envelope.sender)
         return self.sign(envelope, body=msgspec.msgpack.encode(altered(message, fields)))
@@ -171,7 +171,7 @@ class RecordedRun(Generic[R]):
     def made(
         self, name: str, about: str, index: int, envelope: Envelope, layer: str = CONTENT, **expect: str
     ) -> Negative:
-        """Return a negative vector with the envelope at a place; `expect` names another error or culprit."""
+        """Return a negative vector with the envelope at an index; `expect` names another error or culprit."""
         error, culprit = expect.get("error", "PeerFault"), expect.get("culprit", envelope.sender)
         return Negative(name, about, self.name, index, envelope, layer, error, culprit, self._prefix)
 
@@ -192,7 +192,7 @@ class RecordedRun(Generic[R]):
         The message comes `later` places after the true one; with 0 it comes in its place.
         """
         index, envelope = self.find(step, sender)
-        return self.made(name, about, index + later, self.saying(envelope, fields), layer, **expect)
+        return self.made(name, about, index + later, self.with_message(envelope, fields), layer, **expect)
 
     def forged(
         self,
@@ -211,7 +211,7 @@ class RecordedRun(Generic[R]):
         return self.made(name, about, index + later, self.sign(changed) if signed else changed, layer)
 
     def unexpected(self, name: str, about: str, expected: str, came: str) -> Negative:
-        """Return a negative vector with the message of one step where that of another is due."""
+        """Return a negative vector with the message of one step where that of another is expected."""
         return self.made(name, about, self.find(expected)[0], self.find(came)[1], ORDER)
 
 
@@ -231,7 +231,7 @@ def signed_again(context: Context, signer: Signer, envelope: Envelope) -> Envelo
 
 
 def altered(struct: S, fields: Fields) -> S:
-    """Return the message or envelope with other fields."""
+    """Return the message or envelope with some fields changed."""
     given = fields(struct) if callable(fields) else fields
     new = {name: to(getattr(struct, name)) if callable(to) else to for name, to in given.items()}
     return msgspec.structs.replace(struct, **new)

@@ -1,4 +1,4 @@
-"""Negative vectors of GOPA: one fault each, in what it does not share with secure aggregation."""
+"""Negative vectors of GOPA: one fault each, in the parts that secure aggregation does not have."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def _indices(base: Base) -> Iterator[Negative]:
     merkle_commitment = MerkleCommitment(base.run.context, Label.COMMITMENTS, commitments)
 
     def without_my_draws(message: m.Neighbours) -> Mapping[str, object]:
-        """Leave out two of the three parties that alice drew."""
+        """Remove two of the three parties that alice drew."""
         neighbours = base.read(m.REVEAL, VICTIM).neighbours
         drawn = [int.from_bytes(neighbours[i : i + 2], "little") for i in (0, 2)]
         left = [item.party for item in message.advertisements if item.party not in drawn]

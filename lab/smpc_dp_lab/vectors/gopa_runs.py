@@ -40,7 +40,7 @@ class GopaScenario(Scenario):
 
     @property
     def parameters(self) -> GopaParameters:
-        """What the machines are made with; what is claimed does not enter a run, and is left out."""
+        """The parameters of the roles; claims do not enter a run, and are left out."""
         session = SessionNoise(
             epsilon=1.0,
             delta=1e-6,
@@ -60,7 +60,7 @@ class GopaScenario(Scenario):
 
     @property
     def operation(self) -> str:
-        """An average, and the variances."""
+        """The operation: an average, and the variances."""
         return f"average {self.parameters.planned()}"
 
 
@@ -197,7 +197,7 @@ def to_json(scenario: GopaScenario) -> dict[str, object]:
 
 
 def gopa_session_json(run: Staged, scenario: GopaScenario) -> dict[str, object]:
-    """Return what everybody knows before a run of GOPA."""
+    """Return the public data before a run of GOPA."""
     return session_json(run) | {
         "on_dropout": scenario.on_dropout,
         "own_variance": OWN_VARIANCE,

@@ -1,4 +1,4 @@
-"""Negative vectors: one fault each, named by the fault; what a party must refuse, and the list of all."""
+"""Negative vectors of messages that a party must refuse, one fault each, and the list of all."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ def _neighbours(base: Base, sparse: Base) -> Iterator[Negative]:
     yield changed("advertisement-withheld", about, lambda given: given[1:])
 
     def not_mine(message: m.Neighbours) -> Mapping[str, object]:
-        """Put the opening of somebody who did not draw alice beside the others."""
+        """Add the opening of a party that did not draw alice."""
         mine = {opening.party for opening in message.openings}
         names = sparse.run.context.names
         stranger = next(p for p in range(2, len(names) + 1) if p not in mine)

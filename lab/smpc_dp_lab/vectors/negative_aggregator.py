@@ -1,4 +1,4 @@
-"""Negative vectors: what the aggregator must refuse of a party."""
+"""Negative vectors of messages from a party that the aggregator must refuse."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def to_the_aggregator(base: Base) -> Iterator[Negative]:
 
 
 def attests_another_set(base: Base) -> Negative:
-    """Return the fault of a party that attests what the aggregator did not send."""
+    """Return the fault of a party that attests another set than the aggregator sent."""
     about = "Carol signs a digest that is not the participants'."
     return base.fault("attests-another-set", about, m.ATTEST_PARTICIPANTS, {"set_digest": flip})
 

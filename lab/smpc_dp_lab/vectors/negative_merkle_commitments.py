@@ -50,7 +50,7 @@ def of_merkle_commitments(base: Base) -> Iterator[Negative]:
         ("missing", "There is no proof.", b""),
     ):
         yield base.fault(f"neighbours-proof-{name}", about, m.NEIGHBOURS, {"proof": proof})
-    second = base.saying(base.find(m.ADVERTISE, "bob")[1], {"commitment": bytes(32)})
+    second = base.with_message(base.find(m.ADVERTISE, "bob")[1], {"commitment": bytes(32)})
     yield base.fault(
         "advertisement-not-of-the-roll",
         "Bob has signed a second advertisement, whose commitment is not on the roll.",

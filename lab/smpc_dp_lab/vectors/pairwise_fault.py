@@ -1,4 +1,4 @@
-"""What a negative vector of a two-party evaluation is: one message to one role, changed in one place."""
+"""Negative vectors of a two-party evaluation: one message to one role, changed in one part."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ AGREEMENT, TRANSFER, TRANSCRIPT, CONTENT = "agreement", "transfer", "transcript"
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """What a role ended with when it was fed messages, and those that it took, in order."""
+    """Result of a role that was fed messages, and the messages that it read, in order."""
 
     end: Evaluated | SmpcError | None
     taken: list[tuple[str, bytes]]
@@ -50,7 +50,7 @@ class Replayed:
 def replay(
     role: Participant, arriving: Mapping[str, Iterable[bytes]], fault: Fault | None = None
 ) -> Replayed:
-    """Feed a role what each sender sends, in the order in which it asks, and the fault in its place.
+    """Feed a role each sender's messages, in the order in which it reads, with the fault at its index.
 
     The end is None when the role asks for more than there is.
     """
@@ -81,7 +81,7 @@ def replay(
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """`receiver` gets the messages of the base run, but `message` from `sender` after the first `after`.
+    """A fault: `receiver` gets the base run's messages, but `message` from `sender` after the first `after`.
 
     It must raise `error` once it has taken that message and `later` more.
     """
@@ -130,18 +130,18 @@ class Base:
         self.run = new_run(self.scenario).execute()
 
     def taken(self, receiver: str) -> list[tuple[str, bytes]]:
-        """Return what `receiver` takes in the run, in the order in which it asks: sender and message."""
+        """Return the messages that `receiver` reads in the run, in order: sender and message."""
         return replay(new_run(self.scenario).roles[receiver], self.run.sent_to(receiver)).taken
 
     def step(self, step: str, sender: str = GARBLER, receiver: str = EVALUATOR) -> tuple[int, Envelope]:
-        """Return the place of a signed message among those that `receiver` takes, and its envelope."""
+        """Return the index of a signed message among those that `receiver` reads, and its envelope."""
         for index, (name, data) in enumerate(self.taken(receiver)):
             if name == sender and data[0] == CONTROL and opened(data, sender).step == step:
                 return index, opened(data, sender)
         raise LookupError(f"{self.name}: no {step} from {sender} to {receiver}")
 
     def piece(self, number: int, sender: str = GARBLER, receiver: str = EVALUATOR) -> tuple[int, bytes]:
-        """Return the place and the content of a piece; from the last one back if `number` is negative."""
+        """Return the index and content of a piece; counted from the last one if `number` is negative."""
         pieces = [
             (index, data[PIECE_HEADER.size :])
             for index, (name, data) in enumerate(self.taken(receiver))
@@ -168,7 +168,7 @@ class Base:
         culprit: str | None = None,
         later: int = 0,
     ) -> Fault:
-        """Return the fault of a message at a place; by default the sender's, where it is somebody's fault."""
+        """Return the fault of a message at an index; the culprit is the sender by default, if any."""
         if culprit is None:
             culprit = sender if error == "PeerFault" else ""
         reported = (name, about, self.name, receiver, index, sender, message, layer, error, culprit, later)
@@ -194,12 +194,12 @@ class Base:
 
 
 def opened(data: bytes, sender: str) -> Envelope:
-    """Return the envelope of a signed message."""
+    """Decode the envelope of a signed message."""
     return decode_envelope(data[1:], sender)
 
 
 def framed(envelope: Envelope) -> bytes:
-    """Return the bytes that travel."""
+    """Encode an envelope as the bytes on the wire."""
     return bytes([CONTROL]) + encode_envelope(envelope)
 
 

@@ -1,7 +1,7 @@
-"""The known-answer vectors of garbling: made here, published in `protocols/pairwise/vectors`.
+"""Known-answer vectors of garbling: generated here, published in `protocols/pairwise/vectors`.
 
 Each file holds a circuit, a run's parameters, seeds and inputs, and every byte that follows from them. That
-folder is only ever read to be compared; the folder's other files are none of ours.
+folder is only ever read to be compared; its other files are generated elsewhere.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Gate = tuple[int, int, int, int]
 
 @dataclass(frozen=True)
 class Scenario:
-    """One vector: `gates` over `n_inputs` inputs, every wire but these given by one gate."""
+    """One vector: `gates` over `n_inputs` inputs; every other wire is given by one gate."""
 
     name: str
     about: str
@@ -89,7 +89,7 @@ SCENARIOS = (
 
 
 def generate() -> dict[str, JsonObject]:
-    """Return the content of every published file by its name; the same on every machine."""
+    """Return the content of every published file by its name; the same on every host."""
     return {f"{PREFIX}{scenario.name}": to_json(scenario) for scenario in SCENARIOS}
 
 
@@ -170,7 +170,7 @@ def _give_inputs(
     evaluator: garble.Evaluator,
     bits: Bytes,
 ) -> JsonObject:
-    """Give labels to the inputs that are open or transferred, and return what they came from."""
+    """Give labels to the inputs that are open or transferred, and return the data from which they follow."""
     if not scenario.open_wires:
         return {}
     wires = np.array(scenario.open_wires, np.uint32)

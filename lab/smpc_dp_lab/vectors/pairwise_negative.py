@@ -66,7 +66,7 @@ def _hellos(both: Base, third: Base) -> Iterator[Fault]:
 
 
 def _retained(base: Base) -> Iterator[Fault]:
-    """Yield the faults of a hello between two who hold transfers, when the garbler then goes on with them."""
+    """Yield the faults of a hello between two members with stored transfers, which the garbler then uses."""
     fields: Fields
     for name, about, fields in (
         (

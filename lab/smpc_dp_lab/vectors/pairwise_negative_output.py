@@ -1,4 +1,4 @@
-"""Negative vectors of two-party evaluations: faults in what a third party gets, and says."""
+"""Negative vectors of two-party evaluations: faults in messages to and from a third party."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from smpc_dp_lab.vectors.pairwise_runs import AGGREGATOR, EVALUATOR, GARBLER
 
 
 class _Given:
-    """Bytes that are drawn once."""
+    """Randomness that returns given bytes once."""
 
     def __init__(self, drawn: bytes) -> None:
         self._drawn = drawn
@@ -23,7 +23,7 @@ class _Given:
 
 
 def _inside(base: Base, sender: str, step: str, change: Callable[[bytes], bytes]) -> Fields:
-    """Return a change of what a party has sealed for the third one; it is sealed again."""
+    """Return a change inside a party's encrypted message to the third party, which is encrypted again."""
     key, context = base.run.roles[sender].seal_terms(AGGREGATOR, sender, AGGREGATOR, step, 0)
 
     def reseal(sealed: bytes) -> bytes:

@@ -1,7 +1,7 @@
-"""The test vectors of oblivious transfer: made here, published as `protocols/pairwise/vectors/ot-*.json`.
+"""Test vectors of oblivious transfer: generated here, published as `protocols/pairwise/vectors/ot-*.json`.
 
 Each is a whole transcript from fixed seeds: setup, a chunk of correlated and one of random transfers.
-`protocols/pairwise/ot.md` says what the bytes are.
+`protocols/pairwise/ot.md` has the meaning of the bytes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ JsonObject = dict[str, object]
 
 
 def generate() -> dict[str, JsonObject]:
-    """Return the content of every published file by its name; the same on every machine."""
+    """Return the content of every published file by its name; the same on every host."""
     return {f"ot-k{k}": transcript(k) for k in ot.FIELD_SIZES}
 
 

@@ -92,7 +92,7 @@ class Scenario:
 
     @property
     def built(self) -> Circuit:
-        """The circuit."""
+        """The circuit of the scenario."""
         return parse_bristol(self.circuit.encode())
 
 
@@ -165,7 +165,7 @@ SCENARIOS = (
 
 @dataclass(slots=True)
 class Run:
-    """The roles of one scenario, and after `execute` what was sent and what each role ended with."""
+    """The roles of one scenario; after `execute` also the messages sent and each role's result."""
 
     scenario: Scenario
     plan: Plan
@@ -180,7 +180,7 @@ class Run:
     ends: dict[str, Evaluated] = field(default_factory=dict)
 
     def execute(self) -> Run:
-        """Drive the run to its end."""
+        """Run the roles to their ends."""
 
         def listen(sender: str, to: str, data: bytes) -> list[bytes]:
             self.sent.append((sender, to, data))
@@ -193,7 +193,7 @@ class Run:
         return self
 
     def sent_to(self, receiver: str) -> dict[str, list[bytes]]:
-        """Return what each sender sent to `receiver`, in order."""
+        """Return the messages that each sender sent to `receiver`, in order."""
         queues: dict[str, list[bytes]] = {name: [] for name in self.roles}
         for sender, to, data in self.sent:
             if to == receiver:
@@ -256,7 +256,7 @@ def find(name: str) -> Scenario:
 
 
 def _values(source: SeededRandomnessForSimulation, plan: Plan, index: int) -> list[int]:
-    """Return one random value of a place (at most 8 bits wide) for each instance."""
+    """Return one random value of an input (at most 8 bits wide) for each instance."""
     drawn = source.bytes(plan.parameters.instances)
     return [byte % (1 << plan.circuit.inputs[index]) for byte in drawn]
 
@@ -267,7 +267,7 @@ def to_json(scenario: Scenario) -> JsonObject:
 
 
 def run_json(run: Run) -> JsonObject:
-    """Return the vector of a run that has been played."""
+    """Return the vector of a finished run."""
     scenario, plan = run.scenario, run.plan
     first = next(plan.blocks())
     end = run.ends[GARBLER]

@@ -20,7 +20,7 @@ JsonObject = dict[str, object]
 
 
 def generate() -> dict[str, JsonObject]:
-    """Return the content of every published file by its name; the same on every machine."""
+    """Return the content of every published file by its name; the same on every host."""
     return {
         "commitment": _commitments(),
         "range": _ranges(),
@@ -62,14 +62,14 @@ def _context(author: str = AUTHOR, run: bytes = RUN) -> str:
 
 
 def _flip(data: str, index: int) -> str:
-    """`data`, in hex, with the lowest bit of one byte flipped."""
+    """Return `data`, in hex, with the lowest bit of one byte flipped."""
     changed = bytearray.fromhex(data)
     changed[index] ^= 1
     return changed.hex()
 
 
 def _faults_of(statement: JsonObject) -> list[JsonObject]:
-    """What is false of any proof: replayed, cut, lengthened, touched, or not canonical."""
+    """Return the faults that any proof can have: replayed, cut, lengthened, changed, or not canonical."""
     proof = str(statement["proof"])
     # The last scalar plus the order: the same number, not its canonical encoding.
     last = int.from_bytes(bytes.fromhex(proof)[-32:], "little") + ORDER

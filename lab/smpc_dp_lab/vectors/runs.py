@@ -38,7 +38,7 @@ Row = tuple[float, ...] | tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """The inputs of one run; `kill` says before which of its messages a party dies (1 is its hello)."""
+    """The inputs of one run; `kill`: the number of the message before which a party dies (1 is its hello)."""
 
     name: str
     about: str
@@ -50,12 +50,12 @@ class Scenario:
 
     @property
     def parameters(self) -> SumParameters:
-        """What the machines are made with."""
+        """The parameters of the roles."""
         return SecAggParameters(self.encoding, self.plan)
 
     @property
     def operation(self) -> str:
-        """What the parties ask."""
+        """The operation that the parties request."""
         return "sum"
 
     @property
@@ -130,7 +130,7 @@ SCENARIOS = (
 
 
 class Recording:
-    """Remembers what was drawn, in order."""
+    """Randomness that records the bytes drawn, in order."""
 
     def __init__(self, source: Randomness) -> None:
         self._source = source
@@ -144,14 +144,14 @@ class Recording:
 
 
 class RecordingNetwork(MemoryNetwork):
-    """Remembers what was sent and not lost, in order."""
+    """Network that records the messages sent and not lost, in order."""
 
     def __init__(self, faults: Faults) -> None:
         super().__init__(faults)
         self.sent: list[Envelope] = []
 
     def send(self, envelope: Envelope) -> None:
-        """Put an envelope on its way."""
+        """Send an envelope, and record it."""
         before = self.messages
         super().send(envelope)
         if self.messages > before:
@@ -160,7 +160,7 @@ class RecordingNetwork(MemoryNetwork):
 
 @dataclass(slots=True)
 class Staged:
-    """What the machines of one scenario stand on, and after a run every envelope in the order of sending."""
+    """Context, keys and randomness of a scenario's roles, and after a run every envelope in order."""
 
     scenario: Scenario
     context: Context
@@ -171,11 +171,11 @@ class Staged:
 
     @property
     def by_step(self) -> dict[tuple[str, str], bytes]:
-        """The body that was sent, by step and sender."""
+        """The bodies sent, by step and sender."""
         return {(envelope.step, envelope.sender): envelope.body for envelope in self.sent}
 
     def drive(self, machines: Iterable[RunningRole], aggregator: str, *, mesh: bool = False) -> Self:
-        """Drive the machines to their end."""
+        """Drive the roles to their ends."""
         network = RecordingNetwork(Faults(kill=self.scenario.kill))
         drive(machines, network, aggregator, mesh=mesh)
         self.sent = network.sent
@@ -195,7 +195,7 @@ class RecordedRun(Staged):
 
 
 def set_up(scenario: Scenario, aggregator: str, aggregators: tuple[str, ...]) -> Staged:
-    """Return what machines are made with, with the same randomness every time.
+    """Return the foundation of a scenario's roles, with the same randomness every time.
 
     `aggregator` is that of the context; `aggregators` are those who sign besides the parties.
     """
@@ -226,7 +226,7 @@ def set_up(scenario: Scenario, aggregator: str, aggregators: tuple[str, ...]) ->
 
 
 def new_run(scenario: Scenario) -> RecordedRun:
-    """Return fresh machines for a scenario, with the same randomness every time."""
+    """Return fresh roles for a scenario, with the same randomness every time."""
     setup = set_up(scenario, AGGREGATOR, (AGGREGATOR,))
     context, parameters = setup.context, scenario.parameters
     parties = {
@@ -268,7 +268,7 @@ def to_json(scenario: Scenario) -> dict[str, object]:
 
 
 def identities_json(context: Context, signers: Mapping[str, Signer]) -> dict[str, dict[str, str]]:
-    """Return everybody's keys."""
+    """Return the public keys of all members."""
     return {
         name: {"signing_seed": bytes(signer.key).hex(), "public_key": context.keys[name].hex()}
         for name, signer in signers.items()
@@ -276,12 +276,12 @@ def identities_json(context: Context, signers: Mapping[str, Signer]) -> dict[str
 
 
 def draws_json(sources: Mapping[str, Recording]) -> dict[str, list[str]]:
-    """Return what everybody has drawn."""
+    """Return the bytes that each member has drawn."""
     return {name: [draw.hex() for draw in source.draws] for name, source in sources.items()}
 
 
 def inputs_json(run: Staged) -> dict[str, object]:
-    """Return what a vector begins with: all that a run depends on."""
+    """Return the first part of a vector: all inputs of a run."""
     scenario = run.scenario
     return {
         "schema": SCHEMA,
@@ -304,7 +304,7 @@ def inputs_json(run: Staged) -> dict[str, object]:
 
 
 def messages_json(run: Staged) -> list[dict[str, str]]:
-    """Return the digest and the signature of every message, in the order in which they were sent."""
+    """Return the digest and the signature of every message, in the order of sending."""
     return [
         {
             "step": envelope.step,
@@ -318,7 +318,7 @@ def messages_json(run: Staged) -> list[dict[str, str]]:
 
 
 def result_json(outcome: Outcome) -> dict[str, object]:
-    """Return what a run ended with."""
+    """Return the outcome of a run."""
     return {
         "survivors": list(outcome.survivors),
         "absent": list(outcome.absent),
@@ -328,7 +328,7 @@ def result_json(outcome: Outcome) -> dict[str, object]:
 
 
 def session_json(run: Staged) -> dict[str, object]:
-    """Return what everybody knows before a run."""
+    """Return the public data before a run."""
     plan = run.scenario.plan
     return {
         "protocol": run.context.protocol,

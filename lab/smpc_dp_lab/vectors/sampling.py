@@ -1,7 +1,7 @@
-"""The test vectors of the samplers, published in `protocols/sampling/vectors`, one file a distribution.
+"""Test vectors of the samplers, published in `protocols/sampling/vectors`, one file per distribution.
 
 Each case is the beginning and the digest of a long call on a keyed source. `protocols/sampling/README.md`
-says how the values follow from the key.
+specifies how the values follow from the key.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ DISTRIBUTIONS: dict[str, tuple[tuple[Fraction, ...], ...]] = {
 
 
 def generate() -> dict[str, JsonObject]:
-    """Return the content of every published file by its name; the same on every machine."""
+    """Return the content of every published file by its name; the same on every host."""
     return {
         distribution: _of_distribution(distribution, cases) for distribution, cases in DISTRIBUTIONS.items()
     }

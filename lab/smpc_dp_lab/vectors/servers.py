@@ -1,6 +1,6 @@
-"""Vectors of computations on shares: what parties and servers agree on, and messages with one fault each.
+"""Vectors of secret sharing: the agreement of parties and servers, and messages with one fault each.
 
-mpyc's own messages are none of ours: here the shares are added up, and recombined, in the clear.
+mpyc's own messages are no part of them: here the shares are added up, and recombined, in the clear.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def _terms(_operation: str, parties: int, _public_labels: tuple[int, ...], _seed
 
 
 class SeededParty(PartyRun):
-    """A party whose polynomials of degree 1 come from its seeded randomness: `slopes` are what it drew."""
+    """A party whose polynomials of degree 1 come from its seeded randomness; `slopes` are the ones drawn."""
 
     slopes: tuple[int, ...] = ()
 
@@ -77,7 +77,7 @@ class SeededParty(PartyRun):
 
 
 class Setup:
-    """All machines of one run; `change` may alter or drop (None) what travels."""
+    """All roles of one run; `change` may alter or drop (None) messages."""
 
     def __init__(self, change: Change = lambda envelope: envelope) -> None:
         self.change = change
@@ -118,7 +118,7 @@ class Setup:
         self._queue: list[Envelope] = []
 
     def execute(self) -> Setup:
-        """Deliver everything in order; deadlines pass where nothing moves."""
+        """Deliver all messages in order; deadlines pass where no message is under way."""
         for name, machine in self.machines.items():
             self._act(name, partial(machine.handle, Start()))
         while any(not machine.finished for machine in self.machines.values()):
@@ -162,7 +162,7 @@ class Setup:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """`message` in the place of that of its sender, receiver and step.
+    """A fault: `message` instead of that of its sender, receiver and step.
 
     With `left_out` the receiver, a server, leaves that party out; else it ends with PeerFault that names
     `culprit`.
@@ -188,7 +188,7 @@ class Fault:
 
 
 def replay(message: Envelope) -> Setup:
-    """Return the run in which `message` comes in the place of that of its sender, receiver and step."""
+    """Return the run in which `message` replaces that of its sender, receiver and step."""
     expected = (message.sender, message.receiver, message.step)
 
     def change(envelope: Envelope) -> Envelope:
@@ -205,7 +205,7 @@ SCENARIOS: dict[str, tuple[str, str, str] | None] = {
 
 
 def run_json(name: str) -> dict[str, object]:
-    """Return the vector of one run: inputs and draws, every message, what got lost, and what is signed."""
+    """Return the vector of one run: inputs and draws, every message, the lost ones, and signed data."""
     lost = SCENARIOS[name]
 
     def change(envelope: Envelope) -> Envelope | None:
@@ -255,7 +255,7 @@ def run_json(name: str) -> dict[str, object]:
 
 
 def all_faults() -> Iterator[Fault]:
-    """Yield every negative vector: one message, changed in one place."""
+    """Yield every negative vector: one message, changed in one part."""
     setup = Setup().execute()
     ran = RecordedRun("all", setup, KINDS)
 
@@ -263,10 +263,10 @@ def all_faults() -> Iterator[Fault]:
         return ran.find(step, sender, "alice" if step in (m.START, m.OUTPUT) else SERVERS[0])[1]
 
     def left_out(name: str, about: str, step: str, fields: Fields) -> Fault:
-        return Fault(name, about, ran.saying(expected(step, "bob"), fields), left_out="bob")
+        return Fault(name, about, ran.with_message(expected(step, "bob"), fields), left_out="bob")
 
     def named(name: str, about: str, step: str, fields: Fields, sender: str = "server2") -> Fault:
-        return Fault(name, about, ran.saying(expected(step, sender), fields), sender)
+        return Fault(name, about, ran.with_message(expected(step, sender), fields), sender)
 
     flipped, other = {"signature": flip}, setup.context.session_digest
     fewer = pack_set((1, 2, 3), len(PARTIES))
@@ -304,12 +304,12 @@ def all_faults() -> Iterator[Fault]:
     fewer_seals: Fields = {"seals": lambda seals: seals[1:]}
     yield named("output-without-a-seal", "one is missing", m.OUTPUT, fewer_seals, "server1")
     bad_seal: Fields = {"seals": lambda seals: [seals[0], flip(seals[1]), seals[2]]}
-    bad = ran.saying(expected(m.OUTPUT, "server1"), bad_seal)
+    bad = ran.with_message(expected(m.OUTPUT, "server1"), bad_seal)
     yield Fault("output-with-a-bad-seal", "server2's is flipped", bad, "server2")
 
 
 def end_of(message: Envelope) -> tuple[str, tuple[str, ...], SmpcError | None]:
-    """Return whom the receiver names when it gets `message`, whom the servers leave out in the end, and why.
+    """Return whom the receiver of `message` names, whom the servers leave out in the end, and the error.
 
     That is the error of the receiver at its own place.
     """

@@ -1,4 +1,4 @@
-"""Vectors of parties' kernels on shares: what describes one, the terms that follow, and what is opened."""
+"""Vectors of parties' kernels on shares: description, terms, and opened result."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _sum_of(a: Codes, b: Codes) -> Codes:
 
 
 def kernels() -> dict[str, tuple[Kernel, int]]:
-    """Return kernels and the partners of each party: a table's, and one that gates cut to its range."""
+    """Return kernels and the partners of each party: a table's, and one whose gates cut it to its range."""
     near = table_kernel("near", lambda x, y: float(abs(x[0] - y[0]) < 2), Field(0, 6), low=0, high=1)
     cut = Kernel(
         "both",

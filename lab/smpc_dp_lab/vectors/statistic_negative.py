@@ -43,7 +43,7 @@ Base = RecordedRun[Run]
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """One frame, which BEN must refuse where it has got the first `after` frames of its partner."""
+    """A frame that BEN must refuse after the first `after` frames of its partner."""
 
     name: str
     about: str
@@ -168,7 +168,7 @@ def _draws(base: Base, again: Base) -> Iterator[Negative]:
 def _tunnel_to_a_party(base: Base, relayed: Base) -> Iterator[Negative]:
     # Ada has no partner in any matching of the first run.
     index, pair = base.find(m.PAIR, AGGREGATOR, BEN)
-    second, negative = (base.saying(pair, {"number": number}) for number in (1, -1))
+    second, negative = (base.with_message(pair, {"number": number}) for number in (1, -1))
     yield base.made("pair-skipped", "The second message of a pair comes first.", index, second)
     yield base.made("pair-number-negative", "A negative number.", index, negative, DECODING)
     other = base.sign(pair, run_id=base.run.context.session_digest)
@@ -236,7 +236,7 @@ def _relays_to_the_aggregator(base: Base) -> Iterator[Negative]:
 
 
 def _frames(base: Base) -> Iterator[Frame]:
-    """Yield faults of the frames themselves, which the relay passes on and the partner refuses."""
+    """Yield faults of the frames themselves, which the aggregator forwards and the partner refuses."""
     run = base.run
     [evaluation] = [each for each in run.evaluations if BEN in each.pair]
     peer = next(name for name in evaluation.pair if name != BEN)

@@ -92,7 +92,7 @@ def find(name: str) -> Scenario:
 
 @dataclass(slots=True)
 class Ended:
-    """What is told of one evaluation: its terms, every random draw, and every message of the pair."""
+    """Record of one evaluation: its terms, every random draw, and every message of the pair."""
 
     matching: int
     pair: tuple[str, str]
@@ -104,7 +104,7 @@ class Ended:
 
 
 class Run:
-    """The machines of one scenario, and after `execute` every envelope in the order of sending."""
+    """The roles of one scenario; after `execute` also every envelope in the order of sending."""
 
     def __init__(self, scenario: Scenario) -> None:
         self.scenario = scenario
@@ -160,7 +160,7 @@ class Run:
         return byte % 4
 
     def execute(self) -> Run:
-        """Drive the run to its end."""
+        """Run the roles to their ends."""
         self.deliver([envelope for party in self.parties.values() for envelope in party.handle(Start())])
         while self.aggregator.step in m.COINS:
             self.deliver(self.aggregator.handle(Deadline()))
@@ -185,7 +185,7 @@ class Run:
         return [name for name in NAMES if isinstance(self.parties[name].state, Evaluating)]
 
     def deliver(self, envelopes: Iterable[Envelope]) -> None:
-        """Deliver these, and what follows from them."""
+        """Deliver these envelopes, and the answers to them."""
         waiting = deque(envelopes)
         while waiting:
             envelope = waiting.popleft()
@@ -271,7 +271,7 @@ class Run:
         return RelayedConnection(self, name, peer, ended.matching, line)
 
     def frames(self, name: str, matching: int) -> deque[m.Relay]:
-        """Return the frames that have come to a party for a matching and wait."""
+        """Return the frames for a matching that have arrived at a party and wait."""
         return self._frames.setdefault((name, matching), deque())
 
 
@@ -284,7 +284,7 @@ class Connection:
         self._other: Connection | None = None
 
     def connect(self, other: Connection) -> None:
-        """Join the other end."""
+        """Connect the other end."""
         self._other = other
 
     def send(self, data: bytes) -> None:
@@ -293,12 +293,12 @@ class Connection:
             self._other._inbox.append(data)
 
     def inbox(self) -> deque[bytes]:
-        """Return the messages that wait."""
+        """Return the messages that have arrived and wait."""
         return self._inbox
 
 
 class RelayedConnection(Connection):
-    """One end of a relayed channel: whoever takes 4 frames more than it has said, says so."""
+    """One end of a relayed channel, which acknowledges frames after every 4."""
 
     def __init__(self, run: Run, name: str, peer: str, matching: int, line: SealedConnection) -> None:
         super().__init__(peer)
@@ -307,12 +307,12 @@ class RelayedConnection(Connection):
         self._message = b""
 
     def connect(self, other: Connection) -> None:
-        """Send the own key."""
+        """Send this end's key."""
         super().connect(other)
         self.frame(self.line.first())
 
     def frame(self, content: bytes) -> None:
-        """Send one frame, or with no content what was taken."""
+        """Send one frame, or without content an acknowledgement."""
         number, self._reported = self._sent, self._taken
         self._sent += bool(content)
         message = m.Relay(self._matching, number, self._reported, content)
@@ -327,7 +327,7 @@ class RelayedConnection(Connection):
                 self._other.take()
 
     def take(self) -> None:
-        """Take the frames that have come."""
+        """Read the frames that have arrived."""
         waiting = self._run.frames(self._name, self._matching)
         while waiting:
             content = waiting.popleft().content
@@ -347,7 +347,7 @@ class RelayedConnection(Connection):
 
 
 def _connect(connections: Mapping[str, Connection], pair: tuple[str, str]) -> None:
-    """Join both ends; of relayed ones each has the other's key afterwards."""
+    """Connect both ends; relayed ones have each other's key afterwards."""
     first, second = (connections[name] for name in pair)
     first.connect(second)
     second.connect(first)

@@ -1,4 +1,4 @@
-"""Merkle trees and certificates that show a sample, as vectors."""
+"""Merkle trees and compact certificates as vectors."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def signing_seed(party: int) -> bytes:
 
 
 def setup() -> tuple[Context, dict[str, Signer]]:
-    """Return the parties p1 to p510 of these vectors, and who signs for each."""
+    """Return the context with the parties p1 to p510 of these vectors, and the signer of each."""
     names = tuple(f"p{party}" for party in range(1, PARTIES + 1))
     signers = {
         name: Signer(name, SigningKey(signing_seed(party))) for party, name in enumerate((AGGREGATOR, *names))

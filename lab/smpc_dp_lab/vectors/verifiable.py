@@ -1,4 +1,4 @@
-"""The vectors of verifiable GOPA: honest runs, runs with false openings, every cheat as the log it leaves."""
+"""Vectors of verifiable GOPA: honest runs, runs with false openings, and every cheat with its log."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def all_cheats() -> Iterator[Cheat]:
 
 
 def generate() -> dict[str, dict[str, object]]:
-    """Return the content of every file by its name; the same on every machine."""
+    """Return the content of every file by its name; the same on every host."""
     bases = {
         BASE: honest(),
         BALL_BASE: honest(ball=True),
@@ -62,7 +62,7 @@ def _run(
     about: str,
     false: Mapping[str, str] | None = None,
 ) -> dict[str, object]:
-    """Return a run as a vector; `false` tells of each party that is excluded what shows that."""
+    """Return a run as a vector; `false` has the reason of each exclusion, by party."""
     outcome = ran.relay.result
     shown: dict[str, object] = {} if false is None else {"excluded": dict(sorted(false.items()))}
     return {

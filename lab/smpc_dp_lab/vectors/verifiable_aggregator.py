@@ -1,4 +1,4 @@
-"""Cheats of a relay: entries, header, certificates and tally, one thing each."""
+"""Cheats of an aggregator: entries, header, certificates and tally, one change each."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from smpc_dp_lab.vectors.verifiable_host import (
     Change,
     changed_log,
     entries,
-    paid,
     replaced,
     rewritten,
+    with_payload,
 )
 from smpc_dp_lab.vectors.verifiable_parties import CHEAT, OTHER, instead, off_by_one
 from smpc_dp_lab.vectors.verifiable_runs import PARTIES, RELAY, RecordedRun, entry_of, execute
 
 
 def all_cheats() -> Iterator[Cheat]:
-    """Yield every cheat of a relay."""
+    """Yield every cheat of an aggregator."""
     yield from _entries()
     yield from _header()
     yield from _tally()
@@ -83,7 +83,7 @@ def _entries() -> Iterator[Cheat]:
     )
     about = "A user has signed a second coin, for which the noise would be better."
     own_coin, check = encode(v.Coin(bytes(32))), "the coin is what was committed to"
-    yield changed_log("coin-exchanged", about, check, paid(v.COIN, CHEAT, lambda _: own_coin), CHEAT)
+    yield changed_log("coin-exchanged", about, check, with_payload(v.COIN, CHEAT, lambda _: own_coin), CHEAT)
 
 
 def _header() -> Iterator[Cheat]:
@@ -144,7 +144,7 @@ def _certificates() -> Iterator[Cheat]:
 
     def reused(ran: RecordedRun) -> list[bytes]:
         other = entry_of(ran, v.CERTIFY_COMMITMENTS).payload
-        return paid(v.CERTIFY_COINS, RELAY, lambda _: other)(ran)
+        return with_payload(v.CERTIFY_COINS, RELAY, lambda _: other)(ran)
 
     about = "The certificate of the commitments stands for that of the coins."
     yield changed_log("certificate-reused", about, HEADS, reused, RELAY)

@@ -1,4 +1,4 @@
-"""What a cheat in a verifiable run is: a whole log, and what an audit of it must find."""
+"""Cheats in a verifiable run: a whole log, and the finding of its audit."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ROUNDS_BASE = "verifiable-run-false-openings"
 
 @dataclass(frozen=True, slots=True)
 class Cheat:
-    """One cheat.
+    """One cheat with its log and the expected finding.
 
     Attributes:
         name, about: what is done, one thing.
@@ -45,7 +45,7 @@ class Cheat:
     base: str = BASE
 
     def to_json(self, base: Sequence[bytes]) -> dict[str, object]:
-        """Return the vector; a line that is one of `base`, those of the honest run, is its place there."""
+        """Return the vector; a line that is also in `base`, the honest run's, is its index there."""
         known: dict[bytes, object] = {line: index for index, line in enumerate(base)}
         return {
             "schema": SCHEMA,

@@ -1,4 +1,4 @@
-"""Cheats of whoever holds the log: what is changed in it, one thing each."""
+"""Cheats of the holder of a log: one change each."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ KINDS: Kinds = {
 
 
 def all_cheats() -> Iterator[Cheat]:
-    """Yield every cheat of whoever holds the log."""
+    """Yield every cheat of the holder of a log."""
     yield from _lines()
     yield from _format()
     yield from _signatures()
@@ -47,19 +47,19 @@ def changed_log(
     ran: Callable[[], RecordedRun] = honest,
     base: str = BASE,
 ) -> Cheat:
-    """Return the cheat of changing a run's log, by default an honest one's, which the audit refuses."""
+    """Return the cheat of changing a run's log, by default an honest one's; the audit refuses it."""
     return Cheat(name, about, check, REFUSED, culprits, lambda: change(ran()), base)
 
 
 def index_of(ran: RecordedRun, kind: str, party: str = RELAY) -> int:
-    """Return the place of an entry among the lines."""
+    """Return the index of an entry among the lines."""
     return entry_of(ran, kind, party).sequence
 
 
 def entries(
     kind: str, party: str, size: int, change: Callable[[RecordedRun, list[Entry]], Sequence[Entry]]
 ) -> Change:
-    """Change so many entries of a log from this one on, with numbers and heads that fit."""
+    """Return a change of so many entries of a log from this one on, with matching numbers and heads."""
 
     def changed(ran: RecordedRun) -> list[bytes]:
         known, index = ran.entries, index_of(ran, kind, party) - 1
@@ -70,23 +70,23 @@ def entries(
 
 
 def replaced(kind: str, party: str, change: Callable[[RecordedRun, Entry], Entry]) -> Change:
-    """Change one entry of a log, with numbers and heads that fit."""
+    """Return a change of one entry of a log, with matching numbers and heads."""
     return entries(kind, party, 1, lambda ran, one: [change(ran, one[0])])
 
 
-def paid(kind: str, party: str, change: Callable[[bytes], bytes]) -> Change:
-    """Change the payload of an entry, signed by its party, with numbers and heads that fit."""
+def with_payload(kind: str, party: str, change: Callable[[bytes], bytes]) -> Change:
+    """Return a change of an entry's payload, signed by its party, with matching numbers and heads."""
     return replaced(kind, party, lambda ran, entry: ran.sign(entry, change(entry.payload)))
 
 
 def rewritten(kind: str, party: str, fields: Fields) -> Change:
-    """Change fields of what an entry says, signed by its party, with numbers and heads that fit."""
-    return paid(kind, party, lambda body: encode(altered(decode(body, KINDS[kind], ""), fields)))
+    """Return a change of an entry's fields, signed by its party, with matching numbers and heads."""
+    return with_payload(kind, party, lambda body: encode(altered(decode(body, KINDS[kind], ""), fields)))
 
 
 def _lines() -> Iterator[Cheat]:
     def lines(party: str, size: int, change: Callable[[list[bytes]], Sequence[bytes]]) -> Change:
-        """Change so many lines from the coin of a party on."""
+        """Return a change of so many lines from a party's coin on."""
 
         def changed(ran: RecordedRun) -> list[bytes]:
             known, index = ran.lines, index_of(ran, v.COIN, party)
@@ -148,7 +148,7 @@ def _format() -> Iterator[Cheat]:
     yield changed_log("header-of-something-else", about, FORMAT, at(lambda _line: b'{"format":"other"}', 0))
     about = "A user's entry is signed, and its MessagePack takes more bytes than it needs."
     # bin 16 where bin 8 would do
-    long_form = paid(v.COIN, CHEAT, lambda body: b"\x91\xc5\x00\x20" + decode(body, v.Coin, "").coin)
+    long_form = with_payload(v.COIN, CHEAT, lambda body: b"\x91\xc5\x00\x20" + decode(body, v.Coin, "").coin)
     yield changed_log("payload-not-canonical", about, FORMAT, long_form, CHEAT)
     about = "A user signs a commitment that is the encoding of no point."
     bad_point = rewritten(v.COMMIT, CHEAT, {"value": b"\xff" * 32})

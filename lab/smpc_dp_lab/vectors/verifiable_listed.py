@@ -1,4 +1,4 @@
-"""Five runs of one session with their session log, and other lists that its parties could be made to sign."""
+"""Five runs of one session with their session log, and other lists that its parties might sign."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ QUORUM = PARTIES[:4]
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """The runs, the session log after them, and what `PARTY` kept before each."""
+    """The runs, the session log after them, and what `PARTY` stored before each."""
 
     runs: tuple[RecordedRun, ...]
     seen: tuple[Seen, ...]
@@ -54,7 +54,7 @@ class Listed:
         return self.log.lines[number - 1]
 
     def index(self, number: int) -> int:
-        """Return at which place of the file the line of a run is."""
+        """Return the index of a run's line in the file."""
         return self.lines.index(encode_line(self.line(number)))
 
     def end(self, number: int) -> bytes:
@@ -66,13 +66,13 @@ class Listed:
         return chain.head
 
     def shown(self, number: int) -> Begin:
-        """Return what `PARTY` was shown of the list when a run began."""
+        """Return the part of the list that `PARTY` was shown when a run began."""
         known = self.seen[number - 1].number
         base = min(known, number - 1) if known else number - 1
         return Begin(base, self.log.head(base), [shown_line(line) for line in self.log.lines[base:number]])
 
     def listing(self, runs: Sequence[RunLine]) -> list[bytes]:
-        """Return the file of another list, with these runs in this order, that all parties have signed."""
+        """Return the file of another list, with these runs in this order, signed by all parties."""
         log = MemorySessionLog(self.context.session_digest, self.context.scope)
         for run in runs:
             log.begin(*shown_line(run))
@@ -116,7 +116,7 @@ class Listed:
 
 @functools.cache
 def listed() -> Listed:
-    """Return the runs, one after the other on one board."""
+    """Return the five runs, one after the other on one board."""
     board, retained = MemoryBoard(honest().header.session), dict[str, Seen]()
     ran: list[RecordedRun] = []
     seen: list[Seen] = []
@@ -131,12 +131,12 @@ def listed() -> Listed:
 
 
 def packed(names: Sequence[str]) -> bytes:
-    """Return how a set of parties travels."""
+    """Encode a set of parties as in messages."""
     return pack_set([PARTIES.index(name) + 1 for name in names], len(PARTIES))
 
 
 def shown_line(line: RunLine) -> Shown:
-    """Return how a line of a run travels."""
+    """Encode a run's line as in messages."""
     return line.request, bytes.fromhex(line.run_id), bytes.fromhex(line.before)
 
 

@@ -1,4 +1,4 @@
-"""Falsified session logs, one thing each, which a reader of the file, an audit or a party refuses."""
+"""Falsified session logs, one change each, which a reader of the file, an audit or a party refuses."""
 
 from __future__ import annotations
 
@@ -67,19 +67,19 @@ def all_falsified() -> Iterator[Falsified]:
 
 
 def _with(index: int, *lines: bytes) -> list[bytes]:
-    """Return the valid file with these lines in the place of one."""
+    """Return the valid file with these lines instead of one."""
     known = listed().lines
     index %= len(known)
     return [*known[:index], *lines, *known[index + 1 :]]
 
 
 def _at(index: int, change: Callable[[bytes], bytes]) -> File:
-    """Return how to make the valid file with one line changed."""
+    """Return a function that makes the valid file with one line changed."""
     return lambda: _with(index, change(listed().lines[index]))
 
 
 def _run(run: int, **fields: object) -> File:
-    """Return how to make the valid file with other fields in the line of a run."""
+    """Return a function that makes the valid file with other fields in a run's line."""
     return lambda: _with(listed().index(run), with_fields(listed().line(run), **fields))
 
 
@@ -167,7 +167,7 @@ def _content() -> Iterator[Falsified]:
 
 
 def _certificates() -> Iterator[tuple[str, str, File]]:
-    """Yield files in which the last certificate, that of run 5, does not hold."""
+    """Yield files in which the last certificate, that of run 5, is invalid."""
 
     def last(change: Callable[[CertifiedLine], CertifiedLine]) -> File:
         def changed(line: bytes) -> bytes:
@@ -235,13 +235,16 @@ def _certificates() -> Iterator[tuple[str, str, File]]:
 
 
 def _shown() -> Iterator[Falsified]:
-    """Yield what a party may be shown when run 5 begins, that has signed run 4 and seen its end."""
+    """Yield lists to show when run 5 begins to a party that has signed run 4 and seen its end."""
 
     def refused(name: str, about: str, check: str, make: Callable[[], Begin]) -> Falsified:
         return Falsified(f"shown-{name}", about, check, PARTY, make)
 
     def after(base: int, *numbers: int, head: bytes | None = None, **fields: object) -> Callable[[], Begin]:
-        """Show runs after a head; 0 is one that never was; `fields` change the first of them."""
+        """Return a function that shows runs after a head.
+
+        0 is a run that never was; `fields` change the first run.
+        """
 
         def make() -> Begin:
             known = listed()

@@ -1,4 +1,4 @@
-"""Cheats of parties where the norm is bounded: what they say instead of the truth, one thing each."""
+"""Cheats of parties with a bounded norm: one false message each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs with rounds of openings, in which parties open something false or the relay cheats, one thing each."""
+"""Runs with rounds of openings, in which parties open falsely or the aggregator cheats, one change each."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from smpc_dp_lab.vectors.verifiable_host import (
     replaced,
     rewritten,
 )
-from smpc_dp_lab.vectors.verifiable_parties import CHEAT, GRID, OTHER, at, off_by_one, says
+from smpc_dp_lab.vectors.verifiable_parties import CHEAT, GRID, OTHER, at, off_by_one, with_body
 from smpc_dp_lab.vectors.verifiable_runs import (
     NINE,
     RELAY,
@@ -62,18 +62,18 @@ def to_something_else(party: Cheater, message: msgspec.Struct) -> msgspec.Struct
 
 
 def too_far_out(_party: Cheater, message: msgspec.Struct) -> msgspec.Struct:
-    """Open an edge to more than pairwise noise can be."""
+    """Open an edge to a term beyond the bound of pairwise noise."""
     deltas = np.frombuffer(opened(message).deltas, dtype=GRID) + (1 << 40)
     return replace(opened(message), deltas=deltas.astype(GRID).tobytes())
 
 
 def nothing(_party: Cheater, _message: msgspec.Struct) -> msgspec.Struct:
-    """Say that there is no edge to open."""
+    """Claim that there is no edge to open."""
     return v.Open(b"", b"", b"")
 
 
 def one_more(party: Cheater, message: msgspec.Struct) -> msgspec.Struct:
-    """Open the edge to a party that said nothing false as well."""
+    """Open the edge to a party that has sent nothing false as well."""
     return party.open_too(opened(message))
 
 
@@ -83,7 +83,7 @@ def too_long(_party: Cheater, message: msgspec.Struct) -> msgspec.Struct:
 
 
 def in_rounds(*openings: Opening) -> RecordedRun:
-    """Play a run of nine in which one party publishes a wrong sum; then others open in a wrong way.
+    """Run nine parties, one of which publishes a wrong sum; then others open falsely.
 
     The first one in the first round, the second one, which opens the edge to the first, in the second.
     """
@@ -101,7 +101,7 @@ def in_one_round() -> RecordedRun:
 
 @functools.cache
 def in_two_rounds() -> RecordedRun:
-    """Return the run in which one of the first and one of the second are."""
+    """Return the run in which one opening of the first round and one of the second are false."""
     return in_rounds(to_something_else, too_far_out)
 
 
@@ -115,7 +115,7 @@ def _parties() -> Iterator[Cheat]:
     for name, about, check, opening in (
         ("opening-false", "to something else than it has committed to", OPENING, to_something_else),
         ("opening-out-of-bounds", "to more than pairwise noise can be", OPENING_BOUNDS, too_far_out),
-        ("opening-malformed", "with what is no message", OPENING_MALFORMED, says(b"\x93")),
+        ("opening-malformed", "with what is no message", OPENING_MALFORMED, with_body(b"\x93")),
         ("opening-too-long", "with 4,096 bytes too many", OPENING_MALFORMED, too_long),
         ("opening-left-out", "by saying that it has none", OPENING_OTHER, nothing),
         ("opening-of-an-honest-edge", "and one to a user that said nothing false", OPENING_OTHER, one_more),

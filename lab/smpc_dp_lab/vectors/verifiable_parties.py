@@ -1,4 +1,4 @@
-"""Cheats of parties: what they say instead of the truth, one thing each."""
+"""Cheats of parties: one false message each."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def all_cheats() -> Iterator[Cheat]:
 
 
 def at(step: str, change: Callable[[Cheater, Any], msgspec.Struct]) -> Tamper:
-    """Return what changes the message of one step."""
+    """Return a tampering that changes the message of one step."""
 
     def tamper(party: Cheater, now: str, message: msgspec.Struct) -> msgspec.Struct:
         return change(party, message) if now == step else message
@@ -64,12 +64,12 @@ def at(step: str, change: Callable[[Cheater, Any], msgspec.Struct]) -> Tamper:
 
 
 def instead(step: str, **fields: object) -> Tamper:
-    """Say other things in one step: each field becomes a value, or what a function makes of the true one."""
+    """Return a tampering that replaces fields in one step by values, or by functions of the true ones."""
     return at(step, lambda _party, message: altered(message, fields))
 
 
 def copied(step: str, *fields: str, party: str = OTHER, run: int = RUN, setting: Setting = SETTING) -> Tamper:
-    """Say in one step what another party said, or what was said in another run."""
+    """Return a tampering that copies another party's fields in one step, or those of another run."""
 
     def change(_party: Cheater, message: msgspec.Struct) -> msgspec.Struct:
         claimed = message_of(honest(run, setting=setting), step, type(message), party)
@@ -81,7 +81,7 @@ def copied(step: str, *fields: str, party: str = OTHER, run: int = RUN, setting:
 def excluded(
     name: str, about: str, check: str, tamper: Tamper, setting: Setting = SETTING, base: str = BASE
 ) -> Cheat:
-    """Return the cheat of saying something else, for which the party is excluded."""
+    """Return the cheat of a false message for which the party is excluded."""
     make = partial(lines_of, {CHEAT: tamper}, setting=setting)
     return Cheat(name, about, check, EXCLUDED, (CHEAT,), make, base)
 
@@ -92,7 +92,7 @@ def flip_last(data: bytes) -> bytes:
 
 
 def longer(data: bytes) -> bytes:
-    """Return the data with 4,096 bytes too many."""
+    """Return the data lengthened by 4,096 bytes."""
     return data + bytes(4096)
 
 
@@ -104,8 +104,8 @@ def out_of_range(values: Sequence[int]) -> Tamper:
     return at(v.COMMIT, lambda party, message: replace(message, value=party.use_values(values)))
 
 
-def says(body: bytes) -> Callable[[Cheater, msgspec.Struct], msgspec.Struct]:
-    """Sign these bytes, whatever is due."""
+def with_body(body: bytes) -> Callable[[Cheater, msgspec.Struct], msgspec.Struct]:
+    """Replace the expected message by these bytes, signed."""
     return lambda _party, _message: cast("msgspec.Struct", msgspec.Raw(body))
 
 
@@ -124,7 +124,7 @@ def _ranges() -> Iterator[Cheat]:
     about = "One bit of the range proof is flipped."
     yield excluded("range-proof-flipped", about, RANGE, instead(v.COMMIT, range_proof=flip_last))
     about = "What a user signs as its commitments is no message."
-    yield excluded("commitments-of-nothing", about, COMMIT_MALFORMED, at(v.COMMIT, says(b"\x93")))
+    yield excluded("commitments-of-nothing", about, COMMIT_MALFORMED, at(v.COMMIT, with_body(b"\x93")))
     about = "A range proof is followed by 4,096 bytes."
     yield excluded("commitments-too-long", about, COMMIT_MALFORMED, instead(v.COMMIT, range_proof=longer))
     about = "A commitment to pairwise noise is the encoding of no point."
@@ -136,7 +136,7 @@ def _ranges() -> Iterator[Cheat]:
 
 
 def with_noise(noise: Callable[[Cheater], Sequence[int]]) -> Tamper:
-    """Publish with a chosen noise, everything else to match, and the proof of the true noise."""
+    """Publish with a chosen noise and all else to match, and the proof of the true noise."""
     return at(v.PUBLISH, lambda party, message: party.with_noise(message, noise(party), committed=True))
 
 
@@ -190,7 +190,7 @@ def shifted(change: Callable[[NDArray[np.int64]], NDArray[np.int64]]) -> Tamper:
 
 
 def swap(x_hat: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the coordinates exchanged."""
+    """Return x_hat with its coordinates exchanged."""
     return x_hat[::-1]
 
 
@@ -259,7 +259,7 @@ def _edges() -> Iterator[Cheat]:
 
 
 def _take_coin(_relay: object, state: CollectCoin, party: int, envelope: Envelope) -> Item:
-    """Take every coin, as a relay does that deviates."""
+    """Accept every coin, as a deviating aggregator does."""
     decode(envelope.body, v.Coin, envelope.sender)
     state.coins[party] = Item(None, envelope.body, envelope.signature)
     return state.coins[party]

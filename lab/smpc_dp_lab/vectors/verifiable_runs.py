@@ -1,4 +1,4 @@
-"""Small verifiable runs with fixed randomness, in which parties or the relay may deviate."""
+"""Small verifiable runs with fixed randomness, in which parties or the aggregator may deviate."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ Tamper = Callable[["Cheater", str, msgspec.Struct], msgspec.Struct]
 
 
 class WatchedSecret(proofs.NoiseSecret):
-    """Secret bits that remember what noise they gave, and may take other coins than they are given."""
+    """Secret bits that record the noise they gave, and may use other coins than the given ones."""
 
     def __init__(self, drawn: proofs.NoiseSecret) -> None:
         self.use(drawn)
@@ -113,12 +113,12 @@ class WatchedSecret(proofs.NoiseSecret):
         self.blinding = b""
 
     def use(self, drawn: proofs.NoiseSecret) -> None:
-        """Take these secret bits."""
+        """Use these secret bits."""
         self.length, self.bits, self.commitment = drawn.length, drawn.bits, drawn.commitment
         self._drawn = drawn
 
     def noise(self, coins: bytes) -> list[int]:
-        """Return the noise, and remember it."""
+        """Return the noise, and record it."""
         noise = self._drawn.noise(coins if self.coins_instead is None else self.coins_instead)
         self.given = tuple(noise)
         return noise
@@ -126,7 +126,7 @@ class WatchedSecret(proofs.NoiseSecret):
     def prove(
         self, context: bytes, coins: bytes, blinding: bytes, randomness: Randomness
     ) -> tuple[bytes, bytes]:
-        """Prove, and remember the blinding."""
+        """Prove the noise, and record the blinding."""
         self.blinding = blinding
         used = coins if self.coins_instead is None else self.coins_instead
         return self._drawn.prove(context, used, blinding, randomness)
@@ -134,12 +134,12 @@ class WatchedSecret(proofs.NoiseSecret):
 
 @dataclass(frozen=True, slots=True)
 class WatchedMember(VerifiableMember):
-    """A party whose secret bits are watched, once it has any."""
+    """A party whose secret bits are watched, once it has drawn them."""
 
     watched: list[WatchedSecret] = field(default_factory=list)
 
     def noise_secret(self, drawn: proofs.SecretBytes) -> proofs.NoiseSecret:
-        """Return the secret bits: all that are made for a party are one object."""
+        """Return the secret bits, one object for all that are made for the party."""
         made = VerifiableMember.noise_secret(self, drawn)
         if self.watched:
             self.watched[0].use(made)
@@ -158,7 +158,7 @@ ENTRIES: tuple[tuple[type[PartyState], Apply, type[msgspec.Struct]], ...] = (
 
 
 class Cheater(Run[Outcome]):
-    """A party that may say something else than it should, in any entry of its own; and what it then needs.
+    """A party that may send another message than it should, in any entry of its own; and its means for that.
 
     `next` is the state that follows what it says, which it may change as well; `last` the newest one, but for
     that in which it has stopped.
@@ -183,7 +183,7 @@ class Cheater(Run[Outcome]):
         return secret
 
     def handle(self, event: Event) -> Sequence[Envelope]:
-        """Take one step, and remember the state."""
+        """Take one step, and record the state."""
         try:
             return super().handle(event)
         finally:
@@ -204,7 +204,7 @@ class Cheater(Run[Outcome]):
         self.next = replace(self.next, secrets=replace(self.next.secrets, **changes))
 
     def fresh_blinding(self) -> bytes:
-        """Return a blinding of nothing in particular."""
+        """Return a random blinding."""
         return commit.fresh_blinding(self.member.random)
 
     def fresh_coin(self) -> bytes:
@@ -213,19 +213,19 @@ class Cheater(Run[Outcome]):
         return coin
 
     def use_values(self, values: Sequence[int]) -> bytes:
-        """Take other values from now on, and return their commitment with the blinding of the true ones."""
+        """Use other values from now on, and return their commitment with the blinding of the true ones."""
         vector = (np.array(values, dtype=np.int64) + self.member.parameters.centre).view(np.uint64)
         self._change_secrets(vector=vector)
         return commit.commit(values, self.next.secrets.value_blinding)
 
     def prove_range(self, values: Sequence[int], low: proofs.Bound, high: proofs.Bound) -> bytes:
-        """Prove, with the blinding of the true values, that others are within some bounds."""
+        """Prove, with the blinding of the true values, that other values are within some bounds."""
         context = self.member.rules(self.run_id).proof_context(self.name)
         blinding = self.next.secrets.value_blinding
         return proofs.prove_range(context, values, blinding, low, high, self.member.random)
 
     def draw_again(self) -> None:
-        """Take other secret bits, once the first ones are committed to."""
+        """Draw other secret bits, once the first ones are committed to."""
         secret = self.secret
         drawn = proofs.draw_secret_bytes(secret.length, secret.bits, self.member.random)
         self._change_secrets(noise_secret=drawn)
@@ -244,16 +244,16 @@ class Cheater(Run[Outcome]):
         return replace(message, x_hat=x_hat.astype("<i8").tobytes(), blinding=left)
 
     def use_edges(self, edges: Mapping[int, bytes], terms: Mapping[int, Term] | None = None) -> None:
-        """Take other commitments to pairwise terms from now on, and other terms."""
+        """Use other commitments to pairwise terms from now on, and other terms."""
         terms = self.next.terms if terms is None else terms
         self.next = replace(self.next, edges=dict(edges), terms=dict(terms))
 
     def drop_edge(self, peer: int) -> None:
-        """Know nothing of an edge any more."""
+        """Forget an edge."""
         self.use_edges({other: edge for other, edge in self.next.edges.items() if other != peer})
 
     def open_too(self, message: v.Open) -> v.Open:
-        """Return an opening of one edge more, the last of those to parties who said nothing false."""
+        """Return an opening of one edge more, the last of those to parties that sent nothing false."""
         peer = max(self.next.terms)
         delta, blinding = self.next.terms[peer]
         parties = pack_list([*np.frombuffer(message.parties, "<u2").tolist(), peer])
@@ -261,7 +261,7 @@ class Cheater(Run[Outcome]):
         return v.Open(parties, message.deltas + packed, message.blindings + blinding)
 
     def shift_edge(self, peer: int, shift: int) -> bytes:
-        """Take another term for an edge, and return its commitment."""
+        """Use another term for an edge, and return its commitment."""
         delta, blinding = self.next.terms[peer]
         shifted = delta + np.uint64(shift)
         edge = commit.commit(signed(shifted), blinding)
@@ -271,7 +271,7 @@ class Cheater(Run[Outcome]):
 
 @dataclass(frozen=True)
 class Host:
-    """How the relay of a run deviates.
+    """The aggregator of a run, with its deviation.
 
     Attributes:
         member: what it signs and logs, and how.
@@ -446,7 +446,7 @@ def entry_of(ran: RecordedRun, kind: str, party: str = RELAY) -> Entry:
 
 
 def message_of(ran: RecordedRun, kind: str, message: type[S], party: str = RELAY) -> S:
-    """Return what the entry of this kind and party says."""
+    """Return the message in the entry of this kind and party."""
     return decode(entry_of(ran, kind, party).payload, message, "")
 
 

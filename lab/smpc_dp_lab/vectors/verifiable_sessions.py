@@ -1,4 +1,4 @@
-"""The vectors of the session log: one of five runs with their logs, and each falsified list."""
+"""Vectors of the session log: one of five runs with their logs, and each falsified list."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ BASE = "session-log"
 
 
 def generate() -> dict[str, dict[str, object]]:
-    """Return the content of every file by its name; the same on every machine."""
+    """Return the content of every file by its name; the same on every host."""
     base = listed()
     false = {f"{BASE}-negative-{item.name}": _falsified(item, base) for item in all_falsified()}
     return {BASE: _valid(base), **false}
@@ -37,7 +37,7 @@ def _valid(base: Listed) -> dict[str, object]:
 
 
 def _run(base: Listed, number: int) -> dict[str, object]:
-    """Return a run: heads of both logs, what a party kept before it and was shown, and the log."""
+    """Return a run: heads of both logs, the party's stored state before it and its view, and the log."""
     return {
         "number": number,
         "session_head": base.log.head(number).hex(),
@@ -49,7 +49,7 @@ def _run(base: Listed, number: int) -> dict[str, object]:
 
 
 def _falsified(item: Falsified, base: Listed) -> dict[str, object]:
-    """Return a falsified list; a line that is one of the valid file is its place there."""
+    """Return a falsified list; a line that is also in the valid file is its index there."""
     made = item.make()
     content: dict[str, object]
     if isinstance(made, Begin):
