@@ -64,6 +64,7 @@ def report(console: Console, demonstration: Demonstration) -> None:
 
 
 def _style(demonstration: Demonstration) -> str:
+    """Return the style that marks success or failure."""
     return "bold green" if demonstration.exact else "bold red"
 
 
@@ -114,10 +115,12 @@ def _seen(console: Console, demonstration: Demonstration) -> None:
 
 
 def _hex(demonstration: Demonstration, value: int) -> str:
+    """Format a masked value in hex, padded to the modulus."""
     return f"{value:0{demonstration.modulus_bits // 4}x}"
 
 
 def _rate_sum(value: int) -> str:
+    """Format a sum of rates in percent."""
     return f"{value / 10**TARGET.decimals:,.{TARGET.decimals}f}"
 
 
@@ -163,6 +166,7 @@ def _fit(console: Console, demonstration: Demonstration) -> None:
 
 
 def _coefficient(value: float) -> str:
+    """Format a coefficient."""
     return f"{value:+.3e}" if abs(value) < 1e-3 else f"{value:+.6f}"
 
 

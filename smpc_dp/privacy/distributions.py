@@ -281,6 +281,7 @@ def _normalised(logs: Floats) -> Floats:
 
 
 def _symmetric(width: float) -> Floats:
+    """Return integers that cover -width to width; raise ConfigError if they are too many."""
     if not width < MAX_SUPPORT / 2:
         raise ConfigError(
             f"noise over {2 * width:.3g} grid steps is too wide to sum, at most {MAX_SUPPORT}",

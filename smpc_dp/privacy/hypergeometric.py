@@ -83,6 +83,7 @@ def above_mode(population: int, marked: IntLike, draws: IntLike, x: IntLike) -> 
 
 
 def _together(marked: IntLike, draws: IntLike, x: IntLike) -> tuple[Ints, ...]:
+    """Return the arguments as integer arrays, broadcast."""
     return np.broadcast_arrays(*(np.asarray(a, dtype=np.int64) for a in (marked, draws, x)))
 
 

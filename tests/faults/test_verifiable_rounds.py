@@ -38,7 +38,7 @@ from smpc_dp_lab.vectors.verifiable_openings import (
     too_far_out,
     too_long,
 )
-from smpc_dp_lab.vectors.verifiable_parties import CHEAT, OTHER, at, off_by_one, out_of_range, says
+from smpc_dp_lab.vectors.verifiable_parties import CHEAT, OTHER, at, off_by_one, out_of_range, with_body
 from smpc_dp_lab.vectors.verifiable_runs import (
     NINE,
     RELAY,
@@ -108,7 +108,7 @@ def test_the_rest_get_the_exact_total_and_the_epsilon_without_who_was_false(
 
 
 @pytest.mark.parametrize(
-    "opening", [to_something_else, too_far_out, too_long, nothing, one_more, says(b"\x93")]
+    "opening", [to_something_else, too_far_out, too_long, nothing, one_more, with_body(b"\x93")]
 )
 def test_every_false_opening_excludes_its_author(opening: Any) -> None:
     ran = execute({CHEAT: off_by_one, OTHER: at(v.OPEN, opening)}, setting=NINE)
@@ -313,9 +313,9 @@ def test_whatever_a_group_does_no_edge_between_others_is_opened(seed: int) -> No
     chooser = random.Random(seed)
     group = chooser.sample(NAMES, chooser.randint(1, 4))
     ways: list[tuple[str, Any]] = [
-        (v.COMMIT, says(b"")),
+        (v.COMMIT, with_body(b"")),
         (v.COMMIT, lambda party, message: out_of_range((3,))(party, v.COMMIT, message)),
-        (v.PUBLISH, says(b"\x94")),
+        (v.PUBLISH, with_body(b"\x94")),
         *(
             (v.in_round(v.OPEN, number), way)
             for number in (1, 1, 2, 2, 3)

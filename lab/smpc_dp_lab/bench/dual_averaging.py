@@ -374,6 +374,7 @@ def plot(result: DualAveragingErrors, path: Path) -> None:
 
 
 def _draw_objective(axes: Axes, result: DualAveragingErrors) -> None:
+    """Draw the objective against iterations."""
     for curve, colour in zip(result.curves, COLOURS, strict=True):
         mean, spread = np.array(curve.objective), np.array(curve.spread)
         axes.plot(curve.iterations, mean, color=colour, linewidth=1.5, label=curve.graph)
@@ -385,6 +386,7 @@ def _draw_objective(axes: Axes, result: DualAveragingErrors) -> None:
 
 
 def _draw_bias(axes: Axes, result: DualAveragingErrors) -> None:
+    """Draw the bias term against iterations."""
     for curve, colour in zip(result.curves, COLOURS, strict=True):
         axes.plot(curve.iterations, curve.bias, color=colour, linewidth=1.5, label=curve.graph)
     axes.set(yscale="log", xlabel="iterations t")

@@ -273,4 +273,5 @@ def _correlated(parties: int, draw: int) -> Codes:
 
 
 def _root_mean_square(errors: Sequence[float]) -> float:
+    """Return the root of the mean of the squares."""
     return math.sqrt(float(np.mean(np.square(errors))))

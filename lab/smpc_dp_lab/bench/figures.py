@@ -103,6 +103,7 @@ class Figure:
         return None if ratio is None else ratio >= self.target.at_least
 
     def _ratio(self, other: float) -> float | None:
+        """Return how many times as good as another median the figure's is; None if it is 0."""
         above, below = (self.median, other) if self.better == "higher" else (other, self.median)
         return above / below if below else None
 
@@ -231,6 +232,7 @@ def machine() -> dict[str, object]:
 
 
 def _processor() -> str:
+    """Return the name of the processor."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:

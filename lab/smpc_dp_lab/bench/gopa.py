@@ -109,6 +109,7 @@ def _all_cases(parties: int, length: int, lost: int, dropout: float) -> list[tup
 
 
 def _cases(parties: int, length: int, dropout: float) -> dict[str, SumParameters]:
+    """Return the parameters of each protocol for one number of parties."""
     given: dict[str, object] = {"length": length, "lower": 0.0, "upper": 1.0, "precision": 1 / STEPS}
     given["dropout"] = dropout
     private = given | {"epsilon": EPSILON, "delta": DELTA}
@@ -170,6 +171,7 @@ def _figures(
 
 
 def _seconds_of_an_agreement() -> float:
+    """Measure one key agreement, in CPU seconds."""
     secret, other = bytes(range(32)), public_key(bytes(range(1, 33)))
     begun = process_time()
     for _ in range(AGREEMENTS):

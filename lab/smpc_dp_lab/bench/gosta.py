@@ -236,10 +236,12 @@ COLOURS = ("#0b3d75", "#2f9e8f", "#c2410c")
 
 
 def _colours(result: GostaErrors) -> dict[str, str]:
+    """Return a colour for each graph."""
     return dict(zip(dict.fromkeys(curve.graph for curve in result.curves), COLOURS, strict=True))
 
 
 def _draw_errors(axes: Axes, result: GostaErrors) -> None:
+    """Draw the errors against iterations."""
     lines = {"GoSta": "-", "U2-gossip": "--"}
     for curve in result.curves:
         colour, label = _colours(result)[curve.graph], f"{curve.method}, {curve.graph}"
@@ -252,6 +254,7 @@ def _draw_errors(axes: Axes, result: GostaErrors) -> None:
 
 
 def _draw_bounds(axes: Axes, result: GostaErrors) -> None:
+    """Draw the bounds against iterations."""
     for curve in result.curves:
         if curve.bound is None:
             continue

@@ -83,20 +83,24 @@ def _of(runs: ModuleType, faults: ModuleType, prefix: str = "") -> dict[str, Jso
 
 
 def _secagg() -> dict[str, JsonObject]:
+    """Return the vectors of secure aggregation."""
     return _of(runs, negative) | derivations.all_to_json() | succinct.all_to_json()
 
 
 def _gopa() -> dict[str, JsonObject]:
+    """Return the vectors of GOPA."""
     made = _of(gopa_runs, gopa_negative) | _of(direct_runs, direct_negative, "direct-")
     return made | verifiable.generate() | verifiable_sessions.generate()
 
 
 def _mpyc() -> dict[str, JsonObject]:
+    """Return the vectors of secret sharing."""
     kernels = {f"kernel-{name}": servers_kernels.kernel_json(name) for name in servers_kernels.kernels()}
     return servers.all_to_json() | kernels
 
 
 def _pairwise() -> dict[str, JsonObject]:
+    """Return the vectors of two-party evaluation."""
     made = _of(pairwise_runs, pairwise_negative) | _of(statistic_runs, statistic_negative, "statistic-")
     return made | pairwise_garbling.generate() | pairwise_ot.generate()
 

@@ -36,10 +36,12 @@ def all_to_json() -> dict[str, JsonObject]:
 
 
 def _header(kind: str, about: str) -> JsonObject:
+    """Return the first fields of a file."""
     return {"schema": SCHEMA, "kind": kind, "name": kind, "about": about}
 
 
 def _derivations() -> JsonObject:
+    """Return the vectors of key derivations."""
     source = SeededRandomnessForSimulation(1, "secagg vectors derivations")
     names = ("alice", "bob", "carol")
     signing = {name: SigningKey(source.bytes(32)) for name in (*names, "relay")}
@@ -126,6 +128,7 @@ def _derivations() -> JsonObject:
 
 
 def _masks() -> JsonObject:
+    """Return the vectors of masks."""
     source = SeededRandomnessForSimulation(1, "secagg vectors masks")
     cases = []
     for seed in (bytes(32), bytes(range(32)), source.bytes(32)):
@@ -140,6 +143,7 @@ def _masks() -> JsonObject:
 
 
 def _shamir() -> JsonObject:
+    """Return the vectors of Shamir sharing."""
     source = SeededRandomnessForSimulation(1, "secagg vectors shamir")
     cases = []
     for threshold, holders in ((1, (1,)), (2, (1, 2, 3)), (3, (2, 5, 300, 65535))):
@@ -168,6 +172,7 @@ class _Scripted:
 
 
 def _draws() -> JsonObject:
+    """Return the vectors of drawing neighbours."""
     source = SeededRandomnessForSimulation(1, "secagg vectors draws")
     cases = []
     for index, parties, degree in ((1, 5, 4), (1, 5, 2), (3, 6, 3), (1000, 1000, 8), (40000, 65535, 4)):
@@ -191,6 +196,7 @@ def _draw(index: int, parties: int, degree: int, words: Sequence[bytes], drawn: 
 
 
 def _encodings() -> JsonObject:
+    """Return the vectors of encodings."""
     real = {"length": 4, "lower": -1.5, "upper": 1000.25, "precision": 0.001, "parties": 10}
     weighted = {
         "length": 2,

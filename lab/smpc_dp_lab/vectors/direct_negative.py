@@ -170,6 +170,7 @@ def _at(number: int, to: object) -> Callable[[Sequence[Any]], list[Any]]:
 
 
 def _up_to_the_certificate(base: _Base) -> Iterator[DirectNegative]:
+    """Yield the faults in steps up to the certificate."""
     about = "Bob's nonce in the start is not the one that he sent: an old start shown again."
     changed = base.change(d.START, nonces=lambda packed: flip(packed, 32))
     yield base.swapped("start-without-my-nonce", about, changed)
@@ -219,6 +220,7 @@ def _proof(first: Envelope, second: Envelope) -> d.Proof:
 
 
 def _certificates(base: _Base) -> Iterator[DirectNegative]:
+    """Yield the faults in certificates."""
     about = "Carol's signature of the set is not one: it counts for nothing."
     attested = altered(base.find(m.ATTEST_PARTICIPANTS, CULPRIT)[1], {"signature": flip})
     settings = {"layer": ENVELOPE, "culprits": (CULPRIT,), "ends": False}
@@ -234,6 +236,7 @@ def _certificates(base: _Base) -> Iterator[DirectNegative]:
 
 
 def _witnesses(base: _Base) -> Iterator[DirectNegative]:
+    """Yield the faults in messages of witnesses."""
     other = base.first_participants(4)
 
     def shown(signature: bytes) -> Envelope:
@@ -254,6 +257,7 @@ def _witnesses(base: _Base) -> Iterator[DirectNegative]:
 
 
 def _publications(base: _Base) -> Iterator[DirectNegative]:
+    """Yield the faults in publications."""
     first = base.find(g.PUBLISH, CULPRIT)[1]
     carols = {"culprits": (CULPRIT,), "ends": False}
     about = "Carol's publication has an invalid signature and is not taken; the good one that comes later is."
@@ -285,6 +289,7 @@ def _listing(base: _Base, publication: Envelope) -> Envelope:
 
 
 def _totals(base: _Base) -> Iterator[DirectNegative]:
+    """Yield the faults in totals."""
     without_me = base.change(
         d.PUBLISHED,
         published=pack_set((1, 3, 4, 5), PARTIES),

@@ -49,6 +49,7 @@ def direct_parameters(scenario: GopaScenario) -> DirectParameters:
 
 
 def _scenario(name: str, about: str, **kill: int) -> GopaScenario:
+    """Return a scenario of a run without an aggregator."""
     parties = len(_ROWS)
     plan = plan_secagg(parties, dropout=0.2, corrupt=0.0)
     neighbourhood = Neighbourhood(least_own=parties - 2, most_drawn_by=parties - 1)

@@ -56,6 +56,7 @@ def all_faults() -> Iterator[Negative]:
 
 
 def _envelopes(base: Base) -> Iterator[Negative]:
+    """Yield the faults in envelopes."""
     about = "One bit of the signature is flipped."
     yield base.forged("signature-flipped", about, m.DELIVER, {"signature": flip}, ENVELOPE, signed=False)
     index, _ = base.find(m.DELIVER)
@@ -75,6 +76,8 @@ def _envelopes(base: Base) -> Iterator[Negative]:
 
 
 def _starts(base: Base) -> Iterator[Negative]:
+    """Yield the faults in starts."""
+
     def start(
         name: str, about: str, field: str, to: object, layer: str = CONTENT, culprit: str = AGGREGATOR
     ) -> Negative:
@@ -109,6 +112,8 @@ def _starts(base: Base) -> Iterator[Negative]:
 
 
 def _delivers(base: Base, absent: Base, edges: Base) -> Iterator[Negative]:
+    """Yield the faults in deliveries."""
+
     def bobs(name: str, about: str, change: Callable[[Boxes], bytes]) -> Negative:
         """Return the vector of a delivery with another box instead of bob's."""
         to: Fields = {"boxes": lambda boxes: [(2, change(boxes)), *boxes[1:]]}
@@ -142,6 +147,7 @@ def _delivers(base: Base, absent: Base, edges: Base) -> Iterator[Negative]:
 
 
 def _apart(base: Base) -> Iterator[Negative]:
+    """Yield the faults where every receiver gets its own vector."""
     about = "Carol is said not to have sent, where no message may lack."
     two: Fields = {"senders": pack_set((1, 2), 3), "boxes": lambda boxes: boxes[:1]}
     yield base.fault("deliver-without-one-of-whom-all-are-needed", about, m.DELIVER, two)
@@ -155,6 +161,7 @@ def _apart(base: Base) -> Iterator[Negative]:
 
 
 def _to_the_aggregator(base: Base) -> Iterator[Negative]:
+    """Yield the faults in messages to the aggregator."""
     for name, about, fields in (
         ("of-another-session", "Carol's hello is to another session.", {"session_digest": bytes(32)}),
         ("of-another-request", "Carol's hello is to another request.", {"request": 2}),

@@ -27,6 +27,7 @@ def all_faults() -> Iterator[Negative]:
 
 
 def _averages(base: Base, early: Base) -> Iterator[Negative]:
+    """Yield the faults in announced averages."""
     about = "The average lacks alice, who published."
     yield base.fault("average-without-me", about, g.AVERAGE, {"published": pack_set((2, 3, 4), 4)})
     about = "The average is over two users where three are due."
@@ -65,6 +66,7 @@ def _left_out(message: m.Neighbours, party_count: int, parties: Sequence[int]) -
 
 
 def _sets(keep: Base, early: Base, roll_back: Base) -> Iterator[Negative]:
+    """Yield the faults in sets of parties."""
     about = "The users that reveal, who are the participants, lack alice."
     without_me = _left_out(keep.read(m.NEIGHBOURS), 4, [1])
     yield keep.fault("participants-without-me", about, m.NEIGHBOURS, without_me)
@@ -81,6 +83,7 @@ def _sets(keep: Base, early: Base, roll_back: Base) -> Iterator[Negative]:
 
 
 def _indices(base: Base) -> Iterator[Negative]:
+    """Yield the faults in the indexes of parties."""
     commitments = {
         index: base.read(m.ADVERTISE, name).commitment for index, name in enumerate(base.run.context.names, 1)
     }
@@ -104,6 +107,7 @@ def _indices(base: Base) -> Iterator[Negative]:
 
 
 def _to_the_relay(keep: Base, roll_back: Base) -> Iterator[Negative]:
+    """Yield the faults in messages to the aggregator."""
     about = "The published vector lacks its last byte."
     yield keep.fault("publication-too-short", about, g.PUBLISH, {"x_hat": lambda x_hat: x_hat[:-1]})
     yield attests_another_set(keep)

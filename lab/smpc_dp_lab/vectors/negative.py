@@ -32,6 +32,8 @@ def all_faults() -> Iterator[Negative]:
 
 
 def _envelopes(base: Base) -> Iterator[Negative]:
+    """Yield the faults in envelopes."""
+
     def merkle_commitment(
         name: str, about: str, layer: str, *, later: int = 0, signed: bool = True, **fields: object
     ) -> Negative:
@@ -75,6 +77,7 @@ def _envelopes(base: Base) -> Iterator[Negative]:
 
 
 def _to_a_party(base: Base) -> Iterator[Negative]:
+    """Yield the faults in other messages to a party."""
     yield base.fault(
         "shares-withheld",
         "The aggregator keeps back what bob sealed for alice.",
@@ -94,6 +97,7 @@ def _to_a_party(base: Base) -> Iterator[Negative]:
 
 
 def _sets(base: Base) -> Iterator[Negative]:
+    """Yield the faults in sets of parties."""
     without_me, too_few, all_four = pack_set((2, 3, 4), 4), pack_set((1, 2), 4), pack_set((1, 2, 3, 4), 4)
     # Three of four as bits, with the last bit of the byte.
     padded = bytes([0, 0b1110_0001])
@@ -118,6 +122,8 @@ def _sets(base: Base) -> Iterator[Negative]:
 
 
 def _certificates(base: Base, dropout: Base) -> Iterator[Negative]:
+    """Yield the faults in certificates."""
+
     def signatures(run: Base, step: str) -> dict[str, bytes]:
         return {e.sender: e.signature for e in run.to(AGGREGATOR) if e.step == step}
 
@@ -147,6 +153,8 @@ def _certificates(base: Base, dropout: Base) -> Iterator[Negative]:
 
 
 def _neighbours(base: Base, sparse: Base) -> Iterator[Negative]:
+    """Yield the faults in lists of neighbours."""
+
     def changed(name: str, about: str, how: Callable[[Keys], Keys]) -> Negative:
         return base.fault(name, about, m.NEIGHBOURS, {"advertisements": how})
 

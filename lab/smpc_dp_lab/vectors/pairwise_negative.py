@@ -48,6 +48,7 @@ def all_faults() -> Iterator[Fault]:
 
 
 def _hellos(both: Base, third: Base) -> Iterator[Fault]:
+    """Yield the faults in hellos."""
     # Differing plans are nobody's fault.
     error = "ConfigError"
     about = "The circuits differ; the error names both digests, and nothing has been garbled."
@@ -90,6 +91,7 @@ def _retained(base: Base) -> Iterator[Fault]:
 
 
 def _envelopes(both: Base, third: Base) -> Iterator[Fault]:
+    """Yield the faults in envelopes."""
     index, hello = both.step(m.HELLO)
 
     def at_hello(name: str, about: str, message: bytes, layer: str) -> Fault:
@@ -140,6 +142,7 @@ def _envelopes(both: Base, third: Base) -> Iterator[Fault]:
 
 
 def _starts(base: Base) -> Iterator[Fault]:
+    """Yield the faults in starts."""
     index, start = base.step(m.START)
     until_check = base.step(m.CHECK)[0] - index
     shorter: Fields = {"start": lambda drawn: drawn[:-1]}
@@ -155,6 +158,7 @@ def _starts(base: Base) -> Iterator[Fault]:
 
 
 def _pieces(base: Base) -> Iterator[Fault]:
+    """Yield the faults in pieces."""
     index, tables = base.piece(-1)
     check_neighbourhood, check = base.step(m.CHECK)
     number = decode(check.body, m.Check, GARBLER).pieces - 1
@@ -189,6 +193,8 @@ def _pieces(base: Base) -> Iterator[Fault]:
 
 
 def _ends(base: Base) -> Iterator[Fault]:
+    """Yield the faults in the last messages."""
+
     def check(name: str, about: str, layer: str, **fields: object) -> Fault:
         return base.claimed(f"check-{name}", about, m.CHECK, fields, layer)
 

@@ -49,6 +49,7 @@ def _pieces(base: Base, receiver: str, sender: str, side: int) -> Callable[..., 
 
 
 def _to_the_garbler(base: Base) -> Iterator[Fault]:
+    """Yield the faults in messages to the garbler."""
     made = _pieces(base, GARBLER, EVALUATOR, FROM_EVALUATOR)
 
     for name, about, point in (
@@ -94,6 +95,7 @@ def _to_the_garbler(base: Base) -> Iterator[Fault]:
 
 
 def _to_the_evaluator(base: Base) -> Iterator[Fault]:
+    """Yield the faults in messages to the evaluator."""
     made = _pieces(base, EVALUATOR, GARBLER, FROM_GARBLER)
 
     def until_check(number: int) -> int:

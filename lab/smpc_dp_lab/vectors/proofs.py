@@ -31,10 +31,12 @@ def generate() -> dict[str, JsonObject]:
 
 
 def _source(name: str) -> SeededRandomnessForSimulation:
+    """Return the seeded randomness of a vector."""
     return SeededRandomnessForSimulation(0, f"vectors {name}")
 
 
 def _commitments() -> JsonObject:
+    """Return the vectors of commitments."""
     source = _source("commitment")
     cases: list[JsonObject] = []
     for values in ([], [0], [1], [5, -3, 0], [VALUE_LIMIT - 1, 1 - VALUE_LIMIT]):
@@ -50,10 +52,12 @@ def _commitments() -> JsonObject:
 
 
 def _case(fault: str, statement: JsonObject) -> JsonObject:
+    """Return a statement as a case; `fault` names its fault."""
     return {"valid": not fault, "fault": fault, **statement}
 
 
 def _with(statement: JsonObject, **changed: object) -> JsonObject:
+    """Return the statement with some fields changed."""
     return {**statement, **changed}
 
 
@@ -88,6 +92,7 @@ def _faults_of(statement: JsonObject) -> list[JsonObject]:
 
 
 def _ranges() -> JsonObject:
+    """Return the vectors of range proofs."""
     source = _source("range")
     cases: list[JsonObject] = []
     for values, lo, hi in (([1], 0, 1), ([50], -7, 50), ([0, 6, 4], 0, 6), ([1 << 64], 0, (1 << 100) + 1)):
@@ -109,6 +114,7 @@ def _ranges() -> JsonObject:
 
 
 def _boxes() -> JsonObject:
+    """Return the vectors of range proofs of vectors."""
     source = _source("box")
     cases: list[JsonObject] = []
     for values, lo, hi in (
@@ -156,6 +162,7 @@ def _spelt(bound: proofs.Bound) -> str | list[str]:
 
 
 def _noise() -> JsonObject:
+    """Return the vectors of noise proofs."""
     source = _source("noise")
     cases: list[JsonObject] = []
     for length, bits in ((1, 2), (1, 8), (2, 6)):
@@ -199,6 +206,7 @@ def _noise_statement(length: int, bits: int, source: SeededRandomnessForSimulati
 
 
 def _norms() -> JsonObject:
+    """Return the vectors of norm proofs."""
     source = _source("norm")
     cases: list[JsonObject] = []
     for values, bound in (([1], 1), ([1, -2, 0], 5), ([3, 4], 30)):

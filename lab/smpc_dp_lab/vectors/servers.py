@@ -51,6 +51,7 @@ Change = Callable[[Envelope], Envelope | None]
 
 
 def _source(purpose: str) -> SeededRandomnessForSimulation:
+    """Return the seeded randomness for a purpose."""
     return SeededRandomnessForSimulation(1, f"{MPYC} vectors {purpose}")
 
 

@@ -93,6 +93,7 @@ def all_faults() -> Iterator[Negative | Frame]:
 
 
 def _starts(base: Base, labels: Base) -> Iterator[Negative]:
+    """Yield the faults in starts."""
     each = m.COMMITMENT_BYTES
 
     def start(name: str, about: str, layer: str = CONTENT, **fields: object) -> Negative:
@@ -138,6 +139,8 @@ def _starts(base: Base, labels: Base) -> Iterator[Negative]:
 
 
 def _draws(base: Base, again: Base) -> Iterator[Negative]:
+    """Yield the faults in the draws of matchings."""
+
     def matched(name: str, about: str, coins: Callable[[bytes], bytes]) -> Negative:
         return base.fault(f"matched-{name}", about, m.MATCHED, {"coins": coins})
 
@@ -166,6 +169,7 @@ def _draws(base: Base, again: Base) -> Iterator[Negative]:
 
 
 def _tunnel_to_a_party(base: Base, relayed: Base) -> Iterator[Negative]:
+    """Yield the faults in a relayed channel to a party."""
     # Ada has no partner in any matching of the first run.
     index, pair = base.find(m.PAIR, AGGREGATOR, BEN)
     second, negative = (base.with_message(pair, {"number": number}) for number in (1, -1))
@@ -182,6 +186,7 @@ def _tunnel_to_a_party(base: Base, relayed: Base) -> Iterator[Negative]:
 
 
 def _to_the_aggregator(base: Base, labels: Base) -> Iterator[Negative]:
+    """Yield the faults in messages to the aggregator."""
     drawn = base.run.randomness
     for name, about, step, fields in (
         ("hello-of-another-session", "Another session file.", m.HELLO, {"session_digest": flip}),
@@ -219,6 +224,7 @@ def _to_the_aggregator(base: Base, labels: Base) -> Iterator[Negative]:
 
 
 def _relays_to_the_aggregator(base: Base) -> Iterator[Negative]:
+    """Yield the faults in relayed frames to the aggregator."""
     # Whose partner has not sent a frame yet.
     first = next(envelope.sender for envelope in base.to(AGGREGATOR) if envelope.step == m.RELAY)
 

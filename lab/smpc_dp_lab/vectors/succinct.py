@@ -32,10 +32,12 @@ def all_to_json() -> dict[str, JsonObject]:
 
 
 def _header(kind: str, about: str) -> JsonObject:
+    """Return the first fields of a file."""
     return {"schema": SCHEMA, "kind": kind, "name": kind, "about": about}
 
 
 def _trees() -> JsonObject:
+    """Return the vectors of Merkle trees."""
     cases: list[JsonObject] = []
     for size, requested in (
         (1, [(0,)]),
@@ -75,6 +77,7 @@ def setup() -> tuple[Context, dict[str, Signer]]:
 
 
 def _certificates() -> JsonObject:
+    """Return the vectors of compact certificates."""
     context, signers = setup()
     run_id, digest, step = bytes(range(32)), bytes(range(32, 64)), m.ATTEST_PARTICIPANTS
     attesting = [party for party in range(1, PARTIES + 1) if party not in MISSING]

@@ -37,6 +37,8 @@ def all_cheats() -> Iterator[Cheat]:
 
 
 def _entries() -> Iterator[Cheat]:
+    """Yield the cheats in entries."""
+
     def without(kind: str, party: str) -> Change:
         return entries(kind, party, 1, lambda _ran, _one: [])
 
@@ -87,6 +89,8 @@ def _entries() -> Iterator[Cheat]:
 
 
 def _header() -> Iterator[Cheat]:
+    """Yield the cheats in the header."""
+
     def changed(**fields: object) -> Change:
         return lambda ran: ran.log(ran.entries, altered(ran.header, fields))
 
@@ -108,6 +112,8 @@ def _header() -> Iterator[Cheat]:
 
 
 def _tally() -> Iterator[Cheat]:
+    """Yield the cheats in the tally."""
+
     def tally(name: str, about: str, check: str, **fields: object) -> Cheat:
         return changed_log(name, about, check, rewritten(v.TALLY, RELAY, fields), RELAY)
 
@@ -128,6 +134,8 @@ def _tally() -> Iterator[Cheat]:
 
 
 def _certificates() -> Iterator[Cheat]:
+    """Yield the cheats in certificates."""
+
     def certified(name: str, about: str, check: str, kind: str, fields: Fields) -> Cheat:
         return changed_log(name, about, check, rewritten(kind, RELAY, fields), RELAY)
 

@@ -85,6 +85,8 @@ def rewritten(kind: str, party: str, fields: Fields) -> Change:
 
 
 def _lines() -> Iterator[Cheat]:
+    """Yield the changes of whole lines."""
+
     def lines(party: str, size: int, change: Callable[[list[bytes]], Sequence[bytes]]) -> Change:
         """Return a change of so many lines from a party's coin on."""
 
@@ -121,6 +123,8 @@ def _lines() -> Iterator[Cheat]:
 
 
 def _format() -> Iterator[Cheat]:
+    """Yield the changes of the file's format."""
+
     def at(change: Callable[[bytes], bytes], index: int = 2) -> Change:
         return lambda ran: [*ran.lines[:index], change(ran.lines[index]), *ran.lines[index + 1 :]]
 
@@ -159,6 +163,8 @@ def _format() -> Iterator[Cheat]:
 
 
 def _signatures() -> Iterator[Cheat]:
+    """Yield the changes of signatures."""
+
     def flipped(signature: str) -> str:
         return signature[:-1] + ("0" if signature[-1] != "0" else "1")
 

@@ -84,6 +84,8 @@ def _run(run: int, **fields: object) -> File:
 
 
 def _spelling() -> Iterator[tuple[str, str, File]]:
+    """Yield files with lines in another spelling."""
+
     def field_missing(line: bytes) -> bytes:
         fields = json.loads(line)
         del fields["before"]
@@ -111,6 +113,8 @@ def _spelling() -> Iterator[tuple[str, str, File]]:
 
 
 def _order() -> Iterator[tuple[str, str, File]]:
+    """Yield files with lines in another order."""
+
     def twice() -> list[bytes]:
         line = encode_line(listed().line(3))
         return _with(listed().index(3), line, line)
@@ -133,6 +137,8 @@ def _order() -> Iterator[tuple[str, str, File]]:
 
 
 def _content() -> Iterator[Falsified]:
+    """Yield lists with false content."""
+
     def refused(name: str, about: str, check: str, make: File, session_head: bool = False) -> Falsified:
         return Falsified(name, about, check, AUDIT, make, session_head)
 

@@ -112,6 +112,7 @@ def all_cheats() -> Iterator[Cheat]:
 
 
 def _parties() -> Iterator[Cheat]:
+    """Yield the cheats of parties."""
     for name, about, check, opening in (
         ("opening-false", "to something else than it has committed to", OPENING, to_something_else),
         ("opening-out-of-bounds", "to more than pairwise noise can be", OPENING_BOUNDS, too_far_out),
@@ -135,6 +136,7 @@ def _parties() -> Iterator[Cheat]:
 
 
 def _relays() -> Iterator[Cheat]:
+    """Yield the cheats of aggregators."""
     made = functools.partial(changed_log, ran=in_one_round, base=ROUNDS_BASE)
     reason = "who was shown false is excluded"
 

@@ -110,6 +110,7 @@ def with_body(body: bytes) -> Callable[[Cheater, msgspec.Struct], msgspec.Struct
 
 
 def _ranges() -> Iterator[Cheat]:
+    """Yield the cheats with values out of range."""
     yield excluded("range-off-by-one", "A value is one above the upper bound.", RANGE, out_of_range((4, 5)))
     about = "The vector that is committed to has the coordinates of the proven one, exchanged."
     yield excluded("range-coordinates-swapped", about, RANGE, out_of_range((1, 4)))
@@ -151,6 +152,7 @@ def swapped_noise(party: Cheater) -> Sequence[int]:
 
 
 def _noises() -> Iterator[Cheat]:
+    """Yield the cheats with independent noise."""
     yield excluded("noise-none", "The noise is zero.", NOISE, with_noise(lambda _party: (0, 0)))
     yield excluded("noise-chosen", "The noise is chosen.", NOISE, with_noise(lambda _party: (6, -6)))
     about = "One coordinate of the noise is one more than the bits and the coins give."
@@ -204,6 +206,7 @@ def cut_proof(_party: Cheater, message: v.Publish) -> v.Publish:
 
 
 def _sums() -> Iterator[Cheat]:
+    """Yield the cheats with published sums."""
     yield excluded("sum-off-by-one", "x_hat is one more than the sum.", SUM, off_by_one)
     yield excluded("sum-coordinates-swapped", "The coordinates of x_hat are swapped.", SUM, shifted(swap))
     about = "x_hat is with another value, within the bounds, chosen once the noise was known."
@@ -234,6 +237,8 @@ def _sums() -> Iterator[Cheat]:
 
 
 def _edges() -> Iterator[Cheat]:
+    """Yield the cheats with pairwise noise."""
+
     def one_sided(party: Cheater, message: v.Commit) -> v.Commit:
         party.drop_edge(min(party.next.edges))
         return replace(message, neighbours=message.neighbours[2:], edges=message.edges[32:])
@@ -269,6 +274,7 @@ _TAKES_COINS = Host(role=AGGREGATOR.with_row(CollectCoin, accept=_take_coin))
 
 
 def _coins() -> Iterator[Cheat]:
+    """Yield the cheats with coins."""
     of_commit, of_coin = copied(v.COMMIT, "coin"), copied(v.COIN, "coin")
 
     def copy(party: Cheater, step: str, message: msgspec.Struct) -> msgspec.Struct:

@@ -20,6 +20,7 @@ def generate() -> dict[str, dict[str, object]]:
 
 
 def _valid(base: Listed) -> dict[str, object]:
+    """Return the vector of the valid list."""
     about = (
         "Five users. Run 1 stops, since ben withholds its coin; run 3 has no quorum; the others end."
         " Runs 1 and 2 are of request 1, the others of request 2."
@@ -76,6 +77,7 @@ def _body(shown: Begin) -> str:
 
 
 def _seen(seen: Seen) -> dict[str, object]:
+    """Return a party's stored state as plain data."""
     return {
         "number": seen.number,
         "head": seen.head.hex(),

@@ -91,7 +91,10 @@ def own_draws(
 
 
 def entry(connectivity: float, counted: int) -> float:
-    """Return (1 + 1/connectivity) / counted, `counted` being the own draws that are left to a party."""
+    """Return the bound on the pairwise term, (1 + 1/connectivity) / counted.
+
+    `counted` are the own draws that are left to a party.
+    """
     return (1 + 1 / connectivity) / counted
 
 

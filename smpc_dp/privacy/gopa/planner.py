@@ -164,11 +164,13 @@ class _Exact:
         return min(first_integer(suffices, low, high), most)
 
     def _process(self, k: int | None) -> ProcessPrivacy | str:
+        """Return the proven privacy of the graph's family, or the reason why nothing is proven."""
         if self.request.graph != "k-out" or k is None:
             return f"nothing is proven about {self.request.graph} graphs in general"
         return self._k_out_process(k, BUDGETS)
 
     def _k_out_process(self, k: int, budgets: tuple[float, ...]) -> ProcessPrivacy | str:
+        """Return the proven privacy of random k-out graphs, or the reason why nothing is proven."""
         request = self.request
         if k == request.parties - 1:
             return "the complete graph"

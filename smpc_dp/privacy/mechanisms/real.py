@@ -112,6 +112,7 @@ class Gaussian(RealMechanism):
 
 
 def _check(encoding: Encoding, sensitivity: Sensitivity) -> None:
+    """Raise ConfigError unless the encoding and the sensitivity fit each other."""
     checks = ArgumentChecks()
     if encoding.integer:
         checks.add_issue(

@@ -71,6 +71,7 @@ class Sensitivity:
         *,
         integer: bool,
     ) -> Self:
+        """Derive all norms from those given; raise ConfigError if they are invalid."""
         checks = ArgumentChecks()
         checks.require_integer("dimension", dimension, 1, MAX_DIMENSION)
         checks.require_choice("relation", relation, get_args(Relation))
