@@ -16,7 +16,7 @@ from rich.table import Table
 from smpc_dp.errors import ConfigError, LocalError, SmpcError
 from smpc_dp.summary import SHOWN_VALUES, spent_text, value_text
 
-# Where there is no terminal whose width would count.
+# Width where there is no terminal.
 PAGE = 100
 
 
