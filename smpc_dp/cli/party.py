@@ -238,6 +238,7 @@ async def _contribute(
 
 
 def _print(result: Ended, printed: Mapping[str, Any], name: str) -> None:
+    """Print a result."""
     from smpc_dp.protocols.record_result import RecordResult
     from smpc_dp.protocols.secret_sharing.agreement import Opened
     from smpc_dp.protocols.ustatistic.result import StatisticResult

@@ -167,7 +167,7 @@ class PartyAverager(_Requests):
 class ServingAverager(_Requests):
     """Averager of an aggregator or a server, which serves the averages and has no row of its own."""
 
-    def __init__(self, served: LearnerRequests, averaging: Averaging, counter: Counter) -> None:
+    def __init__(self, served: LearnerRequests, averaging: PlannedAverages, counter: Counter) -> None:
         super().__init__(served.membership.names, averaging, counter)
         self._served = served
 

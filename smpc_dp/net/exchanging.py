@@ -147,7 +147,7 @@ class PartyExchange(_Exchanges, OnePartyExchange):
 class AggregatorExchange(_Exchanges):
     """Aggregator of the exchanges: it forwards boxes that it cannot open."""
 
-    def __init__(self, served: LearnerRequests, exchanging: Exchanging, counter: Counter) -> None:
+    def __init__(self, served: LearnerRequests, exchanging: PlannedMessages, counter: Counter) -> None:
         super().__init__(served.membership, exchanging, counter)
         self._served = served
 
