@@ -319,7 +319,7 @@ def test_a_stream_makes_the_coins_that_comparisons_would() -> None:
 def test_comparisons_are_the_smaller_circuit_at_every_size_that_is_used(
     width: int, count: int, gates: tuple[int, int]
 ) -> None:
-    """The table of docs/proofs/statistics.md; a pair tosses fewer than 64 coins, each of its own bias."""
+    """The claim of docs/proofs/statistics.md; a pair tosses fewer than 64 coins, each of its own bias."""
     threshold = int.from_bytes(hashlib.shake_128(b"x").digest(width // 8), "big") | 1
     compared, streamed = coin_gates(width, threshold, count)
     assert (round(compared / count), round(streamed / count)) == gates
