@@ -190,6 +190,15 @@ class Session:
         """Coordinates of the session's vectors."""
         return self._session.length
 
+    @property
+    def max_weight(self) -> int:
+        """The largest weight of a party; 0 in a session without weights."""
+        return self._session.max_weight
+
+    def __sklearn_clone__(self) -> Self:
+        """Return this session: clones of an estimator of scikit-learn share it."""
+        return self
+
     def compare(self, tree: Mapping[str, Any], structure: str, bounds: Bounds | None = None) -> str:
         """Return the path in which a tree differs from the structure that others ask for, in words."""
         return self._session.compare(tree, structure, bounds)

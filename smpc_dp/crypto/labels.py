@@ -89,3 +89,4 @@ class Label(StrEnum):
     RECORD_PLAN = "smpc-dp/1/record-plan"
     TREE = "smpc-dp/1/tree"
     TREE_LEAF = "smpc-dp/1/tree-leaf"
+    ESTIMATOR = "smpc-dp/1/estimator"

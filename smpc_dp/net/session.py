@@ -135,6 +135,11 @@ class Session:
         """Coordinates of the session's vectors."""
         return self._membership.encoding.length
 
+    @property
+    def max_weight(self) -> int:
+        """The largest weight of a party; 0 in a session without weights."""
+        return self._membership.encoding.max_weight
+
     async def sum(
         self,
         vector: ArrayLike,

@@ -20,6 +20,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"cli"}),
     frozenset({"demo"}),
     frozenset({"smpc_dp"}),
+    frozenset({"integrations"}),
     frozenset({"sync"}),
     frozenset({"net", "simulate"}),
     frozenset({"transport"}),

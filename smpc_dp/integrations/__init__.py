@@ -1,0 +1,1 @@
+"""Secure averages inside other libraries, each by an extra."""

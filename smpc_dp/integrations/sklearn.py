@@ -1,0 +1,174 @@
+"""Linear models of scikit-learn whose coefficients are averaged over the parties of a session."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smpc_dp.crypto.labels import Label
+from smpc_dp.crypto.transcript import digest
+from smpc_dp.errors import ConfigCheck, ConfigError
+from smpc_dp.optional import import_optional
+
+import_optional("sklearn")
+
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone  # noqa: E402 - says first which extra has it
+from sklearn.linear_model._base import LinearClassifierMixin, LinearModel  # noqa: E402
+from sklearn.linear_model._glm.glm import _GeneralizedLinearRegressor  # noqa: E402
+from sklearn.utils import get_tags  # noqa: E402
+from sklearn.utils.metaestimators import available_if  # noqa: E402
+from sklearn.utils.validation import _num_samples, check_is_fitted  # noqa: E402
+
+if TYPE_CHECKING:
+    from smpc_dp.sync import Session
+    from smpc_dp.trees import Bounds
+
+# Those that predict from `coef_` and `intercept_` alone, so that exchanging these is exchanging the model.
+LINEAR = (LinearClassifierMixin, LinearModel, _GeneralizedLinearRegressor)
+_AVERAGED = ("coef_", "intercept_")
+
+
+def _fitted_has(name: str) -> Any:
+    """Return a check for `available_if`: whether the estimator, fitted or not, has a method."""
+
+    def check(self: SecureAveraged) -> bool:
+        getattr(getattr(self, "estimator_", self.estimator), name)
+        return True
+
+    return check
+
+
+class SecureAveraged(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
+    """Fit a linear model on this party's rows, and average its coefficients over the parties of a session.
+
+    All parties call `fit` with their own rows, and have the same model after it. In a session with weights a
+    party's secret weight is the sum of its `sample_weight`, which must be whole, or its number of rows.
+    Class labels, names of features and the estimator's name are compared through a hash in the label.
+
+    Args:
+        estimator: one that predicts from `coef_` and `intercept_`; it is cloned.
+        session: of `smpc_dp.sync`; its `length` is the number of coefficients and intercepts.
+        bounds, clip: as of `Session.average`; paths are `['coef_']` and `['intercept_']`.
+        label: of the request, at most 32 characters.
+
+    Attributes:
+        estimator_: the fitted clone, with the averaged coefficients.
+        result_: the `Result` of the average: survivors, privacy, evidence.
+    """
+
+    def __init__(
+        self,
+        estimator: Any,
+        session: Session | None = None,
+        *,
+        bounds: Bounds | None = None,
+        clip: bool = False,
+        label: str = "",
+    ) -> None:
+        self.estimator = estimator
+        self.session = session
+        self.bounds = bounds
+        self.clip = clip
+        self.label = label
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:  # noqa: N803 - scikit-learn's
+        """Fit a clone on these rows, average, and put the averages in the place of its coefficients.
+
+        Raises:
+            ConfigError: there is no session, or no estimator with linear coefficients; before anything is
+                sent, and without a request. Else as `Session.average`.
+        """
+        session = self._checked()
+        if sample_weight is not None and not session.max_weight:
+            reason = "the session has no weights (max_weight = 0)"
+            raise ConfigError.at("sample_weight", reason, ConfigCheck.UNSUPPORTED)
+        fitted = clone(self.estimator)
+        weighted = {} if sample_weight is None else {"sample_weight": sample_weight}
+        fitted.fit(X, y, **weighted)
+        tree = {name: _coefficients(fitted, name) for name in _AVERAGED}
+        options: dict[str, Any] = {"bounds": self.bounds, "clip": self.clip, "label": self._label(fitted)}
+        if session.max_weight:
+            options["weight"] = (
+                _num_samples(X) if sample_weight is None else float(np.asarray(sample_weight).sum())
+            )
+        result = session.average(tree, **options)
+        for name, values in result.tree.items():
+            own = getattr(fitted, name)
+            setattr(fitted, name, values.astype(own.dtype) if isinstance(own, np.ndarray) else float(values))
+        self.estimator_, self.result_ = fitted, result
+        self.n_features_in_ = fitted.n_features_in_
+        for name in ("classes_", "feature_names_in_"):
+            if hasattr(fitted, name):
+                setattr(self, name, getattr(fitted, name))
+        return self
+
+    def _checked(self) -> Session:
+        if self.session is None:
+            raise ConfigError.at("session", "is missing: smpc_dp.sync.connect opens one", ConfigCheck.MISSING)
+        if not isinstance(self.estimator, LINEAR):
+            reason = f"{type(self.estimator).__name__} does not predict from coef_ and intercept_ alone"
+            raise ConfigError.at("estimator", reason, ConfigCheck.UNSUPPORTED)
+        if len(self.label) > 32:
+            reason = f"at most 32 characters, has {len(self.label)}"
+            raise ConfigError.at("label", reason, ConfigCheck.TOO_LARGE)
+        return self.session
+
+    def _label(self, fitted: Any) -> str:
+        """Return the label of the request, with a hash of what coefficients are of."""
+        names = [type(fitted).__name__]
+        for attribute in ("classes_", "feature_names_in_"):
+            values = getattr(fitted, attribute, ())
+            names += [
+                attribute,
+                *(f"{type(value).__name__} {value!r}" for value in np.asarray(values).tolist()),
+            ]
+        hashed = digest(Label.ESTIMATOR, *(name.encode() for name in names)).hex()[:24]
+        return f"{self.label} fit:{hashed}".strip()
+
+    @available_if(_fitted_has("predict"))  # type: ignore[untyped-decorator]
+    def predict(self, X: Any) -> NDArray[Any]:  # noqa: N803
+        """Predict by the averaged model."""
+        return self._call("predict", X)
+
+    @available_if(_fitted_has("decision_function"))  # type: ignore[untyped-decorator]
+    def decision_function(self, X: Any) -> NDArray[Any]:  # noqa: N803
+        """Return the scores of the averaged model."""
+        return self._call("decision_function", X)
+
+    @available_if(_fitted_has("predict_proba"))  # type: ignore[untyped-decorator]
+    def predict_proba(self, X: Any) -> NDArray[Any]:  # noqa: N803
+        """Return the probabilities of the averaged model."""
+        return self._call("predict_proba", X)
+
+    @available_if(_fitted_has("score"))  # type: ignore[untyped-decorator]
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:  # noqa: N803
+        """Return the estimator's score of the averaged model on these rows."""
+        check_is_fitted(self, "estimator_")
+        return float(self.estimator_.score(X, y, sample_weight=sample_weight))
+
+    def _call(self, method: str, rows: Any) -> NDArray[Any]:
+        check_is_fitted(self, "estimator_")
+        values: NDArray[Any] = getattr(self.estimator_, method)(rows)
+        return values
+
+    def __sklearn_tags__(self) -> Any:
+        """Return the tags of the estimator: it is of the same kind."""
+        tags, inner = super().__sklearn_tags__(), get_tags(self.estimator)
+        tags.estimator_type, tags.target_tags, tags.input_tags = (
+            inner.estimator_type,
+            inner.target_tags,
+            inner.input_tags,
+        )
+        tags.classifier_tags, tags.regressor_tags = inner.classifier_tags, inner.regressor_tags
+        return tags
+
+
+def _coefficients(fitted: Any, name: str) -> NDArray[np.float64]:
+    values = getattr(fitted, name, None)
+    array = np.asarray(values)
+    if values is None or array.dtype.kind not in "fiu":
+        reason = f"{type(fitted).__name__} has no {name} of numbers after it was fitted"
+        raise ConfigError.at("estimator", reason, ConfigCheck.UNSUPPORTED)
+    return array.astype(np.float64)
