@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
+from smpc_dp.crypto.labels import Label
+from smpc_dp.crypto.transcript import digest
 from smpc_dp.errors import LocalError
-from smpc_dp.log.log import Entry
+from smpc_dp.log.log import Chain, Entry
 from smpc_dp.net.audit import audit
 from smpc_dp.net.second import Opinion, differences
+from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.phases import messages as m
-from smpc_dp.wire.sets import pack_set
+from smpc_dp.wire.sets import PartySet, pack_set
 from smpc_dp.wire.signing import decode, encode
 from smpc_dp_lab.vectors.verifiable_runs import RecordedRun, honest
 from smpc_dp_verify import Wanted, verify
@@ -126,3 +131,76 @@ def test_both_refuse_a_last_certificate_of_another_set(tmp_path: Path) -> None:
     signed = ran.sign(ran.entries[-1], encode(other))
     assert both(last_of(ran, tmp_path, ran.sign(ran.entries[-1])))[1] == 3
     assert both(last_of(ran, tmp_path, signed)) == ([], 1)
+
+
+# What a quorum of corrupt parties has signed: the certificates hold, and each check counts by itself.
+
+
+def signed_by_all(ran: RecordedRun, entries: list[Entry], signers: dict[str, bytes]) -> list[bytes]:
+    """Return the lines of a log with these entries; `signers` of a kind are others than before."""
+    chain, run_id = Chain(ran.header), bytes.fromhex(ran.header.run_id)
+    again: list[Entry] = []
+    for entry in entries:
+        signed = entry
+        if entry.kind.startswith("certify-") and entry.kind != "certify-begin":
+            certified = decode(entry.payload, m.Certified, "relay")
+            who = PartySet.unpack(signers.get(entry.kind, certified.signers), len(ran.context.names), "relay")
+            step = entry.kind.replace("certify", "attest")
+            parts = (run_id, step.encode(), chain.head, certified.members)
+            attested = digest(Label.BOARD_ATTESTATION, *ran.context.bound, *parts)
+            body = hashlib.sha256(encode(m.Attestation(attested))).digest()
+            signatures = b""
+            for party in who:
+                name = ran.context.names[party - 1]
+                signatures += ran.identities[name].sign(
+                    ran.context.statement(run_id, step, name, "relay", body)
+                )
+            signed = ran.sign(entry, encode(m.Certified(certified.members, who.packed, signatures)))
+        chain.append(signed.party, signed.kind, signed.payload, bytes.fromhex(signed.signature))
+        again.append(signed)
+    return ran.log(again)
+
+
+def changed(ran: RecordedRun, kind: str, party: str, **fields: Any) -> list[Entry]:
+    """Return the entries of a run, one with other fields, signed by its author."""
+    kinds: dict[str, Any] = {"tally": v.Tally, "commit": v.Commit}
+    result = []
+    for entry in ran.entries:
+        if (entry.kind, entry.party) == (kind, party):
+            message = decode(entry.payload, kinds[kind], party)
+            entry = ran.sign(entry, encode(replace(message, **fields)))
+        result.append(entry)
+    return result
+
+
+def swapped(ran: RecordedRun) -> list[Entry]:
+    """Return the entries with the first two commitments in the wrong order."""
+    entries = list(ran.entries)
+    first = next(index for index, entry in enumerate(entries) if entry.kind == "commit")
+    entries[first : first + 2] = entries[first + 1], entries[first]
+    return entries
+
+
+def test_signatures_of_all_are_right_signatures(tmp_path: Path) -> None:
+    log = tmp_path / "log.jsonl"
+    log.write_bytes(b"".join(line + b"\n" for line in signed_by_all(honest(), honest().entries, {})))
+    assert both(log) == ([], 3)
+
+
+COLLUSIONS: dict[str, Callable[[RecordedRun], list[Entry]]] = {
+    "total": lambda ran: changed(ran, "tally", "relay", total=bytes(16)),
+    "residual pairs": lambda ran: changed(ran, "tally", "relay", residual_pairs=1),
+    "counted": lambda ran: changed(ran, "tally", "relay", counted=pack_set({1, 2, 3, 4}, 5)),
+    "coin": lambda ran: changed(ran, "commit", "ann", coin=bytes(32)),
+    "order": swapped,
+    "quorum": lambda ran: ran.entries,
+}
+
+
+@pytest.mark.parametrize("case", COLLUSIONS)
+def test_both_refuse_what_a_corrupt_quorum_has_signed(case: str, tmp_path: Path) -> None:
+    ran, log = honest(), tmp_path / "log.jsonl"
+    signers = {"certify-tally": pack_set({1, 2, 3}, 5)} if case == "quorum" else {}
+    lines = signed_by_all(ran, COLLUSIONS[case](ran), signers)
+    log.write_bytes(b"".join(line + b"\n" for line in lines))
+    assert both(log) == ([], 1)
