@@ -115,6 +115,7 @@ def privacy_lines(result: Mapping[str, Any]) -> list[str]:
     return [
         f"privacy: {privacy['claim']}",
         *_unit(privacy),
+        *_budget(privacy),
         *_spent(privacy.get("receipt")),
         *(f"not protected: {line}" for line in privacy["not_protected"]),
     ]
@@ -139,6 +140,18 @@ def _noise(result: Mapping[str, Any]) -> str:
     )
     beside = "" if error == curator else f" (a trusted curator over the honest parties: {curator:.2g})"
     return f"standard error: {error:.2g} in each coordinate{beside}{left}{moved}"
+
+
+def _budget(privacy: Mapping[str, Any]) -> list[str]:
+    """Return what of a session's budget a request has cost, and what is left."""
+    budget = privacy.get("budget")
+    if budget is None:
+        return []
+    spent = "more than any" if budget["spent"] is None else f"{budget['spent']:.6g}"
+    return [
+        f"budget of the session: this request epsilon = {budget['epsilon']:.6g}, all {budget['requests']} "
+        f"{spent} of {budget['budget']:g} at delta = {budget['delta']:g}; left: {budget['left']} requests"
+    ]
 
 
 def _unit(privacy: Mapping[str, Any]) -> list[str]:

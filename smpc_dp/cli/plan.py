@@ -10,6 +10,7 @@ import typer
 from smpc_dp.cli import plan_check
 from smpc_dp.cli.options import option, with_settings
 from smpc_dp.cli.output import print_json, print_plan
+from smpc_dp.cli.plan_budget import budget
 from smpc_dp.cli.plan_collaboration import collaboration
 from smpc_dp.cli.plan_gopa import gopa
 from smpc_dp.cli.plan_network import network
@@ -39,6 +40,7 @@ app.command()(sgd)
 app.command()(collaboration)
 app.command()(verifiable)
 app.command()(session)
+app.command()(budget)
 
 
 @app.command()

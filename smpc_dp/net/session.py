@@ -10,9 +10,10 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, SmpcError
+from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, PrivacyError, SmpcError
 from smpc_dp.net.charging import charge_run
 from smpc_dp.net.events import Event, OnEvent, ignore, with_logging
+from smpc_dp.privacy.guarantee import BUDGET
 from smpc_dp.protocols.names import RECORDS, has_servers
 
 if TYPE_CHECKING:
@@ -28,8 +29,10 @@ if TYPE_CHECKING:
     from smpc_dp.net.planned import SessionPlan
     from smpc_dp.net.served_log import ServedLog
     from smpc_dp.net.servers.connection import ServersConnection
+    from smpc_dp.privacy.accountant.events import Event as ReleaseEvent
     from smpc_dp.privacy.accountant.ledger import Ledger
-    from smpc_dp.privacy.accountant.receipt import Receipt
+    from smpc_dp.privacy.accountant.receipt import Receipt, SpentBudget
+    from smpc_dp.privacy.budget import Budget
     from smpc_dp.privacy.circuit_noise import NoiseKind
     from smpc_dp.protocols.garbled.evaluation import AnyCircuit, Evaluation, Input, Role
     from smpc_dp.protocols.garbled.params import Mode, Output
@@ -64,7 +67,7 @@ class Session:
         self._connection = connection
         self._evaluations: Evaluations | None = None
         self._on_event = on_event
-        self._request = 0
+        self._request = self._charged = 0
         self._closed = False
 
     @classmethod
@@ -91,7 +94,7 @@ class Session:
         on_event = with_logging(on_event)
         membership = Membership.load(session, party, key)
         membership.refuse_learning()
-        if membership.session.parameters.keys() & {"epsilon", RECORDS} and not membership.servers:
+        if membership.session.parameters.keys() & {"epsilon", BUDGET, RECORDS} and not membership.servers:
             from smpc_dp.net.planned import warn_of_noise
 
             warn_of_noise(membership.session)
@@ -548,10 +551,48 @@ class Session:
         origin = origin_of(self._membership.session.protocol)
         operation = " ".join(part for part in (kind, label, parameters.planned(), origin) if part)
 
-        charge = partial(charge_run, self._ledger, self._membership.event, self._request)
+        await self._check_budget()
+        book = partial(charge_run, self._ledger, self._membership.event, self._request)
+
+        async def charge(run_id: bytes, raised: ReleaseEvent | None = None) -> Receipt | None:
+            entry = await book(run_id, raised)
+            # Also of a request that fails later: it may have released what it was charged for.
+            self._charged += raised is None
+            return entry
+
         outcome, receipt = await self._connection.run(self._request, operation, ring_vector, charge)
         self._notify_done(outcome.survivors, outcome.absent)
+        if BUDGET in self._membership.session.parameters:
+            spent = await asyncio.to_thread(self._spent_budget)
+            outcome = replace(outcome, privacy=replace(outcome.privacy, budget=spent))
         return outcome, receipt
+
+    def _budget(self) -> Budget | None:
+        """Return what all requests of the session may cost together, where its file says it."""
+        if BUDGET not in self._membership.session.parameters:
+            return None
+        from smpc_dp.privacy.budget import read_budget
+
+        return read_budget(self._membership.session.parameters)[0]
+
+    async def _check_budget(self) -> None:
+        """Leave a request beyond those that the session's budget is for; raises PrivacyError."""
+        budget = self._budget()
+        if budget is None or self._charged < budget.requests:
+            return
+        error = PrivacyError(
+            f"{self.party}: request {self._request} is refused: the session's budget, epsilon = "
+            f"{budget.epsilon:g} at delta = {budget.delta:g}, is for {budget.requests} requests: "
+            "epsilon is short"
+        )
+        await self._connection.decline(self._request, error)
+        raise error
+
+    def _spent_budget(self) -> SpentBudget | None:
+        from smpc_dp.privacy.budget import spent_budget
+
+        budget = self._budget()
+        return None if budget is None else spent_budget(budget, self._membership.event(), self._charged)
 
     def _evaluating(self) -> Evaluations | None:
         """Return the evaluations with other parties, made at the first call; None without an aggregator."""

@@ -12,6 +12,8 @@ from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
 Relation = Literal["substitution", "add-remove"]
 # Whose data are exchanged, or added or removed: one row; all rows of one person; all that one party has.
 Unit = Literal["record", "person", "party"]
+# The key of `[parameters]` for what all requests of a session may cost together (`smpc_dp.privacy.budget`).
+BUDGET = "budget"
 
 
 class PlainStruct(msgspec.Struct, frozen=True):

@@ -8,13 +8,14 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.encoding import RingVector, shown
 from smpc_dp.errors import ConfigCheck, ConfigIssue
 from smpc_dp.extensions import Extension, Group, find
 from smpc_dp.identity.roster import Member
+from smpc_dp.privacy.guarantee import BUDGET
 from smpc_dp.protocols.descriptor import DESCRIPTORS, Descriptor
 from smpc_dp.protocols.engine.run import Run
 from smpc_dp.protocols.names import (
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
     from smpc_dp.log.keeping import Board
     from smpc_dp.protocols.gopa.params import GopaParameters
 
+T = TypeVar("T", bound=SumParameters)
+
 # Every sum is a secure sum, or similar. Further modules of the other protocols are imported by their sessions
 # alone, in the functions below.
 
@@ -55,10 +58,24 @@ def _check_secagg(
     parameters: Mapping[str, object], parties: int
 ) -> tuple[SumParameters | None, list[ConfigIssue]]:
     """Check an exact sum, one with noise (epsilon, delta or a mechanism), or statistics of records."""
+    if BUDGET in parameters:
+        return _check_budget(_check_secagg, parameters, parties)
     if RECORDS in parameters:
         return check_records(parameters, parties)
     check = check_noisy if set(PRIVACY_KEYS) & set(parameters) else check_secagg
     return check(parameters, parties)
+
+
+def _check_budget(
+    check: Callable[[Mapping[str, object], int], tuple[T | None, list[ConfigIssue]]],
+    parameters: Mapping[str, object],
+    parties: int,
+) -> tuple[T | None, list[ConfigIssue]]:
+    """Check the parameters of requests that share a budget; see `check_with_budget`."""
+    # Not at the top: it loads the accountant.
+    from smpc_dp.privacy.budget import check_with_budget
+
+    return check_with_budget(check, parameters, parties)
 
 
 def version_issue(version: int, expected: int, why: str) -> ConfigIssue:
@@ -89,6 +106,8 @@ def check_gopa(
 ) -> tuple[GopaParameters | None, list[ConfigIssue]]:
     """Check a `[parameters]` table of GOPA, verifiable or not; return every fault found."""
     if not is_verifiable(GOPA, parameters):
+        if BUDGET in parameters:
+            return _check_budget(check_gopa, parameters, parties)
         from smpc_dp.protocols.gopa.direct_params import check_parameters as check_plain_gopa
 
         return check_plain_gopa(parameters, parties)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from smpc_dp.encoding import Encoding
 from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.log.receipt import LoggedEntry, LogReceipt
-from smpc_dp.privacy.accountant.receipt import Receipt
+from smpc_dp.privacy.accountant.receipt import Receipt, SpentBudget
 from smpc_dp.privacy.guarantee import PrivacyGuarantee, Unit
 from smpc_dp.summary import SHOWN_VALUES, spent_text, value_text
 
@@ -37,6 +37,7 @@ class Privacy:
     not_protected: tuple[str, ...]
     guarantee: PrivacyGuarantee | None = None
     receipt: Receipt | None = None
+    budget: SpentBudget | None = None
 
     @classmethod
     def private(
@@ -75,6 +76,7 @@ class Privacy:
             "not_protected": list(self.not_protected),
             "guarantee": None if self.guarantee is None else self.guarantee.to_json(),
             "receipt": None if self.receipt is None else self.receipt.to_json(),
+            "budget": None if self.budget is None else self.budget.to_json(),
         }
 
 

@@ -335,6 +335,7 @@ def test_errata_name_tests_that_exist() -> None:
     [
         ("keygen", ["keygen", "alice", "--out", "."]),
         ("roster", ["roster", "session.toml"]),
+        ("plan budget", ["plan", "budget", "--rounds", "10", "--epsilon", "2"]),
         ("plan session", ["plan", "session", "session.toml"]),
         ("plan secagg", ["plan", "secagg", "--parties", "5"]),
         ("plan check", ["plan", "check", "discrete-laplace", "--samples", "10000"]),

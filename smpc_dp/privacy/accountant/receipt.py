@@ -30,3 +30,21 @@ class Receipt(PlainStruct, frozen=True):
     budget_delta: float
     repeated: bool
     unit: Unit = "party"
+
+
+class SpentBudget(PlainStruct, frozen=True, kw_only=True):
+    """What a request of a session has cost, and all of them together.
+
+    Attributes:
+        epsilon, delta: of this request by itself.
+        spent: epsilon of all requests so far, at the same delta; None: infinite.
+        budget: the epsilon that all of them may cost.
+        requests, left: how many have been charged, and how many remain.
+    """
+
+    epsilon: float
+    delta: float
+    spent: float | None
+    budget: float
+    requests: int
+    left: int

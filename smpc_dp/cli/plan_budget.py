@@ -1,0 +1,55 @@
+"""`smpc-dp plan budget`: what each of several equal requests may cost, so that all fit into one budget."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated
+
+import typer
+
+from smpc_dp.cli.output import print_json, print_table
+
+
+def budget(
+    rounds: Annotated[int, typer.Option(help="Requests R.")],
+    epsilon: Annotated[float, typer.Option(help="Of all requests together.")],
+    delta: Annotated[float, typer.Option(help="Of all requests together, and of each.")] = 1e-6,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Plan equal requests that share a budget: the epsilon of each, and its noise.
+
+    For Gaussian noise, whose requests compose exactly; `[parameters.budget]` of a session file says the same.
+    """
+    from smpc_dp.privacy.budget import Budget, checked_budget, request_epsilons
+    from smpc_dp.privacy.gaussian import gaussian_mu
+
+    whole: Budget = checked_budget({"epsilon": epsilon, "delta": delta, "requests": rounds})
+    each = next(request_epsilons(whole))
+    mu = gaussian_mu(each, delta)
+    if as_json:
+        print_json(
+            {
+                "requests": rounds,
+                "epsilon": epsilon,
+                "delta": delta,
+                "request_epsilon": each,
+                "mu": mu,
+                "noise": gaussian_mu(epsilon, delta) / mu,
+                "sum_of_epsilons": rounds * each,
+            }
+        )
+        return
+    rows = [
+        (
+            "epsilon of a request",
+            f"{each:.6g}",
+            f"at delta = {delta:g}; their sum would be {rounds * each:.4g}",
+        ),
+        ("noise of a request", f"{gaussian_mu(epsilon, delta) / mu:.4g}", "times that of one request"),
+        (
+            "noise of the mean of all",
+            f"{gaussian_mu(epsilon, delta) / mu / math.sqrt(rounds):.4g}",
+            "as above",
+        ),
+    ]
+    print_table(f"{rounds} requests, epsilon = {epsilon:g} together", ("what", "value", "meaning"), rows)
