@@ -1,0 +1,148 @@
+"""The table of answers: what is shown, what is hidden, and what is said of the protection."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import smpc_dp
+from smpc_dp.errors import ConfigError, LocalError
+from smpc_dp.records.answers import estimate
+from smpc_dp.records.ask import read_ask
+from smpc_dp.records.plan import Plan, plan_request
+from smpc_dp.records.result import HIDDEN, WITHIN_NOISE, Answers
+from smpc_dp.records.schema import Schema, read_schema
+from smpc_dp.records.table import read_table
+
+COLUMNS: dict[str, object] = {
+    "age": {"lower": 0.0, "upper": 100.0, "step": 1.0},
+    "ward": {"values": ["large", "empty"]},
+}
+SCHEMA = read_schema({"columns": COLUMNS, "max_rows": 5000})
+ASK = ["count", "ward", "mean(age) by ward", "variance(age)"]
+
+
+def planned(schema: Schema = SCHEMA, ask: Any = ASK) -> Plan:
+    return plan_request(schema, ask, epsilon=1.0, delta=1e-6, parties=3, corrupt=1)
+
+
+@pytest.fixture
+def answers() -> Answers:
+    rows = {"age": np.full(3000, 60.0), "ward": ["large"] * 3000}
+    plan = planned()
+    return estimate(plan, plan.vector(read_table(rows, SCHEMA)), 3)
+
+
+def test_cells_and_groups_within_the_noise_are_not_shown(answers: Answers) -> None:
+    large, empty = answers.of("ward")
+    assert large.value == pytest.approx(3000, rel=1e-6)
+    assert (empty.value, empty.note) == (None, HIDDEN)
+    mean, none = answers.of("mean(age) by ward")
+    assert mean.value == pytest.approx(60.0)
+    assert (none.value, none.low, none.high, none.note) == (None, None, None, WITHIN_NOISE)
+    plan = planned()
+    shown = estimate(plan, np.zeros(plan.length, dtype=np.int64), 3, hide=0.0)
+    assert shown.of("ward")[1].value == 0.0
+
+
+def test_a_variance_below_zero_is_projected_with_a_note(answers: Answers) -> None:
+    (variance,) = answers.of("variance(age)")
+    assert variance.value is not None
+    assert variance.value >= 0
+    plan = planned()
+    total = plan.vector(read_table({"age": np.full(3000, 60.0), "ward": ["large"] * 3000}, SCHEMA))
+    index = next(plan.offsets[one.block][0] for one in plan.blocks if len(one.block.powers) == 2)
+    total[index] -= round(6 * plan.deviation(3))
+    (variance,) = estimate(plan, total, 3).of("variance(age)")
+    assert (variance.value, variance.low) == (0.0, 0.0)
+    assert "projected" in variance.note
+
+
+def test_json_csv_and_text_have_all_estimates(answers: Answers) -> None:
+    plain = json.loads(json.dumps(answers.to_json()))
+    assert len(plain["estimates"]) == len(answers.estimates) == 6
+    assert plain["guarantee"]["protects"] == plain["unit"] == "record"
+    rows = list(csv.DictReader(io.StringIO(answers.to_csv())))
+    assert [row["name"] for row in rows] == [one.name for one in answers.estimates]
+    assert rows[1]["cell"] == "ward = large"
+    text = str(answers)
+    assert "(1, 1e-06)-differential privacy for each record (add-remove)" in text
+    assert "not protected: one record is protected, not all records of one person" in text
+
+
+def test_a_pandas_table_needs_the_extra(answers: Answers, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "pandas", None)
+    with pytest.raises(LocalError, match=r"pandas is not installed: install smpc-dp\[tables\]"):
+        answers.to_pandas()
+
+
+def test_results_of_persons_say_so() -> None:
+    person = {"unit": "person", "id": "who", "rows_per_person": 2, "parties_per_person": 3}
+    schema = {"columns": COLUMNS, "max_rows": 50, **person}
+    table = {"age": [1.0, 2.0, 3.0], "ward": ["large"] * 3, "who": ["a", "a", "a"]}
+    answers = smpc_dp.simulate.statistics(
+        [table] * 3, "count", schema=schema, epsilon=1.0, delta=1e-6, corrupt=0.0, seed_for_simulation=1
+    )
+    assert answers.unit == answers.guarantee.protects == "person"
+    assert "that a person is in at most 3 parties is declared, not checked" in answers.not_protected
+    assert not any("one record is protected" in line for line in answers.not_protected)
+
+
+@pytest.mark.parametrize(
+    ("change", "part"), [({"level": 1.0}, "level"), ({"hide": -1.0}, "level"), ({"rows": 3}, "rows")]
+)
+def test_what_cannot_be_shown_is_refused(change: dict[str, Any], part: str) -> None:
+    plan = planned()
+    with pytest.raises(ConfigError, match=part):
+        estimate(plan, np.zeros(plan.length, dtype=np.int64), 3, **change)
+    with pytest.raises(ConfigError, match="shape must be"):
+        estimate(plan, np.zeros(plan.length + 1, dtype=np.int64), 3)
+
+
+WIDE = planned(ask=[*ASK, "quantile(age, .1, .9)", "heterogeneity(age)", "sum(age) by ward"])
+TOKENS = [
+    "mean",
+    "age",
+    "ward",
+    "(",
+    ")",
+    ",",
+    "x",
+    "by",
+    "~",
+    "+",
+    "[",
+    "]",
+    "3",
+    "-1e999",
+    ".5",
+    "count",
+    "é",
+    ";",
+]
+
+
+@given(st.lists(st.sampled_from(TOKENS), max_size=8).map(" ".join) | st.text(max_size=12))
+def test_any_text_is_read_or_refused(text: str) -> None:
+    try:
+        statistics = read_ask(text, SCHEMA)
+    except ConfigError:
+        return
+    assert statistics
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.integers(-(1 << 61), 1 << 61), min_size=1))
+def test_any_total_has_answers(values: list[int]) -> None:
+    """Whatever the sum is, no answer raises, and intervals have their ends in order."""
+    plan = WIDE
+    total = np.resize(np.array(values, dtype=np.int64), plan.length)
+    for one in estimate(plan, total, 3).estimates:
+        assert one.low is None or one.high is None or one.low <= one.high
