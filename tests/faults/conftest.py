@@ -19,7 +19,7 @@ from smpc_dp.net.transport.channel import Channel
 from smpc_dp.net.transport.endpoint import Endpoint, Listener, dial, listen
 
 SESSION: dict[str, object] = {"protocol": "secagg", "version": 1, "parameters": {"length": 10}}
-WAIT = 5.0
+WAIT = 60.0
 
 
 def digest_of(session: Mapping[str, object]) -> bytes:
@@ -126,8 +126,8 @@ class Net:
         *,
         roster: Roster | None = None,
         session: Mapping[str, object] = SESSION,
-        connect_timeout: float = 3.0,
-        frame_timeout: float = 3.0,
+        connect_timeout: float = 30.0,
+        frame_timeout: float = 30.0,
         max_message: int = 64 << 20,
         max_pending: int = 64,
     ) -> Endpoint:

@@ -126,6 +126,8 @@ def test_a_run_is_restored_at_every_state(scene: Scene, media: Media, tmp_path: 
     assert len(media.charges) == (media.counted or exchange.SEND in wire.steps)
 
 
+# With --all, minutes on an idle machine where all parties play.
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("before", [True, False], ids=["before", "after"])
 @pytest.mark.parametrize("fails", [False, True], ids=["crash", "error"])
 def test_a_crash_at_every_write(
@@ -220,6 +222,7 @@ def test_a_crash_while_the_result_is_taken(scene: Scene, tmp_path: Path) -> None
             begin(scene, media, Wire())
 
 
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize(
     "shared", [(), ("store",), ("keys",), ("counter",), ALL], ids=lambda s: "+".join(s) or "none"
 )

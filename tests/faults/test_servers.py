@@ -599,8 +599,7 @@ async def silent(_peer: str, _content: bytes) -> None:
 
 async def drive(engine: Engine, *, seconds: float = 20.0, silence: float = 5.0) -> LocalError:
     with pytest.raises(LocalError) as caught:
-        async with asyncio.timeout(30):
-            await engine.run(job(), 1, seconds=seconds, silence=silence)
+        await engine.run(job(), 1, seconds=seconds, silence=silence)
     return caught.value
 
 
@@ -618,7 +617,7 @@ async def test_a_child_that_takes_too_long_is_stopped() -> None:
 
     talking = asyncio.create_task(chatter())
     try:
-        assert "more than 2.5 s" in str(await drive(engine, seconds=2.5, silence=2.0))
+        assert "more than 2.5 s" in str(await drive(engine, seconds=2.5, silence=20.0))
     finally:
         talking.cancel()
 
@@ -710,7 +709,7 @@ def children_of(parent: int) -> list[int]:
     ]
 
 
-async def eventually(true: Callable[[], object], seconds: float = 15.0) -> None:
+async def eventually(true: Callable[[], object], seconds: float = 60.0) -> None:
     async with asyncio.timeout(seconds):
         while not true():
             await asyncio.sleep(0.02)
@@ -743,7 +742,7 @@ async def test_no_child_outlives_a_killed_server(stopped: bool) -> None:
     assert is_running(child)
     server.kill()
     await server.wait()
-    await eventually(lambda: not is_running(child), 5.0)
+    await eventually(lambda: not is_running(child))
 
 
 async def test_what_a_child_has_started_ends_with_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -759,10 +758,9 @@ async def test_what_a_child_has_started_ends_with_it(monkeypatch: pytest.MonkeyP
         "time.sleep(60)"
     )
     monkeypatch.setattr(engines, "_BOOT", code)
-    async with asyncio.timeout(10):
-        answer = await Engine(SERVERS, "server1", silent).run(job(), 1, seconds=20, silence=20)
+    answer = await Engine(SERVERS, "server1", silent).run(job(), 1, seconds=20, silence=20)
     assert answer.values == ["3"]
-    await eventually(lambda: not is_running(int(reported.read_text())), 5.0)
+    await eventually(lambda: not is_running(int(reported.read_text())))
 
 
 async def test_a_kept_child_computes_again_and_its_death_is_told() -> None:

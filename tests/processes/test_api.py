@@ -27,7 +27,7 @@ REAL: dict[str, object] = {
 }
 # Requests of one session over differing survivors, which the rule against differences refuses.
 DIFFERING = {**REAL, "same_survivors": False}
-FAST = Timeouts(connect=5.0, step=3.0)
+FAST = Timeouts(connect=60.0, step=20.0)
 
 Act = Callable[[smpc_dp.Session, int], Awaitable[None]]
 
@@ -157,7 +157,9 @@ async def test_who_asks_another_question_is_not_added_up(tmp_path: Path, other: 
         if index == 3:
             make = session.sum if other == "label" else session.average
             label = "weight" if other == "label" else "height"
-            with pytest.raises(smpc_dp.PeerFault, match="asks for something else than most") as caught:
+            with pytest.raises(
+                smpc_dp.PeerFault, match="asks for something else than most others: this party asks "
+            ) as caught:
                 await make([9.0, 9.0], label=label)
             assert caught.value.culprit == "carol"
             assert caught.value.accuser == "aggregator"
@@ -171,7 +173,7 @@ async def test_who_asks_another_question_is_not_added_up(tmp_path: Path, other: 
 
 async def test_a_late_party_catches_up_and_blames_nobody(tmp_path: Path) -> None:
     path = create_local_session(
-        tmp_path, PARTIES, DIFFERING, timeouts=Timeouts(connect=0.6, step=0.6, gather=20.0)
+        tmp_path, PARTIES, DIFFERING, timeouts=Timeouts(connect=3.0, step=3.0, gather=60.0)
     )
 
     over, caught_up = asyncio.Event(), asyncio.Event()
@@ -195,14 +197,14 @@ async def test_a_late_party_catches_up_and_blames_nobody(tmp_path: Path) -> None
 async def test_one_early_party_does_not_start_the_clock_for_all(tmp_path: Path) -> None:
     """Between two requests the others may take longer than a step: only enough of them start it."""
     path = create_local_session(
-        tmp_path, PARTIES, REAL, timeouts=Timeouts(connect=0.6, step=0.6, gather=20.0)
+        tmp_path, PARTIES, REAL, timeouts=Timeouts(connect=1.5, step=1.5, gather=60.0)
     )
 
     async def act(session: smpc_dp.Session, index: int) -> None:
         await session.sum([1.0, 0.0])
         if index > 1:
             # More than twice a step, and before there are enough.
-            await asyncio.sleep(1.3)
+            await asyncio.sleep(3.2)
         assert (await session.sum([1.0, 0.0])).survivors == PARTIES
 
     await execute(path, act)
@@ -287,7 +289,7 @@ async def test_a_lost_aggregator_is_named(tmp_path: Path) -> None:
         await asyncio.sleep(0.02)
     serving.cancel()
     await asyncio.gather(serving, return_exceptions=True)
-    await asyncio.wait_for(joining, 20)
+    await joining
 
 
 async def test_nobody_to_serve_within_the_time(tmp_path: Path) -> None:

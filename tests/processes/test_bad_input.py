@@ -25,7 +25,7 @@ REAL: dict[str, object] = {"length": 2, "lower": -1.0, "upper": 1.0, "precision"
 @pytest.fixture
 def session(tmp_path: Path) -> Path:
     """A session whose aggregator is this test: a socket that must never be connected to."""
-    path = create_local_session(tmp_path, PARTIES, REAL, timeouts=Timeouts(connect=3.0, step=3.0))
+    path = create_local_session(tmp_path, PARTIES, REAL, timeouts=Timeouts(connect=60.0, step=20.0))
     (tmp_path / "inputs").mkdir()
     for name in PARTIES:
         (tmp_path / "inputs" / f"{name}.json").write_text("[0.5, -0.5]")
@@ -247,7 +247,7 @@ def test_a_bound_that_is_no_float_is_refused(session: Path) -> None:
 
 
 def test_clipping_only_when_asked_for_and_counted(tmp_path: Path) -> None:
-    path = create_local_session(tmp_path, PARTIES, REAL, timeouts=Timeouts(connect=6.0, step=5.0))
+    path = create_local_session(tmp_path, PARTIES, REAL, timeouts=Timeouts(connect=60.0, step=20.0))
     (tmp_path / "inputs").mkdir()
     for name in PARTIES:
         (tmp_path / "inputs" / f"{name}.json").write_text(json.dumps([3.0, 0.5]))

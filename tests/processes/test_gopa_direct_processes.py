@@ -31,7 +31,7 @@ PARAMETERS: dict[str, object] = {
     "corrupt": 0.1,
     "topology": "direct",
 }
-TIMEOUTS = Timeouts(connect=6.0, step=2.0, gather=4.0)
+TIMEOUTS = Timeouts(connect=30.0, step=10.0, gather=20.0)
 
 
 def vector(name: str) -> list[float]:

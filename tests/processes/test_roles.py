@@ -19,7 +19,7 @@ PARAMETERS: dict[str, object] = {"length": 1, "kind": "integer", "lower": 0, "up
 
 
 async def test_a_party_and_the_aggregator_run_the_roles_that_they_are_given(tmp_path: Path) -> None:
-    path = create_local_session(tmp_path, PARTIES, PARAMETERS, timeouts=Timeouts(connect=10.0, step=5.0))
+    path = create_local_session(tmp_path, PARTIES, PARAMETERS, timeouts=Timeouts(connect=60.0, step=20.0))
     made: list[str] = []
 
     def liar(

@@ -27,7 +27,7 @@ PARAMETERS: dict[str, object] = {
 
 @pytest.fixture
 def session(tmp_path: Path) -> Path:
-    timeouts = Timeouts(connect=8.0, step=6.0)
+    timeouts = Timeouts(connect=60.0, step=20.0)
     path = create_local_session(tmp_path, PARTIES, PARAMETERS, addresses=True, timeouts=timeouts)
     (tmp_path / "inputs").mkdir()
     for index, name in enumerate(PARTIES):

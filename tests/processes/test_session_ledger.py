@@ -59,7 +59,7 @@ async def test_requests_are_charged_until_the_budget_is_spent(tmp_path: Path) ->
 
 
 async def test_without_a_relay_a_spent_budget_stops_the_publication_alone(tmp_path: Path) -> None:
-    timeouts = Timeouts(connect=10.0, step=5.0)
+    timeouts = Timeouts(connect=60.0, step=20.0)
     given = GOPA | {"topology": "direct", "corrupt": 0.0}
     path = create_local_session(tmp_path, PARTIES, given, protocol="gopa", timeouts=timeouts)
     ledger = budget(tmp_path / "alice.ledger", 1.2)

@@ -30,7 +30,7 @@ PARAMETERS: dict[str, object] = {
     "dropout": 0.3,
     "corrupt": 0.0,
 }
-FAST = Timeouts(connect=5.0, step=4.0, gather=4.0)
+FAST = Timeouts(connect=60.0, step=20.0, gather=20.0)
 # Longer than a test may take.
 HOURS = Timeouts(connect=7200.0, step=7200.0, gather=7200.0)
 GRID = Field(0, 99)

@@ -38,8 +38,8 @@ class Pair:
                 roster=roster,
                 session_digest=b"s" * 32,
                 session={"session": 1},
-                connect_timeout=5.0,
-                frame_timeout=5.0,
+                connect_timeout=60.0,
+                frame_timeout=60.0,
             )
             for name, identity in identities.items()
         }
@@ -53,7 +53,7 @@ class Pair:
         self._halts.append(halt)
         calling = self._pool.submit(call, self.ends["bob"], "alice", PATIENCE, halt)
         with self.acceptor._inbound:
-            assert self.acceptor._inbound.wait_for(lambda: self.waiting() > before, 5.0)
+            assert self.acceptor._inbound.wait_for(lambda: self.waiting() > before, 60.0)
         return calling
 
     def waiting(self) -> int:
