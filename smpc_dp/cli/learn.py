@@ -11,7 +11,7 @@ import numpy as np
 import typer
 
 from smpc_dp.cli.member import HostMember, exit_code
-from smpc_dp.cli.output import console, print_json, report_line, write_json
+from smpc_dp.cli.output import UNCHARGED, console, print_json, report_line, write_json
 from smpc_dp.errors import ConfigError, ConfigIssue, PrivacyError
 from smpc_dp.learn.data import read_table
 from smpc_dp.learn.registry import LearnParameters
@@ -64,6 +64,8 @@ def run_learning(host: HostMember, out: Path | None, *, serves: bool, as_json: b
             print_json(printed)
         elif not events:
             console().print(learned_text({host.name: printed}))
+            if host.ledger is None:
+                console().print(UNCHARGED)
     return code
 
 

@@ -16,6 +16,8 @@ from rich.table import Table
 from smpc_dp.errors import ConfigError, LocalError, SmpcError
 from smpc_dp.summary import SHOWN_VALUES, spent_text, value_text
 
+# Printed after a result for which no privacy ledger was given.
+UNCHARGED = "no ledger was given: nothing was charged"
 # Width where there is no terminal.
 PAGE = 100
 

@@ -13,6 +13,7 @@ import typer
 from smpc_dp.cli import statistic as statistics
 from smpc_dp.cli.member import HostMember, exit_code
 from smpc_dp.cli.output import (
+    UNCHARGED,
     check_can_write,
     console,
     print_json,
@@ -154,10 +155,10 @@ def party(
         return await _contribute(host, operation, weight, clip, results)
 
     code = run_child(partial(exit_code, compute, name, events=events), supervised=events)
-    for result in results:
-        if not _hand_over(result, name, out, as_json=as_json, events=events):
-            code = code or 1
-    raise typer.Exit(code)
+    written = [_hand_over(result, name, out, as_json=as_json, events=events) for result in results]
+    if results and not (serves or as_json or events or ledger):
+        console().print(UNCHARGED)
+    raise typer.Exit(code or int(not all(written)))
 
 
 def _check_paths(*paths: Path | None) -> None:

@@ -14,10 +14,11 @@ from smpc_dp.cli import statistic as statistics
 from smpc_dp.cli.learn import check_budgets, check_data, report_learned
 from smpc_dp.cli.live import LiveBoard
 from smpc_dp.cli.logs import log_options
-from smpc_dp.cli.output import console, print_json, report_error, report_line, result_text
+from smpc_dp.cli.output import UNCHARGED, console, print_json, report_error, report_line, result_text
 from smpc_dp.cli.party import Operation
 from smpc_dp.cli.statistics import TABLE_SUFFIXES, plan_lines, records_text
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, LocalError, SmpcError
+from smpc_dp.identity.roster import split_address
 from smpc_dp.learn.registry import LearnParameters
 from smpc_dp.net.inputs import SUFFIXES, find_input, read_vector, read_weights
 from smpc_dp.net.launcher import Launcher, ProcessOutcome, member_command, run_child
@@ -25,6 +26,7 @@ from smpc_dp.net.member import Membership, default_key
 from smpc_dp.net.session import read_rows
 from smpc_dp.net.session_file import SessionFile, load_session
 from smpc_dp.net.tolerance import tolerances
+from smpc_dp.net.transport.endpoint import listening
 from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
 from smpc_dp.protocols.phases.parameters import SumParameters
 from smpc_dp.protocols.secagg.records import RecordSumParameters
@@ -90,6 +92,7 @@ def run(
     suffixes = TABLE_SUFFIXES if of_records else SUFFIXES
     files = {name: find_input(folder, name, suffixes) for name in parties}
     aggregator = _load_all(loaded, session, keys)
+    _check_addresses(loaded)
     # A learner's parties end when they are in no further group: the run ends with its aggregator or servers.
     pool = servers[0] if learning and servers else aggregator
     if wanted is not None:
@@ -124,8 +127,10 @@ def run(
             console().print(line)
     if learning:
         report_learned(outcomes, pool, results, as_json=as_json)
+        _print_uncharged(ledgers, as_json)
         return
     _report(outcomes, aggregator, results, as_json)
+    _print_uncharged(ledgers, as_json)
     logged = wanted is not None and not isinstance(checked, SharedParameters)
     if (logged or isinstance(checked, VerifiableParameters)) and not as_json:
         _print_log_position(board if board is not None else session.parent / "board")
@@ -212,6 +217,11 @@ def _launch(
     return launcher.outcomes
 
 
+def _print_uncharged(ledgers: Path | None, as_json: bool) -> None:
+    if ledgers is None and not as_json:
+        console().print(UNCHARGED)
+
+
 def _print_log_position(board: Path) -> None:
     """Print the name of this run's log in the board's folder."""
     logs = sorted(board.glob("request-*.jsonl"), key=lambda path: path.stat().st_mtime)
@@ -227,6 +237,19 @@ def _load_all(loaded: SessionFile, session: Path, keys: Path | None) -> str | No
         Membership.load(session, member.name, path, member.role)
     aggregator = loaded.roster.aggregator
     return None if aggregator is None else aggregator.name
+
+
+def _check_addresses(loaded: SessionFile) -> None:
+    """Raise LocalError if the address of a member cannot be had: another process may serve this session."""
+    roster = loaded.roster
+    served = roster.aggregator is not None or roster.servers
+    for member in roster:
+        if member.address is None or (member.role == "party" and served):
+            continue
+        try:
+            listening(*split_address(member.address)).close()
+        except LocalError as error:
+            raise LocalError(f"{member.name}: {error}") from None
 
 
 def _check_inputs(

@@ -20,6 +20,7 @@ from smpc_dp.net.events import Event
 from smpc_dp.net.launcher import Launcher, member_command
 from smpc_dp.net.local import create_local_session
 from smpc_dp.net.session_file import Timeouts
+from smpc_dp.privacy.accountant.ledger import Ledger
 from tests.signals import DEFAULT_SIGNALS
 
 PARTIES = tuple(f"party{number}" for number in range(1, 7))
@@ -31,7 +32,7 @@ PARAMETERS: dict[str, object] = {
     "dropout": 0.34,
     "corrupt": 0.0,
 }
-TIMEOUTS = Timeouts(connect=6.0, step=5.0)
+TIMEOUTS = Timeouts(connect=20.0, step=20.0)
 
 
 def vector(name: str) -> list[float]:
@@ -270,12 +271,36 @@ def test_a_session_file_changed_on_one_side_is_refused_and_said(session: Path) -
     assert outcomes["aggregator"].ok, outcomes["aggregator"].errors
 
 
-def test_a_port_in_use_is_one_line(session: Path) -> None:
+@pytest.mark.parametrize("command", [("run",), ("party", "--as", "aggregator")], ids=["run", "party"])
+def test_a_port_in_use_is_one_line(session: Path, command: tuple[str, ...]) -> None:
+    """An aggregator of the session may have it: `smpc-dp run` starts nobody who would call that one."""
     import socket
 
     address = next(line for line in session.read_text().splitlines() if line.startswith("address"))
     port = int(address.rpartition(":")[2].strip('"'))
     with socket.create_server(("127.0.0.1", port)):
-        done = smpc_dp("party", str(session), "--as", "aggregator")
-    assert done.returncode == 1
-    assert done.stderr == f"smpc-dp: cannot listen on 127.0.0.1:{port}: the port is in use\n"
+        done = smpc_dp(command[0], str(session), *command[1:])
+    assert (done.returncode, done.stdout) == (1, "")
+    who = "aggregator: " if command == ("run",) else ""
+    assert done.stderr == f"smpc-dp: {who}cannot listen on 127.0.0.1:{port}: the port is in use\n"
+
+
+def test_a_run_without_a_ledger_says_that_nothing_was_charged(session: Path) -> None:
+    done = smpc_dp("run", str(session), "--operation", "average")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines().count("no ledger was given: nothing was charged") == 1
+    ledgers = session.parent / "ledgers"
+    ledgers.mkdir()
+    for name in PARTIES:
+        Ledger.create(
+            ledgers / f"{name}.ledger",
+            party=name,
+            dataset="d",
+            relation="substitution",
+            epsilon=1.0,
+            delta=0.0,
+            exact="outside",
+        )
+    done = smpc_dp("run", str(session), "--operation", "average", "--ledgers", str(ledgers))
+    assert done.returncode == 0, done.stderr
+    assert "nothing was charged" not in done.stdout

@@ -237,6 +237,17 @@ class Listener:
         return None
 
 
+def listening(host: str, port: int) -> socket.socket:
+    """Return a socket that listens on `host`:`port`; raise LocalError that names them."""
+    try:
+        result = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, _, _, _, address = result[0]
+        return socket.create_server(address[:2], family=family, backlog=BACKLOG)
+    except OSError as error:
+        reason = "the port is in use" if error.errno == errno.EADDRINUSE else error.strerror
+        raise LocalError(f"cannot listen on {host}:{port}: {reason}") from None
+
+
 async def listen(
     endpoint: Endpoint, host: str, port: int, on_channel: OnChannel, on_refused: OnRefused
 ) -> Listener:
@@ -247,14 +258,7 @@ async def listen(
     called in the event loop and must not block. Raises LocalError that names host and port when they cannot
     be had.
     """
-    loop = asyncio.get_running_loop()
-    try:
-        result = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        family, _, _, _, address = result[0]
-        sock = socket.create_server(address[:2], family=family, backlog=BACKLOG)
-    except OSError as error:
-        reason = "the port is in use" if error.errno == errno.EADDRINUSE else error.strerror
-        raise LocalError(f"cannot listen on {host}:{port}: {reason}") from None
+    sock = await asyncio.to_thread(listening, host, port)
     sock.setblocking(False)
     _LOG.info("%s: listens on %s:%d", endpoint.identity.name, host, sock.getsockname()[1])
     return Listener(endpoint, sock, on_channel, on_refused)
