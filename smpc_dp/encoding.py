@@ -231,8 +231,9 @@ class Encoding(msgspec.Struct, frozen=True, omit_defaults=True):
                 raise ConfigError.at(
                     "vector", f"{party}: dtype must be an integer, is {array.dtype}", ConfigCheck.TYPE
                 )
-            if array.dtype.kind == "u" and (array > np.uint64((1 << 63) - 1)).any():
-                raise PrivacyError(f"{party}: a value is outside [{self.lower}, {self.upper}]")
+            if array.dtype.kind == "u" and (large := array > np.uint64((1 << 63) - 1)).any():
+                first = int(np.flatnonzero(large)[0])
+                raise PrivacyError(f"{party}: vector[{first}] is outside [{self.lower}, {self.upper}]")
             return array.astype(np.int64)
         if array.dtype.kind not in "fiu" or array.dtype.itemsize > 8:
             raise ConfigError.at(

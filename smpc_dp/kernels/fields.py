@@ -98,8 +98,9 @@ class Field:
         bad = ~((array >= self.low) & (array <= self.high))
         if bad.any():
             reason = "not a number" if np.isnan(array[bad]).any() else "out of bounds"
+            first = f", the first is number {1 + int(np.flatnonzero(bad)[0])}" if bad.size > 1 else ""
             raise PrivacyError(
-                f"{self.name}: {int(bad.sum())} of {bad.size} values are {reason}; "
+                f"{self.name}: {int(bad.sum())} of {bad.size} values are {reason}{first}; "
                 f"the domain is {self.low:g} to {self.high:g}"
             )
         return array

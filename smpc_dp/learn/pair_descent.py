@@ -315,9 +315,13 @@ class DualAveragingReports(OnReports, PairDescent, frozen=True, kw_only=True):
     def check_data(self, table: Table, party: str) -> None:
         """Raise ConfigError, naming the party, unless its table is one record within the bounds."""
         self.check_shape(table, party)
-        if not np.all((table[:, :-1] >= self.lower) & (table[:, :-1] <= self.upper)):
+        inside = (table[:, :-1] >= self.lower) & (table[:, :-1] <= self.upper)
+        if not inside.all():
+            number = 1 + int(np.argwhere(~inside)[0, 1])
             raise ConfigError.at(
-                party, f"a feature is outside [{self.lower:g}, {self.upper:g}]", ConfigCheck.RANGE
+                party,
+                f"a feature is outside [{self.lower:g}, {self.upper:g}]: number {number}",
+                ConfigCheck.RANGE,
             )
 
     async def gossip(self, exchange: PeerExchange, records: Table, source: NoiseSource) -> Rows:

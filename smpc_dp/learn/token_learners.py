@@ -242,8 +242,10 @@ class _Sum(TokenLearner, frozen=True, kw_only=True):
     def check_data(self, table: Table, party: str) -> None:
         """Raise ConfigError, naming the party, unless its data are numbers within the bounds."""
         check_column(table, self.lines, party)
-        if not np.all((table >= self.lower) & (table <= self.upper)):
-            reason = f"a contribution is outside [{self.lower:g}, {self.upper:g}]"
+        inside = (table >= self.lower) & (table <= self.upper)
+        if not inside.all():
+            number = 1 + int(np.flatnonzero(~inside)[0])
+            reason = f"a contribution is outside [{self.lower:g}, {self.upper:g}]: number {number}"
             raise ConfigError.at(party, reason, ConfigCheck.RANGE)
 
     async def run_protocol(

@@ -145,7 +145,10 @@ def error_of(abort: Abort, context: Context) -> SmpcError:
     if not abort.is_sound or not abort.names() <= {teller, *context.names}:
         return PeerFault(teller, "sent a malformed abort", Check.MALFORMED)
     if abort.culprit:
-        reason = f"{TEXTS[abort.code]} (said by {teller})"
+        # An abort has no room for the others' operation; the receiver's own is public.
+        differs = abort.code == Code.OPERATION and context.operation
+        asks = f": this party asks {context.operation!r}" if differs else ""
+        reason = f"{TEXTS[abort.code]}{asks} (said by {teller})"
         return PeerFault(abort.culprit, reason, Check.REPORTED, accuser=teller, code=abort.code)
     if abort.code in LACKS:
         why = dict(abort.missing)

@@ -92,7 +92,7 @@ def test_floats_are_no_integers() -> None:
 
 @pytest.mark.parametrize("value", [1 << 63, (1 << 64) - 5])
 def test_unsigned_that_would_wrap(value: int) -> None:
-    with pytest.raises(PrivacyError, match="outside"):
+    with pytest.raises(PrivacyError, match=r"ann: vector\[1\] is outside"):
         integers().encode(np.array([0, value], dtype=np.uint64), party="ann")
 
 

@@ -95,8 +95,10 @@ class Grid(msgspec.Struct, frozen=True, kw_only=True):
         Raises PrivacyError if one is outside [lower, upper].
         """
         values = np.asarray(values, dtype=np.float64)
-        if not np.all((values >= lower) & (values <= upper)):
-            raise PrivacyError(f"a contribution is outside [{lower:g}, {upper:g}]")
+        inside = (values >= lower) & (values <= upper)
+        if not inside.all():
+            number = 1 + int(np.flatnonzero(~inside)[0])
+            raise PrivacyError(f"a contribution is outside [{lower:g}, {upper:g}]: number {number}")
         return np.rint(np.ldexp(values, self.bits)).astype(np.int64)
 
     def check_room(self, contributions: int, largest: float) -> None:

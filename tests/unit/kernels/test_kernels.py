@@ -158,7 +158,7 @@ def test_cells_hold_their_lower_edges_and_the_last_one_the_upper_bound() -> None
     assert cells.codes([0.0, 0.099, 0.1, 0.55, 0.999, 1.0]).tolist() == [0, 0, 1, 5, 9, 9]
     assert cells.values(np.arange(10)) == pytest.approx(0.05 + 0.1 * np.arange(10))
     assert (cells.steps, cells.bits) == (9, 4)
-    with pytest.raises(PrivacyError, match="value: 1 of 2 values are out of bounds"):
+    with pytest.raises(PrivacyError, match="value: 1 of 2 values are out of bounds, the first is number 2;"):
         cells.codes([0.5, 1.01])
     for bins in (1, 2.0, 1 << 33):
         with pytest.raises(ConfigError, match="bins"):

@@ -493,7 +493,7 @@ def test_settings_that_cannot_be_are_refused(
 @pytest.mark.parametrize(
     ("settings", "tables", "bad", "named"),
     [
-        (SUM, "walk-sum", [[2.0]], r"user 1: a contribution is outside \[-1, 1\]"),
+        (SUM, "walk-sum", [[2.0]], r"user 1: a contribution is outside \[-1, 1\]: number 1"),
         (SUM, "walk-sum", [[0.0], [0.0]], "user 1: must be 1 lines of one number"),
         (SUM, "walk-sum", [[np.nan]], "user 1: a contribution is outside"),
         (HISTOGRAM, "walk-histogram", [[0.5]], "user 1: a value is no category"),

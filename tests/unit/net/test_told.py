@@ -6,6 +6,7 @@ import importlib
 import pkgutil
 import re
 import typing
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -141,6 +142,12 @@ def test_an_errors_text_stays_and_its_kind_arrives(error: SmpcError) -> None:
     assert left.code == Code.LEFT
     reported = {Code.OWN: Code.OWN, Code.NEIGHBOURHOOD: Code.NEIGHBOURHOOD}.get(error.code, Code.LEFT)
     assert left.why == {"ann": reported}
+
+
+def test_another_operation_is_said_with_the_own_one() -> None:
+    error = PeerFault("ben", OWN_WORDS, Check.OTHER_OPERATION, code=Code.OPERATION)
+    arrived = str(error_of(abort_of(error), replace(CONTEXT, operation="sum 'height'")))
+    assert arrived == f"ben: {TEXTS[Code.OPERATION]}: this party asks \"sum 'height'\" (said by hub)"
 
 
 def test_what_is_told_of_several_is_said_of_each() -> None:
