@@ -18,15 +18,14 @@ from smpc_dp.cli.output import UNCHARGED, console, print_json, report_error, rep
 from smpc_dp.cli.party import Operation
 from smpc_dp.cli.statistics import TABLE_SUFFIXES, plan_lines, records_text
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, LocalError, SmpcError
-from smpc_dp.identity.roster import split_address
 from smpc_dp.learn.registry import LearnParameters
 from smpc_dp.net.inputs import SUFFIXES, find_input, read_vector, read_weights
 from smpc_dp.net.launcher import Launcher, ProcessOutcome, member_command, run_child
+from smpc_dp.net.local import check_free
 from smpc_dp.net.member import Membership, default_key
 from smpc_dp.net.session import read_rows
 from smpc_dp.net.session_file import SessionFile, load_session
 from smpc_dp.net.tolerance import tolerances
-from smpc_dp.net.transport.endpoint import listening
 from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
 from smpc_dp.protocols.phases.parameters import SumParameters
 from smpc_dp.protocols.secagg.records import RecordSumParameters
@@ -247,7 +246,7 @@ def _check_addresses(loaded: SessionFile) -> None:
         if member.address is None or (member.role == "party" and served):
             continue
         try:
-            listening(*split_address(member.address)).close()
+            check_free(member.address)
         except LocalError as error:
             raise LocalError(f"{member.name}: {error}") from None
 

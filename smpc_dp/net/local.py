@@ -12,9 +12,10 @@ from pathlib import Path
 
 from smpc_dp.errors import LocalError
 from smpc_dp.identity.keys import Identity
-from smpc_dp.identity.roster import Role
+from smpc_dp.identity.roster import Role, split_address
 from smpc_dp.net.member import default_key
 from smpc_dp.net.session_file import Timeouts, write_session
+from smpc_dp.net.transport.endpoint import listening
 from smpc_dp.protocols.names import SECAGG, has_servers, is_direct, version_of
 
 AGGREGATOR = "aggregator"
@@ -76,6 +77,11 @@ def create_local_session(
     for identity, _ in members:
         identity.save(default_key(path, identity.name))
     return path
+
+
+def check_free(address: str) -> None:
+    """Raise LocalError unless a process can listen on `host:port` now."""
+    listening(*split_address(address)).close()
 
 
 def free_port() -> int:
