@@ -17,6 +17,7 @@ from smpc_dp.encoding import Encoding, RingVector
 from smpc_dp.errors import Check, ConfigCheck, ConfigError, ConfigIssue, PrivacyError, VerificationError
 from smpc_dp.privacy.distributions import DiscreteGaussianDistribution, SkellamDistribution
 from smpc_dp.privacy.sampling import NoiseSource
+from smpc_dp.privacy.secagg_plan import SMALL_SESSION
 from smpc_dp.protocols.phases.parameters import SumParameters
 from smpc_dp.protocols.result import WHOLE_PARTY, Noise, Privacy
 from smpc_dp.protocols.secagg.claim import privacy_of
@@ -38,6 +39,8 @@ DISTRIBUTIONS: dict[MechanismName, type[DiscreteGaussianDistribution | SkellamDi
 TAIL = 40
 # A default step of the grid is this fraction of a coordinate's range.
 DEFAULT_STEPS = 1 << 20
+# Up to so many parties the complete graph is offered, in which every honest share of noise counts.
+MOST_COMPLETE = 200
 REFUSED = OF_GOPA | {
     SAME: "is for exact sums: with epsilon each request is private by its noise, whoever survives",
     "max_weight": "cannot be combined with epsilon, delta, mechanism or l2_bound: noisy sums have no weights",
@@ -207,6 +210,14 @@ class NoisySettings(PrivateSettings, frozen=True, kw_only=True):
     """The `[parameters]` of a secure sum with differential privacy."""
 
     mechanism: Annotated[MechanismName, Meta(description="the law of a share")] = "discrete-gaussian"
+    complete_graph: Annotated[
+        bool,
+        Meta(
+            description="everyone is everyone's neighbour, so that the noise of every honest party that "
+            f"stays counts, and each share is smaller; up to {SMALL_SESSION} parties that holds anyway",
+            extra={"range": f"with at most {MOST_COMPLETE} parties"},
+        ),
+    ] = False
 
 
 def check_noisy(
@@ -218,7 +229,11 @@ def check_noisy(
     that stay is counted on, whatever the aggregator does.
     """
     given = with_precision(parameters)
+    complete = complete or given.get("complete_graph") is True
     base, good, issues = check_sum(NoisySettings, given, parties, refused=REFUSED, complete=complete)
+    if good.get("complete_graph") and parties > MOST_COMPLETE:
+        reason = f"is for at most {MOST_COMPLETE} parties, the roster has {parties}"
+        issues.append(ConfigIssue("complete_graph", reason, ConfigCheck.TOO_LARGE))
     if issues or base is None:
         return None, issues
     try:

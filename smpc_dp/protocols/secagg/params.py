@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 # Keys that make a sum one with differential privacy (`noisy`).
-PRIVACY_KEYS = ("epsilon", "delta", "mechanism", "l2_bound")
+PRIVACY_KEYS = ("epsilon", "delta", "mechanism", "l2_bound", "complete_graph")
 # Key of the rule against differences (`survivors`).
 SAME = "same_survivors"
 # Keys that a secure sum lacks, with noise or without.

@@ -19,13 +19,14 @@ from smpc_dp.protocols.names import RECORDS
 from smpc_dp.protocols.phases.parameters import MAX_PARTIES
 from smpc_dp.protocols.result import Privacy
 from smpc_dp.protocols.secagg.claim import privacy_of
-from smpc_dp.protocols.secagg.noisy import REFUSED as REFUSED_NOISY
 from smpc_dp.protocols.secagg.noisy import (
+    MOST_COMPLETE,
     NoisySumParameters,
     check_room,
     counted_shares,
     noise_counts,
 )
+from smpc_dp.protocols.secagg.noisy import REFUSED as REFUSED_NOISY
 from smpc_dp.protocols.secagg.params import Share, plan_graph
 from smpc_dp.settings import read
 
@@ -34,8 +35,6 @@ if TYPE_CHECKING:
     from smpc_dp.records.plan import Plan
     from smpc_dp.records.schema import Schema
 
-# Up to here every honest share of noise counts: everyone is everyone's neighbour.
-MOST_COMPLETE = 200
 _STATED = "is not for statistics of records: the columns and what is asked state it"
 REFUSED = REFUSED_NOISY | dict.fromkeys(
     ("length", "lower", "upper", "kind", "precision", "l2_bound", "max_weight"), _STATED

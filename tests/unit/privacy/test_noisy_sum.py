@@ -41,6 +41,20 @@ def test_the_honest_shares_alone_are_enough(mechanism: str, parties: int) -> Non
     assert less.delta(1.0) > 1e-6
 
 
+def test_the_complete_graph_counts_every_honest_share_that_stays() -> None:
+    sparse, complete = planned(200), planned(200, complete_graph=True)
+    assert not sparse.plan.complete
+    assert complete.plan.complete
+    assert complete.honest == 200 - 20 - 20 > sparse.honest
+    assert mechanism_of(complete).delta(1.0) <= 1e-6
+    assert complete.noise(200, 0).total < 0.9 * sparse.noise(200, 0).total
+    parameters, faults = PARAMETER_CHECKERS["secagg", 1]({**GIVEN, "complete_graph": True}, 201)
+    assert parameters is None
+    assert [(fault.where, "at most 200 parties" in fault.reason) for fault in faults] == [
+        ("complete_graph", True)
+    ]
+
+
 def with_variance(parameters: NoisySumParameters, variance: Fraction) -> NoisySumParameters:
 
     return msgspec.structs.replace(parameters, variance=variance)

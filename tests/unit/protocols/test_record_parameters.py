@@ -10,7 +10,8 @@ import pytest
 from smpc_dp.privacy.accountant.compose import Composition
 from smpc_dp.privacy.mechanisms import DiscreteGaussian, DistributedSum
 from smpc_dp.protocols.registry import PARAMETER_CHECKERS
-from smpc_dp.protocols.secagg.records import MOST_COMPLETE, RecordSumParameters
+from smpc_dp.protocols.secagg.noisy import MOST_COMPLETE
+from smpc_dp.protocols.secagg.records import RecordSumParameters
 
 GIVEN: dict[str, Any] = {
     "epsilon": 1.0,
