@@ -64,7 +64,10 @@ class Copy:
             done = subprocess.run(
                 [*command, *tests],
                 cwd=self._folder,
-                env={**os.environ, "PYTHONPATH": f"{self._folder}{os.pathsep}{self._folder / 'verify'}"},
+                env={
+                    **os.environ,
+                    "PYTHONPATH": os.pathsep.join(str(self._folder / part) for part in ("", "lab", "verify")),
+                },
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 text=True,
