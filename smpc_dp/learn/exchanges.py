@@ -95,7 +95,7 @@ def plan_messages(required: PrivateMessages, parties: int) -> PlannedMessages:
     return PlannedMessages(parameters, guarantee, count)
 
 
-class OnePartyExchange(Location):
+class ExchangeOfProcess(Location):
     """A `PeerExchange` of one party: each call is one request, sent by the subclass's `meet`."""
 
     def name_of(self, party: int) -> str:
@@ -135,7 +135,7 @@ class OnePartyExchange(Location):
 def request_of(
     parameters: ExchangeParameters, edges: Recipients | None
 ) -> tuple[ExchangeParameters, list[int]]:
-    """Return a request's parameters and parties, ascending; `edges` as of `OnePartyExchange.meet`."""
+    """Return a request's parameters and parties, ascending; `edges` as of `ExchangeOfProcess.meet`."""
     if edges is None:
         return parameters.to_each(), list(range(parameters.plan.parties))
     involved = sorted({*edges, *(party for sent in edges.values() for party in sent)})

@@ -84,8 +84,8 @@ class Topology:
 
         # Exactly the components without an odd cycle fall apart in the double cover.
         double = sparse.block_array([[None, self.adjacency], [self.adjacency, None]], format="csr")
-        doubled = connected_components(double, directed=False)[0]
-        return bool(doubled == 2 * (int(self.components.max()) + 1))
+        two_steps_apart = connected_components(double, directed=False)[0]
+        return bool(two_steps_apart == 2 * (int(self.components.max()) + 1))
 
     @cached_property
     def spectral_gap(self) -> float:

@@ -12,7 +12,7 @@ from smpc_dp.errors import Code, PeerFault, SmpcError, TimeoutFault
 from smpc_dp.net.awaited import Awaited
 from smpc_dp.net.deadline import now
 from smpc_dp.net.events import Event, OnEvent, warning
-from smpc_dp.net.member import Linked, from_wire, to_wire
+from smpc_dp.net.member import ConnectedMember, from_wire, to_wire
 from smpc_dp.net.transport.channel import Channel, ChannelClosed
 from smpc_dp.wire.abort import ABORT, Abort
 from smpc_dp.wire.envelope import Envelope
@@ -115,7 +115,7 @@ class ConnectionPool:
 
     def __init__(
         self,
-        membership: Linked,
+        membership: ConnectedMember,
         on_event: OnEvent,
         *,
         outbox: int = OUTBOX_LIMIT,

@@ -17,7 +17,7 @@ from smpc_dp.learn.averager import (
     check_rows,
 )
 from smpc_dp.learn.exchanges import (
-    OnePartyExchange,
+    ExchangeOfProcess,
     PlannedMessages,
     Recipients,
     partner_edges,
@@ -68,7 +68,7 @@ class _Exchanges:
         return self._membership.of_group(parameters, tuple(self._names[party] for party in involved))
 
 
-class PartyExchange(_Exchanges, OnePartyExchange):
+class PartyExchange(_Exchanges, ExchangeOfProcess):
     """One party's exchanges over its connection; a `PeerExchange` whose one row is its own.
 
     `charged`: the ledger, if there is one. It is charged once for each vector that is sent, whatever its
@@ -102,7 +102,7 @@ class PartyExchange(_Exchanges, OnePartyExchange):
         return np.array([self._own])
 
     async def meet(self, vectors: Rows, edges: Recipients | None) -> dict[int, Rows]:
-        """Take part in one request; see `OnePartyExchange.meet`.
+        """Take part in one request; see `ExchangeOfProcess.meet`.
 
         Raises TimeoutFault naming the missing parties that are needed.
         """

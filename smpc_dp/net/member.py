@@ -34,14 +34,16 @@ MIN_BUDGET = 64 << 20
 _REQUEST = struct.Struct(">I")
 
 
-class Linked(Protocol):
+class ConnectedMember(Protocol):
     """Interface of the member that owns channels."""
 
     @property
     def name(self) -> str: ...
 
     @property
-    def session(self) -> SessionFile: ...
+    def session(self) -> SessionFile:
+        """Checked session file."""
+        ...
 
     @property
     def identity(self) -> Identity: ...

@@ -207,7 +207,7 @@ class Mesh(Connection):
         return self._party(membership, request, "", np.zeros(encoding.ring_length, dtype=encoding.dtype))
 
     async def begin_step(self, drive: Drive) -> None:
-        """See `Holder.begin_step`."""
+        """Set the time limit of the step that has begun; see `Holder.begin_step`."""
         timeouts, step = self._timeouts, drive.run.step
         if step == HELLO:
             drive.timer.begin()

@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 
 from smpc_dp.encoding import Encoding
 from smpc_dp.errors import ConfigCheck, ConfigError
-from smpc_dp.log.receipt import LoggedEntry, LogReceipt
 from smpc_dp.privacy.accountant.receipt import Receipt, SpentBudget
 from smpc_dp.privacy.guarantee import PrivacyGuarantee, Unit
 from smpc_dp.summary import SHOWN_VALUES, spent_text, value_text
 
 if TYPE_CHECKING:
+    from smpc_dp.log.receipt import LoggedEntry, LogReceipt
     from smpc_dp.privacy.noise_bounds import Part
     from smpc_dp.trees import Leaf
 
@@ -366,6 +366,9 @@ class Result:
         log, entry, signed = self.evidence.log, self.evidence.entry, self.evidence.survivors
         if log is None or entry is None or signed is None:
             return None
+        # Not at the top: only a verifiable run has a log.
+        from smpc_dp.log.receipt import LogReceipt
+
         return LogReceipt(
             session=self.evidence.session_digest.hex(),
             run_id=self.evidence.run_id.hex(),

@@ -300,6 +300,7 @@ def _bounds(blocks: Sequence[Scaled], schema: Schema) -> tuple[Integers, Integer
 
 
 def _check_room(blocks: Sequence[Scaled], schema: Schema, parties: int, variance: Fraction) -> None:
+    """Raise ConfigError unless sums of all parties and their noise fit into the ring."""
     low, high = _bounds(blocks, schema)
     widest = max(int(high.max()) - int(low.min()), 1)
     if parties * widest + 80 * math.isqrt(math.ceil(parties * variance)) >= 1 << 62:

@@ -11,7 +11,7 @@ import numpy as np
 from smpc_dp.encoding import RingVector
 from smpc_dp.errors import ConfigCheck, ConfigError, LocalError, SmpcError
 from smpc_dp.learn.averager import Parties, Rows
-from smpc_dp.learn.exchanges import OnePartyExchange, PlannedMessages, Recipients, request_of
+from smpc_dp.learn.exchanges import ExchangeOfProcess, PlannedMessages, Recipients, request_of
 from smpc_dp.net.transport.memory import Faults, MemoryNetwork
 from smpc_dp.protocols.engine.run import Run
 from smpc_dp.protocols.exchange import states
@@ -152,7 +152,7 @@ class MemoryRelay:
         return np.stack(rows).reshape(parameters.shape)
 
 
-class MemoryExchange(OnePartyExchange):
+class MemoryExchange(ExchangeOfProcess):
     """Exchange of one party of a `MemoryRelay`; a `PeerExchange`."""
 
     def __init__(self, aggregator: MemoryRelay, party: int) -> None:
@@ -177,7 +177,7 @@ class MemoryExchange(OnePartyExchange):
         return f"a simulation of: {self._aggregator.exchanging.claim}"
 
     async def meet(self, vectors: Rows, edges: Recipients | None) -> dict[int, Rows]:
-        """Take part in one request; see `OnePartyExchange.meet`."""
+        """Take part in one request; see `ExchangeOfProcess.meet`."""
         if edges is None or self._own in edges:
             self._participations.count(self.here)
         return await self._aggregator.call(self._own, vectors, edges)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 KEEPALIVE_IDLE = 30
 KEEPALIVE_INTERVAL = 10
 KEEPALIVE_PROBES = 3
-# Seconds between two attempts to connect: doubled each time, up to the longest.
+# Seconds between two attempts to connect: two_steps_apart each time, up to the longest.
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 1.0
 
 

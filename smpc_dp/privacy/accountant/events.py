@@ -45,7 +45,7 @@ class Description(msgspec.Struct, frozen=True, tag_field="kind", forbid_unknown_
         for name in self.__struct_fields__:
             _check_number(type(self).__name__, name, getattr(self, name))
 
-    def doubled(self) -> Description:
+    def two_steps_apart(self) -> Description:
         """Return the description of the same release for inputs two steps of its relation apart."""
         raise NotImplementedError
 
@@ -56,7 +56,8 @@ class Pure(Description, frozen=True, tag="pure"):
     epsilon: NonNegative
     delta: Probability = 0.0
 
-    def doubled(self) -> Pure:
+    def two_steps_apart(self) -> Pure:
+        """See `Description.two_steps_apart`."""
         # group privacy: P <= e^eps R + d <= e^2eps Q + (1 + e^eps) d
         delta = (1 + math.exp(min(self.epsilon, 700))) * self.delta if self.delta else 0.0
         if delta >= 1:
@@ -74,7 +75,8 @@ class Gaussian(Description, frozen=True, tag="gaussian"):
     mu: NonNegative
     closeness: NonNegative = 0.0
 
-    def doubled(self) -> Gaussian:
+    def two_steps_apart(self) -> Gaussian:
+        """See `Description.two_steps_apart`."""
         # a discrete distribution is close in every coordinate that moves: twice as many may
         return Gaussian(2 * self.mu, 2 * self.closeness)
 
@@ -93,7 +95,8 @@ class Shift(Description, frozen=True, tag="shift", rename={"distribution": "law"
     dimension: Count = 1
     closeness: NonNegative = 0.0
 
-    def doubled(self) -> Shift:
+    def two_steps_apart(self) -> Shift:
+        """See `Description.two_steps_apart`."""
         # two steps move at most twice as many coordinates, each at most twice as far
         moved = min(2 * self.coordinates, self.dimension)
         return Shift(
@@ -113,7 +116,8 @@ class Shifts(Description, frozen=True, tag="shifts", rename={"distribution": "la
     moves: Annotated[tuple[tuple[Count, Count], ...], Meta(min_length=1, max_length=64)]
     closeness: NonNegative = 0.0
 
-    def doubled(self) -> Shifts:
+    def two_steps_apart(self) -> Shifts:
+        """See `Description.two_steps_apart`."""
         moves = tuple((2 * shift, coordinates) for shift, coordinates in self.moves)
         return Shifts(self.distribution, self.shares, moves, 2 * self.closeness)
 
@@ -130,7 +134,8 @@ class RandomisedResponse(Description, frozen=True, tag="randomised-response"):
         """The distribution of one answer."""
         return ResponseDistribution.of_gain(self.categories, self.ratio - 1)
 
-    def doubled(self) -> RandomisedResponse:
+    def two_steps_apart(self) -> RandomisedResponse:
+        """See `Description.two_steps_apart`."""
         # any input is a neighbour of any other already; two steps move twice as many answers
         return RandomisedResponse(self.categories, self.ratio, 2 * self.values)
 
@@ -151,7 +156,8 @@ class Renyi(Description, frozen=True, tag="renyi"):
     lines: Annotated[tuple[Line, ...], Meta(min_length=1, max_length=4)]
     all_orders: bool = False
 
-    def doubled(self) -> Renyi:
+    def two_steps_apart(self) -> Renyi:
+        """See `Description.two_steps_apart`."""
         if not self.all_orders or any(line.offset for line in self.lines):
             raise PrivacyError("this Rényi bound has no conversion between neighbouring relations")
         # [Bun and Steinke 2016, Proposition 27]: k steps apart cost k^2 rho
@@ -161,7 +167,8 @@ class Renyi(Description, frozen=True, tag="renyi"):
 class Exact(Description, frozen=True, tag="exact"):
     """A release of an exact value, without differential privacy."""
 
-    def doubled(self) -> Exact:
+    def two_steps_apart(self) -> Exact:
+        """See `Description.two_steps_apart`."""
         return self
 
 
@@ -237,14 +244,14 @@ class Event(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
             raise PrivacyError(
                 f"{self.mechanism}: a release that may fail has no conversion between relations"
             )
-        doubled = []
+        two_steps_apart = []
         for description in self.descriptions:
             try:
-                doubled.append(description.doubled())
+                two_steps_apart.append(description.two_steps_apart())
             except PrivacyError:
-                if description is self.descriptions[-1] and not doubled:
+                if description is self.descriptions[-1] and not two_steps_apart:
                     raise
-        return msgspec.structs.replace(self, relation=relation, descriptions=tuple(doubled))
+        return msgspec.structs.replace(self, relation=relation, descriptions=tuple(two_steps_apart))
 
 
 def exact_release(mechanism: str, relation: Relation) -> Event:

@@ -78,7 +78,7 @@ class Again(Body, frozen=True):
 
 
 class Coin(Body, frozen=True):
-    """Party: the coin committed to for this attempt."""
+    """Message of a party that opens the coin to which it has committed for this attempt."""
 
     coin: Bytes32
 
