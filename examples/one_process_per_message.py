@@ -1,10 +1,11 @@
-"""A sum in which each message of a party is handled by a process of its own, some of which are killed.
+"""A sum in which each message is handled by a process of its own, some of which are killed.
 
-A process restores its party's saved state, sends again what that state has sent, handles one message, saves
+A process restores its member's saved state, sends again what that state has sent, handles one message, saves
 the next state, sends, and ends. Processes are killed at random, before or after any write or sending; the
-next one goes on. The aggregator runs in this process, which keeps each message until a party's process has
-handled it. The counter of saved states is in a folder of its own. Without it (--no-counter) nothing is
-restored from a party's first `attest-*` on: from there on the party keeps one process, and is lost with it.
+next one goes on. So do the parties and the aggregator, which writes its log in between. This process is the
+network: it keeps each message until a process has handled it, and delivers the same bytes once. The counter
+of saved states is in a folder of its own. Without it (--no-counter) nothing is restored from a party's first
+`attest-*` on: from there on the party keeps one process, and is lost with it; the aggregator has a counter.
 docs/guides/restore.md has the limits. Run: python examples/one_process_per_message.py --seed 1; --runs 200
 takes the seeds 1 to 200; --protocol gopa-verifiable adds noise, and audits the log. Exits with 1 if a sum is
 wrong, an audit fails, or a run stops without naming the lost parties.
@@ -29,14 +30,14 @@ from smpc_dp.encoding import RingVector
 from smpc_dp.errors import LocalError, SmpcError
 from smpc_dp.log.keeping import MemoryBoard
 from smpc_dp.net.audit import audit
+from smpc_dp.net.board import BoardFolder
 from smpc_dp.net.transport.memory import MemoryNetwork
 from smpc_dp.protocols.engine.codec import Codec
 from smpc_dp.protocols.engine.counter import FileCounter
 from smpc_dp.protocols.engine.events import Cancellation, Event, Message, PeersLost, Start
 from smpc_dp.protocols.engine.keyring import KeyRing
-from smpc_dp.protocols.engine.party import PartyRole
-from smpc_dp.protocols.engine.run import Run
 from smpc_dp.protocols.engine.saved import ATTEST, SavedRun, Saving
+from smpc_dp.protocols.engine.saved_collector import SavedCollection
 from smpc_dp.protocols.engine.store import Store
 from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
 from smpc_dp.protocols.phases.key_graph import Ready
@@ -47,43 +48,75 @@ from smpc_dp.protocols.secagg.params import check_parameters
 from smpc_dp.simulate.average import with_board
 from smpc_dp.simulate.drive import drive
 from smpc_dp.simulate.simulated_run import AGGREGATOR, simulated_run
-from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import Context, Signer, decode_envelope, encode_envelope
 
 PARTIES = 5
 LENGTH, MOST = 4, 10
 PARAMETERS = {"length": LENGTH, "lower": 0, "upper": MOST, "kind": "integer", "dropout": 0.2, "corrupt": 0.0}
 NOISY = PARAMETERS | {"epsilon": 8.0, "delta": 1e-3, "verifiable": True}
-# What a process does after it was started: restores (advance, commit), steps (propose, swap, advance, commit)
-# and sends; it can die before and after each.
-POINTS = 14
-WRITES = ("begin", "swap", "create", "propose", "commit", "remove", "advance")
-# The process from which a party's processes are forked has loaded these, and never holds a state.
-PRELOADED = ["smpc_dp.protocols.engine.saved", "smpc_dp.protocols.gopa.states", "smpc_dp.net.audit"]
+# What a process does after it was started: restores (advance, commit), steps (propose, swap, advance,
+# commit), writes a log (keep, begin, append) and sends; it can die before and after each.
+POINTS = {"party": 14, "aggregator": 20}
+WRITES = ("begin", "swap", "create", "propose", "commit", "remove", "advance", "append", "keep")
+
+Mail = tuple[str, bytes | None]
+"""What the network delivers: a sender with a message, or None: it is lost."""
+Result = tuple[Outcome | None, str]
+"""What a process has: the outcome, and why the run has stopped."""
 
 
 @dataclass(frozen=True)
 class Desk:
-    """What each process of a party is started with: no part of it changes in a run."""
+    """What each process of a member is started with: no part of it changes in a run.
+
+    `vector`: of the aggregator None, which has a `board` if the protocol logs.
+    """
 
     context: Context
     parameters: SumParameters
     signer: Signer
-    vector: RingVector
+    vector: RingVector | None
     folder: Path
     counted: bool
+    session: str = ""
 
-    def saving(self, role: PartyRole, death: "Death") -> Saving:
-        """Return where the party's states are saved."""
+    @property
+    def name(self) -> str:
+        """The member's name."""
+        return self.signer.name
+
+    @property
+    def board(self) -> BoardFolder | None:
+        """The folder of the aggregator's logs."""
+        return BoardFolder(self.folder / "board", self.session) if self.session else None
+
+    def open(self, death: "Death", *, begins: bool) -> SavedRun[Outcome]:
+        """Return the run as it was saved, or a new one; raise LocalError if it cannot be restored."""
+        kind: type[SavedRun[Outcome]]
+        if self.vector is not None:
+            first = make_party(self.context, self.parameters, self.signer, self.vector)
+            kind, codec = SavedRun, Codec.of_party(first.role)
+        else:
+            board = death.near(self.board)
+            first = make_aggregator(self.context, self.parameters, self.signer, board=board)
+            kind, codec = SavedCollection, Codec.of_collector(first.role)
+            if board is not None:
+                death.near(first.member.runs)
+        saving = self._saving(codec, death)
+        if begins and saving.store.find(self.context.scope, self.context.request, self.name) is None:
+            return kind.begin(first.role, first.member, first.state, saving)
+        return kind.restore(first.role, first.member, saving)
+
+    def _saving(self, codec: Codec, death: "Death") -> Saving:
         for part in ("store", "keys", "counter"):
             (self.folder / part).mkdir(parents=True, exist_ok=True)
         counter = FileCounter(self.folder / "counter") if self.counted else None
         return Saving(
-            Codec.of_party(role),
+            codec,
             death.near(Store(self.folder / "store" / "states")),
             death.near(KeyRing(self.folder / "keys")),
             death.near(counter) if counter else None,
-            input=self.vector.tobytes(),
+            input=b"" if self.vector is None else self.vector.tobytes(),
         )
 
 
@@ -119,160 +152,159 @@ class Death:
         return part
 
 
-# A process of a party
+# A process of a member
 
 
-def be_party(desk: Desk, begins: bool, dies_at: int | None, pipe: Connection) -> None:
+def be_member(desk: Desk, begins: bool, dies_at: int | None, pipe: Connection) -> None:
     """Restore, or begin, and handle messages until there are no more; tell `pipe` what is sent and known."""
     death = Death(dies_at)
-    first = make_party(desk.context, desk.parameters, desk.signer, desk.vector)
-    saving = desk.saving(first.role, death)
     send = death.around(lambda sent: pipe.send([encode_envelope(envelope) for envelope in sent]))
-    context = desk.context
     try:
-        if begins and saving.store.find(context.scope, context.request, first.name) is None:
-            run = SavedRun[Outcome].begin(first.role, first.member, first.state, saving)
-        else:
-            run = SavedRun[Outcome].restore(first.role, first.member, saving)
+        run = desk.open(death, begins=begins)
     except LocalError as error:
         pipe.send(str(error))
         return
     send(run.handle(Start()) if isinstance(run.state, Ready) else run.resend())
     while True:
         try:
-            content, death.left = pipe.recv()
+            received, death.left = pipe.recv()
         except EOFError:
             return
-        send(step(run, decode_envelope(content, context.aggregator)))
-        pipe.send(run.result.total.tolist() if run.state.outcome is not None else None)
+        reason = ""
+        try:
+            sent = run.handle(event_of(*received))
+        except SmpcError as error:
+            sent, reason = run.handle(Cancellation(error)), str(error)
+        send(sent)
+        result: Result = (run.result if run.state.outcome is not None else None, reason)
+        pipe.send(result)
 
 
-def step(run: SavedRun[Outcome], envelope: Envelope) -> Sequence[Envelope]:
-    """Take one step, or leave; return what is sent."""
-    try:
-        return run.handle(Message(envelope))
-    except SmpcError as error:
-        return run.handle(Cancellation(error))
+def event_of(sender: str, content: bytes | None) -> Event:
+    """Return the event of what the network delivers: a message, or the loss of a member."""
+    return PeersLost((sender,)) if content is None else Message(decode_envelope(content, sender))
 
 
-# The aggregator, and the network
+# The network
 
 
 @dataclass
-class Party:
-    """What the network knows of a party: messages that no process has handled, and its process, if any."""
+class Seat:
+    """What the network knows of a member: messages that no process has handled, and its process, if any."""
 
     desk: Desk
     deaths: random.Random
-    mail: deque[bytes] = field(default_factory=deque)
+    mail: deque[Mail] = field(default_factory=deque)
+    delivered: set[bytes] = field(default_factory=set)
     process: ForkServerProcess | None = None
     pipe: Connection | None = None
     begun: bool = False
     attested: bool = False
     lost: str = ""
-    total: list[int] | None = None
+    outcome: Outcome | None = None
+    error: str = ""
 
 
 class Hall:
-    """One run: the aggregator, and parties each of whose messages is handled by another process."""
+    """One run of members each of whose messages is handled by another process."""
 
-    def __init__(self, desks: Mapping[str, Desk], aggregator: Run[Outcome], seed: int, rate: float) -> None:
-        self._aggregator, self._rate = aggregator, rate
+    def __init__(self, desks: Mapping[str, Desk], seed: int, rate: float) -> None:
+        self._rate = rate
         self._spawning = multiprocessing.get_context("forkserver")
-        self.parties = {
-            name: Party(desk, random.Random(f"{seed} {name}"))  # noqa: S311 - chooses who dies when
+        self.seats = {
+            name: Seat(desk, random.Random(f"{seed} {name}"))  # noqa: S311 - chooses who dies when
             for name, desk in desks.items()
         }
         self.processes = self.killed = 0
-        self.error = ""
-        self.blamed: Sequence[str] = ()
+
+    @property
+    def aggregator(self) -> Seat:
+        """The aggregator's."""
+        return self.seats[AGGREGATOR]
+
+    @property
+    def parties(self) -> list[Seat]:
+        """The parties'."""
+        return [seat for name, seat in self.seats.items() if name != AGGREGATOR]
 
     def execute(self) -> None:
         """Run to the end."""
-        for name in self.parties:
-            self._work(name, None)
-        while waiting := [name for name, party in self.parties.items() if party.mail and not party.lost]:
-            for name in waiting:
-                self._work(name, self.parties[name].mail[0])
-        for party in self.parties.values():
-            self._end(party)
+        for seat in self.seats.values():
+            self._work(seat, None)
+        while waiting := [seat for seat in self.seats.values() if seat.mail and not seat.lost]:
+            for seat in waiting:
+                self._work(seat, seat.mail[0])
+        for seat in self.seats.values():
+            self._end(seat)
 
-    def _work(self, name: str, content: bytes | None) -> None:
-        """Let processes of a party handle a message until one has done it, or the party is lost."""
-        party = self.parties[name]
-        while not party.lost:
-            dies_at = party.deaths.randrange(POINTS) if party.deaths.random() < self._rate else None
+    def _work(self, seat: Seat, received: Mail | None) -> None:
+        """Let processes of a member handle a message until one has done it, or the member is lost."""
+        points = POINTS["party" if seat.desk.vector is not None else "aggregator"]
+        while not seat.lost:
+            dies_at = seat.deaths.randrange(points) if seat.deaths.random() < self._rate else None
             try:
-                self._start(name, party, dies_at)
-                if content is None or party.pipe is None:
+                self._start(seat, dies_at)
+                if received is None or seat.pipe is None:
                     break
-                party.pipe.send((content, dies_at))
-                self._send(party, party.pipe.recv())
-                party.total = party.pipe.recv()
+                seat.pipe.send((received, dies_at))
+                self._send(seat, seat.pipe.recv())
+                seat.outcome, seat.error = seat.pipe.recv()
             except (EOFError, ConnectionError):
                 self.killed += 1
-                self._end(party)
+                self._end(seat)
             else:
-                party.mail.popleft()
+                seat.mail.popleft()
                 break
-        if party.desk.counted or not party.attested:
-            self._end(party)
+        if seat.desk.counted or not seat.attested:
+            self._end(seat)
 
-    def _start(self, name: str, party: Party, dies_at: int | None) -> None:
+    def _start(self, seat: Seat, dies_at: int | None) -> None:
         """Start a process, if there is none, and pass on what it sends at first."""
-        if party.pipe is not None:
+        if seat.pipe is not None:
             return
-        party.pipe, theirs = self._spawning.Pipe()
-        party.process = self._spawning.Process(
-            target=be_party, args=(party.desk, not party.begun, dies_at, theirs)
+        seat.pipe, theirs = self._spawning.Pipe()
+        seat.process = self._spawning.Process(
+            target=be_member, args=(seat.desk, not seat.begun, dies_at, theirs)
         )
-        party.process.start()
+        seat.process.start()
         theirs.close()
         self.processes += 1
-        match party.pipe.recv():
+        match seat.pipe.recv():
             case str(refusal):
-                party.lost = refusal
-                self._end(party)
-                self._notify(PeersLost((name,)))
+                seat.lost = refusal
+                self._end(seat)
+                self.aggregator.mail.append((seat.desk.name, None))
             case sent:
-                self._send(party, sent)
+                self._send(seat, sent)
 
-    def _end(self, party: Party) -> None:
+    def _end(self, seat: Seat) -> None:
         """Close the connection to a process, which ends it if it is there, and wait until it is gone."""
-        if party.pipe is not None and party.process is not None:
-            party.pipe.close()
-            party.process.join()
-            party.pipe = party.process = None
+        if seat.pipe is not None and seat.process is not None:
+            seat.pipe.close()
+            seat.process.join()
+            seat.pipe = seat.process = None
 
-    def _send(self, party: Party, sent: Sequence[bytes]) -> None:
-        """Give the aggregator what a process has sent."""
+    def _send(self, seat: Seat, sent: Sequence[bytes]) -> None:
+        """Put what a process has sent into the mail."""
         for content in sent:
-            envelope = decode_envelope(content, party.desk.signer.name)
-            party.begun = True
-            party.attested = party.attested or envelope.step.startswith(ATTEST)
-            self._notify(Message(envelope))
-
-    def _notify(self, event: Event) -> None:
-        """Let the aggregator take a step, and put what it sends into the mail."""
-        try:
-            sent = self._aggregator.handle(event)
-        except SmpcError as error:
-            self.error = str(error)
-            self.blamed = [name for name, party in self.parties.items() if party.lost]
-            sent = self._aggregator.handle(Cancellation(error))
-        for envelope in sent:
-            self.parties[envelope.receiver].mail.append(encode_envelope(envelope))
+            envelope = decode_envelope(content, seat.desk.name)
+            seat.begun = True
+            seat.attested = seat.attested or envelope.step.startswith(ATTEST)
+            receiver = self.seats[envelope.receiver]
+            if content not in receiver.delivered:
+                receiver.delivered.add(content)
+                receiver.mail.append((seat.desk.name, content))
 
 
 @dataclass(frozen=True)
 class Session:
-    """What the members of a run are made with; the board of a run with a log."""
+    """What the members of a run are made with; `text` is the session as a log has it, if there is one."""
 
     parameters: SumParameters
     context: Context
     signers: Mapping[str, Signer]
     ring_vector: Mapping[str, RingVector]
-    board: MemoryBoard | None
+    text: str
 
     @classmethod
     def of(cls, protocol: str, seed: int) -> "Session":
@@ -286,19 +318,32 @@ class Session:
             raise SystemExit(f"{faults}")
         operation = parameters.planned() or "sum"
         simulated = simulated_run(PARTIES, protocol=parameters.protocol, operation=operation, remember=False)
-        board = None
+        text = ""
         if isinstance(parameters, VerifiableParameters):
             simulated, board = with_board(simulated, NOISY)
+            text = board.session
         values = random.Random(seed)  # noqa: S311 - the values are nobody's
         ring_vector = {
             name: parameters.encoding.encode([values.randint(0, MOST) for _ in range(LENGTH)], party=name)[0]
             for name in simulated.context.names
         }
-        return cls(parameters, simulated.context, simulated.signers, ring_vector, board)
+        return cls(parameters, simulated.context, simulated.signers, ring_vector, text)
 
-    def aggregator(self) -> Run[Outcome]:
-        """Return the aggregator of the run."""
-        return make_aggregator(self.context, self.parameters, self.signers[AGGREGATOR], board=self.board)
+    def desks(self, folder: Path, *, counted: bool) -> dict[str, Desk]:
+        """Return the members' desks; without `counted` the parties have no counter."""
+        aggregator = Desk(
+            self.context,
+            self.parameters,
+            self.signers[AGGREGATOR],
+            None,
+            folder / AGGREGATOR,
+            True,
+            self.text,
+        )
+        return {AGGREGATOR: aggregator} | {
+            name: Desk(self.context, self.parameters, self.signers[name], vector, folder / name, counted)
+            for name, vector in self.ring_vector.items()
+        }
 
     def is_right(self, outcome: Outcome) -> bool:
         """Tell whether a total is the sum of the survivors' vectors, with no more noise than there can be."""
@@ -311,14 +356,14 @@ class Session:
         noise = self.parameters.bits // 2 if isinstance(self.parameters, VerifiableParameters) else 0
         return bool((abs(outcome.total - exact) <= noise * len(ring_vector)).all())
 
-    def audit(self, outcome: Outcome, folder: Path) -> int:
+    def audit(self, outcome: Outcome, board: BoardFolder | None) -> int:
         """Audit the log as `smpc-dp audit` does, and return its exit code; 0 where there is no log."""
-        if self.board is None:
+        if board is None:
             return 0
-        digest, log, runs = self.context.session_digest, folder / "log.jsonl", folder / "session.jsonl"
-        log.write_bytes(self.board.export())
-        runs.write_bytes(self.board.runs(digest, self.context.scope).export())
-        run_id = outcome.evidence.run_id.hex()
+        digest, run_id = self.context.session_digest, outcome.evidence.run_id.hex()
+        board.resume(board.runs(digest, self.context.scope).lines[-1])
+        board.close()
+        [log], [runs] = board.folder.glob("request-*.jsonl"), board.folder.glob("session-*.jsonl")
         report = audit(log, session=digest.hex(), session_log=runs, run=run_id)
         print(f"  audit of {report.entries} entries: exit code {report.code}")
         return report.code
@@ -327,28 +372,24 @@ class Session:
 def execute(protocol: str, seed: int, rate: float, *, counted: bool) -> bool:
     """Play one run with deaths and one without, print both, and return whether all is as it must be."""
     session = Session.of(protocol, seed)
-    context, parameters = session.context, session.parameters
-    aggregator = session.aggregator()
     with tempfile.TemporaryDirectory() as folder:
-        desks = {
-            name: Desk(context, parameters, session.signers[name], ring_vector, Path(folder, name), counted)
-            for name, ring_vector in session.ring_vector.items()
-        }
-        hall = Hall(desks, aggregator, seed, rate)
+        desks = session.desks(Path(folder), counted=counted)
+        hall = Hall(desks, seed, rate)
         hall.execute()
-        lost = [name for name, party in hall.parties.items() if party.lost]
+        lost = [seat.desk.name for seat in hall.parties if seat.lost]
         print(
             f"seed {seed}: {hall.processes} processes, {hall.killed} killed; "
             f"lost: {', '.join(lost) or 'nobody'}"
         )
-        if hall.error:
-            print(f"  stopped: {hall.error}")
-            return bool(hall.blamed) and all(name in hall.error for name in hall.blamed)
-        outcome = aggregator.result
+        outcome, error = hall.aggregator.outcome, hall.aggregator.error or hall.aggregator.lost
+        if outcome is None:
+            print(f"  stopped: {error}")
+            return bool(lost) and all(name in error for name in lost)
         total = outcome.total.tolist()
         print(f"  sum of {len(outcome.survivors)}: {total}")
-        good = session.is_right(outcome) and session.audit(outcome, Path(folder)) == 0
-    good = good and all(party.total == total for party in hall.parties.values() if not party.lost)
+        good = session.is_right(outcome) and session.audit(outcome, desks[AGGREGATOR].board) == 0
+    totals = [seat.outcome.total.tolist() for seat in hall.parties if seat.outcome is not None]
+    good = good and totals == [total] * (PARTIES - len(lost))
     if not lost:
         good = good and equals_uninterrupted(protocol, seed, outcome)
         print(f"  {'equals' if good else 'DIFFERS FROM'} the uninterrupted run")
@@ -358,14 +399,17 @@ def execute(protocol: str, seed: int, rate: float, *, counted: bool) -> bool:
 def equals_uninterrupted(protocol: str, seed: int, outcome: Outcome) -> bool:
     """Play the run in this process, and tell whether the sum is the same; noise is drawn anew."""
     session = Session.of(protocol, seed)
-    aggregator = session.aggregator()
+    board = MemoryBoard(session.text) if session.text else None
+    aggregator = make_aggregator(
+        session.context, session.parameters, session.signers[AGGREGATOR], board=board
+    )
     parties = [
         make_party(session.context, session.parameters, session.signers[name], ring_vector)
         for name, ring_vector in session.ring_vector.items()
     ]
     drive([aggregator, *parties], MemoryNetwork(), AGGREGATOR)
     plain = aggregator.result
-    same = session.board is not None or plain.total.tolist() == outcome.total.tolist()
+    same = board is not None or plain.total.tolist() == outcome.total.tolist()
     return same and session.is_right(plain) and plain.survivors == outcome.survivors
 
 
@@ -382,7 +426,7 @@ def main() -> None:
         parser.error(f"--runs must be at least 1, is {arguments.runs}")
     if not 0 <= arguments.kill_rate < 1:
         parser.error(f"--kill-rate must be in [0, 1), is {arguments.kill_rate}")
-    multiprocessing.set_forkserver_preload(PRELOADED)
+    multiprocessing.set_forkserver_preload([name for name in sys.modules if name.startswith("smpc_dp")])
     seeds = range(arguments.seed, arguments.seed + arguments.runs)
     counted = not arguments.no_counter
     good = [execute(arguments.protocol, seed, arguments.kill_rate, counted=counted) for seed in seeds]

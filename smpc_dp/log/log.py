@@ -22,7 +22,7 @@ from msgspec import Meta
 from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.transcript import digest, encode_uint
 from smpc_dp.decoding import decode_json
-from smpc_dp.errors import Check, VerificationError
+from smpc_dp.errors import Check, LocalError, VerificationError
 
 FORMAT = "smpc-dp board"
 VERSION = 2
@@ -178,6 +178,14 @@ class Chain:
         """Advance number and head by an entry."""
         self.length += 1
         self.head = next_head(self.head, [entry.digest()])
+
+
+def not_next(name: object, entry: Entry) -> LocalError:
+    """Return the error for an entry that cannot follow what a log ends with."""
+    return LocalError(
+        f"{name}: entry {entry.sequence} does not follow its last one: another process has gone on, or the "
+        "log was set back"
+    )
 
 
 def _a(kind: type[msgspec.Struct]) -> str:

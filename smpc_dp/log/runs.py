@@ -18,7 +18,7 @@ from msgspec import Meta
 
 from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.transcript import digest, encode_uint
-from smpc_dp.errors import Check, VerificationError
+from smpc_dp.errors import Check, LocalError, VerificationError
 from smpc_dp.log.log import Hex32, Name, check_format, declared_format, decode_line, encode_line
 from smpc_dp.seen import Seen
 
@@ -113,7 +113,7 @@ def check_shown(seen: Seen, scope: bytes, base: int, head: bytes, lines: Sequenc
 
 
 class SessionLog:
-    """Session log of one scope; subclasses that store lines override `_keep`."""
+    """The session log of one scope; where lines are kept overrides `keep`."""
 
     def __init__(self, session: bytes, scope: bytes) -> None:
         self.first = FirstLine(FORMAT, VERSION, session.hex(), scope.hex())
@@ -126,17 +126,28 @@ class SessionLog:
         """Return the head after line `number`, by default the last."""
         return self._heads[-1 if number is None else number]
 
+    def copy(self) -> SessionLog:
+        """Return the same log, which is kept nowhere."""
+        copied = SessionLog(bytes.fromhex(self.first.session), bytes.fromhex(self.first.scope))
+        copied.lines, copied.certified, copied._heads = [*self.lines], self.certified, [*self._heads]
+        return copied
+
     def begin(self, request: int, run_id: bytes, before: bytes) -> RunLine:
         """Add the line of a run, and store it."""
         line = RunLine(len(self.lines) + 1, request, run_id.hex(), before.hex())
-        self._keep(encode_line(line))
-        self.take(line)
+        self.keep(line)
         return line
 
-    def certify(self, certificate: CertifiedLine) -> None:
-        """Add a quorum's signatures on the head after a line."""
-        self._keep(encode_line(certificate))
-        self.take(certificate)
+    def keep(self, line: RunLine | CertifiedLine) -> None:
+        """Add a line, unless it is there; it is kept when this returns, durably if that is what it is for.
+
+        Raises LocalError where it is not the next line, and another one is in its place.
+        """
+        if not self._has(line):
+            self.take(line)
+
+    def refresh(self) -> None:
+        """Take the lines that others have added."""
 
     def since(self, known: int) -> tuple[int, bytes, list[Shown]]:
         """Return the lines to show to a party that knows `known` lines: a number, the head there, the lines.
@@ -170,8 +181,21 @@ class SessionLog:
         run_id, before = bytes.fromhex(line.run_id), bytes.fromhex(line.before)
         self._heads.append(head_after(self._heads[-1], line.number, line.request, run_id, before))
 
-    def _keep(self, line: bytes) -> None:
-        """Store a line, durably where the log is durable."""
+    def _has(self, line: RunLine | CertifiedLine) -> bool:
+        """Tell whether a line is there; raise LocalError if it is not and cannot be the next one."""
+        runs, last = len(self.lines), self.certified
+        if isinstance(line, RunLine):
+            number, there = line.number, line in self.lines[line.number - 1 : line.number]
+            follows = number == runs + 1
+        else:
+            number, there = line.certifies, line == last
+            follows = number == runs and (last is None or last.certifies != number)
+        if not there and not follows:
+            raise LocalError(
+                f"the session log has {runs} runs, and the line of run {number} cannot follow: another "
+                "process has gone on, or the log was set back"
+            )
+        return there
 
 
 class MemorySessionLog(SessionLog):
@@ -185,8 +209,11 @@ class MemorySessionLog(SessionLog):
         """Return the log as JSON lines."""
         return b"".join(line + b"\n" for line in self._retained)
 
-    def _keep(self, line: bytes) -> None:
-        self._retained.append(line)
+    def keep(self, line: RunLine | CertifiedLine) -> None:
+        """See `SessionLog.keep`."""
+        if not self._has(line):
+            self.take(line)
+            self._retained.append(encode_line(line))
 
 
 def read_line(line: bytes) -> RunLine | CertifiedLine:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import BinaryIO, Self
 
 from smpc_dp.errors import Check, LocalError, VerificationError
-from smpc_dp.log.log import Chain, Entry, Header, decode_line, encode_line, read_header
+from smpc_dp.log.log import Chain, Entry, Header, decode_line, encode_line, not_next, read_header
 
 # "SDPB": distinguishes a board from other databases.
 APPLICATION_ID = 0x53445042
@@ -79,6 +79,18 @@ class Store:
         return store
 
     @classmethod
+    def begin(cls, path: Path, header: Header) -> Self:
+        """Make a log with this header, or open it if it is there; raise LocalError if another log is."""
+        if not path.exists() or not is_begun(path):
+            path.unlink(missing_ok=True)
+            return cls.create(path, header)
+        store = cls.open(path, writable=True)
+        if [*store.lines(0)] != [encode_line(header)]:
+            store.close()
+            raise LocalError(f"{path}: is the log of another run, and a board is never overwritten")
+        return store
+
+    @classmethod
     def open(cls, path: str | os.PathLike[str], *, writable: bool = False) -> Self:
         """Open an existing log, without checking its content.
 
@@ -122,7 +134,7 @@ class Store:
         try:
             with self._connection:
                 self._connection.execute("BEGIN IMMEDIATE")
-                [(last,)] = self._connection.execute("SELECT max(sequence) FROM log").fetchall()
+                last = self._last()
                 if entries[0].sequence != last + 1:
                     raise LocalError(
                         f"{self._path}: ends with {last}, entry {entries[0].sequence} cannot follow"
@@ -130,6 +142,18 @@ class Store:
                 self._insert([(entry.sequence, encode_line(entry)) for entry in entries])
         except sqlite3.Error as error:
             raise self._failed(error) from None
+
+    def missing(self, entries: Sequence[Entry]) -> Sequence[Entry]:
+        """Return the entries after the last one; raise LocalError if others are in the place of the rest."""
+        try:
+            last = self._last()
+        except sqlite3.Error as error:
+            raise self._failed(error) from None
+        there = [entry for entry in entries if entry.sequence <= last]
+        for entry in there:
+            if [*self.lines(entry.sequence, entry.sequence)] != [encode_line(entry)]:
+                raise not_next(self._path, entry)
+        return entries[len(there) :]
 
     def extent(self) -> tuple[int, int]:
         """Return the number of the last entry, and the size of the log as JSON lines, in bytes."""
@@ -173,6 +197,11 @@ class Store:
         for line in lines:
             chain.follow(decode_line(line, Entry))
         return chain
+
+    def _last(self) -> int:
+        """Return the number of the last entry."""
+        [(last,)] = self._connection.execute("SELECT max(sequence) FROM log").fetchall()
+        return int(last or 0)
 
     def _insert(self, rows: Sequence[tuple[int, bytes]]) -> None:
         """Insert numbered lines in one transaction."""

@@ -3,59 +3,87 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from smpc_dp.errors import Check, LocalError, VerificationError
 from smpc_dp.files import replace_file
-from smpc_dp.log.log import Entry, Header, encode_line, first_head, next_head
-from smpc_dp.log.runs import NO_HEAD, RunLine, SessionLog, checked_first, read_line
+from smpc_dp.log.log import Chain, Entry, Header, encode_line, first_head, next_head, not_next
+from smpc_dp.log.runs import NO_HEAD, CertifiedLine, RunLine, SessionLog, checked_first, read_line
 from smpc_dp.log.store import Store, is_begun
 
 _LOG = logging.getLogger("smpc_dp.net")
 
 
 class FileSessionLog(SessionLog):
-    """Session log in a file of JSON lines, mode 0600; a line is on disk when `begin` or `certify` returns.
+    """A session log in a file of JSON lines, mode 0600; a line is on disk when `keep` returns.
 
-    A line cut by a crash is removed: no party was shown it. Raises LocalError for errors of the file system,
-    and for a file that is another log, or damaged.
+    Lines that other processes have added are read before one is written; two processes do not write at once.
+    A line that a crash cut is removed: nobody was shown it. Raises LocalError for what the file system
+    refuses, and for a file that is another log, or damaged.
     """
 
     def __init__(self, path: Path, session: bytes, scope: bytes) -> None:
         super().__init__(session, scope)
         self._path = path
         _LOG.debug("opens the session log, %s", path.name)
-        try:
-            if path.exists():
-                self._read()
-            else:
+        # Of the lines that were read.
+        self._end = 0
+        with self._alone():
+            if not path.exists():
                 replace_file(path, lambda out: out.write(encode_line(self.first) + b"\n"), 0o600)
+            self._read()
+
+    def keep(self, line: RunLine | CertifiedLine) -> None:
+        """See `SessionLog.keep`."""
+        with self._alone():
+            self._read()
+            if not self._has(line):
+                self._write(encode_line(line))
+                self._read()
+
+    def refresh(self) -> None:
+        """See `SessionLog.refresh`."""
+        with self._alone():
+            self._read()
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Keep other processes from the session logs of the folder; raise LocalError for an OSError."""
+        try:
+            folder = os.open(self._path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                fcntl.flock(folder, fcntl.LOCK_EX)
+                yield
+            finally:
+                os.close(folder)
         except OSError as error:
-            raise LocalError(f"{path}: cannot use the session log ({error.strerror})") from None
+            raise LocalError(f"{self._path}: cannot use the session log ({error.strerror})") from None
 
     def _read(self) -> None:
-        """Read the file, and remove a line cut by a crash."""
-        end, first = 0, True
+        """Take the lines that follow those that were read, and remove one that is cut."""
         with self._path.open("rb") as file:
+            file.seek(self._end)
             for line in file:
                 if not line.endswith(b"\n"):
                     break
                 try:
-                    if first and checked_first(line[:-1]) != self.first:
+                    if not self._end and checked_first(line[:-1]) != self.first:
                         raise VerificationError("it is of another session or group", Check.OTHER_SESSION)
-                    if not first:
+                    if self._end:
                         self.take(read_line(line[:-1]))
                 except VerificationError as error:
                     raise LocalError(f"{self._path}: not the session log that is due ({error})") from None
-                end, first = end + len(line), False
-        if first:
+                self._end += len(line)
+        if not self._end:
             raise LocalError(f"{self._path}: not a session log")
-        os.truncate(self._path, end)
+        os.truncate(self._path, self._end)
 
-    def _keep(self, line: bytes) -> None:
+    def _write(self, line: bytes) -> None:
         try:
             # Without a buffer: a line left in it would be written again when the file is closed.
             with self._path.open("ab", buffering=0) as file:
@@ -104,9 +132,12 @@ class BoardFolder:
         path = self._path(run.request, run.run_id)
         if not path.is_file() or not is_begun(path):
             return NO_HEAD
+        return self._resumed(path).head
+
+    def _resumed(self, path: Path) -> Chain:
         with Store.open(path) as store:
             try:
-                return store.resume().head
+                return store.resume()
             except VerificationError as error:
                 raise LocalError(f"{path}: the log of an earlier run is damaged ({error})") from None
 
@@ -122,23 +153,47 @@ class BoardFolder:
             raise LocalError(f"{self.folder}: cannot make the board's folder ({error.strerror})") from None
 
     def begin(self, header: Header) -> None:
-        """Create the log of a run."""
+        """Begin the log of a run, or go on with it."""
+        path, head = self._path(header.request, header.run_id), first_head(encode_line(header))
+        self._go_on(header.request, header.run_id, lambda: Store.begin(path, header), (0, head))
+
+    def resume(self, run: RunLine) -> tuple[int, bytes]:
+        """Go on with the log of a run; return how many entries it has, and its head."""
+        path = self._path(run.request, run.run_id)
+        if not path.is_file() or not is_begun(path):
+            raise LocalError(
+                f"{path}: is not there; the log of the run was set back, or is on another medium"
+            )
+        chain = self._resumed(path)
+        ends = (chain.length, chain.head)
+        self._go_on(run.request, run.run_id, lambda: Store.open(path, writable=True), ends)
+        return ends
+
+    def _go_on(
+        self, request: int, run_id: str, open_store: Callable[[], Store], ends: tuple[int, bytes]
+    ) -> None:
         self.close()
         self.make()
-        self.current = self._path(header.request, header.run_id)
-        _LOG.info("request %d: its log is %s", header.request, self.current.name)
-        self._store = Store.create(self.current, header)
-        self._run_id = header.run_id
-        self._heads = {self._run_id: first_head(encode_line(header))}
-        self._paths[header.request] = self.current
+        self._store = open_store()
+        self.current, self._run_id = self._path(request, run_id), run_id
+        _LOG.info("request %d: its log is %s", request, self.current.name)
+        self._length, head = ends
+        self._heads, self._paths[request] = {run_id: head}, self.current
 
     def append(self, entries: Sequence[Entry]) -> None:
-        """Store the next entries; they are on disk when this returns."""
+        """Keep the next entries, those that are there once; on disk when this returns."""
         if self._store is None:
             raise LocalError(f"{self.folder}: no log was begun")
-        self._store.append(entries)
-        digests = [entry.digest() for entry in entries]
-        self._heads[self._run_id] = next_head(self._heads[self._run_id], digests)
+        added = self._store.missing(entries)
+        length, head = self._length, self._heads[self._run_id]
+        for entry in entries:
+            # Another process may have added those that are there.
+            if entry.sequence > length:
+                if (entry.sequence, entry.previous) != (length + 1, head.hex()):
+                    raise not_next(self.current, entry)
+                length, head = entry.sequence, next_head(head, [entry.digest()])
+        self._store.append(added)
+        self._length, self._heads[self._run_id] = length, head
 
     def lines(self, request: int, first: int, size: int) -> list[bytes]:
         """Return lines of a request's log from `first` on, up to `size` bytes but at least one.

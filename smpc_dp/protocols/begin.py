@@ -1,8 +1,9 @@
 """The beginning of a run with a log: a quorum signs its line in the session log before anything else.
 
-Both protocols with logs do this after `start`, when the run id is known: `begin` (aggregator), `attest-begin`
-(party), `begun` (aggregator), with the first entry of the run's log, `certify-begin`. Specification:
-protocols/gopa/verifiable.md. The only I/O here is the aggregator's board.
+Both protocols with logs do this after `start`, when the run id is there: `begin`
+(aggregator), `attest-begin` (party), `begun` (aggregator), which has the first entry of the run's log,
+`certify-begin`. Specification: protocols/gopa/verifiable.md. Nothing here does I/O, but that the aggregator
+reads the board.
 """
 
 from __future__ import annotations
@@ -14,14 +15,13 @@ from msgspec.structs import replace
 from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.transcript import digest
 from smpc_dp.errors import Check, PeerFault, VerificationError
-from smpc_dp.log.keeping import Board
 from smpc_dp.log.log import Chain, Header
 from smpc_dp.log.runs import NO_HEAD, CertifiedLine, SessionLog, check_shown, head_after, start_of
-from smpc_dp.protocols.engine.collector import Collector, CollectorState, Item
+from smpc_dp.protocols.engine.collector import Collector, Inbox, Item
 from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.phases.certify import check_certificate, make_certificate
 from smpc_dp.protocols.result import LoggedRun
-from smpc_dp.protocols.run_log import RunLog
+from smpc_dp.protocols.run_log import LoggingAggregator, RunLog
 from smpc_dp.seen import MOST_BEHIND, Seen
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.sets import PartySet
@@ -125,20 +125,20 @@ def why_behind(runs: SessionLog, known: int) -> str:
 
 
 def begin_log(
-    context: Context,
-    board: Board,
-    runs: SessionLog,
+    collector: LoggingAggregator[Any],
+    inbox: Inbox,
     run_id: bytes,
     operation: str,
     present: bytes,
     root: bytes,
-) -> RunLog:
-    """Add a run to the session log and begin the run's own log on the board."""
+) -> tuple[RunLog, SessionLog]:
+    """Log a run: its line in the session log, and the header of its own log; return both as they will be."""
+    board, runs, request = collector.board, collector.runs.copy(), collector.context.request
     before = board.head_of(runs.lines[-1]) if runs.lines else NO_HEAD
-    line = runs.begin(context.request, run_id, before)
+    line = runs.begin(request, run_id, before)
     chain = Chain.begin(
         session=board.session,
-        request=context.request,
+        request=request,
         operation=operation,
         number=line.number,
         runs=runs.head(line.number - 1).hex(),
@@ -147,8 +147,8 @@ def begin_log(
         root=root,
         run_id=run_id.hex(),
     )
-    board.begin(chain.header)
-    return RunLog(line.number, runs.head(), 0, chain.head)
+    inbox.unwritten += (line, chain.header)
+    return RunLog(line.number, runs.head(), 0, chain.head), runs
 
 
 class BeginningState(Protocol):
@@ -174,19 +174,20 @@ def accept_begin(collector: Collector[Any], state: BeginningState, _party: int, 
     return Item(None, b"", envelope.signature)
 
 
-def certify_begin(
-    collector: Collector[Any], state: CollectorState, present: bytes, quorum: int, runs: SessionLog
-) -> m.Certified:
-    """Add a quorum's signatures to the session log; return the payload of `certify-begin`."""
+def certify_begin(collector: Collector[Any], state: Any, quorum: int) -> m.Certified:
+    """Log the signatures of a quorum in the session log; return the payload of `certify-begin`.
+
+    `state`: a `BeginningState` of a collecting role.
+    """
     context = collector.context
     signatures = {party: item.signature for party, item in state.inbox.items.items()}
     if len(signatures) < quorum:
         raise collector.too_few(state, quorum)
     made = make_certificate(signatures, quorum, len(context.names))
-    certified = m.Certified(present, made.signers, made.signatures)
-    runs.certify(
+    certified = m.Certified(state.present, made.signers, made.signatures)
+    state.inbox.unwritten.append(
         CertifiedLine(
-            len(runs.lines),
+            state.log.number,
             context.protocol,
             context.version,
             certified.members,

@@ -61,6 +61,8 @@ class Context:
     memo: MutableMapping[tuple[Hashable, ...], Any] | None = None
     grouped: bool = False
     bound: tuple[bytes, bytes] = field(init=False, repr=False)
+    # By name; made when a number is asked for first.
+    _numbers: dict[str, int] = field(init=False, repr=False, compare=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         # The first parts of every hash of the run.
@@ -85,13 +87,14 @@ class Context:
         known: T = self.memo[operation]
         return known
 
+    def _number_names(self) -> dict[str, int]:
+        # At once: other threads see none or all.
+        self._numbers.update({name: index for index, name in enumerate(self.names, 1)})
+        return self._numbers
+
     def number(self, name: str) -> int:
         """Return i for party i; raise ValueError for an unknown name."""
-        if self.memo is None:
-            return self.names.index(name) + 1
-        numbers = self.remember(
-            ("numbers",), lambda: {known: index for index, known in enumerate(self.names, 1)}
-        )
+        numbers = self._numbers or self.remember(("numbers",), self._number_names)
         if name not in numbers:
             raise ValueError(f"{name} is no party")
         return numbers[name]

@@ -2,27 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, ClassVar
 
 import msgspec
 
-from smpc_dp.log.log import Entry, decode_line
+from smpc_dp.protocols.engine.collector import Inbox
 from smpc_dp.protocols.engine.events import Event, Message, PeersLost
 from smpc_dp.protocols.engine.run import Run
 from smpc_dp.protocols.gopa.verifiable.hosting import VerifiableAggregator
 from smpc_dp.protocols.result import Outcome
+from smpc_dp.protocols.run_log import RunLog, Statement
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp_lab.vectors.verifiable_runs import Host
 
+
+class Deviating(VerifiableAggregator):
+    """A relay that looks at what it logs; `logged` is the newest step's, by kind."""
+
+    logged: ClassVar[dict[str, Mapping[int, Statement]]] = {}
+
+    def log(
+        self, inbox: Inbox, log: RunLog, kind: str, claimed: Mapping[int, Statement]
+    ) -> tuple[RunLog, bytes]:
+        self.logged[kind] = {**claimed}
+        return super().log(inbox, log, kind, claimed)
+
+
 # (the relay, run id, what it would say) -> what it says instead
-Lie = Callable[[VerifiableAggregator, bytes, Any], msgspec.Struct]
+Lie = Callable[[Deviating, bytes, Any], msgspec.Struct]
 
 
 def liar(step: str, lie: Lie, only: Sequence[str] | None = None) -> type[VerifiableAggregator]:
     """Return a relay that says something else in one step, to some parties or to all."""
 
-    class Liar(VerifiableAggregator):
+    class Liar(Deviating):
         def write(
             self, run_id: bytes, at: str, parties: Iterable[int], message: msgspec.Struct
         ) -> list[Envelope]:
@@ -35,12 +49,6 @@ def liar(step: str, lie: Lie, only: Sequence[str] | None = None) -> type[Verifia
             return sent + (super().write(run_id, at, lied, lie(self, run_id, message)) if lied else [])
 
     return Liar
-
-
-def entries_of(relay: VerifiableAggregator) -> list[Entry]:
-    """Return the entries that a relay has put on its board so far."""
-    lines: list[bytes] = relay.board.lines  # type: ignore[attr-defined]
-    return [decode_line(line, Entry) for line in lines[1:]]
 
 
 def losing(name: str, step: str) -> Host:

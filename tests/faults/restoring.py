@@ -132,7 +132,9 @@ class Processes:
             run._state, run._failed = self._live._state, self._live._failed
 
     def _restore(self) -> None:
-        if not self._live.finished:
+        """Go on in a new process; seldom while there is work in memory, which would end with the old one."""
+        works = any(getattr(self._live.state, name, ()) for name in ("pairs", "evaluations"))
+        if not self._live.finished and (not works or self._chooser.random() < 0.02):
             self._live = self._kind.restore(self._role, self._member, self._saving)
             self.restored += 1
 

@@ -106,7 +106,7 @@ class Faults:
             raise Crash(reason)
 
 
-class _Faulty:
+class Faulty:
     """Another object, some of whose methods fail."""
 
     def __init__(self, inner: Any, faults: Faults, methods: Sequence[str]) -> None:
@@ -159,11 +159,11 @@ class Media:
 
     def saving(self, scene: Scene, faults: Faults | None = None, **changed: Any) -> Saving:
         faults = faults or Faults()
-        store: Any = _Faulty(Store(self.folder / "store" / "states"), faults, ("begin", "swap", "append"))
-        keys: Any = _Faulty(KeyRing(self.folder / "keys"), faults, ("create", "propose", "commit", "remove"))
+        store: Any = Faulty(Store(self.folder / "store" / "states"), faults, ("begin", "swap", "append"))
+        keys: Any = Faulty(KeyRing(self.folder / "keys"), faults, ("create", "propose", "commit", "remove"))
         counter: Any = None
         if self.counted:
-            counter = _Faulty(FileCounter(self.folder / "counter"), faults, ("advance",))
+            counter = Faulty(FileCounter(self.folder / "counter"), faults, ("advance",))
         charge: Charge = faults.around("charge", self.charge)
         given = {"input": scene.input, **changed}
         return Saving(scene.codec, store, keys, counter, charge=charge, **given)

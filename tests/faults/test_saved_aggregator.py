@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 import os
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -13,6 +16,7 @@ import pytest
 
 from smpc_dp import database
 from smpc_dp.errors import Check, Code, LocalError, PeerFault, SmpcError, TimeoutFault, VerificationError
+from smpc_dp.log.keeping import MemoryBoard
 from smpc_dp.protocols.engine.codec import Codec
 from smpc_dp.protocols.engine.collector import CollectorState
 from smpc_dp.protocols.engine.events import (
@@ -30,13 +34,16 @@ from smpc_dp.protocols.engine.saved_collector import SavedCollection
 from smpc_dp.protocols.engine.saved_inbox import SavedError
 from smpc_dp.protocols.exchange import states as exchange
 from smpc_dp.protocols.gopa import states as gopa
+from smpc_dp.protocols.gopa.verifiable import states as verifiable
+from smpc_dp.protocols.gopa.verifiable.counting import CollectExclusions, CollectOpen
+from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.registry import make_aggregator
 from smpc_dp.protocols.secagg import states as secagg
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import encode_envelope
 from smpc_dp_lab.vectors import runs
-from tests.faults.saved_scene import Crash, Faults, Media
-from tests.faults.saved_sums import EXCHANGE, GopaScene
+from tests.faults.saved_scene import Crash, Faults, Faulty, Media
+from tests.faults.saved_sums import EXCHANGE, VERIFIABLE, GopaScene
 
 SCENARIO = runs.SCENARIOS[0]
 DAVE = SCENARIO.names[3]
@@ -76,7 +83,8 @@ class Hall:
         for run in self.parties.values():
             self._say(run.handle(Start()))
 
-    def process(self) -> tuple[Any, Any, Any]:
+    def process(self, _faults: Faults | None = None) -> tuple[Any, Any, Any]:
+        """Return role, member and first state as a new process of the aggregator makes them."""
         signer = self._roles.signers[runs.AGGREGATOR]
         run = make_aggregator(self._roles.context, self.scenario.parameters, signer)
         return run.role, run.member, run.state
@@ -88,14 +96,14 @@ class Hall:
 
     def begin(self, media: Media, faults: Faults | None = None) -> SavedCollection[Any]:
         """Begin a run."""
-        run: SavedCollection[Any] = SavedCollection.begin(*self.process(), self.saving(media, faults))
+        run: SavedCollection[Any] = SavedCollection.begin(*self.process(faults), self.saving(media, faults))
         run.handle(Start())
         return run
 
     def restore(self, media: Media, faults: Faults | None = None) -> SavedCollection[Any]:
         """Restore as a new process, connect, and send again what the newest state has sent."""
         faults = faults or Faults()
-        role, member, _ = self.process()
+        role, member, _ = self.process(faults)
         run: SavedCollection[Any] = SavedCollection.restore(role, member, self.saving(media, faults))
         self.send(faults, run.resend())
         return run
@@ -181,7 +189,55 @@ class ExchangeHall(Hall):
                 assert party.result.survivors == result.survivors
 
 
-HALLS = (Hall, GopaHall, ExchangeHall)
+class VerifiableHall(Hall):
+    """Verifiable GOPA: the logs outlive the aggregator's processes. Without a coin the run stops."""
+
+    scenario = VERIFIABLE
+    codec = Codec.of_collector(verifiable.AGGREGATOR)
+    final = m.BEGIN
+
+    def __init__(self, lose: int | None = None) -> None:
+        self.board = MemoryBoard("")
+        super().__init__(lose)
+
+    def process(self, faults: Faults | None = None) -> tuple[Any, Any, Any]:
+        signer, faults = self._roles.signers[runs.AGGREGATOR], faults or Faults()
+        board: Any = Faulty(self.board, faults, ("begin", "append"))
+        run = make_aggregator(self._roles.context, self.scenario.parameters, signer, board=board)
+        logs: Any = Faulty(run.member.runs, faults, ("keep",))
+        return run.role, dataclasses.replace(run.member, runs=logs), run.state
+
+    @staticmethod
+    @cache
+    def _plain(lose: int | None) -> tuple[VerifiableHall, Run[Any]]:
+        hall = VerifiableHall(lose)
+        plain: Run[Any] = Run(*hall.process())
+        hall.execute(plain)
+        return hall, plain
+
+    @property
+    def collections(self) -> list[type[CollectorState]]:
+        """See `Hall.collections`; nobody says anything false."""
+        return [kind for kind in super().collections if kind not in (CollectExclusions, CollectOpen)]
+
+    @property
+    def session_log(self) -> bytes:
+        """The session log."""
+        context = self._roles.context
+        return self.board.runs(context.session_digest, context.scope).export()
+
+    def check(self, run: Run[Any]) -> None:
+        undisturbed, plain = self._plain(self.lose)
+        assert undisturbed.sent == self.sent
+        assert (undisturbed.board.lines, undisturbed.session_log) == (self.board.lines, self.session_log)
+        if plain.state.outcome is None:
+            assert plain.state.code == run.state.code
+        else:
+            self.check_result(plain.result, run.result)
+            assert plain.result.faults == run.result.faults
+
+
+HALLS = (Hall, GopaHall, ExchangeHall, VerifiableHall)
 
 
 @pytest.fixture(params=HALLS, ids=lambda hall: hall.scenario.parameters.protocol)
@@ -472,3 +528,100 @@ def test_a_fork_before_the_last_message_of_a_step(
             for fork in forks:
                 with suppress(LocalError):
                     hall.execute(fork)
+
+
+def contents(hall: VerifiableHall) -> tuple[list[bytes], bytes]:
+    return [*hall.board.lines], hall.session_log
+
+
+def test_logs_that_are_set_back(tmp_path: Path) -> None:
+    """The lines of the newest state are written again; logs that lack more, or have others, are refused."""
+    hall, media = VerifiableHall(), Media(tmp_path / "media", counted=True)
+    run = hall.begin(media)
+    boards = [copy.deepcopy(hall.board)]
+    refused = 0
+    while not run.finished:
+        kind, step = type(run.state), run.step
+        while (type(run.state), run.step) == (kind, step) and not run.finished:
+            hall.step(run)
+        newest, whole = hall.board, contents(hall)
+        before = whole[0][: len(boards[-1].lines)], boards[-1]
+        assert before[0] == before[1].lines
+        for number, earlier in enumerate(boards):
+            hall.board = copy.deepcopy(earlier)
+            there, sent = contents(hall), len(hall.sent)
+            if number == len(boards) - 1 or there in (whole, contents_of(hall, boards[-1])):
+                hall.restore(media)
+                assert contents(hall) == whole
+                continue
+            refused += 1
+            with pytest.raises(LocalError, match=r"set back|has no log of this run"):
+                hall.restore(media)
+            assert (contents(hall), len(hall.sent)) == (there, sent)
+        hall.board = newest
+        boards.append(copy.deepcopy(newest))
+        run = hall.restore(media)
+    assert refused > 20
+    hall.check(run)
+
+
+def contents_of(hall: VerifiableHall, board: MemoryBoard) -> tuple[list[bytes], bytes]:
+    now, hall.board = hall.board, board
+    try:
+        return contents(hall)
+    finally:
+        hall.board = now
+
+
+def test_a_run_after_which_another_one_was_begun_is_not_gone_on_with(tmp_path: Path) -> None:
+    """The other run has the head of its log; only a run that is over is restored, for its result."""
+    for number, kind in enumerate(VerifiableHall().collections[1:], 1):
+        hall, media = VerifiableHall(), Media(tmp_path / kind.__name__, counted=True)
+        at_step(hall, media, number)
+        log, sent = hall.process()[1].runs, len(hall.sent)
+        log.begin(2, b"r" * 32, hall.board.head_of(log.lines[-1]))
+        lines = contents(hall)
+        with pytest.raises(LocalError, match="another run has begun"):
+            hall.restore(media)
+        assert (contents(hall), len(hall.sent)) == (lines, sent)
+        abandon(hall.process()[1], hall.saving(media))
+    for whole in (False, True):
+        hall, media = VerifiableHall(), Media(tmp_path / f"over {whole}", counted=True)
+        run, before = hall.begin(media), hall.board
+        while not run.finished:
+            before = copy.deepcopy(hall.board)
+            hall.step(run)
+        # The lines of its end cannot be written any more, if they are missing.
+        hall.board = hall.board if whole else before
+        log = hall.process()[1].runs
+        log.begin(2, b"r" * 32, hall.board.head_of(log.lines[-1]))
+        lines = contents(hall)
+        if whole:
+            assert hall.restore(media).result.survivors == hall.scenario.names
+        else:
+            with pytest.raises(LocalError, match="another run has begun"):
+                hall.restore(media)
+        assert contents(hall) == lines
+
+
+def test_copies_with_one_log_end_one_run(tmp_path: Path) -> None:
+    """They have nothing else in common, and no counter: the later one begins the next run."""
+    hall = VerifiableHall()
+    one = Media(tmp_path / "one", counted=False)
+    first = hall.begin(one)
+    while len(hall.mail) > 1:
+        hall.step(first)
+    second = hall.restore(one.copy(tmp_path / "other", "store", "keys"))
+    [last] = hall.mail
+    assert isinstance(last, Message)
+    hall.step(first)
+    attested = list(hall.mail)
+    hall.mail = deque([PeersLost((last.envelope.sender,))])
+    hall.step(second)
+    lines, sent = contents(hall), len(hall.sent)
+    assert hall.session_log.count(b'"number"') == 2
+    hall.mail = deque(attested)
+    with pytest.raises(LocalError, match="the session log has 2 runs, and the line of run 1 cannot follow"):
+        hall.execute(first)
+    assert first.resend() == ()
+    assert (contents(hall), len(hall.sent)) == (lines, sent)

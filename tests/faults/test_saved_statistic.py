@@ -21,6 +21,7 @@ from smpc_dp.protocols.engine.saved import SavedRun
 from smpc_dp.protocols.engine.state import State
 from smpc_dp.protocols.ustatistic import messages as m
 from smpc_dp.protocols.ustatistic import states as states
+from smpc_dp.protocols.ustatistic.pairs import EndedPair
 from smpc_dp.protocols.ustatistic.party import Evaluating
 from smpc_dp.statistics.compiled import operation_of
 from smpc_dp.wire.envelope import Envelope
@@ -131,9 +132,9 @@ class Hall:
                 if type(run.state) is Evaluating:
                     waiting += run.handle(Report([]))
             if envelope.step == m.MATCHED:
-                pairs = self.aggregator.state.pairs
-                for matching, drawn in enumerate(pairs.drawn.pairs):
-                    pairs.outputs |= {(matching, pair): 1 for pair in drawn if PARTY not in pair}
+                state = self.aggregator.state
+                for matching, drawn in enumerate(state.drawn.pairs):
+                    state.ended.extend(EndedPair(matching, pair, 1) for pair in drawn if PARTY not in pair)
 
     def check(self, run: SavedRun[Any]) -> None:
         """Check the estimate, and that no evaluation was handed out twice."""

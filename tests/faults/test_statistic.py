@@ -17,6 +17,7 @@ from smpc_dp.protocols.engine.events import Cancellation, Deadline, Message, Pee
 from smpc_dp.protocols.engine.run import Run
 from smpc_dp.protocols.ustatistic import messages as m
 from smpc_dp.protocols.ustatistic import states as states
+from smpc_dp.protocols.ustatistic.pairs import EndedPair
 from smpc_dp.protocols.ustatistic.plan import StatisticPlan
 from smpc_dp.protocols.ustatistic.result import StatisticResult
 from smpc_dp.protocols.ustatistic.terms import statistic_context
@@ -501,7 +502,7 @@ def test_who_waits_for_a_silent_partner_gets_the_estimate() -> None:
     drawn = drawn_for(table.parties["ada"]) or drawn_for(table.parties["ben"])
     assert drawn
     ((matching, *pair),) = drawn
-    table.aggregator.state.pairs.outputs[matching, (pair[0], pair[1])] = 1
+    table.aggregator.state.ended.append(EndedPair(matching, (pair[0], pair[1]), 1))
     for name in sorted(set(NAMES) - {"eve"}):
         table.deliver(table.parties[name].handle(Report([])))
     assert table.aggregator.step == m.DONE

@@ -19,7 +19,7 @@ from smpc_dp.privacy.accountant.compose import Composition
 from smpc_dp.privacy.gaussian import gaussian_mu
 from smpc_dp.protocols.gopa.verifiable import audit as auditing
 from smpc_dp.protocols.gopa.verifiable import messages as v
-from smpc_dp.protocols.gopa.verifiable.hosting import VerifiableAggregator
+from smpc_dp.protocols.gopa.verifiable.hosting import VerifiableAggregator, as_signed
 from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
 from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.registry import check_gopa
@@ -43,7 +43,7 @@ from smpc_dp_lab.vectors.verifiable_runs import (
     parameters,
 )
 from tests.audits import of_itself
-from tests.faults.hosts import entries_of, liar
+from tests.faults.hosts import Deviating, liar
 
 VICTIM = "ann"
 
@@ -265,16 +265,15 @@ def test_a_certificate_that_was_not_signed_is_refused() -> None:
         refused(reported(step, lie), "signatures, 4 are due")
 
 
-def published_first(relay: VerifiableAggregator) -> m.Advertisement:
-    """Return the first publication on the board, which is the victim's."""
-    entry = next(entry for entry in entries_of(relay) if entry.kind == v.PUBLISH)
-    return m.Advertisement(1, entry.payload, bytes.fromhex(entry.signature))
+def published_first(relay: Deviating) -> m.Advertisement:
+    """Return the first publication in the log, which is the victim's."""
+    return as_signed(1, relay.logged[v.PUBLISH][1])
 
 
 def test_nobody_opens_an_edge_to_a_user_that_said_nothing_false() -> None:
     """The relay keeps an honest party's x_hat and claims that it is false, to be left with its value."""
 
-    class Stripping(VerifiableAggregator):
+    class Stripping(Deviating):
         def write(
             self, run_id: bytes, step: str, parties: Iterable[int], message: msgspec.Struct
         ) -> list[Envelope]:
@@ -291,7 +290,7 @@ def test_nobody_opens_an_edge_to_a_user_that_said_nothing_false() -> None:
 
 
 def test_a_forged_false_publication_is_refused() -> None:
-    def lie(relay: VerifiableAggregator, _run_id: bytes, message: v.Publications) -> v.Publications:
+    def lie(relay: Deviating, _run_id: bytes, message: v.Publications) -> v.Publications:
         real = published_first(relay)
         forged = msgspec.msgpack.encode(replace(decode(real.body, v.Publish, ""), x_hat=bytes(16)))
         return replace(message, false=pack_list([1]), shown=[replace(real, body=forged)])

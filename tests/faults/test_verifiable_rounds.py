@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import io
 import random
@@ -24,8 +23,9 @@ from smpc_dp.protocols.gopa.verifiable.counting import CollectOpen
 from smpc_dp.protocols.gopa.verifiable.hosting import VerifiableAggregator
 from smpc_dp.protocols.gopa.verifiable.statements import FALSE, OPENING, OPENING_OTHER
 from smpc_dp.protocols.gopa.verifiable.states import AGGREGATOR
+from smpc_dp.protocols.run_log import Statement
 from smpc_dp.wire.envelope import Envelope
-from smpc_dp.wire.sets import pack_list, unpack_list
+from smpc_dp.wire.sets import PartySet, pack_list, unpack_list
 from smpc_dp.wire.signing import decode, encode
 from smpc_dp_lab.vectors.verifiable_openings import (
     THIRD,
@@ -168,7 +168,7 @@ def accuse(relay: VerifiableAggregator, state: CollectOpen, party: int, envelope
     """Call a right opening of the first round false."""
     item = counting.accept_open(relay, state, party, envelope)
     if (envelope.sender, envelope.step) == ("ann", v.OPEN):
-        item = state.openings[party] = dataclasses.replace(item, message=OPENING)
+        state.openings[party] = Statement.of(item, OPENING)
     return item
 
 
@@ -191,7 +191,7 @@ def test_no_edge_is_opened_for_what_was_signed_in_another_round() -> None:
 
     def finish(relay: VerifiableAggregator, state: CollectOpen) -> Transition:
         if state.round.number == 2:
-            state.openings[1] = dataclasses.replace(state.round.claimed[1][1], message=OPENING)
+            state.openings[1] = replace(state.round.claimed[1][1], refused=OPENING)
         return counting.finish_open(relay, state)
 
     relay = Host(role=AGGREGATOR.with_row(CollectOpen, finish=finish))
@@ -253,7 +253,7 @@ def test_a_relay_that_lies_about_openings_is_refused(lie: Any, reason: str) -> N
 def test_a_tally_that_counts_who_opened_something_false_is_refused() -> None:
     def finish(relay: VerifiableAggregator, state: CollectOpen) -> Transition:
         if state.round.number == 2:
-            counted = state.round.published | {NAMES.index(OTHER) + 1}
+            counted = PartySet.of({*state.round.published, NAMES.index(OTHER) + 1}, len(NAMES))
             state = replace(state, round=replace(state.round, published=counted))
         return counting.finish_open(relay, state)
 

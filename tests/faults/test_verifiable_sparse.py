@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import io
 import random
@@ -28,6 +27,7 @@ from smpc_dp.protocols.gopa.verifiable.statements import SUM, Rules
 from smpc_dp.protocols.gopa.verifiable.states import AGGREGATOR
 from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.phases.key_graph import merkle_commitment_of
+from smpc_dp.protocols.run_log import Statement
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.sets import pack_list, unpack_list
 from smpc_dp.wire.signing import decode, encode
@@ -223,7 +223,7 @@ def call_false(relay: VerifiableAggregator, state: CollectPublish, party: int, e
     """Call a right publication false."""
     item = counting.accept_publish(relay, state, party, envelope)
     if envelope.sender == CHEAT:
-        item = state.publications[party] = dataclasses.replace(item, message=SUM)
+        state.publications[party] = Statement.of(item, SUM)
     return item
 
 

@@ -24,6 +24,7 @@ from smpc_dp.protocols.gopa.verifiable.statements import (
     SUM,
 )
 from smpc_dp.protocols.gopa.verifiable.states import AGGREGATOR
+from smpc_dp.protocols.run_log import Statement
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import decode
 from smpc_dp_lab.vectors.fault import altered, flip
@@ -266,8 +267,9 @@ def _edges() -> Iterator[Cheat]:
 def _take_coin(_relay: object, state: CollectCoin, party: int, envelope: Envelope) -> Item:
     """Accept every coin, as a deviating aggregator does."""
     decode(envelope.body, v.Coin, envelope.sender)
-    state.coins[party] = Item(None, envelope.body, envelope.signature)
-    return state.coins[party]
+    item = Item(None, envelope.body, envelope.signature)
+    state.coins[party] = Statement.of(item)
+    return item
 
 
 _TAKES_COINS = Host(role=AGGREGATOR.with_row(CollectCoin, accept=_take_coin))

@@ -21,7 +21,7 @@ from smpc_dp.protocols.engine.collector import CollectorRole, Inbox
 from smpc_dp.protocols.engine.party import PartyRole
 from smpc_dp.protocols.engine.peers import PeerRole
 from smpc_dp.protocols.engine.saved_inbox import SavedError, SavedInbox
-from smpc_dp.protocols.engine.state import State
+from smpc_dp.protocols.engine.state import State, Work
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.sets import PartySet
 
@@ -47,14 +47,16 @@ class Record(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
         messages: the messages of the transition into the state.
         input: the digest of the caller's input, empty from its release on.
         released: the digest of the messages that released it, empty before.
+        lines: what the step adds to logs.
     """
 
-    version: Literal[1]
+    version: Literal[2]
     kind: str
     state: bytes
     messages: tuple[Envelope, ...] = ()
     input: bytes = b""
     released: bytes = b""
+    lines: tuple[bytes, ...] = ()
 
     def __repr__(self) -> str:
         return f"Record({self.kind!r})"
@@ -105,8 +107,9 @@ class Codec:
         state: State,
         messages: Iterable[Envelope] = (),
         released_input: tuple[bytes, bytes] = (b"", b""),
+        lines: Iterable[bytes] = (),
     ) -> bytes:
-        """Encode a state with its transition's messages, and `Record.input` and `Record.released`.
+        """Return a state with what is sent on the way into it, and the other fields of its `Record`.
 
         Raises LocalError, before anything is saved, if it would not be decoded again.
         """
@@ -118,7 +121,7 @@ class Codec:
             self._state(name, body)
         except VerificationError as error:
             raise LocalError(f"a state '{name}' cannot be saved: {error}") from None
-        return _ENCODER.encode(Record(1, name, body, tuple(messages), *released_input))
+        return _ENCODER.encode(Record(2, name, body, tuple(messages), *released_input, tuple(lines)))
 
     def decode(self, content: bytes) -> tuple[State, Record]:
         """Decode a state; raise VerificationError, without any of the content, for other bytes."""
@@ -226,6 +229,9 @@ def _unsaveable(kind: inspect.Type, known: set[type]) -> str:
         case inspect.VarTupleType(item_type=item) | inspect.ListType(item_type=item):
             inner = [item]
         case inspect.CustomType(cls=cls) if cls in (np.ndarray, PartySet, Inbox, SmpcError):
+            return ""
+        case inspect.CustomType(cls=cls) if issubclass(cls, Work):
+            # Nothing encodes it: a state is saved without it.
             return ""
         case _:
             return "" if isinstance(kind, _PLAIN) else f"nothing decodes {kind!r:.100}"

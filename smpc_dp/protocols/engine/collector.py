@@ -47,6 +47,7 @@ class Inbox:
         excluded: for each excluded party the error.
         faults: the texts of the errors, for the result.
         unsent: aborts of excluded parties that go with the next messages.
+        unwritten: lines that are written to a log when the step is over.
         answered: excluded parties that said hello again and were answered.
         past: earlier run ids of the run.
         events: the number of messages and exclusions.
@@ -62,6 +63,7 @@ class Inbox:
         "past",
         "seen",
         "unsent",
+        "unwritten",
     )
 
     def __init__(self, alive: set[int]) -> None:
@@ -71,6 +73,7 @@ class Inbox:
         self.excluded: dict[int, SmpcError] = {}
         self.faults: list[str] = []
         self.unsent: list[Envelope] = []
+        self.unwritten: list[Any] = []
         self.answered: set[int] = set()
         self.past: set[bytes] = set()
         self.events = 0
@@ -84,6 +87,11 @@ class CollectorState(State, frozen=True, kw_only=True, eq=False):
 
     inbox: Inbox = msgspec.field(default_factory=lambda: Inbox(set()))
     count: int = 0
+
+    @property
+    def unwritten(self) -> Sequence[Any]:
+        """See `State.unwritten`."""
+        return self.inbox.unwritten
 
 
 class Stopped(CollectorState, frozen=True, kw_only=True, eq=False):
@@ -123,6 +131,12 @@ class Collector(Generic[P_co]):
 
     def enter(self, state: State) -> None:
         """Record the values of a new state that the session keeps; by default there are none."""
+
+    def write_log(self, state: CollectorState) -> None:
+        """Write the lines that wait in the inbox of a new state to the logs; by default there are none."""
+
+    def resume_log(self, state: CollectorState, lines: Iterable[bytes]) -> None:
+        """Go on with the logs of a restored state, which had these lines; by default there are none."""
 
     def write(
         self, run_id: bytes, step: str, parties: Iterable[int], message: msgspec.Struct
@@ -206,6 +220,8 @@ class CollectorRow:
             without the step ignore such messages.
         late: (collector, state) -> the next state and the messages, when the time of the step is over; None:
             the parties whose message has not come are excluded.
+        report: (collector, state, result) takes a result of the state's work, which has ended before; see
+            `State.reports`.
         stop: (collector, state) keeps evidence from the state, when the run stops in it.
         times: (collector) -> how often a run is in the state, at most.
     """
@@ -222,6 +238,7 @@ class CollectorRow:
         default_factory=dict
     )
     late: Callable[[Any, Any], Transition] | None = None
+    report: Callable[[Any, Any, bytes], None] | None = None
     stop: Callable[[Any, Any], None] = _nothing
     times: Callable[[Any], int] = _once
 
@@ -308,13 +325,14 @@ class CollectorRole:
             case events.Deadline():
                 return self._expire(collector, state)
             case events.Conviction(peer, error):
-                party = _number(collector, peer)
-                if party not in inbox.alive:
-                    return Transition(state)
-                self._exclude(collector, state, party, error)
-                return self._advance(collector, state)
-            case _:
-                return Transition(state)
+                if (party := _number(collector, peer)) in inbox.alive:
+                    self._exclude(collector, state, party, error)
+                    return self._advance(collector, state)
+            case events.Report(bytes(result)) if (report := self.row(state).report) is not None:
+                report(collector, state, result)
+                inbox.events += 1
+                return _with_unsent(state, state, ())
+        return Transition(state)
 
     def failed(self, state: CollectorState, _error: SmpcError) -> CollectorState:
         """Return the state after an error; `Cancellation` gives the messages of the run's end."""
@@ -375,7 +393,7 @@ class CollectorRole:
             return Transition(state, self._answer_excluded(collector, state, party, envelope))
         error: SmpcError | None = None
         try:
-            if any(envelope.step in row.beside for row in self.rows):
+            if self.is_beside(envelope):
                 return self._receive_beside(collector, state, party, envelope)
             if not self._is_new(collector, state, party, envelope):
                 return Transition(state)
@@ -390,6 +408,10 @@ class CollectorRole:
         else:
             self._exclude(collector, state, party, error)
         return self._advance(collector, state)
+
+    def is_beside(self, envelope: Envelope) -> bool:
+        """Tell whether a message is beside the steps, a part of work."""
+        return any(envelope.step in row.beside for row in self.rows)
 
     def _receive_beside(
         self, collector: Collector[Any], state: CollectorState, party: int, envelope: Envelope

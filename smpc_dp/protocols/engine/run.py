@@ -143,8 +143,17 @@ class Run(Generic[R_co]):
             raise refusal
         return messages
 
-    def _take(self, transition: Transition, _event: Event) -> Sequence[Envelope]:
+    def _take(self, transition: Transition, event: Event) -> Sequence[Envelope]:
         """Make the state of a transition the newest, and return the messages to send."""
-        self._state, messages = transition
+        state, messages = transition
+        if state.unwritten:
+            try:
+                self.member.write_log(state)
+            except SmpcError:
+                # Where the run is over in any case the others are told.
+                if not isinstance(event, Cancellation):
+                    self._failed = True
+                    raise
+        self._state = state
         self.member.enter(self._state)
         return messages

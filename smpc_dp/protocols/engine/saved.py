@@ -16,6 +16,7 @@ from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.randomness import SystemRandomness
 from smpc_dp.crypto.transcript import digest, encode_uint
 from smpc_dp.errors import LocalError
+from smpc_dp.log.log import encode_line
 from smpc_dp.protocols.engine.codec import Codec
 from smpc_dp.protocols.engine.counter import Counter, Entry
 from smpc_dp.protocols.engine.events import Cancellation, Event, Message
@@ -106,7 +107,7 @@ class SavedRun(Run[R_co]):
     on.
     """
 
-    final: ClassVar[str] = ATTEST
+    final: ClassVar[tuple[str, ...]] = (ATTEST,)
 
     def __init__(self, role: Any, member: Any, state: State, saving: Saving, row: Row) -> None:
         super().__init__(role, member, state)
@@ -163,8 +164,9 @@ class SavedRun(Run[R_co]):
         row, secret, reason = _newest(member, saving)
         position = row.position
         if not _is_retained(position.flags):
+            final = " or ".join(f"'{step}*'" for step in cls.final)
             raise LocalError(
-                f"{reason} is lost: without a counter no state is restored from '{cls.final}*' on, or after "
+                f"{reason} is lost: without a counter no state is restored from {final} on, or after "
                 "a release"
             )
         if not row.sealed:
@@ -176,6 +178,7 @@ class SavedRun(Run[R_co]):
         saving.keys.commit(position.attempt, row.key)
         run = cls(role, member, state, saving, row)
         run._messages, run._input, run._released = record.messages, record.input, record.released
+        run._resume_log(record.lines)
         member.enter(state)
         return run
 
@@ -183,6 +186,9 @@ class SavedRun(Run[R_co]):
     def _is_over(self) -> bool:
         """Tell whether the end of the run is on disk."""
         return bool(self._row.position.flags & OVER)
+
+    def _resume_log(self, _lines: Sequence[bytes]) -> None:
+        """Go on with the logs of a restored state: of a party there are none."""
 
     def step_from(self, state: State, event: Event) -> Sequence[Envelope]:
         """See `Run.step_from`; the next state is saved, and a release charged, when it returns."""
@@ -217,6 +223,8 @@ class SavedRun(Run[R_co]):
             return ()
         with self._writing():
             self._save(state, tuple(messages), event)
+            if state.unwritten:
+                self.member.write_log(state)
         self.member.enter(state)
         self._charge()
         return self._messages
@@ -256,7 +264,8 @@ class SavedRun(Run[R_co]):
         )
         key, sealed = _new_key(), b""
         if _is_retained(flags):
-            record = saving.codec.encode(state.restorable, messages, (committed, released))
+            lines = map(encode_line, state.unwritten)
+            record = saving.codec.encode(state.restorable, messages, (committed, released), lines)
             sealed = seal_state(key.secret, position, record, _RANDOM)
         else:
             key = replace(key, secret=b"")

@@ -21,7 +21,7 @@ from smpc_dp.protocols.engine.collector import CollectorState
 from smpc_dp.protocols.engine.peers import PeerState
 from smpc_dp.protocols.engine.saved import ATTEST, SavedRun, Saving
 from smpc_dp.protocols.engine.saved_inbox import SavedError
-from smpc_dp.protocols.engine.state import Transition
+from smpc_dp.protocols.engine.state import State, Transition
 from smpc_dp.protocols.engine.store import Row
 from smpc_dp.wire.envelope import Envelope
 
@@ -31,10 +31,11 @@ R_co = TypeVar("R_co", covariant=True)
 class Entry(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """Saved event within a step."""
 
-    kind: Literal["message", "lost", "deadline", "conviction"]
+    kind: Literal["message", "lost", "deadline", "conviction", "report"]
     envelope: Envelope | None = None
     peers: tuple[str, ...] = ()
     error: SavedError | None = None
+    report: bytes = b""
 
     @classmethod
     def of(cls, event: events.Event) -> Entry:
@@ -48,6 +49,8 @@ class Entry(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
                 return cls("deadline")
             case events.Conviction(peer, error):
                 return cls("conviction", peers=(peer,), error=SavedError.of(error))
+            case events.Report(bytes(result)):
+                return cls("report", report=result)
             case _:
                 raise LocalError(f"{type(event).__name__} does not happen within a step")
 
@@ -62,6 +65,8 @@ class Entry(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
                 return events.Deadline()
             case Entry("conviction", None, (peer,), SavedError() as error):
                 return events.Conviction(peer, error.error())
+            case Entry("report", None, (), None, result):
+                return events.Report(result)
         raise VerificationError("an entry of a saved inbox is malformed", Check.MALFORMED)
 
 
@@ -72,7 +77,9 @@ class SavedCollection(SavedRun[R_co]):
     their order, and reaches the same state and messages.
     """
 
-    final: ClassVar[str] = "participants"
+    final: ClassVar[tuple[str, ...]] = ("participants", "begin")
+    # How many of the step's reports are on disk.
+    _reports = 0
 
     @classmethod
     def restore(cls, role: Any, member: Any, saving: Saving) -> Self:
@@ -80,25 +87,47 @@ class SavedCollection(SavedRun[R_co]):
         run = super().restore(role, member, saving)
         for number, sealed in enumerate(saving.store.entries(run._row)):
             state, sent = role.step(member, run._state, run._opened(number, sealed))
-            if type(state) is not type(run._state):
+            if not _is_same_step(state, run._state):
                 raise VerificationError(
                     f"{run.name}: a saved inbox ends the step that it is of", Check.BAD_STATE
                 )
             run._state, run._messages = state, (*run._messages, *sent)
             run._entries += 1
+        run._reports = len(run._state.reports)
         return run
+
+    def _resume_log(self, lines: Sequence[bytes]) -> None:
+        self.member.resume_log(self._state, lines)
 
     def _take(self, transition: Transition, event: events.Event) -> Sequence[Envelope]:
         before: CollectorState | PeerState[Any] = self.state
         state, messages = transition
-        if self._is_over or state.over or type(state) is not type(before):
+        if self._is_over or state.over or not _is_same_step(state, before):
+            self._reports = 0
             return super()._take(transition, event)
         if state.count == before.count and not messages:
             return ()
+        lasting = self._lasting(state, event)
         with self._writing():
-            self._append(event)
-        self._state, self._messages = state, (*self._messages, *messages)
+            for report in state.reports[self._reports :]:
+                self._append(events.Report(msgspec.msgpack.encode(report)))
+            if lasting is not None:
+                self._append(lasting)
+        self._state, self._reports = state, len(state.reports)
+        if lasting is not None:
+            self._messages = (*self._messages, *messages)
         return messages
+
+    def _lasting(self, state: Any, event: events.Event) -> events.Event | None:
+        """Return the event that leads a restored role to `state` as `event` did, None if there is none.
+
+        A message beside the steps is a part of work that is not restored; an exclusion for it stays.
+        """
+        if not (isinstance(event, events.Message) and self.role.is_beside(event.envelope)):
+            return event
+        sender = event.envelope.sender
+        error = state.inbox.excluded.get(self.member.context.number(sender))
+        return None if error is None else events.Conviction(sender, error)
 
     def _append(self, event: events.Event) -> None:
         """Save an event of the step, if its state can be restored."""
@@ -130,10 +159,21 @@ class SavedCollection(SavedRun[R_co]):
         return digest(Label.SAVED_INBOX, secret, row.digest, encode_uint(number))
 
 
+def _is_same_step(state: State, before: State) -> bool:
+    """Tell whether no step has ended between two states."""
+    return type(state) is type(before) and state.step == before.step
+
+
 class SavedPeer(SavedCollection[R_co]):
     """Role among peers in one run: a letter is on disk before it counts, and a phase before it ends.
 
     Within a phase a peer draws nothing, and its messages follow from the state that began the phase.
     """
 
-    final: ClassVar[str] = ATTEST
+    final: ClassVar[tuple[str, ...]] = (ATTEST,)
+
+    def _resume_log(self, _lines: Sequence[bytes]) -> None:
+        """There are no logs."""
+
+    def _lasting(self, _state: Any, event: events.Event) -> events.Event | None:
+        return event

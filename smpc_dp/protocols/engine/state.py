@@ -23,6 +23,10 @@ class Secret(msgspec.Struct, frozen=True):
         return f"{type(self).__name__}(secret)"
 
 
+class Work:
+    """Work with secrets of its own, as two-party evaluations are: never saved, nor done a second time."""
+
+
 class State(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """State of a role in one run.
 
@@ -64,6 +68,16 @@ class State(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     def step(self) -> str:
         """Step whose messages the state takes; "done" when it takes none."""
         return self.expects
+
+    @property
+    def reports(self) -> Sequence[Any]:
+        """Results of the work that the state leaves to its holder; they are only added."""
+        return ()
+
+    @property
+    def unwritten(self) -> Sequence[Any]:
+        """The lines that are to be written to a log before the messages of the last step are sent."""
+        return ()
 
     @property
     def restorable(self) -> Self:

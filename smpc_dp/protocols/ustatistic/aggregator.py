@@ -1,11 +1,10 @@
 """The aggregator's states in a pairwise statistic up to the draw: it collects hellos and coins.
 
-The pairs are evaluated in the next state (`pairs`). Log entries are on the board when a function returns.
+The pairs are evaluated in the state after these (`statistic_pairs`).
 """
 
 from __future__ import annotations
 
-import contextlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar
@@ -15,7 +14,6 @@ from smpc_dp.errors import (
     Code,
     ConfigCheck,
     ConfigError,
-    LocalError,
     PeerFault,
     TimeoutFault,
 )
@@ -23,13 +21,13 @@ from smpc_dp.protocols.begin import begin_log, certify_begin, why_behind
 from smpc_dp.protocols.engine.collector import CollectorState, Item
 from smpc_dp.protocols.engine.state import Transition
 from smpc_dp.protocols.phases import messages as common
-from smpc_dp.protocols.run_log import RunLog
+from smpc_dp.protocols.run_log import RunLog, Statement
 from smpc_dp.protocols.ustatistic import messages as m
 from smpc_dp.protocols.ustatistic.log import OPERATION, log_messages, log_statement
 from smpc_dp.protocols.ustatistic.pairs import CollectDone, Pairs, end_pairs
 from smpc_dp.protocols.ustatistic.plan import StatisticPlan
 from smpc_dp.protocols.ustatistic.relay import PairRelays
-from smpc_dp.protocols.ustatistic.serving import Aggregator
+from smpc_dp.protocols.ustatistic.serving import Aggregator, Requested
 from smpc_dp.protocols.ustatistic.terms import (
     again_identifier,
     draw,
@@ -43,22 +41,18 @@ from smpc_dp.wire.signing import decode
 
 
 class CollectHello(CollectorState, frozen=True, kw_only=True, eq=False):
-    """Parties may still join.
-
-    `plans` has a plan, or the reason why there is none, for each operation that they ask for.
-    """
+    """Parties may still join."""
 
     expects: ClassVar[str] = m.HELLO
-    plans: dict[str, StatisticPlan | str]
 
 
 class CollectBegin(CollectorState, frozen=True, kw_only=True, eq=False):
     """The parties present are agreed on, and each attests the session log."""
 
     expects: ClassVar[str] = common.ATTEST_BEGIN
-    plan: StatisticPlan
+    requested: Requested
     present: bytes
-    hellos: Mapping[int, Item]
+    hellos: Mapping[int, Statement]
     log: RunLog
 
 
@@ -70,13 +64,13 @@ class CollectCoins(CollectorState, frozen=True, kw_only=True, eq=False):
     """
 
     expects: ClassVar[str] = m.COINS[0]
-    plan: StatisticPlan
-    hellos: Mapping[int, Item]
+    requested: Requested
+    hellos: Mapping[int, Statement]
     log: RunLog
     attempt: int
     present: tuple[int, ...]
     coins: dict[int, bytes]
-    openings: dict[int, Item]
+    openings: dict[int, Statement]
 
     @property
     def step(self) -> str:
@@ -84,13 +78,13 @@ class CollectCoins(CollectorState, frozen=True, kw_only=True, eq=False):
         return m.COINS[self.attempt - 1]
 
 
-def accept_hello(aggregator: Aggregator, state: CollectHello, _party: int, envelope: Envelope) -> Item:
+def accept_hello(aggregator: Aggregator, _state: CollectHello, _party: int, envelope: Envelope) -> Item:
     """Check that a party and the aggregator have the same plan for its operation."""
     sender, context = envelope.sender, aggregator.context
     hello = decode(envelope.body, m.Hello, sender)
     if hello.session_digest != context.session_digest or hello.request != context.request:
         raise PeerFault(sender, "its hello is for another session or request", Check.OTHER_REQUEST)
-    plan = _planned(aggregator, state, hello.operation)
+    plan = aggregator.parameters.planned(hello.operation)
     if isinstance(plan, str):
         reason = f"asks for a statistic that cannot be had here: {plan}"
         raise PeerFault(sender, reason, Check.NOT_OFFERED, code=Code.KERNEL)
@@ -100,7 +94,7 @@ def accept_hello(aggregator: Aggregator, state: CollectHello, _party: int, envel
         raise PeerFault(
             sender, "has a public label where none is due, or none where one is", Check.LABEL_DIFFERS
         )
-    if why := why_behind(aggregator.parameters.runs, hello.known):
+    if why := why_behind(aggregator.runs, hello.known):
         raise PeerFault(sender, why, Check.BEHIND)
     return Item(hello, envelope.body, envelope.signature)
 
@@ -112,18 +106,18 @@ def agreed_hellos(_aggregator: Aggregator, state: CollectHello) -> int:
 
 def finish_hello(aggregator: Aggregator, state: CollectHello) -> Transition:
     """Begin the run, and its log, with the parties that ask for the most frequent operation."""
-    plan, serving = _agree(aggregator, state), aggregator.parameters
-    inbox, context = state.inbox, aggregator.context
+    requested = _agree(aggregator, state)
+    inbox, context, plan = state.inbox, aggregator.context, aggregator.parameters.plan(requested)
     present = sorted(inbox.alive)
-    hellos = {party: inbox.items[party] for party in present}
+    hellos = {party: Statement.of(inbox.items[party]) for party in present}
     public_labels = _public_labels(plan, hellos, present)
     packed = pack_set(present, aggregator.parties)
-    commitments = b"".join(item.message.commitments for item in hellos.values())
+    commitments = b"".join(_hello(hellos, party).commitments for party in present)
     root = start_root(commitments, public_labels)
     run_id = run_identifier(context, plan.digest, packed, root)
     operation = OPERATION + plan.digest.hex()
-    log = begin_log(context, serving.board, serving.runs, run_id, operation, packed, root)
-    after = CollectBegin(run_id=run_id, plan=plan, present=packed, hellos=hellos, log=log)
+    log, runs = begin_log(aggregator, inbox, run_id, operation, packed, root)
+    after = CollectBegin(run_id=run_id, requested=requested, present=packed, hellos=hellos, log=log)
     start = m.Start(packed, commitments, public_labels)
     return Transition(
         after,
@@ -133,7 +127,7 @@ def finish_hello(aggregator: Aggregator, state: CollectHello) -> Transition:
                 run_id,
                 inbox,
                 common.BEGIN,
-                lambda party: common.Begin(*serving.runs.since(hellos[party].message.known)),
+                lambda party: common.Begin(*runs.since(_hello(hellos, party).known)),
             ),
         ],
     )
@@ -141,13 +135,21 @@ def finish_hello(aggregator: Aggregator, state: CollectHello) -> Transition:
 
 def finish_begin(aggregator: Aggregator, state: CollectBegin) -> Transition:
     """Log the certificate, the terms and the hellos, and send the first entry."""
-    run_id, serving, plan = state.run_id, aggregator.parameters, state.plan
-    certified = certify_begin(aggregator, state, state.present, serving.quorum, serving.runs)
-    log, entry = log_statement(aggregator, state.log, run_id, common.CERTIFY_BEGIN, certified)
-    log, _ = log_statement(aggregator, log, run_id, m.TERMS, m.Terms(plan.canonical(), plan.circuit.digest))
-    log = log_messages(aggregator, log, m.HELLO, state.hellos)
+    run_id, inbox, plan = state.run_id, state.inbox, aggregator.parameters.plan(state.requested)
+    certified = certify_begin(aggregator, state, aggregator.parameters.quorum)
+    log, entry = log_statement(aggregator, inbox, state.log, run_id, common.CERTIFY_BEGIN, certified)
+    log, _ = log_statement(
+        aggregator, inbox, log, run_id, m.TERMS, m.Terms(plan.canonical(), plan.circuit.digest)
+    )
+    log = log_messages(aggregator, inbox, log, m.HELLO, state.hellos)
     after = CollectCoins(
-        plan=plan, hellos=state.hellos, log=log, attempt=1, present=tuple(state.hellos), coins={}, openings={}
+        requested=state.requested,
+        hellos=state.hellos,
+        log=log,
+        attempt=1,
+        present=tuple(state.hellos),
+        coins={},
+        openings={},
     )
     begun = common.Begun(state.log.head, entry.body, entry.signature)
     return Transition(after, aggregator.broadcast(state, common.BEGUN, begun))
@@ -156,11 +158,12 @@ def finish_begin(aggregator: Aggregator, state: CollectBegin) -> Transition:
 def accept_coin(aggregator: Aggregator, state: CollectCoins, party: int, envelope: Envelope) -> Item:
     """Store a coin that matches its commitment."""
     coin = decode(envelope.body, m.Coin, envelope.sender).coin
-    # A wrong one is stored as well: the signed message is evidence.
-    item = state.openings[party] = Item(None, envelope.body, envelope.signature)
-    commitments = state.hellos[party].message.commitments
-    plan, context = state.plan, aggregator.context
-    if not is_opening(context, plan.digest, state.attempt, envelope.sender, coin, commitments):
+    # Kept also if it is wrong: the signed message is evidence.
+    item = Item(None, envelope.body, envelope.signature)
+    state.openings[party] = Statement.of(item)
+    commitments = _hello(state.hellos, party).commitments
+    digest, context = state.requested.digest, aggregator.context
+    if not is_opening(context, digest, state.attempt, envelope.sender, coin, commitments):
         raise PeerFault(envelope.sender, "opened a coin that it had not committed to", Check.BAD_OPENING)
     state.coins[party] = coin
     return item
@@ -174,16 +177,18 @@ def finish_coins(aggregator: Aggregator, state: CollectCoins) -> Transition:
         return _draw_again(aggregator, state, log, missing)
     coins = b"".join(state.coins[party] for party in state.present)
     names = [aggregator.name_of(party) for party in state.present]
-    plan, public_labels = state.plan, _public_labels(state.plan, state.hellos, state.present)
+    plan = aggregator.parameters.plan(state.requested)
+    public_labels = _public_labels(plan, state.hellos, state.present)
     drawn = draw(plan.partners, plan.bipartite, state.run_id, names, public_labels, coins)
-    pairs = Pairs(drawn, PairRelays(plan, drawn))
     after = CollectDone(
         run_id=state.run_id,
         inbox=state.inbox,
-        plan=plan,
+        requested=state.requested,
         log=log,
         present=state.present,
-        pairs=pairs,
+        drawn=drawn,
+        ended=[],
+        pairs=Pairs(PairRelays(plan, drawn)),
         dones={},
     )
     sent = aggregator.broadcast(after, m.MATCHED, m.Matched(coins))
@@ -196,9 +201,7 @@ def finish_coins(aggregator: Aggregator, state: CollectCoins) -> Transition:
 
 def keep_openings(aggregator: Aggregator, state: CollectCoins) -> None:
     """Log the opened coins of an abandoned draw: they are evidence."""
-    if state.openings:
-        with contextlib.suppress(LocalError):
-            _log_openings(aggregator, state)
+    _log_openings(aggregator, state)
 
 
 def needed(aggregator: Aggregator, _state: CollectorState) -> int:
@@ -216,17 +219,12 @@ def _requested(state: CollectHello) -> Counter[bytes]:
     return Counter(item.message.plan for item in state.inbox.items.values())
 
 
-def _planned(aggregator: Aggregator, state: CollectHello, operation: str) -> StatisticPlan | str:
-    """Return the plan of an operation, or the reason why there is none."""
-    if operation not in state.plans:
-        try:
-            state.plans[operation] = aggregator.parameters.make_plan(operation)
-        except ConfigError as error:
-            state.plans[operation] = str(error)
-    return state.plans[operation]
+def _hello(hellos: Mapping[int, Statement], party: int) -> m.Hello:
+    """Return the hello of a party that is present."""
+    return decode(hellos[party].body, m.Hello, "")
 
 
-def _agree(aggregator: Aggregator, state: CollectHello) -> StatisticPlan:
+def _agree(aggregator: Aggregator, state: CollectHello) -> Requested:
     """Select the most frequent operation; only one can be that of more than half of all parties."""
     inbox, needed = state.inbox, aggregator.parameters.quorum
     (wanted, most), *_ = _requested(state).most_common(1)
@@ -242,12 +240,13 @@ def _agree(aggregator: Aggregator, state: CollectHello) -> StatisticPlan:
                 party,
                 PeerFault(aggregator.name_of(party), reason, Check.OTHER_OPERATION, code=Code.OPERATION),
             )
-    return next(plan for plan in state.plans.values() if not isinstance(plan, str) and plan.digest == wanted)
+    operation = next(i.message.operation for i in inbox.items.values() if i.message.plan == wanted)
+    return Requested(operation, wanted)
 
 
-def _public_labels(plan: StatisticPlan, hellos: Mapping[int, Item], present: Iterable[int]) -> bytes:
+def _public_labels(plan: StatisticPlan, hellos: Mapping[int, Statement], present: Iterable[int]) -> bytes:
     """Return the labels of the parties present; raise ConfigError if no two of them can be a pair."""
-    public_labels = bytes(hellos[party].message.public_label + 1 for party in present)
+    public_labels = bytes(_hello(hellos, party).public_label + 1 for party in present)
     if plan.bipartite and len(set(public_labels)) < 2:
         reason = "all who take part have the same one"
         raise ConfigError.at("labels", reason, ConfigCheck.INFEASIBLE, code=Code.IMPOSSIBLE)
@@ -262,16 +261,16 @@ def _draw_again(
     if state.attempt == m.ATTEMPTS:
         raise TimeoutFault(missing, state.step, f"{m.ATTEMPTS} draws of matchings lacked a coin")
     present = tuple(sorted(inbox.alive))
-    _public_labels(state.plan, hellos, present)
+    _public_labels(aggregator.parameters.plan(state.requested), hellos, present)
     packed, attempt = pack_set(present, aggregator.parties), state.attempt + 1
     run_id = again_identifier(aggregator.context, state.run_id, attempt, packed)
     inbox.past.add(state.run_id)
     again, step = m.Again(packed), m.AGAINS[state.attempt - 1]
-    log, _ = log_statement(aggregator, log, run_id, step, again)
+    log, _ = log_statement(aggregator, inbox, log, run_id, step, again)
     after = CollectCoins(
         run_id=run_id,
         inbox=inbox,
-        plan=state.plan,
+        requested=state.requested,
         hellos=hellos,
         log=log,
         attempt=attempt,
@@ -286,4 +285,4 @@ def _log_openings(aggregator: Aggregator, state: CollectCoins) -> RunLog:
     """Log the opened coins that are not in the log yet."""
     openings = dict(state.openings)
     state.openings.clear()
-    return log_messages(aggregator, state.log, state.step, openings)
+    return log_messages(aggregator, state.inbox, state.log, state.step, openings)

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from smpc_dp.protocols.engine.collector import Item
-from smpc_dp.protocols.run_log import RunLog, append
+from smpc_dp.protocols.engine.collector import Inbox
+from smpc_dp.protocols.run_log import RunLog, Statement, append, signed_by
 from smpc_dp.protocols.ustatistic.serving import Aggregator
 from smpc_dp.wire.envelope import Envelope
 
@@ -21,20 +21,18 @@ OPERATION = "pairwise-statistic "
 """Beginning of the operation in a header; the digest of the statistic follows, in hex."""
 
 
-def log_messages(aggregator: Aggregator, log: RunLog, kind: str, items: Mapping[int, Item]) -> RunLog:
-    """Log messages of parties, in roster order; the board has stored them when this returns."""
-    signed = [
-        (aggregator.name_of(party), items[party].body, items[party].signature) for party in sorted(items)
-    ]
-    after, _ = append(aggregator.parameters.board, log, kind, signed)
-    return after
-
-
 def log_statement(
-    aggregator: Aggregator, log: RunLog, run_id: bytes, kind: str, message: msgspec.Struct
+    aggregator: Aggregator, inbox: Inbox, log: RunLog, run_id: bytes, kind: str, message: msgspec.Struct
 ) -> tuple[RunLog, Envelope]:
     """Log a statement of the aggregator, signed as a message to itself, and return it."""
     entry = aggregator.write_own(run_id, kind, message)
-    signed = [(aggregator.name, entry.body, entry.signature)]
-    after, _ = append(aggregator.parameters.board, log, kind, signed)
+    after, _ = append(inbox, log, kind, [(aggregator.name, entry.body, entry.signature)])
     return after, entry
+
+
+def log_messages(
+    aggregator: Aggregator, inbox: Inbox, log: RunLog, kind: str, statements: Mapping[int, Statement]
+) -> RunLog:
+    """Log messages of parties, in roster order."""
+    after, _ = append(inbox, log, kind, signed_by(aggregator, statements))
+    return after

@@ -8,26 +8,27 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from dataclasses import replace as replaced
-from typing import ClassVar
+from typing import ClassVar, Self
 
+import msgspec
 import numpy as np
+from msgspec.structs import replace
 
-from smpc_dp.errors import Check, PeerFault, SmpcError, TimeoutFault
+from smpc_dp.decoding import decode_msgpack
+from smpc_dp.errors import Check, PeerFault, SmpcError, TimeoutFault, VerificationError
 from smpc_dp.protocols.engine.collector import CollectorState, Item
-from smpc_dp.protocols.engine.state import Transition
+from smpc_dp.protocols.engine.state import Transition, Work
 from smpc_dp.protocols.garbled.aggregator import AggregatorEvaluation, AggregatorRole
 from smpc_dp.protocols.garbled.effects import Receive, Send
 from smpc_dp.protocols.garbled.participant import Evaluated
-from smpc_dp.protocols.run_log import RunLog
+from smpc_dp.protocols.run_log import RunLog, Statement
 from smpc_dp.protocols.ustatistic import messages as m
 from smpc_dp.protocols.ustatistic.estimate import Estimate, estimate
 from smpc_dp.protocols.ustatistic.log import log_messages, log_statement
-from smpc_dp.protocols.ustatistic.plan import StatisticPlan
 from smpc_dp.protocols.ustatistic.relay import PairRelays
 from smpc_dp.protocols.ustatistic.result import StatisticEvidence, StatisticResult, result_of
-from smpc_dp.protocols.ustatistic.serving import Aggregator
+from smpc_dp.protocols.ustatistic.serving import Aggregator, Requested
 from smpc_dp.protocols.ustatistic.terms import Draw, check_failed, pair_context
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import decode
@@ -35,53 +36,71 @@ from smpc_dp.wire.signing import decode
 Pair = tuple[str, str]
 
 
-@dataclass(slots=True)
-class Pairs:
-    """Aggregator's part in all evaluations of a run. It grows in place.
+class Pairs(Work):
+    """The aggregator's part in all evaluations of a run. It grows in place, and is never saved.
 
     Attributes:
-        drawn: the matchings.
         relays: of the pairs whose frames are relayed.
         evaluations: by matching and pair.
-        outputs: of the finished pairs.
-        sent, received: the number of an evaluation's messages to a party, and from it.
+        sent, received: how many messages of an evaluation went to a party, and came from it.
     """
 
-    drawn: Draw
-    relays: PairRelays
-    evaluations: dict[tuple[int, Pair], AggregatorEvaluation] = field(default_factory=dict)
-    outputs: dict[tuple[int, Pair], int] = field(default_factory=dict)
-    sent: Counter[tuple[str, int]] = field(default_factory=Counter)
-    received: Counter[tuple[str, int]] = field(default_factory=Counter)
+    __slots__ = ("evaluations", "received", "relays", "sent")
 
-    @property
-    def failed(self) -> list[tuple[int, int]]:
-        """Pairs without an output: of each its matching and its index in that matching."""
-        return [
-            (matching, index)
-            for matching, pairs in enumerate(self.drawn.pairs)
-            for index, pair in enumerate(pairs)
-            if (matching, pair) not in self.outputs
-        ]
+    def __init__(self, relays: PairRelays) -> None:
+        self.relays = relays
+        self.evaluations: dict[tuple[int, Pair], AggregatorEvaluation] = {}
+        self.sent: Counter[tuple[str, int]] = Counter()
+        self.received: Counter[tuple[str, int]] = Counter()
+
+
+class EndedPair(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """The end of a pair's evaluation: its output, or None and the fault."""
+
+    matching: int
+    pair: Pair
+    output: int | None
+    fault: str = ""
 
 
 class CollectDone(CollectorState, frozen=True, kw_only=True, eq=False):
     """The matchings are drawn, and the parties evaluate their pairs.
 
-    `pairs` is the aggregator's part in that; `dones` grows with the parties' reports on their pairs.
+    Attributes:
+        drawn: the matchings.
+        ended: the evaluations that have ended; it grows.
+        pairs: the aggregator's part in the others; None: they have failed with an earlier process.
+        dones: grows with the parties' reports on their pairs.
     """
 
     expects: ClassVar[str] = m.DONE
-    plan: StatisticPlan
+    requested: Requested
     log: RunLog
     present: tuple[int, ...]
-    pairs: Pairs
-    dones: dict[int, Item]
+    drawn: Draw
+    ended: list[EndedPair]
+    pairs: Pairs | None
+    dones: dict[int, Statement]
 
     @property
     def matchings(self) -> int:  # type: ignore[override]
         """Number of pairs that a party may have to evaluate in turn."""
-        return len(self.pairs.drawn.pairs)
+        return len(self.drawn.pairs)
+
+    @property
+    def reports(self) -> Sequence[EndedPair]:
+        """See `State.reports`."""
+        return self.ended
+
+    @property
+    def restorable(self) -> Self:
+        """The state in which all evaluations have failed that had not ended: none is ever done twice."""
+        return replace(self, pairs=None)
+
+    @property
+    def outputs(self) -> dict[tuple[int, Pair], int]:
+        """The outputs of the pairs that are done."""
+        return {(each.matching, each.pair): each.output for each in self.ended if each.output is not None}
 
 
 class Estimated(CollectorState, frozen=True, kw_only=True, eq=False):
@@ -94,22 +113,25 @@ class Estimated(CollectorState, frozen=True, kw_only=True, eq=False):
 def accept_done(_aggregator: Aggregator, state: CollectDone, party: int, envelope: Envelope) -> Item:
     """Store a party's report on its pairs."""
     done = decode(envelope.body, m.Done, envelope.sender)
-    check_failed(state.pairs.drawn, envelope.sender, done.failed)
-    item = state.dones[party] = Item(None, envelope.body, envelope.signature)
+    check_failed(state.drawn, envelope.sender, done.failed)
+    item = Item(None, envelope.body, envelope.signature)
+    state.dones[party] = Statement.of(item)
     return item
 
 
 def on_pair(aggregator: Aggregator, state: CollectDone, _party: int, envelope: Envelope) -> list[Envelope]:
     """Pass a message to its evaluation, and return the answers of the aggregator's role in it."""
     _check(aggregator, state, envelope)
-    sender, pairs = envelope.sender, state.pairs
+    sender, pairs, drawn = envelope.sender, state.pairs, state.drawn
     message = decode(envelope.body, m.Pair, sender)
     matching = message.matching
-    pair = pairs.drawn.partner(sender, matching) if matching < len(pairs.drawn.pairs) else None
+    pair = drawn.partner(sender, matching) if matching < len(drawn.pairs) else None
     if pair is None:
         raise PeerFault(
             sender, f"sent a message of a pair in matching {matching}, where it has none", Check.NOT_PRESENT
         )
+    if pairs is None:
+        return []
     expected = pairs.received[sender, matching]
     if message.number != expected:
         raise PeerFault(
@@ -125,12 +147,14 @@ def on_pair(aggregator: Aggregator, state: CollectDone, _party: int, envelope: E
     if evaluation.over:
         return []
     inbox.append(message.content)
-    return _advance_pair(aggregator, state, evaluation, matching, pair)
+    return _advance_pair(aggregator, state, pairs, evaluation, (matching, pair))
 
 
 def on_relay(aggregator: Aggregator, state: CollectDone, _party: int, envelope: Envelope) -> list[Envelope]:
     """Forward a frame, or the end of a pair, to its receiver."""
     _check(aggregator, state, envelope)
+    if state.pairs is None:
+        return []
     sender, relays, number = envelope.sender, state.pairs.relays, aggregator.context.number
     message: m.Relay | m.RelayEnd
     if envelope.step == m.RELAY:
@@ -146,7 +170,7 @@ def on_relay(aggregator: Aggregator, state: CollectDone, _party: int, envelope: 
 
 def end_pairs(aggregator: Aggregator, state: CollectorState, party: int) -> Sequence[Envelope]:
     """Tell the partners of a lost party that their relayed pairs with it are over."""
-    if not isinstance(state, CollectDone):
+    if not isinstance(state, CollectDone) or state.pairs is None:
         return ()
     number = aggregator.context.number
     return [
@@ -159,18 +183,18 @@ def end_pairs(aggregator: Aggregator, state: CollectorState, party: int) -> Sequ
 
 def finish_done(aggregator: Aggregator, state: CollectDone) -> Transition:
     """Compute the estimate from the outputs of the pairs, and log the outcome."""
-    context, plan, pairs, inbox = aggregator.context, state.plan, state.pairs, state.inbox
+    context, inbox, drawn, outputs = aggregator.context, state.inbox, state.drawn, state.outputs
+    plan = aggregator.parameters.plan(state.requested)
     names = tuple(aggregator.name_of(party) for party in state.present)
-    if not pairs.outputs:
+    if not outputs:
         why = "no pair was evaluated: " + "; ".join(inbox.faults[:5])
         raise TimeoutFault(list(names), m.DONE, why)
-    numbers = [[context.number(name) for name in pair] for _, pair in pairs.outputs]
-    raw = np.array(list(pairs.outputs.values()), np.uint64)
-    drawn = sum(map(len, pairs.drawn.pairs))
-    made = estimate(plan, np.array(numbers, np.int64).reshape(-1, 2), raw, drawn=drawn)
+    numbers = [[context.number(name) for name in pair] for _, pair in outputs]
+    raw = np.array(list(outputs.values()), np.uint64)
+    made = estimate(plan, np.array(numbers, np.int64).reshape(-1, 2), raw, drawn=sum(map(len, drawn.pairs)))
     log = _close(aggregator, state, made)
     evidence = StatisticEvidence(
-        context.session_digest, state.run_id, plan.digest, pairs.drawn.beacon, log.evidence
+        context.session_digest, state.run_id, plan.digest, drawn.beacon, log.evidence
     )
     outcome = replaced(
         result_of(plan, made, len(names), "protocol", evidence),
@@ -193,6 +217,17 @@ def late_done(aggregator: Aggregator, state: CollectDone) -> Transition:
     return finish_done(aggregator, state)
 
 
+def take_end(_aggregator: Aggregator, state: CollectDone, content: bytes) -> None:
+    """Take the end of a pair's evaluation, which an earlier process has saved."""
+    try:
+        ended = decode_msgpack(content, EndedPair)
+    except msgspec.DecodeError:
+        raise VerificationError("the saved end of a pair is malformed", Check.MALFORMED) from None
+    state.ended.append(ended)
+    if ended.output is None:
+        state.inbox.faults.append(ended.fault)
+
+
 def nobody(_aggregator: Aggregator, _state: CollectDone) -> int:
     """Return 0: the estimate is of the pairs that were evaluated."""
     return 0
@@ -213,15 +248,21 @@ def _evaluation(
     """Return the aggregator's role in the evaluation of a pair, created at the first message."""
     context = pair_context(aggregator.context, state.run_id, matching, pair)
     random = aggregator.parameters.random
-    role = AggregatorRole(context, aggregator.identity, state.plan.evaluation(*pair), random)
+    plan = aggregator.parameters.plan(state.requested).evaluation(*pair)
+    role = AggregatorRole(context, aggregator.identity, plan, random)
     return AggregatorEvaluation(role, role.run())
 
 
 def _advance_pair(
-    aggregator: Aggregator, state: CollectDone, evaluation: AggregatorEvaluation, matching: int, pair: Pair
+    aggregator: Aggregator,
+    state: CollectDone,
+    pairs: Pairs,
+    evaluation: AggregatorEvaluation,
+    index: tuple[int, Pair],
 ) -> list[Envelope]:
     """Run a pair's evaluation until it waits for a message; a fault ends this pair alone."""
     sent: list[Envelope] = []
+    matching, pair = index
     answer: bytes | None = None
     try:
         while True:
@@ -238,32 +279,43 @@ def _advance_pair(
             answer = None
             evaluation.waits = effect if isinstance(effect, Receive) else None
             if isinstance(effect, Send):
-                sent += _to_party(aggregator, state, effect, matching)
+                sent += _to_party(aggregator, state, pairs, effect, matching)
     except StopIteration as stop:
         evaluation.over = True
         ended: Evaluated = stop.value
         if ended.outputs is not None:
-            state.pairs.outputs[matching, pair] = int(state.plan.raw(ended.outputs[0], 1)[0])
+            plan = aggregator.parameters.plan(state.requested)
+            state.ended.append(EndedPair(matching, pair, int(plan.raw(ended.outputs[0], 1)[0])))
     except SmpcError as error:
         evaluation.over = True
         evaluation.effects.close()
-        state.inbox.faults.append(f"pair {pair[0]}, {pair[1]}: {error}")
+        fault = f"pair {pair[0]}, {pair[1]}: {error}"
+        state.inbox.faults.append(fault)
+        state.ended.append(EndedPair(matching, pair, None, fault))
         for message in evaluation.role.farewell(error):
-            sent += _to_party(aggregator, state, message, matching)
+            sent += _to_party(aggregator, state, pairs, message, matching)
     return sent
 
 
-def _to_party(aggregator: Aggregator, state: CollectDone, effect: Send, matching: int) -> list[Envelope]:
-    """Return the envelope of an evaluation's message to a party."""
-    number = state.pairs.sent[effect.to, matching]
-    state.pairs.sent[effect.to, matching] += 1
+def _to_party(
+    aggregator: Aggregator, state: CollectDone, pairs: Pairs, effect: Send, matching: int
+) -> list[Envelope]:
+    number = pairs.sent[effect.to, matching]
+    pairs.sent[effect.to, matching] += 1
     party, message = aggregator.context.number(effect.to), m.Pair(matching, number, b"".join(effect.parts))
     return aggregator.write(state.run_id, m.PAIR, (party,), message)
 
 
 def _close(aggregator: Aggregator, state: CollectDone, made: Estimate) -> RunLog:
     """Log the parties' reports on their pairs, and the outcome."""
-    log = log_messages(aggregator, state.log, m.DONE, state.dones)
-    outcome = m.Outcome(*made.figures, made.pairs, state.pairs.failed, log.head)
-    log, _ = log_statement(aggregator, log, state.run_id, m.OUTCOME, outcome)
+    outputs, inbox = state.outputs, state.inbox
+    failed = [
+        (matching, index)
+        for matching, pairs in enumerate(state.drawn.pairs)
+        for index, pair in enumerate(pairs)
+        if (matching, pair) not in outputs
+    ]
+    log = log_messages(aggregator, inbox, state.log, m.DONE, state.dones)
+    outcome = m.Outcome(*made.figures, made.pairs, failed, log.head)
+    log, _ = log_statement(aggregator, inbox, log, state.run_id, m.OUTCOME, outcome)
     return log

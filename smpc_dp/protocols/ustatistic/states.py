@@ -8,10 +8,11 @@ from __future__ import annotations
 from smpc_dp.crypto.randomness import Randomness, SystemRandomness
 from smpc_dp.log.keeping import Board, MemoryBoard
 from smpc_dp.protocols.begin import accept_begin
-from smpc_dp.protocols.engine.collector import Collector, CollectorRole, CollectorRow, Inbox
+from smpc_dp.protocols.engine.collector import CollectorRole, CollectorRow, Inbox
 from smpc_dp.protocols.engine.party import Member, PartyRole, Row
 from smpc_dp.protocols.engine.run import Run
 from smpc_dp.protocols.phases import messages as common
+from smpc_dp.protocols.run_log import LoggingAggregator
 from smpc_dp.protocols.ustatistic import aggregator as a
 from smpc_dp.protocols.ustatistic import messages as m
 from smpc_dp.protocols.ustatistic import pairs as pairs
@@ -115,9 +116,11 @@ AGGREGATOR = CollectorRole(
             "anything: the run is over",
             beside={m.PAIR: pairs.on_pair, m.RELAY: pairs.on_relay, m.RELAY_END: pairs.on_relay},
             late=pairs.late_done,
+            report=pairs.take_end,
         ),
     ),
     gone=pairs.end_pairs,
+    saved=True,
 )
 
 
@@ -164,7 +167,7 @@ def aggregator(
     context, retained = statistic_context(context), board or MemoryBoard("")
     needed = quorum(len(context.names), corrupt)
     runs = retained.runs(context.session_digest, context.scope)
-    serving = Serving(make_plan, needed, randomness or SystemRandomness(), retained, runs)
+    serving = Serving(make_plan, needed, randomness or SystemRandomness())
     everyone = set(range(1, len(context.names) + 1))
-    member = Collector(context, serving, identity)
-    return Run(AGGREGATOR, member, a.CollectHello(inbox=Inbox(everyone), plans={}))
+    member = LoggingAggregator(context, serving, identity, retained, runs)
+    return Run(AGGREGATOR, member, a.CollectHello(inbox=Inbox(everyone)))

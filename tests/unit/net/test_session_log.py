@@ -7,14 +7,16 @@ import errno
 import os
 import sqlite3
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from smpc_dp.errors import LocalError, VerificationError
-from smpc_dp.log.log import Header
-from smpc_dp.log.runs import NO_HEAD, MemorySessionLog, Shown, check_shown, read_all, start_of
+from smpc_dp.log.keeping import Board, MemoryBoard
+from smpc_dp.log.log import Chain, Entry, Header, encode_line
+from smpc_dp.log.runs import NO_HEAD, CertifiedLine, MemorySessionLog, Shown, check_shown, read_all, start_of
 from smpc_dp.net.board import BoardFolder
 from smpc_dp.net.local import create_local_session
 from smpc_dp.net.member import Membership, default_key
@@ -187,6 +189,81 @@ def test_a_crash_before_the_header_of_a_run_does_not_end_the_session(tmp_path: P
     index.write_bytes(b"something else")
     with pytest.raises(LocalError):
         BoardFolder(tmp_path, "{}").head_of(line)
+
+
+def test_two_processes_add_a_line_once(tmp_path: Path) -> None:
+    one, other = (BoardFolder(tmp_path, "{}").runs(SESSION, SESSION) for _ in range(2))
+    line = one.copy().begin(1, RUNS[0], NO_HEAD)
+    assert one.lines == []
+    one.keep(line)
+    other.keep(line)
+    certified = CertifiedLine(1, "gopa", 2, b"", b"", b"")
+    other.keep(certified)
+    one.keep(certified)
+    assert one.head() == other.head()
+    # Another run, or other signatures, with the same number; a line that does not follow.
+    for log, wrong in (
+        (one, replace(line, run_id=RUNS[1].hex())),
+        (other, replace(certified, signers=b"x")),
+        (one, replace(line, number=3)),
+        (other, replace(certified, certifies=2)),
+    ):
+        with pytest.raises(LocalError, match="cannot follow"):
+            log.keep(wrong)
+    other.keep(replace(line, number=2, run_id=RUNS[1].hex()))
+    one.refresh()
+    again = BoardFolder(tmp_path, "{}").runs(SESSION, SESSION)
+    assert again.lines == one.lines == other.lines
+    assert len(again.lines) == 2
+
+
+def test_a_cut_line_is_removed_before_it_is_written_again(tmp_path: Path) -> None:
+    log = BoardFolder(tmp_path, "{}").runs(SESSION, SESSION)
+    [path] = tmp_path.glob("session-*.jsonl")
+    line = log.copy().begin(1, RUNS[0], NO_HEAD)
+    path.write_bytes(path.read_bytes() + encode_line(line)[:30])
+    log.keep(line)
+    assert BoardFolder(tmp_path, "{}").runs(SESSION, SESSION).lines == [line]
+
+
+def test_the_log_of_a_run_is_gone_on_with(tmp_path: Path) -> None:
+    """Entries that are there are skipped; another one, a gap, or one of another log is an error."""
+    folders = [BoardFolder(tmp_path, "{}") for _ in range(2)]
+    line = folders[0].runs(SESSION, SESSION).begin(1, RUNS[0], NO_HEAD)
+    head = header(1, start_of(SESSION))
+    boards: list[Board] = [*folders, MemoryBoard("{}")]
+    for board in boards[0], boards[2]:
+        board.begin(head)
+        chain = Chain(head)
+        assert board.resume(line) == (0, chain.head)
+        entries = [chain.append("ann", "coin", bytes([number]), bytes(64)) for number in range(4)]
+        board.append(entries[:2])
+        board.begin(head)
+        board.append(entries[:3])
+        board.append(entries[1:2])
+        if board is boards[0]:
+            boards[1].begin(head)
+            boards[1].append(entries[:3])
+        for wrong in (
+            replace(entries[1], payload=b"x"),
+            replace(entries[3], previous=entries[2].previous),
+            chain.append("ann", "coin", b"5", bytes(64)),
+        ):
+            with pytest.raises(LocalError, match="does not follow"):
+                board.append([wrong])
+        assert board.resume(line) == (3, chain_of(head, entries[:3]).head)
+    with pytest.raises(LocalError, match=r"is the log of another run|set back"):
+        folders[0].begin(replace(head, root=b"1" * 32))
+    for board in boards:
+        with pytest.raises(LocalError, match=r"no log of this run|is not there"):
+            board.resume(replace(line, run_id=RUNS[1].hex()))
+
+
+def chain_of(head: Header, entries: Sequence[Entry]) -> Chain:
+    chain = Chain(head)
+    for entry in entries:
+        chain.follow(entry)
+    return chain
 
 
 def test_what_a_party_has_signed_outlives_its_process(tmp_path: Path) -> None:

@@ -155,7 +155,7 @@ def execute(
         except SmpcError as error:
             aggregator.handle(events.Cancellation(error))
             return RecordedRun(board.export(), session_digest(session).hex(), context, identities, aggregator)
-    drawn = aggregator.state.pairs.drawn
+    drawn = aggregator.state.drawn
     failed = evaluate_pairs(aggregator, parties, plan, identities, unpaired)
     for name, party in parties.items():
         if isinstance(party.state, Evaluating):

@@ -23,7 +23,7 @@ from smpc_dp.protocols.phases import key_graph
 from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.phases.certified_set import Attesting, Participation
 from smpc_dp.protocols.phases.key_graph import CollectHello, Commitments
-from smpc_dp.protocols.run_log import RunLog
+from smpc_dp.protocols.run_log import RunLog, Statement
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.sets import pack_list
 from smpc_dp.wire.signing import decode
@@ -81,7 +81,7 @@ class CollectCoin(CollectorState, frozen=True, kw_only=True, eq=False):
     expects: ClassVar[str] = v.COIN
     agreed: Agreed
     shown_false: int
-    coins: dict[int, Item]
+    coins: dict[int, Statement]
     log: RunLog
 
 
@@ -105,15 +105,13 @@ def accept_hello(
 
 def finish_hello(aggregator: VerifiableAggregator, state: CollectHello) -> Transition:
     """Begin the run of the parties present, and add it to the session log."""
-    context, inbox, runs = aggregator.context, state.inbox, aggregator.runs
+    inbox = state.inbox
     known = {party: inbox.items[party].message.known for party in sorted(inbox.alive)}
     for party, number in known.items():
-        if why := begin.why_behind(runs, number):
+        if why := begin.why_behind(aggregator.runs, number):
             aggregator.exclude(state, party, TimeoutFault({aggregator.name_of(party)}, m.HELLO, why))
     begun = key_graph.begin(aggregator, state)
-    log = begin.begin_log(
-        context, aggregator.board, runs, begun.run_id, begun.operation, begun.present, begun.root
-    )
+    log, runs = begin.begin_log(aggregator, inbox, begun.run_id, begun.operation, begun.present, begun.root)
     shown = aggregator.to_each(begun.run_id, inbox, m.BEGIN, lambda party: m.Begin(*runs.since(known[party])))
     after = CollectBegin(run_id=begun.run_id, present=begun.present, log=log)
     return Transition(after, [*begun.messages, *shown])
@@ -122,8 +120,8 @@ def finish_hello(aggregator: VerifiableAggregator, state: CollectHello) -> Trans
 def finish_begin(aggregator: VerifiableAggregator, state: CollectBegin) -> Transition:
     """Add a quorum's signatures to the session log, and as the first entry to the board."""
     quorum = aggregator.parameters.plan.quorum
-    certified = begin.certify_begin(aggregator, state, state.present, quorum, aggregator.runs)
-    log, entry = aggregator.log_own(state.run_id, state.log, m.CERTIFY_BEGIN, certified)
+    certified = begin.certify_begin(aggregator, state, quorum)
+    log, entry = aggregator.log_own(state, state.log, m.CERTIFY_BEGIN, certified)
     message = m.Begun(state.log.head, entry.body, entry.signature)
     after = CollectAdvertise(log=log)
     return Transition(after, aggregator.broadcast(state, m.BEGUN, message))
@@ -161,18 +159,19 @@ def accept_commit(
 
 def finish_commit(aggregator: VerifiableAggregator, state: CollectCommit) -> Transition:
     """Log all commitments, exclude the authors of false ones, and send each party its neighbours'."""
-    # A party that is gone already has no entry: no evidence shows its commit.
-    run_id, inbox, items = state.run_id, state.inbox, state.inbox.items
+    # A party that is gone already has no entry: nothing shows its commit.
+    run_id, inbox = state.run_id, state.inbox
+    items = {party: Statement.of(item, item.message) for party, item in inbox.items.items()}
     rules, batch = aggregator.rules(run_id), proofs.Batch()
     commits: dict[int, v.Commit] = {}
     edges: dict[int, dict[int, bytes]] = {}
     for party, item in sorted(items.items()):
-        if not item.message:
+        if not item.refused:
             name = aggregator.name_of(party)
             commits[party] = rules.read_commit(party, item.body, name)
             edges[party] = rules.edges_of(party, commits[party], name)
             rules.add_commit(batch, party, name, commits[party])
-    log, digests = aggregator.log(state.log, v.COMMIT, items)
+    log, digests = aggregator.log(inbox, state.log, v.COMMIT, items)
     excluded = exclude_false(aggregator, state, items, batch)
     least = aggregator.parameters.least_left(len(excluded))
     if len(inbox.alive) < least:
@@ -228,9 +227,9 @@ def accept_coin(aggregator: VerifiableAggregator, state: CollectCoin, party: int
             raise PeerFault(name, "opened another coin than it has committed to", Check.BAD_OPENING)
     except PeerFault:
         # The run stops here: the last entry of its log shows why.
-        aggregator.log(state.log, v.COIN, {party: item})
+        aggregator.log(state.inbox, state.log, v.COIN, {party: Statement.of(item)})
         raise
-    state.coins[party] = item
+    state.coins[party] = Statement.of(item)
     return item
 
 
@@ -247,7 +246,7 @@ def finish_coin(aggregator: VerifiableAggregator, state: CollectCoin) -> Transit
     run_id, participants = state.run_id, state.agreed.participants
     items = [state.coins[party] for party in participants]
     coins = b"".join(decode(item.body, v.Coin, "").coin for item in items)
-    log, _ = aggregator.log(state.log, v.COIN, state.coins)
+    log, _ = aggregator.log(state.inbox, state.log, v.COIN, state.coins)
     after = CollectCoins(
         agreed=state.agreed,
         shown_false=state.shown_false,

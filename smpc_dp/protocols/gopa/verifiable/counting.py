@@ -25,12 +25,12 @@ from smpc_dp.protocols.phases import certified_set, outcomes
 from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.phases.certified_set import Attesting, Participation
 from smpc_dp.protocols.result import Outcome
-from smpc_dp.protocols.run_log import RunLog
+from smpc_dp.protocols.run_log import RunLog, Statement
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.sets import PartySet, pack_list, pack_set
 from smpc_dp.wire.signing import decode, encode
 
-Claimed = dict[int, Item]
+Claimed = dict[int, Statement]
 
 
 class Committed(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,7 +88,7 @@ class Round(msgspec.Struct, frozen=True, kw_only=True):
     number: int = 0
     claimed: tuple[Claimed, ...] = ()
     false: tuple[int, ...] = ()
-    published: frozenset[int]
+    published: PartySet
     opened: dict[int, dict[int, RingVector]]
 
 
@@ -96,7 +96,7 @@ class CollectPublish(CollectorState, frozen=True, kw_only=True, eq=False):
     """The coins are certified, and each party publishes x_hat.
 
     `publications` grows with those that have come: each counts, also of a party that is lost before the step
-    is over. An item's message is which of `statements.FALSE` it is, "" if it is not refused.
+    is over.
     """
 
     expects: ClassVar[str] = v.PUBLISH
@@ -145,10 +145,10 @@ class CollectTally(CollectorState, frozen=True, kw_only=True, eq=False):
     expects: ClassVar[str] = v.ATTEST_TALLY
     participation: Participation
     shown_false: int
-    published: frozenset[int]
+    published: PartySet
     total: RingVector
     residual: int
-    unchecked: set[int]
+    unchecked: list[int]
     attesting: Attesting
     log: RunLog
 
@@ -175,7 +175,8 @@ def accept_publish(
     refused = published if isinstance(published, str) else ""
     if aggregator.watch is not None and not isinstance(published, str):
         aggregator.watch(envelope.sender, rules.ring_vector(published.x_hat, envelope.sender))
-    state.publications[party] = item = Item(refused, envelope.body, envelope.signature)
+    item = Item(None, envelope.body, envelope.signature)
+    state.publications[party] = Statement.of(item, refused)
     return item
 
 
@@ -184,11 +185,11 @@ def finish_publish(aggregator: VerifiableAggregator, state: CollectPublish) -> T
     rules, committed = aggregator.rules(state.run_id, state.combined), state.agreed.committed
     publications, batch = state.publications, proofs.Batch()
     for party, item in sorted(publications.items()):
-        if not item.message:
+        if not item.refused:
             message = decode(item.body, v.Publish, "")
             name, edges = aggregator.name_of(party), committed.canceling[party].values()
             rules.add_publish(batch, party, name, message, committed.commits[party], edges)
-    before = Round(published=frozenset(publications), opened={})
+    before = Round(published=PartySet.of(publications, aggregator.parties), opened={})
     return _go_on(aggregator, state, before, publications, state.agreed.participants, batch)
 
 
@@ -207,9 +208,9 @@ def accept_open(aggregator: VerifiableAggregator, state: CollectOpen, party: int
     edges = state.agreed.committed.canceling[party]
     owed = {peer: edges[peer] for peer in state.round.false if peer in edges}
     opened = aggregator.rules(state.run_id).check_open(party, envelope.body, envelope.sender, owed)
-    item = Item(opened if isinstance(opened, str) else "", envelope.body, envelope.signature)
+    item = Item(None, envelope.body, envelope.signature)
     if opened:
-        state.openings[party] = item
+        state.openings[party] = Statement.of(item, opened if isinstance(opened, str) else "")
     if not isinstance(opened, str):
         state.round.opened.setdefault(party, {}).update(opened)
     return item
@@ -237,7 +238,7 @@ def _go_on(
     run_id, inbox, committed, number = state.run_id, state.inbox, state.agreed.committed, before.number + 1
     kinds = (v.OPENINGS, v.Openings) if before.number else (v.PUBLICATIONS, v.Publications)
     answer, kind = (v.in_round(kinds[0], max(before.number, 1)), kinds[1])
-    log, digests = aggregator.log(state.log, state.step, claimed)
+    log, digests = aggregator.log(inbox, state.log, state.step, claimed)
     false = exclude_false(aggregator, state, claimed, batch)
     shown_false = state.shown_false + len(false)
     least = aggregator.parameters.least_left(shown_false)
@@ -255,7 +256,7 @@ def _go_on(
         number=number,
         claimed=(*before.claimed, claimed),
         false=false,
-        published=before.published - {*false},
+        published=PartySet.of({*before.published} - {*false}, aggregator.parties),
         opened=before.opened,
     )
     if not false:
@@ -290,7 +291,7 @@ def _tally(
         gone = edges[party].keys() - published
         residual += len(gone - own.keys())
     tally = v.Tally(pack_set(published, aggregator.parties), encoding.pack(total), residual)
-    log, entry = aggregator.log_own(run_id, log, v.TALLY, tally)
+    log, entry = aggregator.log_own(state, log, v.TALLY, tally)
     shown = [
         _shown_of(aggregator, step, published, first=not position)
         for position, step in enumerate(last.claimed)
@@ -301,7 +302,7 @@ def _tally(
         published=published,
         total=total,
         residual=residual,
-        unchecked=set(),
+        unchecked=[],
         attesting=ask_for(aggregator, run_id, log, v.ATTEST_TALLY, state.agreed.participants),
         log=log,
     )
@@ -323,7 +324,7 @@ def accept_tally(
 ) -> Item:
     """Store a party's attestation of the tally, or its message that it has not checked it."""
     if envelope.body == encode(v.NotChecked()):
-        state.unchecked.add(party)
+        state.unchecked.append(party)
         return Item(None, b"", envelope.signature)
     return certified_set.accept_attestation(aggregator, state, party, envelope)
 
@@ -331,7 +332,7 @@ def accept_tally(
 def finish_tally(aggregator: VerifiableAggregator, state: CollectTally) -> Transition:
     """End the log with the certificate of the tally."""
     parameters, published, false = aggregator.parameters, state.published, state.shown_false
-    log, certificate, message = certify(aggregator, state, state.log, state.attesting, state.unchecked)
+    log, certificate, message = certify(aggregator, state, state.log, state.attesting, {*state.unchecked})
     outcome = outcomes.outcome(
         aggregator.context,
         parameters,

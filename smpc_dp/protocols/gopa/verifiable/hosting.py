@@ -9,9 +9,7 @@ import msgspec
 
 from smpc_dp.crypto import proofs
 from smpc_dp.errors import PeerFault, TimeoutFault
-from smpc_dp.log.keeping import Board
-from smpc_dp.log.runs import SessionLog
-from smpc_dp.protocols.engine.collector import Collector, CollectorState, Item
+from smpc_dp.protocols.engine.collector import CollectorState, Inbox
 from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
 from smpc_dp.protocols.gopa.verifiable.statements import CHECKS, FALSE, Rules, failures
@@ -20,27 +18,20 @@ from smpc_dp.protocols.phases.certified_set import Attesting
 from smpc_dp.protocols.phases.certify import check_certificate, make_certificate
 from smpc_dp.protocols.phases.key_graph import Watch
 from smpc_dp.protocols.result import Certificate
-from smpc_dp.protocols.run_log import RunLog, append
+from smpc_dp.protocols.run_log import LoggingAggregator, RunLog, Statement, append, signed_by
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.sets import PartySet
 
 
 @dataclass(frozen=True, slots=True)
-class VerifiableAggregator(Collector[VerifiableParameters]):
-    """Aggregator of a verifiable run.
-
-    Besides the inbox its steps have one effect: they append to the board, and to the session log there. An
-    entry is stored before a message refers to it.
+class VerifiableAggregator(LoggingAggregator[VerifiableParameters]):
+    """The aggregator of a verifiable run.
 
     Attributes:
-        board: the log of the run.
-        runs: the session log on the board.
         threads: threads for the proofs.
         watch: called with each party's name and x_hat as it arrives, to show what an aggregator sees.
     """
 
-    board: Board
-    runs: SessionLog
     threads: int = 1
     watch: Watch | None = None
 
@@ -48,17 +39,18 @@ class VerifiableAggregator(Collector[VerifiableParameters]):
         """Return the public checks of a run; `combined` is derived from its coins."""
         return Rules(self.context, self.parameters, run_id, combined)
 
-    def log(self, log: RunLog, kind: str, claimed: Mapping[int, Item]) -> tuple[RunLog, bytes]:
-        """Append messages of parties to the board, ascending; return the log's end, and the digests."""
-        signed = [(self.name_of(party), item.body, item.signature) for party, item in sorted(claimed.items())]
-        return append(self.board, log, kind, signed)
+    def log(
+        self, inbox: Inbox, log: RunLog, kind: str, claimed: Mapping[int, Statement]
+    ) -> tuple[RunLog, bytes]:
+        """Log messages of parties, ascending; return where the log ends, and the digests."""
+        return append(inbox, log, kind, signed_by(self, claimed))
 
     def log_own(
-        self, run_id: bytes, log: RunLog, kind: str, message: msgspec.Struct
+        self, state: CollectorState, log: RunLog, kind: str, message: msgspec.Struct
     ) -> tuple[RunLog, Envelope]:
-        """Append an entry of the aggregator to the board; return the log's end, and the signed entry."""
-        entry = self.write_own(run_id, kind, message)
-        log, _ = append(self.board, log, kind, [(self.name, entry.body, entry.signature)])
+        """Log an entry of the aggregator; return where the log ends, and the entry as signed."""
+        entry = self.write_own(state.run_id, kind, message)
+        log, _ = append(state.inbox, log, kind, [(self.name, entry.body, entry.signature)])
         return log, entry
 
 
@@ -82,7 +74,7 @@ def certify(
     attesting: Attesting,
     unchecked: Collection[int] = (),
 ) -> tuple[RunLog, Certificate, v.Certificate]:
-    """Append a quorum's signatures on the attested head to the board.
+    """Log a quorum's signatures on the head that was attested.
 
     Returns where the log ends, the certificate as evidence, and as it is sent. `unchecked`: the parties that
     have not added up the total.
@@ -102,15 +94,18 @@ def certify(
         context, quorum, state.run_id, state.step, attesting.digest, attesting.members, made
     )
     message = m.Certified(attesting.members.packed, made.signers, made.signatures)
-    log, entry = aggregator.log_own(state.run_id, log, v.certifies(state.step), message)
+    log, entry = aggregator.log_own(state, log, v.certifies(state.step), message)
     return log, checked, v.Certificate(entry.body, entry.signature)
 
 
 def exclude_false(
-    aggregator: VerifiableAggregator, state: CollectorState, claimed: Mapping[int, Item], batch: proofs.Batch
+    aggregator: VerifiableAggregator,
+    state: CollectorState,
+    claimed: Mapping[int, Statement],
+    batch: proofs.Batch,
 ) -> tuple[int, ...]:
     """Exclude the authors of refused statements and of false proofs in the batch; return them, ascending."""
-    false = {party: item.message for party, item in claimed.items() if item.message}
+    false = {party: item.refused for party, item in claimed.items() if item.refused}
     for tag in failures(batch, aggregator.threads):
         false.setdefault(tag[0], tag[1])
     for party, kind in sorted(false.items()):
@@ -122,6 +117,6 @@ def exclude_false(
     return tuple(sorted(false))
 
 
-def as_signed(party: int, item: Item) -> m.Advertisement:
+def as_signed(party: int, item: Statement) -> m.Advertisement:
     """Return a party's signed statement, as it is forwarded."""
     return m.Advertisement(party, item.body, item.signature)

@@ -317,6 +317,7 @@ AGGREGATOR = CollectorRole(
         ),
     ),
     longest=lambda aggregator: aggregator.parameters.most_heard_bytes,
+    saved=True,
 )
 
 
