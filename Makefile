@@ -15,7 +15,7 @@ LAB := lab/pyproject.toml verify/pyproject.toml
 CORE := Cargo.toml Cargo.lock pyproject.toml core/README.md \
   $(foreach crate,core bindings,$(crate)/Cargo.toml $(wildcard $(crate)/src/*.rs $(crate)/src/*/*.rs))
 
-.PHONY: demo wheel test test-all fuzz timing mutants check lint types setup lock clean tools
+.PHONY: demo wheel test test-torch test-all fuzz timing mutants check lint types setup lock clean tools
 
 demo: $(READY)
 	$(BIN)/smpc-dp demo
@@ -30,6 +30,15 @@ wheel: $(READY)
 test: $(READY)
 	$(BIN)/python -m pytest -n auto --dist worksteal $(TESTED)
 	cargo test --locked --quiet --package smpc-core
+
+# PyTorch and pandas, in an environment of their own: some gigabytes. The compiled core is that of the checkout.
+test-torch: $(READY) .venv-torch/.installed
+	PYTHONPATH=$(CURDIR) .venv-torch/bin/python -m pytest tests/torch
+
+.venv-torch/.installed: requirements/torch.lock | tools
+	$(PYTHON) -m venv .venv-torch
+	.venv-torch/bin/python -m pip install --quiet --require-hashes --requirement requirements/torch.lock
+	@touch $@
 
 test-all: TESTED := --all
 test-all: test
@@ -86,6 +95,8 @@ $(READY): $(VENV)/.installed $(CORE) $(LAB)
 lock: $(READY)
 	$(BIN)/pip-compile --quiet --allow-unsafe --generate-hashes --no-emit-find-links --no-emit-index-url \
 	  --strip-extras --upgrade --output-file=requirements/dev.lock pyproject.toml requirements/dev.in
+	$(BIN)/pip-compile --quiet --allow-unsafe --generate-hashes --no-emit-find-links --no-emit-index-url \
+	  --strip-extras --upgrade --output-file=requirements/torch.lock pyproject.toml requirements/torch.in
 	cargo update
 
 clean:

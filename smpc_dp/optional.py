@@ -13,6 +13,7 @@ EXTRAS: dict[str, tuple[str, str]] = {
     "pandas": ("pandas", "tables"),
     "pyarrow": ("pyarrow", "tables"),
     "sklearn": ("scikit-learn", "learn"),
+    "torch": ("torch", "torch"),
 }
 
 

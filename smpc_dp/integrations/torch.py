@@ -1,0 +1,85 @@
+"""Models of PyTorch averaged over the parties of a session, every few steps of a training loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Self
+
+from smpc_dp.errors import ConfigCheck, ConfigError
+from smpc_dp.optional import import_optional
+
+if TYPE_CHECKING:
+    from smpc_dp.protocols.result import Result
+    from smpc_dp.sync import Session
+    from smpc_dp.trees import Bounds
+
+torch = import_optional("torch")
+
+
+class Averaging:
+    """Average a model's floating-point state over all parties every `every` steps; a context manager.
+
+    All parties take the same number of steps. Steps that are left over when the block ends are followed by an
+    average too, unless it ends by an error. Integers of the state, such as counters of batches, and the
+    optimiser's state stay the party's own.
+
+    Args:
+        model: a module; its state dict is what is averaged, in place.
+        session: of `smpc_dp.sync`; its `length` is the number of values.
+        every: steps between two averages.
+        weight: this party's secret weight, such as its number of examples, in a session with weights.
+        choose: which entries of the state dict are averaged, by name: for adapters alone
+            `lambda name: "lora_" in name`. All by default.
+        bounds, clip: as of `Session.average`; paths are `['NAME']`.
+
+    Attributes:
+        results: of the averages so far.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        session: Session,
+        *,
+        every: int,
+        weight: float | None = None,
+        choose: Callable[[str], bool] = lambda _name: True,
+        bounds: Bounds | None = None,
+        clip: bool = False,
+    ) -> None:
+        if every < 1:
+            raise ConfigError.at("every", f"must be at least 1, is {every}", ConfigCheck.RANGE)
+        self.results: list[Result] = []
+        self._model, self._session, self._every, self._choose = model, session, every, choose
+        self._options: dict[str, Any] = {"weight": weight, "bounds": bounds, "clip": clip}
+        self._steps = 0
+        values = sum(tensor.numel() for tensor in self._state().values())
+        if values != session.length:
+            reason = f"{session.party}: has {values} values to average, vectors have {session.length}"
+            raise ConfigError.at("model", reason, ConfigCheck.SHAPE)
+
+    def step(self) -> None:
+        """Count a step; average after every `every` of them. Raises as `Session.average`."""
+        self._steps += 1
+        if self._steps % self._every == 0:
+            self._average()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        if kind is None and self._steps % self._every:
+            self._average()
+
+    def _state(self) -> dict[str, Any]:
+        """Return the tensors to average; they share memory with the model."""
+        state = self._model.state_dict().items()
+        return {name: tensor for name, tensor in state if tensor.is_floating_point() and self._choose(name)}
+
+    def _average(self) -> None:
+        state = self._state()
+        result = self._session.average(state, label=f"step {self._steps}", **self._options)
+        with torch.no_grad():
+            for name, tensor in state.items():
+                tensor.copy_(result.tree[name])
+        self.results.append(result)
