@@ -6,7 +6,6 @@ It has no secret. Specification: protocols/log/README.md.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -21,15 +20,6 @@ FORMAT = "smpc-dp receipt"
 VERSION = 1
 # A quorum of 10,000 signatures with names of 63 characters is below.
 MAX_BYTES = 1 << 22
-
-
-@dataclass(frozen=True, slots=True)
-class LoggedEntry:
-    """A party's own entry in a log: its author, its number, and its digest in the chain."""
-
-    party: str
-    index: int
-    digest: bytes
 
 
 class LogReceipt(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -17,7 +17,7 @@ from smpc_dp.privacy.guarantee import PrivacyGuarantee, Unit
 from smpc_dp.summary import SHOWN_VALUES, spent_text, value_text
 
 if TYPE_CHECKING:
-    from smpc_dp.log.receipt import LoggedEntry, LogReceipt
+    from smpc_dp.log.receipt import LogReceipt
     from smpc_dp.privacy.noise_bounds import Part
     from smpc_dp.trees import Leaf
 
@@ -174,6 +174,15 @@ class LoggedRun:
     def to_json(self) -> dict[str, object]:
         """Return plain JSON data, bytes as hex."""
         return {"number": self.number, "session_head": self.session_head.hex(), "head": self.head.hex()}
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedEntry:
+    """A party's own entry in a log: its author, its number, and its digest in the chain."""
+
+    party: str
+    index: int
+    digest: bytes
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,6 +36,10 @@ class OneParty:
         self.requests.append(options)
         return SimpleNamespace(tree=tree)
 
+    def __repr__(self) -> str:
+        # Names of tests have it: it must be the same in every process.
+        return "OneParty()"
+
     def __sklearn_clone__(self) -> Self:
         return self
 

@@ -10,7 +10,6 @@ import numpy as np
 from smpc_dp.encoding import RingVector
 from smpc_dp.errors import Check
 from smpc_dp.log.followed import Followed
-from smpc_dp.log.receipt import LoggedEntry
 from smpc_dp.protocols import begin
 from smpc_dp.protocols.engine.party import PartyState
 from smpc_dp.protocols.engine.state import Transition
@@ -26,7 +25,7 @@ from smpc_dp.protocols.gopa.verifiable.statements import signed
 from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.phases import outcomes
 from smpc_dp.protocols.phases.certified_set import Participation
-from smpc_dp.protocols.result import Outcome
+from smpc_dp.protocols.result import LoggedEntry, Outcome
 from smpc_dp.wire.sets import PartySet
 from smpc_dp.wire.signing import decode
 
