@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import contextlib
 import dataclasses
 import os
 import signal
@@ -755,12 +756,17 @@ async def test_what_a_child_has_started_ends_with_it(monkeypatch: pytest.MonkeyP
         f"if other: open({str(reported)!r}, 'w').write(str(other))\n"
         'said = b\'{"values": ["3"]}\'\n'
         "if other: s.sendall(b'\\1' + len(said).to_bytes(8, 'big') + said)\n"
-        "time.sleep(60)"
+        "time.sleep(3600)"
     )
     monkeypatch.setattr(engines, "_BOOT", code)
     answer = await Engine(SERVERS, "server1", silent).run(job(), 1, seconds=20, silence=20)
     assert answer.values == ["3"]
-    await eventually(lambda: not is_running(int(reported.read_text())))
+    started = int(reported.read_text())
+    try:
+        await eventually(lambda: not is_running(started))
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(started, signal.SIGKILL)
 
 
 async def test_a_kept_child_computes_again_and_its_death_is_told() -> None:

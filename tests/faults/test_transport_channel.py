@@ -343,7 +343,7 @@ async def test_large_messages_share_the_budget(net: Net, outcome: ProcessOutcome
 
 async def test_who_trickles_a_large_message_gives_its_budget_up_in_time(net: Net) -> None:
     """Every frame is in time, the message is not: the next in the queue gets its turn."""
-    endpoint = net.endpoint("agg")
+    endpoint = net.endpoint("agg", frame_timeout=3600)
     object.__setattr__(endpoint, "budget", framing.InflightBudget(3 * MIB))
     object.__setattr__(endpoint, "message_timeout", 2.0)
     server = await net.listen(endpoint)

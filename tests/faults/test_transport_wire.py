@@ -233,16 +233,20 @@ async def test_dripping_frame(net: Net, outcome: ProcessOutcome) -> None:
 
 async def test_silent_strangers_do_not_keep_members_out(net: Net, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("smpc_dp.net.transport.strangers.GRACE", 0.1)
-    server = await net.listen(net.endpoint("agg", connect_timeout=30, max_pending=4))
+    monkeypatch.setattr("smpc_dp.net.transport.endpoint.HANDSHAKE_SECONDS", 3600)
+    server = await net.listen(net.endpoint("agg", connect_timeout=3600, max_pending=4))
     strangers = [await net.raw(server.address) for _ in range(12)]
     await net.dial("alice", server.address)
     dropped = await strangers[0].reader.read()
     assert dropped == b""
 
 
-async def test_500_idle_connections_do_not_keep_members_out(net: Net) -> None:
+async def test_500_idle_connections_do_not_keep_members_out(
+    net: Net, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Members that come after them are let in before the strangers' time is over."""
-    server = await net.listen(net.endpoint("agg", connect_timeout=300, max_pending=256))
+    monkeypatch.setattr("smpc_dp.net.transport.endpoint.HANDSHAKE_SECONDS", 3600)
+    server = await net.listen(net.endpoint("agg", connect_timeout=3600, max_pending=256))
     with contextlib.ExitStack() as stack:
         for _ in range(500):
             stranger = stack.enter_context(socket.socket())

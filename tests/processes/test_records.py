@@ -39,7 +39,7 @@ REAL: dict[str, Any] = {
     "records": {"max_rows": 2000, "rows_expected": 4000, "columns": COLUMNS},
 }
 EXAMPLE = Path(__file__).parents[2] / "examples" / "hospital_statistics.py"
-FAST = Timeouts(connect=10.0, step=5.0, gather=5.0)
+FAST = Timeouts(connect=20.0, step=20.0, gather=10.0)
 
 
 def changed(records: Mapping[str, Any] | None = None, **more: Any) -> dict[str, Any]:
@@ -79,7 +79,7 @@ def values(ended: RecordResult | smpc_dp.SmpcError) -> list[tuple[float | None, 
 
 
 async def test_everybody_gets_the_same_answers_near_the_truth(tmp_path: Path) -> None:
-    """With intervals of 1 - 1e-9 together a right answer fails once in 1e9 runs."""
+    """With intervals of 1 - 1e-9 together a right answer fails once in 1e8 runs."""
     path = create_local_session(tmp_path, PARTIES, REAL, timeouts=FAST)
     tables = {name: rows(name) for name in PARTIES}
     ended = await execute(path, tables)
@@ -104,7 +104,7 @@ async def test_what_depends_on_rows_is_seen_by_its_party_alone(tmp_path: Path) -
     tables = {name: rows(name) for name in PARTIES}
     tables["bob"] = rows("bob", 0)
     tables["carol"] = {"age": np.full(500, 40.0), "sex": np.array(["f"] * 500)}
-    tables["dave"] = {"age": np.array([np.nan, 400.0, 1.0]), "sex": np.array(["x", "f", ""])}
+    tables["dave"] = {"age": np.array([np.nan, 987654.25, 1.0]), "sex": np.array(["x", "f", ""])}
     # More rows than max_rows: the sums are clamped.
     tables["erin"] = rows("erin", 2500)
     ended = await execute(path, tables)
@@ -118,7 +118,7 @@ async def test_what_depends_on_rows_is_seen_by_its_party_alone(tmp_path: Path) -
     for other in (alice, ended["aggregator"]):
         assert isinstance(other, RecordResult)
         assert "dropped" not in json.dumps(other.to_json())
-    assert "400" not in json.dumps({key: dave.to_json()[key] for key in ("privacy", "faults")})
+    assert "987654" not in json.dumps({key: dave.to_json()[key] for key in ("privacy", "faults")})
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ async def test_a_wrong_column_is_named_and_nothing_is_sent(
 @pytest.mark.parametrize(
     ("change", "named"),
     [
-        ({"ask": ["count", "mean(age)", "count"]}, "parameters.ask"),
+        ({"ask": ["count", "mean(age)"]}, "parameters.ask"),
         ({"epsilon": 40.0}, "parameters.epsilon"),
         (changed({"columns": {**COLUMNS, "age": {"lower": 0.0, "upper": 1.0}}}), "columns.age.upper"),
         (changed({"max_rows": 1000}), "records.max_rows"),
@@ -161,13 +161,13 @@ async def test_a_party_with_other_terms_is_refused_by_the_name_of_the_field(
     path = create_local_session(tmp_path, PARTIES, REAL, timeouts=FAST)
     loaded = load_session(path)
     other = path.with_name("other.toml")
-    asked = {"ask": ["count", "mean(age)"]} if named.endswith("ask") else change
-    write_session(other, "secagg", 1, {**REAL, **asked}, loaded.roster, FAST)
+    write_session(other, "secagg", 1, {**REAL, **change}, loaded.roster, FAST)
     serving = asyncio.create_task(smpc_dp.serve(path, requests=1))
     with pytest.raises(smpc_dp.ConfigError) as refused:
         async with smpc_dp.connect(other, party="bob", key=tmp_path / "keys" / "bob.key"):
             pass
     serving.cancel()
+    await asyncio.gather(serving, return_exceptions=True)
     assert named in str(refused.value)
 
 
@@ -183,6 +183,7 @@ async def test_what_this_party_asks_must_be_what_the_session_asks(tmp_path: Path
         assert plan is not None
         assert (plan.unit, plan.relation, plan.counted) == ("record", "add-remove", 3)
     serving.cancel()
+    await asyncio.gather(serving, return_exceptions=True)
 
 
 async def test_a_sum_has_no_statistics(tmp_path: Path) -> None:
@@ -193,6 +194,7 @@ async def test_a_sum_has_no_statistics(tmp_path: Path) -> None:
         with pytest.raises(smpc_dp.ConfigError, match="has no records"):
             await session.statistics(rows("bob"))
     serving.cancel()
+    await asyncio.gather(serving, return_exceptions=True)
 
 
 async def test_ledgers_are_charged_in_the_unit_and_relation_of_the_session(tmp_path: Path) -> None:
@@ -277,16 +279,16 @@ def test_processes_with_one_killed(tmp_path: Path) -> None:
         return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
     serving = start("party", str(path), "--as", "aggregator", "--json")
-    parties = {
-        name: start("statistics", str(path), "--as", name, "--json") for name in PARTIES if name != "erin"
-    }
-    # Erin dies as soon as she has connected.
+    # Erin dies as soon as she has connected, before the others come: no request has begun.
     erin = start("statistics", str(path), "--as", "erin", "--json")
     assert erin.stderr is not None
     for line in erin.stderr:
         if b"connected" in line:
             break
     os.kill(erin.pid, signal.SIGKILL)
+    parties = {
+        name: start("statistics", str(path), "--as", name, "--json") for name in PARTIES if name != "erin"
+    }
     printed = {name: process.communicate(timeout=120) for name, process in parties.items()}
     served = serving.communicate(timeout=60)
     erin.communicate()

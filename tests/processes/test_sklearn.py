@@ -30,7 +30,7 @@ PARAMETERS: dict[str, object] = {
     "dropout": 0.25,
     "corrupt": 0.0,
 }
-FAST = Timeouts(connect=5.0, step=3.0)
+FAST = Timeouts(connect=8.0, step=20.0)
 T = TypeVar("T")
 
 

@@ -23,12 +23,12 @@ from smpc_dp.protocols.result import Result
 
 PARTIES = ("alice", "bob", "carol", "dave")
 REAL: dict[str, object] = {"length": 2, "lower": -10.0, "upper": 10.0, "precision": 1e-6, "corrupt": 0.0}
-FAST = Timeouts(connect=2.0, step=3.0)
+FAST = Timeouts(connect=8.0, step=20.0)
 T = TypeVar("T")
 
 
-def create(folder: Path, **parameters: object) -> Path:
-    return create_local_session(folder, PARTIES, {**REAL, "dropout": 0.25, **parameters}, timeouts=FAST)
+def create(folder: Path, timeouts: Timeouts = FAST, **parameters: object) -> Path:
+    return create_local_session(folder, PARTIES, {**REAL, "dropout": 0.25, **parameters}, timeouts=timeouts)
 
 
 class Threads:
@@ -186,7 +186,7 @@ def test_an_error_of_a_request_leaves_the_session_open(tmp_path: Path, pool: Thr
 
 
 def test_a_session_that_cannot_be_opened_leaves_no_thread(tmp_path: Path) -> None:
-    path = create(tmp_path)
+    path = create(tmp_path, Timeouts(connect=1.0))
     for name, error in (("mallory", smpc_dp.ConfigError), ("alice", smpc_dp.TimeoutFault)):
         with pytest.raises(error):
             smpc_dp.sync.connect(path, name)

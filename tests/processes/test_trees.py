@@ -26,7 +26,7 @@ REAL: dict[str, object] = {
     "corrupt": 0.0,
     "same_survivors": False,
 }
-FAST = Timeouts(connect=5.0, step=3.0)
+FAST = Timeouts(connect=8.0, step=20.0)
 BOUNDS = {"['bias']": (-1.0, 1.0), "['weight']": (-10.0, 10.0)}
 
 

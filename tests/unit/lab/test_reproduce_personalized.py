@@ -15,6 +15,7 @@ def test_collaboration_beats_local_models_and_noise_costs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One fixed problem of 10,000 test points: the order is that of the paper."""
+    pytest.importorskip("matplotlib")
     monkeypatch.setattr(personalized, "CONVERGED", 20)
     result = personalized.personalized_synthetic([20], [1.0, 30.0], problems=1, seed=3)
     accuracy = {(point.rows, point.method, point.epsilon): point.accuracy for point in result.points}

@@ -105,7 +105,7 @@ def test_each_tick_is_the_update_of_the_thesis() -> None:
 
 
 def test_the_gap_shrinks_as_proposition_2_1_says() -> None:
-    """The bound is on the mean over schedules; 200 of them stay below it at every multiple of 50 ticks."""
+    """The bound is on the mean over schedules; the mean of 200 is below it after 50 and after 200 ticks."""
     data, settings = tables(), learner()
     objective = settings.objective
     best = dense_minimiser(data)
@@ -180,7 +180,7 @@ def test_rho_is_the_largest_for_the_budget() -> None:
 
 
 def test_an_update_has_the_planned_noise() -> None:
-    """2,000 first updates of a party without records are noise alone; false alarm below 1e-9 (seed fixed)."""
+    """700 first updates of a party without records are noise alone; false alarm below 1e-8 (seeds fixed)."""
     settings = learner({"model": "logistic", "epsilon": 1.0, "delta": 1e-6, "ticks": 200})
     noise = settings.noise
     assert noise is not None

@@ -72,7 +72,7 @@ async def test_results_say_what_is_left_and_the_next_request_is_refused(tmp_path
     names = ("alice", "bob", "carol")
     budget = {**BUDGET, "requests": 2}
     path = create_local_session(
-        tmp_path, names, {**SUM, "budget": budget}, timeouts=Timeouts(connect=10.0, step=5.0, gather=5.0)
+        tmp_path, names, {**SUM, "budget": budget}, timeouts=Timeouts(connect=20.0, step=20.0, gather=10.0)
     )
 
     async def party(name: str) -> tuple[list[Result], smpc_dp.PrivacyError]:
