@@ -211,8 +211,9 @@ class Event(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
         Of parties a substitution is a removal and an addition, so a bound for add-remove gives one for two
         steps; nothing follows the other way. Sensitivities of records and persons are derived for each
         relation and never converted. Whoever protects a party protects each of its records, whichever way
-        one differs: it changes nothing but what that party gives. Whoever protects a person protects each of
-        its records.
+        one differs: it changes nothing but what that party gives. Whoever protects a person protects none of
+        its records: a person's release counts some of its records alone, so one record more may put another
+        one out, and one record exchanged for another may change the records of two persons.
         """
         if unit == "party" == self.unit:
             return self._of_parties(relation)
@@ -220,10 +221,16 @@ class Event(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
             # A record more, less or exchanged: the party's data are exchanged for others.
             covering = self._of_parties("substitution")
             return msgspec.structs.replace(covering, relation=relation, unit=unit)
-        if unit != self.unit and (unit, self.unit) != ("record", "person"):
+        if unit != self.unit:
+            why = ""
+            if (unit, self.unit) == ("record", "person"):
+                why = (
+                    ": one record more may put another one of its person out of those that count, and one "
+                    "record exchanged for another may change the records of two persons"
+                )
             raise PrivacyError(
                 f"{self.mechanism}: its guarantee is for one {self.unit}, and says nothing about one "
-                f"{unit}, the ledger's unit"
+                f"{unit}, the ledger's unit{why}"
             )
         if relation != self.relation and not self.exact:
             raise PrivacyError(

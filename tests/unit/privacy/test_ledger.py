@@ -13,6 +13,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -25,6 +26,9 @@ from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.privacy.distributions import BinomialDistribution
 from smpc_dp.privacy.mechanisms import DiscreteGaussian, Sensitivity, Skellam
 from smpc_dp.protocols.result import Privacy
+from smpc_dp.records.plan import plan_request
+from smpc_dp.records.schema import read_schema
+from smpc_dp.records.table import read_table
 
 
 def run(number: int) -> bytes:
@@ -118,7 +122,6 @@ def test_a_ledger_of_records_charges_a_release_of_parties_at_its_own_epsilon(
     both = book.charge(run(2), of("record", relation)).spent.epsilon
     assert both == Composition([of("party")] * 2).epsilon(1e-6)
     assert {(entry.event.unit, entry.event.relation) for entry in book.entries()} == {("record", relation)}
-    assert book.charge(run(3), of("person", relation)).unit == "record"
 
 
 @pytest.mark.parametrize(
@@ -129,6 +132,9 @@ def test_a_ledger_of_records_charges_a_release_of_parties_at_its_own_epsilon(
         ("person", "substitution", of("record")),
         # A person may have records in several parties.
         ("person", "substitution", of("party")),
+        # One record may change which others of its person count, or two persons.
+        ("record", "substitution", of("person")),
+        ("record", "add-remove", of("person", "add-remove")),
         # Never by doubling.
         ("record", "substitution", of("record", "add-remove")),
         ("record", "add-remove", of("record", "substitution")),
@@ -145,6 +151,28 @@ def test_what_protects_less_than_the_ledgers_unit_is_refused(
         ):
             attempt()
     assert book.entries() == ()
+
+
+def test_a_record_more_moves_a_release_of_persons_by_twice_the_sensitivity_of_a_person(
+    tmp_path: Path,
+) -> None:
+    description = {
+        "columns": {"x": {"lower": -1.0, "upper": 1.0, "step": 1.0, "missing": False}},
+        "unit": "person",
+        "id": "who",
+        "rows_per_person": 1,
+        "parties_per_person": 1,
+        "max_rows": 10,
+    }
+    schema = read_schema(description)
+    request = plan_request(schema, "sum(x)", epsilon=1.0, delta=1e-6, parties=3)
+    tables = [{"who": ["A"] * len(x), "x": np.array(x)} for x in ([1.0], [-1.0, 1.0])]
+    few, more = (request.vector(read_table(table, schema)) for table in tables)
+    assert np.linalg.norm(more - few) > 1.99 * request.sensitivity.l2
+
+    book = ledger(tmp_path, unit="record", relation="add-remove", epsilon=100.0)
+    with pytest.raises(PrivacyError, match="one record more may put another one of its person out"):
+        book.charge(run(1), of("person", "add-remove"))
 
 
 def test_an_entry_says_what_it_cost_for_whom_and_when(tmp_path: Path) -> None:
