@@ -24,11 +24,14 @@ from smpc_dp.learn.models import Model, Points
 from smpc_dp.learn.pairing_schedule import Graph, Positive, Seed, Ticks, graph_of
 from smpc_dp.learn.requirements import Learned, LearnerContext, PrivateMessages, Requirements, Table
 from smpc_dp.learn.schedule import PublicDraws
+from smpc_dp.privacy.guarantee import PrivacyGuarantee
 from smpc_dp.privacy.record_gradients import GradientNoise, contributions, grid_bits, plan_gradient_noise
 
 CLAIM = "NO PRIVACY between neighbours: each sees the others' models, and from them their gradients"
 # Of the grid of models without noise: messages of an l2 norm below 2^10.
 _BITS = 30
+# Of the largest share of the budget.
+_LEAST_SHARE = 1e-9
 
 
 @dataclass(frozen=True)
@@ -165,11 +168,29 @@ class Personalized(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
             if self.split == "late"
             else np.ones(self.ticks)
         )
+        if growth.min() < _LEAST_SHARE * growth.max():
+            reason = (
+                f"'late' leaves the first of {self.ticks} ticks too small a share of the budget: take 'even'"
+            )
+            raise ConfigError.at("split", reason, ConfigCheck.INFEASIBLE)
         return tuple(
             plan_gradient_noise(
                 self.epsilon, self.delta, growth[self.wakes == party].tolist(), clip * float(reach), bits
             )
             for party, reach in enumerate(objective.reaches)
+        )
+
+    @property
+    def guarantee(self) -> PrivacyGuarantee | None:
+        """What holds for one record of any party: sums and sensitivity are the most of a party."""
+        if self.noise is None:
+            return None
+        # Parties differ in these two alone: rho, epsilon and delta are the same for all.
+        releases = max(len(one.variances) for one in self.noise)
+        return msgspec.structs.replace(
+            self.noise[0].guarantee,
+            sensitivity={"l2": 2.0 * max(one.bound for one in self.noise)},
+            mechanism=f"discrete Gaussian noise on at most {releases} sums of gradients",
         )
 
     @property
@@ -219,12 +240,12 @@ class Personalized(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         """Return what it communicates: one vector of a party to its neighbours at each of its ticks."""
         sent = np.bincount(self.wakes, minlength=parties).astype(np.intp)
         messages = PrivateMessages(self.loss.length, math.ldexp(EXACT_STEPS, -self.bits), sent)
-        if self.noise is None:
+        claim = self.guarantee
+        if self.noise is None or claim is None:
             return Requirements(exchange=messages)
         # Not at the top: scipy.
         from smpc_dp.privacy.accountant.events import Event, Line, Pure, Renyi
 
-        claim = self.noise[0].guarantee
         known = Renyi((Line(0.0, self.noise[0].rho),), all_orders=True)
         event = Event(
             claim.mechanism, claim.relation, (known, Pure(claim.epsilon, claim.delta)), unit="record"
@@ -253,7 +274,7 @@ class Personalized(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
             source=source,
         )
         steps = np.bincount(self.wakes, minlength=exchange.parties)[exchange.here].astype(np.intp)
-        guarantee = None if self.noise is None else self.noise[0].guarantee
+        guarantee = self.guarantee
         claim = (
             f"{CLAIM}; " if guarantee is None else f"by the noise on each update: {guarantee.assumption}; "
         )

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from smpc_dp import simulate
-from smpc_dp.errors import ConfigError
+from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.learn.averager import PlainExchange, Rows
 from smpc_dp.learn.coordinate_descent import PersonalizedObjective, descend, independent_batches
 from smpc_dp.learn.personalized import Personalized
@@ -228,6 +228,35 @@ def test_a_private_run_says_what_it_protects_and_charges_that() -> None:
     assert event is not None
     assert (event.relation, event.unit) == ("substitution", "record")
     assert 3.9 < Composition([event]).epsilon(1e-6) <= 4.0 * (1 + 1e-9)
+
+
+def test_a_guarantee_states_the_most_of_any_party() -> None:
+    settings = learner(PRIVATE)
+    noise, guarantee = settings.noise, settings.guarantee
+    assert noise is not None
+    assert guarantee is not None
+    assert guarantee.sensitivity == {"l2": 2.0 * max(one.bound for one in noise)}
+    releases = max(len(one.variances) for one in noise)
+    assert f"at most {releases} sums" in guarantee.mechanism
+    event = settings.requirements(len(SIZES)).own
+    assert event is not None
+    assert event.mechanism == guarantee.mechanism
+
+
+def test_late_shares_that_vanish_are_refused_by_name() -> None:
+    settings = Personalized(
+        features=1,
+        sizes=(5, 5),
+        ticks=4000,
+        record_bound=1.0,
+        topology=((0, 1),),
+        ridge=1000.0,
+        epsilon=1.0,
+        delta=1e-6,
+        split="late",
+    )
+    [issue] = settings.issues(2)
+    assert (issue.where, issue.check) == ("split", ConfigCheck.INFEASIBLE)
 
 
 def test_late_shares_grow_with_the_tick() -> None:
