@@ -23,10 +23,11 @@ from smpc_dp.net.inputs import find_input
 from smpc_dp.net.launcher import run_child
 from smpc_dp.net.member import Membership
 from smpc_dp.net.planned import session_plan
-from smpc_dp.net.session import read_rows
+from smpc_dp.net.session import ready_rows
 from smpc_dp.protocols.secagg.records import RecordSumParameters
 
 if TYPE_CHECKING:
+    from smpc_dp.net.session import ReadyRows
     from smpc_dp.net.session_file import SessionFile
     from smpc_dp.protocols.record_result import RecordResult
     from smpc_dp.records.table import Table
@@ -102,13 +103,13 @@ def record_parameters(membership: Membership) -> RecordSumParameters:
     return parameters
 
 
-def load_rows(host: HostMember, membership: Membership) -> Table:
-    """Read a party's table, and say to it alone what does not count; nothing is sent."""
+def load_rows(host: HostMember, membership: Membership) -> ReadyRows:
+    """Read and sum a party's table, and say to it alone what does not count; nothing is sent."""
     path = host.vector or find_input(host.session.parent / "inputs", host.name, TABLE_SUFFIXES)
-    rows = read_rows(path, record_parameters(membership), membership)
-    for line in dropped_lines(rows):
+    ready = ready_rows(path, record_parameters(membership), membership)
+    for line in dropped_lines(ready.table):
         progress_console().print(line)
-    return rows
+    return ready
 
 
 def dropped_lines(rows: Table) -> list[str]:
@@ -131,7 +132,7 @@ def dropped_lines(rows: Table) -> list[str]:
 
 
 async def take_part(
-    host: HostMember, rows: Table, *, level: float = 0.95, simultaneous: bool = False
+    host: HostMember, rows: ReadyRows, *, level: float = 0.95, simultaneous: bool = False
 ) -> RecordResult:
     """Connect a party, and return the answers."""
     async with host.connect() as opened:

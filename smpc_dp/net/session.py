@@ -6,7 +6,7 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, cast
 
@@ -227,7 +227,7 @@ class Session:
 
     async def statistics(
         self,
-        table: Source | Table,
+        table: Source | Table | ReadyRows,
         ask: str | Sequence[str] | None = None,
         *,
         label: str = "",
@@ -242,7 +242,8 @@ class Session:
 
         Args:
             table: path of a CSV or Parquet file, a pandas table, a mapping or a structured array of columns;
-                or a `Table` that `records.table.read_table` has read before.
+                or a `Table` that `records.table.read_table` has read before. Others see
+                how long this party takes to read and sum its rows, if they wait for it.
             ask: what this party takes the session file to ask; a difference is refused, and nothing is sent.
             label, expect: as of `sum`.
             level: of the intervals, each or, `simultaneous`, all of them together.
@@ -257,15 +258,13 @@ class Session:
         _check_label(label)
         self._request += 1
         try:
-            rows = await asyncio.to_thread(read_rows, table, parameters, self._membership)
-            vector = await asyncio.to_thread(parameters.request.vector, rows)
-            ring_vector, _ = parameters.encoding.encode(vector, party=self.party)
+            ready = await asyncio.to_thread(ready_rows, table, parameters, self._membership)
         except SmpcError as error:
             await self._connection.decline(self._request, error)
             raise
         from smpc_dp.protocols.record_result import KIND, RecordResult
 
-        outcome, receipt = await self._outcome(KIND, ring_vector, label)
+        outcome, receipt = await self._outcome(KIND, ready.ring_vector, label)
         names = self._membership.names
         return await asyncio.to_thread(
             lambda: RecordResult.of(
@@ -275,7 +274,7 @@ class Session:
                 level=level,
                 simultaneous=simultaneous,
                 receipt=receipt,
-                dropped=rows.dropped,
+                dropped=ready.table.dropped,
             )
         )
 
@@ -681,6 +680,31 @@ def read_rows(source: Source | Table, parameters: RecordSumParameters, membershi
         reason = f"{party}: the table has {table.rows} rows, public_rows says {rows}"
         raise ConfigError.at("public_rows", reason, ConfigCheck.DIFFERS)
     return table
+
+
+@dataclass(frozen=True)
+class ReadyRows:
+    """A party's table with its encoded vector, made before others wait for it."""
+
+    table: Table
+    ring_vector: RingVector
+    planned: str
+
+
+def ready_rows(
+    source: Source | Table | ReadyRows, parameters: RecordSumParameters, membership: Membership
+) -> ReadyRows:
+    """Return a party's table and encoded vector; raises the errors of `read_rows`."""
+    if isinstance(source, ReadyRows):
+        read_rows(source.table, parameters, membership)
+        if source.planned != parameters.planned():
+            reason = f"{membership.name}: was made ready for another session"
+            raise ConfigError.at("table", reason, ConfigCheck.DIFFERS)
+        return source
+    table = read_rows(source, parameters, membership)
+    vector = parameters.request.vector(table)
+    ring_vector, _ = parameters.encoding.encode(vector, party=membership.name)
+    return ReadyRows(table, ring_vector, parameters.planned())
 
 
 def open_ledger(path: str | os.PathLike[str], party: str) -> Ledger:

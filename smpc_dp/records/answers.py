@@ -75,7 +75,9 @@ def not_protected(plan: Plan) -> tuple[str, ...]:
     """Return what a reader of the answers should be told."""
     schema = plan.schema
     lines = [
-        "a party may add any vector within its bounds, or no noise",
+        "a party may add any vector within its bounds, or no noise; noise is counted on from all but as many "
+        "parties as are planned to be corrupt, and with none planned from every party but the one that looks",
+        "how long a party takes to read and sum its rows: others see it where it does so while they wait",
         "the columns, bounds, categories and what is asked for are public",
         "that counts within the noise are not shown is presentation, and protects nothing",
         "intervals are about the noise; they say nothing about how the rows were sampled",

@@ -18,11 +18,17 @@ import numpy as np
 import pytest
 
 import smpc_dp
+from smpc_dp.cli.member import HostMember
+from smpc_dp.cli.statistics import load_rows
+from smpc_dp.net.events import ignore
 from smpc_dp.net.local import create_local_session
+from smpc_dp.net.member import Membership
 from smpc_dp.net.planned import NoiseWarning
 from smpc_dp.net.session_file import Timeouts, load_session, write_session
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.protocols.record_result import RecordResult
+from smpc_dp.records.plan import Plan
+from smpc_dp.records.table import Table
 from tests import command
 
 PARTIES = ("alice", "bob", "carol", "dave", "erin")
@@ -184,6 +190,24 @@ async def test_what_this_party_asks_must_be_what_the_session_asks(tmp_path: Path
         assert (plan.unit, plan.relation, plan.counted) == ("record", "add-remove", 3)
     serving.cancel()
     await asyncio.gather(serving, return_exceptions=True)
+
+
+async def test_a_command_sums_its_rows_before_it_connects(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = create_local_session(tmp_path, PARTIES, REAL, timeouts=FAST)
+    write_tables(tmp_path, {name: rows(name) for name in PARTIES})
+    ready = {}
+    for name in PARTIES:
+        host = HostMember(path, name, None, None, None, None, None, None, ignore)
+        ready[name] = load_rows(host, Membership.load(path, name, None))
+
+    def late(plan: Plan, table: Table) -> None:
+        raise AssertionError("rows are summed while others wait")
+
+    monkeypatch.setattr(Plan, "vector", late)
+    ended = await execute(path, ready)
+    assert values(ended["alice"])
 
 
 async def test_a_sum_has_no_statistics(tmp_path: Path) -> None:

@@ -75,6 +75,12 @@ def test_the_event_has_the_unit_and_the_relation(rows: str, relation: str) -> No
     assert (guarantee.protects, guarantee.relation, guarantee.epsilon) == ("record", relation, 1.0)
 
 
+def test_a_reader_is_told_whose_noise_counts_and_that_time_depends_on_rows() -> None:
+    told = planned(GIVEN, 5).privacy(5).not_protected
+    assert any("with none planned from every party but the one that looks" in line for line in told)
+    assert any("how long a party takes to read and sum its rows" in line for line in told)
+
+
 def test_a_person_multiplies_the_sensitivity_by_rows_and_parties() -> None:
     person = {"unit": "person", "id": "patient", "rows_per_person": 3, "parties_per_person": 2}
     one, six = (planned(given(unit), 5).request for unit in ({}, person))
