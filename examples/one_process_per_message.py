@@ -248,7 +248,9 @@ class Hall:
                     break
                 seat.pipe.send((received, dies_at))
                 self._send(seat, seat.pipe.recv())
-                seat.outcome, seat.error = seat.pipe.recv()
+                seat.outcome, error = seat.pipe.recv()
+                # A run that has stopped takes later messages without a word.
+                seat.error = error or seat.error
             except (EOFError, ConnectionError):
                 self.killed += 1
                 self._end(seat)

@@ -25,6 +25,7 @@ from smpc_dp.net.events import OnEvent, ignore
 
 if TYPE_CHECKING:
     from smpc_dp.net.audit import Report
+    from smpc_dp.net.planned import SessionPlan
     from smpc_dp.net.served_log import ServedLog as AsynchronousLog
     from smpc_dp.protocols.registry import MakeParty
     from smpc_dp.trees import Bounds
@@ -198,6 +199,10 @@ class Session:
     def __sklearn_clone__(self) -> Self:
         """Return this session: clones of an estimator of scikit-learn share it."""
         return self
+
+    def plan(self) -> SessionPlan | None:
+        """Return the plan of a request; see `smpc_dp.Session.plan`."""
+        return self._session.plan()
 
     def compare(self, tree: Mapping[str, Any], structure: str, bounds: Bounds | None = None) -> str:
         """Return the path in which a tree differs from the structure that others ask for, in words."""

@@ -156,7 +156,8 @@ def party(
 
     code = run_child(partial(exit_code, compute, name, events=events), supervised=events)
     written = [_hand_over(result, name, out, as_json=as_json, events=events) for result in results]
-    if results and not (serves or as_json or events or ledger):
+    # What could not be written was printed as JSON: nothing is added to that.
+    if results and all(written) and not (serves or as_json or events or ledger):
         console().print(UNCHARGED)
     raise typer.Exit(code or int(not all(written)))
 

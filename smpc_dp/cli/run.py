@@ -91,7 +91,6 @@ def run(
     suffixes = TABLE_SUFFIXES if of_records else SUFFIXES
     files = {name: find_input(folder, name, suffixes) for name in parties}
     aggregator = _load_all(loaded, session, keys)
-    _check_addresses(loaded)
     # A learner's parties end when they are in no further group: the run ends with its aggregator or servers.
     pool = servers[0] if learning and servers else aggregator
     if wanted is not None:
@@ -103,6 +102,7 @@ def run(
         _check_ledgers(ledgers, parties)
         if isinstance(checked, LearnParameters):
             check_budgets(checked, {name: _ledger(ledgers, name) for name in parties})
+    _check_addresses(loaded)
     with tempfile.TemporaryDirectory(prefix="smpc-dp-") as scratch:
         outputs = {name: Path(scratch) / f"{name}.json" for name in parties}
         own = {

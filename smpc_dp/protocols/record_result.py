@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from smpc_dp.privacy.accountant.receipt import Receipt
 from smpc_dp.protocols.result import Evidence, Outcome, Privacy
+from smpc_dp.summary import spent_text
 
 if TYPE_CHECKING:
     from smpc_dp.protocols.secagg.records import RecordSumParameters
@@ -70,6 +71,14 @@ class RecordResult:
             evidence=outcome.evidence,
             dropped=dropped,
         )
+
+    def __str__(self) -> str:
+        present, absent = len(self.survivors), len(self.absent)
+        lines = [str(self.answers), f"over {present} of {present + absent} parties"]
+        lines += [f"without: {', '.join(self.absent)}"] if self.absent else []
+        receipt = self.privacy.receipt
+        lines.append("no ledger: nothing was charged" if receipt is None else spent_text(receipt.to_json()))
+        return "\n".join(lines)
 
     def to_pandas(self) -> Any:
         """Return a pandas table with a row for each estimate."""

@@ -14,6 +14,7 @@ from tests.faults import (
     test_gopa_direct,
     test_verifiable_rounds,
 )
+from smpc_dp_lab.vectors import verifiable_openings
 from tests.faults.restoring import restore_every_step
 
 # Those without parameters of their own. They look at what a run does, not at how its states are kept.
@@ -37,6 +38,9 @@ ATTACKS: dict[str, Callable[[], None]] = {
 
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_an_attack_on_restored_roles(attack: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    # A run that a generator of vectors has kept would play without restorations.
+    for kept in (verifiable_openings.in_one_round, verifiable_openings.in_two_rounds):
+        kept.cache_clear()
     processes = restore_every_step(monkeypatch)
     ATTACKS[attack]()
     assert bool(processes) != attack.endswith(ALONE)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from msgspec.structs import replace
@@ -146,7 +146,7 @@ def test_a_value_that_its_user_did_not_sign_is_not_counted() -> None:
     """The relay writes a publication in a party's name: hashes, total and heads all agree."""
 
     def finish(relay: VerifiableAggregator, state: CollectPublish) -> Transition:
-        state.publications[1] = dataclasses.replace(state.publications[1], signature=bytes(64))
+        state.publications[1] = msgspec.structs.replace(state.publications[1], signature=bytes(64))
         return counting.finish_publish(relay, state)
 
     ran = execute(relay=Host(role=AGGREGATOR.with_row(CollectPublish, finish=finish)))

@@ -238,3 +238,12 @@ def test_the_blocking_calls_have_the_arguments_of_the_others() -> None:
     opening = inspect.signature(smpc_dp.connect).parameters
     for opened in (smpc_dp.sync.connect, smpc_dp.Session.open):
         assert inspect.signature(opened).parameters == opening
+
+
+def test_it_has_the_public_calls_of_a_session() -> None:
+    def public(kind: type) -> set[str]:
+        return {name for name in vars(kind) if not name.startswith("_")}
+
+    # Calls of other modules of the library, in the session's own loop.
+    internal = {"check_open", "sum_encoded"}
+    assert public(smpc_dp.Session) - public(smpc_dp.sync.Session) == internal
