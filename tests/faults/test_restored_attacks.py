@@ -8,13 +8,13 @@ from types import ModuleType
 
 import pytest
 
+from smpc_dp_lab.vectors import verifiable_openings
 from tests.faults import (
     test_direct_restarts,
     test_exchange,
     test_gopa_direct,
     test_verifiable_rounds,
 )
-from smpc_dp_lab.vectors import verifiable_openings
 from tests.faults.restoring import restore_every_step
 
 # Those without parameters of their own. They look at what a run does, not at how its states are kept.
