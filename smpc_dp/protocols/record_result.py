@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from smpc_dp.privacy.accountant.receipt import Receipt
@@ -35,7 +35,7 @@ class RecordResult:
     faults: tuple[str, ...]
     privacy: Privacy
     evidence: Evidence
-    dropped: Dropped | None = None
+    dropped: Dropped | None = field(default=None, repr=False)
 
     @classmethod
     def of(

@@ -264,10 +264,8 @@ def _check_histogram(one: Statistic, schema: Schema, where: str) -> None:
     elif one.bins is not None and not 1 <= one.bins <= min(MAX_BINS, column.steps + 1):
         reason = f"1 to {min(MAX_BINS, column.steps + 1)} bins, not {one.bins}"
         raise ConfigError.at(where, reason, ConfigCheck.RANGE)
-    elif list(one.edges) != sorted(set(one.edges)) or not all(
-        column.lower < edge < column.upper for edge in one.edges
-    ):
-        raise ConfigError.at(where, "edges must increase, between the bounds", ConfigCheck.RANGE)
+    elif (fault := column.edge_fault(one.edges)) is not None:
+        raise ConfigError.at(where, f"edges {fault}", ConfigCheck.RANGE)
 
 
 def listed(statistics: Iterable[Statistic]) -> list[str]:

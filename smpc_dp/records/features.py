@@ -5,7 +5,6 @@ A row changes at most one coordinate of a block. docs/proofs/records.md has the 
 
 from __future__ import annotations
 
-import bisect
 import math
 from collections.abc import Sequence
 from fractions import Fraction
@@ -22,11 +21,15 @@ MAX_PARTIAL = 1 << 62
 
 
 class Selector(msgspec.Struct, frozen=True):
-    """The cells of one column: its categories, or the bins that begin at these grid points."""
+    """The cells of one column: its categories, or the bins that begin at these grid points.
+
+    `edges` are the values that bins are said to begin at; none for the bins of a tree.
+    """
 
     column: str
     cells: int
     thresholds: tuple[int, ...] = ()
+    edges: tuple[float, ...] = ()
 
     def index(self, table: Table) -> Integers:
         """Return the cell of each row, -1 for none."""
@@ -143,10 +146,21 @@ def selector(schema: Schema, name: str) -> Selector:
 
 def edged(name: str, column: Number, edges: Sequence[float]) -> Selector:
     """Return the bins between inner edges."""
-    return Selector(name, len(edges) + 1, (0, *(column.threshold(edge) for edge in edges)))
+    return Selector(name, len(edges) + 1, column.thresholds(edges), (column.lower, *edges))
 
 
 def equal_bins(name: str, column: Number, bins: int) -> Selector:
+    """Return bins of equal width; with a declared step they begin at the grid points next to that."""
+    if bins > column.steps:
+        alone = equal_points(name, column, bins)
+        return msgspec.structs.replace(alone, edges=tuple(map(column.edge, alone.thresholds)))
+    edges = [column.lower + index * column.width / bins for index in range(1, bins)]
+    if column.step is not None:
+        edges = [column.edge(point) for point in column.thresholds(edges)[1:]]
+    return edged(name, column, edges)
+
+
+def equal_points(name: str, column: Number, bins: int) -> Selector:
     """Return bins that have as many grid points each, to within one."""
     bins = min(bins, column.steps + 1)
     thresholds = tuple(-(-index * (column.steps + 1) // bins) for index in range(bins))
@@ -156,13 +170,3 @@ def equal_bins(name: str, column: Number, bins: int) -> Selector:
 def coarser(fine: Selector, fanout: int) -> Selector:
     """Return the selector whose cells are so many cells of another one each."""
     return Selector(fine.column, -(-fine.cells // fanout), fine.thresholds[::fanout])
-
-
-def edges_of(column: Number, fine: Selector) -> list[float]:
-    """Return the values at which bins begin, and the upper bound."""
-    return [*(column.edge(threshold) for threshold in fine.thresholds), column.upper]
-
-
-def bin_of(fine: Selector, point: int) -> int:
-    """Return the bin of a grid point."""
-    return bisect.bisect_right(fine.thresholds, point) - 1

@@ -11,6 +11,7 @@ from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.records.features import Block, Selector
 from smpc_dp.records.plan import Plan, noisy_values
 from smpc_dp.records.schema import Number
+from smpc_dp.records.sensitivity import Scaled
 from smpc_dp.records.terms import is_public
 
 Floats = NDArray[np.float64]
@@ -63,9 +64,9 @@ class NoisySums:
         """
         if is_public(block, self.plan.schema):
             return 0.0
-        scale = self.plan.offsets[block][1]
-        rounding = self.present / 2 + 1 if scale.denominator > 1 else 1.0
-        return (self.plan.deviation(self.present) + rounding) / float(scale)
+        scaled = Scaled(block, self.plan.offsets[block][1])
+        rounding = self.present / 2 + 1 if scaled.rounded else 1.0
+        return (self.plan.deviation(self.present) + rounding) / float(scaled.scale)
 
 
 def cell_labels(selectors: tuple[Selector, ...], plan: Plan) -> list[dict[str, str]]:
@@ -81,7 +82,6 @@ def _labels(selector: Selector, plan: Plan) -> list[str]:
     column = plan.schema.columns[selector.column]
     if not isinstance(column, Number):
         return list(column.values)
-    edges = [column.edge(threshold) for threshold in selector.thresholds]
-    pairs = zip(edges, [*edges[1:], column.upper], strict=True)
-    labels = [f"[{low:g}, {high:g})" for low, high in pairs]
+    pairs = zip(selector.edges, [*selector.edges[1:], column.upper], strict=True)
+    labels = [f"[{low:.12g}, {high:.12g})" for low, high in pairs]
     return [*labels[:-1], labels[-1][:-1] + "]"]

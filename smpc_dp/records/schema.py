@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import re
-from collections.abc import Mapping
-from fractions import Fraction
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal
 
 import msgspec
+import numpy as np
 from msgspec import Meta
+from numpy.typing import NDArray
 
 from smpc_dp.encoding import shown
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
@@ -65,14 +65,40 @@ class Number(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="n
         """How much of the column's unit the integer 1 stands for: half a grid step."""
         return self.width / (2 * self.steps)
 
-    def threshold(self, edge: float) -> int:
-        """Return the first grid point that is not below an edge."""
-        step = Fraction(self.width) / self.steps
-        return math.ceil((Fraction(edge) - Fraction(self.lower)) / step)
+    def points(self, values: NDArray[np.float64]) -> NDArray[np.int64]:
+        """Return the nearest grid point of each value, after clipping; equal values have equal points.
+
+        It is the conversion of rows and of edges alike, so a value on an edge is never below it.
+        """
+        inside = np.clip(values, self.lower, self.upper)
+        point = np.floor((inside - self.lower) / self.width * self.steps + 0.5)
+        return np.clip(point, 0, self.steps).astype(np.int64)
+
+    def thresholds(self, edges: Sequence[float]) -> tuple[int, ...]:
+        """Return the grid points at which the bins begin, the first one at the lower bound."""
+        return (0, *self.points(np.array(edges, dtype=np.float64)).tolist())
 
     def edge(self, threshold: int) -> float:
         """Return the value at a grid point."""
         return self.lower + threshold * (self.width / self.steps)
+
+    def edge_fault(self, edges: Sequence[float]) -> str | None:
+        """Return why inner edges give no bins on the grid, None if they do."""
+        if list(edges) != sorted(set(edges)):
+            return "must increase"
+        if not all(self.lower < edge < self.upper for edge in edges):
+            return "must be inner edges, between the bounds"
+        starts = self.thresholds(edges)
+        step = self.width / self.steps
+        bounds = [self.lower, *edges]
+        for index, edge in enumerate(edges):
+            if starts[index + 1] <= starts[index]:
+                return f"at {bounds[index]:.12g} and {edge:.12g} are closer than a grid step, {step:g}"
+            # values of a declared step: those at the grid point below would count as above the edge
+            nearest = self.edge(starts[index + 1])
+            if self.step is not None and nearest < edge - 1e-6 * step:
+                return f"must be at grid points: {nearest:.12g} would count as above {edge:.12g}"
+        return None
 
     def issues(self, where: str) -> list[ConfigIssue]:
         """Return every fault of the declared bounds."""
@@ -88,10 +114,9 @@ class Number(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="n
                     f"must divide the range {self.width:g} into 1 to {DEFAULT_STEPS} steps, is {self.step:g}"
                 )
                 faults.append(("step", reason, ConfigCheck.RANGE))
-        if not faults and not all(self.lower < edge < self.upper for edge in self.bins):
-            faults.append(("bins", "must be inner edges, between the bounds", ConfigCheck.RANGE))
-        if any(low >= high for low, high in itertools.pairwise(self.bins)):
-            faults.append(("bins", "must increase", ConfigCheck.RANGE))
+        fault = None if faults else self.edge_fault(self.bins)
+        if fault is not None:
+            faults.append(("bins", fault, ConfigCheck.RANGE))
         return [ConfigIssue(f"{where}.{key}", reason, check) for key, reason, check in faults]
 
 

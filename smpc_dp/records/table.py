@@ -268,10 +268,7 @@ def _numbers(
     missing = np.isnan(real) & ~absent
     real = np.where(np.isnan(real), column.middle, real)
     clipped = ((real < column.lower) | (real > column.upper)) & ~absent
-    real = np.clip(real, column.lower, column.upper)
-    # the nearest grid point; what floating point does here is the same for equal values, and clamped
-    point = np.floor((real - column.lower) / column.width * column.steps + 0.5)
-    code = 2 * np.clip(point, 0, column.steps).astype(np.int64) - column.steps
+    code = 2 * column.points(real) - column.steps
     gone = missing | absent
     code[gone] = 0
     present = ~gone if column.missing else np.ones(len(code), dtype=bool)

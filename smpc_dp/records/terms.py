@@ -15,6 +15,7 @@ from smpc_dp.records.features import (
     coarser,
     edged,
     equal_bins,
+    equal_points,
     party_squares,
     product,
     selector,
@@ -80,7 +81,7 @@ def survival_cells(one: Statistic, schema: Schema) -> list[Selector]:
 
 def levels_of(name: str, schema: Schema, bins: int) -> list[Selector]:
     """Return the levels of the tree of counts of a column, the finest first, without the root."""
-    levels = [equal_bins(name, schema.number(name, name), bins)]
+    levels = [equal_points(name, schema.number(name, name), bins)]
     while levels[-1].cells > FANOUT:
         levels.append(coarser(levels[-1], FANOUT))
     return levels

@@ -72,6 +72,8 @@ def test_levels_bins_and_edges_are_read(schema: Schema) -> None:
         ("histogram(bmi)", ConfigCheck.MISSING, "needs a number of bins"),
         ("histogram(sex, 3)", ConfigCheck.UNSUPPORTED, "categories have no bins"),
         ("histogram(age, 500)", ConfigCheck.RANGE, "1 to 121 bins"),
+        ("histogram(age, [20.1, 22])", ConfigCheck.RANGE, "edges must be at grid points: 20 would count as"),
+        ("histogram(age, [20, 20.4])", ConfigCheck.RANGE, "20 and 20.4 are closer than a grid step, 1"),
         ("histogram(bmi, [30, 20])", ConfigCheck.RANGE, "edges must increase"),
         ("covariance(age)", ConfigCheck.SHAPE, "two columns"),
         ("covariance(age, age)", ConfigCheck.DUPLICATE, "twice"),
@@ -117,6 +119,14 @@ def test_all_faults_are_told_at_once(schema: Schema) -> None:
         (
             {"columns": {"a": {"lower": 0.0, "upper": 1.0, "bins": [2.0]}}},
             "columns.a.bins: must be inner edges",
+        ),
+        (
+            {"columns": {"a": {"lower": 0.0, "upper": 1e9, "bins": [1e8, 100000001.0]}}},
+            "columns.a.bins: at 100000000 and 100000001 are closer than a grid step",
+        ),
+        (
+            {"columns": {"a": {"lower": 0.0, "upper": 9.0, "step": 1.0, "bins": [3.2]}}},
+            "columns.a.bins: must be at grid points: 3 would count as above 3.2",
         ),
         (
             {"columns": {"a": {"lower": 0.0, "upper": 1.0, "bins": [0.5, 0.2]}}},

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from smpc_dp.errors import ConfigError, LocalError
-from smpc_dp.records.features import Block, product, selector
-from smpc_dp.records.schema import Schema, read_schema
+from smpc_dp.records.features import Block, equal_bins, product, selector
+from smpc_dp.records.schema import Number, Schema, read_schema
 from smpc_dp.records.table import read_table
 
 COLUMNS = {
@@ -70,6 +70,32 @@ def test_a_missing_value_adds_nothing_to_the_sum_and_to_its_count() -> None:
         0,
         0,
     ]
+
+
+@pytest.mark.parametrize("edge", [40.0, 0.1, 1 / 3, 17.7, 100 / 7, 119.9])
+def test_a_value_on_a_declared_edge_is_in_the_bin_that_begins_there(edge: float) -> None:
+    known = read_schema({"columns": {"age": {"lower": 0.0, "upper": 120.0, "bins": [edge]}}, "max_rows": 9})
+    table = read_table({"age": [edge, edge - 0.01, edge + 0.01]}, known)
+    assert product(known, by=[selector(known, "age")]).sums(table) == [1, 2]
+
+
+@pytest.mark.parametrize("step", [None, 0.1, 1.0])
+@pytest.mark.parametrize("bins", [2, 3, 7, 12, 50, 120])
+def test_bins_of_equal_width_begin_at_their_labels(step: float | None, bins: int) -> None:
+    column = Number(lower=0.0, upper=120.0, step=step)
+    cells = equal_bins("age", column, bins)
+    known = Schema(columns={"age": column}, max_rows=2000)
+    table = read_table({"age": list(cells.edges)}, known)
+    assert cells.index(table).tolist() == list(range(bins))
+    if step is not None:
+        values = [column.edge(point) for point in range(column.steps + 1)]
+        expected = [sum(edge <= value + 1e-9 for edge in cells.edges) - 1 for value in values]
+        assert cells.index(read_table({"age": values}, known)).tolist() == expected
+
+
+def test_each_grid_point_can_have_a_bin() -> None:
+    column = Number(lower=0.0, upper=3.0, step=1.0)
+    assert equal_bins("a", column, 4).edges == (0.0, 1.0, 2.0, 3.0)
 
 
 def test_csv_is_as_arrays(tmp_path: Path) -> None:
