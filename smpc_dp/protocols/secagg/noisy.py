@@ -99,24 +99,33 @@ class NoisySumParameters(SumParameters, frozen=True):
         """Return the privacy event of one request."""
         return mechanism_of(self).event()
 
+    @property
+    def assumption(self) -> str:
+        """Whose noise the guarantee counts on, in words."""
+        return (
+            f"in every sum at least {self.honest} honest parties, other than those that look at it, "
+            f"bring their share of {self.mechanism} noise"
+        )
+
+    @property
+    def known_noise(self) -> str:
+        """The noise that observers of a sum know, in words."""
+        corrupt = self.plan.max_corrupt
+        return f"up to {corrupt} colluding parties' own noise" if corrupt else "any one party's own noise"
+
     def privacy(self, survivors: int) -> Privacy:
         """Return the claim: that of the secure sum, and (epsilon, delta) of the release."""
         exact = privacy_of(self.plan, survivors)
         guarantee = replace(
             mechanism_of(self).guarantee(self.delta, units=self.plan.parties),
             epsilon=self.epsilon,
-            assumption=(
-                f"in every sum at least {self.honest} honest parties, other than those that look at it, "
-                f"bring their share of {self.mechanism} noise"
-            ),
+            assumption=self.assumption,
         )
-        corrupt = self.plan.max_corrupt
-        known = f"up to {corrupt} colluding parties' own noise" if corrupt else "any one party's own noise"
         return Privacy.private(
             guarantee,
             claim=(
                 f"each honest party's vector is ({self.epsilon:g}, {self.delta:g})-differentially private "
-                f"({WHOLE_PARTY}) in what is released, given {known}: "
+                f"({WHOLE_PARTY}) in what is released, given {self.known_noise}: "
                 f"{exact.claim.replace('an exact', 'a noisy', 1)}"
             ),
             assumptions=exact.assumptions,

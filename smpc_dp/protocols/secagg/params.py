@@ -52,6 +52,18 @@ Share = Annotated[float, Meta(ge=0, lt=0.5)]
 Bounds = float | int | list[float | int]
 
 
+Corrupt = Annotated[
+    float,
+    Meta(
+        ge=0,
+        lt=1,
+        description="fraction that may collude with the aggregator; corrupt + 2 dropout stays below 1",
+        extra={"range": "[0, 1)"},
+    ),
+]
+Security = Annotated[float, Meta(ge=20, le=128, description="bits for the statistical failures of the plan")]
+
+
 class SumSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The `[parameters]` that all sums have."""
 
@@ -93,18 +105,8 @@ class SumSettings(msgspec.Struct, frozen=True, kw_only=True):
             },
         ),
     ] = None
-    corrupt: Annotated[
-        float,
-        Meta(
-            ge=0,
-            lt=1,
-            description="fraction that may collude with the aggregator; corrupt + 2 dropout stays below 1",
-            extra={"range": "[0, 1)"},
-        ),
-    ] = 0.1
-    security: Annotated[
-        float, Meta(ge=20, le=128, description="bits for the statistical failures of the plan")
-    ] = 40
+    corrupt: Corrupt = 0.1
+    security: Security = 40
 
 
 class ExactSettings(SumSettings, frozen=True, kw_only=True):

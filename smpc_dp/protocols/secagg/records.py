@@ -27,7 +27,7 @@ from smpc_dp.protocols.secagg.noisy import (
     noise_counts,
 )
 from smpc_dp.protocols.secagg.noisy import REFUSED as REFUSED_NOISY
-from smpc_dp.protocols.secagg.params import Share, plan_graph
+from smpc_dp.protocols.secagg.params import Corrupt, Security, Share, plan_graph
 from smpc_dp.settings import read
 
 if TYPE_CHECKING:
@@ -77,18 +77,8 @@ class RecordSettings(msgspec.Struct, frozen=True, kw_only=True):
             extra={"range": "[0, 0.5)", "default": "0.1, and from five parties up at least one party"},
         ),
     ] = None
-    corrupt: Annotated[
-        float,
-        Meta(
-            ge=0,
-            lt=1,
-            description="fraction that may collude with the aggregator; corrupt + 2 dropout stays below 1",
-            extra={"range": "[0, 1)"},
-        ),
-    ] = 0.1
-    security: Annotated[
-        float, Meta(ge=20, le=128, description="bits for the statistical failures of the plan")
-    ] = 40
+    corrupt: Corrupt = 0.1
+    security: Security = 40
 
 
 class RecordSumParameters(NoisySumParameters, frozen=True):
@@ -127,29 +117,19 @@ class RecordSumParameters(NoisySumParameters, frozen=True):
 
     def event(self) -> Event:
         """Return what one request is to a privacy ledger."""
-        return replace(self.request.mechanism.event(), unit=self.schema.unit)
+        return self.request.event()
 
     def privacy(self, survivors: int) -> Privacy:
         """Return the claim: that of the secure sum, and (epsilon, delta) of one unit for what it releases."""
         from smpc_dp.records.answers import not_protected
 
         exact, schema = privacy_of(self.plan, survivors), self.schema
-        guarantee = replace(
-            self.request.mechanism.guarantee(self.delta),
-            epsilon=self.epsilon,
-            protects=schema.unit,
-            assumption=(
-                f"in every sum at least {self.honest} honest parties, other than those that look at it, "
-                f"bring their share of {self.mechanism} noise"
-            ),
-        )
-        corrupt = self.plan.max_corrupt
-        known = f"up to {corrupt} colluding parties' own noise" if corrupt else "any one party's own noise"
+        guarantee = replace(self.request.guarantee(), assumption=self.assumption)
         return Privacy.private(
             guarantee,
             claim=(
                 f"{protected(schema)} ({self.epsilon:g}, {self.delta:g})-differentially private "
-                f"({schema.relation}) in what is released, given {known}: "
+                f"({schema.relation}) in what is released, given {self.known_noise}: "
                 f"{exact.claim.replace('an exact', 'a noisy', 1)}"
             ),
             assumptions=exact.assumptions,
