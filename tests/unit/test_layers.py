@@ -30,7 +30,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"kernels", "records"}),
     frozenset({"circuits", "privacy"}),
     frozenset({"identity", "trees"}),
-    frozenset({"seen", "settings"}),
+    frozenset({"report", "seen", "settings"}),
     frozenset({"crypto", "database", "encoding", "files"}),
     frozenset({"ball", "box", "extensions", "optional"}),
     frozenset({"_core", "decoding", "errors", "platforms", "signals", "summary"}),

@@ -1,0 +1,1 @@
+"""Pages for people: results as one HTML file, and the templates that other pages extend."""
