@@ -2,11 +2,16 @@
 
 use std::sync::Arc;
 
-use smpc_core::garble::{AND, Block, Circuit, Garbler, Gate, INV, Kernel, Mode, Plan, XOR};
+use smpc_core::garble::{
+    AND, Block, Circuit, Evaluator, Garbler, Gate, INV, Kernel, Mode, Plan, XOR,
+};
 
 const INSTANCES: usize = 8;
+const INPUTS: usize = 4;
+/// Bytes of the active labels of all inputs.
+pub const LABELS: usize = 16 * INPUTS * INSTANCES;
 
-fn garbler(seed: &[u8], tile: usize) -> Garbler {
+fn circuit() -> Arc<Circuit> {
     let gate = |number: u32| Gate {
         kind: [AND, XOR, AND, INV][number as usize % 4],
         a: number,
@@ -14,49 +19,89 @@ fn garbler(seed: &[u8], tile: usize) -> Garbler {
         out: 4 + number,
     };
     let gates = (0..40).map(gate).collect();
-    let circuit = Circuit::new(gates, 44, 4, vec![43, 42]).expect("a circuit");
-    let plan = Plan {
+    Arc::new(Circuit::new(gates, 44, INPUTS, vec![43, 42]).expect("a circuit"))
+}
+
+/// Every mode, with every kernel that this processor runs.
+fn plans(tile: usize) -> impl Iterator<Item = Plan> {
+    let plan = move |mode, kernel| Plan {
         start: 5,
-        mode: Mode::Tile,
+        mode,
         tile,
         first: 0,
         instances: INSTANCES,
         threads: 1,
-        kernel: Kernel::available()[0],
+        kernel,
     };
+    Kernel::available()
+        .into_iter()
+        .flat_map(move |kernel| [Mode::Tile, Mode::Unique].map(|mode| plan(mode, kernel)))
+}
+
+fn garbler(seed: &[u8], plan: Plan) -> Garbler {
     let (halves, _) = seed.as_chunks::<16>();
     let seed = [
         Block::from_le_bytes(halves[0]),
         Block::from_le_bytes(halves[1]),
     ];
-    Garbler::new(Arc::new(circuit), plan, seed).expect("a garbler")
+    Garbler::new(circuit(), plan, seed).expect("a garbler")
+}
+
+fn blocks(bytes: &[u8]) -> impl Iterator<Item = Block> {
+    bytes
+        .as_chunks::<16>()
+        .0
+        .iter()
+        .copied()
+        .map(Block::from_le_bytes)
+}
+
+fn bytes(blocks: &[Block]) -> impl Iterator<Item = u8> {
+    blocks.iter().flat_map(|block| block.to_le_bytes())
 }
 
 /// The tables under a secret seed, and what decodes the outputs.
 pub fn tables(seed: &[u8], tile: usize) -> Vec<u8> {
-    let mut garbler = garbler(seed, tile);
-    let mut tables = vec![0; 1 << 16];
-    let length = garbler.fill(&mut tables).expect("tables");
-    assert!(garbler.done());
-    tables.truncate(length);
-    for hash in garbler.output_hashes(0).expect("all tables").concat() {
-        tables.extend_from_slice(&hash.to_le_bytes());
+    let mut all = Vec::new();
+    for plan in plans(tile) {
+        let mut garbler = garbler(seed, plan);
+        let mut tables = vec![0; 1 << 16];
+        let length = garbler.fill(&mut tables).expect("tables");
+        assert!(garbler.done());
+        all.extend_from_slice(&tables[..length]);
+        let hashes = garbler.output_hashes(0).expect("all tables");
+        all.extend(bytes(&hashes.concat()));
     }
-    tables
+    all
 }
 
-/// The zero labels of inputs whose bits are secret.
+/// The output labels of secret active labels, under public tables.
+pub fn outputs(labels: &[u8], tile: usize) -> Vec<u8> {
+    let mut all = Vec::new();
+    for plan in plans(tile) {
+        let mut evaluator = Evaluator::new(circuit(), plan).expect("an evaluator");
+        for (input, labels) in labels.chunks(LABELS / INPUTS).enumerate() {
+            let to = evaluator.set(input, 0..INSTANCES).expect("an input");
+            to.iter_mut()
+                .zip(blocks(labels))
+                .for_each(|(to, label)| *to = label);
+        }
+        let tables = vec![0x3c; evaluator.remaining() as usize];
+        evaluator.feed(&tables).expect("tables");
+        all.extend(bytes(&evaluator.output(0).expect("all tables")));
+    }
+    all
+}
+
+/// The zero labels of inputs whose bits are secret, and the active labels of an input with a public seed.
 pub fn inputs(secret: &[u8]) -> Vec<u8> {
-    let mut garbler = garbler(&[7; 32], 1);
-    let bits: Vec<u8> = secret[..2 * INSTANCES]
-        .iter()
-        .map(|byte| byte & 1)
-        .collect();
-    garbler.open(&[0, 1], &bits, 9).expect("labels");
+    let plan = plans(1).next().expect("the portable kernel");
+    let mut garbler = garbler(&[7; 32], plan);
+    let bits: Vec<u8> = secret.iter().map(|byte| byte & 1).collect();
+    let (opened, encoded) = bits.split_at(2 * INSTANCES);
+    garbler.open(&[0, 1], opened, 9).expect("labels");
     let mut labels = vec![0; INSTANCES];
     garbler.zeros(0, &mut labels);
-    labels
-        .iter()
-        .flat_map(|label| label.to_le_bytes())
-        .collect()
+    labels.extend(garbler.encode(2, encoded, &garbler.deltas()).iter());
+    bytes(&labels).collect()
 }

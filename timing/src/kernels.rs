@@ -21,7 +21,7 @@ pub struct Kernel {
     pub run: fn(&[u8], Publish<'_>) -> Vec<u8>,
 }
 
-pub const KERNELS: [Kernel; 13] = [
+pub const KERNELS: [Kernel; 15] = [
     Kernel {
         name: "masks",
         secret: 32,
@@ -65,8 +65,20 @@ pub const KERNELS: [Kernel; 13] = [
         run: |secret, _| garble::tables(secret, 4),
     },
     Kernel {
+        name: "evaluate_single",
+        secret: garble::LABELS,
+        memcheck: true,
+        run: |secret, _| garble::outputs(secret, 1),
+    },
+    Kernel {
+        name: "evaluate_tiles",
+        secret: garble::LABELS,
+        memcheck: true,
+        run: |secret, _| garble::outputs(secret, 4),
+    },
+    Kernel {
         name: "garbler_inputs",
-        secret: 32,
+        secret: 24,
         memcheck: true,
         run: |secret, _| garble::inputs(secret),
     },
