@@ -13,8 +13,8 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "smpc_dp"
 LAB = ROOT / "lab" / "smpc_dp_lab"
 
-# The rooms of the house, highest first. A room imports from rows below its own and from itself, never from a
-# neighbour in its row. `smpc_dp` stands for the public names in `smpc_dp/__init__.py`.
+# Packages and top modules, highest first. Each imports from rows below its own and from itself, never from another
+# one in its row. `smpc_dp` stands for the public names in `smpc_dp/__init__.py`.
 LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"__main__"}),
     frozenset({"cli"}),
@@ -35,13 +35,13 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"ball", "box", "extensions", "optional"}),
     frozenset({"_core", "decoding", "errors", "platforms", "signals", "summary"}),
 )
-RANK = {room: rank for rank, row in enumerate(LAYERS) for room in row}
+RANK = {package: rank for rank, row in enumerate(LAYERS) for package in row}
 
 # What protocols stand on, lowest last. A row imports of `protocols` only itself, rows below and what follows.
 PROTOCOL_LAYERS: tuple[str, ...] = ("phases", "engine")
 BELOW_PROTOCOLS = frozenset({"names", "result"})
 
-# Rooms that only some others may open, whatever their row.
+# Packages that only some others may import, whatever their row.
 ONLY_FOR: dict[str, frozenset[str]] = {
     "transport": frozenset({"net", "simulate"}),
     "demo": frozenset({"cli"}),
@@ -49,7 +49,7 @@ ONLY_FOR: dict[str, frozenset[str]] = {
     "_core": frozenset({"crypto"}),
 }
 
-# Which of these rooms a room of the lab may open; it may import all others.
+# Which of these packages a package of the lab may import; it may import all others.
 LAB_OPENS: dict[str, frozenset[str]] = {
     "cli": frozenset({"cli"}),
     "vectors": frozenset({"transport"}),
@@ -81,7 +81,7 @@ def module_of(file: Path) -> str:
 MODULES = frozenset(module_of(file) for file in FILES) | {"smpc_dp._core"}
 
 
-def room_of(module: str) -> str:
+def part_of(module: str) -> str:
     parts = module.split(".")
     if parts[1:3] == ["net", "transport"]:
         return "transport"
@@ -122,12 +122,12 @@ def misplaced(module: str, imported: str) -> str | None:
         return None if from_lab else "the lab is not in the wheel"
     if imported.split(".")[0] != "smpc_dp":
         return None
-    own, other = room_of(module), room_of(imported)
+    own, other = part_of(module), part_of(imported)
     if from_lab:
         closed = other in ONLY_FOR and other not in LAB_OPENS.get(own, frozenset())
         return f"the lab's '{own}' may not import '{other}'" if closed else None
     if own not in RANK or other not in RANK:
-        return f"room '{own if own not in RANK else other}' is not in LAYERS"
+        return f"package '{own if own not in RANK else other}' is not in LAYERS"
     if own == other:
         return None
     if RANK[other] <= RANK[own]:
