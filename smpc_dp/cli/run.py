@@ -28,7 +28,7 @@ from smpc_dp.net.session_file import SessionFile, load_session
 from smpc_dp.net.tolerance import tolerances
 from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
 from smpc_dp.protocols.phases.parameters import SumParameters
-from smpc_dp.protocols.secagg.records import RecordSumParameters
+from smpc_dp.protocols.records import RecordParameters
 from smpc_dp.protocols.secret_sharing.params import SharedParameters
 
 
@@ -73,7 +73,7 @@ def run(
     checked = loaded.checked_parameters
     weight_of = _read_weights(weights, checked, parties)
     learning = isinstance(checked, LearnParameters)
-    of_records = isinstance(checked, RecordSumParameters)
+    of_records = isinstance(checked, RecordParameters)
     sums: dict[str, object] = {"--operation": operation, "--weights": weights, "--clip": clip or None}
     if learning:
         requested: dict[str, object] = {"--statistic": statistic, "--labels": labels}
@@ -261,7 +261,7 @@ def _check_inputs(
 ) -> None:
     """Check every input of a sum, of statistics or of a learner before any process starts."""
     checked = loaded.checked_parameters
-    if isinstance(checked, RecordSumParameters):
+    if isinstance(checked, RecordParameters):
         for name, file in files.items():
             member = Membership.load(session, name, _key_file(keys, session, name), loaded=loaded)
             read_rows(file, checked, member)

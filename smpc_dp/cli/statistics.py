@@ -24,7 +24,7 @@ from smpc_dp.net.launcher import run_child
 from smpc_dp.net.member import Membership
 from smpc_dp.net.planned import session_plan
 from smpc_dp.net.session import ready_rows
-from smpc_dp.protocols.secagg.records import RecordSumParameters
+from smpc_dp.protocols.records import RecordParameters
 
 if TYPE_CHECKING:
     from smpc_dp.net.session import ReadyRows
@@ -95,10 +95,10 @@ def plan_lines(session: SessionFile) -> list[str]:
     return [] if plan is None else list(plan.lines())
 
 
-def record_parameters(membership: Membership) -> RecordSumParameters:
+def record_parameters(membership: Membership) -> RecordParameters:
     """Return the parameters of a session that asks of records; raise ConfigError for another."""
     parameters = membership.parameters
-    if not isinstance(parameters, RecordSumParameters):
+    if not isinstance(parameters, RecordParameters):
         raise ConfigError.at("records", "the session file asks nothing of records", ConfigCheck.UNSUPPORTED)
     return parameters
 

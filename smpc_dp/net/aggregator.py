@@ -27,9 +27,9 @@ from smpc_dp.protocols.exchange.states import Relayed
 from smpc_dp.protocols.phases.key_graph import Watch
 from smpc_dp.protocols.phases.survivors import FixedSurvivors
 from smpc_dp.protocols.record_result import RecordResult
+from smpc_dp.protocols.records import RecordParameters
 from smpc_dp.protocols.registry import MakeAggregator, make_aggregator
 from smpc_dp.protocols.result import Outcome, Result
-from smpc_dp.protocols.secagg.records import RecordSumParameters
 from smpc_dp.protocols.ustatistic import states as statistic_states
 from smpc_dp.protocols.ustatistic.messages import HELLO as STATISTIC_HELLO
 from smpc_dp.protocols.ustatistic.result import StatisticResult
@@ -321,7 +321,7 @@ async def serve(
 
 def _result(membership: Membership, outcome: Outcome) -> Result | RecordResult:
     """Return what an aggregator has of a request for a sum, or for statistics of records."""
-    if isinstance(membership.parameters, RecordSumParameters):
+    if isinstance(membership.parameters, RecordParameters):
         return RecordResult.of(outcome, membership.parameters, membership.names)
     return Result.of(outcome, "sum", distributions=membership.parameters.noise_distributions)
 

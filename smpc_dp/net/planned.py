@@ -12,8 +12,8 @@ from smpc_dp.net.tolerance import tolerances
 from smpc_dp.privacy.guarantee import PlainStruct, Relation, Unit
 from smpc_dp.privacy.secagg_plan import communication
 from smpc_dp.protocols.phases.parameters import SumParameters
+from smpc_dp.protocols.records import RecordParameters
 from smpc_dp.protocols.result import Noise
-from smpc_dp.protocols.secagg.records import RecordSumParameters
 
 # A standard error above this share of the range is warned of.
 LARGE = 0.1
@@ -144,11 +144,11 @@ def session_plan(session: SessionFile) -> SessionPlan | None:
 def _answers(parameters: SumParameters, noise: Noise | None) -> tuple[list[PlannedAnswer], list[str]]:
     """Return the errors of all answers with everybody present, and what is to be warned of."""
     parties = parameters.plan.parties
-    if isinstance(parameters, RecordSumParameters):
+    if isinstance(parameters, RecordParameters):
         rows = parameters.rows_of(list(range(parties)))
         request = parameters.request
         answers = [_of_records(error) for error in request.errors(parties, rows)]
-        return answers, request.warnings(parties, rows)
+        return answers, [*request.warnings(parties, rows), *parameters.warnings]
     encoding = parameters.encoding
     width = max(encoding.widths) * encoding.step
     error = 0.0 if noise is None else noise.total / parties

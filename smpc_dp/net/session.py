@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     from smpc_dp.protocols.garbled.evaluation import AnyCircuit, Evaluation, Input, Role
     from smpc_dp.protocols.garbled.params import Mode, Output
     from smpc_dp.protocols.record_result import RecordResult
+    from smpc_dp.protocols.records import RecordParameters
     from smpc_dp.protocols.registry import MakeParty
     from smpc_dp.protocols.result import Outcome, Result
-    from smpc_dp.protocols.secagg.records import RecordSumParameters
     from smpc_dp.protocols.secret_sharing.terms import PairDistribution
     from smpc_dp.protocols.ustatistic.result import StatisticResult
     from smpc_dp.records.table import Source, Table
@@ -278,12 +278,12 @@ class Session:
             )
         )
 
-    def _record_parameters(self, ask: str | Sequence[str] | None) -> RecordSumParameters:
+    def _record_parameters(self, ask: str | Sequence[str] | None) -> RecordParameters:
         """Return the parameters of a session that asks of records; raise ConfigError for what differs."""
-        from smpc_dp.protocols.secagg.records import RecordSumParameters, asked
+        from smpc_dp.protocols.records import RecordParameters, asked
 
         parameters = self._membership.parameters
-        if not isinstance(parameters, RecordSumParameters):
+        if not isinstance(parameters, RecordParameters):
             raise ConfigError.at(
                 "records",
                 "the session file has no records: statistics are of records",
@@ -659,7 +659,7 @@ async def connect(
             await opened.close()
 
 
-def read_rows(source: Source | Table, parameters: RecordSumParameters, membership: Membership) -> Table:
+def read_rows(source: Source | Table, parameters: RecordParameters, membership: Membership) -> Table:
     """Return a party's table on the grids of the session's columns.
 
     Raises:
@@ -692,7 +692,7 @@ class ReadyRows:
 
 
 def ready_rows(
-    source: Source | Table | ReadyRows, parameters: RecordSumParameters, membership: Membership
+    source: Source | Table | ReadyRows, parameters: RecordParameters, membership: Membership
 ) -> ReadyRows:
     """Return a party's table and encoded vector; raises the errors of `read_rows`."""
     if isinstance(source, ReadyRows):

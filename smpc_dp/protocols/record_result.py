@@ -10,7 +10,7 @@ from smpc_dp.protocols.result import Evidence, Outcome, Privacy
 from smpc_dp.summary import spent_text
 
 if TYPE_CHECKING:
-    from smpc_dp.protocols.secagg.records import RecordSumParameters
+    from smpc_dp.protocols.records import RecordParameters
     from smpc_dp.records.result import Answers
     from smpc_dp.records.table import Dropped
 
@@ -41,7 +41,7 @@ class RecordResult:
     def of(
         cls,
         outcome: Outcome,
-        parameters: RecordSumParameters,
+        parameters: RecordParameters,
         names: tuple[str, ...],
         *,
         level: float = 0.95,

@@ -105,9 +105,13 @@ def check_gopa(
     parameters: Mapping[str, object], parties: int
 ) -> tuple[GopaParameters | None, list[ConfigIssue]]:
     """Check a `[parameters]` table of GOPA, verifiable or not; return every fault found."""
+    if BUDGET in parameters and not is_verifiable(GOPA, parameters):
+        return _check_budget(check_gopa, parameters, parties)
+    if RECORDS in parameters:
+        from smpc_dp.protocols.gopa.records import check_records as check_gopa_records
+
+        return check_gopa_records(parameters, parties)
     if not is_verifiable(GOPA, parameters):
-        if BUDGET in parameters:
-            return _check_budget(check_gopa, parameters, parties)
         from smpc_dp.protocols.gopa.direct_params import check_parameters as check_plain_gopa
 
         return check_plain_gopa(parameters, parties)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import msgspec
@@ -126,6 +126,11 @@ class Plan:
         """Return what the request guarantees to one unit."""
         exact = self.mechanism.guarantee(self.delta)
         return msgspec.structs.replace(exact, epsilon=self.epsilon, protects=self.schema.unit)
+
+    def with_variance(self, variance: Fraction) -> Plan:
+        """Return the plan with shares of a greater variance."""
+        share = DiscreteGaussian(self.sensitivity, variance)
+        return replace(self, variance=variance, mechanism=replace(self.mechanism, share=share))
 
     def deviation(self, present: int) -> float:
         """Return the standard deviation of the noise in a sum of so many shares, in ring steps."""

@@ -9,6 +9,7 @@ import msgspec
 
 from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.privacy.gaussian import gaussian_mu
+from smpc_dp.privacy.search import bisect
 from smpc_dp.privacy.secagg_plan import SecAggPlan, mask_degree, plan_secagg
 
 if TYPE_CHECKING:
@@ -69,7 +70,14 @@ class SessionNoise(msgspec.Struct, frozen=True, rename={"neighbourhood": "place"
 
 
 def plan_session(
-    plan: SecAggPlan, *, diameter: float, length: int, epsilon: float, delta: float, roll_back: bool
+    plan: SecAggPlan,
+    *,
+    diameter: float,
+    length: int,
+    epsilon: float,
+    delta: float,
+    roll_back: bool,
+    hiding: float = 0.0,
 ) -> tuple[SecAggPlan, SessionNoise]:
     """Return the graph of a session, and the least noise on it.
 
@@ -78,6 +86,9 @@ def plan_session(
         diameter: the L2 distance of the two farthest vectors, in steps.
         length: coordinates of a vector.
         roll_back: whether shares are dealt, so that the degree must do for them as well.
+        hiding: on the complete graph, the standard error with which, beyond the sum, a coordinate of one
+            party is seen by whoever knows those of all others; in steps, at least. Pairwise noise is planned
+            for it, and then makes independent noise above the minimum needless.
 
     The adversary has c corrupt parties, or one curious one if c = 0 [Bellet 2021, Remark 4.1], and picks up
     to
@@ -117,9 +128,12 @@ def plan_session(
     most = gaussian_mu(epsilon, (delta - slack) / MARGIN) / diameter / MARGIN
     counted, connected = honest, None
     if proven is None:
+        least_pair = hiding**2 / honest
+        if least_pair:
+            own = _least_own(honest, own / OWN_SHARE, own, least_pair, most)
         # complete_entry(n, s) = (1 - 1/n) / (s + n), solved for s = own / pair
         room = most**2 - 1 / (honest * own)
-        pair = max((1 - 1 / honest) / room - own, 1.0) / honest
+        pair = max(((1 - 1 / honest) / room - own) / honest, 1.0 / honest, least_pair)
     else:
         ways = [
             (way.entry / room, way)
@@ -166,6 +180,19 @@ def plan_session(
         neighbourhood=_neighbourhood(plan, roll_back),
         assumption=_assumption(plan, honest, slack),
     )
+
+
+def _least_own(honest: int, low: float, high: float, pair: float, most: float) -> float:
+    """Return the least independent variance in a range that suffices with this pairwise one, or its end."""
+
+    def fails(own: float) -> bool:
+        theta = 1 / (honest * own) + complete_entry(honest, own / pair) / pair
+        return theta > (most * (1 - 1e-9)) ** 2
+
+    # Not at the top: every session imports this module, few need scipy.
+    from smpc_dp.privacy.gopa.exact import complete_entry
+
+    return bisect(fails, low, high, 50)[1]
 
 
 def _too_many_bad_draws(slack: float, delta: float) -> ConfigError:

@@ -1,0 +1,238 @@
+"""Statistics of records: what the sessions of all protocols that compute them have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar
+
+import msgspec
+from msgspec import Meta
+from msgspec.structs import replace
+
+from smpc_dp.crypto.labels import Label
+from smpc_dp.crypto.transcript import digest, encode_uint
+from smpc_dp.encoding import Encoding
+from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, PrivacyError
+from smpc_dp.privacy.secagg_plan import SecAggPlan, default_dropout
+from smpc_dp.protocols.names import RECORDS
+from smpc_dp.protocols.phases.parameters import MAX_PARTIES, SumParameters
+from smpc_dp.protocols.secagg.noisy import MOST_COMPLETE, noise_counts
+from smpc_dp.protocols.secagg.params import Corrupt, Security, Share, plan_graph
+from smpc_dp.settings import read
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from smpc_dp.records.plan import Plan
+    from smpc_dp.records.schema import Schema
+
+_STATED = "is not for statistics of records: the columns and what is asked state it"
+# Keys of sums that statistics of records lack.
+REFUSED = dict.fromkeys(("length", "lower", "upper", "kind", "precision", "l2_bound", "max_weight"), _STATED)
+
+
+class RecordSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """The `[parameters]` of statistics of records."""
+
+    epsilon: Annotated[float, Meta(gt=0, lt=1000, description="of each unit in one request")]
+    delta: Annotated[float, Meta(gt=0, lt=1)]
+    records: Annotated[
+        dict[str, Any],
+        Meta(description="the columns, and whom epsilon protects ([below](#statistics-of-records))"),
+    ]
+    ask: Annotated[
+        str | list[str],
+        Meta(description="what is computed ([forms](../guides/record-statistics.md#what-to-ask))"),
+    ]
+    answer_weights: Annotated[
+        dict[str, float] | None,
+        Meta(description="by the text of an answer: how much its squared error counts beside that of others"),
+    ] = None
+    max_standard_error: Annotated[
+        float | dict[str, float] | None,
+        Meta(
+            description="a greater one is refused: a share of the range of every answer, or by its text a "
+            "standard error",
+            extra={"range": "above 0"},
+        ),
+    ] = None
+    public_rows: Annotated[
+        list[Annotated[int, Meta(ge=0)]] | None,
+        Meta(description='rows of each party, in the order of the roster, for `rows = "public"`'),
+    ] = None
+    dropout: Annotated[
+        Share | None,
+        Meta(
+            description="fraction of the parties that may disappear",
+            extra={"range": "[0, 0.5)", "default": "0.1, and from five parties up at least one party"},
+        ),
+    ] = None
+    corrupt: Corrupt = 0.1
+    security: Security = 40
+
+
+class RecordParameters:
+    """What the parameters of any protocol have for statistics of records: a base without fields.
+
+    Attributes:
+        request: the vector of a party, its sensitivity and its noise.
+        public_rows: rows of each party in roster order; None where they are private.
+    """
+
+    __slots__ = ()
+    protocol: ClassVar[str]
+    version: ClassVar[int]
+    request: Plan
+    public_rows: tuple[int, ...] | None
+    encoding: Encoding
+
+    @property
+    def schema(self) -> Schema:
+        """The columns, and the unit."""
+        return self.request.schema
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """What is asked for."""
+        return tuple(one.text for one in self.request.statistics)
+
+    def rows_of(self, numbers: Sequence[int]) -> int | None:
+        """Return the public number of rows of the parties at these places; None if it is private."""
+        return None if self.public_rows is None else sum(self.public_rows[number] for number in numbers)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What must not be missed before a request, besides large noise."""
+        return ()
+
+    def planned(self) -> str:
+        """Return values derived with floating point, which are compared before a run begins."""
+        raise NotImplementedError
+
+    def scales_digest(self) -> str:
+        """Return a digest of the scale of each block, which is derived with floating point."""
+        scaled = [
+            (one.block, f"{one.scale.numerator:x}/{one.scale.denominator:x}") for one in self.request.blocks
+        ]
+        bound = self.protocol.encode(), encode_uint(self.version)
+        return digest(Label.RECORD_PLAN, *bound, msgspec.json.encode(scaled)).hex()
+
+
+def asked(ask: str | Sequence[str]) -> tuple[str, ...]:
+    """Return the texts of what is asked for, given one text or many."""
+    return tuple(text.strip() for text in (ask.split(";") if isinstance(ask, str) else ask))
+
+
+def protected(schema: Schema) -> str:
+    """Return whom the guarantee protects, as the subject of a claim."""
+    if schema.unit == "record":
+        return "each record of an honest party is"
+    return (
+        f"all records of one person, at most {schema.person_factor} in each of at most {schema.party_factor} "
+        "parties that are honest, are together"
+    )
+
+
+T = TypeVar("T", bound=SumParameters)
+
+
+def check_record_settings(
+    settings: type[RecordSettings],
+    parameters: Mapping[str, object],
+    parties: int,
+    planner: Callable[[SecAggPlan, Schema, Mapping[str, Any]], T],
+    *,
+    unknown: str,
+    refused: Mapping[str, str],
+) -> tuple[T | None, list[ConfigIssue]]:
+    """Check a `[parameters]` table of statistics of records, and plan it; return every fault found.
+
+    Up to `MOST_COMPLETE` parties the graph is complete, so that every honest share that stays counts.
+    """
+    from smpc_dp.records.schema import read_schema
+
+    good, issues = read(settings, parameters, unknown=unknown, refused=refused)
+    schema: Schema | None = None
+    if isinstance(good.get(RECORDS), dict):
+        try:
+            schema = read_schema(good[RECORDS], "records.")
+        except ConfigError as error:
+            issues += error.issues
+    if parties > MAX_PARTIES:
+        reason = f"at most {MAX_PARTIES} parties, has {parties}"
+        return None, [*issues, ConfigIssue("roster", reason, ConfigCheck.TOO_LARGE)]
+    if "dropout" in good and good["dropout"] is None:
+        good["dropout"] = default_dropout(parties)
+    plan, more = plan_graph(good, parties, parties <= MOST_COMPLETE, "dropout" in parameters)
+    issues += more
+    if schema is not None:
+        issues += row_issues(schema, good.get("public_rows"), parties)
+    if issues or plan is None or schema is None:
+        return None, issues
+    try:
+        return planner(plan, schema, good), []
+    except ConfigError as error:
+        return None, list(error.issues) or [ConfigIssue("ask", str(error), ConfigCheck.INFEASIBLE)]
+    except PrivacyError as error:
+        return None, [ConfigIssue("epsilon", str(error), ConfigCheck.INFEASIBLE)]
+
+
+def row_issues(schema: Schema, rows: list[int] | None, parties: int) -> list[ConfigIssue]:
+    """Return what is wrong with the public numbers of rows."""
+    if schema.rows == "private":
+        if rows is None:
+            return []
+        return [
+            ConfigIssue("public_rows", "is for rows = 'public': here they are private", ConfigCheck.CONFLICT)
+        ]
+    if rows is None:
+        return [ConfigIssue("public_rows", "is needed: rows are public", ConfigCheck.MISSING)]
+    if len(rows) != parties:
+        reason = f"has {len(rows)} numbers, the roster has {parties} parties"
+        return [ConfigIssue("public_rows", reason, ConfigCheck.SHAPE)]
+    if max(rows) > schema.max_rows:
+        reason = f"{max(rows)} is above max_rows = {schema.max_rows}"
+        return [ConfigIssue("public_rows", reason, ConfigCheck.RANGE)]
+    return []
+
+
+def plan_records(
+    plan: SecAggPlan, schema: Schema, good: Mapping[str, Any], max_bits: int | None = None
+) -> Plan:
+    """Return the request of checked settings, with the shares of noise that count in a secure sum."""
+    from smpc_dp.records.plan import MOST_BITS, plan_request
+
+    parties, missing, looking = noise_counts(plan)
+    return plan_request(
+        schema,
+        good["ask"],
+        epsilon=good["epsilon"],
+        delta=good["delta"],
+        parties=parties,
+        missing=missing,
+        corrupt=looking,
+        weights=good["answer_weights"],
+        max_bits=MOST_BITS if max_bits is None else max_bits,
+    )
+
+
+def check_planned_errors(request: Plan, good: Mapping[str, Any], parties: int) -> None:
+    """Raise ConfigError for each answer whose standard error is above `max_standard_error`."""
+    rows = good["public_rows"]
+    if (most := good["max_standard_error"]) is not None:
+        request.check_errors(most, parties, None if rows is None else sum(rows))
+
+
+def public_rows(good: Mapping[str, Any]) -> tuple[int, ...] | None:
+    """Return the public numbers of rows, None where they are private."""
+    rows = good["public_rows"]
+    return None if rows is None else tuple(rows)
+
+
+def record_encoding(request: Plan, parties: int) -> Encoding:
+    """Return the encoding of a party's vector of sums, in elements of 64 bits."""
+    low, high = request.bounds
+    encoding = Encoding.plan(
+        length=request.length, lower=low.tolist(), upper=high.tolist(), precision=None, parties=parties
+    )
+    return replace(encoding, element_bytes=8)
