@@ -13,8 +13,8 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "smpc_dp"
 LAB = ROOT / "lab" / "smpc_dp_lab"
 
-# Packages and top modules, highest first. Each imports from rows below its own and from itself, never from another
-# one in its row. `smpc_dp` stands for the public names in `smpc_dp/__init__.py`.
+# Packages and top modules, highest first. Each imports from rows below its own and from itself, never from
+# another one in its row. `smpc_dp` stands for the public names in `smpc_dp/__init__.py`.
 LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"__main__"}),
     frozenset({"cli"}),
