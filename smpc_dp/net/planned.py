@@ -14,9 +14,12 @@ from smpc_dp.privacy.secagg_plan import communication
 from smpc_dp.protocols.phases.parameters import SumParameters
 from smpc_dp.protocols.records import RecordParameters
 from smpc_dp.protocols.result import Noise
+from smpc_dp.protocols.secret_sharing.records import SharedRecordParameters
 
 # A standard error above this share of the range is warned of.
 LARGE = 0.1
+# Bytes of a share, and about those of an opened integer in decimal.
+SHARE_BYTES = 16
 
 
 class NoiseWarning(Warning):
@@ -51,7 +54,8 @@ class SessionPlan(PlainStruct, frozen=True, kw_only=True):
         protocol: of the session.
         parties, lost, corrupt: how many there are, may be lost, and may collude.
         unit, relation, epsilon, delta: what a ledger is charged for one request; None: an exact release.
-        counted: the shares of noise that the guarantee counts on; None as above.
+        counted: the shares of noise that the guarantee counts on; None as above, and with servers, which draw
+            one noise.
         factor: of the standard error over that of a trusted curator over the same parties, with none lost.
         answers: the standard error of each.
         sent, received: bytes of one party, about.
@@ -89,10 +93,9 @@ class SessionPlan(PlainStruct, frozen=True, kw_only=True):
         """Yield the plan in lines, the warnings last."""
         yield f"each request is charged: {self.charge}"
         if self.factor is not None:
-            yield (
-                f"noise: {self.counted} of {self.parties} shares are counted on; the error is "
-                f"{self.factor:.3g} times that of a trusted curator"
-            )
+            shares = f"{self.counted} of {self.parties} shares are counted on"
+            drawn = "the servers draw one together" if self.counted is None else shares
+            yield f"noise: {drawn}; the error is {self.factor:.3g} times that of a trusted curator"
         for answer in self.answers:
             yield answer_line(answer)
         yield f"traffic of a party: {self.sent} bytes sent, {self.received} received, in {self.steps} steps"
@@ -111,8 +114,10 @@ def answer_line(answer: PlannedAnswer) -> str:
 
 
 def session_plan(session: SessionFile) -> SessionPlan | None:
-    """Return the plan of a session's requests; None for one that learns, or has servers."""
+    """Return the plan of a session's requests; None for one that learns, or has servers and sums."""
     parameters = session.checked_parameters
+    if isinstance(parameters, SharedRecordParameters):
+        return _on_shares(session, parameters)
     if not isinstance(parameters, SumParameters):
         return None
     [tolerated] = tolerances(session)
@@ -141,14 +146,43 @@ def session_plan(session: SessionFile) -> SessionPlan | None:
     )
 
 
+def _on_shares(session: SessionFile, parameters: SharedRecordParameters) -> SessionPlan:
+    """Return the plan of statistics of records on shares, with one noise for all."""
+    [tolerated] = tolerances(session)
+    answers, lines = _of_request(parameters, parameters.parties)
+    length, servers = parameters.request.length, len(session.roster.servers)
+    return SessionPlan(
+        protocol=session.protocol,
+        parties=tolerated.parties,
+        lost=tolerated.lost,
+        corrupt=tolerated.corrupt,
+        unit=parameters.schema.unit,
+        relation=parameters.schema.relation,
+        epsilon=parameters.epsilon,
+        delta=parameters.delta,
+        counted=None,
+        factor=parameters.request.deviation(1) / parameters.curator_deviation,
+        answers=tuple(answers),
+        sent=length * servers * SHARE_BYTES,
+        received=length * servers * SHARE_BYTES,
+        steps=2,
+        warnings=tuple(lines),
+    )
+
+
+def _of_request(parameters: RecordParameters, parties: int) -> tuple[list[PlannedAnswer], list[str]]:
+    """Return the errors of all answers of records, and what is to be warned of."""
+    rows = parameters.rows_of(range(parties))
+    request = parameters.request
+    answers = [_of_records(error) for error in request.errors(parties, rows)]
+    return answers, [*request.warnings(parties, rows), *parameters.warnings]
+
+
 def _answers(parameters: SumParameters, noise: Noise | None) -> tuple[list[PlannedAnswer], list[str]]:
     """Return the errors of all answers with everybody present, and what is to be warned of."""
     parties = parameters.plan.parties
     if isinstance(parameters, RecordParameters):
-        rows = parameters.rows_of(list(range(parties)))
-        request = parameters.request
-        answers = [_of_records(error) for error in request.errors(parties, rows)]
-        return answers, [*request.warnings(parties, rows), *parameters.warnings]
+        return _of_request(parameters, parties)
     encoding = parameters.encoding
     width = max(encoding.widths) * encoding.step
     error = 0.0 if noise is None else noise.total / parties

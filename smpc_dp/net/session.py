@@ -94,7 +94,8 @@ class Session:
         on_event = with_logging(on_event)
         membership = Membership.load(session, party, key)
         membership.refuse_learning()
-        if membership.session.parameters.keys() & {"epsilon", BUDGET, RECORDS} and not membership.servers:
+        noisy = membership.session.parameters.keys() & {"epsilon", BUDGET}
+        if RECORDS in membership.session.parameters or (noisy and not membership.servers):
             from smpc_dp.net.planned import warn_of_noise
 
             warn_of_noise(membership.session)
@@ -297,7 +298,7 @@ class Session:
     def plan(self) -> SessionPlan | None:
         """Return what a request will be charged, and the standard error of each answer before it is asked.
 
-        None for a session with servers.
+        None for a session with servers, but for statistics of records.
         """
         from smpc_dp.net.planned import session_plan
 

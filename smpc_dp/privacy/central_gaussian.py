@@ -24,6 +24,7 @@ from smpc_dp.privacy.distributions import DiscreteGaussianDistribution
 
 if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.events import AnyDescription, Event
+    from smpc_dp.privacy.guarantee import Relation
     from smpc_dp.privacy.mechanisms.sensitivity import Sensitivity
 
 SLOT_BITS, NUMBER_BITS = 9, 87
@@ -48,8 +49,9 @@ class WideGaussian:
 
     Attributes:
         dimension: coordinates of a vector, each with a draw of its own.
-        l1, l2, linf: bounds on the distance of two sums, one vector substituted; in grid steps.
+        l1, l2, linf: bounds on the distance of two sums of neighbouring inputs; in grid steps.
         variance_0: of each D_j, as the parameter of the discrete Gaussian.
+        relation: which inputs are neighbours.
     """
 
     dimension: int
@@ -59,6 +61,7 @@ class WideGaussian:
     variance_0: Fraction
     factor: int
     levels: int
+    relation: Relation = "substitution"
 
     name = "discrete Gaussian"
 
@@ -75,7 +78,7 @@ class WideGaussian:
         # Ripples and tables cost a little, and so does what the accountant rounds.
         for more in (Fraction(0), *(Fraction(2**trial, 1 << 20) for trial in range(20))):
             shape = _levels(variance * (1 + more))
-            made = cls(bounds.dimension, bounds.l1, bounds.l2, bounds.linf, *shape)
+            made = cls(bounds.dimension, bounds.l1, bounds.l2, bounds.linf, *shape, bounds.relation)
             if Composition([made.event()]).epsilon(delta) <= epsilon:
                 return made
         reason = f"no noise on shares makes a release ({epsilon:g}, {delta:g})-differentially private"
@@ -130,7 +133,7 @@ class WideGaussian:
         from smpc_dp.privacy.mechanisms.sensitivity import Sensitivity
 
         bounds = Sensitivity.on_integers(
-            "substitution", dimension=self.dimension, l1=self.l1, l2=self.l2, linf=self.linf
+            self.relation, dimension=self.dimension, l1=self.l1, l2=self.l2, linf=self.linf
         )
         ideal = DiscreteGaussian(bounds, self.parameter)
         near = self.closeness * bounds.coordinates
@@ -138,7 +141,7 @@ class WideGaussian:
         # P(S) <= e^eps Q(S) + delta for the ideal distributions costs (1 + e^eps) times their distance, of
         # all draws.
         slack = (1 + math.exp(GREATEST_EPSILON)) * DISTANCE * self.dimension * self.levels
-        return Event(self.describe(), "substitution", known, slack)
+        return Event(self.describe(), self.relation, known, slack)
 
     def event(self) -> Event:
         """Return one release as an event of the accountant, for total budgets of an epsilon up to 20."""

@@ -15,7 +15,7 @@ from smpc_dp.encoding import Encoding
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, PrivacyError
 from smpc_dp.privacy.secagg_plan import SecAggPlan, default_dropout
 from smpc_dp.protocols.names import RECORDS
-from smpc_dp.protocols.phases.parameters import MAX_PARTIES, SumParameters
+from smpc_dp.protocols.phases.parameters import MAX_PARTIES
 from smpc_dp.protocols.secagg.noisy import MOST_COMPLETE, noise_counts
 from smpc_dp.protocols.secagg.params import Corrupt, Security, Share, plan_graph
 from smpc_dp.settings import read
@@ -23,6 +23,7 @@ from smpc_dp.settings import read
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from smpc_dp.privacy.accountant.events import Event
     from smpc_dp.records.plan import Plan
     from smpc_dp.records.schema import Schema
 
@@ -31,11 +32,9 @@ _STATED = "is not for statistics of records: the columns and what is asked state
 REFUSED = dict.fromkeys(("length", "lower", "upper", "kind", "precision", "l2_bound", "max_weight"), _STATED)
 
 
-class RecordSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """The `[parameters]` of statistics of records."""
+class AskSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What the `[parameters]` of statistics of records say in every protocol."""
 
-    epsilon: Annotated[float, Meta(gt=0, lt=1000, description="of each unit in one request")]
-    delta: Annotated[float, Meta(gt=0, lt=1)]
     records: Annotated[
         dict[str, Any],
         Meta(description="the columns, and whom epsilon protects ([below](#statistics-of-records))"),
@@ -60,6 +59,17 @@ class RecordSettings(msgspec.Struct, frozen=True, kw_only=True):
         list[Annotated[int, Meta(ge=0)]] | None,
         Meta(description='rows of each party, in the order of the roster, for `rows = "public"`'),
     ] = None
+
+
+Epsilon = Annotated[float, Meta(gt=0, lt=1000, description="of each unit in one request")]
+Delta = Annotated[float, Meta(gt=0, lt=1)]
+
+
+class RecordSettings(AskSettings, frozen=True, kw_only=True):
+    """The `[parameters]` of statistics of records that parties add up."""
+
+    epsilon: Epsilon
+    delta: Delta
     dropout: Annotated[
         Share | None,
         Meta(
@@ -100,6 +110,10 @@ class RecordParameters:
         """Return the public number of rows of the parties at these places; None if it is private."""
         return None if self.public_rows is None else sum(self.public_rows[number] for number in numbers)
 
+    def event(self) -> Event:
+        """Return what one request is to a privacy ledger."""
+        raise NotImplementedError
+
     @property
     def warnings(self) -> tuple[str, ...]:
         """What must not be missed before a request, besides large noise."""
@@ -133,7 +147,40 @@ def protected(schema: Schema) -> str:
     )
 
 
-T = TypeVar("T", bound=SumParameters)
+T = TypeVar("T")
+
+
+def read_records(
+    settings: type[AskSettings],
+    parameters: Mapping[str, object],
+    parties: int,
+    *,
+    unknown: str,
+    refused: Mapping[str, str],
+) -> tuple[Schema | None, dict[str, Any], list[ConfigIssue]]:
+    """Return the columns, if they are valid, the valid settings, and every fault found."""
+    from smpc_dp.records.schema import read_schema
+
+    good, issues = read(settings, parameters, unknown=unknown, refused=refused)
+    schema: Schema | None = None
+    if isinstance(good.get(RECORDS), dict):
+        try:
+            schema = read_schema(good[RECORDS], "records.")
+        except ConfigError as error:
+            issues += error.issues
+    if schema is not None:
+        issues += row_issues(schema, good.get("public_rows"), parties)
+    return schema, good, issues
+
+
+def planned_or_issues(plan: Callable[[], T]) -> tuple[T | None, list[ConfigIssue]]:
+    """Return what is planned, or the faults that prevent it."""
+    try:
+        return plan(), []
+    except ConfigError as error:
+        return None, list(error.issues) or [ConfigIssue("ask", str(error), ConfigCheck.INFEASIBLE)]
+    except PrivacyError as error:
+        return None, [ConfigIssue("epsilon", str(error), ConfigCheck.INFEASIBLE)]
 
 
 def check_record_settings(
@@ -149,15 +196,7 @@ def check_record_settings(
 
     Up to `MOST_COMPLETE` parties the graph is complete, so that every honest share that stays counts.
     """
-    from smpc_dp.records.schema import read_schema
-
-    good, issues = read(settings, parameters, unknown=unknown, refused=refused)
-    schema: Schema | None = None
-    if isinstance(good.get(RECORDS), dict):
-        try:
-            schema = read_schema(good[RECORDS], "records.")
-        except ConfigError as error:
-            issues += error.issues
+    schema, good, issues = read_records(settings, parameters, parties, unknown=unknown, refused=refused)
     if parties > MAX_PARTIES:
         reason = f"at most {MAX_PARTIES} parties, has {parties}"
         return None, [*issues, ConfigIssue("roster", reason, ConfigCheck.TOO_LARGE)]
@@ -165,16 +204,9 @@ def check_record_settings(
         good["dropout"] = default_dropout(parties)
     plan, more = plan_graph(good, parties, parties <= MOST_COMPLETE, "dropout" in parameters)
     issues += more
-    if schema is not None:
-        issues += row_issues(schema, good.get("public_rows"), parties)
     if issues or plan is None or schema is None:
         return None, issues
-    try:
-        return planner(plan, schema, good), []
-    except ConfigError as error:
-        return None, list(error.issues) or [ConfigIssue("ask", str(error), ConfigCheck.INFEASIBLE)]
-    except PrivacyError as error:
-        return None, [ConfigIssue("epsilon", str(error), ConfigCheck.INFEASIBLE)]
+    return planned_or_issues(lambda: planner(plan, schema, good))
 
 
 def row_issues(schema: Schema, rows: list[int] | None, parties: int) -> list[ConfigIssue]:

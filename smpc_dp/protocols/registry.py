@@ -136,6 +136,10 @@ def _check_pairwise(
 
 def _check_mpyc(parameters: Mapping[str, object], parties: int) -> tuple[object | None, list[ConfigIssue]]:
     """Check parameters of a computation on shares."""
+    if RECORDS in parameters:
+        from smpc_dp.protocols.secret_sharing.records import check_records as check_shared_records
+
+        return check_shared_records(parameters, parties)
     from smpc_dp.protocols.secret_sharing.params import check_parameters
 
     return check_parameters(parameters, parties)

@@ -63,7 +63,7 @@ def estimate(
         simultaneous=simultaneous,
         unit=schema.unit,
         relation=schema.relation,
-        present=present,
+        present=1 if plan.central else present,
         counted=plan.mechanism.honest,
         rows=rows,
         guarantee=plan.guarantee(),
@@ -74,9 +74,14 @@ def estimate(
 def not_protected(plan: Plan) -> tuple[str, ...]:
     """Return what a reader of the answers should be told."""
     schema = plan.schema
+    noise = (
+        "the servers draw the noise together"
+        if plan.central
+        else "or no noise; noise is counted on from all but as many parties as are planned to be corrupt, "
+        "and with none planned from every party but the one that looks"
+    )
     lines = [
-        "a party may add any vector within its bounds, or no noise; noise is counted on from all but as many "
-        "parties as are planned to be corrupt, and with none planned from every party but the one that looks",
+        f"a party may add any vector within its bounds{';' if plan.central else ','} {noise}",
         "how long a party takes to read and sum its rows: others see it where it does so while they wait",
         "the columns, bounds, categories and what is asked for are public",
         "that counts within the noise are not shown is presentation, and protects nothing",

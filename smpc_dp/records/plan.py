@@ -78,6 +78,7 @@ class Plan:
         sensitivity: how far one unit moves the vector, in ring steps.
         mechanism: the sum of shares of noise, with the counted ones.
         variance: the variance parameter of each party's share, in squared ring steps, an integer.
+        central: whether there is one share for all, which servers draw.
     """
 
     schema: Schema
@@ -89,6 +90,7 @@ class Plan:
     variance: Fraction
     epsilon: float
     delta: float
+    central: bool = False
 
     @property
     def length(self) -> int:
@@ -132,9 +134,13 @@ class Plan:
         share = DiscreteGaussian(self.sensitivity, variance)
         return replace(self, variance=variance, mechanism=replace(self.mechanism, share=share))
 
+    def of_one_noise(self, variance: Fraction) -> Plan:
+        """Return the plan with one noise for all in the place of shares."""
+        return replace(self.with_variance(variance), central=True)
+
     def deviation(self, present: int) -> float:
-        """Return the standard deviation of the noise in a sum of so many shares, in ring steps."""
-        return math.sqrt(present * self.variance)
+        """Return the standard deviation of the noise in a sum over so many parties, in ring steps."""
+        return math.sqrt(self.variance if self.central else present * self.variance)
 
     def errors(self, present: int, rows: int | None = None) -> list[PlannedError]:
         """Return the standard error of each answer with so many shares of noise in the sum.

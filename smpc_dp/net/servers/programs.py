@@ -16,11 +16,13 @@ from smpc_dp.encoding import Encoding
 from smpc_dp.errors import Check, ConfigCheck, ConfigError, VerificationError
 from smpc_dp.kernels.described import describe, read_kernel
 from smpc_dp.kernels.kernel import Kernel
+from smpc_dp.protocols.record_result import KIND
 from smpc_dp.protocols.result import Evidence, Noise, Outcome
 from smpc_dp.protocols.secret_sharing.agreement import Opened
 from smpc_dp.protocols.secret_sharing.claims import SharedEvidence, with_servers
 from smpc_dp.protocols.secret_sharing.messages import MAX_OPERATION
 from smpc_dp.protocols.secret_sharing.params import SharedParameters, VectorParameters
+from smpc_dp.protocols.secret_sharing.records import SharedRecordParameters
 from smpc_dp.protocols.secret_sharing.terms import ProgramKind, ProgramTerms
 from smpc_dp.protocols.ustatistic.result import StatisticResult
 from smpc_dp.statistics.shared.pairs import PAIR_DISTRIBUTIONS
@@ -31,7 +33,7 @@ from smpc_dp.statistics.shared.plan import (
     sum_program,
 )
 from smpc_dp.statistics.shared.result import event_of, privacy_of, statistic_result
-from smpc_dp.statistics.shared.vectors import vector_program
+from smpc_dp.statistics.shared.vectors import record_program, vector_program
 from smpc_dp.wire.signing import Context
 
 if TYPE_CHECKING:
@@ -51,7 +53,12 @@ def compile_operation(
     if not operation.startswith("{"):
         if public_labels:
             raise ConfigError.at("public_label", "sums have no labels", ConfigCheck.UNSUPPORTED)
-        return _sum(parameters, operation.split(" ", 1)[0], parties)
+        kind = operation.split(" ", 1)[0]
+        if not isinstance(parameters, SharedRecordParameters):
+            return _sum(parameters, kind, parties)
+        if kind != KIND:
+            raise ConfigError.at("operation", f"{kind[:40]!r} is not {KIND}", ConfigCheck.CHOICE)
+        return record_program(parameters, parties)
     try:
         requested: Any = json.loads(operation)
         kernel = read_kernel(requested)
@@ -165,7 +172,9 @@ def sum_outcome(
         survivors=opened.included,
         absent=_absent(context, opened),
         faults=(*opened.faults, *_refused(opened, encoding.ring_length)),
-        privacy=with_servers(privacy_of(program, servers)),
+        privacy=parameters.privacy(servers)
+        if isinstance(parameters, SharedRecordParameters)
+        else with_servers(privacy_of(program, servers)),
         evidence=_evidence(context, opened),
         noise=Noise(total=error, curator=error, honest=parties, residual_pairs=0) if noises else None,
     )

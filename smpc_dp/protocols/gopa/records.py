@@ -49,8 +49,8 @@ class GopaRecordSettings(RecordSettings, frozen=True, kw_only=True):
             ge=0,
             le=1000,
             description="the standard error with which a party's total is seen beyond the sum, over "
-            "`max_rows` times the range of a row; with 0 pairwise noise hides one row alone, and party totals "
-            "are visible",
+            "`max_rows` times the range of a row; with 0 pairwise noise hides one row alone, and party "
+            "totals are visible",
         ),
     ] = 1.0
     on_dropout: Annotated[

@@ -22,24 +22,26 @@ HONEST_SERVERS = (
 )
 
 
+ON_SHARES = (
+    "shared random bits come from SHAKE128 as a pseudorandom function",
+    "masked openings show servers less than 2^-40 of each sum, as a statistical distance: not in delta",
+)
+
+
 def vector_privacy(guarantee: PrivacyGuarantee | None) -> Privacy:
     """Return the privacy of a sum of parties' vectors; `guarantee` is None for an exact one."""
     released = "the exact sum" if guarantee is None else "the sum with noise that no server knows"
     claim = f"vectors are shared among servers; fewer than half of them together learn nothing but {released}"
-    assumptions = (
-        "shared random bits come from SHAKE128 as a pseudorandom function",
-        "masked openings show servers less than 2^-40 of each sum, as a statistical distance: not in delta",
-    )
     if guarantee is None:
         exact = "what the exact sum itself gives away"
-        return with_servers(Privacy(None, None, claim, (HONEST_SERVERS, *assumptions), (exact,)))
+        return with_servers(Privacy(None, None, claim, (HONEST_SERVERS, *ON_SHARES), (exact,)))
     claim += (
         f"; each user's vector is ({guarantee.epsilon:g}, {guarantee.delta:g})-differentially private in it "
         f"({WHOLE_PARTY}), whatever the other users do"
     )
     any_vector = "a user may give any vector whose coordinates are in bounds"
     return with_servers(
-        Privacy.private(guarantee, claim=claim, assumptions=assumptions, not_protected=(any_vector,))
+        Privacy.private(guarantee, claim=claim, assumptions=ON_SHARES, not_protected=(any_vector,))
     )
 
 

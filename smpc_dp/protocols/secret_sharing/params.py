@@ -165,6 +165,16 @@ def roster_issues(members: Iterable[Member]) -> list[ConfigIssue]:
     return issues
 
 
+Dropout = Annotated[
+    Annotated[float, Meta(ge=0, le=0.5)] | None,
+    Meta(
+        description="fraction of the users that may be missing",
+        extra={"default": "0.1; with `epsilon`, from five users up at least one user"},
+    ),
+]
+Seconds = Annotated[float, Meta(ge=1, le=86_400, description="the longest that mpyc may compute")]
+
+
 class SharedSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The `[parameters]` of a session whose servers compute on shares. Without `length` it has no sums."""
 
@@ -187,14 +197,8 @@ class SharedSettings(msgspec.Struct, frozen=True, kw_only=True):
     mechanism: Annotated[Literal["laplace", "gaussian"], Meta(description="the law of the noise in sums")] = (
         "laplace"
     )
-    dropout: Annotated[
-        Annotated[float, Meta(ge=0, le=0.5)] | None,
-        Meta(
-            description="fraction of the users that may be missing",
-            extra={"default": "0.1; with `epsilon`, from five users up at least one user"},
-        ),
-    ] = None
-    seconds: Annotated[float, Meta(ge=1, le=86_400, description="the longest that mpyc may compute")] = 600.0
+    dropout: Dropout = None
+    seconds: Seconds = 600.0
 
 
 def check_parameters(

@@ -1,10 +1,11 @@
-"""The program of a group's sum of vectors, from a learner's plan."""
+"""The programs of sums whose noise is planned beforehand: of a learner's group, and of records."""
 
 from __future__ import annotations
 
 import functools
 
 from smpc_dp.protocols.secret_sharing.params import VectorParameters
+from smpc_dp.protocols.secret_sharing.records import SharedRecordParameters
 from smpc_dp.statistics.shared.plan import Program, sum_program, wide_sum_program
 
 
@@ -16,3 +17,9 @@ def vector_program(parameters: VectorParameters, parties: int) -> Program:
     if noise is None or parameters.epsilon is None:
         return sum_program("sum", parties, bounds, None)
     return wide_sum_program(parties, bounds, noise, parameters.epsilon, parameters.delta)
+
+
+def record_program(parameters: SharedRecordParameters, parties: int) -> Program:
+    """Return the program of a request for statistics of records; raise ConfigError."""
+    budget = parameters.request.epsilon, parameters.request.delta
+    return wide_sum_program(parties, parameters.bounds, parameters.noise, *budget)

@@ -1,0 +1,64 @@
+"""Statistics of records on shares, over real sockets: answers, ledgers."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import smpc_dp
+from smpc_dp.net.local import create_local_session
+from smpc_dp.net.servers.computing_server import serve_shares
+from smpc_dp.net.session_file import Timeouts
+from smpc_dp.privacy.accountant.ledger import Ledger
+from smpc_dp.protocols.record_result import RecordResult
+from tests.processes.test_records import PARTIES, REAL, rows, values
+
+SHARED: dict[str, Any] = {key: value for key, value in REAL.items() if key != "corrupt"}
+TIMEOUTS = Timeouts(connect=60.0, step=30.0, gather=30.0)
+SERVERS = ("server1", "server2", "server3")
+
+
+async def test_servers_answer_with_one_noise(tmp_path: Path) -> None:
+    """6 deviations: a false alarm in 1e8 runs."""
+    path = create_local_session(tmp_path, PARTIES, SHARED, protocol="mpyc", timeouts=TIMEOUTS)
+    tables = {name: rows(name) for name in PARTIES}
+    book = tmp_path / "alice.ledger"
+    Ledger.create(
+        book,
+        party="alice",
+        dataset="rows",
+        relation="add-remove",
+        epsilon=4.5,
+        delta=1e-6,
+        unit="record",
+    )
+
+    async def party(name: str) -> RecordResult:
+        ledger = book if name == "alice" else None
+        async with smpc_dp.connect(path, party=name, ledger=ledger) as session:
+            plan = session.plan()
+            assert plan is not None
+            assert "the servers draw one together" in str(plan)
+            return await session.statistics(tables[name])
+
+    serving = [asyncio.create_task(serve_shares(path, name, requests=1)) for name in SERVERS]
+    results = await asyncio.gather(*map(party, PARTIES))
+    await asyncio.gather(*serving)
+    assert len({json.dumps(values(one)) for one in results}) == 1
+    result = results[0]
+    assert result.survivors == PARTIES
+    assert (result.answers.present, result.answers.counted) == (1, 1)
+    assert (result.privacy.unit, result.privacy.epsilon) == ("record", 4.0)
+    assert result.privacy.receipt is not None
+    assert 3.9 < (result.privacy.receipt.spent.epsilon or 0) <= 4.0
+    ages = np.concatenate([tables[name]["age"] for name in PARTIES])
+    sexes = np.concatenate([tables[name]["sex"] for name in PARTIES])
+    truth = [len(ages), ages.mean(), (sexes == "f").sum(), (sexes == "m").sum()]
+    for one, true in zip(result.answers.estimates, truth, strict=True):
+        assert one.low is not None
+        assert one.high is not None
+        assert abs(true - (one.low + one.high) / 2) < 3.1 * (one.high - one.low) / 2, one
