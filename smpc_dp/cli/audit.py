@@ -11,11 +11,12 @@ import typer
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
 
 from smpc_dp.cli.output import console, print_json, progress_console, report_line
-from smpc_dp.errors import SmpcError
+from smpc_dp.errors import ConfigCheck, ConfigError, SmpcError
 
 # The auditors take long to load: each function imports what it needs.
 if TYPE_CHECKING:
     from smpc_dp.net.audit import Report
+    from smpc_dp.net.audit_selection import CheckpointPolicy
     from smpc_dp.protocols.gopa.verifiable.verdict import Verdict
     from smpc_dp.protocols.ustatistic.audit import StatisticVerdict
 
@@ -39,6 +40,15 @@ def audit(
     ] = None,
     receipt: Annotated[
         Path | None, typer.Option(help="A party's receipt, as JSON: whether the log has its contribution.")
+    ] = None,
+    checkpoint: Annotated[
+        Path | None, typer.Option(help="A signed checkpoint of the session log: it must be of these lines.")
+    ] = None,
+    witness: Annotated[
+        list[str] | None, typer.Option(help="Key of a witness that you trust, name+id+base64; repeatable.")
+    ] = None,
+    witnesses: Annotated[
+        int | None, typer.Option(min=0, help="How many witnesses must have cosigned; by default all given.")
     ] = None,
     threads: Annotated[
         int | None, typer.Option(min=1, max=256, help="Threads; by default one for each processor.")
@@ -91,6 +101,7 @@ def audit(
             run=run,
             head=head,
             receipt=receipt,
+            checkpoint=_policy(checkpoint, witness or [], witnesses),
             threads=threads,
             timeout=timeout,
             progress=show,
@@ -101,6 +112,17 @@ def audit(
         _print(report)
     if report.code:
         raise typer.Exit(report.code)
+
+
+def _policy(checkpoint: Path | None, witness: list[str], least: int | None) -> CheckpointPolicy | None:
+    """Return the checkpoint that was given, with the witnesses."""
+    from smpc_dp.net.audit_selection import CheckpointPolicy
+
+    if checkpoint is not None:
+        return CheckpointPolicy.of(checkpoint, witness, least)
+    if witness or least:
+        raise ConfigError.at("--witness", "there is no --checkpoint to witness", ConfigCheck.MISSING)
+    return None
 
 
 def _print(report: object) -> None:
@@ -119,6 +141,11 @@ def _print(report: object) -> None:
     if report.receipt is not None:
         counted = "and counted" if report.receipt.counted else "and not counted"
         out.print(f"the contribution of {report.receipt.party} is entry {report.receipt.index}, {counted}")
+    if report.checkpoint is not None:
+        names = ", ".join(report.checkpoint.witnesses) or "nobody that was given"
+        out.print(
+            f"the session log fits the checkpoint of {report.checkpoint.size} lines, cosigned by {names}"
+        )
     if report.second is not None and not report.second.differences:
         out.print("the second auditor found the same")
     if report.head is not None:

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from smpc_dp.cli import checkpoints
 from smpc_dp.cli.output import console
 from smpc_dp.errors import LocalError
 
@@ -51,3 +52,7 @@ def export(
         except OSError as error:
             raise LocalError(f"{out}: cannot write the log ({error.strerror})") from None
     console().print(f"{size} bytes written to {out}")
+
+
+for _command in (checkpoints.checkpoint, checkpoints.prove, checkpoints.cosign, checkpoints.accept):
+    app.command()(_command)

@@ -10,7 +10,7 @@ import typer
 
 from smpc_dp.cli.output import print_json
 from smpc_dp.errors import ConfigCheck, ConfigError, LocalError
-from smpc_dp.identity.keys import Identity
+from smpc_dp.identity.keys import CHECKPOINTS, Identity, checkpoint_key_file
 from smpc_dp.identity.roster import Role, split_address
 from smpc_dp.net.session_file import roster_entry
 
@@ -22,6 +22,12 @@ def keygen(
     address: Annotated[
         str | None, typer.Option(help="host:port in the printed entry; needed unless it is a party.")
     ] = None,
+    checkpoints: Annotated[
+        bool,
+        typer.Option(
+            "--checkpoints", help="Of an aggregator: also a key for checkpoints, in NAME.checkpoints."
+        ),
+    ] = False,
     show: Annotated[
         bool, typer.Option("--show", help="Make nothing: print the entry of the key that is there.")
     ] = False,
@@ -33,9 +39,15 @@ def keygen(
     goes into the session file.
     """
     _check_address(role, address)
+    if checkpoints and role != "aggregator":
+        raise ConfigError.at("--checkpoints", f"a {role} signs no checkpoints", ConfigCheck.CONFLICT)
     path = out / f"{name}.key"
     identity = Identity.load(path, name) if show else Identity.generate(name)
-    member = identity.entry(role, address)
+    second = checkpoint_key_file(path) if checkpoints else None
+    signer = None
+    if second is not None:
+        signer = Identity.load(second, CHECKPOINTS) if show else Identity.generate(CHECKPOINTS)
+    member = identity.entry(role, address, None if signer is None else signer.public_key)
     entry = roster_entry(member)
     if not show:
         try:
@@ -43,6 +55,8 @@ def keygen(
         except OSError as error:
             raise LocalError(f"{out}: cannot make the folder ({error.strerror})") from None
         identity.save(path)
+        if second is not None and signer is not None:
+            signer.save(second)
     if as_json:
         print_json(
             {
@@ -53,6 +67,7 @@ def keygen(
                 "certificate": b64encode(member.certificate).decode("ascii"),
                 "key_file": str(path),
             }
+            | ({} if signer is None else {"checkpoint_key": signer.public_key.hex()})
         )
         return
     if not show:

@@ -34,6 +34,8 @@ VERSION = 1
 SEED_BYTES = 32
 SIGNATURE_BYTES = 64
 MAX_FILE_BYTES = 4096
+# Name in the file of the key of an aggregator's checkpoints.
+CHECKPOINTS = "checkpoints"
 _SEED_HEX = re.compile(r"[0-9a-f]{64}")
 _LOG = logging.getLogger("smpc_dp.identity")
 
@@ -130,9 +132,11 @@ class Identity:
         """Return the 64-byte Ed25519 signature of `message`."""
         return self._signing_key.sign(message).signature
 
-    def entry(self, role: Role = "party", address: str | None = None) -> Member:
+    def entry(
+        self, role: Role = "party", address: str | None = None, checkpoint_key: bytes | None = None
+    ) -> Member:
         """Return the roster entry of this identity."""
-        return Member(self.name, role, address, self.public_key, self.certificate)
+        return Member(self.name, role, address, self.public_key, self.certificate, checkpoint_key)
 
     def private_key_pem(self) -> bytes:
         """Return the private key as unencrypted PKCS 8 PEM, the only form that `ssl` reads. SECRET."""
@@ -153,6 +157,11 @@ class Identity:
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("an Identity is secret and is not pickled or copied: save it to a file")
+
+
+def checkpoint_key_file(key_file: Path) -> Path:
+    """Return the path of the key of checkpoints: beside an aggregator's own, `NAME.checkpoints`."""
+    return key_file.with_suffix(f".{CHECKPOINTS}")
 
 
 def verify(public_key: bytes, message: bytes, signature: bytes) -> None:

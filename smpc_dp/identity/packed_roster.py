@@ -128,12 +128,13 @@ class RosterPacker:
         longest = int(np.char.str_len(names).max())
         names, self._names = names.astype(f"S{longest}"), bytearray()
         self.names = Names(names)
-        keys = np.frombuffer(self._keys + aggregator.public_key, dtype=f"S{PUBLIC_KEY_BYTES}")
+        checkpoints = aggregator.checkpoint_key or b""
+        keys = np.frombuffer(self._keys + aggregator.public_key + checkpoints, dtype=f"S{PUBLIC_KEY_BYTES}")
         addresses = np.frombuffer(self._addresses, dtype=f"S{_HASH_BYTES}")
         if aggregator.name in self.names or any(map(_repeats, (names, keys, addresses))):
             raise VerificationError("two members share a name, a key or an address", Check.BAD_SESSION)
         self.keys = Keys(self.names, bytes(self._keys), aggregator.name, aggregator.public_key)
-        self.aggregator = aggregator.name
+        self.aggregator, self.checkpoint_key = aggregator.name, aggregator.checkpoint_key
         self.digest = self._digest.value()
 
 

@@ -26,22 +26,28 @@ _IPV6 = re.compile(r"\[[0-9A-Fa-f:.]{2,45}\]")
 
 
 class Member(msgspec.Struct, frozen=True):
-    """Entry of the roster: `public_key` is Ed25519 (32 bytes), `certificate` DER, `address` `host:port`."""
+    """Entry of the roster: `public_key` is Ed25519 (32 bytes), `certificate` DER, `address` `host:port`.
+
+    `checkpoint_key`: of an aggregator that signs checkpoints of its session logs, Ed25519; else None.
+    """
 
     name: str
     role: Role
     address: str | None
     public_key: bytes
     certificate: bytes
+    checkpoint_key: bytes | None = None
 
 
 def entry_of(member: Member) -> dict[str, object]:
-    """Return a member's entry in a session as JSON data, the key in hex, the certificate in base64."""
+    """Return a member's entry in a session as JSON data, the keys in hex, the certificate in base64."""
     entry: dict[str, object] = {"name": member.name, "role": member.role}
     if member.address is not None:
         entry["address"] = member.address
     entry["public_key"] = member.public_key.hex()
     entry["certificate"] = b64encode(member.certificate).decode("ascii")
+    if member.checkpoint_key is not None:
+        entry["checkpoint_key"] = member.checkpoint_key.hex()
     return entry
 
 
@@ -159,6 +165,11 @@ def check_members(members: Iterable[Member], *, requires_aggregator: bool = True
         issues += check_member(where, member)
         issues += _repeated(f"{where}.name", names, member.name, position)
         issues += _repeated(f"{where}.public_key", keys, member.public_key, position)
+        if (key := member.checkpoint_key) is not None:
+            if key in keys:
+                reason = f"the same as a key in roster[{keys[key]}]: it must be another"
+                issues.append(ConfigIssue(f"{where}.checkpoint_key", reason, ConfigCheck.DUPLICATE))
+            keys.setdefault(key, position)
         if member.address is not None:
             issues += _repeated(f"{where}.address", addresses, member.address, position)
         if member.role == "aggregator":
@@ -216,7 +227,18 @@ def check_member(where: str, member: Member) -> list[ConfigIssue]:
             certificate.check(member.certificate, member.name, member.public_key)
         except VerificationError as error:
             issues.append(ConfigIssue(f"{where}.certificate", str(error), ConfigCheck.FORMAT))
-    return issues
+    return issues + _check_checkpoint_key(where, member)
+
+
+def _check_checkpoint_key(where: str, member: Member) -> list[ConfigIssue]:
+    key, path = member.checkpoint_key, f"{where}.checkpoint_key"
+    if key is None:
+        return []
+    if member.role != "aggregator":
+        return [ConfigIssue(path, f"a {member.role} signs no checkpoints", ConfigCheck.CONFLICT)]
+    if len(key) != PUBLIC_KEY_BYTES:
+        return [ConfigIssue(path, f"an Ed25519 key has 32 bytes, not {len(key)}", ConfigCheck.SHAPE)]
+    return []
 
 
 def _repeated(where: str, seen: dict[T, int], value: T, position: int) -> list[ConfigIssue]:
@@ -232,7 +254,8 @@ def _repeated(where: str, seen: dict[T, int], value: T, position: int) -> list[C
 def digest_parts(member: Member) -> tuple[bytes, ...]:
     """Return the parts of a member that the roster's digest covers."""
     address = b"" if member.address is None else member.address.encode()
-    return member.name.encode(), member.role.encode(), address, member.public_key, member.certificate
+    parts = (member.name.encode(), member.role.encode(), address, member.public_key, member.certificate)
+    return parts if member.checkpoint_key is None else (*parts, member.checkpoint_key)
 
 
 def _digest(members: tuple[Member, ...]) -> bytes:

@@ -19,6 +19,7 @@ from msgspec import Meta
 from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.transcript import digest, encode_uint
 from smpc_dp.errors import Check, LocalError, VerificationError
+from smpc_dp.log.hash_tree import HashTree
 from smpc_dp.log.log import Hex32, Name, check_format, declared_format, decode_line, encode_line
 from smpc_dp.seen import Seen
 
@@ -121,6 +122,22 @@ class SessionLog:
         # The last certificate: it covers all lines before it.
         self.certified: CertifiedLine | None = None
         self._heads = [start_of(scope)]
+        # The tree of the checkpoints over all lines of the file, and how many runs each of these ends with.
+        self.tree = HashTree()
+        self._counts: list[int] = []
+        self._grow(self.first)
+
+    def _grow(self, line: msgspec.Struct) -> None:
+        self.tree.append(encode_line(line))
+        self._counts.append(len(self.lines))
+
+    def head_at(self, size: int) -> bytes:
+        """Return the head after the first `size` lines of the file, which are one at least."""
+        return self._heads[self.number_at(size)]
+
+    def number_at(self, size: int) -> int:
+        """Return the number of the last run in the first `size` lines of the file; 0 if there is none."""
+        return self._counts[size - 1]
 
     def head(self, number: int | None = None) -> bytes:
         """Return the head after line `number`, by default the last."""
@@ -130,6 +147,7 @@ class SessionLog:
         """Return the same log, which is kept nowhere."""
         copied = SessionLog(bytes.fromhex(self.first.session), bytes.fromhex(self.first.scope))
         copied.lines, copied.certified, copied._heads = [*self.lines], self.certified, [*self._heads]
+        copied.tree, copied._counts = self.tree.copy(), [*self._counts]
         return copied
 
     def begin(self, request: int, run_id: bytes, before: bytes) -> RunLine:
@@ -172,6 +190,7 @@ class SessionLog:
                     Check.OUT_OF_SEQUENCE,
                 )
             self.certified = line
+            self._grow(line)
             return
         if line.number != len(self.lines) + 1:
             raise VerificationError(
@@ -180,6 +199,7 @@ class SessionLog:
         self.lines.append(line)
         run_id, before = bytes.fromhex(line.run_id), bytes.fromhex(line.before)
         self._heads.append(head_after(self._heads[-1], line.number, line.request, run_id, before))
+        self._grow(line)
 
     def _has(self, line: RunLine | CertifiedLine) -> bool:
         """Tell whether a line is there; raise LocalError if it is not and cannot be the next one."""

@@ -331,7 +331,8 @@ def log_folder(
 ) -> BoardFolder:
     """Return the folder of the aggregator's logs, by default `board`; create it if requests are logged."""
     text = membership.session.canonical_json().decode("ascii")
-    logs = BoardFolder(board if board is not None else Path(session).parent / "board", text)
+    folder = board if board is not None else Path(session).parent / "board"
+    logs = BoardFolder(folder, text, membership.checkpoint_identity())
     if any(planned.is_logged for planned in requests_of(membership.session)):
         # Created now, not in the first run: a failure is better known before.
         logs.make()

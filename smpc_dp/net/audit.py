@@ -33,6 +33,8 @@ from smpc_dp.net.audit_selection import (
     HOLDS,
     NO_SESSION,
     SOME_RUN,
+    CheckpointPolicy,
+    LoggedCheckpoint,
     Selected,
     Wanted,
     check_one_log,
@@ -99,6 +101,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True, rename={"position": "pla
         entries, bytes, seconds: what was read, and how long it took.
         second: what the second auditor found, where it was asked; None otherwise.
         receipt: whose receipt the log has, where one was given and all holds; None otherwise.
+        checkpoint: the checkpoint that the session log fits, where one was given and all holds; else None.
     """
 
     ok: bool
@@ -128,6 +131,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True, rename={"position": "pla
     seconds: float
     second: Second | None = None
     receipt: LoggedReceipt | None = None
+    checkpoint: LoggedCheckpoint | None = None
 
 
 def audit(
@@ -139,6 +143,7 @@ def audit(
     run: str | None = None,
     head: str | None = None,
     receipt: LogReceipt | str | os.PathLike[str] | None = None,
+    checkpoint: CheckpointPolicy | str | os.PathLike[str] | None = None,
     threads: int | None = None,
     timeout: float = HTTP_SECONDS,
     progress: Progress | None = None,
@@ -156,6 +161,8 @@ def audit(
             pairwise statistic only the last head of its log does.
         receipt: `result.receipt` of a party, or a file with it as JSON: the log must have its entry. It says
             which session and run are meant, where nothing else does.
+        checkpoint: a file with a signed checkpoint of the session log, which must be of these lines and cover
+            this run; or `CheckpointPolicy.of` the file and the keys of witnesses who must have cosigned it.
         threads: that verify proofs; by default one for each processor.
         timeout: seconds from the first connection to the last byte of a URL, the audit included.
         progress: called with the line, the bytes read and the bytes there are (None: unknown).
@@ -163,7 +170,7 @@ def audit(
     Raises:
         LocalError: a source cannot be read. ConfigError: an argument is wrong.
     """
-    wanted = Wanted.of(session, session_log, request, run, head, receipt)
+    wanted = Wanted.of(session, session_log, request, run, head, receipt, checkpoint)
     with open_log(source, timeout) as (stream, size):
         return audit_stream(stream, size=size, wanted=wanted, threads=threads, progress=progress)
 
@@ -189,7 +196,7 @@ def audit_stream(
         raise ConfigError.at("threads", f"must be 1 or more, is {threads}", ConfigCheck.RANGE)
     begun = time.perf_counter()
     requested = ["roster", "parameters", "run_id", "head", "verdict", "statistic", "session", "header"]
-    known: dict[str, Any] = dict.fromkeys([*requested, "selected"])
+    known: dict[str, Any] = dict.fromkeys([*requested, "selected", "checkpoint", "checkpoint_key"])
     known |= {"entries": 0, "bytes": 0, "noted": ()}
     bad: BadLog | None = None
     try:
@@ -218,7 +225,7 @@ def audit_stream(
         conclusion=conclusion(
             faults, result, known["session"], known["header"], code, "" if selected is None else selected.why
         ),
-        limits="" if selected is None else _limits(verdict, statistic, known["corrupt"]),
+        limits="" if selected is None else _limits(verdict, statistic, known["corrupt"]) + _appended(known),
         session=known["session"],
         session_checked=wanted.session is not None and wanted.session == known["session"],
         request=None if known["header"] is None else known["header"].request,
@@ -241,6 +248,7 @@ def audit_stream(
         bytes=known["bytes"],
         seconds=time.perf_counter() - begun,
         receipt=None if code == FAILS else _receipt(wanted, verdict),
+        checkpoint=None if code == FAILS else known["checkpoint"],
     )
 
 
@@ -264,7 +272,7 @@ def _read(
     try:
         session = _session(reader)
         known["roster"], known["parameters"] = session.roster_digest.hex(), dict(session.parameters)
-        known["session"] = session.digest.hex()
+        known["session"], known["checkpoint_key"] = session.digest.hex(), session.checkpoint_key
         if wanted.receipt is None and wanted.session not in (None, known["session"]):
             raise VerificationError(
                 f"the session is {known['session']}, not {wanted.session}", Check.OTHER_SESSION
@@ -341,6 +349,7 @@ def _judge(
     try:
         wanted.check_run(auditor.last_run_id())
         result = select(wanted, reader.header, head, auditor.context, auditor.quorum)
+        known["checkpoint"] = wanted.check_checkpoint(reader.header, known["checkpoint_key"])
         known[auditor.part] = auditor.verdict(result.runs)
         if wanted.receipt is not None:
             verdict = known["verdict"]
@@ -448,6 +457,13 @@ def _limits(verdict: Verdict | None, statistic: StatisticVerdict | None, corrupt
         listed = ", as many as the session log lists runs."
         tries += listed if verdict.tries_listed else ", which is an assumption."
     return f"Not detected: false inputs within the bounds. {assumed}{tries}"
+
+
+def _appended(known: dict[str, Any]) -> str:
+    """Return the sentence about what cosignatures do not show."""
+    if known["checkpoint"] is None or not known["checkpoint"].witnesses:
+        return ""
+    return " A witness's cosignature says that the session log was only appended to, not that it is right."
 
 
 def _averaged(verdict: Verdict) -> str:

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import BinaryIO
 
+import msgspec
+
 from smpc_dp.errors import Check, ConfigCheck, ConfigError, ConfigIssue, LocalError, VerificationError
+from smpc_dp.files import read_bounded
+from smpc_dp.log.checkpoint import check_witnesses, read_checkpoint
 from smpc_dp.log.log import MAX_LINE_BYTES, Header
 from smpc_dp.log.receipt import LogReceipt, read_receipt
 from smpc_dp.log.runs import SessionLog, read_all
+from smpc_dp.log.signed_note import COSIGNATURE, MAX_BYTES, NoteKey
 from smpc_dp.net.session_file import load_session
 from smpc_dp.protocols.begin import check_begin, session_head
 from smpc_dp.protocols.phases import messages as m
@@ -26,6 +31,47 @@ HOLDS, FAILS, NO_SESSION, SOME_RUN = 0, 1, 3, 4
 
 
 @dataclass(frozen=True)
+class CheckpointPolicy:
+    """A file with a checkpoint of the session log, and the witnesses of whom `least` must have cosigned it.
+
+    The witnesses are those that the auditor trusts; a log cannot name them.
+    """
+
+    path: str | os.PathLike[str]
+    note: bytes
+    witnesses: tuple[NoteKey, ...] = ()
+    least: int = 0
+
+    @classmethod
+    def of(
+        cls, checkpoint: str | os.PathLike[str], witnesses: Sequence[str] = (), least: int | None = None
+    ) -> CheckpointPolicy:
+        """Read a checkpoint, and the keys of witnesses, `name+id+base64`; by default all must have cosigned.
+
+        Raises ConfigError or LocalError.
+        """
+        keys = tuple(NoteKey.parse(text, "witness") for text in witnesses)
+        for key in keys:
+            if key.kind != COSIGNATURE:
+                raise ConfigError.at("witness", f"{key.name}: not a witness's key", ConfigCheck.FORMAT)
+        if len({key.public_key for key in keys}) < len(keys):
+            raise ConfigError.at("witness", "two witnesses with one key", ConfigCheck.DUPLICATE)
+        least = len(keys) if least is None else least
+        if not 0 <= least <= len(keys):
+            raise ConfigError.at(
+                "witnesses", f"{least} of {len(keys)} witnesses cannot have cosigned", ConfigCheck.RANGE
+            )
+        return cls(checkpoint, read_bounded(checkpoint, "the checkpoint", MAX_BYTES), keys, least)
+
+
+class LoggedCheckpoint(msgspec.Struct, frozen=True):
+    """A checkpoint that a session log fits: its number of lines, and the witnesses that have cosigned."""
+
+    size: int
+    witnesses: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Wanted:
     """Arguments of an audit, checked; digests in hex. See `smpc_dp.audit`."""
 
@@ -35,6 +81,7 @@ class Wanted:
     head: str | None = None
     log: SessionLog | None = None
     receipt: LogReceipt | None = None
+    checkpoint: CheckpointPolicy | None = None
 
     @classmethod
     def of(
@@ -45,6 +92,7 @@ class Wanted:
         run: str | None = None,
         head: str | None = None,
         receipt: LogReceipt | str | os.PathLike[str] | None = None,
+        checkpoint: CheckpointPolicy | str | os.PathLike[str] | None = None,
     ) -> Wanted:
         """Read and check the arguments; raise ConfigError, LocalError or VerificationError."""
         faults = [
@@ -54,12 +102,18 @@ class Wanted:
         ]
         if request is not None and request < 1:
             faults.append(ConfigIssue("request", f"must be 1 or more, is {request}", ConfigCheck.RANGE))
+        if checkpoint is not None and session_log is None:
+            reason = "a checkpoint is of the session log: give that too"
+            faults.append(ConfigIssue("checkpoint", reason, ConfigCheck.MISSING))
         if faults:
             raise ConfigError(faults)
+        policy = checkpoint
+        if policy is not None and not isinstance(policy, CheckpointPolicy):
+            policy = CheckpointPolicy.of(policy)
         digest = None if session is None else session_digest_of(session)
         log = None if session_log is None else read_session_log(session_log)
         if receipt is None:
-            return cls(digest, request, run, head, log)
+            return cls(digest, request, run, head, log, None, policy)
         receipt = receipt if isinstance(receipt, LogReceipt) else read_receipt(receipt)
         given = {"session": digest, "run": run, "head": head}
         own = {"session": receipt.session, "run": receipt.run_id}
@@ -71,7 +125,26 @@ class Wanted:
         ]
         if issues:
             raise ConfigError(issues)
-        return cls(own["session"], request, own["run"], own["head"], log, receipt)
+        return cls(own["session"], request, own["run"], own["head"], log, receipt, policy)
+
+    def check_checkpoint(self, header: Header, public_key: bytes | None) -> LoggedCheckpoint | None:
+        """Return the checkpoint that was given, None if none was; `public_key`: that which the session names.
+
+        Raises VerificationError if it is not of the session log, does not cover the run of the log, or too
+        few witnesses have cosigned it.
+        """
+        if self.checkpoint is None or self.log is None:
+            return None
+        if public_key is None:
+            raise VerificationError("the session names no key of checkpoints", Check.NOT_SIGNED)
+        logged, note = read_checkpoint(self.checkpoint.note, public_key)
+        logged.check(self.log)
+        if self.log.number_at(logged.size) < header.number:
+            raise VerificationError(
+                f"the checkpoint is of {logged.size} lines, without run {header.number}", Check.NOT_LOGGED
+            )
+        names = check_witnesses(note, self.checkpoint.witnesses, self.checkpoint.least)
+        return LoggedCheckpoint(logged.size, names)
 
     def check_request(self, header: Header) -> None:
         """Raise VerificationError if the log is of another request than the given one."""

@@ -11,9 +11,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from smpc_dp.errors import Check, LocalError, VerificationError
-from smpc_dp.files import replace_file
+from smpc_dp.files import read_bounded, replace_file
+from smpc_dp.identity.keys import Identity
+from smpc_dp.log.checkpoint import sign_checkpoint
 from smpc_dp.log.log import Chain, Entry, Header, encode_line, first_head, next_head, not_next
 from smpc_dp.log.runs import NO_HEAD, CertifiedLine, RunLine, SessionLog, checked_first, read_line
+from smpc_dp.log.signed_note import MAX_BYTES
 from smpc_dp.log.store import Store, is_begun
 
 _LOG = logging.getLogger("smpc_dp.net")
@@ -24,12 +27,15 @@ class FileSessionLog(SessionLog):
 
     Lines that other processes have added are read before one is written; two processes do not write at once.
     A line that a crash cut is removed: nobody was shown it. Raises LocalError for what the file system
-    refuses, and for a file that is another log, or damaged.
+    refuses, and for a file that is another log, or damaged. With the key of its checkpoints the file beside
+    it, `.checkpoint`, has the signed checkpoint of all lines.
     """
 
-    def __init__(self, path: Path, session: bytes, scope: bytes) -> None:
+    def __init__(
+        self, path: Path, session: bytes, scope: bytes, checkpoint_identity: Identity | None = None
+    ) -> None:
         super().__init__(session, scope)
-        self._path = path
+        self._path, self._checkpoint_identity = path, checkpoint_identity
         _LOG.debug("opens the session log, %s", path.name)
         # Of the lines that were read.
         self._end = 0
@@ -45,6 +51,15 @@ class FileSessionLog(SessionLog):
             if not self._has(line):
                 self._write(encode_line(line))
                 self._read()
+            self._publish()
+
+    def _publish(self) -> None:
+        """Write the checkpoint, unless that of these lines is there, which may have cosignatures."""
+        if self._checkpoint_identity is None:
+            return
+        path, note = self._path.with_suffix(".checkpoint"), sign_checkpoint(self, self._checkpoint_identity)
+        if not (path.exists() and read_bounded(path, "the checkpoint", MAX_BYTES).startswith(note)):
+            replace_file(path, lambda out: out.write(note))
 
     def refresh(self) -> None:
         """See `SessionLog.refresh`."""
@@ -104,11 +119,15 @@ class BoardFolder:
     """Folder of an aggregator's logs: `request-N-RUN.board`, RUN the first 16 digits of the run id.
 
     Beside them are the session logs, `session-SCOPE.jsonl` and of groups `group-SCOPE.jsonl`. `session` is
-    the canonical JSON of the session. The folder is created for the first log.
+    the canonical JSON of the session, `checkpoint_identity` signs the checkpoints of the session logs. The
+    folder is created for the first log.
     """
 
-    def __init__(self, folder: str | os.PathLike[str], session: str) -> None:
+    def __init__(
+        self, folder: str | os.PathLike[str], session: str, checkpoint_identity: Identity | None = None
+    ) -> None:
         self.session = session
+        self._checkpoint_identity = checkpoint_identity
         self.folder = Path(folder)
         self.current: Path | None = None
         self._store: Store | None = None
@@ -122,7 +141,9 @@ class BoardFolder:
         if scope not in self._session_logs:
             self.make()
             name = f"{'session' if scope == session else 'group'}-{scope.hex()[:16]}.jsonl"
-            self._session_logs[scope] = FileSessionLog(self.folder / name, session, scope)
+            self._session_logs[scope] = FileSessionLog(
+                self.folder / name, session, scope, self._checkpoint_identity
+            )
         return self._session_logs[scope]
 
     def head_of(self, run: RunLine) -> bytes:

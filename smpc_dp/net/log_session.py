@@ -48,6 +48,7 @@ class LogSession:
     names: Names
     keys: Mapping[str, bytes]
     aggregator: str | None
+    checkpoint_key: bytes | None
     roster_digest: bytes
     digest: bytes
 
@@ -99,6 +100,7 @@ def parse_session_text(text: str) -> LogSession:
         Names.of(member.name for member in roster.parties),
         {member.name: member.public_key for member in roster},
         None if roster.aggregator is None else roster.aggregator.name,
+        None if roster.aggregator is None else roster.aggregator.checkpoint_key,
         roster.digest,
         session_digest(text.encode()),
     )
@@ -182,6 +184,7 @@ class _Reading:
             packer.names,
             packer.keys,
             packer.aggregator,
+            packer.checkpoint_key,
             packer.digest,
             digest.value(),
         )

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from smpc_dp.errors import Check, ConfigCheck, ConfigError, PeerFault
-from smpc_dp.identity.keys import Identity
+from smpc_dp.identity.keys import CHECKPOINTS, Identity, checkpoint_key_file
 from smpc_dp.identity.roster import split_address
 from smpc_dp.net.seen import SUFFIX, SeenRuns
 from smpc_dp.net.session_file import SessionFile, load_session
@@ -109,6 +109,21 @@ class Membership:
     def name(self) -> str:
         """The member's name."""
         return self.identity.name
+
+    def checkpoint_identity(self) -> Identity | None:
+        """Return the key of an aggregator's checkpoints, which is beside its own; None if it signs none.
+
+        Raises LocalError if there is no such file, ConfigError if it has another key than the session names.
+        """
+        expected = self.session.roster.member(self.name).checkpoint_key
+        if expected is None:
+            return None
+        identity = Identity.load(checkpoint_key_file(self.key_file), CHECKPOINTS)
+        if identity.public_key != expected:
+            raise ConfigError.at(
+                f"roster[{self.name}].checkpoint_key", "is not the one of the key file", ConfigCheck.DIFFERS
+            )
+        return identity
 
     @property
     def names(self) -> tuple[str, ...]:

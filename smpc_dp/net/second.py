@@ -21,7 +21,7 @@ from smpc_dp.decoding import decode_json
 from smpc_dp.errors import ConfigCheck, ConfigError, LocalError
 from smpc_dp.log.receipt import LogReceipt
 from smpc_dp.net.audit import Report, Second, audit
-from smpc_dp.net.audit_selection import FAILS, Wanted
+from smpc_dp.net.audit_selection import FAILS, CheckpointPolicy, Wanted
 from smpc_dp.net.log_http import HTTP_SECONDS
 from smpc_dp.net.log_source import STORED_BYTES, open_log
 from smpc_dp.protocols.gopa.verifiable.statements import FALSE
@@ -66,6 +66,7 @@ def audit_twice(
     head: str | None = None,
     request: int | None = None,
     receipt: LogReceipt | str | os.PathLike[str] | None = None,
+    checkpoint: CheckpointPolicy | str | os.PathLike[str] | None = None,
     timeout: float = HTTP_SECONDS,
     seconds: float = SECONDS,
     memory: int = MEMORY_MIB,
@@ -74,7 +75,8 @@ def audit_twice(
     """Audit a log by both auditors; `second` of the report has what the second found.
 
     Args:
-        source, session, session_log, run, head, request, receipt, timeout: as of `audit`, and `rest`.
+        source, session, session_log, run, head, request, receipt, checkpoint, timeout: as of `audit`, and
+            `rest`.
         seconds: that the second auditor may take. memory: in MiB.
 
     Raises:
@@ -85,7 +87,7 @@ def audit_twice(
         raise LocalError("the second auditor is not installed: install smpc-dp-verify")
     if not seconds > 0 or memory < 1:
         raise ConfigError.at("second", "seconds and memory must be above 0", ConfigCheck.RANGE)
-    wanted = Wanted.of(session, session_log, request, run, head, receipt)
+    wanted = Wanted.of(session, session_log, request, run, head, receipt, checkpoint)
     with _as_file(source, timeout) as path:
         report = audit(
             path,
@@ -95,11 +97,15 @@ def audit_twice(
             head=wanted.head,
             request=request,
             receipt=wanted.receipt,
+            checkpoint=wanted.checkpoint,
             **rest,
         )
         given: dict[str, object] = {"session": wanted.session, "run": wanted.run, "head": wanted.head}
         given |= {"request": request, "session-log": session_log}
+        if (policy := wanted.checkpoint) is not None:
+            given |= {"checkpoint": policy.path, "witnesses": policy.least}
         options = [f"--{name}={value}" for name, value in given.items() if value is not None]
+        options += [f"--witness={key}" for key in (() if policy is None else policy.witnesses)]
         opinion = second_opinion(path, options, seconds, memory)
     return compared(report, opinion)
 

@@ -49,7 +49,7 @@ MAX_DEPTH = 32
 _LEARN = frozenset({(LEARN, VERSION), (LEARN, VERIFIABLE_VERSION)})
 _TOP = ("protocol", "version", "parameters", "timeouts", "roster")
 _TIMEOUTS = ("connect", "step", "gather")
-_ENTRY = ("name", "role", "address", "public_key", "certificate")
+_ENTRY = ("name", "role", "address", "public_key", "certificate", "checkpoint_key")
 _KINDS: dict[type, str] = {str: "a string", int: "an integer", dict: "a table", list: "an array of tables"}
 # Half of a surrogate pair, which JSON can encode.
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -381,21 +381,27 @@ def read_member(where: str, entry: object, issues: list[ConfigIssue]) -> Member 
         issues.append(
             ConfigIssue(f"{where}.role", f"{role!r} is none of {', '.join(ROLES)}", ConfigCheck.CHOICE)
         )
-    public_key = certificate = None
-    if key_text is not None:
-        if re.fullmatch(r"[0-9a-f]{64}", key_text):
-            public_key = bytes.fromhex(key_text)
-        else:
-            issues.append(
-                ConfigIssue(f"{where}.public_key", "not 64 lower-case hex digits", ConfigCheck.FORMAT)
-            )
+    public_key = None if key_text is None else _key(f"{where}.public_key", key_text, issues)
+    certificate = checkpoint_key = None
+    if "checkpoint_key" in entry:
+        checkpoint_text = _required(entry, "checkpoint_key", str, where, issues)
+        if checkpoint_text is not None:
+            checkpoint_key = _key(f"{where}.checkpoint_key", checkpoint_text, issues)
     if certificate_text is not None:
         certificate = _base64(certificate_text)
         if certificate is None:
             issues.append(ConfigIssue(f"{where}.certificate", "not base64", ConfigCheck.FORMAT))
     if len(issues) > before or name is None or public_key is None or certificate is None:
         return None
-    return Member(name, cast("Role", role), address, public_key, certificate)
+    return Member(name, cast("Role", role), address, public_key, certificate, checkpoint_key)
+
+
+def _key(where: str, text: str, issues: list[ConfigIssue]) -> bytes | None:
+    """Decode a public key; add a fault for other text."""
+    if re.fullmatch(r"[0-9a-f]{64}", text):
+        return bytes.fromhex(text)
+    issues.append(ConfigIssue(where, "not 64 lower-case hex digits", ConfigCheck.FORMAT))
+    return None
 
 
 def _base64(text: str) -> bytes | None:

@@ -167,7 +167,8 @@ def read_session(text: str) -> Run:
         roles: dict[str, list[str]] = {"aggregator": [], "party": []}
         for member in roster:
             expected = {"name", "role", "public_key", "certificate"}
-            need(set(member) - {"address"} == expected, "a member with other fields")
+            own = {"address", "checkpoint_key"} if member["role"] == "aggregator" else {"address"}
+            need(set(member) - own == expected, "a member with other fields")
             name, key = read_value(member["name"], "name"), read_value(member["public_key"], "hash")
             need(name not in keys and key not in keys.values(), "two members of one name or key")
             keys[name] = key

@@ -24,13 +24,25 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--head", help="a head from a party's result")
     parser.add_argument("--request", type=int, help="the number of the request")
     parser.add_argument("--session-log", help="the aggregator's session log, a file")
+    parser.add_argument("--checkpoint", help="a signed checkpoint of the session log, a file")
+    parser.add_argument("--witness", action="append", default=[], help="the key of a witness")
+    parser.add_argument("--witnesses", type=int, default=0, help="how many of them must have cosigned it")
     parser.add_argument("--memory", type=int, metavar="MIB", help="memory that may be taken at most")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     given = parser.parse_args(arguments)
     if given.memory is not None:
         _bound_memory(given.memory << 20)
     try:
-        wanted = Wanted(given.session, given.run, given.head, given.request, given.session_log)
+        wanted = Wanted(
+            given.session,
+            given.run,
+            given.head,
+            given.request,
+            given.session_log,
+            given.checkpoint,
+            tuple(given.witness),
+            given.witnesses,
+        )
         opinion = verify(given.log, wanted)
     except ValueError as error:
         parser.error(str(error))

@@ -49,6 +49,9 @@ class SessionLog:
     def __init__(self, lines: Iterable[str]) -> None:
         self.runs: list[Line] = []
         self.certified: dict[str, Any] | None = None
+        # The lines as bytes, and the head after each: of these the checkpoints are.
+        self.leaves: list[bytes] = []
+        self.heads_at: list[bytes] = []
         first = None
         expected = False
         for line in lines:
@@ -67,6 +70,8 @@ class SessionLog:
                 self.runs.append(Line(fields["request"], fields["run_id"], fields["before"]))
                 self.heads.append(next_head(self.heads[-1], len(self.runs), self.runs[-1]))
                 expected = True
+            self.leaves.append(line.encode())
+            self.heads_at.append(self.heads[-1])
         required(first, "the format")
 
     def check(self, audit: Audit) -> None:

@@ -42,6 +42,7 @@ class Terms:
     digest: bytes
     names: list[str]
     aggregator: str
+    checkpoint_key: bytes | None
     keys: dict[str, Ed25519PublicKey]
     corrupt: int
     lost: int
@@ -97,31 +98,43 @@ def read_terms(text: str, operation: str) -> Terms:
         parameters = session["parameters"]
         kind = (session["protocol"], session["version"], parameters.get("verifiable"))
         required(kind == ("gopa", 2, True), "a session without verifiable averages")
-        keys, names, aggregator = _roster(session["roster"])
+        keys, names, aggregator, checkpoint_key = _roster(session["roster"])
         own, pair = (int(asked[i], 16) for i in (1, 2)) if asked else (0, 0)
         return _terms(
-            tuple_hash("session-digest", text.encode()), keys, names, aggregator, parameters, own, pair
+            tuple_hash("session-digest", text.encode()),
+            keys,
+            names,
+            aggregator,
+            checkpoint_key,
+            parameters,
+            own,
+            pair,
         )
     except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError):
         raise Refused("the session is malformed") from None
 
 
-def _roster(roster: list[dict[str, Any]]) -> tuple[dict[str, Ed25519PublicKey], list[str], str]:
+def _roster(roster: list[dict[str, Any]]) -> tuple[dict[str, Ed25519PublicKey], list[str], str, bytes | None]:
     keys: dict[str, bytes] = {}
     roles: dict[str, list[str]] = {"aggregator": [], "party": []}
     addresses = []
+    checkpoint_key: bytes | None = None
     for member in roster:
-        required({*member} - {"address"} == MEMBER, "a member of the roster")
+        required({*member} - {"address", "checkpoint_key"} == MEMBER, "a member of the roster")
         name, key = read_value(member["name"], "name"), read_value(member["public_key"], "hash")
         required(name not in keys and key not in keys.values(), "two members of one name or key")
         required(not has_small_order(key), "a key of small order")
         keys[name] = key
         roles[member["role"]].append(name)
         addresses += [member["address"]] if "address" in member else []
+        if "checkpoint_key" in member:
+            required(member["role"] == "aggregator", "a key of checkpoints")
+            checkpoint_key = read_value(member["checkpoint_key"], "hash")
     required(len({*addresses}) == len(addresses), "two members of one address")
     required(len(roles["aggregator"]) == 1 and 0 < len(roles["party"]) <= MOST_PARTIES, "the roster")
+    required(checkpoint_key not in keys.values(), "two members of one name or key")
     loaded = {name: Ed25519PublicKey.from_public_bytes(key) for name, key in keys.items()}
-    return loaded, roles["party"], roles["aggregator"][0]
+    return loaded, roles["party"], roles["aggregator"][0], checkpoint_key
 
 
 def has_small_order(encoded: bytes) -> bool:
@@ -145,6 +158,7 @@ def _terms(
     keys: dict[str, Ed25519PublicKey],
     names: list[str],
     aggregator: str,
+    checkpoint_key: bytes | None,
     parameters: dict[str, Any],
     own: int,
     pair: int,
@@ -176,6 +190,7 @@ def _terms(
         digest=digest,
         names=names,
         aggregator=aggregator,
+        checkpoint_key=checkpoint_key,
         keys=keys,
         corrupt=_part(parameters.get("corrupt", 0.1), parties),
         lost=_part(parameters.get("dropout", max(0.1, 1 / parties) if parties >= 5 else 0.1), parties),

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from smpc_dp_verify.checkpoint import LONGEST_NOTE, check_checkpoint, witness_key
 from smpc_dp_verify.encodings import LONGEST_LINE
 from smpc_dp_verify.errors import Refused, required
 from smpc_dp_verify.run import Audit
@@ -21,6 +22,7 @@ DIGEST = re.compile("[0-9a-f]{64}")
 class Wanted:
     """What a party gave: the session digest, a run id, a head, in hex; a request; the path of a session log.
 
+    Also the path of a checkpoint of it, and keys of witnesses, of whom `least` must have cosigned.
     Raises ValueError for what is none.
     """
 
@@ -29,12 +31,19 @@ class Wanted:
     head: str | None = None
     request: int | None = None
     session_log: str | os.PathLike[str] | None = None
+    checkpoint: str | os.PathLike[str] | None = None
+    witnesses: tuple[str, ...] = ()
+    least: int = 0
 
     def __post_init__(self) -> None:
         for name in ("session", "run", "head"):
             given = getattr(self, name)
             if given is not None and not DIGEST.fullmatch(given):
                 raise ValueError(f"{name}: {given!r} is not 64 lower-case hex digits")
+        if self.checkpoint is not None and self.session_log is None:
+            raise ValueError("checkpoint: it is of the session log, which is not given")
+        if len({*map(witness_key, self.witnesses)}) < max(len(self.witnesses), self.least):
+            raise ValueError("witness: too few keys, or one twice")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,6 +150,12 @@ def _select(audit: Audit, wanted: Wanted) -> tuple[int, int | None, int | None]:
     else:
         listed = SessionLog(_Lines(wanted.session_log, whole=False))
         position, tries, is_certain = listed.select(audit, run, wanted.request, head)
+        if wanted.checkpoint is not None:
+            with open(wanted.checkpoint, "rb") as file:
+                note = file.read(LONGEST_NOTE + 1)
+            check_checkpoint(
+                note, listed, audit.terms.checkpoint_key, audit.number, wanted.witnesses, wanted.least
+            )
     # With more false parties than c there may be two logs of a run.
     if len(audit.excluded) > audit.terms.corrupt and head != audit.head:
         is_certain = False

@@ -1,7 +1,11 @@
-"""Vectors of the session log: one of five runs with their logs, and each falsified list."""
+"""Vectors of the session log: one of five runs with their logs, its checkpoints, and each falsified list."""
 
 from __future__ import annotations
 
+from smpc_dp.identity.keys import Identity
+from smpc_dp.log.checkpoint import Checkpoint, inclusion_proof, log_key, sign_checkpoint, witness_request
+from smpc_dp.log.runs import read_all
+from smpc_dp.log.signed_note import COSIGNATURE, NoteKey, cosign_note
 from smpc_dp.protocols.phases.messages import Begin
 from smpc_dp.seen import Seen
 from smpc_dp.wire.signing import encode
@@ -10,13 +14,41 @@ from smpc_dp_lab.vectors.verifiable_listed import RUNS, Listed, listed
 from smpc_dp_lab.vectors.verifiable_lists import AUDITED, LAST, Falsified, all_falsified
 
 BASE = "session-log"
+# Of the cosignature, in seconds since the epoch.
+TIME = 1_800_000_000
 
 
 def generate() -> dict[str, dict[str, object]]:
     """Return the content of every file by its name; the same on every host."""
     base = listed()
     false = {f"{BASE}-negative-{item.name}": _falsified(item, base) for item in all_falsified()}
-    return {BASE: _valid(base), **false}
+    return {BASE: _valid(base), f"{BASE}-checkpoints": checkpoints(base), **false}
+
+
+def checkpoints(base: Listed) -> dict[str, object]:
+    """Return checkpoints of the valid list at all sizes, proofs, and a cosignature."""
+    signer, cosigner = Identity.from_seed("checkpoints", b"c" * 32), Identity.from_seed("w1", b"w" * 32)
+    logs = [read_all(base.lines[:size]) for size in range(1, len(base.lines) + 1)]
+    notes = [sign_checkpoint(log, signer) for log in logs]
+    key = NoteKey(cosigner.name, COSIGNATURE, cosigner.public_key)
+    last = Checkpoint.of(logs[-1])
+    return {
+        "schema": SCHEMA,
+        "kind": "session-log-checkpoints",
+        "name": "checkpoints",
+        "about": "Of the lines of session-log.json: note i is of the first i + 1. Seeds are the secret keys.",
+        "base": f"{BASE}.json",
+        "seed": (b"c" * 32).hex(),
+        "checkpoint_key": signer.public_key.hex(),
+        "key": str(log_key(last.origin, signer.public_key)),
+        "notes": [note.decode() for note in notes],
+        "inclusion": [inclusion_proof(logs[-1], index, notes[-1]).decode() for index in range(len(logs))],
+        "requests": [witness_request(logs[-1], old, notes[-1]).decode() for old in range(len(logs) + 1)],
+        "witness": str(key),
+        "witness_seed": (b"w" * 32).hex(),
+        "time": TIME,
+        "cosignature": cosign_note(last.text(), key, cosigner, TIME).decode(),
+    }
 
 
 def _valid(base: Listed) -> dict[str, object]:

@@ -13,7 +13,9 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from smpc_dp.errors import LocalError, VerificationError
+from smpc_dp.errors import ConfigError, LocalError, VerificationError
+from smpc_dp.identity.keys import Identity
+from smpc_dp.log.checkpoint import Checkpoint, read_checkpoint
 from smpc_dp.log.keeping import Board, MemoryBoard
 from smpc_dp.log.log import Chain, Entry, Header, encode_line
 from smpc_dp.log.runs import NO_HEAD, CertifiedLine, MemorySessionLog, Shown, check_shown, read_all, start_of
@@ -21,6 +23,7 @@ from smpc_dp.net.board import BoardFolder
 from smpc_dp.net.local import create_local_session
 from smpc_dp.net.member import Membership, default_key
 from smpc_dp.net.seen import SeenRuns
+from smpc_dp.net.session_file import load_session
 from smpc_dp.seen import NOTHING_SEEN, Seen, scope_of_group
 
 SESSION = b"s" * 32
@@ -318,3 +321,57 @@ def test_a_file_that_others_can_write_or_that_is_another_is_refused(tmp_path: Pa
     os.chmod(path, 0o600)
     with pytest.raises(LocalError, match="cannot be used"):
         SeenRuns(path).get(SESSION)
+
+
+def test_the_relay_signs_a_checkpoint_of_each_line(tmp_path: Path) -> None:
+    signer = Identity.generate("checkpoints")
+    log = BoardFolder(tmp_path, "{}", signer).runs(SESSION, SESSION)
+    log.begin(1, RUNS[0], NO_HEAD)
+    [path] = tmp_path.glob("*.checkpoint")
+    note = path.read_bytes()
+    assert path.stem == f"session-{SESSION.hex()[:16]}"
+    assert read_checkpoint(note, signer.public_key)[0] == Checkpoint.of(log)
+    # Cosignatures of the same lines stay; another line has another checkpoint.
+    path.write_bytes(note + b"\xe2\x80\x94 w QUFBQUFBQUE=\n")
+    again = BoardFolder(tmp_path, "{}", signer).runs(SESSION, SESSION)
+    again.keep(again.lines[0])
+    assert path.read_bytes() != note
+    again.begin(2, RUNS[1], ENDS[0])
+    assert read_checkpoint(path.read_bytes(), signer.public_key)[0].size == 3
+
+
+def test_the_key_of_checkpoints_is_that_of_the_session(tmp_path: Path) -> None:
+    path = create_local_session(
+        tmp_path,
+        ["ann", "ben", "cyd"],
+        {"length": 1, "lower": 0, "upper": 1, "epsilon": 4.0, "delta": 1e-3, "verifiable": True},
+        protocol="gopa",
+    )
+    signer = Identity.generate("checkpoints")
+    text = path.read_text().replace(
+        'certificate = "', f'checkpoint_key = "{signer.public_key.hex()}"\ncertificate = "', 1
+    )
+    path.write_text(text)
+    with pytest.raises(LocalError, match=r"aggregator\.checkpoints"):
+        Membership.load(path, "aggregator", role="aggregator").checkpoint_identity()
+    Identity.generate("checkpoints").save(tmp_path / "keys" / "aggregator.checkpoints")
+    with pytest.raises(ConfigError, match="is not the one of the key file"):
+        Membership.load(path, "aggregator", role="aggregator").checkpoint_identity()
+    (tmp_path / "keys" / "aggregator.checkpoints").unlink()
+    signer.save(tmp_path / "keys" / "aggregator.checkpoints")
+    identity = Membership.load(path, "aggregator", role="aggregator").checkpoint_identity()
+    assert identity is not None
+    assert identity.public_key == signer.public_key
+    # It is a key of its own, and an aggregator's.
+    own = Membership.load(path, "ann").identity.public_key.hex()
+    for changed, reason in (
+        (text.replace(signer.public_key.hex(), own), "the same as"),
+        (
+            path.read_text().replace('role = "party"', f'role = "party"\ncheckpoint_key = "{"0" * 64}"', 1),
+            "no checkpoints",
+        ),
+        (text.replace(signer.public_key.hex(), "0"), "64 lower-case hex"),
+    ):
+        path.write_text(changed)
+        with pytest.raises(ConfigError, match=reason):
+            load_session(path)

@@ -1,0 +1,141 @@
+"""Signed notes [c2sp.org/signed-note]: a text with lines of signatures, of logs and of witnesses.
+
+A key is given as text, `name+id+base64`, as Go's sumdb and other transparency logs write it.
+"""
+
+from __future__ import annotations
+
+import binascii
+import hashlib
+import re
+from base64 import b64decode, b64encode
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from smpc_dp.errors import Check, ConfigCheck, ConfigError, VerificationError
+from smpc_dp.identity.keys import SIGNATURE_BYTES, Identity, verify
+
+# Signature types: of a note, and of a witness's cosignature [c2sp.org/tlog-cosignature].
+NOTE, COSIGNATURE = 1, 4
+MAX_BYTES = 1 << 16
+MOST_SIGNATURES = 100
+_ID_BYTES, _TIME_BYTES = 4, 8
+_KEY = re.compile(r"([^\s+]{1,255})\+([0-9a-f]{8})\+([A-Za-z0-9+/=]{44})")
+_SIGNATURE = re.compile(r"— ([^\s+]{1,255}) ([A-Za-z0-9+/=]{1,8192})")
+
+
+@dataclass(frozen=True)
+class NoteKey:
+    """An Ed25519 key under a name; `kind` is `NOTE` or `COSIGNATURE`."""
+
+    name: str
+    kind: int
+    public_key: bytes
+
+    @classmethod
+    def parse(cls, text: str, where: str = "key") -> NoteKey:
+        """Read `name+id+base64`; raise ConfigError for other text."""
+        match = _KEY.fullmatch(text)
+        encoded = None if match is None else from_base64(match[3])
+        if match is not None and encoded is not None and len(encoded) == 33:
+            key = cls(match[1], encoded[0], encoded[1:])
+            if key.kind in (NOTE, COSIGNATURE) and key.identifier.hex() == match[2]:
+                return key
+        raise ConfigError.at(
+            where, f"{text[:80]!r} is no Ed25519 key of a signed note, name+id+base64", ConfigCheck.FORMAT
+        )
+
+    @property
+    def identifier(self) -> bytes:
+        """Four bytes that stand before each signature."""
+        hashed = self.name.encode() + b"\n" + bytes([self.kind]) + self.public_key
+        return hashlib.sha256(hashed).digest()[:_ID_BYTES]
+
+    def __str__(self) -> str:
+        encoded = b64encode(bytes([self.kind]) + self.public_key).decode("ascii")
+        return f"{self.name}+{self.identifier.hex()}+{encoded}"
+
+    def signature_line(self, signature: bytes) -> bytes:
+        """Return the line of a signature, with its line feed."""
+        encoded = b64encode(self.identifier + signature).decode("ascii")
+        return f"— {self.name} {encoded}\n".encode()
+
+
+@dataclass(frozen=True)
+class SignedNote:
+    """A parsed note: its text, with the last line feed, and its signatures: name, identifier, bytes."""
+
+    text: bytes
+    signatures: tuple[tuple[str, bytes, bytes], ...]
+
+    @classmethod
+    def parse(cls, note: bytes) -> SignedNote:
+        """Read a note; raise VerificationError for bytes that are none."""
+        if len(note) > MAX_BYTES:
+            raise VerificationError(f"a signed note has {MAX_BYTES} bytes at most", Check.TOO_LONG)
+        text, blank, rest = note.rpartition(b"\n\n")
+        try:
+            lines = rest.decode().split("\n")
+            control = re.search("[\x00-\x09\x0b-\x1f]", note.decode())
+        except UnicodeDecodeError:
+            raise VerificationError("a signed note is UTF-8", Check.MALFORMED) from None
+        if not blank or control or lines.pop() or not lines or len(lines) > MOST_SIGNATURES:
+            raise VerificationError("no signed note: a text, an empty line, signatures", Check.MALFORMED)
+        return cls(text + b"\n", tuple(map(_signature, lines)))
+
+    def verified(self, keys: Sequence[NoteKey]) -> frozenset[NoteKey]:
+        """Return those of the keys that have signed the note.
+
+        Raises VerificationError if a signature of one of them is wrong. Signatures of other keys are ignored.
+        """
+        known = {(key.name, key.identifier): key for key in keys}
+        signed = set()
+        for name, identifier, signature in self.signatures:
+            key = known.get((name, identifier))
+            if key is not None:
+                self._check(key, signature)
+                signed.add(key)
+        return frozenset(signed)
+
+    def _check(self, key: NoteKey, signature: bytes) -> None:
+        message = self.text
+        if key.kind == COSIGNATURE and len(signature) == _TIME_BYTES + SIGNATURE_BYTES:
+            message = cosigned(self.text, int.from_bytes(signature[:_TIME_BYTES]))
+            signature = signature[_TIME_BYTES:]
+        try:
+            verify(key.public_key, message, signature)
+        except VerificationError:
+            raise VerificationError(f"a wrong signature of {key.name}", Check.BAD_SIGNATURE) from None
+
+
+def sign_note(text: bytes, key: NoteKey, identity: Identity) -> bytes:
+    """Return the note of a text, signed by the log's key; `identity` is its secret."""
+    return text + b"\n" + key.signature_line(identity.sign(text))
+
+
+def cosign_note(text: bytes, key: NoteKey, identity: Identity, time: int) -> bytes:
+    """Return the line of a witness's cosignature, at a time in seconds since the epoch."""
+    signature = time.to_bytes(_TIME_BYTES) + identity.sign(cosigned(text, time))
+    return key.signature_line(signature)
+
+
+def cosigned(text: bytes, time: int) -> bytes:
+    """Return the message that a witness signs."""
+    return b"cosignature/v1\ntime %d\n" % time + text
+
+
+def _signature(line: str) -> tuple[str, bytes, bytes]:
+    match = _SIGNATURE.fullmatch(line)
+    encoded = None if match is None else from_base64(match[2])
+    if match is None or encoded is None or len(encoded) <= _ID_BYTES:
+        raise VerificationError("no signed note: a line of a signature is malformed", Check.MALFORMED)
+    return match[1], encoded[:_ID_BYTES], encoded[_ID_BYTES:]
+
+
+def from_base64(text: str) -> bytes | None:
+    """Decode base64; None for text that is not its one encoding."""
+    try:
+        content = b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        return None
+    return content if b64encode(content).decode("ascii") == text else None
