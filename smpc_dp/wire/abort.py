@@ -24,6 +24,9 @@ LEAVE = "leave"
 # Step of a party's last message in a session, in any request.
 QUIT = "quit"
 
+# A lost connection and one that never was look alike to a role.
+NOT_CONNECTED = "not connected"
+
 TEXTS: Mapping[Code, str] = {
     Code.OWN: "its own input, files or settings do not allow it",
     Code.NEIGHBOURHOOD: "its privacy does not hold in its place of the graph",
@@ -36,7 +39,7 @@ TEXTS: Mapping[Code, str] = {
     Code.PARTIAL: "did not send the same to all servers",
     Code.MISSING: "did not send what is due",
     Code.LATE: "deadline passed",
-    Code.LOST: "connection lost",
+    Code.LOST: NOT_CONNECTED,
     Code.LEFT: "left the run",
     Code.FEW: "fewer are left than are needed",
     Code.PAST: "too late: the others are at another request",

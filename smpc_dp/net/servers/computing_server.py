@@ -35,6 +35,7 @@ from smpc_dp.protocols.secret_sharing.agreement import NO_SURVIVAL, Opened
 from smpc_dp.protocols.secret_sharing.messages import COMPUTE, HELLO, MAX_OPERATION, OUTPUT, PRESENT, SHARES
 from smpc_dp.protocols.secret_sharing.params import threshold_of
 from smpc_dp.protocols.secret_sharing.server import Job, ServerRun
+from smpc_dp.wire.abort import NOT_CONNECTED
 
 # Message of the bridge: this bit and the request with which mpyc's process began, then bytes of mpyc's.
 _BRIDGE = struct.Struct(">I")
@@ -217,7 +218,7 @@ class ComputingServer:
     async def _ask(self, drive: Drive) -> bool:
         """Wait until a party asks for a request; return False when none is left that could."""
         if missing := self._missing():
-            reason = f"connection lost; {NO_SURVIVAL}"
+            reason = f"{NOT_CONNECTED}; {NO_SURVIVAL}"
             raise TimeoutFault(missing, drive.run.step, reason, code=Code.LOST)
         timer, names = drive.timer, self._requested[drive.request].names
         self._idle = not drive.held

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from smpc_dp.errors import Check, Code, LocalError, PeerFault, SmpcError, TimeoutFault
 from smpc_dp.protocols.engine import events
 from smpc_dp.protocols.engine.state import State, Transition
-from smpc_dp.wire.abort import ABORT, LEAVE, Abort, abort_of, code_of, equivocation, leave_of
+from smpc_dp.wire.abort import ABORT, LEAVE, NOT_CONNECTED, Abort, abort_of, code_of, equivocation, leave_of
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import Context, Signer, decode
 
@@ -321,7 +321,7 @@ class CollectorRole:
             case events.Message(envelope):
                 return self._receive(collector, state, envelope)
             case events.PeersLost(peers):
-                return self._lose(collector, state, peers, "connection lost", Code.LOST)
+                return self._lose(collector, state, peers, NOT_CONNECTED, Code.LOST)
             case events.Deadline():
                 return self._expire(collector, state)
             case events.Conviction(peer, error):

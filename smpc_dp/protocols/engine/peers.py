@@ -21,7 +21,7 @@ from smpc_dp.errors import Check, Code, LocalError, PeerFault, SmpcError, Timeou
 from smpc_dp.protocols.engine import events
 from smpc_dp.protocols.engine.party import Member
 from smpc_dp.protocols.engine.state import State, Transition
-from smpc_dp.wire.abort import ABORT, LEAVE, Abort, abort_of, error_of, leave_of
+from smpc_dp.wire.abort import ABORT, LEAVE, NOT_CONNECTED, Abort, abort_of, error_of, leave_of
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import decode
 
@@ -395,7 +395,7 @@ def lose(peer: Peer[Any], state: PeerState[Any], names: Iterable[str], last: str
     parties = {_number(peer, name) for name in names} - {0}
     if peer.coordinator in parties and _requires_coordinator(peer, state, last):
         name = peer.name_of(peer.coordinator)
-        raise TimeoutFault({name}, state.step, "connection lost", code=Code.LOST)
+        raise TimeoutFault({name}, state.step, NOT_CONNECTED, code=Code.LOST)
     state.inbox.gone |= dict.fromkeys(sorted(parties))
 
 

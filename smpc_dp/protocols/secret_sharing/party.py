@@ -19,7 +19,7 @@ from smpc_dp.protocols.secret_sharing import messages as m
 from smpc_dp.protocols.secret_sharing.agreement import NO_SURVIVAL, MakeTerms, Member, common, run_identifier
 from smpc_dp.protocols.secret_sharing.sharing import split
 from smpc_dp.protocols.secret_sharing.terms import ProgramTerms
-from smpc_dp.wire.abort import ABORT, LEAVE, abort_of
+from smpc_dp.wire.abort import ABORT, LEAVE, NOT_CONNECTED, abort_of
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.sets import PartySet
 from smpc_dp.wire.signing import Context, Signer, decode
@@ -106,7 +106,7 @@ class PartyRun(Member):
             return ()
         step = self.step
         self._end()
-        raise TimeoutFault(gone, step, f"connection lost; {NO_SURVIVAL}", code=Code.LOST)
+        raise TimeoutFault(gone, step, f"{NOT_CONNECTED}; {NO_SURVIVAL}", code=Code.LOST)
 
     def _on_deadline(self) -> Sequence[Envelope]:
         """End with TimeoutFault: some servers did not send the expected messages."""

@@ -30,7 +30,7 @@ from smpc_dp.protocols.secret_sharing.agreement import (
 )
 from smpc_dp.protocols.secret_sharing.sharing import unpack
 from smpc_dp.protocols.secret_sharing.terms import ProgramTerms
-from smpc_dp.wire.abort import ABORT, LEAVE, Abort, abort_of, code_of, leave_of
+from smpc_dp.wire.abort import ABORT, LEAVE, NOT_CONNECTED, Abort, abort_of, code_of, leave_of
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.sets import PartySet, pack_set
 from smpc_dp.wire.signing import Context, Signer, decode
@@ -164,11 +164,11 @@ class ServerRun(Member):
         if gone:
             step = self.step
             self._end()
-            raise TimeoutFault(gone, step, f"connection lost; {NO_SURVIVAL}", code=Code.LOST)
+            raise TimeoutFault(gone, step, f"{NOT_CONNECTED}; {NO_SURVIVAL}", code=Code.LOST)
         for name in peers:
             party = self._number.get(name)
             if party is not None and self.expects(name):
-                lost = TimeoutFault({name}, self.step, "connection lost", code=Code.LOST)
+                lost = TimeoutFault({name}, self.step, NOT_CONNECTED, code=Code.LOST)
                 self._drop(party, lost)
         return self._guard(self._advance)
 
