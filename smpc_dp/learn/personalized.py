@@ -243,13 +243,7 @@ class Personalized(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         claim = self.guarantee
         if self.noise is None or claim is None:
             return Requirements(exchange=messages)
-        # Not at the top: scipy.
-        from smpc_dp.privacy.accountant.events import Event, Line, Pure, Renyi
-
-        known = Renyi((Line(0.0, self.noise[0].rho),), all_orders=True)
-        event = Event(
-            claim.mechanism, claim.relation, (known, Pure(claim.epsilon, claim.delta)), unit="record"
-        )
+        event = msgspec.structs.replace(self.noise[0].event(), mechanism=claim.mechanism)
         return Requirements(exchange=messages, own=event)
 
     async def run(self, context: LearnerContext, data: list[Table]) -> Learned:

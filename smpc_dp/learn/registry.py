@@ -16,6 +16,7 @@ from smpc_dp.encoding import shown
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, PrivacyError
 from smpc_dp.extensions import Group, describe_others, find
 from smpc_dp.learn.block_gossip import BlockGossip
+from smpc_dp.learn.data_owners import DataOwners
 from smpc_dp.learn.diffusion_learner import Diffusion
 from smpc_dp.learn.exchanges import PlannedMessages, plan_messages
 from smpc_dp.learn.methods import AveragerTable, GroupParameters, PlannedAverages, plan_private, plan_public
@@ -51,6 +52,7 @@ LEARNERS: Mapping[str, type[Any]] = {
         DualAveraging,
         DualAveragingReports,
         Personalized,
+        DataOwners,
     )
 }
 

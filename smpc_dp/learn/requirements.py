@@ -83,13 +83,19 @@ class PrivateMessages:
 class Requirements:
     """All communication that a learner requires; None for kinds that it does not use.
 
-    `own`: the guarantee of a party's messages in all steps together, where the learner adds the noise itself.
+    `own`: the guarantee of a party's messages in all steps together, where the learner adds the noise itself;
+    `own_by_party`: of each party, where they differ.
     """
 
     average: PrivateAverages | None = None
     mix: PublicAverages | None = None
     exchange: PrivateMessages | None = None
     own: Event | None = None
+    own_by_party: tuple[Event, ...] = ()
+
+    def own_of(self, party: int) -> Event | None:
+        """Return the guarantee of a party's messages, where the learner adds the noise itself."""
+        return self.own_by_party[party] if self.own_by_party else self.own
 
 
 def run_event(claim: PrivacyGuarantee, known: Gaussian | None = None) -> Event:

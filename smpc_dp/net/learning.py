@@ -79,7 +79,7 @@ async def learn(
         exchange = None
         if parameters.exchange is not None and not membership.servers:
             # Where steps are not private one by one, all at once, before the first message.
-            whole = None if book is None else own_release(parameters)
+            whole = None if book is None else own_release(parameters, names.index(party))
             requested = parameters.requested("exchange")
             exchange = PartyExchange(
                 membership, parameters.exchange, counter, connection, book, whole, requested
@@ -113,14 +113,14 @@ def check_budget(ledger: Ledger, parameters: LearnParameters, party: int) -> Non
         and parameters.exchange.guarantee
     ):
         planned += [parameters.exchange.parameters.event()] * int(requirements.exchange.participations[party])
-    whole = own_release(parameters)
+    whole = own_release(parameters, party)
     if whole is not None:
         planned.append(whole)
     ledger.check(planned)
 
 
-def own_release(parameters: LearnParameters) -> ReleaseEvent | None:
-    """Return the release that a ledger is charged for all messages of a run; None where each is charged.
+def own_release(parameters: LearnParameters, party: int) -> ReleaseEvent | None:
+    """Return the release that a party's ledger is charged for a whole run; None where each message is.
 
     Messages without protection are an exact release, which a budget refuses.
     """
@@ -130,7 +130,7 @@ def own_release(parameters: LearnParameters) -> ReleaseEvent | None:
         or parameters.exchange is None
         or parameters.exchange.guarantee is not None
     ):
-        return requirements.own
+        return requirements.own_of(party)
     from smpc_dp.privacy.accountant.events import exact_release
 
     return exact_release("messages that nothing protects", "substitution")

@@ -11,13 +11,18 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.privacy.arguments import ArgumentChecks
+from smpc_dp.privacy.gaussian import gaussian_mu
 from smpc_dp.privacy.guarantee import PrivacyGuarantee
+
+if TYPE_CHECKING:
+    from smpc_dp.privacy.accountant.events import Event
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -26,6 +31,12 @@ Integers = NDArray[np.int64]
 _FINE = 1 << 12
 # Of a standard deviation in grid steps.
 _MOST_DEVIATION = 1 << 38
+# Variance, in squared steps, that goes into being a rounded Gaussian: a ripple of 4 is 2.1e-34, in each
+# coordinate of each release.
+_SMOOTHING = 4
+CLOSENESS = 1e-15
+# Of the budget, for the closeness of all releases of at most 10^18 coordinates.
+_SPARE = 1e-9
 _ASSUMPTION = (
     "the party follows the protocol and draws its noise honestly; others may see all messages of all "
     "parties, and know all records but one; how many records each party has is public"
@@ -40,16 +51,21 @@ class GradientNoise:
         bits: the grid has steps of 2^-bits.
         bound: B, the l2 norm of a record's contribution in grid steps.
         variances: of the noise of each release, in squared grid steps.
-        rho: of zero-concentrated DP, of all releases together.
-        epsilon, delta: what rho was planned for.
+        mu: all releases together are as private as one Gaussian mechanism with means mu deviations apart.
+        epsilon, delta: what mu was planned for.
     """
 
     bits: int
     bound: int
     variances: tuple[Fraction, ...]
-    rho: float
+    mu: float
     epsilon: float
     delta: float
+
+    @property
+    def rho(self) -> float:
+        """Rho of zero-concentrated DP, of all releases together."""
+        return self.mu**2 / 2
 
     @property
     def guarantee(self) -> PrivacyGuarantee:
@@ -61,37 +77,24 @@ class GradientNoise:
             sensitivity={"l2": 2.0 * self.bound},
             unit="grid step",
             protects="record",
-            mechanism=f"discrete Gaussian noise on {len(self.variances)} sums of gradients",
+            mechanism=f"discrete Gaussian noise on at most {len(self.variances)} sums of gradients",
             assumption=_ASSUMPTION,
-            proof=f"{self.rho:.6g}-zCDP [Canonne, Kamath, Steinke 2020, Theorem 4], "
-            "converted by Rényi divergences",
+            proof=f"{self.mu:.6g}-Gaussian DP and {self.rho:.6g}-zCDP of all releases: "
+            "docs/proofs/personalized.md",
         )
 
+    def event(self) -> Event:
+        """Return all releases together as one event for a ledger."""
+        # Not at the top: the accountant loads scipy.
+        from smpc_dp.privacy.accountant.events import Event, Gaussian, Line, Pure, Renyi
 
-def zcdp_rho(epsilon: float, delta: float) -> float:
-    """Return a rho whose zero-concentrated DP gives (epsilon, delta), rounded down; raise ConfigError."""
-    # Not at the top: the accountant loads scipy.
-    from smpc_dp.privacy.accountant.compose import LEAST_DELTA, Composition
-    from smpc_dp.privacy.accountant.events import Event, Line, Renyi
-
-    result = ArgumentChecks()
-    result.require_budget(epsilon, delta, least=LEAST_DELTA)
-    result.raise_issues()
-
-    def cost(rho: float) -> float:
-        return Composition(
-            [Event("zcdp", "substitution", (Renyi((Line(0.0, rho),), all_orders=True),))]
-        ).epsilon(delta)
-
-    low, high = 0.0, epsilon
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (middle, high) if cost(middle) <= epsilon else (low, middle)
-    if not low > 0:
-        raise ConfigError.at(
-            "epsilon", f"{epsilon:g} at delta {delta:g} leaves no room", ConfigCheck.INFEASIBLE
+        claim = self.guarantee
+        known = (
+            Gaussian(self.mu, CLOSENESS),
+            Renyi((Line(0.0, self.rho),), all_orders=True),
+            Pure(self.epsilon, self.delta),
         )
-    return low
+        return Event(claim.mechanism, claim.relation, known, unit="record")
 
 
 def plan_gradient_noise(
@@ -101,26 +104,36 @@ def plan_gradient_noise(
 
     Args:
         epsilon, delta: of all releases, for one record.
-        shares: of the budget rho for each release, above 0; their sum is taken for 1.
+        shares: of the budget mu^2 for each release, above 0; their sum is taken for 1.
         reach: the l2 norm of a record's contribution, in the caller's unit.
         bits: of the grid; see `grid_bits`.
 
     Raises:
         ConfigError: an argument is out of range, or the noise is too large for the grid.
     """
+    # Not at the top: the accountant loads scipy.
+    from smpc_dp.privacy.accountant.compose import LEAST_DELTA
+
+    checks = ArgumentChecks()
+    checks.require_budget(epsilon, delta, least=LEAST_DELTA)
+    checks.raise_issues()
     bound = math.ceil(Fraction(reach) * Fraction(2) ** bits)
-    rho, total = zcdp_rho(epsilon, delta), math.fsum(shares)
-    # (2 B)^2 / (2 variance) = rho share
+    # A little within the budget: for the closeness.
+    mu, total = gaussian_mu(epsilon * (1 - _SPARE), delta * (1 - _SPARE)), math.fsum(shares)
+    if not mu > 0:
+        reason = f"{epsilon:g} at delta {delta:g} leaves no room"
+        raise ConfigError.at("epsilon", reason, ConfigCheck.INFEASIBLE)
+    # (2 B)^2 / (variance - smoothing) = mu^2 share, rounded up: a sampler takes denominators of bounded size.
+    square = Fraction(mu) ** 2
     variances = tuple(
-        Fraction(2 * bound**2) * Fraction(total) / (Fraction(rho) * Fraction(one)) for one in shares
+        Fraction(math.ceil(4 * bound**2 * Fraction(total) / (square * Fraction(one))) + _SMOOTHING)
+        for one in shares
     )
-    # Rounded up: a sampler takes denominators of bounded size.
-    variances = tuple(Fraction(math.ceil(variance)) for variance in variances)
     if max(variances, default=Fraction(0)) > _MOST_DEVIATION**2:
         raise ConfigError.at(
             "epsilon", f"{epsilon:g} for {len(shares)} releases needs too much noise", ConfigCheck.INFEASIBLE
         )
-    return GradientNoise(bits, bound, variances, rho, epsilon, delta)
+    return GradientNoise(bits, bound, variances, mu, epsilon, delta)
 
 
 def grid_bits(reaches: Floats) -> int:

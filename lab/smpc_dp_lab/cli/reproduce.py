@@ -9,7 +9,7 @@ from rich.table import Table
 
 from smpc_dp.cli.output import console
 from smpc_dp.cli.progress import Bar
-from smpc_dp_lab.cli import reproduce_gossip, reproduce_learn, reproduce_network
+from smpc_dp_lab.cli import reproduce_gossip, reproduce_learn, reproduce_network, reproduce_owners
 from smpc_dp_lab.cli.figure import Epsilons, Json, Plot, hand_over, plot_path
 
 app = typer.Typer(name="reproduce", help="Measure what a paper states, with a plot.", no_args_is_help=True)
@@ -19,6 +19,7 @@ NAMES = {"local": "local DP", "gopa": "GOPA", "curator": "trusted curator"}
 reproduce_learn.register(app)
 reproduce_gossip.register(app)
 reproduce_network.register(app)
+reproduce_owners.register(app)
 
 
 @app.callback()

@@ -18,6 +18,7 @@ from smpc_dp.privacy.accountant.compose import Composition
 from smpc_dp.privacy.accountant.events import Event, Gaussian, Pure
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.privacy.gaussian import gaussian_mu
+from smpc_dp.privacy.guarantee import Unit
 from smpc_dp.protocols.names import version_of
 from smpc_dp.protocols.phases.parameters import SumParameters
 from smpc_dp.protocols.registry import PARAMETER_CHECKERS
@@ -34,7 +35,7 @@ FAST: tuple[tuple[str, Mapping[str, Any]], ...] = (
 )
 
 
-def ledger(epsilon: float, delta: float) -> Ledger:
+def ledger(epsilon: float, delta: float, unit: Unit = "party") -> Ledger:
     folder = Path(tempfile.mkdtemp())
     return Ledger.create(
         folder / "one.ledger",
@@ -43,6 +44,7 @@ def ledger(epsilon: float, delta: float) -> Ledger:
         relation="substitution",
         epsilon=epsilon,
         delta=delta,
+        unit=unit,
     )
 
 
@@ -67,7 +69,7 @@ def charge_all(parameters: LearnParameters, epsilon: float, delta: float) -> Non
         and parameters.exchange.guarantee
     ):
         events += [parameters.exchange.parameters.event()] * int(requirements.exchange.participations[0])
-    own = own_release(parameters)
+    own = own_release(parameters, 0)
     events += [] if own is None else [own]
     assert events
     for number, event in enumerate(events):
@@ -155,11 +157,34 @@ def test_learners_without_delta_fit_a_ledger_without_delta(
     charge_all(planned(learner, dict(more) | {"epsilon": epsilon}), epsilon, 0.0)
 
 
+RECORDS: tuple[tuple[str, Mapping[str, Any]], ...] = (
+    ("personalized", {"sizes": [3, 1, 0] * 4, "ticks": 90, "record_bound": 1.0, "features": 2}),
+    ("data-owners", {"sizes": [3] * 5 + [1] * 6, "ticks": 60, "clip": 1.0, "features": 2}),
+)
+
+
+@pytest.mark.parametrize("budget", [(0.31, 1e-6), (2.7, 1e-4 / 3)])
+@pytest.mark.parametrize(("learner", "more"), RECORDS, ids=[kind for kind, _ in RECORDS])
+def test_learners_that_protect_a_record_fit_a_ledger_of_records(
+    learner: str, more: Mapping[str, Any], budget: tuple[float, float]
+) -> None:
+    epsilon, delta = budget
+    given = {"epsilons": [epsilon] * 11} if learner == "data-owners" else {"epsilon": epsilon}
+    parameters = planned(learner, dict(more) | given | {"delta": delta})
+    # The first party of data-owners has no data.
+    for party in range(learner == "data-owners", PARTIES):
+        book = ledger(epsilon, delta, "record")
+        check_budget(book, parameters, party)
+        event = own_release(parameters, party)
+        assert event is not None
+        spent = book.charge(bytes(16), event).spent.epsilon
+        assert spent is not None
+        assert epsilon * 0.999 < spent <= epsilon
+
+
 def test_no_learner_with_a_claim_is_left_out() -> None:
     """The other two have no privacy between parties, and no ledger with a budget takes them."""
-    tried = {learner for learner, _ in (*FAST, *SLOW, *PURE)}
-    # Its event has another unit, the record: tests/unit/learn/test_personalized.py composes it.
-    tried.add("personalized")
+    tried = {learner for learner, _ in (*FAST, *SLOW, *PURE, *RECORDS)}
     assert set(LEARNERS) - tried == {"gossip-clear", "dual-averaging"}
 
 
@@ -191,7 +216,7 @@ def test_one_request_of_a_session_fits_its_own_ledger(
 def test_two_ring_sums_cost_what_two_gaussian_mechanisms_cost() -> None:
     delta = 1e-6
     parameters = planned("ring-sum", SUM | {"rounds": 3, "epsilon": 1.0, "delta": delta})
-    event = own_release(parameters)
+    event = own_release(parameters, 0)
     assert event is not None
     [known] = event.descriptions
     assert isinstance(known, Gaussian)

@@ -1,0 +1,82 @@
+"""`smpc-dp reproduce cost-of-privacy`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from smpc_dp.cli.output import console
+from smpc_dp.cli.progress import Bar
+from smpc_dp_lab.cli.figure import Epsilons, Json, Plot, hand_over, plot_path
+
+LENDING = Path("smpc_dp/demo/data/lending_club.csv")
+Quick = Annotated[bool, typer.Option("--quick", help="A few settings and runs: seconds.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to `smpc-dp reproduce`."""
+    app.command("cost-of-privacy")(cost_of_privacy)
+
+
+def cost_of_privacy(
+    lending: Annotated[Path, typer.Option(help="The file of the Lending Club rows.")] = LENDING,
+    houses: Annotated[
+        Path | None,
+        typer.Option(
+            help="California houses, .csv or .csv.gz, a stand-in for hospitals. Left out: none.",
+            show_default=False,
+        ),
+    ] = None,
+    epsilons: Epsilons = None,
+    runs: Annotated[int, typer.Option(help="Runs of each setting.")] = 100,
+    steps: Annotated[int, typer.Option(help="T, ticks of all owners.")] = 1_000,
+    seed: Annotated[int, typer.Option(help="Of clocks and noise.")] = 1,
+    quick: Quick = False,
+    plot_file: Plot = None,
+    as_json: Json = False,
+) -> None:
+    """Relative fitness of a central learner with data owners [Farokhi and others 2020, Figs 2 to 10].
+
+    The product's noise, the paper's Laplace noise, and the forecast of `smpc-dp plan collaboration`.
+    """
+    from smpc_dp.learn.data import california_houses, lending_club
+    from smpc_dp_lab.bench import cost_of_privacy as bench
+
+    path = plot_path("cost-of-privacy", plot_file, as_json)
+    if quick:
+        epsilons, runs, steps = epsilons or [1.0, 10.0], min(runs, 3), min(steps, 200)
+    with Bar("settings", quiet=as_json) as bar:
+        result = bench.cost_of_privacy(
+            lending_club(lending),
+            None if houses is None else california_houses(houses),
+            epsilons=epsilons or bench.EPSILONS,
+            steps=steps,
+            runs=runs,
+            seed=seed,
+            progress=bar.show,
+        )
+    if hand_over(result, path, bench.plot, as_json):
+        return
+    table = Table("data", "owners", "n_i", "epsilon", "noise", "psi", "quartiles", "forecast", "alone")
+    for point in result.points:
+        table.add_row(
+            point.data,
+            str(point.owners),
+            str(point.size),
+            "" if point.mechanism == "none" else f"{point.epsilon:g}",
+            point.mechanism,
+            f"{point.median:.3g}",
+            f"{point.low:.3g} to {point.high:.3g}",
+            f"{point.forecast:.3g}",
+            f"{point.alone:.3g}",
+        )
+    show = console()
+    show.print(table)
+    show.print("alone: the first owner's own model without noise; the rate is the best of some, not private")
+    show.print(
+        f"data: {'; '.join(result.sources)}; T = {result.steps}, {result.runs} runs, seed {result.seed}"
+    )
+    show.print(f"{result.seconds:.0f} s; plot: {path}", markup=False)
