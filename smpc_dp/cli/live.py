@@ -54,7 +54,9 @@ class LiveBoard:
             self._live.stop()
 
     def show(self, event: Event) -> None:
-        """Show an event."""
+        """Show an event; not how much was sent, which comes when the connections end."""
+        if event.kind == "traffic":
+            return
         if event.kind in ("refused", "lost", "warned", "waiting"):
             self._notes[event.party] = _inbound(event)
         else:

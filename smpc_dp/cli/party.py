@@ -275,7 +275,9 @@ def _refuse_given(options: Mapping[str, object], why: str) -> None:
 
 
 def _show(first: list[str], event: Event) -> None:
-    """Print an event; before the first one print the lines in `first`, and empty it."""
+    """Print an event but traffic; before the first one print the lines in `first`, and empty it."""
+    if event.kind == "traffic":
+        return
     while first:
         progress_console().print(first.pop(0))
     clock = time.strftime("%H:%M:%S")

@@ -27,6 +27,7 @@ from smpc_dp.net.session import ready_rows
 from smpc_dp.protocols.records import RecordParameters
 
 if TYPE_CHECKING:
+    from smpc_dp.net.events import Event
     from smpc_dp.net.session import ReadyRows
     from smpc_dp.net.session_file import SessionFile
     from smpc_dp.protocols.record_result import RecordResult
@@ -85,7 +86,10 @@ def statistics(
     raise typer.Exit(code)
 
 
-def _show(event: Any) -> None:
+def _show(event: Event) -> None:
+    """Print an event but traffic."""
+    if event.kind == "traffic":
+        return
     progress_console().print(f"{event.party}: {event.text}")
 
 

@@ -185,6 +185,10 @@ class ConnectionPool:
             clean = closed.clean
         except SmpcError:
             pass
+        finally:
+            sent, received = channel.bytes_sent, channel.bytes_received
+            name, peer = self._membership.name, channel.peer
+            self._on_event(Event(name, "traffic", detail=peer, sent=sent, received=received))
         channel.abort()
         await self.inbound.put(InboundEvent(channel.peer, clean=clean))
 

@@ -13,7 +13,9 @@ from smpc_dp.errors import Code, SmpcError
 if TYPE_CHECKING:
     from smpc_dp.protocols.engine.run import RunningRole
 
-Kind = Literal["connected", "refused", "waiting", "warned", "step", "lost", "done", "failed", "ended"]
+Kind = Literal[
+    "connected", "refused", "waiting", "warned", "step", "lost", "traffic", "done", "failed", "ended"
+]
 
 
 class Event(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -22,7 +24,8 @@ class Event(msgspec.Struct, frozen=True, omit_defaults=True):
     `step` is the step in which the party waits and `waiting` for how many others; `detail` is one line of
     text. The last event of a process is "done", with `survivors` and `absent`, or "failed"; of a process that
     could send neither the launcher reports "ended", with the way in `detail`. `code`: of the error of a
-    failed request.
+    failed request. A connection that ends is "traffic", also after the last event: bytes of whole messages
+    `sent` to and `received` from the member in `detail`.
     """
 
     party: str
@@ -34,6 +37,8 @@ class Event(msgspec.Struct, frozen=True, omit_defaults=True):
     code: str = ""
     survivors: tuple[str, ...] = ()
     absent: tuple[str, ...] = ()
+    sent: int = 0
+    received: int = 0
 
     @property
     def text(self) -> str:
@@ -45,6 +50,7 @@ class Event(msgspec.Struct, frozen=True, omit_defaults=True):
             "warned": self.detail,
             "step": f"{self.step}: waits for {self.waiting}" if self.waiting else self.step,
             "lost": f"lost {self.detail}",
+            "traffic": f"sent {self.sent} bytes to {self.detail}, received {self.received}",
             "done": "done",
             "failed": f"failed with code {self.code}" if self.code else "failed",
             "ended": self.detail,
@@ -78,7 +84,7 @@ def ignore(_event: Event) -> None:
 
 
 def with_logging(on_event: OnEvent) -> OnEvent:
-    """Return a watcher that logs each event of one member before it calls `on_event`.
+    """Return a watcher that logs each event of one member but traffic before it calls `on_event`.
 
     It also logs the beginning of requests.
     """
@@ -89,7 +95,8 @@ def with_logging(on_event: OnEvent) -> OnEvent:
         if event.kind == "step" and event.request > begun:
             begun = event.request
             _LOG.info("%s: request %d: begins", event.party, event.request)
-        _log(event)
+        if event.kind != "traffic":
+            _log(event)
         on_event(event)
 
     return watch

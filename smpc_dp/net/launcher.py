@@ -153,7 +153,8 @@ class Launcher:
             except msgspec.DecodeError:
                 outcome.output.append(line)
                 continue
-            outcome.last = event
+            if event.kind != "traffic":
+                outcome.last = event
             if event.kind == "failed":
                 outcome.first = not self._aggregator_over
                 self._aggregator_over |= is_aggregator
