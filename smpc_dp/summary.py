@@ -13,19 +13,26 @@ SHOWN_VALUES = 8
 def value_text(
     values: Sequence[float], length: int, kind: str, standard_error: float, resolution: float
 ) -> str:
-    """Return the first values of a vector of `length`, to the digits that they have.
+    """Return the first values of a vector of `length`, to the digits that they have: see `rounded`."""
+    values = rounded(values, kind, standard_error, resolution)
+    more = f", … ({length} values)" if length > len(values) else ""
+    return f"[{', '.join(map(str, values))}{more}]"
 
-    Sums, which are integers or grid points, are shown in full; averages to the digits of `resolution`, the
-    grid's step divided by the weight; noisy values to two digits of their error: more would be noise.
+
+def rounded(values: Sequence[float], kind: str, standard_error: float, resolution: float) -> Sequence[float]:
+    """Return values to the digits that they have.
+
+    Sums, which are integers or grid points, are left as they are; averages get the digits of `resolution`,
+    the grid's step divided by the weight; noisy values two digits of their error: more would be noise.
     """
     if standard_error:
         digits = max(0, 1 - math.floor(math.log10(standard_error)))
-        values = [round(value, digits) for value in values]
-    elif kind == "average":
+        # Not -0.0.
+        return [round(value, digits) + 0.0 for value in values]
+    if kind == "average":
         digits = max(6, math.ceil(-math.log10(resolution)))
-        values = [round(value, digits) for value in values]
-    more = f", … ({length} values)" if length > len(values) else ""
-    return f"[{', '.join(map(str, values))}{more}]"
+        return [round(value, digits) for value in values]
+    return values
 
 
 def spent_text(receipt: Mapping[str, Any]) -> str:

@@ -65,17 +65,17 @@ def print_plan(
         print_table(title, columns, rows, *lines)
 
 
-def check_can_write(path: Path) -> None:
-    """Raise LocalError if it is already clear that a file cannot be written there."""
+def check_can_write(path: Path, name: str = "the result") -> None:
+    """Raise LocalError if it is already clear that a file cannot be written there; `name`: its content."""
     folder = path if path.exists() else path.parent
     if path.is_dir():
-        raise LocalError(f"{path}: cannot write the result (is a folder)")
+        raise LocalError(f"{path}: cannot write {name} (is a folder)")
     if not folder.exists():
-        raise LocalError(f"{path}: cannot write the result (there is no folder {folder})")
+        raise LocalError(f"{path}: cannot write {name} (there is no folder {folder})")
     if not folder.is_dir() and folder != path:
-        raise LocalError(f"{path}: cannot write the result ({folder} is no folder)")
+        raise LocalError(f"{path}: cannot write {name} ({folder} is no folder)")
     if not os.access(folder, os.W_OK | (0 if folder == path else os.X_OK)):
-        raise LocalError(f"{path}: cannot write the result (no right to write to {folder})")
+        raise LocalError(f"{path}: cannot write {name} (no right to write to {folder})")
 
 
 def write_json(value: object, path: Path, *, own: bool = False) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,9 +17,11 @@ from smpc_dp.cli.live import LiveBoard
 from smpc_dp.cli.logs import log_options
 from smpc_dp.cli.output import UNCHARGED, console, print_json, report_error, report_line, result_text
 from smpc_dp.cli.party import Operation
+from smpc_dp.cli.reporting import Reporting, ReportPath
 from smpc_dp.cli.statistics import TABLE_SUFFIXES, plan_lines, records_text
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, LocalError, SmpcError
 from smpc_dp.learn.registry import LearnParameters
+from smpc_dp.net.events import Event, OnEvent, ignore
 from smpc_dp.net.inputs import SUFFIXES, find_input, read_vector, read_weights
 from smpc_dp.net.launcher import Launcher, ProcessOutcome, member_command, run_child
 from smpc_dp.net.local import check_free
@@ -61,12 +64,14 @@ def run(
     labels: Annotated[
         Path | None, typer.Option(help="JSON file {name: 0 or 1}, for a statistic with public labels.")
     ] = None,
+    report: ReportPath = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Run a whole session on this machine.
 
     Starts every member as a process, shows their progress and prints the result.
     """
+    reporting = Reporting.of(report)
     loaded = load_session(session)
     parties = [member.name for member in loaded.roster.parties]
     servers = [member.name for member in loaded.roster.servers]
@@ -75,17 +80,10 @@ def run(
     learning = isinstance(checked, LearnParameters)
     of_records = isinstance(checked, RecordParameters)
     sums: dict[str, object] = {"--operation": operation, "--weights": weights, "--clip": clip or None}
-    if learning:
-        requested: dict[str, object] = {"--statistic": statistic, "--labels": labels}
-        _refuse_given(sums | requested, "is not for a session that learns")
-    if of_records:
-        _refuse_given({**sums, "--statistic": statistic}, "is not for statistics of records")
+    _refuse_stray(checked, sums, statistic, labels)
     wanted = statistics.Statistic.requested(statistic, field, epsilon, delta, partners, noise)
     if wanted is not None:
         wanted.check(loaded)
-        _refuse_given(sums, "is for sums, not for --statistic")
-    else:
-        _refuse_given({"--labels": labels}, "is for --statistic")
     label_of = statistics.read_labels(labels, parties)
     folder = inputs if inputs is not None else session.parent / "inputs"
     suffixes = TABLE_SUFFIXES if of_records else SUFFIXES
@@ -117,22 +115,67 @@ def run(
         }
         shared = [*log_options(context.obj), "party", str(session)]
         commands = _commands(shared, keys, aggregator, _given({"--board": board}), servers, own)
-        outcomes = _launch(commands, pool, quiet=as_json, logs=context.obj is not None)
+        watch = ignore if reporting is None else reporting.watch
+        outcomes = _launch(commands, pool, watch, quiet=as_json, logs=context.obj is not None)
         results = {
             name: json.loads(path.read_text("utf-8")) for name, path in outputs.items() if path.exists()
         }
     if results and wanted is None and not as_json:
         for line in (*map(str, tolerances(loaded)), *plan_lines(loaded)):
             console().print(line)
-    if learning:
-        report_learned(outcomes, pool, results, as_json=as_json)
-        _print_uncharged(ledgers, as_json)
-        return
-    _report(outcomes, aggregator, results, as_json)
+    with _reported(reporting, loaded, outcomes, results, statistic=wanted is not None):
+        if learning:
+            report_learned(outcomes, pool, results, as_json=as_json)
+        else:
+            _report(outcomes, aggregator, results, as_json)
     _print_uncharged(ledgers, as_json)
+    if learning:
+        return
     logged = wanted is not None and not isinstance(checked, SharedParameters)
     if (logged or isinstance(checked, VerifiableParameters)) and not as_json:
         _print_log_position(board if board is not None else session.parent / "board")
+
+
+@contextlib.contextmanager
+def _reported(
+    reporting: Reporting | None,
+    session: SessionFile,
+    outcomes: Mapping[str, ProcessOutcome],
+    results: Mapping[str, Mapping[str, Any]],
+    *,
+    statistic: bool,
+) -> Iterator[None]:
+    """Write the report when the result is printed, or was found wrong."""
+    problem = ""
+    try:
+        yield
+    except LocalError as error:
+        problem = str(error)
+        raise
+    except typer.Exit:
+        problem = "no member has a right result" if results else "no member has a result"
+        raise
+    finally:
+        if reporting is not None:
+            # Not at the top: most runs have none.
+            from smpc_dp.cli.run_report import write_run_report
+
+            write_run_report(reporting, session, outcomes, results, problem, statistic=statistic)
+
+
+def _refuse_stray(
+    checked: object, sums: Mapping[str, object], statistic: str | None, labels: Path | None
+) -> None:
+    """Raise ConfigError for options that are for another kind of session; `sums`: those of sums."""
+    if isinstance(checked, LearnParameters):
+        given = {**sums, "--statistic": statistic, "--labels": labels}
+        _refuse_given(given, "is not for a session that learns")
+    if isinstance(checked, RecordParameters):
+        _refuse_given({**sums, "--statistic": statistic}, "is not for statistics of records")
+    if statistic is not None:
+        _refuse_given(sums, "is for sums, not for --statistic")
+    else:
+        _refuse_given({"--labels": labels}, "is for --statistic")
 
 
 def _refuse_given(options: Mapping[str, object], why: str) -> None:
@@ -195,12 +238,17 @@ def _commands(
 
 
 def _launch(
-    commands: dict[str, list[str]], aggregator: str | None, *, quiet: bool, logs: bool
+    commands: dict[str, list[str]], aggregator: str | None, watch: OnEvent, *, quiet: bool, logs: bool
 ) -> dict[str, ProcessOutcome]:
     """Run all members to their ends and show their progress; return their outcomes."""
     # What the members log goes past a table that is drawn anew.
     with LiveBoard(list(commands), quiet=quiet or logs) as live:
-        launcher = Launcher(live.show, own_errors=logs)
+
+        def show(event: Event) -> None:
+            watch(event)
+            live.show(event)
+
+        launcher = Launcher(show, own_errors=logs)
 
         async def act() -> int:
             try:

@@ -239,6 +239,17 @@ class Outcome:
     noise: Noise | None = None
 
 
+def noise_reach(distributions: tuple[Part, ...], deviation: float, step: float, level: float) -> float:
+    """Return how far the noise of a sum goes with a probability.
+
+    From its distributions in grid steps, else from its standard deviation alone.
+    """
+    # Not at the top: most results are read without an interval.
+    from smpc_dp.privacy.noise_bounds import half_width, half_width_of_any
+
+    return half_width(distributions, level) * step if distributions else half_width_of_any(deviation, level)
+
+
 @dataclass(frozen=True, slots=True)
 class Result:
     """A sum or an average over the survivors.
@@ -325,13 +336,7 @@ class Result:
         if self.noisy_weight and self.kind == "average":
             reason = "the weight has noise too: the distribution of the quotient is not known"
             raise ConfigError.at("interval", reason, ConfigCheck.UNSUPPORTED)
-        # Not at the top: most results are read without an interval.
-        from smpc_dp.privacy.noise_bounds import half_width, half_width_of_any
-
-        if self.distributions:
-            width = half_width(self.distributions, level) * self.step
-        else:
-            width = half_width_of_any(self.noise.total, level)
+        width = noise_reach(self.distributions, self.noise.total, self.step, level)
         return width / (self.weight if self.kind == "average" else 1)
 
     def __str__(self) -> str:

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import re
-from html.parser import HTMLParser
 from importlib.resources import files
 
 import jinja2
 import pytest
 
 from smpc_dp.report.pages import MOST_NAME, MOST_TEXT, environment, short, style_source, styles, visible
+from tests.pages import Page
 
 PAGE = """{% extends "base.html" %}{% import "parts.html" as parts %}
 {% block title %}{{ name }}{% endblock %}{% block heading %}{{ name }}{% endblock %}
 {% block content %}{{ parts.table("t", name, [(name, ""), ("n", "number")], [(name, 1), (short, 2)]) }}
-{{ parts.facts([(name, name)]) }}{{ parts.sentences([name]) }}{{ parts.contents([("t", name)]) }}
-{{ parts.state(name, "bad") }}{% endblock %}"""
+{{ parts.facts([(name, name)]) }}{{ parts.sentences([name]) }}
+{{ parts.contents([{"id": "t", "heading": name}]) }}{{ parts.state(name, "bad") }}{% endblock %}"""
 HOSTILE = [
     "<script>alert(1)</script>",
     "\"><img src=x onerror='alert(1)'>",
@@ -27,46 +27,20 @@ HOSTILE = [
 ]
 
 
-class _Tags(HTMLParser):
-    """The tags of a page, its text, and whether every tag is closed in its order."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.opened: list[str] = []
-        self.seen: list[tuple[str, dict[str, str | None]]] = []
-        self.text = ""
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.seen.append((tag, dict(attrs)))
-        if tag not in ("meta", "link", "br"):
-            self.opened.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.opened.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        if self.opened[-1:] != ["style"]:
-            self.text += data
-
-
-def rendered(name: str) -> _Tags:
+def rendered(name: str) -> Page:
     html = environment().from_string(PAGE).render(name=name, short=short(name))
-    html.encode()
-    assert len(html) < 60_000
-    tags = _Tags()
-    tags.feed(html)
-    tags.close()
-    assert tags.opened == []
-    return tags
+    assert len(html.encode()) < 60_000
+    return Page(html)
 
 
 @pytest.mark.parametrize("name", HOSTILE, ids=range(len(HOSTILE)))
 def test_hostile_values_are_text(name: str) -> None:
-    tags, plain = rendered(name), rendered("plain")
-    assert [tag for tag, _ in tags.seen] == [tag for tag, _ in plain.seen]
-    assert [list(attributes) for _, attributes in tags.seen] == [list(given) for _, given in plain.seen]
-    assert visible(name) in tags.text
-    assert all(char.isprintable() or char == "\n" for char in tags.text)
+    page, plain = rendered(name), rendered("plain")
+    assert [tag for tag, _ in page.tags] == [tag for tag, _ in plain.tags]
+    assert [list(given) for _, given in page.tags] == [list(given) for _, given in plain.tags]
+    assert page.faults == page.loads == []
+    assert visible(name) in page.text
+    assert all(char.isprintable() or char == "\n" for char in page.text)
 
 
 def test_what_is_not_seen_is_named_and_what_is_long_is_cut_with_a_note() -> None:
@@ -93,11 +67,9 @@ def test_templates_load_nothing_and_escape_everything() -> None:
 
 
 def test_the_policy_names_the_styles_by_their_hash() -> None:
-    html = environment().from_string(PAGE).render(name="a", short="a")
-    assert f"<style>{styles()}</style>" in html
-    tags = _Tags()
-    tags.feed(html)
-    policies = [given["content"] for tag, given in tags.seen if "http-equiv" in given]
+    page = rendered("a")
+    assert page.style == styles()
+    policies = [given["content"] for _, given in page.tags if "http-equiv" in given]
     assert policies == [
         f"default-src 'none'; style-src {style_source()}; base-uri 'none'; form-action 'none'"
     ]

@@ -1,0 +1,87 @@
+"""`--report FILE.html`: the option, the trace of a run from its events, and the frame of a report."""
+
+from __future__ import annotations
+
+import datetime
+import importlib.metadata
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from smpc_dp.cli.output import check_can_write
+
+if TYPE_CHECKING:
+    from smpc_dp.net.events import Event
+    from smpc_dp.report.document import Report, Section
+    from smpc_dp.report.trace import Trace
+
+ReportPath = Annotated[
+    Path | None, typer.Option("--report", help="Write a report for people there: one HTML file.")
+]
+ONE_MACHINE = (
+    "Here one user on one machine ran all processes, and could read them all. Between hosts each member runs "
+    "its own: smpc-dp party."
+)
+
+
+class Reporting:
+    """The report that a command was asked for: its file, and the trace of the run."""
+
+    def __init__(self, path: Path) -> None:
+        """Raise LocalError for a file that cannot be written: before anything runs or is charged."""
+        # Not at the top: most calls write no report.
+        from smpc_dp.report.trace import Trace
+
+        check_can_write(path, "the report")
+        self.path = path
+        self.trace = Trace()
+
+    @classmethod
+    def of(cls, path: Path | None) -> Reporting | None:
+        """Return the report for the value of `--report`."""
+        return None if path is None else cls(path)
+
+    def watch(self, event: Event) -> None:
+        """Add an event to the trace."""
+        add_event(self.trace, event)
+
+    def write(self, report: Report, *, own: bool = False) -> None:
+        """Write the file, which is `own`: for nobody else to read; raise LocalError."""
+        from smpc_dp.report.document import write
+
+        write(report, self.path, own=own)
+
+
+def add_event(trace: Trace, event: Event) -> None:
+    """Add an event of a member to a trace."""
+    match event.kind:
+        case "step":
+            trace.begin(event.party, event.step)
+        case "traffic":
+            trace.count(event.party, event.detail, event.sent, event.received)
+        case "done":
+            trace.begin(event.party, "")
+        case "lost" | "refused":
+            trace.lose(event.text, event.party, event.step)
+        case "failed" | "ended":
+            trace.begin(event.party, "")
+            trace.lose(f"{event.party}: {event.detail or event.text}", event.party, event.step)
+
+
+def make_report(
+    title: str,
+    conclusion: str,
+    facts: Sequence[tuple[str, str]],
+    sections: Sequence[Section],
+    *,
+    state: str = "good",
+) -> Report:
+    """Return a report with the version and the time in its footer."""
+    from smpc_dp.report.document import Facts, Report
+
+    version = importlib.metadata.version("smpc-dp")
+    now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
+    footer = f"Written by smpc-dp {version}, {now}. This file loads nothing and sends nothing."
+    return Report(title, conclusion, state, Facts(tuple(facts)), tuple(sections), footer)

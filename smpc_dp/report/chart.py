@@ -1,0 +1,166 @@
+"""Charts as SVG in the page: lines over steps, and intervals; the table behind each has its numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from smpc_dp.report.table import Table
+
+WIDTH, HEIGHT = 480, 280
+LEFT, RIGHT, TOP, BOTTOM = 64, 24, 12, 44
+# Lines of different colours; intervals that one picture shows; the room for their names, and for each.
+SERIES = 4
+MOST_INTERVALS = 40
+NAMES, ROW = 160, 24
+# A label is cut to so many characters, as many as have room.
+LABEL = 22
+
+
+def ticks(low: float, high: float, most: int = 5) -> list[float]:
+    """Return 2 to `most` + 1 round numbers of equal distance that reach from `low` to `high` or beyond."""
+    span = high - low or abs(high) or 1.0
+    raw = span / most
+    power = 10.0 ** math.floor(math.log10(raw))
+    step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= raw * (1 - 1e-9))
+    first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
+    return [number * step for number in range(first, max(last, first + 1) + 1)]
+
+
+def _scale(value: float, low: float, high: float, start: float, end: float) -> float:
+    return round(start + (value - low) / (high - low) * (end - start), 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """A number at an axis, and its position in the picture."""
+
+    at: float
+    text: str
+
+
+def _ticks(numbers: Sequence[float], start: float, end: float) -> list[Tick]:
+    low, high = numbers[0], numbers[-1]
+    return [Tick(_scale(number, low, high, start, end), f"{number:.6g}") for number in numbers]
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """Lines over one axis: at most SERIES series of points (x, y), all finite.
+
+    Attributes:
+        caption: what is shown; x, y: names of the axes.
+        series: name and points of each line.
+        table: the numbers.
+    """
+
+    caption: str
+    x: str
+    y: str
+    series: tuple[tuple[str, tuple[tuple[float, float], ...]], ...]
+    table: Table
+    block: ClassVar[str] = "lines"
+    width: ClassVar[int] = WIDTH
+    height: ClassVar[int] = HEIGHT
+    left: ClassVar[int] = LEFT
+    right: ClassVar[int] = WIDTH - RIGHT
+
+    @property
+    def _numbers(self) -> tuple[list[float], list[float]]:
+        xs = [x for _, points in self.series for x, _ in points]
+        ys = [y for _, points in self.series for _, y in points]
+        return ticks(min(xs), max(xs), 6), ticks(min(ys), max(ys))
+
+    @property
+    def x_ticks(self) -> list[Tick]:
+        """Numbers of the lower axis."""
+        return _ticks(self._numbers[0], LEFT, WIDTH - RIGHT)
+
+    @property
+    def y_ticks(self) -> list[Tick]:
+        """Numbers of the left axis."""
+        return _ticks(self._numbers[1], HEIGHT - BOTTOM, TOP)
+
+    @property
+    def paths(self) -> list[tuple[int, str, str]]:
+        """Number from 1, name, and points as SVG has them, of each line."""
+        xs, ys = self._numbers
+
+        def points(line: tuple[tuple[float, float], ...]) -> str:
+            return " ".join(
+                f"{_scale(x, xs[0], xs[-1], LEFT, WIDTH - RIGHT)},"
+                f"{_scale(y, ys[0], ys[-1], HEIGHT - BOTTOM, TOP)}"
+                for x, y in line
+            )
+
+        return [(number, name, points(line)) for number, (name, line) in enumerate(self.series[:SERIES], 1)]
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """One interval in the picture: its height, its name, its ends and its value."""
+
+    y: float
+    label: str
+    low: float
+    high: float
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
+class Intervals:
+    """Values with their intervals, one below the other: (name, low, value, high), all finite.
+
+    A picture shows the first MOST_INTERVALS of them; the table has all.
+    """
+
+    caption: str
+    unit: str
+    rows: tuple[tuple[str, float, float, float], ...]
+    table: Table
+    block: ClassVar[str] = "intervals"
+    width: ClassVar[int] = WIDTH
+    left: ClassVar[int] = NAMES
+
+    @property
+    def shown(self) -> tuple[tuple[str, float, float, float], ...]:
+        """The rows that the picture has."""
+        return self.rows[:MOST_INTERVALS]
+
+    @property
+    def height(self) -> int:
+        """Height of the picture."""
+        return TOP + ROW * len(self.shown) + BOTTOM
+
+    @property
+    def _numbers(self) -> list[float]:
+        return ticks(min(low for _, low, _, _ in self.shown), max(high for *_, high in self.shown))
+
+    @property
+    def x_ticks(self) -> list[Tick]:
+        """Numbers of the lower axis."""
+        return _ticks(self._numbers, NAMES, WIDTH - RIGHT)
+
+    @property
+    def drawn(self) -> list[Drawn]:
+        """The intervals at their positions."""
+        low, high = self._numbers[0], self._numbers[-1]
+
+        def at(value: float) -> float:
+            return _scale(value, low, high, NAMES, WIDTH - RIGHT)
+
+        return [
+            Drawn(
+                TOP + ROW * (index + 0.5),
+                name if len(name) <= LABEL else f"{name[: LABEL - 1]}…",
+                at(least),
+                at(most),
+                at(value),
+            )
+            for index, (name, least, value, most) in enumerate(self.shown)
+        ]
+
+
+Chart = Lines | Intervals

@@ -1,0 +1,188 @@
+"""What each role sees in a run that follows its protocol, and what it does not see: from the specifications.
+
+What a role could learn by deviating, alone or with others, is in the claim of a result.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class View(NamedTuple):
+    """A role, what it saw, and what it did not see."""
+
+    role: str
+    saw: str
+    unseen: str
+
+
+AROUND = "who took part, when, and lengths"
+NETWORK = View(
+    "the network",
+    "addresses, times and lengths",
+    "the content of any message: each channel is mutual TLS 1.3",
+)
+_SHARES = "shares of other parties' mask secrets, for those who may be lost"
+_KEEP = View(
+    "each party",
+    "its own vector and noise; the noise that it shares with its neighbours; the result; who took part",
+    "another party's vector, with noise or without",
+)
+_AGGREGATOR_OF_NOISE = (
+    "each party's vector with noise of its own and noise that it shares with others{}; the total; "
+)
+
+# protocols/secagg, gopa, pairwise, mpyc and exchange have the messages of each.
+VIEWS: dict[str, tuple[View, ...]] = {
+    "secagg": (
+        View(
+            "the aggregator",
+            "the masked vector of each party, which without its masks cannot be told from random numbers; "
+            f"shares that it forwards and cannot read; the sum; {AROUND}",
+            "the vector of any party",
+        ),
+        View(
+            "each party",
+            f"its own vector; {_SHARES}; the result; who took part",
+            "another party's vector, masked or not",
+        ),
+        NETWORK,
+    ),
+    "secagg-noisy": (
+        View(
+            "the aggregator",
+            "the masked vector of each party, with its share of the noise, which without its masks cannot be "
+            f"told from random numbers; shares that it forwards and cannot read; the noisy sum; {AROUND}",
+            "the vector of any party; the sum without noise",
+        ),
+        View(
+            "each party",
+            f"its own vector and its own share of the noise; {_SHARES}; the result; who took part",
+            "another party's vector, masked or not; another party's noise",
+        ),
+        NETWORK,
+    ),
+    "records": (
+        View(
+            "the aggregator",
+            "the masked sums of each party, with its share of the noise, which without their masks cannot be "
+            f"told from random numbers; shares that it forwards and cannot read; the noisy sums; {AROUND}",
+            "any row; the sums of any party; the sums without noise",
+        ),
+        View(
+            "each party",
+            f"its own rows and its own share of the noise; {_SHARES}; the result; who took part",
+            "another party's rows, and its sums, masked or not",
+        ),
+        NETWORK,
+    ),
+    "gopa-keep": (
+        View(
+            "the aggregator",
+            _AGGREGATOR_OF_NOISE.format("") + AROUND,
+            "the vector of any party without noise",
+        ),
+        _KEEP,
+        NETWORK,
+    ),
+    "gopa-roll-back": (
+        View(
+            "the aggregator",
+            _AGGREGATOR_OF_NOISE.format(", once it has opened the self-masks") + AROUND,
+            "the vector of any party without noise",
+        ),
+        _KEEP,
+        NETWORK,
+    ),
+    "gopa-records": (
+        View(
+            "the aggregator",
+            "each party's sums with noise of its own and noise that it shares with others, once it has "
+            f"opened the self-masks; the total; {AROUND}",
+            "any row; the sums of any party without noise",
+        ),
+        View(
+            "each party",
+            "its own rows and noise; the noise that it shares with its neighbours; the result; who took part",
+            "another party's rows, and its sums, with noise or without",
+        ),
+        NETWORK,
+    ),
+    "gopa-direct": (
+        View(
+            "each party",
+            "its own vector and noise; the noise that it shares with its neighbours; every published vector, "
+            f"with its noise; the result; {AROUND}",
+            "another party's vector without noise",
+        ),
+        NETWORK,
+    ),
+    "verifiable": (
+        View(
+            "the aggregator, and whoever has the log",
+            "commitments, proofs and coins; each published vector, with its noise; the noise that parties "
+            f"shared with one that was excluded; the average; {AROUND}",
+            "the vector of any party without noise",
+        ),
+        View(
+            "each party",
+            "its own vector and noise; the noise that it shares with its neighbours; the result; who took "
+            "part; the log, if it fetches it",
+            "another party's vector without noise",
+        ),
+        NETWORK,
+    ),
+    "pairs": (
+        View(
+            "the aggregator",
+            "the noisy output of each pair; who is paired with whom, and which pairs failed; of pairs that "
+            f"it relays when messages come and how long they are; {AROUND}",
+            "a record",
+        ),
+        View(
+            "each party",
+            "its own record; with whom it is paired; the garbled circuit or the labels of its evaluations; "
+            "the estimate",
+            "another party's record; the output of a pair",
+        ),
+        NETWORK,
+    ),
+    "servers": (
+        View(
+            "each server",
+            "a share of each party's input; what is opened, which is the result; public labels; who was left "
+            f"out; {AROUND}",
+            "an input: fewer than half of the servers together learn nothing but what is opened",
+        ),
+        View("each party", "its own input; the result; who took part", "another party's input or its shares"),
+        NETWORK,
+    ),
+    "exchange": (
+        View(
+            "the aggregator",
+            f"who sends to whom; sealed messages that it cannot read; {AROUND}",
+            "the content of any message between parties",
+        ),
+        View(
+            "each party",
+            "its own data; the messages that it was sent, as its learner sends them",
+            "messages between others",
+        ),
+        NETWORK,
+    ),
+    "log": (
+        View(
+            "whoever has the log of a verifiable run",
+            "commitments, proofs and coins; each published vector, with its noise; the noise that parties "
+            f"shared with one that was excluded; the average; {AROUND}",
+            "the vector of any party without noise",
+        ),
+    ),
+    "log-of-pairs": (
+        View(
+            "whoever has the log of a statistic",
+            "the terms; the coins of the draw; who is paired with whom, and which pairs failed; the estimate",
+            "a record; the output of a pair",
+        ),
+    ),
+}

@@ -1,0 +1,102 @@
+"""What the members of a run did and when: their steps, the bytes between them, and who was lost."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from smpc_dp.report.pages import MOST_TEXT
+
+# Losses of a run that a trace keeps: a peer can make any number.
+MOST_LOSSES = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """A member that was lost, or failed: when, in which step, what happened, and who reported it."""
+
+    seconds: float
+    step: str
+    text: str
+    reporter: str
+
+
+@dataclass(slots=True)
+class Trace:
+    """Steps, traffic and losses of one run, by member.
+
+    Attributes:
+        unit: what the seconds of a step are.
+        steps: by member and step, seconds.
+        sent: by sender and receiver, the bytes of whole messages, as the sender counted them; where it could
+            not, as the receiver did.
+        losses: in the order of time.
+        names: the order in which tables list members; others follow.
+    """
+
+    unit: str = "seconds on the clock, waiting for messages included"
+    steps: dict[str, dict[str, float]] = field(default_factory=dict)
+    sent: dict[tuple[str, str], int] = field(default_factory=dict)
+    losses: list[Loss] = field(default_factory=list)
+    names: tuple[str, ...] = ()
+    clock: Callable[[], float] = time.monotonic
+    _began: float | None = None
+    _at: dict[str, tuple[str, float]] = field(default_factory=dict)
+    _received: dict[tuple[str, str], int] = field(default_factory=dict)
+
+    @property
+    def seconds(self) -> float:
+        """Seconds since the first entry of this trace."""
+        now = self.clock()
+        if self._began is None:
+            self._began = now
+        return now - self._began
+
+    def begin(self, member: str, step: str) -> None:
+        """Add that a member begins a step, or goes on with it; "" that it has ended."""
+        now = self.seconds
+        before, since = self._at.get(member, ("", now))
+        if before == step:
+            return
+        if before:
+            self.spend(member, before, now - since)
+        self._at[member] = (step, now)
+
+    def spend(self, member: str, step: str, seconds: float) -> None:
+        """Add seconds to a member's step."""
+        own = self.steps.setdefault(member, {})
+        own[step] = own.get(step, 0.0) + seconds
+
+    def count(self, member: str, peer: str, sent: int, received: int = 0) -> None:
+        """Add the bytes that a member has sent to a peer, and received from it."""
+        self.sent[member, peer] = self.sent.get((member, peer), 0) + sent
+        self._received[peer, member] = self._received.get((peer, member), 0) + received
+
+    def lose(self, text: str, reporter: str, step: str = "") -> None:
+        """Add a loss now."""
+        if len(self.losses) < MOST_LOSSES:
+            cut = text if len(text) <= MOST_TEXT else f"{text[:MOST_TEXT]}…"
+            self.losses.append(Loss(self.seconds, step, cut, reporter))
+
+    @property
+    def total(self) -> int:
+        """All bytes between members."""
+        return sum({**self._received, **self.sent}.values())
+
+    def ordered(self) -> dict[str, dict[str, float]]:
+        """Return the steps, with the members in their order."""
+        return {name: self.steps[name] for name in sorted(self.steps, key=self._position())}
+
+    def _position(self) -> Callable[[str], tuple[int, str]]:
+        """Return the key by which members are sorted."""
+        index = {name: number for number, name in enumerate(self.names)}
+        return lambda name: (index.get(name, len(index)), name)
+
+    def connections(self) -> Iterator[tuple[str, str, int, int]]:
+        """Yield each pair of members with the bytes from the first to the second, and back."""
+        sent = {**self._received, **self.sent}
+        position = self._position()
+        pairs = {(one, other) if position(one) < position(other) else (other, one) for one, other in sent}
+        for one, other in sorted(pairs, key=lambda pair: (position(pair[0]), position(pair[1]))):
+            yield one, other, sent.get((one, other), 0), sent.get((other, one), 0)

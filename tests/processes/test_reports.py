@@ -1,0 +1,107 @@
+"""`--report` of commands that start processes: the page has what the command printed, and more."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from smpc_dp.net.local import create_local_session
+from smpc_dp.net.session_file import Timeouts
+from smpc_dp.privacy.accountant.ledger import Ledger
+from smpc_dp.report.document import MOST_BYTES
+from tests.command import smpc_dp
+from tests.pages import Page
+
+PARTIES = ("alice", "bob", "carol", "dave", "erin")
+NOISY: dict[str, object] = {"length": 2, "lower": 0.0, "upper": 1.0, "epsilon": 3.0, "delta": 1e-6}
+
+
+def read(path: Path) -> Page:
+    html = path.read_text("utf-8")
+    assert len(html.encode()) < MOST_BYTES
+    page = Page(html)
+    assert page.faults == page.loads == []
+    return page
+
+
+@pytest.fixture
+def session(tmp_path: Path) -> Path:
+    path = create_local_session(tmp_path, PARTIES, NOISY, timeouts=Timeouts(connect=20.0, step=20.0))
+    (tmp_path / "inputs").mkdir()
+    (tmp_path / "ledgers").mkdir()
+    for name in PARTIES:
+        (tmp_path / "inputs" / f"{name}.json").write_text("[0.25, 0.75]")
+        create_ledger(path, name, 9.0)
+    return path
+
+
+def create_ledger(session: Path, name: str, epsilon: float) -> None:
+    file = session.parent / "ledgers" / f"{name}.ledger"
+    file.unlink(missing_ok=True)
+    Ledger.create(
+        file, party=name, dataset="<b>rows</b>", relation="substitution", epsilon=epsilon, delta=1e-5
+    )
+
+
+def spent(session: Path) -> list[int]:
+    return [
+        len(Ledger.open(session.parent / "ledgers" / f"{name}.ledger", party=name).entries())
+        for name in PARTIES
+    ]
+
+
+def run(session: Path, report: Path, *more: str) -> tuple[int, str, str]:
+    ledgers = str(session.parent / "ledgers")
+    done = smpc_dp("run", str(session), "--ledgers", ledgers, "--report", str(report), *more)
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_a_run_with_noise_is_reported_with_intervals_ledgers_and_traffic(session: Path) -> None:
+    code, printed, errors = run(session, session.parent / "r.html", "--json")
+    assert code == 0, errors
+    result = json.loads(printed)
+    page = read(session.parent / "r.html")
+    for value in result["value"]:
+        digits = f"{result['standard_error']:.1e}"
+        assert any(abs(float(cell) - value) <= 10 ** int(digits[-3:]) for cell in page.cells if number(cell))
+    receipt = result["privacy"]["receipt"]
+    assert f"{receipt['spent']['epsilon']:.6g}" in page.cells
+    assert f"{9.0 - receipt['spent']['epsilon']:.6g}" in page.cells
+    assert page.cells.count("<b>rows</b>") == len(PARTIES)
+    assert all(line in page.text for line in result["privacy"]["not_protected"])
+    assert result["privacy"]["claim"] in page.text
+    assert result["evidence"]["run_id"] in page.cells
+    assert "survivors-certificate" in page.cells
+    # A row of seconds, of bytes and of the ledger for each.
+    assert all(page.cells.count(name) == 3 for name in PARTIES)
+
+
+def number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
+
+
+def test_a_run_that_fails_is_reported_with_the_reason(session: Path) -> None:
+    for name in PARTIES[:3]:
+        create_ledger(session, name, 0.125)
+    code, _, errors = run(session, session.parent / "r.html")
+    assert code == 1
+    assert "alice" in errors
+    page = read(session.parent / "r.html")
+    assert "The run failed" in page.text
+    assert "Why there is no result" in page.text
+    assert any("alice" in cell and "0.125" in cell for cell in page.cells)
+
+
+@pytest.mark.parametrize("path", ["no/such/r.html", ".", "keys/alice.key/r.html"])
+def test_a_report_that_cannot_be_written_is_refused_before_anything_runs(session: Path, path: str) -> None:
+    code, printed, errors = run(session, session.parent / path)
+    assert (code, printed) == (1, "")
+    assert "cannot write the report" in errors
+    assert "connected" not in errors
+    assert spent(session) == [0] * len(PARTIES)
