@@ -26,6 +26,7 @@ from smpc_dp.wire.signing import Context, decode_envelope, encode_envelope, grou
 if TYPE_CHECKING:
     from smpc_dp.encoding import Encoding
     from smpc_dp.learn.registry import LearnParameters
+    from smpc_dp.net.opened_tables import OpenedTables
     from smpc_dp.privacy.accountant.events import Event
 
 # Bytes of large messages that a member holds at a time, or four messages if that is more.
@@ -176,6 +177,20 @@ class Membership:
         """Stored state of the party's session logs, in a file beside its key."""
         # By the member's name: key files need no suffix.
         return SeenRuns(self.key_file.with_name(self.name + SUFFIX))
+
+    @property
+    def opened_tables(self) -> OpenedTables | None:
+        """The party's record of exact tables, in a file beside its key; None where the session has none."""
+        from smpc_dp.protocols.secret_sharing.tables import TableParameters
+
+        if not isinstance(self.parameters, TableParameters):
+            return None
+        from smpc_dp.net.opened_tables import SUFFIX as TABLES
+        from smpc_dp.net.opened_tables import OpenedTables
+
+        asked = "; ".join(self.parameters.texts)
+        path = self.key_file.with_name(self.name + TABLES)
+        return OpenedTables(path, self.name, self.parameters.dataset, asked)
 
     @property
     def servers(self) -> tuple[str, ...]:

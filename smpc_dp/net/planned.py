@@ -15,6 +15,7 @@ from smpc_dp.protocols.phases.parameters import SumParameters
 from smpc_dp.protocols.records import RecordParameters
 from smpc_dp.protocols.result import Noise
 from smpc_dp.protocols.secret_sharing.records import SharedRecordParameters
+from smpc_dp.protocols.secret_sharing.tables import TableParameters
 
 # A standard error above this share of the range is warned of.
 LARGE = 0.1
@@ -116,7 +117,7 @@ def answer_line(answer: PlannedAnswer) -> str:
 def session_plan(session: SessionFile) -> SessionPlan | None:
     """Return the plan of a session's requests; None for one that learns, or has servers and sums."""
     parameters = session.checked_parameters
-    if isinstance(parameters, SharedRecordParameters):
+    if isinstance(parameters, SharedRecordParameters | TableParameters):
         return _on_shares(session, parameters)
     if not isinstance(parameters, SumParameters):
         return None
@@ -146,22 +147,25 @@ def session_plan(session: SessionFile) -> SessionPlan | None:
     )
 
 
-def _on_shares(session: SessionFile, parameters: SharedRecordParameters) -> SessionPlan:
-    """Return the plan of statistics of records on shares, with one noise for all."""
+def _on_shares(session: SessionFile, parameters: SharedRecordParameters | TableParameters) -> SessionPlan:
+    """Return the plan of statistics of records on shares, with one noise for all, or of exact tables."""
     [tolerated] = tolerances(session)
     answers, lines = _of_request(parameters, parameters.parties)
+    exact = isinstance(parameters, TableParameters)
     length, servers = parameters.request.length, len(session.roster.servers)
     return SessionPlan(
         protocol=session.protocol,
         parties=tolerated.parties,
         lost=tolerated.lost,
         corrupt=tolerated.corrupt,
-        unit=parameters.schema.unit,
-        relation=parameters.schema.relation,
+        unit=None if exact else parameters.schema.unit,
+        relation=None if exact else parameters.schema.relation,
         epsilon=parameters.epsilon,
-        delta=parameters.delta,
+        delta=None if exact else parameters.delta,
         counted=None,
-        factor=parameters.request.deviation(1) / parameters.curator_deviation,
+        factor=None
+        if isinstance(parameters, TableParameters)
+        else parameters.request.deviation(1) / parameters.curator_deviation,
         answers=tuple(answers),
         sent=length * servers * SHARE_BYTES,
         received=length * servers * SHARE_BYTES,
@@ -172,10 +176,7 @@ def _on_shares(session: SessionFile, parameters: SharedRecordParameters) -> Sess
 
 def _of_request(parameters: RecordParameters, parties: int) -> tuple[list[PlannedAnswer], list[str]]:
     """Return the errors of all answers of records, and what is to be warned of."""
-    rows = parameters.rows_of(range(parties))
-    request = parameters.request
-    answers = [_of_records(error) for error in request.errors(parties, rows)]
-    return answers, [*request.warnings(parties, rows), *parameters.warnings]
+    return [_of_records(error) for error in parameters.errors(parties)], parameters.warnings(parties)
 
 
 def _answers(parameters: SumParameters, noise: Noise | None) -> tuple[list[PlannedAnswer], list[str]]:

@@ -260,6 +260,8 @@ class Session:
         self._request += 1
         try:
             ready = await asyncio.to_thread(ready_rows, table, parameters, self._membership)
+            if self._membership.opened_tables is not None:
+                await asyncio.to_thread(self._membership.opened_tables.check)
         except SmpcError as error:
             await self._connection.decline(self._request, error)
             raise
@@ -554,8 +556,12 @@ class Session:
         await self._check_budget()
         book = partial(charge_run, self._ledger, self._membership.event, self._request)
 
+        opened = self._membership.opened_tables
+
         async def charge(run_id: bytes, raised: ReleaseEvent | None = None) -> Receipt | None:
             entry = await book(run_id, raised)
+            if opened is not None:
+                await asyncio.to_thread(opened.add, run_id)
             # Also of a request that fails later: it may have released what it was charged for.
             self._charged += raised is None
             return entry

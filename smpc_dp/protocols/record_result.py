@@ -50,18 +50,8 @@ class RecordResult:
         dropped: Dropped | None = None,
     ) -> RecordResult:
         """Return the answers that an outcome gives; `names`: the parties, in the roster's order."""
-        # Not at the top: every result imports this module, and few have answers.
-        from smpc_dp.records.answers import estimate
-
-        rows = parameters.rows_of([names.index(name) for name in outcome.survivors])
-        answers = estimate(
-            parameters.request,
-            outcome.total,
-            len(outcome.survivors),
-            rows=rows,
-            level=level,
-            simultaneous=simultaneous,
-        )
+        numbers = [names.index(name) for name in outcome.survivors]
+        answers = parameters.answers(outcome.total, numbers, level=level, simultaneous=simultaneous)
         return cls(
             answers=answers,
             survivors=outcome.survivors,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Protocol, TypeVar
 
 import msgspec
 from msgspec import Meta
@@ -23,13 +23,24 @@ from smpc_dp.settings import read
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    import numpy as np
+    from numpy.typing import NDArray
+
     from smpc_dp.privacy.accountant.events import Event
-    from smpc_dp.records.plan import Plan
+    from smpc_dp.records.ask import Statistic
+    from smpc_dp.records.plan import Plan, PlannedError
+    from smpc_dp.records.result import Answers
     from smpc_dp.records.schema import Schema
+    from smpc_dp.records.table import Integers, Table
 
 _STATED = "is not for statistics of records: the columns and what is asked state it"
 # Keys of sums that statistics of records lack.
 REFUSED = dict.fromkeys(("length", "lower", "upper", "kind", "precision", "l2_bound", "max_weight"), _STATED)
+# Keys of exact tables, which only servers compute.
+NO_TABLES = dict.fromkeys(
+    ("smallest_count", "dataset"),
+    "is of protocol 'mpyc': here every cell that is added up is opened, and none can be compared before",
+)
 
 
 class AskSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,18 +92,36 @@ class RecordSettings(AskSettings, frozen=True, kw_only=True):
     security: Security = 40
 
 
+class Request(Protocol):
+    """What is asked of a party's rows: a vector of integers, of which the sum is opened."""
+
+    @property
+    def schema(self) -> Schema: ...
+
+    @property
+    def statistics(self) -> tuple[Statistic, ...]: ...
+
+    @property
+    def length(self) -> int: ...
+
+    @property
+    def bounds(self) -> tuple[Integers, Integers]: ...
+
+    def vector(self, table: Table) -> Integers: ...
+
+
 class RecordParameters:
     """What the parameters of any protocol have for statistics of records: a base without fields.
 
     Attributes:
-        request: the vector of a party, its sensitivity and its noise.
+        request: the vector of a party.
         public_rows: rows of each party in roster order; None where they are private.
     """
 
     __slots__ = ()
     protocol: ClassVar[str]
     version: ClassVar[int]
-    request: Plan
+    request: Request
     public_rows: tuple[int, ...] | None
     encoding: Encoding
 
@@ -110,18 +139,51 @@ class RecordParameters:
         """Return the public number of rows of the parties at these places; None if it is private."""
         return None if self.public_rows is None else sum(self.public_rows[number] for number in numbers)
 
+    def planned(self) -> str:
+        """Return values derived with floating point, which are compared before a run begins."""
+        raise NotImplementedError
+
     def event(self) -> Event:
         """Return what one request is to a privacy ledger."""
         raise NotImplementedError
 
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """What must not be missed before a request, besides large noise."""
-        return ()
+    def errors(self, parties: int) -> list[PlannedError]:  # noqa: ARG002
+        """Return the standard error of each answer over so many parties; none for exact ones."""
+        return []
 
-    def planned(self) -> str:
-        """Return values derived with floating point, which are compared before a run begins."""
+    def warnings(self, parties: int) -> list[str]:  # noqa: ARG002
+        """Return what must not be missed before a request over so many parties."""
+        return []
+
+    def answers(
+        self, total: NDArray[np.int64], numbers: Sequence[int], *, level: float, simultaneous: bool
+    ) -> Answers:
+        """Return the answers that a sum over the parties at these places gives."""
         raise NotImplementedError
+
+
+class NoisyRecordParameters(RecordParameters):
+    """What the parameters of any protocol have for statistics of records with differential privacy."""
+
+    __slots__ = ()
+    request: Plan
+
+    def errors(self, parties: int) -> list[PlannedError]:
+        """Return the standard error of each answer over so many parties."""
+        return self.request.errors(parties, self.rows_of(range(parties)))
+
+    def warnings(self, parties: int) -> list[str]:
+        """Return what must not be missed before a request: answers whose noise is large."""
+        return self.request.warnings(parties, self.rows_of(range(parties)))
+
+    def answers(
+        self, total: NDArray[np.int64], numbers: Sequence[int], *, level: float, simultaneous: bool
+    ) -> Answers:
+        """Return the answers that a sum over the parties at these places gives, with intervals."""
+        from smpc_dp.records.answers import estimate
+
+        rows = self.rows_of(numbers)
+        return estimate(self.request, total, len(numbers), rows=rows, level=level, simultaneous=simultaneous)
 
     def scales_digest(self) -> str:
         """Return a digest of the scale of each block, which is derived with floating point."""
@@ -261,7 +323,7 @@ def public_rows(good: Mapping[str, Any]) -> tuple[int, ...] | None:
     return None if rows is None else tuple(rows)
 
 
-def record_encoding(request: Plan, parties: int) -> Encoding:
+def record_encoding(request: Request, parties: int) -> Encoding:
     """Return the encoding of a party's vector of sums, in elements of 64 bits."""
     low, high = request.bounds
     encoding = Encoding.plan(

@@ -136,6 +136,10 @@ def _check_pairwise(
 
 def _check_mpyc(parameters: Mapping[str, object], parties: int) -> tuple[object | None, list[ConfigIssue]]:
     """Check parameters of a computation on shares."""
+    if RECORDS in parameters and "smallest_count" in parameters:
+        from smpc_dp.protocols.secret_sharing.tables import check_tables
+
+        return check_tables(parameters, parties)
     if RECORDS in parameters:
         from smpc_dp.protocols.secret_sharing.records import check_records as check_shared_records
 

@@ -20,7 +20,7 @@ from smpc_dp.records.quantiles import quantiles
 from smpc_dp.records.regression import regressions
 from smpc_dp.records.result import HIDDEN, PROJECTED, WITHIN_NOISE, Answers, Estimate, finite
 from smpc_dp.records.survival import log_rank, survival
-from smpc_dp.records.terms import cells_of
+from smpc_dp.records.terms import counted_cells
 
 # Counts below this many noise deviations are not shown, nor means over such groups: that protects nothing.
 DEFAULT_HIDE = 3.0
@@ -103,11 +103,12 @@ def _estimates(one: Statistic, noisy: NoisySums, display: Display) -> Iterator[E
 def counts(one: Statistic, noisy: NoisySums, display: Display) -> Iterator[Estimate]:
     """Yield the counts of cells, those within the noise hidden."""
     schema = noisy.plan.schema
-    by = [selector(schema, name) for name in one.by] if one.kind == "count" else cells_of(one, schema)
-    block = product(schema, by=by)
+    block = product(schema, by=counted_cells(one, schema))
     deviation, z = noisy.deviation(block), normal_quantile(display.outside)
     total = float(noisy.sums(block).sum())
-    for value, cell in zip(noisy.sums(block).tolist(), cell_labels(block.selectors, noisy.plan), strict=True):
+    for value, cell in zip(
+        noisy.sums(block).tolist(), cell_labels(block.selectors, noisy.plan.schema), strict=True
+    ):
         low, high = around(value, deviation, z)
         hidden = bool(cell) and value < display.hide * deviation
         spread = value * (1 - value / total) if cell and 0 < value < total else math.nan
@@ -138,7 +139,7 @@ def sums(one: Statistic, noisy: NoisySums, display: Display) -> Iterator[Estimat
     if column.middle != 0:
         values = values + column.middle * noisy.sums(count)
         deviation = math.hypot(deviation, column.middle * noisy.deviation(count))
-    for value, cell in zip(values.tolist(), cell_labels(first.selectors, noisy.plan), strict=True):
+    for value, cell in zip(values.tolist(), cell_labels(first.selectors, noisy.plan.schema), strict=True):
         low, high = around(value, deviation, z)
         yield Estimate(
             statistic=one.text,
@@ -160,7 +161,7 @@ def means(one: Statistic, noisy: NoisySums, display: Display) -> Iterator[Estima
     by = [selector(schema, each) for each in one.by]
     first, count = product(schema, name, by=by), product(schema, over=one.columns, by=by)
     z = normal_quantile(display.outside)
-    cells = cell_labels(first.selectors, noisy.plan)
+    cells = cell_labels(first.selectors, noisy.plan.schema)
     sampled = sampling_deviation(one, noisy)
     for top, below, cell in zip(noisy.sums(first).tolist(), noisy.sums(count).tolist(), cells, strict=True):
         errors = noisy.deviation(first), noisy.deviation(count)
@@ -226,7 +227,7 @@ def variances(one: Statistic, noisy: NoisySums, display: Display) -> Iterator[Es
     )
     errors = [noisy.deviation(block) for block in blocks]
     z = normal_quantile(display.outside / 2)
-    cells = cell_labels(blocks[0].selectors, noisy.plan)
+    cells = cell_labels(blocks[0].selectors, noisy.plan.schema)
     for *sums_of_cell, cell in zip(*(noisy.sums(block).tolist() for block in blocks), cells, strict=True):
         second, first, count = sums_of_cell
         most = float(column.steps)

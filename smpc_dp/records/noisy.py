@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.records.features import Block, Selector
 from smpc_dp.records.plan import Plan, noisy_values
-from smpc_dp.records.schema import Number
+from smpc_dp.records.schema import Number, Schema
 from smpc_dp.records.sensitivity import Scaled
 from smpc_dp.records.terms import is_public
 
@@ -69,17 +69,17 @@ class NoisySums:
         return (self.plan.deviation(self.present) + rounding) / float(scaled.scale)
 
 
-def cell_labels(selectors: tuple[Selector, ...], plan: Plan) -> list[dict[str, str]]:
+def cell_labels(selectors: tuple[Selector, ...], schema: Schema) -> list[dict[str, str]]:
     """Return the cell of each coordinate of a block, by column, in order."""
     cells: list[dict[str, str]] = [{}]
     for selector in selectors:
-        labels = _labels(selector, plan)
+        labels = _labels(selector, schema)
         cells = [{**cell, selector.column: label} for cell in cells for label in labels]
     return cells
 
 
-def _labels(selector: Selector, plan: Plan) -> list[str]:
-    column = plan.schema.columns[selector.column]
+def _labels(selector: Selector, schema: Schema) -> list[str]:
+    column = schema.columns[selector.column]
     if not isinstance(column, Number):
         return list(column.values)
     pairs = zip(selector.edges, [*selector.edges[1:], column.upper], strict=True)

@@ -54,7 +54,7 @@ class Answers(PlainStruct, frozen=True, kw_only=True):
         relation: add-remove, or substitution within a party.
         present, counted: shares of noise in the sum, and those that the guarantee counts on.
         rows: the public number of rows; None where it is private.
-        guarantee: of the request.
+        guarantee: of the request; None for exact tables, which have no differential privacy.
         not_protected: what a reader should be told.
     """
 
@@ -66,7 +66,7 @@ class Answers(PlainStruct, frozen=True, kw_only=True):
     present: int
     counted: int
     rows: int | None
-    guarantee: PrivacyGuarantee
+    guarantee: PrivacyGuarantee | None
     not_protected: tuple[str, ...]
 
     def of(self, statistic: str) -> tuple[Estimate, ...]:
@@ -96,11 +96,14 @@ class Answers(PlainStruct, frozen=True, kw_only=True):
             value = "-" if one.value is None else f"{one.value:.6g}"
             low, high = (("-" if end is None else f"{end:.6g}") for end in (one.low, one.high))
             lines.append(f"{name}: {value} [{low}, {high}] {one.unit} {one.note}".rstrip())
-        epsilon, delta = self.guarantee.epsilon, self.guarantee.delta
-        lines.append(
-            f"({epsilon:g}, {delta:g})-differential privacy for each {self.unit} ({self.relation}); "
-            f"intervals of level {self.level:g} are about the noise alone"
-        )
+        if self.guarantee is None:
+            lines.append("exact tables: no differential privacy")
+        else:
+            epsilon, delta = self.guarantee.epsilon, self.guarantee.delta
+            lines.append(
+                f"({epsilon:g}, {delta:g})-differential privacy for each {self.unit} ({self.relation}); "
+                f"intervals of level {self.level:g} are about the noise alone"
+            )
         lines += [f"not protected: {line}" for line in self.not_protected]
         return "\n".join(lines)
 

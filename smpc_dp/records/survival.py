@@ -111,8 +111,8 @@ def _groups(one: Statistic, noisy: NoisySums) -> Iterator[tuple[Hazards, dict[st
     schema = noisy.plan.schema
     block = product(schema, by=survival_cells(one, schema))
     *groups, time, _ = block.selectors
-    cells = cell_labels(tuple(groups), noisy.plan)
-    labels = [cell[time.column] for cell in cell_labels((time,), noisy.plan)]
+    cells = cell_labels(tuple(groups), noisy.plan.schema)
+    labels = [cell[time.column] for cell in cell_labels((time,), noisy.plan.schema)]
     counts = noisy.sums(block).reshape(len(cells), time.cells, 2)
     for cell, values in zip(cells, counts, strict=True):
         yield Hazards(values[:, 1], values[:, 0], noisy.deviation(block)), cell, labels

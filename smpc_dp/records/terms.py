@@ -53,8 +53,12 @@ def terms_of(one: Statistic, schema: Schema) -> list[Term]:
 
 
 def _counts(one: Statistic, schema: Schema) -> list[Term]:
-    by = _groups(one, schema) if one.kind == "count" else cells_of(one, schema)
-    return [Term(one.text, 1.0, True, {product(schema, by=by): 1.0})]
+    return [Term(one.text, 1.0, True, {product(schema, by=counted_cells(one, schema)): 1.0})]
+
+
+def counted_cells(one: Statistic, schema: Schema) -> list[Selector]:
+    """Return the selectors of counts, a table or a histogram."""
+    return _groups(one, schema) if one.kind == "count" else cells_of(one, schema)
 
 
 def _groups(one: Statistic, schema: Schema) -> list[Selector]:

@@ -8,9 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 import smpc_dp
 from smpc_dp.net.local import create_local_session
+from smpc_dp.net.member import Membership
+from smpc_dp.net.planned import NoiseWarning
 from smpc_dp.net.servers.computing_server import serve_shares
 from smpc_dp.net.session_file import Timeouts
 from smpc_dp.privacy.accountant.ledger import Ledger
@@ -62,3 +65,44 @@ async def test_servers_answer_with_one_noise(tmp_path: Path) -> None:
         assert one.low is not None
         assert one.high is not None
         assert abs(true - (one.low + one.high) / 2) < 3.1 * (one.high - one.low) / 2, one
+
+
+async def test_exact_tables_are_opened_once(tmp_path: Path) -> None:
+    """Cells of few records stay shared; a second table of the rows is refused, in another session too."""
+    given: dict[str, Any] = {
+        "records": SHARED["records"],
+        "ask": ["sex", "count"],
+        "smallest_count": 10,
+        "dataset": "patients of 2026",
+    }
+    path = create_local_session(tmp_path, PARTIES, given, protocol="mpyc", timeouts=TIMEOUTS)
+    # Nine men, all of one clinic: too few of both.
+    tables = {name: {"age": np.zeros(40), "sex": np.array(["f"] * 40)} for name in PARTIES}
+    tables["bob"] = {"age": np.zeros(9), "sex": np.array(["m"] * 9)}
+
+    async def party(name: str) -> list[RecordResult | smpc_dp.SmpcError]:
+        ended: list[RecordResult | smpc_dp.SmpcError] = []
+        async with smpc_dp.connect(path, party=name) as session:
+            for _ in range(2):
+                try:
+                    ended.append(await session.statistics(tables[name]))
+                except smpc_dp.SmpcError as error:
+                    ended.append(error)
+        return ended
+
+    serving = [asyncio.create_task(serve_shares(path, name, requests=2)) for name in SERVERS]
+    with pytest.warns(NoiseWarning, match="no differential privacy"):
+        results = await asyncio.gather(*map(party, PARTIES))
+    await asyncio.gather(*serving)
+    for first, second in results:
+        assert isinstance(first, RecordResult), first
+        assert [one.value for one in first.answers.estimates] == [160, None, None]
+        assert first.privacy.epsilon is None
+        assert "not differential privacy" in first.privacy.claim
+        assert isinstance(second, smpc_dp.PrivacyError)
+        assert "were opened before (sex; count)" in str(second)
+    member = Membership.load(path, "alice")
+    assert member.opened_tables is not None
+    with pytest.raises(smpc_dp.PrivacyError, match="overlaps it"):
+        member.opened_tables.add(bytes(32))
+    assert (tmp_path / "keys" / "alice.tables").stat().st_mode & 0o777 == 0o600

@@ -23,6 +23,7 @@ from smpc_dp.protocols.secret_sharing.claims import SharedEvidence, with_servers
 from smpc_dp.protocols.secret_sharing.messages import MAX_OPERATION
 from smpc_dp.protocols.secret_sharing.params import SharedParameters, VectorParameters
 from smpc_dp.protocols.secret_sharing.records import SharedRecordParameters
+from smpc_dp.protocols.secret_sharing.tables import TableParameters
 from smpc_dp.protocols.secret_sharing.terms import ProgramKind, ProgramTerms
 from smpc_dp.protocols.ustatistic.result import StatisticResult
 from smpc_dp.statistics.shared.pairs import PAIR_DISTRIBUTIONS
@@ -33,6 +34,7 @@ from smpc_dp.statistics.shared.plan import (
     sum_program,
 )
 from smpc_dp.statistics.shared.result import event_of, privacy_of, statistic_result
+from smpc_dp.statistics.shared.tables import read_tables
 from smpc_dp.statistics.shared.vectors import record_program, vector_program
 from smpc_dp.wire.signing import Context
 
@@ -54,7 +56,7 @@ def compile_operation(
         if public_labels:
             raise ConfigError.at("public_label", "sums have no labels", ConfigCheck.UNSUPPORTED)
         kind = operation.split(" ", 1)[0]
-        if not isinstance(parameters, SharedRecordParameters):
+        if not isinstance(parameters, SharedRecordParameters | TableParameters):
             return _sum(parameters, kind, parties)
         if kind != KIND:
             raise ConfigError.at("operation", f"{kind[:40]!r} is not {KIND}", ConfigCheck.CHOICE)
@@ -143,6 +145,8 @@ def sum_outcome(
     """Return the sum that a run has opened; raise VerificationError for an impossible one."""
     encoding = parameters.sum_encoding
     program = _of(planned, opened.terms)
+    if isinstance(parameters, TableParameters):
+        return _tables_outcome(context, parameters, servers, program, opened)
     sums = opened.values[: encoding.ring_length]
     if len(sums) < encoding.ring_length:
         raise VerificationError("the servers opened fewer values than vectors have", Check.WRONG_LENGTH)
@@ -177,6 +181,26 @@ def sum_outcome(
         else with_servers(privacy_of(program, servers)),
         evidence=_evidence(context, opened),
         noise=Noise(total=error, curator=error, honest=parties, residual_pairs=0) if noises else None,
+    )
+
+
+def _tables_outcome(
+    context: Context, parameters: TableParameters, servers: int, program: Program, opened: Opened
+) -> Outcome:
+    """Return the cells that a run has opened; raise VerificationError for impossible ones."""
+    cells = read_tables(program.terms, opened.values)
+    if cells is None:
+        raise VerificationError("the servers opened counts that the rule does not allow", Check.OUT_OF_BOUNDS)
+    return Outcome(
+        total=np.array(cells, np.int64),
+        weight=len(opened.included),
+        encoding=parameters.encoding,
+        survivors=opened.included,
+        absent=_absent(context, opened),
+        faults=(*opened.faults, *_refused(opened, 2 * parameters.request.length)),
+        privacy=parameters.privacy(servers),
+        evidence=_evidence(context, opened),
+        noise=None,
     )
 
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from smpc_dp.net.servers.programs import charge_of, compile_operation
 from smpc_dp.protocols.record_result import KIND
+from smpc_dp.protocols.records import RecordParameters
 from smpc_dp.protocols.secret_sharing.agreement import MakeTerms
 from smpc_dp.protocols.secret_sharing.messages import MAX_OPERATION
 from smpc_dp.protocols.secret_sharing.params import SharedParameters
-from smpc_dp.protocols.secret_sharing.records import SharedRecordParameters
 from smpc_dp.protocols.secret_sharing.terms import MODULUS_BITS, ProgramTerms
 from smpc_dp.statistics.shared.pairs import MAX_PARTNERS
 
@@ -32,7 +32,7 @@ def check_programs(planned: Sequence[SharedParameters]) -> None:
 
 def _example_of(parameters: SharedParameters) -> str:
     """Return an operation of the session."""
-    return KIND if isinstance(parameters, SharedRecordParameters) else "sum"
+    return KIND if isinstance(parameters, RecordParameters) else "sum"
 
 
 def terms_maker(parameters: SharedParameters) -> MakeTerms:
@@ -46,7 +46,7 @@ def terms_maker(parameters: SharedParameters) -> MakeTerms:
 
 def sum_event(parameters: SharedParameters) -> Event:
     """Return the privacy event of one sum, or of one request for statistics of records."""
-    if isinstance(parameters, SharedRecordParameters):
+    if isinstance(parameters, RecordParameters):
         return parameters.event()
     return charge_of(compile_operation(parameters, "sum", parameters.parties, (), b""))
 

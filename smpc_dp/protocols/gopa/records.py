@@ -19,7 +19,7 @@ from smpc_dp.protocols import records
 from smpc_dp.protocols.gopa.params import MAX_VARIANCE, GopaParameters
 from smpc_dp.protocols.gopa.params import REFUSED as REFUSED_GOPA
 from smpc_dp.protocols.gopa.plan import plan_session
-from smpc_dp.protocols.records import RecordParameters, RecordSettings, protected
+from smpc_dp.protocols.records import NoisyRecordParameters, RecordSettings, protected
 from smpc_dp.protocols.result import Privacy
 from smpc_dp.protocols.secagg.noisy import MOST_COMPLETE, check_room
 
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 REFUSED = (
     REFUSED_GOPA
     | records.REFUSED
+    | records.NO_TABLES
     | {
         "topology": "must be left out: without a relay the noise shared with a lost party stays in the sum, "
         "and what hides totals would hide the answers",
@@ -58,7 +59,7 @@ class GopaRecordSettings(RecordSettings, frozen=True, kw_only=True):
     ] = "roll-back"
 
 
-class GopaRecordParameters(GopaParameters, RecordParameters, frozen=True):
+class GopaRecordParameters(GopaParameters, NoisyRecordParameters, frozen=True):
     """Checked parameters of a request for statistics of records, by GOPA.
 
     `hidden_totals`: as in the settings, as it was asked for.
@@ -96,10 +97,9 @@ class GopaRecordParameters(GopaParameters, RecordParameters, frozen=True):
             else (f"party totals are visible: {seen}")
         )
 
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """What must not be missed before a request: that totals are visible."""
-        return () if self.hidden_totals else (self.totals,)
+    def warnings(self, parties: int) -> list[str]:
+        """Return what must not be missed before a request: large noise, and totals that are visible."""
+        return [*super().warnings(parties), *(() if self.hidden_totals else (self.totals,))]
 
     def privacy(self, survivors: int) -> Privacy:
         """Return the claim: (epsilon, delta) of one unit in all that is seen, and what is seen of totals."""

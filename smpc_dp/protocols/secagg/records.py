@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from smpc_dp.errors import ConfigIssue
 from smpc_dp.privacy.secagg_plan import SecAggPlan
 from smpc_dp.protocols import records
-from smpc_dp.protocols.records import RecordParameters, RecordSettings, protected
+from smpc_dp.protocols.records import NoisyRecordParameters, RecordSettings, protected
 from smpc_dp.protocols.result import Privacy
 from smpc_dp.protocols.secagg.claim import privacy_of
 from smpc_dp.protocols.secagg.noisy import REFUSED as REFUSED_NOISY
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from smpc_dp.records.plan import Plan
     from smpc_dp.records.schema import Schema
 
-REFUSED = REFUSED_NOISY | records.REFUSED
+REFUSED = REFUSED_NOISY | records.REFUSED | records.NO_TABLES
 
 
-class RecordSumParameters(NoisySumParameters, RecordParameters, frozen=True):
+class RecordSumParameters(NoisySumParameters, NoisyRecordParameters, frozen=True):
     """Checked parameters of a request for statistics of records, by a secure sum."""
 
     request: Plan

@@ -13,7 +13,7 @@ from smpc_dp.errors import ConfigCheck, ConfigIssue
 from smpc_dp.privacy.central_gaussian import GREATEST_EPSILON, WideGaussian
 from smpc_dp.privacy.secagg_plan import default_dropout, part_of
 from smpc_dp.protocols import names, records
-from smpc_dp.protocols.records import AskSettings, Delta, Epsilon, RecordParameters, protected
+from smpc_dp.protocols.records import AskSettings, Delta, Epsilon, NoisyRecordParameters, protected
 from smpc_dp.protocols.result import Privacy
 from smpc_dp.protocols.secret_sharing.claims import HONEST_SERVERS, ON_SHARES, with_servers
 from smpc_dp.protocols.secret_sharing.params import MAX_PARTIES, Dropout, Seconds, SharedParameters
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 # The deviation of the noise has about 2^12 steps: three tables of a draw, and rounding that costs little.
 NOISE_BITS = 12
 REFUSED = records.REFUSED | {
+    "dataset": "is for exact tables with smallest_count",
     "mechanism": "is not for statistics of records: their noise is Gaussian",
     "corrupt": "is not for servers: any number of parties may be corrupt",
     "security": "is not for servers: the terms state it",
@@ -41,7 +42,7 @@ class SharedRecordSettings(AskSettings, frozen=True, kw_only=True):
     seconds: Seconds = 600.0
 
 
-class SharedRecordParameters(SharedParameters, RecordParameters, frozen=True):
+class SharedRecordParameters(SharedParameters, NoisyRecordParameters, frozen=True):
     """Checked parameters of a request for statistics of records on shares.
 
     `noise` is drawn once for each coordinate of the sum, by the servers together; `curator_deviation` is that

@@ -12,7 +12,7 @@ from msgspec import Meta
 from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.transcript import digest
 
-ProgramKind = Literal["sum", "mean", "weighted-mean", "statistic", "pairs"]
+ProgramKind = Literal["sum", "mean", "weighted-mean", "statistic", "pairs", "tables"]
 PairDistribution = Literal["pair_laplace", "pair_gaussian", "randomised_response"]
 NoiseDistribution = Literal["laplace", "gaussian", "wide-gaussian"] | PairDistribution
 
@@ -76,6 +76,8 @@ class ProgramTerms(
         marks: public labels of the parties, 0 or 1, where the kernel has them; else empty.
         partners: 0 for all pairs; else each party is in `partners` pairs at most, drawn from `design`.
         design: seed of an incomplete design, 32 bytes in hex.
+        smallest_count, least_parties: of "tables": a cell with fewer records, or records of fewer parties, is
+            not opened. Other kinds are written without them.
     """
 
     kind: ProgramKind
@@ -92,6 +94,8 @@ class ProgramTerms(
     public_labels: tuple[Annotated[int, Meta(ge=0, le=1)], ...] = ()
     partners: Annotated[int, Meta(ge=0)] = 0
     design: str = ""
+    smallest_count: Annotated[int, Meta(ge=0)] = 0
+    least_parties: Annotated[int, Meta(ge=0)] = 0
 
     @property
     def prime(self) -> int:
@@ -106,6 +110,8 @@ class ProgramTerms(
     def canonical(self) -> bytes:
         """Return the terms as JSON with sorted keys and no spaces, the same for all."""
         plain = msgspec.to_builtins(self)
+        if self.kind != "tables":
+            del plain["smallest_count"], plain["least_parties"]
         return json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode()
 
 

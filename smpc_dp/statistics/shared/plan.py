@@ -41,6 +41,7 @@ from smpc_dp.statistics.shared.program import (
     pair_issues,
     size_issues,
 )
+from smpc_dp.statistics.shared.tables import MASKED
 
 # Sets of servers that each add to a mask, as a power of 2: 462 sets for eleven servers.
 MASKS_LOG = 10
@@ -233,6 +234,23 @@ def sum_program(
             moved, spans, lambda m, s: design_central(distribution, [m], [s], part, delta)[0]
         )
     return _with_noise(bare, noise, epsilon, delta)
+
+
+def table_program(parties: int, length: int, most: int, smallest: int, least_parties: int) -> Program:
+    """Return the program of exact tables: counts of 0 to `most` of each party in `length` cells.
+
+    Cells of fewer than `smallest` records, or of records of fewer than `least_parties` parties, stay shared.
+    Raises ConfigError.
+    """
+    bare = sum_program("sum", parties, [(0, most)] * length, None).terms
+    terms = msgspec.structs.replace(
+        bare,
+        kind="tables",
+        smallest_count=smallest,
+        least_parties=least_parties,
+        security=_security(length * (parties + MASKED)),
+    )
+    return Program(terms=_set_field_size(terms))
 
 
 def wide_sum_program(

@@ -29,6 +29,7 @@ from smpc_dp.statistics.shared.kernels import (
 )
 from smpc_dp.statistics.shared.noise import add_noise, width
 from smpc_dp.statistics.shared.pairs import MAX_PARTNERS, each_pair, pair_layers, randomiser_of
+from smpc_dp.statistics.shared.tables import MASKED, shown_cells
 
 LEAST_SECURITY = 40
 """All masked openings of a program together are within 2**-40 of what can be simulated."""
@@ -68,7 +69,9 @@ async def run_program(
             # Waiting bounds the number of pending operations.
             outputs += [int(value) for value in await mpc.output(part)]
         return [*outputs, *refused]
-    if terms.kind == "statistic":
+    if terms.kind == "tables":
+        integers = shown_cells(mpc, terms, bits, codes)
+    elif terms.kind == "statistic":
         integers = await _statistic(mpc, terms, bits, codes, way or way_of(terms))
     else:
         integers = _sums(terms, codes)
@@ -109,6 +112,8 @@ def output_spans(terms: ProgramTerms) -> list[tuple[int, int]]:
         spans = [(0, kernel.steps * pairs)]
         return [*spans, (0, terms.parties)] if kernel.labels == "private" else spans
     bounds = list(zip(terms.lower, terms.upper, strict=True))
+    if terms.kind == "tables":
+        return [(0, 1)] * terms.length + [(0, terms.parties * high) for _, high in bounds]
     if terms.kind == "weighted-mean":
         low_weight, high_weight = bounds[-1]
         corners = [
@@ -260,9 +265,23 @@ def _kind_issues(terms: ProgramTerms) -> list[ConfigIssue]:
     """Return the faults for this kind of program."""
     if terms.kind in ("statistic", "pairs"):
         return _check_statistic(terms)
+    if terms.kind == "tables":
+        return _check_tables(terms)
     if terms.kind == "weighted-mean" and (terms.length < 2 or terms.lower[-1] < 0):
         return [ConfigIssue("length", "no value before the weight, or a weight below 0", ConfigCheck.RANGE)]
     return []
+
+
+def _check_tables(terms: ProgramTerms) -> list[ConfigIssue]:
+    """Return the faults of exact tables: no rule, noise, or counts that may be negative."""
+    issues = []
+    if terms.smallest_count < 1 or terms.least_parties < 1:
+        issues.append(ConfigIssue("smallest_count", "is none, or without least_parties", ConfigCheck.RANGE))
+    if any(terms.lower):
+        issues.append(ConfigIssue("lower", "is not 0 for each count", ConfigCheck.RANGE))
+    if terms.noise:
+        issues.append(ConfigIssue("noise", "exact tables have none", ConfigCheck.CONFLICT))
+    return issues
 
 
 def _room_issues(mpc: Any, terms: ProgramTerms) -> list[ConfigIssue]:
@@ -272,6 +291,7 @@ def _room_issues(mpc: Any, terms: ProgramTerms) -> list[ConfigIssue]:
     masks = math.comb(len(mpc.parties), mpc.threshold)
     # The opened outputs of pairs are the program's result: they need no masking.
     openings = terms.parties * terms.length + (0 if terms.kind == "pairs" else len(output_spans(terms)))
+    openings += MASKED * terms.length if terms.kind == "tables" else 0
     left = terms.security - masks.bit_length() - openings.bit_length() - 1
     if left < LEAST_SECURITY:
         reason = f"{terms.security} leaves {left} bits for {openings} masked values, not {LEAST_SECURITY}"
@@ -295,6 +315,7 @@ def needed_bits(terms: ProgramTerms) -> int:
     """
     spans = [*output_spans(terms), *zip(terms.lower, terms.upper, strict=True)]
     exact = max(max(abs(low), abs(high), high - low).bit_length() for low, high in spans)
+    exact = max(exact, terms.parties.bit_length(), terms.smallest_count.bit_length())
     # Laplace noise has a result of `bits` bits in all; Gaussian noise is less than the integer, or a table.
     noisy = max((max(width(distribution), exact) + 1 for distribution in terms.noise), default=exact)
     return noisy + 2

@@ -6,7 +6,9 @@ import functools
 
 from smpc_dp.protocols.secret_sharing.params import VectorParameters
 from smpc_dp.protocols.secret_sharing.records import SharedRecordParameters
-from smpc_dp.statistics.shared.plan import Program, sum_program, wide_sum_program
+from smpc_dp.protocols.secret_sharing.tables import TableParameters
+from smpc_dp.records.exact import LEAST_PARTIES
+from smpc_dp.statistics.shared.plan import Program, sum_program, table_program, wide_sum_program
 
 
 @functools.lru_cache(maxsize=16)
@@ -19,7 +21,10 @@ def vector_program(parameters: VectorParameters, parties: int) -> Program:
     return wide_sum_program(parties, bounds, noise, parameters.epsilon, parameters.delta)
 
 
-def record_program(parameters: SharedRecordParameters, parties: int) -> Program:
+def record_program(parameters: SharedRecordParameters | TableParameters, parties: int) -> Program:
     """Return the program of a request for statistics of records; raise ConfigError."""
+    if isinstance(parameters, TableParameters):
+        most, smallest = parameters.schema.max_rows, parameters.request.smallest
+        return table_program(parties, parameters.request.length, most, smallest, LEAST_PARTIES)
     budget = parameters.request.epsilon, parameters.request.delta
     return wide_sum_program(parties, parameters.bounds, parameters.noise, *budget)

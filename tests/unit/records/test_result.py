@@ -90,6 +90,7 @@ def test_results_of_persons_say_so() -> None:
     answers = smpc_dp.simulate.statistics(
         [table] * 3, "count", schema=schema, epsilon=1.0, delta=1e-6, corrupt=0.0, seed_for_simulation=1
     )
+    assert answers.guarantee is not None
     assert answers.unit == answers.guarantee.protects == "person"
     assert "that a person is in at most 3 parties is declared, not checked" in answers.not_protected
     assert not any("one record is protected" in line for line in answers.not_protected)

@@ -1,0 +1,57 @@
+"""A party's record of the data sets whose exact tables were opened: a small file beside its key.
+
+Two exact tables of the same rows share their total at least, so that a cell that one does not show may be
+worked out from both. The record holds no secret; who deletes it gives up what it is for.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+from smpc_dp.database import Kind, open_database
+from smpc_dp.errors import PrivacyError
+
+SUFFIX = ".tables"
+# "SDPT": distinguishes it from other databases.
+_KIND = Kind(
+    "opened tables",
+    0x53445054,
+    1,
+    ("CREATE TABLE opened (dataset TEXT PRIMARY KEY, asked TEXT NOT NULL, run BLOB NOT NULL) STRICT",),
+)
+
+
+class OpenedTables:
+    """The file at `path`, created for the first request, mode 0600; raises LocalError on failure.
+
+    `dataset` names the rows of one request, `asked` what it asks for.
+    """
+
+    def __init__(self, path: Path, party: str, dataset: str, asked: str) -> None:
+        self.path, self._party = path, party
+        self._dataset, self._asked = dataset, asked
+
+    def check(self) -> None:
+        """Raise PrivacyError if a table of the data set was opened before."""
+        if self.path.exists():
+            with open_database(self.path, _KIND) as connection:
+                self._refuse_second(connection)
+
+    def add(self, run_id: bytes) -> None:
+        """Record the request, before its counts are sent; raises the error of `check`."""
+        with open_database(self.path, _KIND) as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            self._refuse_second(connection)
+            values = (self._dataset, self._asked, run_id)
+            connection.execute("INSERT INTO opened VALUES (?, ?, ?)", values)
+            connection.execute("COMMIT")
+
+    def _refuse_second(self, connection: sqlite3.Connection) -> None:
+        query = "SELECT asked FROM opened WHERE dataset = ?"
+        for (before,) in connection.execute(query, (self._dataset,)).fetchall():
+            raise PrivacyError(
+                f"{self._party}: exact tables of {self._dataset!r} were opened before ({before}); a second "
+                f"request ({self._asked}) overlaps it, and cells that are not shown could be worked out: "
+                f"{self.path}"
+            )

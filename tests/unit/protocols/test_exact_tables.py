@@ -1,0 +1,164 @@
+"""Exact tables on shares: what is opened against a plain computation, margins, what is refused by name."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+
+from smpc_dp.errors import ConfigError
+from smpc_dp.net.servers.programs import compile_operation
+from smpc_dp.privacy.accountant.events import exact_release
+from smpc_dp.protocols.registry import PARAMETER_CHECKERS
+from smpc_dp.protocols.secret_sharing.tables import TableParameters
+from smpc_dp.protocols.secret_sharing.terms import ProgramTerms
+from smpc_dp.records.exact import LEAST_PARTIES, NOT_SHOWN, plan_tables
+from smpc_dp.records.schema import read_schema
+from smpc_dp.records.table import read_table
+from smpc_dp.simulate.shared import run_alone
+from smpc_dp.statistics.shared.plan import table_program
+from smpc_dp.statistics.shared.tables import read_tables
+
+COLUMNS: dict[str, Any] = {
+    "sex": {"values": ["f", "m"]},
+    "region": {"values": ["north", "south", "east"]},
+    "age": {"lower": 0.0, "upper": 100.0, "bins": [30.0, 60.0]},
+}
+GIVEN: dict[str, Any] = {
+    "records": {"max_rows": 100, "columns": COLUMNS},
+    "ask": ["sex x region", "sex", "region", "count"],
+    "smallest_count": 5,
+    "dataset": "patients of 2026",
+}
+PUBLIC = {**GIVEN["records"], "rows": "public"}
+
+
+def checked(parties: int = 5, **more: Any) -> TableParameters:
+    result, issues = PARAMETER_CHECKERS["mpyc", 1]({**GIVEN, **more}, parties)
+    assert isinstance(result, TableParameters), issues
+    return result
+
+
+@pytest.mark.parametrize(("parties", "most", "smallest"), [(3, 9, 4), (5, 20, 10), (7, 1000, 3), (4, 5, 100)])
+def test_cells_of_enough_records_from_enough_parties_are_opened_and_no_others(
+    parties: int, most: int, smallest: int
+) -> None:
+    source = np.random.default_rng(parties)
+    counts = source.integers(0, min(most, 6), (parties, 12)) * source.integers(0, 2, (parties, 12))
+    # At the edges of the rule: exactly enough, one fewer, from one party too few.
+    counts[:, 0] = [smallest - parties + 1, *[1] * (parties - 1)] if smallest <= most else 1
+    counts[:, 1] = counts[:, 0] - (np.arange(parties) == 0)
+    counts[:, 2] = [most, most, *[0] * (parties - 2)]
+    counts = np.clip(counts, 0, most)
+    program = table_program(parties, 12, most, smallest, LEAST_PARTIES)
+    opened = run_alone(program, counts.tolist())
+    totals = counts.sum(axis=0)
+    shown = (totals >= smallest) & ((counts > 0).sum(axis=0) >= LEAST_PARTIES)
+    assert opened == [*shown.astype(int), *(shown * totals)]
+    assert read_tables(program.terms, opened) == np.where(shown, totals, NOT_SHOWN).tolist()
+    assert not shown[2]
+
+
+def test_a_count_out_of_bounds_is_named_and_counts_as_none() -> None:
+    program = table_program(4, 2, 10, 3, LEAST_PARTIES)
+    opened = run_alone(program, [[5, 5], [5, 5], [5, 5], [11, 5]])
+    assert opened == [1, 1, 15, 15, 3]
+
+
+def test_values_that_the_rule_does_not_allow_are_not_taken() -> None:
+    terms = table_program(4, 1, 10, 3, LEAST_PARTIES).terms
+    assert read_tables(terms, [1, 7]) == [7]
+    for opened in ([1, 2], [0, 7], [2, 7], [1, 41], [1]):
+        assert read_tables(terms, opened) is None
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_margins_say_nothing_that_shown_cells_do_not(seed: int) -> None:
+    """Two sets of cells that are alike where they are shown have alike tables."""
+    source = np.random.default_rng(seed)
+    plan = plan_tables(read_schema(GIVEN["records"]), GIVEN["ask"], 5)
+    cells = source.integers(5, 50, plan.length)
+    cells[source.random(plan.length) < 0.2] = NOT_SHOWN
+    table = cells.reshape(2, 3)
+    answers = plan.answers(cells, 0.95)
+    for axis, text in ((1, "sex"), (0, "region"), (None, "count")):
+        hidden = (table == NOT_SHOWN).any(axis=axis)
+        expected = np.where(hidden, np.nan, table.sum(axis=axis))
+        shown = [one.value if one.value is not None else np.nan for one in answers.of(text)]
+        assert np.array_equal(np.atleast_1d(expected), shown, equal_nan=True)
+    assert [one.value is None for one in answers.of("sex x region")] == (cells == NOT_SHOWN).tolist()
+    assert answers.guarantee is None
+    assert "no differential privacy" in str(answers)
+
+
+def test_a_party_counts_its_rows_in_each_cell() -> None:
+    plan = plan_tables(read_schema(GIVEN["records"]), ["age x sex", "age"], 5)
+    each = itertools.product((10.0, 40.0, 90.0), ("f", "m"))
+    rows = [*each, (40.0, "f"), (np.nan, "f"), (40.0, "x")]
+    data = {"age": [age for age, _ in rows], "sex": [sex for _, sex in rows], "region": ["east"] * len(rows)}
+    assert plan.vector(read_table(data, plan.schema)).tolist() == [1, 1, 2, 1, 1, 1]
+
+
+def test_the_claim_is_no_differential_privacy() -> None:
+    parameters = checked()
+    privacy = parameters.privacy(3)
+    assert (privacy.epsilon, privacy.unit) == (None, None)
+    assert "not differential privacy" in privacy.claim
+    assert any("a party can subtract its own counts" in line for line in privacy.not_protected)
+    assert parameters.event() == exact_release("exact tables", "add-remove")
+    assert (
+        "smallest_count"
+        not in ProgramTerms.canonical(compile_operation(checked_sum(), "sum", 5, (), b"").terms).decode()
+    )
+    assert (parameters.fewest, checked(20).fewest) == (5, 18)
+
+
+def checked_sum() -> Any:
+    return PARAMETER_CHECKERS["mpyc", 1]({"length": 1, "lower": 0, "upper": 1, "kind": "integer"}, 5)[0]
+
+
+@pytest.mark.parametrize(
+    ("more", "parties", "where", "reason"),
+    [
+        ({"ask": ["sex x region", "age"]}, 5, "ask", "'age' overlaps 'sex x region' and is no margin of it"),
+        ({"ask": ["sex x age", "histogram(age, 10)"]}, 5, "ask", "is no margin of it"),
+        ({"ask": ["mean(age)"]}, 5, "ask", "is no table of counts"),
+        ({"epsilon": 1.0}, 5, "epsilon", "have no noise"),
+        ({"smallest_count": 2}, 5, "smallest_count", "must be"),
+        ({"dataset": ""}, 5, "dataset", "must be"),
+        ({}, 2, "roster", "3 to 100000 are needed"),
+        (
+            {"records": PUBLIC, "public_rows": [1] * 5},
+            5,
+            "records.rows",
+            "single",
+        ),
+    ],
+)
+def test_what_is_wrong_is_named(more: dict[str, Any], parties: int, where: str, reason: str) -> None:
+    result, issues = PARAMETER_CHECKERS["mpyc", 1]({**GIVEN, **more}, parties)
+    assert result is None
+    assert any(issue.where == where and reason in issue.reason for issue in issues), issues
+
+
+@pytest.mark.parametrize("protocol", ["secagg", "gopa"])
+def test_sums_refuse_a_smallest_count_and_say_why(protocol: str) -> None:
+    given = {**GIVEN, "epsilon": 1.0, "delta": 1e-6}
+    result, issues = PARAMETER_CHECKERS[protocol, 1](given, 5)
+    assert result is None
+    assert any(
+        issue.where == "smallest_count" and "every cell that is added up is opened" in issue.reason
+        for issue in issues
+    )
+
+
+def test_terms_of_tables_without_a_rule_are_refused() -> None:
+    from msgspec.structs import replace
+
+    program = table_program(4, 2, 10, 3, LEAST_PARTIES)
+    for change in ({"smallest_count": 0}, {"least_parties": 0}, {"lower": (1, 1)}):
+        changed = replace(program, terms=replace(program.terms, **change))
+        with pytest.raises(ConfigError):
+            run_alone(changed, [[5, 5]] * 4)
