@@ -147,3 +147,11 @@ def clip_rows(vectors: Rows, bound: float) -> Rows:
     norms = np.linalg.norm(vectors, axis=1, keepdims=True)
     # A little below, so that rounding cannot lift a norm over the bound.
     return np.asarray(vectors * np.minimum(1.0, bound * (1 - 1e-12) / np.maximum(norms, 1e-300)))
+
+
+def bound_features(table: Table, bound: float) -> Table:
+    """Return a table with each row's features scaled down to an L2 norm of at most `bound`."""
+    norms = np.linalg.norm(table[:, :-1], axis=1, keepdims=True)
+    # A little below, so that rounding cannot lift a norm over the bound.
+    scale = np.minimum(1.0, bound * (1 - 1e-12) / np.maximum(norms, 1e-300))
+    return np.concatenate([table[:, :-1] * scale, table[:, -1:]], axis=1)

@@ -20,7 +20,7 @@ from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
 from smpc_dp.learn.averager import Rows
 from smpc_dp.learn.coordinate_descent import PersonalizedObjective, descend
 from smpc_dp.learn.exchanges import EXACT_STEPS
-from smpc_dp.learn.models import Model, Points
+from smpc_dp.learn.models import Model, Points, bound_features
 from smpc_dp.learn.pairing_schedule import Graph, Positive, Seed, Ticks, graph_of
 from smpc_dp.learn.requirements import Learned, LearnerContext, PrivateMessages, Requirements, Table
 from smpc_dp.learn.schedule import PublicDraws
@@ -278,6 +278,4 @@ class Personalized(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         """Return the table with features scaled down to the bound."""
         if not table.size:
             return np.zeros((0, self.features + 1))
-        norms = np.linalg.norm(table[:, :-1], axis=1, keepdims=True)
-        scale = np.minimum(1.0, self.record_bound * (1 - 1e-12) / np.maximum(norms, 1e-300))
-        return np.concatenate([table[:, :-1] * scale, table[:, -1:]], axis=1)
+        return bound_features(table, self.record_bound)

@@ -19,6 +19,7 @@ from smpc_dp.learn.block_gossip import BlockGossip
 from smpc_dp.learn.data_owners import DataOwners
 from smpc_dp.learn.diffusion_learner import Diffusion
 from smpc_dp.learn.exchanges import PlannedMessages, plan_messages
+from smpc_dp.learn.local_global import LocalGlobal
 from smpc_dp.learn.methods import AveragerTable, GroupParameters, PlannedAverages, plan_private, plan_public
 from smpc_dp.learn.pair_descent import DualAveraging, DualAveragingReports
 from smpc_dp.learn.pair_statistics import GossipClear, GossipReports
@@ -53,6 +54,7 @@ LEARNERS: Mapping[str, type[Any]] = {
         DualAveragingReports,
         Personalized,
         DataOwners,
+        LocalGlobal,
     )
 }
 

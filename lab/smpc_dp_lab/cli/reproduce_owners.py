@@ -1,7 +1,8 @@
-"""`smpc-dp reproduce cost-of-privacy`."""
+"""`smpc-dp reproduce cost-of-privacy` and `without-replacement`."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -19,6 +20,7 @@ Quick = Annotated[bool, typer.Option("--quick", help="A few settings and runs: s
 def register(app: typer.Typer) -> None:
     """Add the commands to `smpc-dp reproduce`."""
     app.command("cost-of-privacy")(cost_of_privacy)
+    app.command("without-replacement")(without_replacement)
 
 
 def cost_of_privacy(
@@ -79,4 +81,59 @@ def cost_of_privacy(
     show.print(
         f"data: {'; '.join(result.sources)}; T = {result.steps}, {result.runs} runs, seed {result.seed}"
     )
+    show.print(f"{result.seconds:.0f} s; plot: {path}", markup=False)
+
+
+def without_replacement(
+    covertype: Annotated[
+        Path | None,
+        typer.Option(
+            help="Covertype (UCI) as .csv: 54 columns and the class. Left out: a synthetic stand-in.",
+            show_default=False,
+        ),
+    ] = None,
+    epsilons: Epsilons = None,
+    each: Annotated[int, typer.Option(help="Records of a node.")] = 6_000,
+    runs: Annotated[int, typer.Option(help="Draws of shards and noise.")] = 5,
+    seed: Annotated[int, typer.Option(help="Of those.")] = 1,
+    quick: Quick = False,
+    plot_file: Plot = None,
+    as_json: Json = False,
+) -> None:
+    """Local and global model without replacement, and DP-SGD with it [Jin, He, Dai, Figs 1 and 2, Table I].
+
+    Each with the noise that suffices, and with that of the paper; policies public and threshold.
+    """
+    from smpc_dp_lab.bench import without_replacement as bench
+
+    path = plot_path("without-replacement", plot_file, as_json)
+    nodes: Sequence[int] = bench.NODES
+    if quick:
+        epsilons, each, runs, nodes = epsilons or [1.0], min(each, 2_000), 1, (5, 10)
+    table = None if covertype is None else bench.read_covertype(covertype)
+    with Bar("settings", quiet=as_json) as bar:
+        result = bench.without_replacement(
+            table,
+            epsilons=epsilons or bench.EPSILONS,
+            nodes=nodes,
+            each=each,
+            runs=runs,
+            seed=seed,
+            progress=bar.show,
+        )
+    if hand_over(result, path, bench.plot, as_json):
+        return
+    shown = Table("method", "nodes", "epsilon", "protects a record", "accuracy", "deviation")
+    for point in result.points:
+        shown.add_row(
+            point.method,
+            str(point.nodes),
+            "" if point.epsilon is None else f"{point.epsilon:g}",
+            "yes" if point.protected else "NO",
+            f"{point.accuracy:.3f}",
+            f"{point.deviation:.3f}",
+        )
+    show = console()
+    show.print(shown)
+    show.print(f"data: {result.data}; {result.each} records a node, {result.runs} runs, seed {result.seed}")
     show.print(f"{result.seconds:.0f} s; plot: {path}", markup=False)

@@ -157,8 +157,11 @@ def test_learners_without_delta_fit_a_ledger_without_delta(
     charge_all(planned(learner, dict(more) | {"epsilon": epsilon}), epsilon, 0.0)
 
 
+LOCAL = {"rounds": 5, "batch": 10, "record_bound": 1.0, "features": 2}
 RECORDS: tuple[tuple[str, Mapping[str, Any]], ...] = (
     ("personalized", {"sizes": [3, 1, 0] * 4, "ticks": 90, "record_bound": 1.0, "features": 2}),
+    ("local-global", LOCAL),
+    ("local-global", LOCAL | {"policy": "threshold", "threshold": 0.6, "policy_epsilon": 0.1}),
     ("data-owners", {"sizes": [3] * 5 + [1] * 6, "ticks": 60, "clip": 1.0, "features": 2}),
 )
 
