@@ -15,7 +15,7 @@ LAB := lab/pyproject.toml verify/pyproject.toml
 CORE := Cargo.toml Cargo.lock pyproject.toml core/README.md \
   $(foreach crate,core bindings,$(crate)/Cargo.toml $(wildcard $(crate)/src/*.rs $(crate)/src/*/*.rs))
 
-.PHONY: demo wheel test test-torch test-all fuzz timing mutants check lint types setup lock clean tools
+.PHONY: demo wheel test test-torch test-flower test-all fuzz timing mutants check lint types setup lock clean tools
 
 demo: $(READY)
 	$(BIN)/smpc-dp demo
@@ -38,6 +38,16 @@ test-torch: $(READY) .venv-torch/.installed
 .venv-torch/.installed: requirements/torch.lock | tools
 	$(PYTHON) -m venv .venv-torch
 	.venv-torch/bin/python -m pip install --quiet --require-hashes --requirement requirements/torch.lock
+	@touch $@
+
+# Flower, in an environment of its own, with Ray for its simulation.
+test-flower: $(READY) .venv-flower/.installed
+	PYTHONPATH=$(CURDIR) FLWR_TELEMETRY_ENABLED=0 FLWR_DISABLE_UPDATE_CHECK=1 \
+	  .venv-flower/bin/python -m pytest tests/flower
+
+.venv-flower/.installed: requirements/flower.lock | tools
+	$(PYTHON) -m venv .venv-flower
+	.venv-flower/bin/python -m pip install --quiet --require-hashes --requirement requirements/flower.lock
 	@touch $@
 
 test-all: TESTED := --all
@@ -97,6 +107,8 @@ lock: $(READY)
 	  --strip-extras --upgrade --output-file=requirements/dev.lock pyproject.toml requirements/dev.in
 	$(BIN)/pip-compile --quiet --allow-unsafe --generate-hashes --no-emit-find-links --no-emit-index-url \
 	  --strip-extras --upgrade --output-file=requirements/torch.lock pyproject.toml requirements/torch.in
+	$(BIN)/pip-compile --quiet --allow-unsafe --generate-hashes --no-emit-find-links --no-emit-index-url \
+	  --strip-extras --upgrade --output-file=requirements/flower.lock pyproject.toml requirements/flower.in
 	cargo update
 
 clean:

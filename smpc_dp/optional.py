@@ -9,6 +9,7 @@ from smpc_dp.errors import LocalError
 
 # Imported package -> (distribution, extra of pyproject.toml).
 EXTRAS: dict[str, tuple[str, str]] = {
+    "flwr": ("flwr", "flower"),
     "networkx": ("networkx", "graphs"),
     "pandas": ("pandas", "tables"),
     "pyarrow": ("pyarrow", "tables"),

@@ -90,3 +90,4 @@ class Label(StrEnum):
     TREE = "smpc-dp/1/tree"
     TREE_LEAF = "smpc-dp/1/tree-leaf"
     ESTIMATOR = "smpc-dp/1/estimator"
+    FLOWER_TASK = "smpc-dp/1/flower-task"

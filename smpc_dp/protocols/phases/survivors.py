@@ -15,11 +15,14 @@ from smpc_dp.wire.signing import Context
 
 
 class FixedSurvivors:
-    """Survivors of all exact sums of one session, as one member first attested them."""
+    """Survivors of all exact sums of one session, as one member first attested them.
 
-    def __init__(self) -> None:
-        self._members: PartySet | None = None
-        self._request = 0
+    `members`: those of an earlier request, if there was one, and `request` its number.
+    """
+
+    def __init__(self, members: PartySet | None = None, request: int = 0) -> None:
+        self._members = members
+        self._request = request
 
     def outside(self, parties: Collection[int]) -> list[int]:
         """Return the parties that are not in the set, ascending; none before there is a set."""

@@ -1,0 +1,173 @@
+"""The secure average that stands for one kind of Flower's messages, as both sides define it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from smpc_dp.crypto.labels import Label
+from smpc_dp.crypto.transcript import digest
+from smpc_dp.encoding import RingVector
+from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
+from smpc_dp.net.member import Membership
+from smpc_dp.net.tolerance import tolerances
+from smpc_dp.privacy.guarantee import BUDGET
+from smpc_dp.protocols.names import RECORDS, SECAGG
+from smpc_dp.trees import Bounds, Tree, flatten
+
+TRAIN, EVALUATE = "train", "evaluate"
+TASK_DIGITS = 32
+
+Metrics = Mapping[str, tuple[float, float]]
+
+
+class Average(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Secure average of one kind of messages, declared alike by the server and by each node.
+
+    Attributes:
+        session: path of the session file. Its vectors have the values of all arrays, and one for each metric.
+        metrics: names of the metrics that are averaged, each with its least and its greatest value; others
+            are dropped.
+    """
+
+    session: str
+    metrics: dict[str, tuple[float, float]] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Answer of a node: encoded envelopes to the aggregator, or the code of an error.
+
+    `trust`: whom the node trusts with the code of the app, in words. `note` stays on the node.
+    """
+
+    messages: tuple[bytes, ...] = ()
+    code: str = ""
+    trust: str = ""
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SecureAverage:
+    """Membership of one member in the session of an average, and the metrics in it."""
+
+    membership: Membership
+    metrics: Metrics
+
+    @classmethod
+    def load(
+        cls,
+        average: Average,
+        name: str,
+        key: str | os.PathLike[str] | None = None,
+        role: str = "party",
+    ) -> SecureAverage:
+        """Load a member's session file and key.
+
+        Raises:
+            ConfigError: the session is none of secure sums, or has statistics of records or a budget; as of
+                `Membership.load`.
+            LocalError: a file cannot be read.
+        """
+        membership = Membership.load(average.session, name, key, role)
+        session = membership.session
+        issues = []
+        if session.protocol != SECAGG:
+            reason = f"is '{session.protocol}' in {average.session}: Flower needs '{SECAGG}'"
+            issues.append(ConfigIssue("protocol", reason, ConfigCheck.UNSUPPORTED))
+        issues += [
+            ConfigIssue(f"parameters.{name}", f"{average.session}: not with Flower", ConfigCheck.UNSUPPORTED)
+            for name in (RECORDS, BUDGET)
+            if name in session.parameters
+        ]
+        if issues:
+            raise ConfigError(issues)
+        return cls(membership, average.metrics)
+
+    @property
+    def least(self) -> int:
+        """The fewest parties with which a request goes on."""
+        [tolerated] = tolerances(self.membership.session)
+        return tolerated.parties - tolerated.lost
+
+    @property
+    def weighted(self) -> bool:
+        """Whether each party has a secret weight."""
+        return self.membership.encoding.max_weight > 0
+
+    def flatten(
+        self, arrays: Mapping[str, NDArray[Any]], metrics: Mapping[str, object], *, clip: bool = False
+    ) -> Tree:
+        """Return arrays and declared metrics as a vector of the session.
+
+        Arrays of integers are averaged as numbers with fractions, as Flower does.
+
+        Raises:
+            ConfigError: a metric is missing or no number; as of `smpc_dp.trees.flatten`.
+            PrivacyError: a value is not finite, or out of its bounds; names its path.
+        """
+        party, issues = self.membership.name, []
+        values: dict[str, float] = {}
+        for name in self.metrics:
+            value = metrics.get(name)
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                reason = f"{party}: a number is needed, is {type(value).__name__}"
+                issues.append(ConfigIssue(f"metrics[{name!r}]", reason, ConfigCheck.TYPE))
+            else:
+                values[name] = float(value)
+        if issues:
+            raise ConfigError(issues)
+        tree: dict[str, Any] = {"arrays": {name: _fractional(array) for name, array in arrays.items()}}
+        bounds: Bounds | None = None
+        encoding = self.membership.encoding
+        if values:
+            tree["metrics"] = values
+            outer = (float(encoding.lower), float(encoding.upper))
+            inner = {f"['metrics'][{name!r}]": given for name, given in self.metrics.items()}
+            bounds = {f"['arrays'][{name!r}]": outer for name in arrays} | inner
+        return flatten(tree, encoding, party=party, bounds=bounds, clip=clip)
+
+    def template(self, arrays: Mapping[str, NDArray[Any]]) -> Tree:
+        """Return a tree of the shapes and types of arrays, with the metrics, to restore an average with."""
+        middles = {name: (lower + upper) / 2 for name, (lower, upper) in self.metrics.items()}
+        zeros = {name: np.zeros_like(array) for name, array in arrays.items()}
+        return self.flatten(zeros, middles, clip=True)
+
+    def operation(self, task: str, tree: Tree) -> str:
+        """Return the operation of a request: parties that ask for another one are not added up."""
+        planned = self.membership.parameters.planned()
+        return " ".join(part for part in ("average", task, tree.structure, planned) if part)
+
+    def encode(self, tree: Tree, examples: object) -> RingVector:
+        """Return the ring elements of a tree, times the number of examples in a session with weights.
+
+        Raises:
+            ConfigError: the number is missing or no whole number. PrivacyError: it is above `max_weight`.
+        """
+        party, weight = self.membership.name, None
+        if self.weighted:
+            if isinstance(examples, bool) or not isinstance(examples, int | float):
+                reason = f"{party}: a whole number is needed, is {type(examples).__name__}"
+                raise ConfigError.at("examples", reason, ConfigCheck.TYPE)
+            weight = float(examples)
+        ring_vector, _ = self.membership.encoding.encode(tree.vector, party=party, weight=weight)
+        return ring_vector
+
+
+def task_of(kind: str, parts: Iterable[bytes]) -> str:
+    """Return the name of a task: its kind, and a digest of all that a node is sent for it.
+
+    It is in the operation of the request, so that nodes that were sent different models, configurations or
+    rounds are not added up with each other.
+    """
+    return f"{kind} {digest(Label.FLOWER_TASK, kind.encode(), *parts).hex()[:TASK_DIGITS]}"
+
+
+def _fractional(array: NDArray[Any]) -> NDArray[Any]:
+    return array if array.dtype.kind not in "iub" else array.astype(np.float64)

@@ -1,0 +1,78 @@
+"""Messages of secure averages in Flower's records, and what a task's name is the digest of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from smpc_dp.errors import Check, Code, PeerFault
+from smpc_dp.integrations.flower.averages import Answer
+from smpc_dp.optional import import_optional
+
+import_optional("flwr")
+
+from flwr.app import Array, ArrayRecord, ConfigRecord, Error, Message, RecordDict  # noqa: E402
+
+# Records of ours in the content of a message. Envelopes are arrays, which Flower sends in pieces.
+HEAD, ENVELOPES = "smpc-dp", "smpc-dp-envelopes"
+# Flower's MOD_FAILED_PRECONDITION.
+REFUSED = 6
+
+
+def pack(envelopes: Sequence[bytes], **values: int | str) -> dict[str, Any]:
+    """Return the records of a message with these envelopes and values."""
+    arrays = {
+        str(index): Array(dtype="uint8", shape=(len(content),), stype="bytes", data=content)
+        for index, content in enumerate(envelopes)
+    }
+    return {HEAD: ConfigRecord(values), ENVELOPES: ArrayRecord(arrays)}
+
+
+def unpack(content: RecordDict, sender: str) -> tuple[ConfigRecord, tuple[bytes, ...]]:
+    """Return the values and the envelopes of a message; raise PeerFault if it has none of ours."""
+    values, arrays = content.get(HEAD), content.get(ENVELOPES)
+    if not isinstance(values, ConfigRecord) or not isinstance(arrays, ArrayRecord):
+        raise PeerFault(sender, "sent a message without a request for a secure average", Check.MALFORMED)
+    names = [str(index) for index in range(len(arrays))]
+    if set(names) != set(arrays):
+        raise PeerFault(sender, "sent envelopes that are not numbered", Check.MALFORMED)
+    return values, tuple(arrays[name].data for name in names)
+
+
+def without_ours(content: RecordDict) -> RecordDict:
+    """Return a message's content as the app wrote it."""
+    return RecordDict({name: record for name, record in content.items() if name not in (HEAD, ENVELOPES)})
+
+
+def reply_of(answer: Answer, message: Message) -> Message:
+    """Return the reply of a node to a message; of an error it has a code, and no text."""
+    if answer.code:
+        return Message(Error(REFUSED, answer.code), reply_to=message)
+    return Message(RecordDict(pack(answer.messages, trust=answer.trust)), reply_to=message)
+
+
+def answer_of(reply: Message) -> Answer:
+    """Return the answer in a reply; of one that is not ours the code is "own"."""
+    if reply.has_error():
+        return Answer(code=reply.error.reason or str(reply.error.code))
+    try:
+        values, envelopes = unpack(reply.content, "node")
+    except PeerFault:
+        return Answer(code=Code.OWN)
+    return Answer(envelopes, trust=str(values.get("trust", "")))
+
+
+def task_parts(run_id: int, content: RecordDict) -> Iterator[bytes]:
+    """Yield all that a node is sent for a task: the run, and each record with its names, types and values."""
+    yield str(run_id).encode()
+    for name in sorted(content):
+        record = content[name]
+        yield from (b"record", name.encode(), type(record).__name__.encode(), str(len(record)).encode())
+        for key in sorted(record):
+            value = record[key]
+            yield key.encode()
+            if isinstance(value, Array):
+                yield f"{value.dtype} {tuple(value.shape)} {value.stype}".encode()
+                yield value.data
+            else:
+                yield f"{type(value).__name__} {value!r}".encode()

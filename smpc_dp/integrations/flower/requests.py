@@ -1,0 +1,136 @@
+"""Numbers of the requests of a member's sessions, which only grow, and the survivors of its exact sums.
+
+A node keeps this file beside its counter of saved states, on a medium that is never set back.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from smpc_dp.database import Kind, open_database
+from smpc_dp.errors import Code, PrivacyError
+from smpc_dp.protocols.phases.survivors import FixedSurvivors
+from smpc_dp.wire.sets import PartySet
+from smpc_dp.wire.signing import Context
+
+# "SDPF".
+_KIND = Kind(
+    "requests",
+    0x53445046,
+    1,
+    (
+        "CREATE TABLE requests (scope BLOB PRIMARY KEY, number INTEGER NOT NULL, operation TEXT NOT NULL, "
+        "fixed_in INTEGER NOT NULL, survivors BLOB NOT NULL) STRICT",
+    ),
+)
+
+
+class Request(NamedTuple):
+    """Newest request of a session; number 0: there was none. `operation`: "" until it is known."""
+
+    number: int
+    operation: str
+
+
+class Requests:
+    """The file at `path`, created for the first request; raises LocalError on failure."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def last(self, scope: bytes) -> Request:
+        """Return the newest request of a session."""
+        with open_database(self.path, _KIND) as connection:
+            return _last(connection, scope)
+
+    def take(self, scope: bytes, number: int) -> Request:
+        """Begin a request, durably, and return the one before; raise PrivacyError for an old number."""
+        with self._changing() as connection:
+            before = _last(connection, scope)
+            if number <= before.number:
+                reason = f"request {number} comes after request {before.number}: each number is for one sum"
+                raise PrivacyError(reason, code=Code.PAST)
+            _put(connection, scope, number, "")
+        return before
+
+    def next(self, scope: bytes) -> int:
+        """Begin the next request, durably, and return its number."""
+        with self._changing() as connection:
+            number = _last(connection, scope).number + 1
+            _put(connection, scope, number, "")
+        return number
+
+    def set_operation(self, scope: bytes, number: int, operation: str) -> None:
+        """Store the operation of the newest request; raise PrivacyError if there is a newer one."""
+        with self._changing() as connection:
+            last = _last(connection, scope)
+            if last != (number, ""):
+                reason = (
+                    f"request {number} has gone on in another process, or request {last.number} has begun"
+                )
+                raise PrivacyError(reason, code=Code.PAST)
+            _put(connection, scope, number, operation)
+
+    def fixed(self, scope: bytes, parties: int) -> StoredSurvivors:
+        """Return the survivors that all exact sums of a session have in common."""
+        with open_database(self.path, _KIND) as connection:
+            row = _survivors(connection, scope)
+        return StoredSurvivors(self, parties, row)
+
+    def keep_survivors(self, scope: bytes, number: int, packed: bytes) -> bytes:
+        """Store the survivors of a session's first sum, durably, and return those that are stored."""
+        with self._changing() as connection:
+            _, before = _survivors(connection, scope)
+            if before:
+                return before
+            connection.execute(
+                "UPDATE requests SET fixed_in = ?, survivors = ? WHERE scope = ?", (number, packed, scope)
+            )
+        return packed
+
+    @contextmanager
+    def _changing(self) -> Iterator[sqlite3.Connection]:
+        with open_database(self.path, _KIND) as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            yield connection
+            connection.execute("COMMIT")
+
+
+class StoredSurvivors(FixedSurvivors):
+    """Survivors of all exact sums of one session, stored before a message says that they are attested."""
+
+    def __init__(self, requests: Requests, parties: int, row: tuple[int, bytes]) -> None:
+        number, packed = row
+        super().__init__(PartySet.unpack(packed, parties, "") if packed else None, number)
+        self._requests = requests
+
+    def fix(self, context: Context, survivors: PartySet) -> None:
+        """See `FixedSurvivors.fix`; raise PrivacyError too where another process has stored another set."""
+        super().fix(context, survivors)
+        packed = self._requests.keep_survivors(context.scope, context.request, survivors.packed)
+        if packed != survivors.packed:
+            stored = PartySet.unpack(packed, len(context.names), "")
+            FixedSurvivors(stored, context.request).check(context, survivors)
+
+
+def _last(connection: sqlite3.Connection, scope: bytes) -> Request:
+    rows = connection.execute("SELECT number, operation FROM requests WHERE scope = ?", (scope,)).fetchall()
+    return Request(*rows[0]) if rows else Request(0, "")
+
+
+def _put(connection: sqlite3.Connection, scope: bytes, number: int, operation: str) -> None:
+    connection.execute(
+        "INSERT INTO requests VALUES (?, ?, ?, 0, x'') "
+        "ON CONFLICT (scope) DO UPDATE SET number = excluded.number, operation = excluded.operation",
+        (scope, number, operation),
+    )
+
+
+def _survivors(connection: sqlite3.Connection, scope: bytes) -> tuple[int, bytes]:
+    query = "SELECT fixed_in, survivors FROM requests WHERE scope = ?"
+    rows = connection.execute(query, (scope,)).fetchall()
+    return rows[0] if rows else (0, b"")

@@ -1,0 +1,162 @@
+"""The aggregator's part in one secure average, over any way to send messages to nodes and get their answers.
+
+The aggregator knows no node: a node is the party whose signed `hello` it answers. Nothing here needs Flower.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from smpc_dp.errors import Check, Code, PeerFault, SmpcError
+from smpc_dp.integrations.flower.averages import Answer, SecureAverage
+from smpc_dp.protocols.engine.driver import Driver
+from smpc_dp.protocols.engine.events import Conviction, Event, Message, PeersLost
+from smpc_dp.protocols.phases import messages as m
+from smpc_dp.protocols.phases.survivors import FixedSurvivors
+from smpc_dp.protocols.registry import make_aggregator
+from smpc_dp.protocols.result import Outcome
+from smpc_dp.trees import Tree, differing
+from smpc_dp.wire.envelope import Envelope
+from smpc_dp.wire.signing import decode, decode_envelope, encode_envelope, printable
+
+# Messages for each node, and the answers that came in time.
+Exchange = Callable[[Mapping[int, Sequence[bytes]]], Mapping[int, Answer]]
+
+
+@dataclass
+class Traffic:
+    """Bytes of envelopes that the aggregator has sent and received, and its messages to nodes."""
+
+    sent: int = 0
+    received: int = 0
+    messages: int = 0
+
+
+@dataclass
+class Aggregation:
+    """One request, as the aggregator runs it.
+
+    Attributes:
+        average: with the aggregator's membership.
+        number: of the request.
+        task: as of `averages.task_of`; template: a tree like that of each party.
+        fixed: the survivors of the session's exact sums.
+        exchange: sends messages to nodes, and returns their answers.
+        nodes: the party of each node that has said hello.
+        refusals: codes of nodes that answered without a message.
+        trust: by party, what its node says of the app's code.
+    """
+
+    average: SecureAverage
+    number: int
+    task: str
+    template: Tree
+    fixed: FixedSurvivors
+    exchange: Exchange
+    traffic: Traffic = field(default_factory=Traffic)
+    nodes: dict[int, str] = field(default_factory=dict)
+    refusals: dict[int, str] = field(default_factory=dict)
+    trust: dict[str, str] = field(default_factory=dict)
+
+    def execute(self, nodes: Sequence[int]) -> Outcome:
+        """Run the request with these nodes; raise the SmpcError with which it stops, after telling them."""
+        membership = self.average.membership
+        run = make_aggregator(
+            membership.context(self.number), membership.parameters, membership.identity, fixed=self.fixed
+        )
+        self._driver = Driver(run)
+        answers = self._exchange({node: () for node in nodes})
+        while True:
+            step = run.step
+            sent = [envelope for event in self._events(answers) for envelope in self._driver.act(event)]
+            if run.step == step and run.waiting_for:
+                sent += self._driver.act(PeersLost(tuple(sorted(run.waiting_for))))
+            outgoing = self._by_node(sent)
+            if run.finished:
+                # So that the nodes finish; their answers change nothing.
+                self._exchange(outgoing)
+                break
+            answers = self._exchange(outgoing)
+        if self._driver.error is not None:
+            raise self._driver.error
+        outcome: Outcome = run.result
+        return outcome
+
+    def _exchange(self, outgoing: Mapping[int, Sequence[bytes]]) -> Mapping[int, Answer]:
+        self.traffic.messages += len(outgoing)
+        self.traffic.sent += sum(len(message) for messages in outgoing.values() for message in messages)
+        answers = self.exchange(outgoing) if outgoing else {}
+        for node, answer in answers.items():
+            self.traffic.received += sum(map(len, answer.messages))
+            if answer.code:
+                self.refusals[node] = printable(answer.code)
+        return answers
+
+    def _events(self, answers: Mapping[int, Answer]) -> list[Event]:
+        """Return the events of answers; a node's first message says which party it is."""
+        events: list[Event] = []
+        for node, answer in answers.items():
+            for content in answer.messages:
+                known = self.nodes.get(node, "")
+                try:
+                    envelope = decode_envelope(content, known) if known else self._first(node, content)
+                    events.append(self._event(envelope))
+                except PeerFault as fault:
+                    events += [Conviction(known, fault)] if known else []
+                    self.refusals[node] = str(fault)
+                else:
+                    self.trust[envelope.sender] = printable(answer.trust)
+        return events
+
+    def _first(self, node: int, content: bytes) -> Envelope:
+        """Return a node's first message, which says which party it is; raise PeerFault if it is none."""
+        envelope = decode(content, Envelope, f"node {node}")
+        context = self.average.membership.context(self.number)
+        name = envelope.sender
+        if name not in context.names:
+            raise PeerFault(f"node {node}", f"no party is {printable(name)!r}", Check.NOT_IN_ROSTER)
+        if name in self.nodes.values():
+            raise PeerFault(f"node {node}", f"another node is {name}", Check.SECOND_CONNECTION)
+        context.check(envelope)
+        self.nodes[node] = name
+        return envelope
+
+    def _event(self, envelope: Envelope) -> Event:
+        """Return the event of a message; a party that asks for another operation is excluded, and told."""
+        if envelope.step == m.HELLO:
+            theirs = decode(envelope.body, m.Hello, envelope.sender).operation
+            if theirs != self.average.operation(self.task, self.template):
+                fault = PeerFault(
+                    envelope.sender, self._difference(theirs), Check.OTHER_OPERATION, code=Code.OPERATION
+                )
+                return Conviction(envelope.sender, fault)
+        return Message(envelope)
+
+    def _difference(self, theirs: str) -> str:
+        """Return in words how a party's operation differs from the expected one."""
+        task, _, rest = theirs.partition(" tree:")
+        if task != f"average {self.task}":
+            return "works on another task: another run, model or configuration than it was sent"
+        planned = self.average.membership.parameters.planned()
+        structure = f"tree:{rest}".removesuffix(f" {planned}" if planned else "")
+        try:
+            reason = differing(self.template, printable(structure))
+        except ValueError:
+            reason = "its structure is malformed"
+        return f"has another model or metrics: {reason}"
+
+    def _by_node(self, sent: Sequence[Envelope]) -> dict[int, list[bytes]]:
+        """Return the messages for each node; a party whose node is not known gets none."""
+        node_of = {name: node for node, name in self.nodes.items()}
+        outgoing: dict[int, list[bytes]] = {}
+        for envelope in sent:
+            if envelope.receiver in node_of:
+                outgoing.setdefault(node_of[envelope.receiver], []).append(encode_envelope(envelope))
+        return outgoing
+
+
+def stopped(error: SmpcError, refusals: Mapping[int, str]) -> str:
+    """Return why a request stopped, with what nodes answered that sent no message."""
+    texts = [f"node {node}: {code}" for node, code in refusals.items()]
+    return "; ".join([str(error), *texts[:5]])
