@@ -3,8 +3,9 @@
 from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 
-from digits.task import rows_of, train
 from smpc_dp.integrations.flower import secure_mod
+
+from .task import rows_of, train
 
 
 def fit(message: Message, context: Context) -> Message:

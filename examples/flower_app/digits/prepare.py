@@ -1,15 +1,15 @@
 """Makes the session and the files of some nodes in one folder, for trials on one machine.
 
-Run: python prepare.py FOLDER --nodes 4. Between hosts each node makes its own key with `smpc-dp keygen`.
+Run: python -m digits.prepare FOLDER --nodes 4. Between hosts each node makes its own key: `smpc-dp keygen`.
 """
 
 import argparse
 from pathlib import Path
 
-from digits.task import VALUES
-
 from smpc_dp.net.local import create_local_session
 from smpc_dp.net.session_file import Timeouts
+
+from .task import VALUES
 
 PARAMETERS: dict[str, object] = {
     # One value for the metric "error".

@@ -1,7 +1,7 @@
 """Runs the app in Flower's simulation with plain and with secure averages, and prints both side by side.
 
 The last node is lost in the middle of the second round: plain FedAvg goes on without it from there, too.
-Run: FLWR_TELEMETRY_ENABLED=0 python compare.py --nodes 4 --rounds 3. Exits with 1 if the models
+Run: FLWR_TELEMETRY_ENABLED=0 python -m digits.compare --nodes 4 --rounds 3. Exits with 1 if the models
 differ by more than the grid of the secure sums.
 """
 
@@ -16,17 +16,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from digits.client_app import fit
-from digits.server_app import ERROR
-from digits.task import Arrays, accuracy, initial
 from flwr.app import Array, ArrayRecord, Context, Message
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import FedAvg
 from flwr.simulation import run_simulation
-from prepare import PARAMETERS, prepare
 
 from smpc_dp.integrations.flower import Average, SecureGrid, Terms, secure_mod
+
+from .client_app import fit
+from .prepare import PARAMETERS, prepare
+from .server_app import ERROR
+from .task import Arrays, accuracy, initial
 
 # Rounds before the one in which the last node is lost; and messages of a node in one secure round.
 BEFORE, STEPS = 1, 9
@@ -48,7 +49,7 @@ class Counted(Grid):  # type: ignore[misc]
         return replies
 
     def get_node_ids(self) -> Iterable[int]:
-        return self._grid.get_node_ids()
+        return list(self._grid.get_node_ids())
 
     @property
     def run(self) -> Any:
@@ -61,10 +62,10 @@ class Counted(Grid):  # type: ignore[misc]
         return self._grid.create_message(*arguments, **options)
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
-        return self._grid.push_messages(messages)
+        return list(self._grid.push_messages(messages))
 
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
-        return self._grid.pull_messages(message_ids)
+        return list(self._grid.pull_messages(message_ids))
 
 
 def _bytes(message: Message) -> int:
@@ -109,7 +110,6 @@ def execute(nodes: int, mods: list[Any], start: Callable[[Grid, Trial], Any]) ->
     trial, server, client = Trial(), ServerApp(), ClientApp(mods=mods)
     client.train()(fit)
 
-    @server.main()  # type: ignore[untyped-decorator]
     def main(grid: Grid, _context: Context) -> None:
         counted, began = Counted(grid), time.monotonic()
         result = start(counted, trial)
@@ -117,6 +117,7 @@ def execute(nodes: int, mods: list[Any], start: Callable[[Grid, Trial], Any]) ->
         trial.sent, trial.received = counted.sent, counted.received
         trial.arrays = result.arrays.to_numpy_ndarrays()
 
+    server.main()(main)
     resources = {"client_resources": {"num_cpus": 1, "num_gpus": 0.0}}
     run_simulation(server_app=server, client_app=client, num_supernodes=nodes, backend_config=resources)
     return trial
