@@ -18,13 +18,14 @@ from smpc_dp.cli.output import (
     progress_console,
     write_json,
 )
-from smpc_dp.errors import ConfigCheck, ConfigError
+from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
 from smpc_dp.net.inputs import find_input
 from smpc_dp.net.launcher import run_child
 from smpc_dp.net.member import Membership
 from smpc_dp.net.planned import session_plan
 from smpc_dp.net.session import ready_rows
 from smpc_dp.protocols.records import RecordParameters
+from smpc_dp.records.schema import Number
 
 if TYPE_CHECKING:
     from smpc_dp.net.events import Event
@@ -58,7 +59,9 @@ def statistics(
 ) -> None:
     """Take part in statistics of records, as one party.
 
-    Says what of the table does not count, to nobody else, before it connects.
+    Says what of the table does not count, to nobody else, before it connects. `--check` fails for a column in
+    which no row has a number, or a declared category; without it such a column refuses nothing, for others
+    would see that.
     """
     if out is not None:
         check_can_write(out)
@@ -68,6 +71,7 @@ def statistics(
     for line in plan_lines(membership.session):
         progress_console().print(line)
     if check:
+        check_columns(rows.table)
         return
     results: list[RecordResult] = []
 
@@ -126,6 +130,7 @@ def dropped_lines(rows: Table) -> list[str]:
         ("undeclared", "no declared category"),
     ):
         lines += [f"{column}: {count} values are {words}" for column, count in getattr(dropped, kind).items()]
+    lines += [_without(name, rows) for name in dropped.without_values()]
     if dropped.beyond_person:
         lines.append(f"{dropped.beyond_person} rows without an id, or beyond rows_per_person, do not count")
     if dropped.beyond_rows:
@@ -133,6 +138,18 @@ def dropped_lines(rows: Table) -> list[str]:
             f"{dropped.beyond_rows} rows beyond max_rows: sums are clamped to what max_rows rows give"
         )
     return lines
+
+
+def check_columns(rows: Table) -> None:
+    """Raise ConfigError naming each column in which no row has a value that counts."""
+    names = rows.dropped.without_values()
+    if names:
+        raise ConfigError([ConfigIssue(name, _without(name, rows), ConfigCheck.TYPE) for name in names])
+
+
+def _without(name: str, rows: Table) -> str:
+    kind = "number" if isinstance(rows.schema.columns[name], Number) else "declared category"
+    return f"no row has a {kind} in column {name!r}: is it of another type, or under another name?"
 
 
 async def take_part(

@@ -670,7 +670,7 @@ def read_rows(source: Source | Table, parameters: RecordParameters, membership: 
     """Return a party's table on the grids of the session's columns.
 
     Raises:
-        ConfigError: a column is missing, or of another type; with public rows their number is another one.
+        ConfigError: a column is missing, or of another length; with public rows their number is another one.
         LocalError: the file cannot be read.
     """
     from smpc_dp.records.table import Table, read_table

@@ -1,16 +1,21 @@
 """One party's rows, read from a file or from arrays and put on the grids of a schema.
 
-Whatever depends on rows is reported to the party alone and refuses nothing; only a column that is missing,
-or of another type, does.
+Whatever depends on rows is reported to the party alone and refuses nothing; only a missing column, or columns
+of different lengths, do. Types are those of the schema alone: the type of a column of a file or an array may
+be that of its values, so it never refuses, and a value that does not fit counts as missing.
 """
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import math
 import os
-from collections.abc import Collection, Iterable, Mapping
+import threading
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +30,9 @@ from smpc_dp.records.schema import Column, Number, Schema
 Integers = NDArray[np.int64]
 Source = str | os.PathLike[str] | Mapping[str, Any] | NDArray[Any] | Any
 MAX_SHOWN = 20
+# The greatest limit on a field that csv takes on all platforms; it is one of the whole process.
+MAX_FIELD = (1 << 31) - 1
+_FIELD_LIMIT = threading.Lock()
 
 
 class Dropped(PlainStruct, frozen=True):
@@ -46,6 +54,11 @@ class Dropped(PlainStruct, frozen=True):
     undeclared: dict[str, int]
     beyond_person: int = 0
     beyond_rows: int = 0
+
+    def without_values(self) -> list[str]:
+        """Return the columns in which no row has a number, or a declared category."""
+        counts = Counter(self.missing) + Counter(self.undeclared)
+        return [name for name, count in counts.items() if count == self.rows - self.beyond_person]
 
 
 @dataclass(frozen=True)
@@ -75,14 +88,15 @@ def read_table(source: Source, schema: Schema, *, party: str = "table") -> Table
     """Read one party's rows: a path of a CSV or Parquet file, a pandas table, or arrays by column.
 
     Raises:
-        ConfigError: a column is missing, has another type or another length; with public rows, too many rows.
+        ConfigError: a column is missing, or has another length; with public rows, too many rows.
         LocalError: the file cannot be read, or a package for it is not installed.
     """
     wanted = [*schema.columns, *([schema.id] if schema.id else [])]
-    numbers = {name for name, column in schema.columns.items() if isinstance(column, Number)}
-    columns = _columns(source, wanted, numbers, party)
-    _check(columns, schema, party)
-    rows = len(next(iter(columns.values())))
+    columns = {name: _array(values) for name, values in _columns(source, wanted, party).items()}
+    lengths = {len(values) if values.ndim == 1 else -1 for values in columns.values()}
+    if len(lengths) > 1 or -1 in lengths:
+        raise ConfigError.at("table", f"{party}: columns must be of one length", ConfigCheck.SHAPE)
+    (rows,) = lengths
     if schema.rows == "public" and rows > schema.max_rows:
         reason = f"{party}: {rows} public rows, max_rows is {schema.max_rows}"
         raise ConfigError.at("max_rows", reason, ConfigCheck.RANGE)
@@ -103,10 +117,8 @@ def read_table(source: Source, schema: Schema, *, party: str = "table") -> Table
     return Table(schema, codes, present, ~absent, rows, dropped)
 
 
-def _columns(
-    source: Source, wanted: Iterable[str], numbers: Collection[str], party: str
-) -> dict[str, NDArray[Any]]:
-    """Return the wanted columns as arrays; raise ConfigError naming all that are missing."""
+def _columns(source: Source, wanted: Iterable[str], party: str) -> dict[str, Any]:
+    """Return the wanted columns as they are given; raise ConfigError naming all that are missing."""
     if isinstance(source, str | os.PathLike):
         path = Path(source)
         source = _parquet(path, wanted) if path.suffix == ".parquet" else _csv(path)
@@ -126,7 +138,7 @@ def _columns(
                 for name in missing
             ]
         )
-    return {name: _array(source[name], numeric=name in numbers) for name in wanted}
+    return {name: source[name] for name in wanted}
 
 
 def _keys(source: Any, party: str) -> list[str]:
@@ -140,91 +152,109 @@ def _keys(source: Any, party: str) -> list[str]:
     return list(columns)
 
 
-def _array(values: Any, *, numeric: bool) -> NDArray[Any]:
-    """Return a column as an array; masked and missing values of numpy and pandas become NaN or None."""
-    if isinstance(values, _Text):
-        return values
-    dtype = str(getattr(values, "dtype", ""))
+def _array(values: Any) -> NDArray[Any]:
+    """Return a column as an array: of numbers, or of its values as they are, None for missing ones."""
+    if isinstance(values, list | tuple):
+        return _objects(values)
     if isinstance(values, np.ma.MaskedArray):
-        return _filled(values, numeric=numeric)
-    if hasattr(values, "to_numpy") and (dtype in ("category", "string", "str") or dtype[:1].isupper()):
-        # pandas' own types: Int64, Float64, boolean and texts
-        if numeric and dtype[:1].isupper():
-            return np.asarray(values.to_numpy(dtype=np.float64, na_value=np.nan))
+        plain = np.array(values.data, dtype=object)
+        plain[np.ma.getmaskarray(values)] = None
+        return plain
+    if hasattr(values, "to_numpy") and not isinstance(values.dtype, np.dtype):
+        # pandas' own types: their missing values are none of numpy's
+        plain = getattr(values.dtype, "numpy_dtype", None)
+        if getattr(plain, "kind", "") == "f":
+            return np.asarray(values.to_numpy(dtype=plain, na_value=np.nan))
         return np.asarray(values.to_numpy(dtype=object), dtype=object)
-    return np.asarray(values)
+    array = np.asarray(values)
+    if array.dtype.kind == "c":
+        # one complex number makes all others complex
+        return np.where(array.imag == 0, array.real, np.nan)
+    if array.dtype.kind not in "mM":
+        return array
+    # numpy would make whole numbers of times
+    return np.where(np.isnat(array), None, array.astype(str).astype(object))
 
 
-def _filled(values: Any, *, numeric: bool) -> NDArray[Any]:
-    if numeric and values.dtype.kind in "fiub":
-        return np.asarray(values.astype(np.float64).filled(np.nan))
-    plain = np.array(values.data, dtype=object)
-    plain[np.ma.getmaskarray(values)] = None
-    return plain
+def _objects(values: Sequence[Any]) -> NDArray[Any]:
+    """Return a list as an array of its values as they are: numpy would take one type for all of them."""
+    result = np.empty(len(values), dtype=object)
+    for position, value in enumerate(values):
+        result[position] = value.item() if isinstance(value, np.number | np.bool_) else value
+    return result
+
+
+@contextlib.contextmanager
+def _long_fields() -> Iterator[None]:
+    """Let fields of a CSV file be of any length."""
+    with _FIELD_LIMIT:
+        before = csv.field_size_limit(MAX_FIELD)
+        try:
+            yield
+        finally:
+            csv.field_size_limit(before)
 
 
 def _csv(path: Path) -> dict[str, NDArray[Any]]:
     """Read a CSV file with a header; values stay text."""
     try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
+        # bytes that are no UTF-8, and a long field, are in one row
+        with path.open(newline="", encoding="utf-8-sig", errors="replace") as file, _long_fields():
             reader = csv.reader(file)
             header = next(reader, [])
             width = len(header)
             # a row that is too short or too long depends on rows alone: what is not there is missing
             rows = [(row + [""] * width)[:width] for row in reader if row]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+    except (OSError, csv.Error) as error:
         raise LocalError(f"{path}: cannot be read as CSV ({error})") from None
     if len(set(header)) < width or not header:
         raise ConfigError.at(str(path), "needs a header of different column names", ConfigCheck.FORMAT)
     columns = list(zip(*rows, strict=True)) or [()] * width
-    return {name: _Text.of(values) for name, values in zip(header, columns, strict=True)}
-
-
-class _Text(np.ndarray[Any, np.dtype[np.object_]]):
-    """A column of a file that has no types: numbers are written in it as text."""
-
-    @classmethod
-    def of(cls, values: Iterable[str]) -> _Text:
-        return np.array(list(values), dtype=object).view(cls)
+    return {name: _objects(values) for name, values in zip(header, columns, strict=True)}
 
 
 def _parquet(path: Path, wanted: Iterable[str]) -> dict[str, Any]:
-    parquet = import_optional("pyarrow.parquet")
+    """Read the wanted columns of a Parquet file, each value as it is."""
+    arrow, parquet = import_optional("pyarrow"), import_optional("pyarrow.parquet")
     try:
         file = parquet.ParquetFile(path)
         known = file.schema_arrow.names
         table = file.read(columns=[name for name in wanted if name in known])
+        read = {name: _of_arrow(arrow, table.column(name)) for name in table.column_names}
     except (OSError, ValueError) as error:
         raise LocalError(f"{path}: cannot be read as Parquet ({error})") from None
-    read = {name: table.column(name).to_pandas() for name in table.column_names}
     return {**dict.fromkeys(known), **read}
 
 
-def _check(columns: Mapping[str, NDArray[Any]], schema: Schema, party: str) -> None:
-    """Raise ConfigError, naming each column whose type is not the declared one."""
-    issues = []
-    lengths = {len(values) if values.ndim == 1 else -1 for values in columns.values()}
-    if len(lengths) > 1 or -1 in lengths:
-        issues.append(ConfigIssue("table", f"{party}: columns must be of one length", ConfigCheck.SHAPE))
-    for name, column in schema.columns.items():
-        values = columns[name]
-        numeric = values.dtype.kind in "fiub"
-        if isinstance(column, Number) and not numeric and not isinstance(values, _Text):
-            reason = f"{party}: column {name!r} has type {values.dtype}, and numbers are declared"
-            issues.append(ConfigIssue(name, reason, ConfigCheck.TYPE))
-    if issues:
-        raise ConfigError(issues)
+def _of_arrow(arrow: Any, column: Any) -> Any:
+    """Return the values of a column of pyarrow; texts that are no UTF-8 with replaced bytes."""
+    kind = column.type
+    if arrow.types.is_dictionary(kind):
+        column, kind = column.cast(kind.value_type), kind.value_type
+    if arrow.types.is_temporal(kind):
+        return column.cast(arrow.string()).to_pylist()
+    if arrow.types.is_floating(kind):
+        return column.to_numpy()
+    if arrow.types.is_string(kind) or arrow.types.is_large_string(kind):
+        texts = column.cast(arrow.large_binary()).to_pylist()
+        return [None if text is None else text.decode("utf-8", "replace") for text in texts]
+    return column.to_pylist()
 
 
 def _beyond_person(ids: NDArray[Any], most: int) -> NDArray[np.bool_]:
-    """Return which rows have no id, or are beyond the first `most` rows of theirs."""
+    """Return which rows have no id, or are beyond the first `most` rows of theirs.
+
+    A whole float that its type cannot tell from the next one may be the ids of several persons, so it is
+    none.
+    """
+    exact = 2.0 ** (np.finfo(ids.dtype).nmant + 1 if ids.dtype.kind == "f" else 53)
     seen: dict[str, int] = {}
     beyond = np.zeros(len(ids), dtype=bool)
     for index, value in enumerate(ids.tolist()):
-        if _is_missing(value):
+        if _is_missing(value) or (isinstance(value, float | np.floating) and abs(value) >= exact):
             beyond[index] = True
             continue
-        key = str(value)
+        key = _label(value)
         seen[key] = seen.get(key, 0) + 1
         beyond[index] = seen[key] > most
     return beyond
@@ -232,7 +262,20 @@ def _beyond_person(ids: NDArray[Any], most: int) -> NDArray[np.bool_]:
 
 def _is_missing(value: object) -> bool:
     # pandas' own missing value compares with nothing
-    return value is None or str(value) in ("", "<NA>") or (isinstance(value, float) and math.isnan(value))
+    return (
+        value is None
+        or _label(value) in ("", "<NA>", "NaT")
+        or (isinstance(value, float) and math.isnan(value))
+    )
+
+
+def _label(value: object) -> str:
+    """Return a category or an id as text."""
+    # whole numbers with a missing value among them are floats in numpy and pandas
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    # Python writes no integers of thousands of digits
+    return hex(value) if isinstance(value, int) and value.bit_length() > 1024 else str(value)
 
 
 def _coded(
@@ -251,9 +294,7 @@ def _coded(
         if _is_missing(value):
             missing += 1
             continue
-        # whole numbers with a missing value among them are floats in numpy and pandas
-        text = str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
-        known = index.get(text)
+        known = index.get(_label(value))
         undeclared += known is None
         code[position] = other if known is None else known
     return code, code >= 0, {"missing": missing, "undeclared": undeclared}
@@ -262,9 +303,8 @@ def _coded(
 def _numbers(
     values: NDArray[Any], column: Number, absent: NDArray[np.bool_]
 ) -> tuple[Integers, NDArray[np.bool_], dict[str, int]]:
-    if isinstance(values, _Text):
-        values = np.array([_parsed(text) for text in values.tolist()], dtype=np.float64)
-    real = values.astype(np.float64)
+    plain = values.dtype.kind in "fiub"
+    real = np.array(values if plain else [_parsed(value) for value in values.tolist()], dtype=np.float64)
     missing = np.isnan(real) & ~absent
     real = np.where(np.isnan(real), column.middle, real)
     clipped = ((real < column.lower) | (real > column.upper)) & ~absent
@@ -275,8 +315,13 @@ def _numbers(
     return code, present, {"missing": int(missing.sum()), "clipped": int(clipped.sum())}
 
 
-def _parsed(text: str) -> float:
+def _parsed(value: object) -> float:
+    """Return a value as a number, NaN if it is none; one that is too large for a float is infinite."""
+    if not isinstance(value, str | int | float | Decimal | np.number | np.bool_):
+        return math.nan
     try:
-        return float(text)
-    except ValueError:
-        return float("nan")
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+    except (TypeError, ValueError):
+        return math.nan

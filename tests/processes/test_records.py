@@ -131,7 +131,7 @@ async def test_what_depends_on_rows_is_seen_by_its_party_alone(tmp_path: Path) -
     ("table", "where", "reason"),
     [
         ({"age": np.zeros(3)}, "sex", "carol: the table has no column 'sex'"),
-        ({"age": np.array(["old"]), "sex": np.array(["f"])}, "age", "carol: column 'age' has type"),
+        ({"age": np.zeros(3), "sex": np.array(["f"])}, "table", "carol: columns must be of one length"),
     ],
 )
 async def test_a_wrong_column_is_named_and_nothing_is_sent(
@@ -373,6 +373,10 @@ def test_commands_plan_and_check(tmp_path: Path) -> None:
     checked = command.smpc_dp("statistics", str(path), "--as", "bob", "--check")
     assert checked.returncode == 0, checked.stdout
     assert "age: 1 values are outside the bounds, and clipped" in checked.stdout + checked.stderr
+    (tmp_path / "inputs" / "dave.csv").write_text("age,sex\nold,f\nyoung,m\n", "utf-8")
+    checked = command.smpc_dp("statistics", str(path), "--as", "dave", "--check")
+    assert checked.returncode == 1
+    assert "no row has a number in column 'age'" in checked.stdout + checked.stderr
     (tmp_path / "inputs" / "carol.csv").write_text("age\n1\n", "utf-8")
     refused = command.smpc_dp("run", str(path))
     assert refused.returncode == 1
