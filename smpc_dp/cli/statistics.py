@@ -180,7 +180,8 @@ def _estimate(one: Mapping[str, Any]) -> str:
     name = f"{one['name']} [{cell}]" if cell else one["name"]
     value, low, high = (_number(one[key]) for key in ("value", "low", "high"))
     note = f" ({one['note']})" if one["note"] else ""
-    return f"  {name}: {value} in [{low}, {high}] {one['unit']}{note}"
+    over = "" if one["over"] is None else f" over {one['over']:.6g} values"
+    return f"  {name}: {value} in [{low}, {high}] {one['unit']}{over}{note}"
 
 
 def _number(value: float | None) -> str:

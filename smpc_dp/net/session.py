@@ -587,9 +587,8 @@ class Session:
         if budget is None or self._charged < budget.requests:
             return
         error = PrivacyError(
-            f"{self.party}: request {self._request} is refused: the session's budget, epsilon = "
-            f"{budget.epsilon:g} at delta = {budget.delta:g}, is for {budget.requests} requests: "
-            "epsilon is short"
+            f"epsilon is short: {self.party}: request {self._request} is refused: the session's budget, "
+            f"epsilon = {budget.epsilon:g} at delta = {budget.delta:g}, is for {budget.requests} requests"
         )
         await self._connection.decline(self._request, error)
         raise error

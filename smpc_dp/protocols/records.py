@@ -139,6 +139,10 @@ class RecordParameters:
         """Return the public number of rows of the parties at these places; None if it is private."""
         return None if self.public_rows is None else sum(self.public_rows[number] for number in numbers)
 
+    def holders_of(self, numbers: Sequence[int]) -> int | None:
+        """Return how many of the parties at these places have rows; None if that is private."""
+        return None if self.public_rows is None else sum(self.public_rows[at] > 0 for at in numbers)
+
     def planned(self) -> str:
         """Return values derived with floating point, which are compared before a run begins."""
         raise NotImplementedError
@@ -182,8 +186,15 @@ class NoisyRecordParameters(RecordParameters):
         """Return the answers that a sum over the parties at these places gives, with intervals."""
         from smpc_dp.records.answers import estimate
 
-        rows = self.rows_of(numbers)
-        return estimate(self.request, total, len(numbers), rows=rows, level=level, simultaneous=simultaneous)
+        return estimate(
+            self.request,
+            total,
+            len(numbers),
+            rows=self.rows_of(numbers),
+            holders=self.holders_of(numbers),
+            level=level,
+            simultaneous=simultaneous,
+        )
 
     def scales_digest(self) -> str:
         """Return a digest of the scale of each block, which is derived with floating point."""

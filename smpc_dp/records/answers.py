@@ -12,13 +12,24 @@ from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.records.ask import Statistic
 from smpc_dp.records.features import product, selector
 from smpc_dp.records.heterogeneity import heterogeneity
-from smpc_dp.records.intervals import around, fieller, minus, normal_quantile, scaled, squared, within
+from smpc_dp.records.intervals import (
+    INFINITE,
+    around,
+    hidden_count,
+    minus,
+    normal_quantile,
+    scaled,
+    shown_count,
+    shown_ratio,
+    squared,
+    within,
+)
 from smpc_dp.records.moments import correlations, covariances
 from smpc_dp.records.noisy import Display, NoisySums, cell_labels
 from smpc_dp.records.plan import Plan
 from smpc_dp.records.quantiles import quantiles
 from smpc_dp.records.regression import regressions
-from smpc_dp.records.result import HIDDEN, PROJECTED, WITHIN_NOISE, Answers, Estimate, finite
+from smpc_dp.records.result import HIDDEN, WITHIN_NOISE, Answers, Estimate
 from smpc_dp.records.survival import log_rank, survival
 from smpc_dp.records.terms import counted_cells
 
@@ -32,6 +43,7 @@ def estimate(
     present: int,
     *,
     rows: int | None = None,
+    holders: int | None = None,
     level: float = 0.95,
     simultaneous: bool = False,
     hide: float = DEFAULT_HIDE,
@@ -43,14 +55,15 @@ def estimate(
         total: the noisy sum of the parties' vectors, int64.
         present: the parties whose vectors and shares of noise are in it.
         rows: the number of rows of these parties, where it is public.
+        holders: of these parties those with rows, where that is public; otherwise all count as such.
         level: of each interval, or, `simultaneous`, of all of them together.
-        hide: counts below so many standard deviations of their noise are not shown.
+        hide: counts below so many standard deviations of their noise are not shown; 0 shows all.
     """
     if not 0 < level < 1 or not hide >= 0:
         raise ConfigError.at(
             "level", f"must be in (0, 1), and hide 0 or more: {level}, {hide}", ConfigCheck.RANGE
         )
-    noisy = NoisySums.of(plan, total, present, rows)
+    noisy = NoisySums.of(plan, total, present, rows, holders)
     outside = 1 - level
     if simultaneous:
         outside /= sum(1 for one in plan.statistics for _ in _estimates(one, noisy, Display(0.5, 0.0)))
@@ -104,25 +117,21 @@ def counts(one: Statistic, noisy: NoisySums, display: Display) -> Iterator[Estim
     """Yield the counts of cells, those within the noise hidden."""
     schema = noisy.plan.schema
     block = product(schema, by=counted_cells(one, schema))
-    deviation, z = noisy.deviation(block), normal_quantile(display.outside)
+    deviation, outside = noisy.deviation(block), display.outside
+    least = display.hide * deviation
     total = float(noisy.sums(block).sum())
-    for value, cell in zip(
-        noisy.sums(block).tolist(), cell_labels(block.selectors, noisy.plan.schema), strict=True
-    ):
-        low, high = around(value, deviation, z)
-        hidden = bool(cell) and value < display.hide * deviation
+    for value, cell in zip(noisy.sums(block).tolist(), cell_labels(block.selectors, schema), strict=True):
+        if cell and least > 0 and value < least:
+            ends = -math.inf, hidden_count(value, deviation, least, outside)
+            yield Estimate.of(one, "count", "rows", ends, cell=cell, error=deviation, note=HIDDEN)
+            continue
+        ends = around(value, deviation, normal_quantile(outside))
+        if cell and least > 0:
+            ends = shown_count(value, deviation, least, outside)
         spread = value * (1 - value / total) if cell and 0 < value < total else math.nan
-        yield Estimate(
-            statistic=one.text,
-            name="count",
-            cell=cell,
-            value=None if hidden else value,
-            low=None if hidden else low,
-            high=high,
-            standard_error=deviation,
-            sampling_error=finite(math.sqrt(spread)),
-            unit="rows",
-            note=HIDDEN if hidden else "",
+        sampled = math.sqrt(spread)
+        yield Estimate.of(
+            one, "count", "rows", ends, cell=cell, value=value, error=deviation, sampled=sampled
         )
 
 
@@ -139,19 +148,9 @@ def sums(one: Statistic, noisy: NoisySums, display: Display) -> Iterator[Estimat
     if column.middle != 0:
         values = values + column.middle * noisy.sums(count)
         deviation = math.hypot(deviation, column.middle * noisy.deviation(count))
-    for value, cell in zip(values.tolist(), cell_labels(first.selectors, noisy.plan.schema), strict=True):
-        low, high = around(value, deviation, z)
-        yield Estimate(
-            statistic=one.text,
-            name=f"sum({name})",
-            cell=cell,
-            value=value,
-            low=low,
-            high=high,
-            standard_error=deviation,
-            sampling_error=None,
-            unit=name,
-        )
+    for value, cell in zip(values.tolist(), cell_labels(first.selectors, schema), strict=True):
+        ends = around(value, deviation, z)
+        yield Estimate.of(one, f"sum({name})", name, ends, cell=cell, value=value, error=deviation)
 
 
 def means(one: Statistic, noisy: NoisySums, display: Display) -> Iterator[Estimate]:
@@ -160,30 +159,27 @@ def means(one: Statistic, noisy: NoisySums, display: Display) -> Iterator[Estima
     column = schema.number(name, one.text)
     by = [selector(schema, each) for each in one.by]
     first, count = product(schema, name, by=by), product(schema, over=one.columns, by=by)
-    z = normal_quantile(display.outside)
-    cells = cell_labels(first.selectors, noisy.plan.schema)
+    cells = cell_labels(first.selectors, schema)
     sampled = sampling_deviation(one, noisy)
-    for top, below, cell in zip(noisy.sums(first).tolist(), noisy.sums(count).tolist(), cells, strict=True):
-        errors = noisy.deviation(first), noisy.deviation(count)
-        interval = fieller(top, errors[0], below, errors[1], z)
-        low, high = scaled(interval, column.unit, column.middle)
-        if below <= max(display.hide * errors[1], 0.0):
-            yield _nothing(one, f"mean({name})", cell, low, high, name)
+    errors = noisy.deviation(first) / column.steps, noisy.deviation(count)
+    tops = noisy.sums(first) / column.steps
+    for top, below, cell in zip(tops.tolist(), noisy.sums(count).tolist(), cells, strict=True):
+        if below <= display.least(errors[1]):
+            yield Estimate.of(one, f"mean({name})", name, INFINITE, cell=cell, over=below, note=WITHIN_NOISE)
             continue
-        ratio = top / below
-        value = column.middle + column.unit * ratio
-        inside = min(max(value, column.lower), column.upper)
-        yield Estimate(
-            statistic=one.text,
-            name=f"mean({name})",
+        ends = shown_ratio((top, errors[0]), (below, errors[1]), display.least(errors[1]), display.outside)
+        ratio, half = top / below, column.width / 2
+        yield Estimate.of(
+            one,
+            f"mean({name})",
+            name,
+            scaled(ends, half, column.middle),
             cell=cell,
-            value=inside,
-            low=finite(low),
-            high=finite(high),
-            standard_error=column.unit * math.hypot(errors[0], ratio * errors[1]) / below,
-            sampling_error=None if sampled is None or cell else sampled / math.sqrt(below),
-            unit=name,
-            note="" if inside == value else PROJECTED,
+            value=column.middle + half * ratio,
+            error=half * math.hypot(errors[0], ratio * errors[1]) / below,
+            sampled=None if sampled is None or cell else sampled / math.sqrt(below),
+            over=below,
+            possible=(column.lower, column.upper),
         )
 
 
@@ -200,56 +196,42 @@ def sampling_deviation(one: Statistic, noisy: NoisySums) -> float | None:
     return column.unit * math.sqrt(spread) if spread > 0 else None
 
 
-def _nothing(one: Statistic, name: str, cell: dict[str, str], low: float, high: float, unit: str) -> Estimate:
-    return Estimate(
-        statistic=one.text,
-        name=name,
-        cell=cell,
-        value=None,
-        low=finite(low),
-        high=finite(high),
-        standard_error=None,
-        sampling_error=None,
-        unit=unit,
-        note=WITHIN_NOISE,
-    )
-
-
 def variances(one: Statistic, noisy: NoisySums, display: Display) -> Iterator[Estimate]:
     """Yield variances: the mean square less the squared mean, corrected for the noise of the latter."""
     schema, (name,) = noisy.plan.schema, one.columns
-    column = schema.number(name, one.text)
+    half = schema.number(name, one.text).width / 2
     by = [selector(schema, each) for each in one.by]
     blocks = (
         product(schema, name, name, by=by),
         product(schema, name, by=by),
         product(schema, over=(name,), by=by),
     )
-    errors = [noisy.deviation(block) for block in blocks]
-    z = normal_quantile(display.outside / 2)
-    cells = cell_labels(blocks[0].selectors, noisy.plan.schema)
-    for *sums_of_cell, cell in zip(*(noisy.sums(block).tolist() for block in blocks), cells, strict=True):
-        second, first, count = sums_of_cell
-        most = float(column.steps)
-        square = within(fieller(second, errors[0], count, errors[2], z), 0.0, most**2)
-        mean = within(fieller(first, errors[1], count, errors[2], z), -most, most)
-        low, high = scaled(within(minus(square, squared(mean)), 0.0, most**2), column.unit**2)
-        if count <= max(display.hide * errors[2], 0.0):
-            yield _nothing(one, f"variance({name})", cell, low, high, f"{name}^2")
+    sizes = [block.greatest(schema) for block in blocks]
+    errors = [noisy.deviation(block) / size for block, size in zip(blocks, sizes, strict=True)]
+    values = [(noisy.sums(block) / size).tolist() for block, size in zip(blocks, sizes, strict=True)]
+    least = display.least(errors[2])
+    label, unit = f"variance({name})", f"{name}^2"
+    for second, first, count, cell in zip(*values, cell_labels(blocks[0].selectors, schema), strict=True):
+        if count <= least:
+            ends = 0.0, half**2
+            yield Estimate.of(one, label, unit, ends, cell=cell, over=count, note=WITHIN_NOISE)
             continue
+        square, mean = (
+            shown_ratio((top, error), (count, errors[2]), least, display.outside / 2)
+            for top, error in ((second, errors[0]), (first, errors[1]))
+        )
+        low, high = minus(within(square, 0.0, 1.0), squared(within(mean, -1.0, 1.0)))
         value, error = corrected_variance(second, first, count, errors)
-        inside = min(max(value, 0.0), most**2)
-        yield Estimate(
-            statistic=one.text,
-            name=f"variance({name})",
+        yield Estimate.of(
+            one,
+            label,
+            unit,
+            scaled(within((low, high), 0.0, 1.0), half**2),
             cell=cell,
-            value=column.unit**2 * inside,
-            low=low,
-            high=high,
-            standard_error=column.unit**2 * error,
-            sampling_error=None,
-            unit=f"{name}^2",
-            note="" if inside == value else PROJECTED,
+            value=half**2 * value,
+            error=half**2 * error,
+            over=count,
+            possible=(0.0, half**2),
         )
 
 

@@ -1,8 +1,21 @@
-"""Intervals from noisy sums: normal quantiles, Fieller's ratios, and arithmetic of intervals."""
+"""Intervals from noisy sums: normal quantiles, Fieller's ratios, and arithmetic of intervals.
+
+What is shown because its count is large has the law of a noise that is known to be on one side: intervals of
+such counts and ratios have their level given that they are shown.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+# So many deviations above the threshold of what is shown, the condition changes no digit.
+_CLEAR = 10.0
+_GRID = 4000
+_BISECTIONS = 60
 
 INFINITE = (-math.inf, math.inf)
 Interval = tuple[float, float]
@@ -61,3 +74,81 @@ def minus(first: Interval, second: Interval) -> Interval:
 def scaled(interval: Interval, factor: float, offset: float = 0.0) -> Interval:
     """Return offset + factor times an interval, for a positive factor."""
     return offset + factor * interval[0], offset + factor * interval[1]
+
+
+def shown_count(value: float, deviation: float, least: float, outside: float) -> Interval:
+    """Return the interval of a count of 0 or more that is shown because its noisy value is `least` or more.
+
+    The lower end is exact for normal noise given that; the upper one errs above.
+    """
+    low, high = around(value, deviation, normal_quantile(outside))
+    if deviation == 0 or value >= least + _CLEAR * deviation:
+        return max(low, 0.0), max(high, 0.0)
+
+    def above(true: float) -> float:
+        return _log_ratio(true - value, true - least, deviation)
+
+    low = _crossing(above, math.log(outside / 2), 0.0, max(value, 0.0))
+    return low, max(high, low)
+
+
+def hidden_count(value: float, deviation: float, least: float, outside: float) -> float:
+    """Return the upper end for a count that is not shown because its noisy value is below `least`."""
+    limit = math.log(outside / 2)
+
+    def below(true: float) -> float:
+        return -_log_ratio(value - true, least - true, deviation)
+
+    highest = least + deviation
+    while below(highest) < -limit and highest < math.inf:
+        highest = 2 * highest - least
+    return max(0.0, _crossing(below, -limit, value, highest)) if highest < math.inf else math.inf
+
+
+def _log_ratio(top: float, below: float, deviation: float) -> float:
+    """Return log(Phi(top / deviation) / Phi(below / deviation))."""
+    # Not at the top: every session imports this module, and few need it.
+    from scipy.special import log_ndtr
+
+    return float(log_ndtr(top / deviation) - log_ndtr(below / deviation))
+
+
+def _crossing(increasing: Callable[[float], float], wanted: float, low: float, high: float) -> float:
+    """Return where a function reaches a value, `low` if it does so before."""
+    for _ in range(_BISECTIONS):
+        middle = (low + high) / 2
+        low, high = (low, middle) if increasing(middle) >= wanted else (middle, high)
+    return low if increasing(low) >= wanted else high
+
+
+def shown_ratio(
+    top: tuple[float, float], below: tuple[float, float], least: float, outside: float
+) -> Interval:
+    """Return the interval of a ratio in [-1, 1] of two noisy sums, shown as the lower one is above `least`.
+
+    Each sum is a value with the deviation of its noise. With t the true ratio, S the upper and N the lower
+    sum, W = S - tN is a centred normal number that is independent of U = tS/sigma_S^2 + N/sigma_N^2. Given U,
+    the condition is a bound on W, so W is a truncated normal number: those t are taken for which it is not in
+    its tails. Exact for normal noise, but for the gaps between those t.
+    """
+    (upper, upper_error), (lower, lower_error) = top, below
+    if lower <= max(least, 0.0):
+        return INFINITE
+    if lower_error == 0 or lower >= least + _CLEAR * lower_error:
+        return fieller(upper, upper_error, lower, lower_error, normal_quantile(outside))
+    # Not at the top: every session imports this module, and few need it.
+    from scipy.special import log_ndtr
+
+    ratios: NDArray[np.float64] = np.linspace(-1.0, 1.0, _GRID + 1)
+    spread = np.hypot(upper_error, ratios * lower_error)
+    residual = (upper - ratios * lower) / spread
+    # lower > least is W < bound for t > 0, and W > bound for t < 0
+    room = (lower - least) * spread / lower_error**2
+    sign = np.where(ratios < 0, -1.0, 1.0)
+    with np.errstate(divide="ignore"):
+        bound = sign * residual + np.where(ratios == 0, np.inf, room / np.abs(ratios))
+    tail = np.exp(log_ndtr(sign * residual) - log_ndtr(bound))
+    inside = np.flatnonzero((tail >= outside / 2) & (tail <= 1 - outside / 2))
+    own = int(np.clip(round((upper / lower + 1) * _GRID / 2), 0, _GRID))
+    first, last = min(own, *inside.tolist(), own), max(own, *inside.tolist(), own)
+    return float(ratios[max(first - 1, 0)]), float(ratios[min(last + 1, _GRID)])

@@ -14,9 +14,9 @@ from smpc_dp.records.ask import Statistic
 from smpc_dp.records.features import product
 from smpc_dp.records.intervals import (
     Interval,
-    fieller,
     minus,
-    normal_quantile,
+    scaled,
+    shown_ratio,
     squared,
     times,
     within,
@@ -49,17 +49,20 @@ class Moments:
         """The noisy number of rows, and its deviation."""
         return self.sum()
 
-    def mean_interval(self, z: float, *powers: str) -> Interval:
+    def mean_interval(self, display: Display, *powers: str) -> Interval:
         """Return the interval of the mean of a product, within what it can be."""
         positive = len(powers) == 2 and powers[0] == powers[1]
-        return within(fieller(*self.sum(*powers), *self.count, z), 0.0 if positive else -1.0, 1.0)
+        least = display.least(self.count[1])
+        return within(
+            shown_ratio(self.sum(*powers), self.count, least, display.outside), 0.0 if positive else -1.0, 1.0
+        )
 
-    def covariance_interval(self, z: float, first: str, second: str) -> Interval:
+    def covariance_interval(self, display: Display, first: str, second: str) -> Interval:
         """Return E[xy] - E[x] E[y] for all values of their intervals."""
-        means = self.mean_interval(z, first), self.mean_interval(z, second)
+        means = self.mean_interval(display, first), self.mean_interval(display, second)
         both = squared(means[0]) if first == second else times(*means)
         return within(
-            minus(self.mean_interval(z, first, second), both), 0.0 if first == second else -1.0, 1.0
+            minus(self.mean_interval(display, first, second), both), 0.0 if first == second else -1.0, 1.0
         )
 
     def covariances(self) -> Floats:
@@ -97,23 +100,21 @@ def projected(matrix: Floats) -> tuple[Floats, bool]:
 def covariances(one: Statistic, noisy: NoisySums, display: Display) -> Iterator[Estimate]:
     """Yield the covariance of each pair of columns, the variances too, projected together if indefinite."""
     schema, moments = noisy.plan.schema, Moments(noisy, one.columns)
-    hidden = moments.count[0] <= max(display.hide * moments.count[1], 0.0)
+    count, error = moments.count
+    hidden = count <= display.least(error)
     matrix, changed = (np.zeros(0), False) if hidden else projected(moments.covariances())
     widths = [schema.number(name, one.text).width / 2 for name in one.columns]
     for (i, first), (j, second) in itertools.combinations_with_replacement(enumerate(one.columns), 2):
-        z = normal_quantile(display.outside / (2 if i == j else 3))
-        low, high = moments.covariance_interval(z, first, second)
+        ends = moments.covariance_interval(display.part(2 if i == j else 3), first, second)
         size = widths[i] * widths[j]
-        yield Estimate(
-            statistic=one.text,
-            name=f"covariance({first}, {second})",
-            cell={},
+        yield Estimate.of(
+            one,
+            f"covariance({first}, {second})",
+            f"{first} {second}",
+            scaled(ends, size),
             value=None if hidden else size * float(matrix[i, j]),
-            low=size * low,
-            high=size * high,
-            standard_error=None if hidden else size * moments.covariance_error(first, second),
-            sampling_error=None,
-            unit=f"{first} {second}",
+            error=None if hidden else size * moments.covariance_error(first, second),
+            over=count,
             note=WITHIN_NOISE if hidden else PROJECTED if changed else "",
         )
 
@@ -121,26 +122,24 @@ def covariances(one: Statistic, noisy: NoisySums, display: Display) -> Iterator[
 def correlations(one: Statistic, noisy: NoisySums, display: Display) -> Iterator[Estimate]:
     """Yield the correlation of each pair of columns; none where a variance is within the noise."""
     moments = Moments(noisy, one.columns)
-    hidden = moments.count[0] <= max(display.hide * moments.count[1], 0.0)
+    count, error = moments.count
+    hidden = count <= display.least(error)
     matrix, changed = (np.zeros(0), False) if hidden else projected(moments.covariances())
     # five noisy sums over the count: of both columns, their squares and their product
-    z = normal_quantile(display.outside / 5)
+    part = display.part(5)
     for (i, first), (j, second) in itertools.combinations(enumerate(one.columns), 2):
-        both = moments.covariance_interval(z, first, second)
-        spreads = [moments.covariance_interval(z, name, name) for name in (first, second)]
-        low, high = _ratio(both, spreads)
+        both = moments.covariance_interval(part, first, second)
+        spreads = [moments.covariance_interval(part, name, name) for name in (first, second)]
         unclear = hidden or spreads[0][0] <= 0 or spreads[1][0] <= 0 or min(matrix[i, i], matrix[j, j]) <= 0
         size = 1.0 if unclear else math.sqrt(matrix[i, i] * matrix[j, j])
-        yield Estimate(
-            statistic=one.text,
-            name=f"correlation({first}, {second})",
-            cell={},
+        yield Estimate.of(
+            one,
+            f"correlation({first}, {second})",
+            "",
+            _ratio(both, spreads),
             value=None if unclear else min(max(float(matrix[i, j]) / size, -1.0), 1.0),
-            low=low,
-            high=high,
-            standard_error=None if unclear else _correlation_error(moments, first, second, matrix, (i, j)),
-            sampling_error=None,
-            unit="",
+            error=None if unclear else _correlation_error(moments, first, second, matrix, (i, j)),
+            over=count,
             note=NO_CORRELATION if unclear else PROJECTED if changed else "",
         )
 

@@ -24,18 +24,32 @@ class Display:
     outside: float
     hide: float
 
+    def least(self, deviation: float) -> float:
+        """Return what a count with this deviation must be above to be shown, or what is computed over it."""
+        return self.hide * deviation
+
+    def part(self, parts: int) -> Display:
+        """Return the display with a part of the probability, so that so many intervals hold at once."""
+        return Display(self.outside / parts, self.hide)
+
 
 @dataclass(frozen=True)
 class NoisySums:
-    """A noisy total in ring steps over `present` parties; `rows` is their public number of rows, or None."""
+    """A noisy total in ring steps over `present` parties.
+
+    `rows` is their public number of rows, or None; `holders`: parties that have rows, as far as is public.
+    """
 
     plan: Plan
     total: NDArray[np.int64]
     present: int
     rows: int | None
+    holders: int
 
     @classmethod
-    def of(cls, plan: Plan, total: NDArray[np.int64], present: int, rows: int | None) -> NoisySums:
+    def of(
+        cls, plan: Plan, total: NDArray[np.int64], present: int, rows: int | None, holders: int | None
+    ) -> NoisySums:
         """Return the sums; raise ConfigError for a shape or a number of rows that is none."""
         if total.shape != (plan.length,):
             raise ConfigError.at(
@@ -43,7 +57,7 @@ class NoisySums:
             )
         if (rows is None) != (plan.schema.rows == "private"):
             raise ConfigError.at("rows", f"rows are {plan.schema.rows}", ConfigCheck.CONFLICT)
-        return cls(plan, total, present, rows)
+        return cls(plan, total, present, rows, present if holders is None else holders)
 
     def has(self, block: Block) -> bool:
         """Return whether the request has a block, or it is the public number of rows."""

@@ -12,7 +12,6 @@ from smpc_dp.records.features import product
 from smpc_dp.records.intervals import normal_quantile
 from smpc_dp.records.noisy import Display, NoisySums
 from smpc_dp.records.result import Estimate
-from smpc_dp.records.schema import Number
 from smpc_dp.records.terms import levels_of
 from smpc_dp.records.tree import CountTree, tree_of
 
@@ -21,11 +20,12 @@ NO_RANKS = "no quantile: the count is within the noise"
 
 
 def quantiles(one: Statistic, noisy: NoisySums, display: Display) -> Iterator[Estimate]:
-    """Yield the quantiles of a column.
+    """Yield quantiles: the least value with at least a share `level` of all at or below it.
 
     The band holds for the ranks of all edges at once, each outside it with its part of the probability. So an
     interval is wrong only if the band is: it reaches from the last edge that is surely not above the quantile
-    to the first one that surely is.
+    to the first one that surely is. There is no standard error: where values are tied, or none lie around the
+    quantile, the estimate jumps.
     """
     schema, (name,) = noisy.plan.schema, one.columns
     column = schema.number(name, one.text)
@@ -44,18 +44,14 @@ def quantiles(one: Statistic, noisy: NoisySums, display: Display) -> Iterator[Es
         below = np.flatnonzero(rank + z * deviation < 0)
         low = float(edges[below[-1] + 1]) if len(below) else column.lower
         high = float(edges[above[0] + 1]) if len(above) else column.upper
-        hidden = total <= max(display.hide * spread, 0.0)
-        value, error = _interpolated(edges, leaves, level, deviation, column)
-        yield Estimate(
-            statistic=one.text,
-            name=f"quantile({name}, {level:g})",
-            cell={},
-            value=None if hidden else value,
-            low=low,
-            high=max(low, high),
-            standard_error=None if hidden else error,
-            sampling_error=None,
-            unit=name,
+        hidden = total <= display.least(spread)
+        yield Estimate.of(
+            one,
+            f"quantile({name}, {level:g})",
+            name,
+            (low, max(low, high)),
+            value=None if hidden else _interpolated(edges, leaves, level),
+            over=total,
             note=NO_RANKS if hidden else "",
         )
 
@@ -74,22 +70,12 @@ def fitted(name: str, noisy: NoisySums, bins: int) -> tuple[CountTree, list[Floa
     return tree_of(tuple(level.cells for level in levels), deviations, total), counts
 
 
-def _interpolated(
-    edges: Floats, leaves: Floats, level: float, deviation: Floats, column: Number
-) -> tuple[float, float]:
-    """Return the quantile within its bin, and half of how far it moves with the rank's standard error."""
+def _interpolated(edges: Floats, leaves: Floats, level: float) -> float:
+    """Return the quantile, linear within its bin."""
     ranks = np.concatenate(([0.0], np.cumsum(leaves)))
     rising = (np.maximum.accumulate(ranks) + np.minimum.accumulate(ranks[::-1])[::-1]) / 2
     wanted = level * ranks[-1]
-    index = min(int(np.searchsorted(rising, wanted, side="left")), len(deviation))
-    spread = float(deviation[max(index - 1, 0)]) if len(deviation) else 0.0
-    value, low, high = (_at(edges, rising, rank) for rank in (wanted, wanted - spread, wanted + spread))
-    return min(max(value, column.lower), column.upper), (high - low) / 2
-
-
-def _at(edges: Floats, rising: Floats, rank: float) -> float:
-    """Return the value at a rank, linear within a bin."""
-    index = int(np.clip(np.searchsorted(rising, rank, side="left"), 1, len(rising) - 1))
+    index = int(np.clip(np.searchsorted(rising, wanted, side="left"), 1, len(rising) - 1))
     low, high = rising[index - 1], rising[index]
-    part = 0.5 if high <= low else min(max((rank - low) / (high - low), 0.0), 1.0)
+    part = 0.5 if high <= low else min(max((wanted - low) / (high - low), 0.0), 1.0)
     return float(edges[index - 1] + part * (edges[index] - edges[index - 1]))

@@ -15,9 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smpc_dp.records.ask import Statistic
+from smpc_dp.records.intervals import INFINITE, around
 from smpc_dp.records.moments import Moments
 from smpc_dp.records.noisy import Display, NoisySums
-from smpc_dp.records.result import Estimate, finite
+from smpc_dp.records.result import Estimate
 
 Floats = NDArray[np.float64]
 REFUSED = "refused: the least eigenvalue of the second moments is within the noise"
@@ -26,29 +27,20 @@ REFUSED = "refused: the least eigenvalue of the second moments is within the noi
 def regressions(one: Statistic, noisy: NoisySums, display: Display) -> Iterator[Estimate]:
     """Yield the intercept and the slopes of a response over columns."""
     schema, (response, *others) = noisy.plan.schema, one.columns
-    equations = normal_equations(Moments(noisy, one.columns), response, others)
+    moments = Moments(noisy, one.columns)
+    equations = normal_equations(moments, response, others)
     contrasts = _contrasts(one, noisy)
     solved = equations.solve(contrasts, display.outside)
     y = schema.number(response, one.text)
     for row, name in enumerate(["intercept", *others]):
         unit = response if name == "intercept" else f"{response} / {name}"
-        value = low = high = error = None
-        if solved is not None:
-            centre, wide, error = (float(part[row]) for part in solved)
-            centre += y.middle if name == "intercept" else 0.0
-            value, low, high = centre, finite(centre - wide), finite(centre + wide)
-        yield Estimate(
-            statistic=one.text,
-            name=f"{'intercept' if name == 'intercept' else 'slope of ' + name}",
-            cell={},
-            value=value,
-            low=low,
-            high=high,
-            standard_error=error,
-            sampling_error=None,
-            unit=unit,
-            note=REFUSED if solved is None else "",
-        )
+        label, over = name if name == "intercept" else f"slope of {name}", moments.count[0]
+        if solved is None:
+            yield Estimate.of(one, label, unit, INFINITE, over=over, note=REFUSED)
+            continue
+        centre, wide, error = (float(part[row]) for part in solved)
+        value = centre + (y.middle if name == "intercept" else 0.0)
+        yield Estimate.of(one, label, unit, around(value, wide, 1.0), value=value, error=error, over=over)
 
 
 def _contrasts(one: Statistic, noisy: NoisySums) -> Floats:

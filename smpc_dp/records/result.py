@@ -11,6 +11,8 @@ import msgspec
 
 from smpc_dp.optional import import_optional
 from smpc_dp.privacy.guarantee import PlainStruct, PrivacyGuarantee
+from smpc_dp.records.ask import Statistic
+from smpc_dp.records.intervals import INFINITE, Interval
 
 HIDDEN = "not shown: within the noise"
 WITHIN_NOISE = "none: the count is within the noise"
@@ -24,11 +26,13 @@ class Estimate(PlainStruct, frozen=True, kw_only=True):
         statistic: the text that was asked for; name: which of its numbers.
         cell: for tables and groups the category or the bin of each column.
         value: None where there is none: `note` says why.
-        low, high: the ends of the interval, from the noise alone; None where it is not bounded.
-        standard_error: of the noise, to first order.
+        low, high: the ends of the interval, from the noise alone; None where it is not bounded. Of what is
+            not shown if its count is within the noise: given that it is shown, or not.
+        standard_error: of the noise, to first order; none of quantiles, whose error has steps.
         sampling_error: the standard error of the rows as a sample of a population, where it is known: apart
             from the noise, and not in the interval.
         unit: what the value is counted in.
+        over: the number of values that it is computed from, with its noise; None for counts and sums.
         note: flags.
     """
 
@@ -41,7 +45,40 @@ class Estimate(PlainStruct, frozen=True, kw_only=True):
     standard_error: float | None
     sampling_error: float | None
     unit: str
+    over: float | None = None
     note: str = ""
+
+    @classmethod
+    def of(
+        cls,
+        statistic: Statistic,
+        name: str,
+        unit: str,
+        ends: Interval,
+        *,
+        cell: dict[str, str] | None = None,
+        value: float | None = None,
+        error: float | None = None,
+        sampled: float | None = None,
+        over: float | None = None,
+        possible: Interval = INFINITE,
+        note: str = "",
+    ) -> Estimate:
+        """Return a number with its interval; one outside what is possible is projected, with a note."""
+        inside = None if value is None else min(max(value, possible[0]), possible[1])
+        return cls(
+            statistic=statistic.text,
+            name=name,
+            cell=cell or {},
+            value=inside,
+            low=finite(ends[0]),
+            high=finite(ends[1]),
+            standard_error=None if error is None else finite(error),
+            sampling_error=None if sampled is None else finite(sampled),
+            unit=unit,
+            over=over,
+            note=note or ("" if inside == value else PROJECTED),
+        )
 
 
 class Answers(PlainStruct, frozen=True, kw_only=True):
@@ -95,7 +132,8 @@ class Answers(PlainStruct, frozen=True, kw_only=True):
             name = f"{one.name} [{cell_text(one.cell)}]" if one.cell else one.name
             value = "-" if one.value is None else f"{one.value:.6g}"
             low, high = (("-" if end is None else f"{end:.6g}") for end in (one.low, one.high))
-            lines.append(f"{name}: {value} [{low}, {high}] {one.unit} {one.note}".rstrip())
+            over = "" if one.over is None else f" over {one.over:.6g} values"
+            lines.append(f"{name}: {value} [{low}, {high}] {one.unit}{over} {one.note}".rstrip())
         if self.guarantee is None:
             lines.append("exact tables: no differential privacy")
         else:

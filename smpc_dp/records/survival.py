@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from smpc_dp.records.ask import Statistic
 from smpc_dp.records.features import product
-from smpc_dp.records.intervals import Interval, around, fieller, normal_quantile, times, within
+from smpc_dp.records.intervals import INFINITE, Interval, around, fieller, normal_quantile, times, within
 from smpc_dp.records.noisy import Display, NoisySums, cell_labels
 from smpc_dp.records.result import PROJECTED, WITHIN_NOISE, Estimate
 from smpc_dp.records.terms import survival_cells
@@ -79,19 +79,19 @@ def survival(one: Statistic, noisy: NoisySums, display: Display) -> Iterator[Est
             low *= 1 - intervals[index][1]
             high *= 1 - intervals[index][0]
             risk, noise = float(hazards.at_risk[index]), float(hazards.risk_noise[index])
-            hidden = risk <= display.hide * noise or risk <= 0
+            hidden = risk <= display.least(noise) or risk <= 0
             spread += 0.0 if hidden else (hazards.noise / risk) ** 2 + (rates[index] * noise / risk) ** 2
             changed = bool((raw[: index + 1] != rates[: index + 1]).any())
-            yield Estimate(
-                statistic=one.text,
-                name="survival",
+            yield Estimate.of(
+                one,
+                "survival",
+                "",
+                (low, high),
                 cell={**cell, one.columns[0]: label},
                 value=None if hidden else curve,
-                low=low,
-                high=high,
-                standard_error=None if hidden else curve * math.sqrt(spread),
-                sampling_error=None if hidden else _greenwood(hazards, index, curve),
-                unit="",
+                error=None if hidden else curve * math.sqrt(spread),
+                sampled=None if hidden else _greenwood(hazards, index, curve),
+                over=float(hazards.at_risk[0]),
                 note=WITHIN_NOISE if hidden else PROJECTED if changed else "",
             )
 
@@ -136,30 +136,29 @@ def log_rank(one: Statistic, noisy: NoisySums, display: Display) -> Iterator[Est
     difference = float((first.events - first.at_risk * rates).sum())
     noise = _difference_noise(first, both)
     sampling = _mantel(first, both)
-    hidden = both.at_risk[0] <= max(display.hide * both.risk_noise[0], 0.0) or not sampling > 0
-    yield Estimate(
-        statistic=one.text,
-        name="observed - expected events",
+    hidden = both.at_risk[0] <= display.least(float(both.risk_noise[0])) or not sampling > 0
+    over, note = float(both.at_risk[0]), WITHIN_NOISE if hidden else ""
+    yield Estimate.of(
+        one,
+        "observed - expected events",
+        "events",
+        (low, high),
         cell=cell,
         value=None if hidden else difference,
-        low=low,
-        high=high,
-        standard_error=None if hidden else noise,
-        sampling_error=None if hidden else math.sqrt(sampling),
-        unit="events",
-        note=WITHIN_NOISE if hidden else "",
+        error=None if hidden else noise,
+        sampled=None if hidden else math.sqrt(sampling),
+        over=over,
+        note=note,
     )
-    yield Estimate(
-        statistic=one.text,
-        name="log-rank z, noise included",
+    yield Estimate.of(
+        one,
+        "log-rank z, noise included",
+        "",
+        INFINITE,
         cell=cell,
         value=None if hidden else difference / math.sqrt(sampling + noise**2),
-        low=None,
-        high=None,
-        standard_error=None,
-        sampling_error=None,
-        unit="",
-        note=WITHIN_NOISE if hidden else "approximate: normal with variance 1 without a difference",
+        over=over,
+        note=note or "approximate: normal with variance 1 without a difference",
     )
 
 

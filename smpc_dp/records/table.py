@@ -157,9 +157,7 @@ def _array(values: Any) -> NDArray[Any]:
     if isinstance(values, list | tuple):
         return _objects(values)
     if isinstance(values, np.ma.MaskedArray):
-        plain = np.array(values.data, dtype=object)
-        plain[np.ma.getmaskarray(values)] = None
-        return plain
+        return _without(np.asarray(values.data), np.ma.getmaskarray(values))
     if hasattr(values, "to_numpy") and not isinstance(values.dtype, np.dtype):
         # pandas' own types: their missing values are none of numpy's
         plain = getattr(values.dtype, "numpy_dtype", None)
@@ -169,11 +167,18 @@ def _array(values: Any) -> NDArray[Any]:
     array = np.asarray(values)
     if array.dtype.kind == "c":
         # one complex number makes all others complex
-        return np.where(array.imag == 0, array.real, np.nan)
+        return np.asarray(np.where(array.imag == 0, array.real, np.nan))
     if array.dtype.kind not in "mM":
         return array
     # numpy would make whole numbers of times
-    return np.where(np.isnat(array), None, array.astype(str).astype(object))
+    return _without(array.astype(str), np.isnat(array))
+
+
+def _without(values: NDArray[Any], missing: NDArray[np.bool_]) -> NDArray[Any]:
+    """Return values as objects, None for missing ones."""
+    plain = values.astype(object)
+    plain[missing] = None
+    return plain
 
 
 def _objects(values: Sequence[Any]) -> NDArray[Any]:
@@ -251,7 +256,7 @@ def _beyond_person(ids: NDArray[Any], most: int) -> NDArray[np.bool_]:
     seen: dict[str, int] = {}
     beyond = np.zeros(len(ids), dtype=bool)
     for index, value in enumerate(ids.tolist()):
-        if _is_missing(value) or (isinstance(value, float | np.floating) and abs(value) >= exact):
+        if _is_missing(value) or (isinstance(value, float) and abs(value) >= exact):
             beyond[index] = True
             continue
         key = _label(value)
@@ -322,6 +327,6 @@ def _parsed(value: object) -> float:
     try:
         return float(value)
     except OverflowError:
-        return math.inf if value > 0 else -math.inf
+        return math.inf if isinstance(value, int | Decimal) and value > 0 else -math.inf
     except (TypeError, ValueError):
         return math.nan

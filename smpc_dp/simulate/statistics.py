@@ -81,6 +81,7 @@ def statistics(  # noqa: PLR0913 - the keys of a session file, and what a simula
         _noisy_total(read[:present], parameters, seed_for_simulation),
         present,
         rows=parameters.rows_of(list(range(present))),
+        holders=parameters.holders_of(list(range(present))),
         level=level,
         simultaneous=simultaneous,
         hide=hide,

@@ -36,7 +36,7 @@ PRINTED = {
         "average over 5 of 5 parties: [",
         "standard error: 0.35 in each coordinate",
         "ledger of alice: epsilon = 3.46867 of 5 spent at delta = 0.0001",
-        "refused: epsilon is short: of epsilon = 5 at delta = 0.0001, 3.46867 is spent",
+        "alice, 'vectors of 2026'): of epsilon = 5 at delta = 0.0001, 3.46867 is spent",
         "\nrefused\n",
     ),
     "verifiable-average": (

@@ -49,7 +49,7 @@ async def test_requests_are_charged_until_the_budget_is_spent(tmp_path: Path) ->
     assert first.privacy.receipt is not None
     assert first.privacy.receipt.run == first.evidence.run_id.hex()
     assert isinstance(second, smpc_dp.PrivacyError)
-    assert "alice: 'GOPA' (request 2) on 'patients' is refused" in str(second)
+    assert "epsilon is short: request 2 is refused (unit party, 'GOPA'; alice, 'patients')" in str(second)
     # One charge; the request that was refused cost nothing, and went on without her.
     assert len(Ledger.open(ledger).entries()) == 1
     for answers in others:

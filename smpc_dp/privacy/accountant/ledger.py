@@ -294,33 +294,35 @@ class Ledger:
         spending = self._spending([*before, event])
         if terms.epsilon is None:
             return spending
-        which = f" ({label})" if label else ""
-        head = f"{terms.party}: '{event.mechanism}'{which} on '{terms.dataset}' is refused"
+        head = f"{label or 'the release'} is refused"
+        whose = f"unit {terms.unit}, '{event.mechanism}'; {terms.party}, '{terms.dataset}'"
         if event.exact:
             if terms.exact == "outside":
                 return spending
-            raise PrivacyError(f"{head}: an exact release has no differential privacy, and there is a budget")
+            reason = "an exact release has no differential privacy, and there is a budget"
+            raise PrivacyError(f"{head}: {reason} ({whose})")
         # Written so that NaN fails.
         if spending.epsilon is None or not spending.epsilon <= terms.epsilon:
-            raise PrivacyError(f"{head}: {self._describe_shortfall(before, event, spending)}")
+            short, why = self._describe_shortfall(before, event, spending)
+            raise PrivacyError(f"{short} is short: {head} ({whose}): {why}")
         return spending
 
-    def _describe_shortfall(self, before: list[Event], event: Event, whole: Spending) -> str:
-        """Describe which of epsilon and delta does not suffice, what is spent and what would be needed."""
+    def _describe_shortfall(self, before: list[Event], event: Event, whole: Spending) -> tuple[str, str]:
+        """Return which of epsilon and delta does not suffice, and what is spent and would be needed."""
         terms = self.terms
         needed = 1.0
         if terms.composition == "fixed" and terms.epsilon is not None:
             private = [one for one in (*before, event) if not one.exact]
             needed = Composition(private).delta(terms.epsilon)
         if whole.epsilon is None and needed < 1:
-            return (
-                f"delta is short: at epsilon = {_format_exact(terms.epsilon)} all releases together need "
+            return "delta", (
+                f"at epsilon = {_format_exact(terms.epsilon)} all releases together need "
                 f"delta = {_format_exact(needed)}, the budget has {_format_exact(terms.delta)}"
             )
         spent, alone = self._spending(before), self._spending([event])
         budget = f"epsilon = {_format_exact(terms.epsilon)} at delta = {_format_exact(terms.delta)}"
-        return (
-            f"epsilon is short: of {budget}, {_format_cost(spent)} is spent, and this release, "
+        return "epsilon", (
+            f"of {budget}, {_format_cost(spent)} is spent, and this release, "
             f"{_format_cost(alone)} by itself, would make it {_format_cost(whole)}"
             + (f"; with that epsilon, delta would have to be {needed:.6g}" if needed < 1 else "")
         )

@@ -88,3 +88,16 @@ def test_q_and_i_squared_are_those_of_the_sites(rows: str, spread: float) -> Non
         high, most = (math.inf if one.high is None else one.high for one in (first, second))
         inside += first.low <= q <= high and second.low <= share <= most
     assert inside >= 0.91 * 300
+
+
+def test_a_party_without_rows_counts_only_where_rows_are_private() -> None:
+    tables = [*sites(0.05), np.array([])]
+    for rows, holders, most in (("public", 5, 5), ("private", None, 6)):
+        known = schema(rows)
+        plan = plan_request(known, "heterogeneity(v)", epsilon=100.0, delta=1e-6, parties=6, corrupt=1)
+        exact = np.sum([plan.vector(read_table({"v": table}, known)) for table in tables], axis=0)
+        number = sum(map(len, tables)) if rows == "public" else None
+        q, share = estimate(plan, exact, 6, rows=number, holders=holders).estimates
+        assert share.value == pytest.approx(1 - (most - 1) / (q.value or 0), rel=1e-3)
+        assert f"for {most} parties" in share.note
+        assert ("one that has none makes I^2 too small" in share.note) == (rows == "private")

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import smpc_dp
 from smpc_dp.errors import ConfigError, LocalError
+from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.records.answers import estimate
 from smpc_dp.records.ask import read_ask
 from smpc_dp.records.plan import Plan, plan_request
@@ -50,6 +51,32 @@ def test_cells_and_groups_within_the_noise_are_not_shown(answers: Answers) -> No
     plan = planned()
     shown = estimate(plan, np.zeros(plan.length, dtype=np.int64), 3, hide=0.0)
     assert shown.of("ward")[1].value == 0.0
+
+
+def test_results_say_how_many_values_they_are_over(answers: Answers) -> None:
+    mean, none = answers.of("mean(age) by ward")
+    assert mean.over == pytest.approx(3000, rel=1e-6)
+    assert none.over == 0.0
+    assert answers.of("count")[0].over is None
+    assert "mean(age) [ward = large]: 60 [" in str(answers)
+    assert " age over 3000 values" in str(answers)
+
+
+def test_quantiles_of_tied_values_have_an_interval_and_no_standard_error() -> None:
+    """Half of the rows at 20, half at 80: the median is 20, its estimate jumps, its interval has both."""
+    plan = planned(ask=["quantile(age, .5, .9)"])
+    rows = {"age": [20.0] * 1500 + [80.0] * 1500, "ward": ["large"] * 3000}
+    exact = plan.vector(read_table(rows, SCHEMA))
+    source = NoiseSource.keyed(bytes(32), b"ties")
+    inside = 0
+    for _ in range(200):
+        noise = plan.mechanism.share.noise(source, 3 * plan.length).reshape(3, -1).sum(axis=0)
+        median, upper = estimate(plan, exact + noise, 3).estimates
+        assert median.standard_error is upper.standard_error is None
+        assert median.over == pytest.approx(3000, abs=600)
+        inside += (median.low or 0.0) <= 20 <= (median.high or 0.0)
+    # of level 0.95: fewer than 180 of 200 with a chance of 2e-3
+    assert inside >= 180
 
 
 def test_a_variance_below_zero_is_projected_with_a_note(answers: Answers) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -128,9 +129,9 @@ def test_pandas_and_parquet_are_as_arrays(tmp_path: Path) -> None:
     assert read_table(frame.assign(age=["a", "b", "3", "d"]), schema()).dropped.missing["age"] == 3
 
 
-def one_value_more(values: list[object]) -> list[list[object]]:
+def one_value_more(values: list[Any]) -> list[list[Any]]:
     """Return columns that differ from this one in their last row: what one record could be."""
-    strange = [None, math.nan, "text", "", True, 10**400, "1e999", [1], {}, b"\xff", 1j, "1"]
+    strange: list[Any] = [None, math.nan, "text", "", True, 10**400, "1e999", [1], {}, b"\xff", 1j, "1"]
     return [[*values, value] for value in strange]
 
 
