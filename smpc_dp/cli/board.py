@@ -22,14 +22,30 @@ def _group() -> None:
 
 @app.command()
 def serve(
-    board: Annotated[Path, typer.Argument(help="The log: a .board file, or JSON lines.")],
+    board: Annotated[
+        Path,
+        typer.Argument(help="The log: a .board file, JSON lines, or a folder of logs, of which the newest."),
+    ],
+    session: Annotated[
+        str | None, typer.Option(help="The session file, or its digest: a log of another one does not hold.")
+    ] = None,
     host: Annotated[str, typer.Option(help="Where to listen; what is served is public.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="0: any that is free.")] = 8600,
 ) -> None:
-    """Serve a log to auditors over HTTP, read-only, until Ctrl-C."""
-    from smpc_dp.log.serve import BoardServer
+    """Serve a log to auditors over HTTP, read-only, until Ctrl-C, with a page that follows it.
 
-    with BoardServer(board, host, port) as server:
+    The page shows entries as they arrive, each party's state, who signed something false, the verdict and
+    what is not proven, and finds a party's contribution by its receipt. It is this server's word: an audit on
+    one's own machine proves.
+    """
+    from smpc_dp.net.audit_selection import session_digest_of
+    from smpc_dp.net.log_page_server import LogPageServer
+    from smpc_dp.net.log_watch import LogWatch
+
+    digest = None if session is None else session_digest_of(session)
+    watch = LogWatch(board, digest)
+    with LogPageServer(watch, host, port) as server, watch:
+        console().print(f"the page: {server.url.removesuffix('board.jsonl')}")
         console().print(f"smpc-dp audit {server.url}")
         with contextlib.suppress(KeyboardInterrupt):
             server.serve_forever()

@@ -9,11 +9,11 @@ import contextlib
 import json
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from smpc_dp.errors import LocalError
 from smpc_dp.log.store import Store, is_store
@@ -37,6 +37,7 @@ class BoardServer(ThreadingHTTPServer):
     """
 
     daemon_threads = True
+    handler: ClassVar[type[BaseHTTPRequestHandler]]
 
     def __init__(
         self,
@@ -48,14 +49,18 @@ class BoardServer(ThreadingHTTPServer):
         answer_seconds: float = ANSWER_SECONDS,
     ) -> None:
         self.request_seconds, self.answer_seconds = request_seconds, answer_seconds
-        if not path.is_file():
+        if not path.exists():
             raise LocalError(f"{path}: no such board")
         self.path = path
         self._indices = threading.BoundedSemaphore(MAX_REQUESTS)
         try:
-            super().__init__((host, port), _Handler)
+            super().__init__((host, port), self.handler)
         except OSError as error:
             raise LocalError(f"cannot listen on {host}:{port} ({error.strerror})") from None
+
+    def log_path(self) -> Path:
+        """Return the path of the log that is served; raise LocalError if there is none yet."""
+        return self.path
 
     @property
     def url(self) -> str:
@@ -86,24 +91,28 @@ class BoardServer(ThreadingHTTPServer):
         """Ignore the errors of clients that disconnect."""
 
 
-class _Handler(BaseHTTPRequestHandler):
+class LogHandler(BaseHTTPRequestHandler):
     """Handler of one HTTP request."""
 
     server: BoardServer
     protocol_version = "HTTP/1.0"
+    _timer: threading.Timer | None = None
 
     def setup(self) -> None:
-        self._limit(self.server.request_seconds)
+        self.limit(self.server.request_seconds)
         super().setup()
 
     def finish(self) -> None:
         try:
             super().finish()
         finally:
-            self._timer.cancel()
+            if self._timer is not None:
+                self._timer.cancel()
 
-    def _limit(self, seconds: float) -> None:
+    def limit(self, seconds: float) -> None:
         """Disconnect after so many seconds from now: each read or write under way then ends."""
+        if self._timer is not None:
+            self._timer.cancel()
         self._timer = threading.Timer(seconds, self._hang_up)
         self._timer.daemon = True
         self._timer.start()
@@ -113,26 +122,26 @@ class _Handler(BaseHTTPRequestHandler):
             self.request.shutdown(socket.SHUT_RDWR)
 
     def do_GET(self) -> None:
-        self._answer(body=True)
+        self.answer(body=True)
 
     def do_HEAD(self) -> None:
-        self._answer(body=False)
+        self.answer(body=False)
 
     def log_message(self, format: str, *args: Any) -> None:
         """Log nothing: strangers would write a line for each request."""
 
-    def _answer(self, *, body: bool) -> None:
+    def answer(self, *, body: bool) -> None:
         """Send the answer to a GET or, without its body, to a HEAD."""
         try:
             if self.path == LOG:
-                size, parts = _content(self.server.path)
-                self._send_head("application/jsonl", size)
+                size, parts = _content(self.server.log_path())
+                self.send_head("application/jsonl", size)
                 if body:
                     for part in parts:
                         self.wfile.write(part)
             elif self.path == "/":
                 text = json.dumps({"log": LOG, "format": "smpc-dp board"}).encode() + b"\n"
-                self._send_head("application/json", len(text))
+                self.send_head("application/json", len(text))
                 if body:
                     self.wfile.write(text)
             else:
@@ -140,15 +149,21 @@ class _Handler(BaseHTTPRequestHandler):
         except LocalError:
             self.send_error(HTTPStatus.INTERNAL_SERVER_ERROR)
 
-    def _send_head(self, kind: str, size: int) -> None:
-        """Send the headers of an answer of `size` bytes, and set its time limit."""
-        self._timer.cancel()
-        self._limit(self.server.answer_seconds + size / LEAST_RATE)
-        self.send_response(HTTPStatus.OK)
+    def send_head(
+        self, kind: str, size: int, more: Mapping[str, str] | None = None, status: HTTPStatus = HTTPStatus.OK
+    ) -> None:
+        """Send the headers of an answer of `size` bytes, with further ones, and set its time limit."""
+        self.limit(self.server.answer_seconds + size / LEAST_RATE)
+        self.send_response(status)
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(size))
         self.send_header("X-Content-Type-Options", "nosniff")
+        for name, value in (more or {}).items():
+            self.send_header(name, value)
         self.end_headers()
+
+
+BoardServer.handler = LogHandler
 
 
 def _content(path: Path) -> tuple[int, Iterator[bytes]]:

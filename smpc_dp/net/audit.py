@@ -12,7 +12,7 @@ import os
 import time
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, BinaryIO, TypeVar
+from typing import Any, BinaryIO, Protocol, TypeVar
 
 import msgspec
 
@@ -24,7 +24,7 @@ from smpc_dp.errors import (
     SmpcError,
     VerificationError,
 )
-from smpc_dp.log.log import Entry
+from smpc_dp.log.log import Entry, Header
 from smpc_dp.log.reader import BadLog, LogReader
 from smpc_dp.log.receipt import LogReceipt
 from smpc_dp.net.audit_receipt import check_end, check_entry, check_log
@@ -60,6 +60,16 @@ AHEAD = 2
 
 T = TypeVar("T")
 Progress = Callable[[int, int, int | None], None]
+
+
+class Observer(Protocol):
+    """Interface of an observer of an audit, which is called on the thread of the audit."""
+
+    def began(self, header: Header, session: LogSession) -> None:
+        """Take the header, without its session where that is long; the session is not planned yet."""
+
+    def took(self, entry: Entry, byte: int, auditor: Auditor | StatisticAuditor) -> None:
+        """Take an entry that the auditor has taken, and its first byte; its proofs may still wait."""
 
 
 class Second(msgspec.Struct, frozen=True):
@@ -182,8 +192,13 @@ def audit_stream(
     wanted: Wanted = Wanted(),  # noqa: B008 - it is frozen
     threads: int | None = None,
     progress: Progress | None = None,
+    reopen: Reopen | None = None,
+    observer: Observer | None = None,
 ) -> Report:
     """Audit the log in `stream`, read from its beginning to its end; see `audit`.
+
+    `reopen` opens the same log again, up to where it has been read at least; without it the stream itself is
+    read again. `observer` is told of the header and of each entry.
 
     `wanted.session` is the digest of the session that the auditor knows. Another session may be anybody's, so
     the work for its plan is bounded: LocalError beyond that.
@@ -200,10 +215,10 @@ def audit_stream(
     known |= {"entries": 0, "bytes": 0, "noted": ()}
     bad: BadLog | None = None
     try:
-        readable, again = make_rereadable(stream)
+        readable, again = make_rereadable(stream) if reopen is None else (stream, reopen)
         with LogReader(readable) as reader, _Pool(threads or os.cpu_count() or 1) as pool:
             known["run_id"], known["header"] = reader.header.run_id, reader.header
-            _read(reader, functools.partial(_entries, again), pool, wanted, known, size, progress)
+            _read(reader, functools.partial(_entries, again), pool, wanted, known, size, progress, observer)
     except BadLog as error:
         bad = error
     verdict: Verdict | None = known["verdict"]
@@ -267,12 +282,15 @@ def _read(
     known: dict[str, Any],
     size: int | None,
     progress: Progress | None,
+    observer: Observer | None,
 ) -> None:
     """Read a log to its end and put the results in `known`; raise BadLog."""
     try:
         session = _session(reader)
         known["roster"], known["parameters"] = session.roster_digest.hex(), dict(session.parameters)
         known["session"], known["checkpoint_key"] = session.digest.hex(), session.checkpoint_key
+        if observer is not None:
+            observer.began(reader.header, session)
         if wanted.receipt is None and wanted.session not in (None, known["session"]):
             raise VerificationError(
                 f"the session is {known['session']}, not {wanted.session}", Check.OTHER_SESSION
@@ -288,7 +306,7 @@ def _read(
     except SmpcError as error:
         raise reader.locate(error) from None
     try:
-        _take_all(reader, auditor, wanted, known, size, progress)
+        _take_all(reader, auditor, wanted, known, size, progress, observer)
     except BadLog:
         # Checks on other threads may have found an earlier line wrong.
         _settle(auditor)
@@ -311,6 +329,7 @@ def _take_all(
     known: dict[str, Any],
     size: int | None,
     progress: Progress | None,
+    observer: Observer | None,
 ) -> None:
     """Give all entries of a log to the auditor."""
 
@@ -331,6 +350,8 @@ def _take_all(
             raise reader.locate(error) from None
         head = reader.chain.head
         known["entries"], known["bytes"] = reader.chain.length, reader.bytes_read
+        if observer is not None:
+            observer.took(entry, reader.byte, auditor)
         if progress is not None:
             progress(reader.line, reader.bytes_read, size)
     _settle(auditor)

@@ -134,7 +134,13 @@ class StatisticAuditor:
     # As in the auditor of verifiable runs: the verdict's name in a report, and false statements so far.
     part: ClassVar[str] = "statistic"
     noted: ClassVar[tuple[str, ...]] = ()
+    excluded: ClassVar[tuple[()]] = ()
     doubt: ClassVar[str] = "its end is signed by the aggregator alone"
+
+    @property
+    def expected(self) -> str:
+        """Kind of the last entry; "" after it."""
+        return m.OUTCOME if self._outcome is None else ""
 
     @property
     def context(self) -> Context:

@@ -151,9 +151,19 @@ class Auditor:
         return self._parameters.longest_entry(kind)
 
     @property
+    def excluded(self) -> tuple[Excluded, ...]:
+        """Authors of false statements that were found so far, in the order of the roster."""
+        return tuple(item for _, item in sorted(self._excluded.items()))
+
+    @property
+    def expected(self) -> str:
+        """Kind of the next entry, or of one that may follow instead; "" after the last one."""
+        return "" if self._closed else self._order[min(self._phase, len(self._order) - 1)]
+
+    @property
     def noted(self) -> tuple[str, ...]:
         """False statements so far, with their authors; all are signed once the checks are settled."""
-        return tuple(f"{item.party}: {item.reason}" for _, item in sorted(self._excluded.items()))
+        return tuple(f"{item.party}: {item.reason}" for item in self.excluded)
 
     def take(self, entry: Entry, head: bytes, position: Position) -> None:
         """Take the next entry, at its position; `head` is the one before it."""
@@ -425,9 +435,8 @@ class Auditor:
         `tries`: the number of runs that a session log lists.
         """
         if not self._closed or self._tally is None:
-            expected = self._order[min(self._phase, len(self._order) - 1)]
             raise VerificationError(
-                f"the log ends where '{expected}' is due: it was cut, or the run was not finished",
+                f"the log ends where '{self.expected}' is due: it was cut, or the run was not finished",
                 Check.LOG_CUT,
             )
         parameters, count = self._parameters, len(self._counted)
@@ -451,7 +460,7 @@ class Auditor:
         epsilon = parameters.epsilon_without(len(self._excluded))
         return Verdict(
             counted=tuple(map(self._name, self._counted)),
-            excluded=tuple(self._excluded[party] for party in sorted(self._excluded)),
+            excluded=self.excluded,
             corrupt=parameters.plan.max_corrupt,
             silent=tuple(map(self._name, silent)),
             void_edges=tuple((self._name(one), self._name(two)) for one, two in self._void),

@@ -1,0 +1,107 @@
+"""A log that grows, as a stream: a reader waits at its end until there is more, or nothing more is to come.
+
+The file is only read: of a store each reading is a short transaction of its own, so that the writer never
+waits.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+from smpc_dp.errors import LocalError
+from smpc_dp.log.store import Store, is_store
+
+# Seconds between two looks at the end of a log.
+POLL_SECONDS = 0.2
+_BLOCK = 1 << 16
+
+
+class GrowingLog(io.RawIOBase):
+    """Raw stream of a log as JSON lines, from a store or a file.
+
+    Args:
+        path: the log.
+        finished: the stream ends where the log ends, once this is set; None: it does not wait at all.
+
+    Raises LocalError if the log cannot be read, or is shorter than it was.
+    """
+
+    def __init__(self, path: Path, finished: threading.Event | None) -> None:
+        super().__init__()
+        self._path, self._finished = path, finished
+        self._stored = is_store(path)
+        self._next, self._pending, self._offset = 0, memoryview(b""), 0
+        # Opened once: a file that is put in its place later is another log.
+        self._file = None if self._stored else _open(path)
+
+    def close(self) -> None:
+        """Close the file."""
+        if not self.closed and self._file is not None:
+            os.close(self._file)
+        super().close()
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while True:
+            finished = self._finished is None or self._finished.is_set()
+            content = self._more(len(buffer))
+            if content or finished or self._finished is None:
+                buffer[: len(content)] = content
+                return len(content)
+            self._finished.wait(POLL_SECONDS)
+
+    def _more(self, most: int) -> bytes | memoryview:
+        """Return what follows, of at most so many bytes; nothing if there is no more yet."""
+        if self._file is not None:
+            return self._from_file(self._file, most)
+        if not self._pending:
+            with Store.open(self._path) as store:
+                for line in store.lines(first=self._next, last=self._next):
+                    self._pending, self._next = memoryview(line + b"\n"), self._next + 1
+        content, self._pending = self._pending[:most], self._pending[most:]
+        return content
+
+    def _from_file(self, file: int, most: int) -> bytes:
+        try:
+            content = os.pread(file, most, self._offset)
+            if not content and os.fstat(file).st_size < self._offset:
+                raise LocalError(f"{self._path}: is shorter than it was: it is another log")
+        except OSError as error:
+            raise LocalError(f"{self._path}: cannot read the log ({error.strerror})") from None
+        self._offset += len(content)
+        return content
+
+
+@contextmanager
+def open_growing(path: Path, finished: threading.Event | None = None) -> Iterator[BinaryIO]:
+    """Open a log that may grow; see `GrowingLog`."""
+    with io.BufferedReader(GrowingLog(path, finished), _BLOCK) as stream:
+        yield cast("BinaryIO", stream)
+
+
+def read_line(path: Path, number: int, byte: int, most: int) -> bytes:
+    """Return line `number` of a log, which begins at `byte`, or its first `most` bytes; the header is 0."""
+    if is_store(path):
+        with Store.open(path) as store:
+            return next(store.lines(first=number, last=number), b"")[:most]
+    try:
+        with path.open("rb") as file:
+            file.seek(byte)
+            return file.readline(most).removesuffix(b"\n")
+    except OSError as error:
+        raise LocalError(f"{path}: cannot read the log ({error.strerror})") from None
+
+
+def _open(path: Path) -> int:
+    try:
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError as error:
+        raise LocalError(f"{path}: cannot read the log ({error.strerror})") from None

@@ -1,0 +1,385 @@
+"""Pages that show a log as it grows: parties, entries, what is proven, the verdict and what is not proven.
+
+It is made from a `LogWatch`. Names and values of the log are text: escaped, visible and cut by the templates.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from smpc_dp.decoding import decode_json
+from smpc_dp.errors import Check, SmpcError, VerificationError
+from smpc_dp.log.log import MAX_LINE_BYTES, Entry, decode_line
+from smpc_dp.log.receipt import FORMAT, VERSION, LogReceipt
+from smpc_dp.log.signed_note import SignedNote
+from smpc_dp.net.audit import Report
+from smpc_dp.net.audit_receipt import check_end, check_entry, check_log
+from smpc_dp.net.audit_selection import NO_SESSION, SOME_RUN
+from smpc_dp.net.growing_log import read_line
+from smpc_dp.net.log_watch import STEPS, LogWatch, Run
+from smpc_dp.protocols.gopa.verifiable import messages as v
+from smpc_dp.report.pages import environment
+from smpc_dp.wire.signing import decode
+
+# Rows of a table that goes on, and of one on the first page.
+ROWS, FIRST_ROWS = 100, 15
+MOST_VALUES = 20
+# Bytes of a receipt that a page takes, and of a payload and its fields that it shows.
+MOST_RECEIPT = 1 << 20
+MOST_PAYLOAD, MOST_FIELD = 4_096, 256
+STEP_WORDS = {v.COMMIT: "committed", v.COIN: "opened its coin", v.PUBLISH: "published"}
+KIND_WORDS = {
+    v.COMMIT: "commits to its value and noise, with proofs",
+    v.COIN: "opens its coin: all coins together decide the noise",
+    v.PUBLISH: "publishes its value with noise, with a proof",
+    v.TALLY: "the total that the aggregator claims",
+    "open": "opens the noise that it shares with those who are excluded",
+    "certify-begin": "a quorum signed that the run begins",
+    "certify-commitments": "a quorum signed who takes part",
+    "certify-coins": "a quorum signed the coins",
+    "certify-exclusions": "a quorum signed who is excluded",
+    "certify-tally": "a quorum signed the end",
+}
+NOT_PROVEN = (
+    "That a value is true: a party can lie within the bounds.",
+    "Whose fault it is that a message is missing: the aggregator may have withheld it.",
+    "That this log is that of your run: compare its run id and head with your own result, or use your "
+    "receipt.",
+)
+_MESSAGES: dict[str, type[msgspec.Struct]] = {
+    v.COMMIT: v.Commit,
+    v.COIN: v.Coin,
+    v.PUBLISH: v.Publish,
+    v.TALLY: v.Tally,
+}
+_HOST = re.compile(r"[A-Za-z0-9.\-]{1,253}(:[0-9]{1,5})?|\[[0-9A-Fa-f:.]{2,45}\](:[0-9]{1,5})?")
+
+
+class LogPages:
+    """HTML pages of a watched log; each method returns one. Several threads may call them."""
+
+    def __init__(self, watch: LogWatch, address: str) -> None:
+        self._watch, self._address = watch, address
+        self._environment = environment()
+
+    def overview(self, host: str = "") -> str:
+        """Return the first page: the verdict, its limits, the parties and the last entries."""
+        with self._watch.lock:
+            run = self._watch.run
+            if run is None:
+                return self._render("board.html", verdict=waiting(), run=None)
+            count = run.entries
+            given: dict[str, Any] = {
+                "verdict": verdict(run),
+                "run": _facts(run),
+                "excluded": [*run.excluded.values()],
+                "average": _average(run.report),
+                "parties": [_party(run, index) for index in range(min(FIRST_ROWS, len(run.names)))],
+                "count": len(run.names),
+                "entries": [_entry(run, at) for at in range(count, max(0, count - FIRST_ROWS), -1)],
+                "limits": _limits(run, self._cosigners(run)),
+                "command": self._command(run, host),
+                "checkpoint": self.file_beside(run, "checkpoint"),
+            }
+        return self._render("board.html", **given)
+
+    def parties(self, first: int = 1, name: str = "") -> str:
+        """Return a page of the parties from number `first`, or of those whose names begin with `name`."""
+        with self._watch.lock:
+            run = self._watch.run or Run(self._watch.path)
+            names = run.names
+            if name:
+                named = (index for index in range(len(names)) if names[index].startswith(name))
+                shown = [index for index, _ in zip(named, range(ROWS), strict=False)]
+            else:
+                shown = [*range(max(first - 1, 0), min(first - 1 + ROWS, len(names)))]
+            rows, steps = [_party(run, index) for index in shown], _pages(first, len(names))
+        return self._render("board_parties.html", rows=rows, pages=() if name else steps, name=name)
+
+    def entries(self, first: int = 1) -> str:
+        """Return a page of the entries from number `first`."""
+        with self._watch.lock:
+            run = self._watch.run or Run(self._watch.path)
+            last = min(first + ROWS - 1, run.entries)
+            rows, steps = (
+                [_entry(run, at) for at in range(max(first, 1), last + 1)],
+                _pages(first, run.entries),
+            )
+        return self._render("board_entries.html", rows=rows, pages=steps)
+
+    def entry(self, number: int) -> str | None:
+        """Return the page of one entry; None if there is none."""
+        line, run = self.line(number)
+        if line is None or run is None:
+            return None
+        read = decode_line(line, Entry)
+        with self._watch.lock:
+            index = run.names.index(read.party) if read.party in run.names else None
+            party = None if index is None else _party(run, index)
+        return self._render(
+            "board_entry.html",
+            entry=read,
+            digest=read.digest().hex(),
+            meaning=_meaning(read.kind),
+            party=party,
+            fields=_fields(read),
+            payload=read.payload[:MOST_PAYLOAD].hex(" ", 4),
+            more=max(0, len(read.payload) - MOST_PAYLOAD),
+        )
+
+    def line(self, number: int) -> tuple[bytes | None, Run | None]:
+        """Return the line of an entry that was read, and the run; None if there is none."""
+        with self._watch.lock:
+            run = self._watch.run
+            if run is None or not 1 <= number <= run.entries:
+                return None, run
+            path, byte = run.path, run.bytes[number - 1]
+        return read_line(path, number, byte, MAX_LINE_BYTES + 1), run
+
+    def receipt(self, text: str | None = None) -> str:
+        """Return the page on which a contribution is found by its receipt, with the result if it is given."""
+        result = None if text is None else self.find(text)
+        with self._watch.lock:
+            run = self._watch.run
+            command = "" if run is None else self._command(run, "", receipt=True)
+        return self._render("board_receipt.html", result=result, command=command, most=MOST_RECEIPT)
+
+    def find(self, text: str) -> dict[str, object]:
+        """Return whether the log has the entry of a receipt, given as JSON, and what is known of it."""
+        try:
+            receipt = decode_json(text.encode("utf-8", "surrogatepass"), LogReceipt)
+            if (receipt.format, receipt.version) != (FORMAT, VERSION):
+                raise ValueError("another format")
+        except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+            return {"found": False, "reason": f"This is no receipt: {error}."}
+        line, run = self.line(receipt.index)
+        try:
+            if run is None or run.session is None or run.header is None:
+                return {"found": False, "reason": "No log has been read yet."}
+            check_log(receipt, run.session.digest.hex(), run.header.run_id)
+            if line is None:
+                reason = (
+                    f"The log has {run.entries} entries so far, and the receipt is of entry {receipt.index}."
+                )
+                return {"found": False, "reason": reason}
+            check_entry(receipt, decode_line(line, Entry))
+            with self._watch.lock:
+                report, context, quorum, count = run.report, run.context, run.quorum, run.entries
+            whole = None if report is None else report.verdict
+            if report is not None and whole is not None and context is not None:
+                check_end(receipt, context, quorum, whole.attested, count)
+                if receipt.head != report.head:
+                    raise VerificationError("the receipt is of a log with another end", Check.LOG_DIFFERS)
+        except SmpcError as error:
+            return {"found": False, "reason": f"This log does not have it: {error}."}
+        with self._watch.lock:
+            party = _party(run, run.names.index(receipt.party))
+        return {"found": True, "receipt": receipt, "party": party, "ended": whole is not None}
+
+    def file_beside(self, run: Run, kind: str) -> bool:
+        """Tell whether the folder of a log has its session log ("jsonl"), or a checkpoint of that."""
+        path = self._beside(run, kind)
+        return path is not None and path.is_file()
+
+    def beside(self, kind: str) -> Path | None:
+        """Return the path of the session log, or of its checkpoint; None if there is none."""
+        with self._watch.lock:
+            run = self._watch.run
+            return self._beside(run, kind) if run is not None and self.file_beside(run, kind) else None
+
+    @staticmethod
+    def _beside(run: Run, kind: str) -> Path | None:
+        context = run.context
+        if context is None:
+            return None
+        name = "session" if context.scope == context.session_digest else "group"
+        return run.path.with_name(f"{name}-{context.scope.hex()[:16]}.{kind}")
+
+    def _cosigners(self, run: Run) -> Sequence[str]:
+        """Return the names under a checkpoint beside the log, whose signatures are not verified here."""
+        path = self._beside(run, "checkpoint")
+        try:
+            note = SignedNote.parse(path.read_bytes()) if path is not None and path.is_file() else None
+        except (OSError, VerificationError):
+            return ()
+        return () if note is None else [name for name, _, _ in note.signatures[1:17]]
+
+    def _command(self, run: Run, host: str, *, receipt: bool = False) -> str:
+        """Return the command that audits the log, from wherever this page is read."""
+        address = f"http://{host}" if _HOST.fullmatch(host) else self._address
+        command = ["smpc-dp", "audit", f"{address}/board.jsonl"]
+        if receipt:
+            return shlex.join([*command, "--receipt", "receipt.json"])
+        command += ["--session", "session.toml"]
+        return shlex.join([*command, "--run", "" if run.header is None else run.header.run_id])
+
+    def _render(self, template: str, **given: object) -> str:
+        given = {"version": self._watch.version, "live": not self._watch.stopped, **given}
+        return self._environment.get_template(template).render(**given)
+
+
+def waiting() -> dict[str, str]:
+    """Return what is said before the first run."""
+    return {
+        "kind": "",
+        "title": "No run has begun",
+        "text": "There is no log yet. This page shows it when there is.",
+    }
+
+
+def verdict(run: Run) -> dict[str, str]:
+    """Return the verdict on a run in plain words: its kind ("good", "bad" or ""), title and text."""
+    report = run.report
+    if run.failure:
+        return {"kind": "bad", "title": "The log cannot be read", "text": run.failure}
+    if report is None:
+        return _unfinished(run)
+    if report.code not in (0, NO_SESSION, SOME_RUN):
+        return {"kind": "bad", "title": "This log does not hold", "text": report.conclusion}
+    if report.verdict is None:
+        text = "Signatures, order, coins and matchings are right. Only the aggregator can check its estimate."
+        return {"kind": "good", "title": "Every check of this log passed", "text": text}
+    counted, out = len(report.verdict.counted), [item.party for item in report.verdict.excluded]
+    text = f"The average is that of {counted} parties, whose every statement is true."
+    if out:
+        text += f" Left out: {_listed(out)}, who signed something false."
+    return {"kind": "good", "title": "Every check of this log passed", "text": text}
+
+
+def _unfinished(run: Run) -> dict[str, str]:
+    if run.header is None:
+        return {"kind": "", "title": "A log begins", "text": "Its header is being read."}
+    following = f"; next is '{run.expected}'" if run.expected else ""
+    text = f"{run.entries} entries hold so far{following}. There is no result yet"
+    text += ", and if nothing more comes, the run has failed or the log was cut."
+    if run.excluded:
+        text += f" Shown to have signed something false: {_listed([*run.excluded])}."
+    return {"kind": "warning", "title": "The run is under way", "text": text}
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - MOST_VALUES} more" if len(names) > MOST_VALUES else ""
+    return ", ".join(names[:MOST_VALUES]) + more
+
+
+def _limits(run: Run, cosigners: Sequence[str]) -> list[str]:
+    """Return what is not proven, as sentences."""
+    limits = [
+        "That this page tells the truth: it is the word of whoever runs this server. An audit on your own "
+        "machine proves.",
+        *NOT_PROVEN,
+    ]
+    report = run.report
+    if report is not None and report.limits:
+        limits.append(report.limits)
+    if report is not None and report.code == NO_SESSION:
+        limits.append(
+            "That this is the session that the parties agreed on: this server was given none to compare, so "
+            "names, bounds and epsilon are what the log says."
+        )
+    if cosigners:
+        limits.append(
+            f"That the session log is right. Its checkpoint has cosignatures of {_listed(cosigners)}, not "
+            "verified here; a cosignature means that the log was only appended to."
+        )
+    return limits
+
+
+def _facts(run: Run) -> dict[str, object]:
+    header, session = run.header, run.session
+    parameters = "" if session is None else json.dumps(dict(session.parameters), ensure_ascii=False, indent=1)
+    return {
+        "request": "" if header is None else header.request,
+        "run_id": "" if header is None else header.run_id,
+        "operation": "" if header is None else header.operation,
+        "session": "" if session is None else session.digest.hex(),
+        "parameters": parameters,
+        "entries": run.entries,
+        "present": len(run.present) if run.present is not None else "",
+        "head": "" if run.report is None or run.report.head is None else run.report.head,
+        "steps": [(STEP_WORDS[kind], sum(map(bool, run.steps.get(kind, ())))) for kind in STEPS if run.steps],
+    }
+
+
+def _average(report: Report | None) -> dict[str, object] | None:
+    result = None if report is None else report.verdict
+    if result is None or result.average is None or (report is not None and report.faults):
+        return None
+    epsilon = "no claim" if result.epsilon is None else f"{result.epsilon:.4g}"
+    return {
+        "values": [f"{value:.6g}" for value in result.average[:MOST_VALUES]],
+        "count": len(result.average),
+        "error": f"{result.standard_error:.2g}",
+        "privacy": f"epsilon {epsilon}, delta {result.delta:.3g}",
+    }
+
+
+def _party(run: Run, index: int) -> dict[str, object]:
+    """Return the state of a party in words, with its entries."""
+    name = run.names[index]
+    made = {kind: steps[index] for kind, steps in run.steps.items() if steps[index]}
+    state, kind = _state(run, name, index, made)
+    return {"number": index + 1, "name": name, "state": state, "kind": kind, "steps": made}
+
+
+def _state(run: Run, name: str, index: int, made: Mapping[str, int]) -> tuple[str, str]:
+    result = None if run.report is None else run.report.verdict
+    if name in run.excluded:
+        return f"excluded: {run.excluded[name].reason}", "bad"
+    if result is not None and name in result.silent:
+        return "silent: takes part, and the log has no publication of it", "warning"
+    if result is not None and name in result.counted:
+        return "counted: everything that it signed is true", "good"
+    for step in reversed(STEPS):
+        if step in made:
+            if step == v.COIN:
+                return "opened its coin, as it had committed to it", "good"
+            proven = step in run.proven
+            return (
+                f"{STEP_WORDS[step]}; its proofs {'hold' if proven else 'wait to be verified'}",
+                "good" if proven else "",
+            )
+    if run.present is not None and index + 1 not in run.present:
+        return "not present", ""
+    return "present" if run.present is not None else "in the roster", ""
+
+
+def _entry(run: Run, number: int) -> dict[str, object]:
+    kind = run.kind(number)
+    return {"number": number, "author": run.author(number), "kind": kind, "meaning": _meaning(kind)}
+
+
+def _meaning(kind: str) -> str:
+    """Return what an entry does; a round's number is no part of that."""
+    return KIND_WORDS.get(re.sub("-[0-9]+$", "", kind), "")
+
+
+def _fields(entry: Entry) -> list[tuple[str, int, str]]:
+    """Return the fields of a payload: name, length in bytes, the first bytes in hex."""
+    message = _MESSAGES.get(entry.kind)
+    if message is None:
+        return []
+    try:
+        fields = msgspec.structs.asdict(decode(entry.payload, message, entry.party))
+    except SmpcError:
+        return []
+    shown = []
+    for name, value in fields.items():
+        content = value if isinstance(value, bytes) else str(value).encode()
+        text = content[:MOST_FIELD].hex() if isinstance(value, bytes) else str(value)[:MOST_FIELD]
+        shown.append((name, len(content), text + ("…" if len(content) > MOST_FIELD else "")))
+    return shown
+
+
+def _pages(first: int, count: int) -> list[tuple[str, int]]:
+    """Return links to other pages of a list: their words, and the first number of each."""
+    last = max(1, (count - 1) // ROWS * ROWS + 1)
+    others = [("first", 1), ("previous", max(1, first - ROWS)), ("next", first + ROWS), ("last", last)]
+    return [(word, at) for word, at in others if at != first and at <= max(count, 1)]

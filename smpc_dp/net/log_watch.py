@@ -1,0 +1,255 @@
+"""Watches a log as it grows: audits it on a thread, and keeps what a page shows of it.
+
+Of each entry it keeps 24 bytes, of each party 32; the log itself stays in its file.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from array import array
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Self
+
+from msgspec.structs import replace
+
+from smpc_dp.errors import LocalError, SmpcError
+from smpc_dp.log.log import Entry, Header
+from smpc_dp.log.store import is_begun, is_store
+from smpc_dp.net.audit import Report, audit_stream
+from smpc_dp.net.audit_selection import Wanted
+from smpc_dp.net.growing_log import open_growing
+from smpc_dp.net.log_session import LogSession
+from smpc_dp.protocols.gopa.verifiable import messages as v
+from smpc_dp.protocols.gopa.verifiable.audit import Auditor
+from smpc_dp.protocols.gopa.verifiable.verdict import Excluded
+from smpc_dp.protocols.ustatistic.audit import StatisticAuditor
+from smpc_dp.wire.sets import PartySet
+from smpc_dp.wire.signing import Context
+
+# Seconds between two looks for a newer log in a folder.
+LOOK_SECONDS = 0.5
+# What a party writes, in the order of a run.
+STEPS = (v.COMMIT, v.COIN, v.PUBLISH)
+AGGREGATOR = -1
+# The proofs of a step are verified when this entry is taken.
+PROVEN_BY = {v.CERTIFY_COMMITMENTS: v.COMMIT, "certify-exclusions": v.PUBLISH, v.TALLY: v.PUBLISH}
+
+
+@dataclass
+class Run:
+    """What is known of the run of one log; changed by the thread of the audit alone.
+
+    Attributes:
+        path: the log. header, session: once they are read. present: indices of the parties that are present.
+        parties, kinds, bytes: of each entry its author's index, the index of its kind in `kind_names`, and
+            its first byte in the JSON lines.
+        steps: for each kind of `STEPS` the number of each party's entry, 0 for none.
+        proven: the kinds whose proofs the audit has verified. excluded: by name.
+        expected: the kind that is due next; "" after the last entry.
+        report: of the audit, once it has ended. failure: why it could not go on, "" if it could.
+    """
+
+    path: Path
+    header: Header | None = None
+    session: LogSession | None = None
+    present: PartySet | None = None
+    parties: array[int] = field(default_factory=lambda: array("i"))
+    kinds: array[int] = field(default_factory=lambda: array("H"))
+    bytes: array[int] = field(default_factory=lambda: array("q"))
+    kind_names: list[str] = field(default_factory=list)
+    steps: dict[str, array[int]] = field(default_factory=dict)
+    proven: frozenset[str] = frozenset()
+    excluded: dict[str, Excluded] = field(default_factory=dict)
+    expected: str = ""
+    context: Context | None = None
+    quorum: int = 0
+    report: Report | None = None
+    failure: str = ""
+
+    @property
+    def names(self) -> Sequence[str]:
+        """Names of the parties, in the order of the roster."""
+        if self.context is not None:
+            return self.context.names
+        return () if self.session is None else self.session.names
+
+    @property
+    def entries(self) -> int:
+        """Number of entries that were read and hold so far."""
+        return len(self.bytes)
+
+    def begin(self, auditor: Auditor | StatisticAuditor) -> None:
+        """Take what an auditor knows before the first entry."""
+        self.context, self.quorum = auditor.context, auditor.quorum
+        count = len(self.names)
+        if self.header is not None and isinstance(auditor, Auditor):
+            self.present = PartySet.unpack(self.header.present, count, auditor.context.aggregator)
+        self.steps = {kind: array("i", bytes(4 * count)) for kind in STEPS}
+
+    def add(self, entry: Entry, byte: int, auditor: Auditor | StatisticAuditor) -> None:
+        """Take an entry that the auditor has taken."""
+        try:
+            index = self.names.index(entry.party)
+        except ValueError:
+            index = AGGREGATOR
+        if entry.kind not in self.kind_names:
+            self.kind_names.append(entry.kind)
+        self.parties.append(index)
+        self.kinds.append(self.kind_names.index(entry.kind))
+        self.bytes.append(byte)
+        if index != AGGREGATOR and entry.kind in self.steps:
+            self.steps[entry.kind][index] = entry.sequence
+        # A certificate or the tally is taken when the proofs before it are verified.
+        if entry.kind in PROVEN_BY:
+            self.proven |= {PROVEN_BY[entry.kind]}
+        self.excluded = {item.party: item for item in auditor.excluded}
+        self.expected = auditor.expected
+
+    def author(self, number: int) -> str:
+        """Return the author of an entry, numbered from 1."""
+        index = self.parties[number - 1]
+        aggregator = None if self.session is None else self.session.aggregator
+        return self.names[index] if index != AGGREGATOR else str(aggregator)
+
+    def kind(self, number: int) -> str:
+        """Return the kind of an entry, numbered from 1."""
+        return self.kind_names[self.kinds[number - 1]]
+
+
+class LogWatch:
+    """Audits the newest log of a path while it grows; use as a context manager.
+
+    Args:
+        path: a log, or a folder of an aggregator's logs: a newer one takes the place of the one before.
+        session: digest of the session that is expected, in hex, if it is known.
+
+    Attributes:
+        path: as given.
+        lock: held while the run is read or changed.
+        version: a number that grows with each change.
+        run: the newest run, None if there is none yet.
+    """
+
+    def __init__(self, path: Path, session: str | None = None) -> None:
+        self.path, self._wanted = path, Wanted(session=session)
+        self.lock = threading.Condition()
+        self.version = 0
+        self.run: Run | None = None
+        self._stopped, self._finished = threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="audit", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopped.set()
+        self._finished.set()
+        with self.lock:
+            self.lock.notify_all()
+        self._thread.join()
+
+    @property
+    def stopped(self) -> bool:
+        """Whether no change will come any more."""
+        return self._stopped.is_set()
+
+    def wait(self, version: int, seconds: float) -> int:
+        """Wait until something is newer than `version`, for so many seconds; return the version."""
+        with self.lock:
+            self.lock.wait_for(lambda: self.version != version or self.stopped, seconds)
+            return self.version
+
+    def began(self, header: Header, session: LogSession) -> None:
+        """See `Observer.began`."""
+        with self._changing() as run:
+            # The session's text may be long, and the parsed one is here.
+            run.header, run.session = replace(header, session=""), session
+
+    def took(self, entry: Entry, byte: int, auditor: Auditor | StatisticAuditor) -> None:
+        """See `Observer.took`."""
+        with self._changing() as run:
+            if run.context is None:
+                run.begin(auditor)
+            run.add(entry, byte, auditor)
+        if not auditor.expected:
+            self._finished.set()
+
+    @contextmanager
+    def _changing(self) -> Iterator[Run]:
+        """Change the run, and tell those who wait."""
+        with self.lock:
+            if self.run is not None:
+                yield self.run
+            self.version += 1
+            self.lock.notify_all()
+
+    def _watch(self) -> None:
+        """Follow one log after another, until it is stopped."""
+        followed: Path | None = None
+        while not self._stopped.is_set():
+            path = newest_log(self.path)
+            if path is not None and path != followed:
+                followed = path
+                self._follow(path)
+            self._stopped.wait(LOOK_SECONDS)
+
+    def _follow(self, path: Path) -> None:
+        """Audit a log to its end, or until there is a newer one."""
+        self._finished = threading.Event()
+        with self.lock:
+            self.run = Run(path)
+        newer = threading.Thread(target=self._end_for_a_newer, args=(path, self._finished), daemon=True)
+        newer.start()
+        report, failure = None, ""
+        try:
+            with open_growing(path, self._finished) as stream:
+                reopen = functools.partial(open_growing, path)
+                report = audit_stream(stream, wanted=self._wanted, threads=1, reopen=reopen, observer=self)
+        except SmpcError as error:
+            failure = str(error)
+        superseded = self._stopped.is_set() or newest_log(self.path) not in (path, None)
+        self._finished.set()
+        newer.join()
+        if not superseded:
+            with self._changing() as run:
+                run.report, run.failure = report, failure
+
+    def _end_for_a_newer(self, path: Path, finished: threading.Event) -> None:
+        """End the stream of a log when it is not the newest any more."""
+        while not finished.wait(LOOK_SECONDS):
+            if newest_log(self.path) not in (path, None):
+                finished.set()
+
+
+def newest_log(path: Path) -> Path | None:
+    """Return the log at a path: the file itself, or the newest of a folder; None if none has begun."""
+    if not path.is_dir():
+        return path if _has_begun(path) else None
+    for suffix in ("board", "jsonl"):
+        logs = sorted(path.glob(f"request-*.{suffix}"), key=_age, reverse=True)
+        newest = next(filter(_has_begun, logs), None)
+        if newest is not None:
+            return newest
+    return None
+
+
+def _has_begun(log: Path) -> bool:
+    """Tell whether a log has its header, as far as can be seen without reading it."""
+    try:
+        return log.is_file() and log.stat().st_size > 0 and (not is_store(log) or is_begun(log))
+    except (LocalError, OSError):
+        return False
+
+
+def _age(log: Path) -> tuple[int, float]:
+    """Return what orders the logs of a folder: the request, and when the log was written."""
+    request = log.name.split("-")[1]
+    try:
+        return int(request) if request.isdecimal() else 0, log.stat().st_mtime
+    except OSError:
+        return 0, 0.0
