@@ -127,6 +127,10 @@ class Check(_Explained):
         "oblivious transfer: a message is malformed, or the consistency check fails",
     )
     BAD_LABEL = "bad-label", "a label of an output is not one of its two labels"
+    CONVICTED = (
+        "convicted",
+        "a garbler cheated: what it signed does not follow from its seed, and a certificate shows it",
+    )
     TRANSCRIPT_DIFFERS = (
         "transcript-differs",
         "the hash of what was sent and received is not the same at both ends",

@@ -1,4 +1,4 @@
-"""`smpc-dp audit`: check the published log of a verifiable run, or of a pairwise statistic."""
+"""`smpc-dp audit`: check the log of a verifiable run or of a pairwise statistic, or a certificate."""
 
 from __future__ import annotations
 
@@ -25,8 +25,11 @@ SHOWN = 8
 
 def audit(
     board: Annotated[
-        str, typer.Argument(help="The log: a file of JSON lines, an http(s) URL of one, or '-'.")
-    ],
+        str | None, typer.Argument(help="The log: a file of JSON lines, an http(s) URL of one, or '-'.")
+    ] = None,
+    certificate: Annotated[
+        Path | None, typer.Option(help="In place of a log: a certificate that a garbler cheated.")
+    ] = None,
     session: Annotated[
         str | None, typer.Option(help="The session file, or its digest: what the users agreed on.")
     ] = None,
@@ -63,7 +66,7 @@ def audit(
     second_memory: Annotated[int, typer.Option(min=64, help="MiB for the second auditor.")] = 1024,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Check the log of a verifiable run, or of a pairwise statistic.
+    """Check the log of a verifiable run or of a pairwise statistic, or a certificate of cheating.
 
     Signatures, order, heads, proofs, exclusions and the average; or signatures, order, coins, matchings and
     which pairs failed. It needs no key. Exit code 0: everything holds for the session and the run that were
@@ -72,7 +75,21 @@ def audit(
     party's result, since a relay that starts again can make many and show the one that it likes. Of a
     pairwise statistic only --head with the log's last head does: the aggregator alone signs its end.
     5: --second was given, and the two auditors did not find the same.
+
+    With --certificate: 0: it convicts a party of the session file that was given. 1: it does not. 3: it
+    convicts the holder of a key, and no session was given.
     """
+    if (neither := board is None) == (certificate is None):
+        reason = "a log or --certificate, and not both"
+        raise ConfigError.at("audit", reason, ConfigCheck.MISSING if neither else ConfigCheck.CONFLICT)
+    if certificate is not None:
+        of_logs = (session_log, request, run, head, receipt, checkpoint, witness, witnesses, second or None)
+        if any(option is not None for option in of_logs):
+            reason = "with it only --session and --json: the other options are about logs"
+            raise ConfigError.at("--certificate", reason, ConfigCheck.CONFLICT)
+        _audit_certificate(certificate, session, as_json)
+    if board is None:
+        return
     from smpc_dp.net import audit as runtime
 
     terminal = progress_console()
@@ -123,6 +140,22 @@ def _policy(checkpoint: Path | None, witness: list[str], least: int | None) -> C
     if witness or least:
         raise ConfigError.at("--witness", "there is no --checkpoint to witness", ConfigCheck.MISSING)
     return None
+
+
+def _audit_certificate(certificate: Path, session: str | None, as_json: bool) -> None:
+    """Judge a certificate of cheating, and print the report."""
+    from smpc_dp.net.audit_certificate import audit_certificate
+
+    report = audit_certificate(certificate, session)
+    if as_json:
+        print_json(msgspec.to_builtins(report))
+    else:
+        out = console()
+        out.print(report.conclusion)
+        if report.ok and not report.session_checked:
+            out.print("only the key is compared with the session: the evaluation is a pair of a statistic")
+    if report.code:
+        raise typer.Exit(report.code)
 
 
 def _print(report: object) -> None:

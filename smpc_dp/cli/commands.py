@@ -24,7 +24,7 @@ COMMANDS = {
     "run": "Run a whole session on this machine.",
     "party": "Run one member of a session on this host.",
     "statistics": "Take part in statistics of records, as one party.",
-    "audit": "Check the log of a verifiable run, or of a pairwise statistic.",
+    "audit": "Check the log of a verifiable run or of a pairwise statistic, or a certificate of cheating.",
     "plan": "Plan a run before anything is sent.",
     "ledger": "A party's privacy ledger.",
     "simulate": "Run many parties in one process.",

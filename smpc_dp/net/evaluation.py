@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from smpc_dp.errors import Check, ConfigCheck, ConfigError, ConfigIssue, PeerFault, TimeoutFault
 from smpc_dp.identity.keys import Identity
 from smpc_dp.identity.roster import Roster
+from smpc_dp.net.convictions import Convictions
 from smpc_dp.net.pairwise import Conduit, PairwiseMember, Report, drive
 from smpc_dp.net.session_file import SessionFile
 from smpc_dp.net.threads import run_in_thread
@@ -42,8 +43,11 @@ class _PeerCall:
 class Evaluations:
     """Evaluations of one party with other parties of its session. Call `close` at the end."""
 
-    def __init__(self, session: SessionFile, identity: Identity, contexts: Contexts) -> None:
-        """`contexts`: the TLS contexts of the whole session."""
+    def __init__(
+        self, session: SessionFile, identity: Identity, contexts: Contexts, convictions: Convictions
+    ) -> None:
+        """`contexts`: the TLS contexts of the whole session; `convictions`: its parties that are refused."""
+        self.convictions = convictions
         self._session = session
         self._identity = identity
         self._contexts = contexts
@@ -77,25 +81,28 @@ class Evaluations:
         the peer's operation, PeerFault, TimeoutFault.
         """
         async with self._locks.setdefault(peer, asyncio.Lock()):
-            pairing = self._peer_call(operation.plan, peer, label)
-            pair = (operation.plan.parameters.garbler, operation.plan.parameters.evaluator)
-            # An evaluation that fails, or is cancelled while its thread still works, loses them.
-            transfers = self._transfers.pop(pair, None) or Transfers()
-            if pairing.we_listen:
-                await self._listen()
-            loop, halt = asyncio.get_running_loop(), Halt()
+            with self.convictions.watch(peer):
+                return await self._evaluate(operation, peer, label, on_step)
 
-            def report_step(step: str) -> None:
-                loop.call_soon_threadsafe(on_step, step)
+    async def _evaluate(self, operation: Operation, peer: str, label: str, on_step: OnStep) -> Evaluation:
+        """Evaluate with `peer`, while no other evaluation with it is under way."""
+        pairing = self._peer_call(operation.plan, peer, label)
+        pair = (operation.plan.parameters.garbler, operation.plan.parameters.evaluator)
+        # An evaluation that fails, or is cancelled while its thread still works, loses them.
+        transfers = self._transfers.pop(pair, None) or Transfers()
+        if pairing.we_listen:
+            await self._listen()
+        loop, halt = asyncio.get_running_loop(), Halt()
 
-            try:
-                answer = await run_in_thread(
-                    lambda: self._work(pairing, operation, transfers, report_step, halt)
-                )
-            finally:
-                halt.now()
-            self._transfers[pair] = transfers
-            return answer
+        def report_step(step: str) -> None:
+            loop.call_soon_threadsafe(on_step, step)
+
+        try:
+            answer = await run_in_thread(lambda: self._work(pairing, operation, transfers, report_step, halt))
+        finally:
+            halt.now()
+        self._transfers[pair] = transfers
+        return answer
 
     async def _listen(self) -> None:
         """Listen at the party's address, once."""
@@ -130,6 +137,8 @@ class Evaluations:
             "mode": parameters.mode,
             "label": label,
         }
+        if parameters.covert:
+            terms["covert"] = parameters.covert
         pair = [self._session.roster.member(name) for name in (parameters.garbler, parameters.evaluator)]
         pair.sort(key=lambda member: self._session.roster.index(member.name))
         session = SessionFile(

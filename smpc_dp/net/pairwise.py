@@ -23,10 +23,8 @@ from smpc_dp.net.transport.channel import ChannelClosed
 from smpc_dp.net.transport.connect import accept_blocking, dial_blocking
 from smpc_dp.net.transport.endpoint import Endpoint
 from smpc_dp.net.transport.tls import Contexts, contexts
-from smpc_dp.protocols.garbled.aggregator import AggregatorRole
+from smpc_dp.protocols.covert.roles import aggregator_role, party_role
 from smpc_dp.protocols.garbled.effects import Buffer, Send
-from smpc_dp.protocols.garbled.evaluator import EvaluatorRole
-from smpc_dp.protocols.garbled.garbler import GarblerRole
 from smpc_dp.protocols.garbled.params import PairwiseParameters, load_circuit
 from smpc_dp.protocols.garbled.participant import Evaluated, Participant
 from smpc_dp.protocols.garbled.plan import Plan, Rows
@@ -144,12 +142,11 @@ class PairwiseMember:
             keys={member.name: member.public_key for member in self.session.roster},
         )
         randomness = SystemRandomness()
-        if name == parameters.garbler:
-            return GarblerRole(context, self.identity, plan, inputs, randomness, transfers)
-        if name == parameters.evaluator:
-            return EvaluatorRole(context, self.identity, plan, inputs, randomness, transfers)
+        if name in (parameters.garbler, parameters.evaluator):
+            session = self.session.canonical_json()
+            return party_role(context, self.identity, plan, inputs, randomness, transfers, session=session)
         plan.check_inputs((), inputs, name)
-        return AggregatorRole(context, self.identity, plan, randomness)
+        return aggregator_role(context, self.identity, plan, randomness)
 
     def connect(self) -> dict[str, BlockingChannel]:
         """Return channels to all other members: the aggregator and the garbler listen, the others call them.

@@ -329,6 +329,7 @@ class Session:
         evaluator_inputs: Sequence[int] | None = None,
         instances: int | None = None,
         mode: Mode = "tile",
+        covert: int = 0,
         label: str = "",
     ) -> Evaluation:
         """Evaluate a Boolean circuit with one other party, by garbled circuits; both parties call this.
@@ -344,16 +345,21 @@ class Session:
                 given in two's complement: `x % 2**32`.
             peer: the other party's name.
             role: "garbler" or "evaluator": this party's; the peer has the other one. The claim is not the
-                same for both: the garbler must be semi-honest, the evaluator need not be.
+                same for both: without `covert` the garbler must be semi-honest, the evaluator need not be.
             output: recipient of the output: "garbler", "evaluator" or "both".
             evaluator_inputs: indices (from 0) of the evaluator's input values; by default all but the first.
             instances: how many evaluations; needed for a batch in which this party has no inputs.
             mode: "tile" or "unique" garbling keys.
+            covert: 0, or the number of copies, 2 to 64, the same at the peer, of which the evaluator checks
+                all but one: a garbler that cheats is caught with probability 1 - 1/covert, before anything
+                that depends on the evaluator's inputs is sent, and a certificate convicts it. The
+                evaluator writes it to `certificates/` beside its key, and refuses parties convicted there.
             label: a name of this evaluation, in at most 200 characters, the same at the peer.
 
         Raises:
             ConfigError: an argument is wrong, or the peer's differ; names which, before anything is garbled.
-            PeerFault: the peer broke the protocol. TimeoutFault: it did not call within `gather` seconds, or
+            PeerFault: the peer broke the protocol, or is convicted of cheating (`check` is then
+                `Check.CONVICTED`). TimeoutFault: it did not call within `gather` seconds, or
                 took longer than `step` for one message. The session can go on after each.
         """
         from smpc_dp.protocols.garbled.evaluation import Operation
@@ -377,6 +383,7 @@ class Session:
             own=self.party,
             output=output,
             mode=mode,
+            covert=covert,
             evaluator_inputs=evaluator_inputs,
             instances=instances,
         )
@@ -602,10 +609,12 @@ class Session:
     def _evaluating(self) -> Evaluations | None:
         """Return the evaluations with other parties, made at the first call; None without an aggregator."""
         if self._evaluations is None and (contexts := self._connection.contexts) is not None:
+            from smpc_dp.net.convictions import FOLDER, Convictions
             from smpc_dp.net.evaluation import Evaluations
 
             member = self._membership
-            self._evaluations = Evaluations(member.session, member.identity, contexts)
+            convictions = Convictions(member.key_file.with_name(FOLDER), member.session.roster)
+            self._evaluations = Evaluations(member.session, member.identity, contexts, convictions)
         return self._evaluations
 
     def _notify_done(self, survivors: tuple[str, ...], absent: tuple[str, ...]) -> None:

@@ -28,10 +28,9 @@ from smpc_dp.net.session_file import Timeouts
 from smpc_dp.net.threads import run_in_thread
 from smpc_dp.net.transport.blocking import Halt
 from smpc_dp.privacy.circuit_noise import NoiseKind
+from smpc_dp.protocols.covert.roles import party_role
 from smpc_dp.protocols.engine.events import Event
 from smpc_dp.protocols.engine.run import Run
-from smpc_dp.protocols.garbled.evaluator import EvaluatorRole
-from smpc_dp.protocols.garbled.garbler import GarblerRole
 from smpc_dp.protocols.garbled.relay import SealedConnection
 from smpc_dp.protocols.ustatistic.messages import (
     PAIR,
@@ -238,12 +237,17 @@ class PairRounds(AggregatorWaits):
             halt.now()
 
     async def _evaluate(self, matching: int, garbler: str, evaluator: str) -> None:
-        """Evaluate one pair."""
+        """Evaluate one pair; a partner that is convicted of cheating is refused."""
+        with self._evaluations.convictions.watch(evaluator if self._identity.name == garbler else garbler):
+            await self._evaluate_once(matching, garbler, evaluator)
+
+    async def _evaluate_once(self, matching: int, garbler: str, evaluator: str) -> None:
+        """Evaluate one pair over the partner's channel, or relayed."""
         engine = self._plan.evaluation(garbler, evaluator)
         context = self._pairs.context(self._run.run_id, matching, garbler, evaluator)
         own, randomness = self._identity.name, SystemRandomness()
-        kind = GarblerRole if own == garbler else EvaluatorRole
-        role = kind(context, self._identity, engine, self._plan.inputs(self._codes, randomness), randomness)
+        inputs = self._plan.inputs(self._codes, randomness)
+        role = party_role(context, self._identity, engine, inputs, randomness)
         peer = evaluator if own == garbler else garbler
         label = f"{context.session_digest.hex()} matching {matching}"
         tunnel = self._tunnels[matching]

@@ -9,6 +9,7 @@ from nacl.signing import SigningKey
 
 from smpc_dp.crypto.randomness import Randomness, SystemRandomness
 from smpc_dp.errors import Check, ConfigCheck, ConfigError, PeerFault, SmpcError
+from smpc_dp.protocols.covert.roles import party_role
 from smpc_dp.protocols.garbled.effects import Effects, Receive, Send
 from smpc_dp.protocols.garbled.evaluation import (
     AnyCircuit,
@@ -18,8 +19,6 @@ from smpc_dp.protocols.garbled.evaluation import (
     count_instances,
     resolve,
 )
-from smpc_dp.protocols.garbled.evaluator import EvaluatorRole
-from smpc_dp.protocols.garbled.garbler import GarblerRole
 from smpc_dp.protocols.garbled.params import Mode, Output
 from smpc_dp.protocols.garbled.participant import Evaluated, Participant
 from smpc_dp.protocols.names import PAIRWISE, VERSION
@@ -112,12 +111,13 @@ def evaluate(
     evaluator_inputs: Sequence[int] | None = None,
     output: Output = "both",
     mode: Mode = "tile",
+    covert: int = 0,
     seed_for_simulation: int | None = None,
 ) -> Evaluation:
     """Evaluate a circuit between 'garbler' and 'evaluator'; return the output of those that learn it.
 
     Args:
-        circuit, output, mode, evaluator_inputs: as in `Session.evaluate`.
+        circuit, output, mode, covert, evaluator_inputs: as in `Session.evaluate`.
         inputs: for each input value of the circuit, the garbler's and the evaluator's, an unsigned integer or
             a batch of them.
         seed_for_simulation: makes the run reproducible and thereby insecure; None uses real randomness.
@@ -141,6 +141,7 @@ def evaluate(
             own=name,
             output=output,
             mode=mode,
+            covert=covert,
             evaluator_inputs=evaluator_inputs,
             instances=count if batch else None,
         )
@@ -156,8 +157,8 @@ def evaluate(
     keys = {name: bytes(signer.key.verify_key) for name, signer in signers.items()}
     context = Context(PAIRWISE, VERSION, sources[GARBLER].bytes(32), 1, (GARBLER, EVALUATOR), "", keys)
     roles: dict[str, Participant] = {
-        name: kind(context, signers[name], operations[name].plan, operations[name].rows, sources[name])
-        for name, kind in ((GARBLER, GarblerRole), (EVALUATOR, EvaluatorRole))
+        name: party_role(context, signers[name], operation.plan, operation.rows, sources[name])
+        for name, operation in operations.items()
     }
     evaluated: dict[str, Evaluated] = {}
     for name, end in evaluate_in_memory(roles).items():

@@ -14,10 +14,12 @@ import pytest
 
 from smpc_dp.crypto.randomness import SystemRandomness
 from smpc_dp.errors import PeerFault, SmpcError, TimeoutFault
+from smpc_dp.identity.roster import Roster
 from smpc_dp.kernels import Field, kendall_tau
 from smpc_dp.net.aggregator import RequestServer, log_folder
 from smpc_dp.net.connection import AggregatorConnection
 from smpc_dp.net.connection_pool import ConnectionPool
+from smpc_dp.net.convictions import Convictions
 from smpc_dp.net.deadline import aggregator_run_seconds
 from smpc_dp.net.events import ignore
 from smpc_dp.net.local import AGGREGATOR, create_local_session
@@ -49,6 +51,7 @@ class Evaluations:
         self, mail: dict[tuple[str, str, str], list[bytes]], own: str, begun: set[tuple[str, str, str]]
     ) -> None:
         self._mail, self._own, self._begun = mail, own, begun
+        self.convictions = Convictions(Path("none"), Roster([], requires_aggregator=False))
 
     def is_reachable(self, _peer: str) -> bool:
         return True

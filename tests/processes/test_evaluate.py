@@ -13,11 +13,16 @@ import pytest
 
 import smpc_dp
 from smpc_dp.circuits.bristol import format_bristol
+from smpc_dp.errors import Check
 from smpc_dp.net.local import create_local_session
 from smpc_dp.net.session_file import Timeouts
+from smpc_dp.protocols.covert.copies import GarblerCopy
+from smpc_dp.protocols.covert.garbler import CovertGarblerRole
+from smpc_dp.protocols.covert.terms import TABLES, Terms
 from smpc_dp.protocols.garbled.evaluation import Role
 from smpc_dp.protocols.garbled.params import Output
 from smpc_dp.published.library import find
+from tests.command import smpc_dp as smpc_dp_command
 
 PARTIES = ("alice", "bob", "carol")
 PARAMETERS: dict[str, object] = {
@@ -291,3 +296,68 @@ async def test_a_peer_that_stops_half_way_is_named_at_once(tmp_path: Path, gone:
         leaving.cancel()
         with pytest.raises((smpc_dp.TimeoutFault, smpc_dp.PeerFault), match=gone):
             await staying
+
+
+class OtherTables(GarblerCopy):
+    """A copy whose signed tables do not follow from its seed."""
+
+    def digests(self) -> dict[int, bytes]:
+        return super().digests() | {TABLES: bytes(32)}
+
+
+class Cheat(CovertGarblerRole):
+    def _copy(self, terms: Terms, copy: int, seed: bytes) -> GarblerCopy:
+        return OtherTables(terms, copy, seed)
+
+
+async def test_a_garbler_that_cheats_is_convicted_refused_and_shown_by_the_certificate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    garbles: dict[str, Any] = {"peer": "bob", "role": "garbler", "covert": 2}
+    evaluates: dict[str, Any] = {"peer": "alice", "role": "evaluator", "covert": 2}
+    served = session(tmp_path)
+    async with served as at:
+        honest = await ends(
+            at["alice"].evaluate("add32", [1], **garbles), at["bob"].evaluate("add32", [2], **evaluates)
+        )
+        for result in honest:
+            assert isinstance(result, smpc_dp.Evaluation)
+            assert result.value == (3,)
+            assert "caught and convicted with probability 1/2" in result.claim
+        differing = await ends(
+            at["alice"].evaluate("add32", [1], **garbles),
+            at["bob"].evaluate("add32", [2], **{**evaluates, "covert": 3}),
+        )
+        assert all(isinstance(end, smpc_dp.ConfigError) and "covert" in str(end) for end in differing)
+        monkeypatch.setattr("smpc_dp.protocols.covert.roles.CovertGarblerRole", Cheat)
+        cheated, caught = await ends(
+            at["alice"].evaluate("add32", [1], **garbles), at["bob"].evaluate("add32", [2], **evaluates)
+        )
+        assert isinstance(cheated, smpc_dp.PeerFault)
+        assert isinstance(caught, smpc_dp.PeerFault)
+        assert (caught.culprit, caught.check) == ("alice", Check.CONVICTED)
+        # Neither as evaluator nor as garbler, with or without copies; nothing is sent.
+        for arguments in (evaluates, {"peer": "alice", "role": "garbler"}):
+            with pytest.raises(smpc_dp.PeerFault, match="convicted of cheating"):
+                await at["bob"].evaluate("add32", [2], **arguments)
+    (file,) = (tmp_path / "keys" / "certificates").iterdir()
+    async with session(tmp_path / "again", addresses=True) as at:
+        # Another session, with other keys: the file convicts none of its parties.
+        copy = tmp_path / "again" / "keys" / "certificates" / file.name
+        copy.parent.mkdir()
+        copy.write_bytes(file.read_bytes())
+        monkeypatch.undo()
+        results = await ends(
+            at["alice"].evaluate("add32", [1], **garbles), at["bob"].evaluate("add32", [2], **evaluates)
+        )
+        assert all(isinstance(result, smpc_dp.Evaluation) for result in results)
+    async with RecordedRun(served.path) as at:
+        with pytest.raises(smpc_dp.PeerFault, match="convicted of cheating"):
+            await at["bob"].evaluate("add32", [2], **evaluates)
+    shown = smpc_dp_command("audit", "--certificate", str(file), "--session", str(served.path))
+    assert shown.returncode == 0, shown.stderr
+    assert "'alice'" in shown.stdout
+    assert smpc_dp_command("audit", "--certificate", str(file)).returncode == 3
+    other = str(tmp_path / "again" / "session.toml")
+    shown = smpc_dp_command("audit", "--certificate", str(file), "--session", other)
+    assert (shown.returncode, "nobody is convicted" in shown.stdout) == (1, True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from smpc_dp.crypto.garble import check_labels
+from smpc_dp.crypto.garble import Run, check_labels
 from smpc_dp.crypto.seal import unseal
 from smpc_dp.errors import Check, PeerFault, VerificationError
 from smpc_dp.protocols.garbled.effects import Effects, Receive
@@ -37,20 +37,22 @@ class AggregatorRole(Participant):
                     f"signed another hash of tables than '{self._garbler}'",
                     Check.TRANSCRIPT_DIFFERS,
                 )
-            outputs.append(self._decode(block, hashes.sealed, labels.sealed))
+            run = self._plan.garbling(block, self._tweak())
+            opened = self._unseal(self._garbler, HASHES, block.number, hashes.sealed)
+            outputs.append(self._decode(block, run, opened, labels.sealed))
             value = hashes.transcript
         for party in (self._garbler, self._evaluator):
             yield self._control(party, RECEIPT, Receipt(value))
         return self._evaluated(rows_of(np.concatenate(outputs, axis=1), self._plan.circuit.outputs), value)
 
-    def _decode(self, block: Block, hashes: bytes, labels: bytes) -> Bits:
+    def _decode(self, block: Block, run: Run, opened: bytes, labels: bytes) -> Bits:
         """Decode the output bits; a label that does not match its colour's hash is the evaluator's fault.
 
-        The hashes are trusted because the garbler is assumed to be semi-honest.
+        The hashes `opened` are trusted: the garbler is assumed to be semi-honest, or had committed to them.
+        `labels` are sealed.
         """
         shape = (self._plan.circuit.n_outputs, block.count)
         size = LABEL_BYTES * shape[0] * shape[1]
-        opened = self._unseal(self._garbler, HASHES, block.number, hashes)
         zero_colours = unpack_bits(opened[2 * size :], shape)
         if zero_colours is None:
             raise PeerFault(
@@ -68,7 +70,7 @@ class AggregatorRole(Participant):
             )
         active = np.frombuffer(opened, np.uint8).reshape(*shape, LABEL_BYTES)
         try:
-            colours = check_labels(active, pairs, self._plan.garbling(block, self._tweak()))
+            colours = check_labels(active, pairs, run)
         except VerificationError as error:
             raise PeerFault(self._evaluator, str(error), error.check) from None
         return np.bitwise_xor(colours, zero_colours)

@@ -13,8 +13,7 @@ def privacy_of(parameters: PairwiseParameters, tile: int, transfers: int) -> Pri
     """
     garbler, evaluator = parameters.garbler, parameters.evaluator
     not_protected = [
-        f"against a malicious garbler: '{garbler}' can garble another circuit, or learn a bit about the "
-        f"inputs of '{evaluator}' from whether the run fails; authenticated garbling would prevent both",
+        _malicious_garbler(parameters),
         "what the outputs themselves tell about the inputs: they are exact, without differential privacy",
         "either side can stop the run; with output to both the garbler learns the output first",
     ]
@@ -34,9 +33,30 @@ def privacy_of(parameters: PairwiseParameters, tile: int, transfers: int) -> Pri
     return Privacy(
         epsilon=None,
         delta=None,
-        claim=f"secure against a malicious '{evaluator}' (evaluator) and a semi-honest '{garbler}' (garbler)",
+        claim=f"secure against a malicious '{evaluator}' (evaluator) and a {_garbler(parameters)} (garbler)",
         assumptions=tuple(assumptions),
         not_protected=tuple(not_protected),
+    )
+
+
+def _garbler(parameters: PairwiseParameters) -> str:
+    """Return the adversary that the garbler may be."""
+    if not (copies := parameters.covert):
+        return f"semi-honest '{parameters.garbler}'"
+    return f"covert '{parameters.garbler}', caught and convicted with probability {copies - 1}/{copies}"
+
+
+def _malicious_garbler(parameters: PairwiseParameters) -> str:
+    """Return what a malicious garbler can do."""
+    garbler, evaluator, copies = parameters.garbler, parameters.evaluator, parameters.covert
+    if not copies:
+        return (
+            f"against a malicious garbler: '{garbler}' can garble another circuit, or learn a bit about the "
+            f"inputs of '{evaluator}' from whether the run fails; authenticated garbling would prevent both"
+        )
+    return (
+        f"an undetected cheat of the garbler '{garbler}', with probability 1/{copies} at most: it can learn "
+        f"the inputs of '{evaluator}' and choose the outputs; a garbler that does not fear a conviction"
     )
 
 

@@ -99,6 +99,7 @@ class Operation:
         own: str,
         output: str,
         mode: str,
+        covert: int,
         evaluator_inputs: Sequence[int] | None,
         instances: int | None,
     ) -> Operation:
@@ -118,6 +119,7 @@ class Operation:
             "instances": count,
             "output": output,
             "mode": mode,
+            "covert": covert,
         }
         if evaluator_inputs is not None:
             given["evaluator_inputs"] = list(evaluator_inputs)

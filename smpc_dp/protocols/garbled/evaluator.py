@@ -12,6 +12,7 @@ from smpc_dp.crypto.memory import working_memory
 from smpc_dp.crypto.ot import Receiver
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.crypto.seal import seal
+from smpc_dp.crypto.stream_hash import StreamHash
 from smpc_dp.errors import Check, PeerFault
 from smpc_dp.protocols.garbled import messages
 from smpc_dp.protocols.garbled.effects import RETAINED, Effects, Send
@@ -89,9 +90,7 @@ class EvaluatorRole(Participant):
             self.step = "outputs"
             check = yield from self._take(self._garbler, CHECK, messages.Check)
             self._check_block(self._garbler, block.number, check.block)
-            if check.pieces != self._sequence[GARBLER]:
-                reason = f"says that it sent {check.pieces} pieces, {self._sequence[GARBLER]} have come"
-                raise PeerFault(self._garbler, reason, Check.WRONG_COUNT)
+            self._check_pieces(check.pieces)
             self._check_value(self._garbler, check.transcript)
             value = self._value()
             active = evaluator.output_labels()
@@ -182,8 +181,8 @@ class EvaluatorRole(Participant):
         """Tell the garbler where the inputs differ from the choices, so that it exchanges the labels."""
         yield self._piece(EVALUATOR, pack_bits(inputs ^ choices))
 
-    def _take_tables(self, evaluator: Evaluator) -> Effects[None]:
-        """Receive the tables, and evaluate."""
+    def _take_tables(self, evaluator: Evaluator, hashed: StreamHash | None = None) -> Effects[None]:
+        """Receive the tables, and evaluate; add them to a hash of their own if there is one."""
         if not evaluator.remaining:
             # A circuit without AND gates has no tables, and is evaluated all the same.
             evaluator.feed(b"")
@@ -192,6 +191,14 @@ class EvaluatorRole(Participant):
             ahead = -(-left // TABLE_PIECE) - 1
             piece = yield from self._take_piece(GARBLER, min(TABLE_PIECE, left), ahead)
             evaluator.feed(piece)
+            if hashed is not None:
+                hashed.update(piece)
+
+    def _check_pieces(self, claimed: int) -> None:
+        """Raise PeerFault unless the garbler says as many pieces as have come."""
+        if claimed != self._sequence[GARBLER]:
+            reason = f"says that it sent {claimed} pieces, {self._sequence[GARBLER]} have come"
+            raise PeerFault(self._garbler, reason, Check.WRONG_COUNT)
 
     def _decode(self, decode: Decode, colours: bytes, block: Block) -> Bits:
         """Return the output bits of a block whose active labels have these colours, packed."""

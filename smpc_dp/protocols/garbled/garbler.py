@@ -49,7 +49,7 @@ from smpc_dp.wire.signing import Context, Signer
 
 
 @dataclass(frozen=True, slots=True)
-class _OutputZeros:
+class OutputZeros:
     """Labels for 0 of a block's outputs, their colours, and the offsets; secret."""
 
     labels: Bytes = field(repr=False)
@@ -57,7 +57,7 @@ class _OutputZeros:
     deltas: Bytes = field(repr=False)
 
     @classmethod
-    def of(cls, garbler: Garbler) -> _OutputZeros:
+    def of(cls, garbler: Garbler) -> OutputZeros:
         """Return them for a garbler's block."""
         return cls(garbler.output_zero_labels(), garbler.output_colours(), garbler.deltas())
 
@@ -117,7 +117,7 @@ class GarblerRole(Participant):
                 self._evaluator, CHECK, messages.Check(block.number, self._sequence[GARBLER], value)
             )
             # While the evaluator works on the last tables: the values that its answer is compared with.
-            zeros = _OutputZeros.of(garbler)
+            zeros = OutputZeros.of(garbler)
             confirm = yield from self._take(self._evaluator, CONFIRM, Confirm)
             self._check_block(self._evaluator, block.number, confirm.block)
             self._check_value(self._evaluator, confirm.transcript)
@@ -184,7 +184,7 @@ class GarblerRole(Participant):
             )
         garbler.flip(wires, bits)
 
-    def _decode(self, zeros: _OutputZeros, block: Block, confirm: Confirm) -> Bits:
+    def _decode(self, zeros: OutputZeros, block: Block, confirm: Confirm) -> Bits:
         """Decode the output bits from the evaluator's colours, with its proof that it has the labels."""
         shape = (self._plan.circuit.n_outputs, block.count)
         colours = unpack_bits(confirm.colours, shape)

@@ -17,6 +17,7 @@ from smpc_dp.published.library import PUBLISHED, find
 from smpc_dp.settings import read
 
 MAX_INSTANCES = 1 << 32
+MIN_COPIES, MAX_COPIES = 2, 64
 
 Output = Literal["garbler", "evaluator", "both", "aggregator"]
 Mode = Literal["tile", "unique"]
@@ -29,7 +30,9 @@ class PairwiseParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True
     the path of a Bristol Fashion file beside the session file. `instances` evaluations are made. `garbler`
     and `evaluator` are names of parties; the circuit's input values with indices (from 0) in
     `evaluator_inputs` are the evaluator's, by default all but the first. `output` names the recipient of the
-    result; `mode` tells whether garbling keys are shared by a tile of instances or unique to each.
+    result; `mode` tells whether garbling keys are shared by a tile of instances or unique to each. `covert`
+    is the number of copies of which all but one are checked (`protocols/covert/README.md`), or 0 for one copy
+    of a garbler that is assumed to be semi-honest.
     """
 
     circuit: str
@@ -40,6 +43,7 @@ class PairwiseParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True
     evaluator_inputs: list[int] | None = None
     output: Output = "both"
     mode: Mode = "tile"
+    covert: int = 0
 
 
 def check_parameters(
@@ -60,6 +64,9 @@ def check_parameters(
         issues.append(
             ConfigIssue("instances", f"{checked.instances}, not between 1 and 2**32", ConfigCheck.RANGE)
         )
+    if checked.covert and not MIN_COPIES <= checked.covert <= MAX_COPIES:
+        reason = f"{checked.covert} copies, not between {MIN_COPIES} and {MAX_COPIES}, nor 0"
+        issues.append(ConfigIssue("covert", reason, ConfigCheck.RANGE))
     if checked.digest and not re.fullmatch(r"[0-9a-f]{64}", checked.digest):
         issues.append(ConfigIssue("digest", "not 64 lower-case hex digits", ConfigCheck.FORMAT))
     if not checked.digest and checked.circuit not in PUBLISHED:

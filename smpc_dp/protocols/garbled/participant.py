@@ -71,6 +71,19 @@ class Evaluated:
     privacy: Privacy
 
 
+def run_identifier(
+    bound: tuple[bytes, bytes],
+    session_digest: bytes,
+    request: int,
+    names: Sequence[str],
+    nonces: bytes,
+    keys: bytes,
+) -> bytes:
+    """Return the run id; `nonces` and `keys` are those of the hellos of `names`, joined."""
+    joined = "\n".join(names).encode()
+    return digest(Label.RUN_ID, *bound, session_digest, encode_uint(request), joined, nonces, keys)
+
+
 class Participant:
     """Role of one participant in one run; its generator `run` does everything in order.
 
@@ -98,6 +111,7 @@ class Participant:
         self._run_id = b""
         self._secret = randomness.bytes(32) if third else b""
         self._keys: dict[str, bytes] = {}
+        self._nonces = b""
         self._start = b""
         self._index = 0
         self._transfers = Transfers() if transfers is None else transfers
@@ -207,14 +221,14 @@ class Participant:
         for peer in self._others:
             self._compare(peer, own, hellos[peer])
         self._keys = {name: hello.seal_key for name, hello in hellos.items()}
-        self._run_id = digest(
-            Label.RUN_ID,
-            *self._protocol,
+        self._nonces = b"".join(hellos[name].nonce for name in self._everyone)
+        self._run_id = run_identifier(
+            self._context.bound,
             self._context.session_digest,
-            encode_uint(self._context.request),
-            "\n".join(self._everyone).encode(),
-            b"".join(hellos[name].nonce for name in self._everyone),
-            b"".join(self._keys[name] for name in self._everyone),
+            self._context.request,
+            self._everyone,
+            self._nonces,
+            self._joined_keys,
         )
         indices = {(hellos[name].setup, hellos[name].index) for name in (self._garbler, self._evaluator)}
         if len(indices) > 1:
@@ -232,6 +246,11 @@ class Participant:
             StreamHash(self._bound(Label.PAIRWISE_PIECES, own.plan, encode_uint(side)))
             for side in (GARBLER, EVALUATOR)
         ]
+
+    @property
+    def _joined_keys(self) -> bytes:
+        """X25519 keys of all participants, in order."""
+        return b"".join(self._keys[name] for name in self._everyone)
 
     def _compare(self, peer: str, own: Hello, theirs: Hello) -> None:
         """Raise ConfigError for a peer with another circuit or plan."""

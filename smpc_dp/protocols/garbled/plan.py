@@ -20,6 +20,11 @@ from smpc_dp.protocols.garbled.params import PairwiseParameters
 # Most labels of one kind (inputs of one party, outputs) in a block: 16 MiB. Encrypted hashes of so many
 # outputs are 32 MiB, which fit into a message.
 BLOCK_LABELS = 1 << 20
+# The same for covert evaluations: each copy is held as a whole, and its labels are committed to one by one.
+COVERT_LABELS = 1 << 16
+# Most gates of a covert evaluation, and gates times instances: a stranger's certificate makes a judge garble
+# them.
+COVERT_GATES, COVERT_WORK = 1 << 22, 1 << 28
 # k of the extension of oblivious transfers.
 FIELD = 2
 # Most transfers in one chunk: they stay in the cache, and with the block that hides they are 128 blocks.
@@ -79,6 +84,8 @@ class Plan:
         if not (most := self._most()):
             reason = f"more than {BLOCK_LABELS} bits of one party's inputs, or of outputs, in one instance"
             raise ConfigError.at("circuit", reason, ConfigCheck.TOO_LARGE)
+        if self.parameters.covert:
+            self._check_covert()
         # A tile is not divided, so it must not hold more than a block.
         tile = min(compiled.suggest_tile(self.parameters.instances), 1 << most.bit_length() - 1)
         object.__setattr__(self, "tile", tile)
@@ -87,6 +94,19 @@ class Plan:
             requested = f"{self.parameters.instances} of {bits} bits of the evaluator"
             reason = f"{requested} need {rows} indices of transfers, one setup has {MAX_INDEX}"
             raise ConfigError.at("instances", reason, ConfigCheck.TOO_LARGE)
+
+    def _check_covert(self) -> None:
+        """Raise ConfigError for more labels or gates than a covert evaluation may have."""
+        instances, gates = self.parameters.instances, len(self.circuit.op)
+        labels = self._widest() * instances
+        for where, count, name, most in (
+            ("instances", labels, "bits of one party's inputs, or of outputs", COVERT_LABELS),
+            ("circuit", gates, "gates", COVERT_GATES),
+            ("instances", gates * instances, "gates in all instances", COVERT_WORK),
+        ):
+            if count > most:
+                reason = f"{count} {name}; a covert evaluation has {most} at most"
+                raise ConfigError.at(where, reason, ConfigCheck.TOO_LARGE)
 
     def wires(self, values: Sequence[int]) -> NDArray[np.uint32]:
         """Return the input wires of these input values, value by value."""
@@ -118,8 +138,12 @@ class Plan:
 
     def _most(self) -> int:
         """Return the greatest number of instances in a block."""
+        return BLOCK_LABELS // self._widest()
+
+    def _widest(self) -> int:
+        """Return the most wires of one kind: inputs of one party, or outputs."""
         widths = (self.width(values) for values in (self.garbler_values, self.evaluator_values))
-        return BLOCK_LABELS // max(1, self.circuit.n_outputs, *widths)
+        return max(1, self.circuit.n_outputs, *widths)
 
     def _block_size(self) -> int:
         """Return the number of instances in each block but the last."""
@@ -132,7 +156,7 @@ class Plan:
     def digest(self) -> bytes:
         """Return 32 bytes that differ when two sides divide the batch differently or swap wires."""
         first = next(self.blocks())
-        return digest(
+        plain = digest(
             Label.PAIRWISE_PLAN,
             self.circuit.digest,
             self.parameters.mode.encode(),
@@ -140,6 +164,8 @@ class Plan:
             *(encode_uint(n) for n in (self.parameters.instances, self.tile, first.count, FIELD)),
             b"".join(encode_uint(index) for index in self.evaluator_values),
         )
+        copies = self.parameters.covert
+        return digest(Label.COVERT_PLAN, plain, encode_uint(copies)) if copies else plain
 
     def check_inputs(self, values: Sequence[int], rows: Sequence[Rows], party: str) -> Rows | None:
         """Return one party's input bits, shape (bits, words), laid out as by `circuits.circuit.pack`.

@@ -17,9 +17,10 @@ from msgspec.structs import replace
 
 from smpc_dp.decoding import decode_msgpack
 from smpc_dp.errors import Check, PeerFault, SmpcError, TimeoutFault, VerificationError
+from smpc_dp.protocols.covert.roles import aggregator_role
 from smpc_dp.protocols.engine.collector import CollectorState, Item
 from smpc_dp.protocols.engine.state import Transition, Work
-from smpc_dp.protocols.garbled.aggregator import AggregatorEvaluation, AggregatorRole
+from smpc_dp.protocols.garbled.aggregator import AggregatorEvaluation
 from smpc_dp.protocols.garbled.effects import Receive, Send
 from smpc_dp.protocols.garbled.participant import Evaluated
 from smpc_dp.protocols.run_log import RunLog, Statement
@@ -249,7 +250,7 @@ def _evaluation(
     context = pair_context(aggregator.context, state.run_id, matching, pair)
     random = aggregator.parameters.random
     plan = aggregator.parameters.plan(state.requested).evaluation(*pair)
-    role = AggregatorRole(context, aggregator.identity, plan, random)
+    role = aggregator_role(context, aggregator.identity, plan, random)
     return AggregatorEvaluation(role, role.run())
 
 

@@ -1,0 +1,79 @@
+"""Certificates of cheating in a folder beside a party's key: the convicted parties are refused."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from smpc_dp.errors import Check, LocalError, PeerFault, VerificationError
+from smpc_dp.files import read_bounded, write_file
+from smpc_dp.identity.roster import Roster
+from smpc_dp.protocols.covert.certificate import MAX_CERTIFICATE_BYTES, judge
+
+FOLDER = "certificates"
+SUFFIX = ".certificate"
+CERTIFICATE = "certificate"
+
+_LOG = logging.getLogger("smpc_dp")
+
+
+class Convictions:
+    """Parties of a session that a certificate in `folder` convicts, with the file of each.
+
+    Files that convict nobody of the roster are not used, and logged. Safe for use by several threads.
+    """
+
+    def __init__(self, folder: Path, roster: Roster) -> None:
+        """Judge the certificates in `folder`, if there are any."""
+        self._folder = folder
+        self._roster = roster
+        self._files: dict[str, Path] = {}
+        self._lock = threading.Lock()
+        for file in sorted(folder.glob(f"*{SUFFIX}")):
+            self._add(file)
+
+    def _add(self, file: Path) -> None:
+        """Add the party that a certificate convicts."""
+        try:
+            conviction = judge(read_bounded(file, "the certificate", MAX_CERTIFICATE_BYTES))
+        except VerificationError as error:
+            _LOG.warning("%s convicts nobody: %s", file, error)
+            return
+        for member in self._roster:
+            if member.public_key == conviction.public_key:
+                self._files[member.name] = file
+
+    def check(self, peer: str) -> None:
+        """Raise PeerFault if `peer` is convicted."""
+        with self._lock:
+            file = self._files.get(peer)
+        if file is not None:
+            raise PeerFault(peer, f"is refused: it is convicted of cheating by {file}", Check.CONVICTED)
+
+    @contextmanager
+    def watch(self, peer: str) -> Iterator[None]:
+        """Refuse a convicted `peer`; store the certificate if it is convicted within the block."""
+        self.check(peer)
+        try:
+            yield
+        except PeerFault as error:
+            if error.check == Check.CONVICTED and CERTIFICATE in error.evidence:
+                self._store(error.culprit, error.evidence[CERTIFICATE])
+            raise
+
+    def _store(self, name: str, content: bytes) -> None:
+        """Write a certificate, and refuse its party from now on."""
+        run = judge(content).run_id.hex()[:16]
+        file = self._folder / f"{name}-{run}{SUFFIX}"
+        with self._lock:
+            # Refused even if the file cannot be written.
+            self._files[name] = file
+        try:
+            self._folder.mkdir(mode=0o700, exist_ok=True)
+        except OSError as error:
+            raise LocalError(f"{self._folder}: cannot make the folder ({error.strerror})") from None
+        write_file(file, content, "the certificate")
+        _LOG.warning("%s is convicted of cheating: %s", name, file)

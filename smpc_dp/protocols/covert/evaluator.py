@@ -1,0 +1,274 @@
+"""The evaluator of a covert evaluation: it checks all copies but one before it uses an input."""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Sequence
+
+import numpy as np
+
+from smpc_dp.crypto.garble import Evaluator
+from smpc_dp.crypto.randomness import Randomness
+from smpc_dp.errors import Check, PeerFault, VerificationError
+from smpc_dp.protocols.covert import terms as t
+from smpc_dp.protocols.covert.certificate import Certificate, CircuitFields
+from smpc_dp.protocols.covert.copies import (
+    OPENED_BYTES,
+    EvaluatorCopy,
+    GarblerCopy,
+    LabelCommitments,
+    RecordedEvaluator,
+    replay,
+    set_inputs,
+)
+from smpc_dp.protocols.covert.messages import (
+    COMMIT,
+    OPEN,
+    SIGN,
+    Commit,
+    ForwardedLabels,
+    Open,
+    OpenedDecode,
+    Statement,
+)
+from smpc_dp.protocols.covert.seeds import Learned, SeedReceiver
+from smpc_dp.protocols.covert.streams import Streams
+from smpc_dp.protocols.covert.terms import SEEDS, Terms
+from smpc_dp.protocols.garbled import messages
+from smpc_dp.protocols.garbled.effects import Effects, Receive
+from smpc_dp.protocols.garbled.evaluator import EvaluatorRole
+from smpc_dp.protocols.garbled.messages import (
+    CHECK,
+    CONFIRM,
+    DECODE,
+    LABEL_BYTES,
+    LABELS,
+    MAX_CONTROL,
+    RECEIPT,
+    Confirm,
+    Decode,
+    Receipt,
+)
+from smpc_dp.protocols.garbled.participant import EVALUATOR, GARBLER, Evaluated
+from smpc_dp.protocols.garbled.plan import Bits, Plan, Rows, bits_of, pack_bits, rows_of
+from smpc_dp.wire.envelope import Envelope
+from smpc_dp.wire.signing import Context, Signer, decode_envelope
+
+
+class CovertEvaluatorRole(EvaluatorRole, Streams):
+    """Evaluator's role in a covert evaluation."""
+
+    def __init__(
+        self,
+        context: Context,
+        identity: Signer,
+        plan: Plan,
+        inputs: Sequence[Rows],
+        randomness: Randomness,
+        session: bytes = b"",
+    ) -> None:
+        """`inputs` as for `EvaluatorRole`; `session`: its canonical JSON, for the certificate, or nothing."""
+        super().__init__(context, identity, plan, inputs, randomness)
+        self._session = session
+        self._own_seeds: list[bytes] = []
+        # Of the seed transfer and of each copy: what went over the wire, by position.
+        self._seed_messages: dict[int, bytes] = {}
+        self._sent: dict[int, dict[int, bytes]] = {}
+
+    def _run(self) -> Effects[Evaluated]:
+        """Take part in the transfers of all copies, check all but one, and evaluate that one."""
+        yield from self._greet()
+        terms = Terms(self._protocol, self._run_id, self._start, self._plan)
+        self.step = "setup"
+        self._own_seeds = [self._randomness.bytes(t.SEED_BYTES) for _ in range(terms.copies + 1)]
+        commitments = [terms.commitment(stream, seed) for stream, seed in enumerate(self._own_seeds)]
+        yield self._control(self._garbler, COMMIT, Commit(commitments))
+        learned = yield from self._transfer_seeds(terms)
+        self.step = "transfers"
+        copies: list[EvaluatorCopy] = []
+        if terms.transfers:
+            copies = [
+                EvaluatorCopy(terms, copy, self._own_seeds[copy]) for copy in range(1, terms.copies + 1)
+            ]
+            yield from self._transfer_copies(terms, copies)
+        envelope, statement = yield from self._take_statement(terms, commitments)
+        self.step = "checks"
+        self._check_copies(terms, learned, envelope, statement)
+        opened = Open(learned.closed, [seed for _, seed in sorted(learned.seeds.items())], learned.witness)
+        yield self._control(self._garbler, OPEN, opened)
+        self.step = "inputs"
+        closed = copies[learned.closed - 1] if copies else None
+        evaluator = yield from self._take_labels(terms, learned.closed, closed, statement)
+        self.step = "tables"
+        hashed = terms.stream_hash(learned.closed, t.TABLES)
+        yield from self._take_tables(evaluator, hashed)
+        if not hmac.compare_digest(hashed.digest(), self._signed(terms, statement, learned.closed, t.TABLES)):
+            reason = f"its tables of copy {learned.closed} are not those that it signed"
+            raise PeerFault(self._garbler, reason, Check.TRANSCRIPT_DIFFERS)
+        return (yield from self._outputs(terms, evaluator, learned.closed, envelope, statement))
+
+    def _transfer_seeds(self, terms: Terms) -> Effects[Learned]:
+        """Learn the seeds of all copies but one."""
+        receiver = SeedReceiver(terms, self._own_seeds[SEEDS])
+        yield self._give(terms, SEEDS, t.FIRST, receiver.first())
+        base = yield from self._receive(terms, SEEDS, t.BASE)
+        yield self._give(terms, SEEDS, t.TREES, receiver.trees(base))
+        yield self._give(terms, SEEDS, t.EXTENSION, receiver.extension())
+        challenge = yield from self._receive(terms, SEEDS, t.CHALLENGE)
+        response, learned = receiver.take(challenge)
+        yield self._give(terms, SEEDS, t.RESPONSE, response)
+        self._seed_messages = {t.BASE: base, t.CHALLENGE: challenge}
+        return learned
+
+    def _transfer_copies(self, terms: Terms, copies: Sequence[EvaluatorCopy]) -> Effects[None]:
+        """Obtain the labels of random choices, of all copies in step."""
+        numbered = list(enumerate(copies, 1))
+        self._sent = {copy: {} for copy, _ in numbered}
+        for number, copy in numbered:
+            yield self._give(terms, number, t.FIRST, copy.first())
+        bases = yield from self._receive_all(terms, t.BASE)
+        for number, copy in numbered:
+            yield self._give(terms, number, t.TREES, copy.trees(bases[number - 1]))
+        for number, copy in numbered:
+            yield self._give(terms, number, t.EXTENSION, copy.extension())
+        challenges = yield from self._receive_all(terms, t.CHALLENGE)
+        for number, copy in numbered:
+            yield self._give(terms, number, t.RESPONSE, copy.response(challenges[number - 1]))
+        corrections = yield from self._receive_all(terms, t.CORRECTIONS)
+        for number, copy in numbered:
+            if len(corrections[number - 1]) != (size := LABEL_BYTES * terms.transfers):
+                reason = f"sent {len(corrections[number - 1])} bytes of corrections, not {size}"
+                raise PeerFault(self._garbler, reason, Check.WRONG_LENGTH)
+            copy.take(corrections[number - 1])
+
+    def _record(self, terms: Terms, stream: int, position: int, content: bytes) -> None:
+        """Add a message to the transcript of its stream, and keep the own ones of a copy for its check."""
+        super()._record(terms, stream, position, content)
+        if stream != SEEDS and position in t.EVALUATORS:
+            self._sent[stream][position] = content
+
+    def _take_statement(self, terms: Terms, commitments: list[bytes]) -> Effects[tuple[Envelope, Statement]]:
+        """Wait for the garbler's statement; refuse one that is not of this run and of all that was sent."""
+        data = bytes((yield Receive(self._garbler, MAX_CONTROL)))
+        statement = self._open(data, self._garbler, SIGN, Statement)
+        fits = terms.fits(statement.plan, statement.start, statement.streams)
+        if not fits or statement.commitments != commitments:
+            raise PeerFault(self._garbler, "signed a statement of other terms", Check.OTHER_STATEMENT)
+        for stream, hashes in enumerate(statement.streams):
+            recorded = list(self._transcript(stream).values())
+            if hashes[: len(recorded)] != recorded:
+                reason = f"signed other messages of stream {stream} than were sent"
+                raise PeerFault(self._garbler, reason, Check.OTHER_STATEMENT)
+        return decode_envelope(data[1:], self._garbler), statement
+
+    def _check_copies(self, terms: Terms, learned: Learned, envelope: Envelope, statement: Statement) -> None:
+        """Make each copy but the closed one again; convict the garbler if one differs from what it signed.
+
+        All copies are looked at before: where this stops does not depend on which one differs.
+        """
+        cheated: list[tuple[int, int]] = []
+        for copy, seed in sorted(learned.seeds.items()):
+            sent = RecordedEvaluator(self._sent.get(copy, {}))
+            made = replay(terms, copy, GarblerCopy(terms, copy, seed), sent)
+            position = t.first_difference(made, statement.streams[copy])
+            if position is not None:
+                cheated.append((copy, position))
+        for copy, position in cheated[:1]:
+            certificate = self._certificate(envelope, copy).encode()
+            reason = f"cheated: its {t.MESSAGES[position]} of copy {copy} do not follow from its seed"
+            raise PeerFault(self._garbler, reason, Check.CONVICTED, {"certificate": certificate})
+
+    def _certificate(self, envelope: Envelope, copy: int) -> Certificate:
+        """Return the certificate that the garbler cheated in a copy."""
+        parameters, context = self._plan.parameters, self._context
+        return Certificate(
+            session_digest=context.session_digest,
+            request=context.request,
+            session=self._session,
+            names=list(self._everyone),
+            nonces=self._nonces,
+            keys=self._joined_keys,
+            public_key=context.keys[self._garbler],
+            statement=envelope.body,
+            signature=envelope.signature,
+            circuit=CircuitFields.of(self._plan.circuit),
+            instances=parameters.instances,
+            mode=parameters.mode,
+            output=parameters.output,
+            evaluator_inputs=list(self._plan.evaluator_values),
+            copies=parameters.covert,
+            base_response=self._seed_messages[t.BASE],
+            challenge=self._seed_messages[t.CHALLENGE],
+            first_seed=self._own_seeds[SEEDS],
+            copy=copy,
+            seed=self._own_seeds[copy],
+        )
+
+    def _take_labels(
+        self, terms: Terms, number: int, copy: EvaluatorCopy | None, statement: Statement
+    ) -> Effects[Evaluator]:
+        """Send the masked inputs; return the evaluator of the closed copy with the labels of all inputs."""
+        masked: Bits = np.empty(0, np.uint8)
+        held: Bits = np.empty((0, LABEL_BYTES), np.uint8)
+        if copy is not None and self._inputs is not None:
+            masked = bits_of(self._inputs, self._block).reshape(-1) ^ copy.choices
+            held = copy.held()
+            yield self._piece(EVALUATOR, pack_bits(masked))
+        count = terms.transfers + self._plan.width(self._plan.garbler_values) * self._block.count
+        content: bytes | memoryview = b""
+        if size := OPENED_BYTES * count:
+            content = yield from self._take_piece(GARBLER, size)
+        if len(content) != size:
+            reason = f"sent {len(content)} bytes of labels, not {size}"
+            raise PeerFault(self._garbler, reason, Check.WRONG_LENGTH)
+        try:
+            signed = self._signed(terms, statement, number, t.LABELS)
+            labels = LabelCommitments(terms, number).check(content, masked, signed)
+        except VerificationError as error:
+            raise PeerFault(self._garbler, str(error), error.check) from None
+        evaluator = Evaluator(self._plan.compiled, terms.garbling(number))
+        set_inputs(terms, evaluator, labels, held)
+        return evaluator
+
+    def _signed(self, terms: Terms, statement: Statement, copy: int, position: int) -> bytes:
+        """Return the signed hash of a message of a copy."""
+        return statement.streams[copy][terms.positions.index(position)]
+
+    def _outputs(
+        self, terms: Terms, evaluator: Evaluator, closed: int, envelope: Envelope, statement: Statement
+    ) -> Effects[Evaluated]:
+        """Compare hashes with the garbler, and give or learn the output."""
+        to, block = self._plan.parameters.output, self._block
+        self.step = "outputs"
+        check = yield from self._take(self._garbler, CHECK, messages.Check)
+        self._check_block(self._garbler, block.number, check.block)
+        self._check_pieces(check.pieces)
+        self._check_value(self._garbler, check.transcript)
+        value, active, colours = (
+            self._value(),
+            evaluator.output_labels(),
+            pack_bits(evaluator.output_colours()),
+        )
+        confirm = Confirm(block.number, value)
+        if to in ("garbler", "both"):
+            proof = self._proof(block.number, active.data.cast("B"))
+            confirm = Confirm(block.number, value, colours, proof)
+        yield self._control(self._garbler, CONFIRM, confirm)
+        learned = None
+        if to in ("evaluator", "both"):
+            decode = yield from self._take(self._garbler, DECODE, OpenedDecode)
+            try:
+                commitment = self._signed(terms, statement, closed, t.DECODING)
+                terms.check_decoding(closed, commitment, decode.opening, decode.colours)
+            except VerificationError as error:
+                raise PeerFault(self._garbler, str(error), error.check) from None
+            outputs = self._decode(Decode(block.number, decode.colours), colours, block)
+            learned = rows_of(outputs, self._plan.circuit.outputs)
+        if to == "aggregator":
+            aggregator = self._context.aggregator
+            sealed = self._seal_labels(active, block)
+            forwarded = ForwardedLabels(envelope.body, envelope.signature, closed, value, sealed)
+            yield self._control(aggregator, LABELS, forwarded)
+            receipt = yield from self._take(aggregator, RECEIPT, Receipt)
+            self._check_value(aggregator, receipt.transcript)
+        return self._evaluated(learned, value)

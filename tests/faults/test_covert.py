@@ -1,0 +1,771 @@
+"""Attacks on covert evaluations: who cheats is caught and convicted, and nobody else can be."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from msgspec.structs import replace
+
+import smpc_dp
+from smpc_dp.circuits.circuit import Circuit, Op, pack, unpack
+from smpc_dp.crypto.garble import GarblingCircuit, compile_circuit
+from smpc_dp.errors import Check, ConfigError, PeerFault, SmpcError, VerificationError
+from smpc_dp.identity.keys import Identity
+from smpc_dp.protocols.covert import terms as t
+from smpc_dp.protocols.covert.aggregator import CovertAggregatorRole
+from smpc_dp.protocols.covert.certificate import Certificate, CircuitFields, judge
+from smpc_dp.protocols.covert.copies import EvaluatorCopy, GarblerCopy
+from smpc_dp.protocols.covert.evaluator import CovertEvaluatorRole
+from smpc_dp.protocols.covert.garbler import CovertGarblerRole
+from smpc_dp.protocols.covert.messages import COMMIT, OPEN, SIGN, Commit, Open, Statement
+from smpc_dp.protocols.covert.seeds import SeedReceiver, SeedSender
+from smpc_dp.protocols.covert.terms import Terms
+from smpc_dp.protocols.garbled.messages import BULK, CONTROL, HASHES, LABELS
+from smpc_dp.protocols.garbled.params import PairwiseParameters
+from smpc_dp.protocols.garbled.participant import Evaluated, Participant
+from smpc_dp.protocols.garbled.plan import Plan, pack_bits
+from smpc_dp.simulate.pairwise import Tamper, evaluate_in_memory
+from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
+from smpc_dp.wire.signing import Context, decode, decode_envelope, encode
+
+IDENTITIES = {name: Identity.generate(name) for name in ("alice", "bob", "hub")}
+
+Ends = dict[str, Evaluated | SmpcError]
+
+
+COINS = 6
+
+
+def noisy_bit(*, turned: bool = False) -> Circuit:
+    """Bob's bit xor a noise bit, made of coins that are each the xor of a bit of alice and one of bob.
+
+    An AND of coins, inverted after each gate: it is 1 in about two of three cases. `turned`: alice's circuit,
+    in which the free INV gates are copies, so that the noise is 1 once in 64.
+    """
+    gates = [(Op.XOR, coin, COINS + 1 + coin, 2 * COINS + 1 + coin) for coin in range(COINS)]
+    noise, wire = 2 * COINS + 1, 3 * COINS + 1
+    for coin in range(1, COINS):
+        gates.append((Op.AND, noise, 2 * COINS + 1 + coin, wire))
+        gates.append((Op.EQW if turned else Op.INV, wire, 0, wire + 1))
+        noise, wire = wire + 1, wire + 2
+    gates.append((Op.XOR, noise, COINS, wire))
+    columns = [np.array(column) for column in zip(*gates, strict=True)]
+    op, (a, b, out) = columns[0].astype(np.uint8), (column.astype(np.uint32) for column in columns[1:])
+    return Circuit((COINS, COINS + 1), (1,), wire + 1, op, a, b, out)
+
+
+def compiled(circuit: Circuit) -> GarblingCircuit:
+    outputs = np.arange(circuit.n_wires - circuit.n_outputs, circuit.n_wires, dtype=np.uint32)
+    gates = (circuit.op, circuit.a, circuit.b, circuit.out)
+    return compile_circuit(*gates, n_wires=circuit.n_wires, n_inputs=circuit.n_inputs, outputs=outputs)
+
+
+def plan(copies: int = 2, output: str = "aggregator", circuit: Circuit | None = None) -> Plan:
+    fields: dict[str, Any] = {"circuit": "", "garbler": "alice", "evaluator": "bob", "output": output}
+    parameters = PairwiseParameters(**fields, covert=copies)
+    return Plan(circuit or noisy_bit(), parameters)
+
+
+class Cheat(CovertGarblerRole):
+    """A garbler with its own compiled circuit in the copies `in_copies`, all of them by default."""
+
+    in_copies: tuple[int, ...] = ()
+
+    def _copy(self, terms: Terms, copy: int, seed: bytes) -> GarblerCopy:
+        if self.in_copies and copy not in self.in_copies:
+            return super()._copy(terms, copy, seed)
+        own = plan(terms.copies, terms.plan.parameters.output)
+        object.__setattr__(own, "compiled", compiled(noisy_bit(turned=True)))
+        return GarblerCopy(Terms(terms.protocol, terms.run_id, terms.start, own), copy, seed)
+
+
+def cheat_in(*copies: int) -> type[CovertGarblerRole]:
+    return type("CheatInSome", (Cheat,), {"in_copies": copies})
+
+
+def roles(
+    copies: int = 2,
+    output: str = "aggregator",
+    *,
+    garbler: type[CovertGarblerRole] = CovertGarblerRole,
+    evaluator: type[CovertEvaluatorRole] = CovertEvaluatorRole,
+    seed: int = 1,
+    theirs: int = 1,
+    other_copies: int | None = None,
+) -> dict[str, Participant]:
+    """Alice garbles, bob evaluates; `theirs` is his input: the bit, then his two coins."""
+    third = output == "aggregator"
+    keys = {name: identity.public_key for name, identity in IDENTITIES.items()}
+    context = Context("pairwise", 1, bytes(32), 1, ("alice", "bob"), "hub" if third else "", keys)
+    random = {name: SeededRandomnessForSimulation(seed, name) for name in IDENTITIES}
+    bobs = plan(other_copies or copies, output)
+    taking: dict[str, Participant] = {
+        "alice": garbler(
+            context, IDENTITIES["alice"], plan(copies, output), [pack([0], COINS)], random["alice"]
+        ),
+        "bob": evaluator(context, IDENTITIES["bob"], bobs, [pack([theirs], COINS + 1)], random["bob"]),
+    }
+    if third:
+        taking["hub"] = CovertAggregatorRole(context, IDENTITIES["hub"], plan(copies, output), random["hub"])
+    return taking
+
+
+def value(ends: Ends, name: str = "hub") -> int:
+    end = ends[name]
+    assert isinstance(end, Evaluated), end
+    assert end.outputs is not None
+    return unpack(end.outputs[0], 1)[0]
+
+
+def fault(ends: Ends, name: str) -> PeerFault:
+    end = ends[name]
+    assert isinstance(end, PeerFault), end
+    return end
+
+
+def is_convicted(ends: Ends) -> bool:
+    end = ends["bob"]
+    return isinstance(end, PeerFault) and end.check == Check.CONVICTED
+
+
+@functools.cache
+def certificate() -> bytes:
+    """The certificate of a run in which alice cheated in all of two copies."""
+    end = fault(evaluate_in_memory(roles(garbler=Cheat)), "bob")
+    assert end.check == Check.CONVICTED
+    return end.evidence["certificate"]
+
+
+def refuses(content: bytes, check: Check | None = None) -> None:
+    with pytest.raises(VerificationError) as caught:
+        judge(content)
+    assert check is None or caught.value.check == check, caught.value
+
+
+@pytest.mark.parametrize("output", ["garbler", "evaluator", "both", "aggregator"])
+@pytest.mark.parametrize("theirs", [0, 1, 0b1010100, 0b1111111])
+def test_honest_copies_compute_the_circuit(output: str, theirs: int) -> None:
+    ends = evaluate_in_memory(roles(output=output, theirs=theirs))
+    expected = noisy_bit().evaluate([0, theirs])[0]
+    learners = {"both": ["alice", "bob"], "garbler": ["alice"], "evaluator": ["bob"], "aggregator": ["hub"]}
+    for name, end in ends.items():
+        assert isinstance(end, Evaluated), end
+        if name in learners[output]:
+            assert value(ends, name) == expected
+        else:
+            assert end.outputs is None
+
+
+def test_a_garbler_that_cheats_in_all_copies_is_convicted_before_an_input_is_sent() -> None:
+    sent: list[bytes] = []
+
+    def listen(sender: str, to: str, data: bytes) -> list[bytes]:
+        sent.append(data)
+        return [data]
+
+    ends = evaluate_in_memory(roles(garbler=Cheat), listen)
+    end = fault(ends, "bob")
+    assert (end.culprit, end.check) == ("alice", Check.CONVICTED)
+    steps = [decode_envelope(data[1:], sender).step for sender, data in signed(sent)]
+    assert OPEN not in steps
+    conviction = judge(end.evidence["certificate"])
+    assert conviction.garbler == "alice"
+    assert conviction.public_key == IDENTITIES["alice"].public_key
+    assert conviction.message == "tables"
+
+
+def signed(sent: list[bytes]) -> list[tuple[str, bytes]]:
+    envelopes = [(data, msgspec.msgpack.decode(data[1:])) for data in sent if data[0] == CONTROL]
+    return [(fields[2], data) for data, fields in envelopes]
+
+
+def run_attack(copies: int, seed: int) -> tuple[bool, int | None]:
+    """Cheat in one copy, chosen at random; return whether alice is convicted, and the output without it."""
+    rng = np.random.default_rng(seed)
+    cheat = cheat_in(int(rng.integers(1, copies + 1)))
+    theirs = int(rng.integers(1 << COINS + 1))
+    ends = evaluate_in_memory(roles(copies, garbler=cheat, seed=seed, theirs=theirs))
+    if is_convicted(ends):
+        assert judge(fault(ends, "bob").evidence["certificate"]).garbler == "alice"
+        return True, None
+    # The closed copy is the wrong one, and the claim says that nothing holds: the noise is alice's.
+    assert value(ends) == noisy_bit(turned=True).evaluate([0, theirs])[0]
+    return False, value(ends)
+
+
+def check_frequency(copies: int, runs: int, first_seed: int) -> None:
+    caught = sum(run_attack(copies, first_seed + number)[0] for number in range(runs))
+    expected = 1 - 1 / copies
+    assert abs(caught / runs - expected) <= 4 * np.sqrt(expected * (1 - expected) / runs)
+
+
+def test_a_cheat_in_one_copy_is_caught_as_often_as_claimed() -> None:
+    """Within four standard errors: with other seeds, 1 alarm in 15,000 would be false. Seeds are fixed."""
+    check_frequency(2, 40, 1000)
+
+
+@pytest.mark.long
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_a_cheat_in_one_copy_is_caught_as_often_as_claimed_in_2000_runs() -> None:
+    """As above: 1 in 15,000."""
+    check_frequency(2, 2000, 10_000)
+
+
+class OtherTransfers(GarblerCopy):
+    """Transfers with the sender's seed of another copy seed."""
+
+    def __init__(self, terms: Terms, copy: int, seed: bytes) -> None:
+        super().__init__(terms, copy, seed)
+        self._sender = GarblerCopy(terms, copy, bytes(32))._sender
+
+
+class WrongCorrection(GarblerCopy):
+    """One correction is wrong where bob's choice is 1: a selective failure."""
+
+    def corrections(self, response: bytes) -> bytes:
+        right = super().corrections(response)
+        return bytes([right[0] ^ 4]) + right[1:]
+
+
+class OtherTables(GarblerCopy):
+    """One bit of the tables is another in the digest."""
+
+    def digests(self) -> dict[int, bytes]:
+        right = super().digests()
+        return right | {t.TABLES: bytes(32)}
+
+
+class WrongMask(GarblerCopy):
+    """The masks' labels of 0 and 1 are exchanged, so that an input bit of bob is inverted."""
+
+    def _commit(self) -> None:
+        self._pads = self._pads ^ self._offsets(COINS + 1)
+        super()._commit()
+
+
+class WrongDecoding(GarblerCopy):
+    """The output bit is inverted by its decoding."""
+
+    def decoding(self) -> tuple[bytes, bytes]:
+        opening, content = super().decoding()
+        return opening, content[:-1] + bytes([content[-1] ^ 1])
+
+
+def garbler_with(kind: type[GarblerCopy]) -> type[CovertGarblerRole]:
+    def copy(_self: CovertGarblerRole, terms: Terms, number: int, seed: bytes) -> GarblerCopy:
+        return kind(terms, number, seed)
+
+    return type(f"With{kind.__name__}", (CovertGarblerRole,), {"_copy": copy})
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        (OtherTransfers, "base response"),
+        (WrongCorrection, "corrections"),
+        (OtherTables, "tables"),
+        (WrongMask, "labels"),
+        (WrongDecoding, "decoding"),
+    ],
+)
+@pytest.mark.parametrize("output", ["evaluator", "aggregator"])
+def test_each_message_of_a_copy_that_does_not_follow_from_its_seed_convicts(
+    kind: type[GarblerCopy], message: str, output: str
+) -> None:
+    end = fault(evaluate_in_memory(roles(3, output, garbler=garbler_with(kind))), "bob")
+    assert (end.culprit, end.check) == ("alice", Check.CONVICTED)
+    conviction = judge(end.evidence["certificate"])
+    assert (conviction.garbler, conviction.evaluator, conviction.message) == ("alice", "bob", message)
+
+
+class OtherSeed(CovertGarblerRole):
+    """Uses other seeds than the seed transfer gives."""
+
+    def _copy(self, terms: Terms, copy: int, seed: bytes) -> GarblerCopy:
+        return super()._copy(terms, copy, seed[::-1])
+
+
+def test_seeds_that_the_seed_transfer_does_not_give_convict() -> None:
+    end = fault(evaluate_in_memory(roles(garbler=OtherSeed)), "bob")
+    assert end.check == Check.CONVICTED
+    assert judge(end.evidence["certificate"]).message == "base response"
+
+
+class LateTables(GarblerCopy):
+    def tables(self):  # type: ignore[no-untyped-def]
+        for piece in super().tables():
+            wrong = bytearray(piece)
+            wrong[0] ^= 16
+            yield memoryview(wrong)
+
+
+class LateLabels(GarblerCopy):
+    """After all checks: the label of the other value of bob's first masked bit."""
+
+    def labels(self, inputs, masked):  # type: ignore[no-untyped-def]
+        wrong = masked.copy()
+        wrong[0, 0] ^= 1
+        return super().labels(inputs, wrong)
+
+
+class LateDecoding(GarblerCopy):
+    """Commits to the right decoding, and then sends another one."""
+
+    calls = 0
+
+    def decoding(self) -> tuple[bytes, bytes]:
+        self.calls += 1
+        opening, content = super().decoding()
+        return opening, content if self.calls == 1 else content[:-1] + bytes([content[-1] ^ 1])
+
+
+@pytest.mark.parametrize("kind", [LateTables, LateLabels, LateDecoding])
+@pytest.mark.parametrize("output", ["evaluator", "aggregator"])
+@pytest.mark.parametrize("theirs", [0, 1])
+def test_a_garbler_that_departs_from_what_it_signed_gives_no_value_whatever_the_inputs(
+    kind: type[GarblerCopy], output: str, theirs: int
+) -> None:
+    ends = evaluate_in_memory(roles(output=output, garbler=garbler_with(kind), theirs=theirs))
+    sees = "hub" if (kind, output) == (LateDecoding, "aggregator") else "bob"
+    end = fault(ends, sees)
+    assert (end.culprit, end.accuser) == ("alice", "")
+    assert end.check in (Check.BAD_OPENING, Check.TRANSCRIPT_DIFFERS)
+    assert all(isinstance(each, SmpcError) for name, each in ends.items() if name in (sees, "hub"))
+
+
+class OtherStatement(CovertGarblerRole):
+    """Signs another hash of one message than of the one that it sent."""
+
+    position = 0
+
+    def _control(self, to, step, message):  # type: ignore[no-untyped-def]
+        if step == SIGN:
+            streams = [list(stream) for stream in message.streams]
+            streams[-1][self.position] = bytes(32)
+            message = replace(message, streams=streams)
+        return super()._control(to, step, message)
+
+
+@pytest.mark.parametrize("position", range(7))
+def test_a_statement_of_other_messages_than_were_sent_is_refused_without_a_certificate(position: int) -> None:
+    kind = type("Other", (OtherStatement,), {"position": position})
+    end = fault(evaluate_in_memory(roles(garbler=kind)), "bob")
+    assert (end.culprit, end.check, end.evidence) == ("alice", Check.OTHER_STATEMENT, {})
+
+
+def opening(change: Callable[[Open], Open]) -> type[CovertEvaluatorRole]:
+    class Opens(CovertEvaluatorRole):
+        def _control(self, to, step, message):  # type: ignore[no-untyped-def]
+            return super()._control(to, step, change(message) if step == OPEN else message)
+
+    return Opens
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda message: replace(message, seeds=message.seeds[:-1]),
+        lambda message: replace(message, seeds=[bytes(32), *message.seeds[1:]]),
+        lambda message: replace(message, seeds=message.seeds[::-1]),
+        lambda message: replace(message, witness=bytes(32)),
+        lambda message: replace(message, closed=message.closed % 3 + 1),
+        lambda message: replace(message, closed=4),
+    ],
+    ids=["withheld", "other seed", "other order", "no witness", "other copy", "copy beyond"],
+)
+def test_seeds_of_checked_copies_that_are_withheld_or_wrong_are_refused_before_a_label_is_sent(
+    change: Callable[[Open], Open],
+) -> None:
+    sent: list[tuple[str, bytes]] = []
+
+    def listen(sender: str, to: str, data: bytes) -> list[bytes]:
+        sent.append((sender, data))
+        return [data]
+
+    ends = evaluate_in_memory(roles(3, evaluator=opening(change)), listen)
+    end = fault(ends, "alice")
+    assert (end.culprit, end.accuser) == ("bob", "")
+    assert end.check in (Check.WRONG_COUNT, Check.BAD_OPENING)
+    last = max(index for index, (sender, data) in enumerate(sent) if is_step(sender, data, SIGN))
+    assert all(data[0] != BULK for sender, data in sent[last:] if sender == "alice")
+
+
+def is_step(sender: str, data: bytes, step: str) -> bool:
+    return data[0] == CONTROL and decode_envelope(data[1:], sender).step == step
+
+
+@pytest.mark.parametrize("copies", [1, 65, -1])
+def test_a_number_of_copies_out_of_range_is_refused(copies: int) -> None:
+    with pytest.raises(ConfigError, match="covert"):
+        smpc_dp.simulate.evaluate("add64", [1, 2], covert=copies)
+
+
+def test_more_labels_than_a_covert_evaluation_holds_are_refused() -> None:
+    with pytest.raises(ConfigError, match="65536"):
+        smpc_dp.simulate.evaluate("add64", [range(1025), range(1025)], covert=2)
+
+
+def test_another_number_of_copies_is_refused_by_both_before_any_piece() -> None:
+    sent: list[bytes] = []
+
+    def listen(sender: str, to: str, data: bytes) -> list[bytes]:
+        sent.append(data)
+        return [data]
+
+    ends = evaluate_in_memory(roles(2, "both", other_copies=3), listen)
+    assert all(isinstance(end, ConfigError) for end in ends.values())
+    assert all(data[0] == CONTROL for data in sent)
+
+
+class Framer(CovertEvaluatorRole):
+    """Makes a certificate of each copy, whatever the checks give, and goes on."""
+
+    framed: list[bytes]
+
+    def _check_copies(self, terms, _learned, envelope, _statement):  # type: ignore[no-untyped-def]
+        self.framed = [self._certificate(envelope, copy).encode() for copy in range(1, terms.copies + 1)]
+
+
+def framed(kind: type[Framer] = Framer, copies: int = 3, output: str = "aggregator") -> list[bytes]:
+    """Certificates of all copies of a run with an honest garbler."""
+    taking = roles(copies, output, evaluator=kind, seed=2)
+    ends = evaluate_in_memory(taking)
+    assert not is_convicted(ends)
+    bob = taking["bob"]
+    assert isinstance(bob, Framer)
+    return bob.framed
+
+
+def test_honest_copies_convict_nobody_and_the_closed_one_is_never_shown() -> None:
+    checks = []
+    for content in framed():
+        with pytest.raises(VerificationError) as caught:
+            judge(content)
+        assert caught.value.check == Check.FALSE_ACCUSATION
+        checks.append("closed" in str(caught.value))
+    assert sorted(checks) == [False, False, True]
+
+
+@functools.cache
+def honest() -> tuple[Certificate, Certificate]:
+    """Certificates of two checked copies of an honest run."""
+    contents = [content for content in framed() if not shows_closed(content)]
+    return Certificate.decode(contents[0]), Certificate.decode(contents[1])
+
+
+def shows_closed(content: bytes) -> bool:
+    with pytest.raises(VerificationError) as caught:
+        judge(content)
+    return "closed" in str(caught.value)
+
+
+def with_statement(certificate: Certificate, change: Callable[[Statement], Statement]) -> Certificate:
+    statement = decode(certificate.statement, Statement, "alice")
+    return replace(certificate, statement=encode(change(statement)))
+
+
+def turned_circuit() -> Any:
+    return CircuitFields.of(noisy_bit(turned=True))
+
+
+FORGERIES: dict[str, Callable[[Certificate, Certificate], Certificate]] = {
+    "format": lambda c, _: replace(c, format="smpc-dp covert certificate 2"),
+    "session_digest": lambda c, _: replace(c, session_digest=bytes([1]) * 32),
+    "request": lambda c, _: replace(c, request=2),
+    "session": lambda c, _: replace(c, session=b"{}"),
+    "names: another garbler": lambda c, _: replace(c, names=["carol", *c.names[1:]]),
+    "names: another evaluator": lambda c, _: replace(c, names=[c.names[0], "carol", *c.names[2:]]),
+    "names: no aggregator": lambda c, _: replace(c, names=c.names[:2]),
+    "nonces": lambda c, _: replace(c, nonces=bytes(len(c.nonces))),
+    "keys": lambda c, _: replace(c, keys=bytes(len(c.keys))),
+    "public_key": lambda c, _: replace(c, public_key=IDENTITIES["bob"].public_key),
+    "statement: tables": lambda c, _: with_statement(c, lambda s: changed_stream(s, c.copy, t.TABLES)),
+    "statement: response": lambda c, _: with_statement(c, lambda s: changed_stream(s, 0, t.BASE)),
+    "statement: commitments": lambda c, _: with_statement(
+        c, lambda s: replace(s, commitments=s.commitments[::-1])
+    ),
+    "statement: start": lambda c, _: with_statement(c, lambda s: replace(s, start=bytes(32))),
+    "statement: plan": lambda c, _: with_statement(c, lambda s: replace(s, plan=bytes(32))),
+    "signature": lambda c, _: replace(c, signature=bytes(64)),
+    "signature: by the evaluator": lambda c, _: replace(c, signature=IDENTITIES["bob"].sign(c.statement)),
+    "circuit": lambda c, _: replace(c, circuit=turned_circuit()),
+    "instances": lambda c, _: replace(c, instances=2),
+    "mode": lambda c, _: replace(c, mode="unique"),
+    "output": lambda c, _: replace(c, output="both", names=c.names[:2]),
+    "evaluator_inputs": lambda c, _: replace(c, evaluator_inputs=[0]),
+    "copies": lambda c, _: replace(c, copies=c.copies + 1),
+    "base_response": lambda c, _: replace(c, base_response=c.base_response[::-1]),
+    "challenge": lambda c, _: replace(c, challenge=c.challenge[:8] + bytes(16)),
+    "first_seed": lambda c, _: replace(c, first_seed=bytes(32)),
+    "copy": lambda c, _: replace(c, copy=c.copy % c.copies + 1),
+    "copy: the seed transfer": lambda c, _: replace(c, copy=0),
+    "copy: negative": lambda c, _: replace(c, copy=-1),
+    "seed": lambda c, _: replace(c, seed=bytes(32)),
+    "seed: of another copy": lambda c, d: replace(c, seed=d.seed),
+    "copy and seed": lambda c, d: replace(c, copy=d.copy, seed=d.seed),
+}
+
+
+def changed_stream(statement: Statement, stream: int, position: int) -> Statement:
+    streams = [list(hashes) for hashes in statement.streams]
+    streams[stream][position] = bytes(32)
+    return replace(statement, streams=streams)
+
+
+@pytest.mark.parametrize("field", FORGERIES)
+def test_a_certificate_forged_from_honest_transcripts_convicts_nobody(field: str) -> None:
+    refuses(FORGERIES[field](*honest()).encode())
+
+
+@pytest.mark.parametrize("field", [field for field in FORGERIES if field not in ("copy and seed",)])
+def test_a_certificate_with_one_field_changed_convicts_nobody(field: str) -> None:
+    """In a true certificate too no field can be exchanged."""
+    true = Certificate.decode(certificate())
+    refuses(FORGERIES[field](true, honest()[0]).encode())
+
+
+def test_a_certificate_with_one_byte_changed_convicts_nobody() -> None:
+    content = certificate()
+    judge(content)
+    for position in [*range(0, 200, 7), *range(200, len(content), len(content) // 60), len(content) - 1]:
+        wrong = bytearray(content)
+        wrong[position] ^= 1 << position % 8
+        refuses(bytes(wrong))
+    refuses(content[:-1])
+    refuses(content + b"\0")
+
+
+def test_a_certificate_names_the_session_that_it_is_of() -> None:
+    assert judge(certificate()).session_digest == bytes(32)
+
+
+class FramesWithOtherChoices(Framer):
+    """Chooses otherwise than its seeds say, in all copies."""
+
+    def _transfer_copies(self, terms, copies):  # type: ignore[no-untyped-def]
+        for copy in copies:
+            copy.choices = 1 - copy.choices
+        return super()._transfer_copies(terms, copies)
+
+
+class FramesWithOtherSeeds(Framer):
+    """Takes part with other seeds than those to which it committed."""
+
+    def _transfer_copies(self, terms, copies):  # type: ignore[no-untyped-def]
+        for number in range(1, terms.copies + 1):
+            copies[number - 1] = EvaluatorCopy(terms, number, bytes(32))
+        return super()._transfer_copies(terms, copies)
+
+
+class FramesWithOtherSeedTransfer(Framer):
+    """Chooses another copy than its seed says: it learns other seeds."""
+
+    def _transfer_seeds(self, terms):  # type: ignore[no-untyped-def]
+        own, self._own_seeds[0] = self._own_seeds[0], bytes(32)
+        learned = yield from super()._transfer_seeds(terms)
+        self._own_seeds[0] = own
+        return learned
+
+
+class FramesWithOtherCommitments(Framer):
+    """Commits to other seeds than it uses."""
+
+    def _control(self, to, step, message):  # type: ignore[no-untyped-def]
+        if step == COMMIT:
+            message = Commit([bytes(32)] * len(message.commitments))
+        return super()._control(to, step, message)
+
+    def _take_statement(self, terms, commitments):  # type: ignore[no-untyped-def]
+        return super()._take_statement(terms, [bytes(32)] * len(commitments))
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        FramesWithOtherChoices,
+        FramesWithOtherSeeds,
+        FramesWithOtherSeedTransfer,
+        FramesWithOtherCommitments,
+    ],
+)
+def test_an_evaluator_whose_messages_do_not_follow_from_its_seed_convicts_nobody(kind: type[Framer]) -> None:
+    for content in framed(kind):
+        refuses(content)
+
+
+def test_a_cheat_after_a_deviation_of_the_evaluator_convicts_nobody() -> None:
+    """The first deviating message decides: alice's tables are wrong, bob's extension was before."""
+    taking = roles(garbler=Cheat, evaluator=FramesWithOtherChoices)
+    evaluate_in_memory(taking)
+    bob = taking["bob"]
+    assert isinstance(bob, Framer)
+    for content in bob.framed:
+        refuses(content, Check.FALSE_ACCUSATION)
+
+
+class ForwardsOther(CovertEvaluatorRole):
+    """Forwards a statement that alice did not sign."""
+
+    def _control(self, to, step, message):  # type: ignore[no-untyped-def]
+        if step == LABELS:
+            statement = decode(message.statement, Statement, "alice")
+            changed = encode(changed_stream(statement, message.closed, t.DECODING))
+            message = replace(message, statement=changed)
+        return super()._control(to, step, message)
+
+
+class ForwardsOfOtherRun(CovertEvaluatorRole):
+    """Forwards the statement that alice signed in another run."""
+
+    def _control(self, to, step, message):  # type: ignore[no-untyped-def]
+        if step == LABELS:
+            other = Certificate.decode(certificate())
+            message = replace(message, statement=other.statement, signature=other.signature)
+        return super()._control(to, step, message)
+
+
+class SaysOtherCopy(CovertEvaluatorRole):
+    """Names another copy to the aggregator than to alice."""
+
+    def _control(self, to, step, message):  # type: ignore[no-untyped-def]
+        if step == LABELS:
+            message = replace(message, closed=message.closed % 2 + 1)
+        return super()._control(to, step, message)
+
+
+@pytest.mark.parametrize(
+    ("kind", "check"),
+    [
+        (ForwardsOther, Check.NOT_SIGNED),
+        (ForwardsOfOtherRun, Check.NOT_SIGNED),
+        (SaysOtherCopy, Check.DISAGREES),
+    ],
+)
+def test_the_aggregator_takes_no_decoding_but_that_of_the_signed_statement(
+    kind: type[CovertEvaluatorRole], check: Check
+) -> None:
+    end = fault(evaluate_in_memory(roles(evaluator=kind, seed=3)), "hub")
+    assert (end.culprit, end.check) == ("bob", check)
+
+
+class ShowsOtherOpen(CovertGarblerRole):
+    """Says that another copy is closed than bob signed."""
+
+    def _control(self, to, step, message):  # type: ignore[no-untyped-def]
+        if step == HASHES:
+            opened = decode(message.opened, Open, "bob")
+            message = replace(message, opened=encode(replace(opened, closed=opened.closed % 2 + 1)))
+        return super()._control(to, step, message)
+
+
+def test_the_aggregator_takes_no_closed_copy_but_the_one_that_the_evaluator_signed() -> None:
+    end = fault(evaluate_in_memory(roles(garbler=ShowsOtherOpen)), "hub")
+    assert (end.culprit, end.check) == ("alice", Check.NOT_SIGNED)
+
+
+class MixedReceiver(SeedReceiver):
+    """Takes half of the seed and half of the witness of copy 1."""
+
+    def extension(self) -> bytes:
+        choices = np.zeros((self._terms.copies, 2), np.uint8)
+        choices[0, 1] = 1
+        return self._receiver.extend(choices.size, pack_bits(choices))
+
+
+class GreedyReceiver(SeedReceiver):
+    """Takes the seeds of all copies, and no witness."""
+
+    def extension(self) -> bytes:
+        choices = np.zeros((self._terms.copies, 2), np.uint8)
+        return self._receiver.extend(choices.size, pack_bits(choices))
+
+
+@pytest.mark.parametrize("kind", [MixedReceiver, GreedyReceiver])
+@pytest.mark.parametrize("seed", range(1, 4))
+def test_an_evaluator_that_takes_other_pads_than_all_seeds_but_one_gets_no_label(
+    kind: type[SeedReceiver], seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With half a seed it cannot check its copy, nor open it; with all seeds it lacks the witness."""
+    monkeypatch.setattr("smpc_dp.protocols.covert.evaluator.SeedReceiver", kind)
+    end = fault(evaluate_in_memory(roles(3, evaluator=Framer, seed=seed)), "alice")
+    assert (end.culprit, end.check) == ("bob", Check.BAD_OPENING)
+
+
+class UnheededSeedTransfer(CovertGarblerRole):
+    """Sends a challenge of its own in the seed transfer and takes no pads: bob's are unknown to it."""
+
+    def _transfer_seeds(self, terms):  # type: ignore[no-untyped-def]
+        sender = SeedSender(terms, self._seed)
+        first = yield from self._receive(terms, 0, t.FIRST)
+        yield self._give(terms, 0, t.BASE, sender.respond(first))
+        trees = yield from self._receive(terms, 0, t.TREES)
+        extension = yield from self._receive(terms, 0, t.EXTENSION)
+        challenge = sender.challenge(trees, extension)
+        yield self._give(terms, 0, t.CHALLENGE, challenge[:8] + bytes([1] * 16))
+        yield from self._receive(terms, 0, t.RESPONSE)
+        for copy in range(1, terms.copies + 1):
+            sender.seeds[copy] = sender.witnesses[copy] = bytes([copy]) * 32
+        return sender
+
+
+def test_a_seed_transfer_whose_pads_the_garbler_does_not_have_convicts() -> None:
+    end = fault(evaluate_in_memory(roles(garbler=UnheededSeedTransfer)), "bob")
+    assert end.check == Check.CONVICTED
+    assert judge(end.evidence["certificate"]).message == "base response"
+
+
+def test_a_certificate_that_asks_for_too_much_work_is_refused_before_it_is_computed() -> None:
+    true = Certificate.decode(certificate())
+    many = bytes((1 << 22) + 1)
+    refuses(replace(true, circuit=replace(true.circuit, op=many)).encode(), Check.TOO_MANY)
+    refuses(bytes((1 << 26) + 1), Check.TOO_LONG)
+    refuses(replace(true, instances=1 << 17).encode(), Check.OTHER_PLAN)
+    refuses(replace(true, copies=65).encode(), Check.OTHER_PLAN)
+
+
+def disturbance(seed: int, messages: int) -> Tamper:
+    """Lose, repeat, change, cut or exchange one message of an honest run, or end it there."""
+    rng = np.random.default_rng(seed)
+    target, how = int(rng.integers(messages)), int(rng.integers(5))
+    count, before = -1, b""
+
+    def tamper(_sender: str, _to: str, data: bytes) -> list[bytes]:
+        nonlocal count, before
+        count += 1
+        earlier, before = before, data
+        if count != target:
+            return [data]
+        wrong = bytearray(data)
+        wrong[int(rng.integers(len(data)))] ^= 1 << int(rng.integers(8))
+        return [[], [data, data], [bytes(wrong)], [data[: len(data) // 2]], [earlier or data]][how]
+
+    return tamper
+
+
+def check_schedules(first: int, count: int) -> None:
+    for seed in range(first, first + count):
+        try:
+            ends = evaluate_in_memory(roles(seed=seed), disturbance(seed, 60))
+        except RuntimeError:
+            # A message is lost: everybody waits, and in memory nobody has a deadline.
+            continue
+        assert not any(
+            isinstance(end, PeerFault) and end.evidence.get("certificate") for end in ends.values()
+        )
+
+
+def test_no_certificate_arises_from_honest_runs_over_a_broken_network() -> None:
+    check_schedules(0, 40)
+
+
+@pytest.mark.long
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(10))
+def test_no_certificate_arises_from_10000_honest_runs_over_a_broken_network(part: int) -> None:
+    check_schedules(1000 * part, 1000)
