@@ -14,6 +14,7 @@ import pytest
 import smpc_dp
 from smpc_dp.circuits.bristol import format_bristol
 from smpc_dp.errors import Check
+from smpc_dp.net.audit_certificate import CertificateReport
 from smpc_dp.net.local import create_local_session
 from smpc_dp.net.session_file import Timeouts
 from smpc_dp.protocols.covert.copies import GarblerCopy
@@ -23,6 +24,7 @@ from smpc_dp.protocols.garbled.evaluation import Role
 from smpc_dp.protocols.garbled.params import Output
 from smpc_dp.published.library import find
 from tests.command import smpc_dp as smpc_dp_command
+from tests.documents import fields_below
 
 PARTIES = ("alice", "bob", "carol")
 PARAMETERS: dict[str, object] = {
@@ -361,3 +363,8 @@ async def test_a_garbler_that_cheats_is_convicted_refused_and_shown_by_the_certi
     other = str(tmp_path / "again" / "session.toml")
     shown = smpc_dp_command("audit", "--certificate", str(file), "--session", other)
     assert (shown.returncode, "nobody is convicted" in shown.stdout) == (1, True)
+
+
+def test_the_report_on_a_certificate_is_documented() -> None:
+    documented = fields_below("docs/reference/commands.md", "audit --certificate")
+    assert set(CertificateReport.__struct_fields__) <= set(documented)
