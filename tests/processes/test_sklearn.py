@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import threading
-from collections.abc import Callable
-from concurrent.futures import Future
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,6 +16,7 @@ from smpc_dp.integrations.sklearn import SecureAveraged
 from smpc_dp.net.local import create_local_session
 from smpc_dp.net.session_file import Timeouts
 from tests.snippets import block
+from tests.threads import in_thread
 
 PARTIES = ("alice", "bob", "carol", "dave")
 PARAMETERS: dict[str, object] = {
@@ -31,20 +29,6 @@ PARAMETERS: dict[str, object] = {
     "corrupt": 0.0,
 }
 FAST = Timeouts(connect=8.0, step=20.0)
-T = TypeVar("T")
-
-
-def in_thread(work: Callable[..., T], *args: Any) -> Future[T]:
-    ended: Future[T] = Future()
-
-    def target() -> None:
-        try:
-            ended.set_result(work(*args))
-        except BaseException as error:
-            ended.set_exception(error)
-
-    threading.Thread(target=target, daemon=True).start()
-    return ended
 
 
 def rows_of(index: int) -> tuple[np.ndarray, np.ndarray]:

@@ -7,10 +7,9 @@ import gc
 import inspect
 import signal
 import threading
-from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 
@@ -20,40 +19,19 @@ from smpc_dp.net.events import Event
 from smpc_dp.net.local import create_local_session
 from smpc_dp.net.session_file import Timeouts
 from smpc_dp.protocols.result import Result
+from tests.threads import in_thread
 
 PARTIES = ("alice", "bob", "carol", "dave")
 REAL: dict[str, object] = {"length": 2, "lower": -10.0, "upper": 10.0, "precision": 1e-6, "corrupt": 0.0}
 FAST = Timeouts(connect=8.0, step=20.0)
-T = TypeVar("T")
 
 
 def create(folder: Path, timeouts: Timeouts = FAST, **parameters: object) -> Path:
     return create_local_session(folder, PARTIES, {**REAL, "dropout": 0.25, **parameters}, timeouts=timeouts)
 
 
-class Threads:
-    """Threads that keep no failed test from ending."""
-
-    def submit(self, work: Callable[..., T], *args: Any) -> Future[T]:
-        ended: Future[T] = Future()
-
-        def target() -> None:
-            try:
-                ended.set_result(work(*args))
-            except BaseException as error:
-                ended.set_exception(error)
-
-        threading.Thread(target=target, daemon=True).start()
-        return ended
-
-
-@pytest.fixture
-def pool() -> Threads:
-    return Threads()
-
-
-def serve(pool: Threads, path: Path) -> Future[Any]:
-    return pool.submit(lambda: asyncio.run(smpc_dp.serve(path)))
+def serve(path: Path) -> Future[Any]:
+    return in_thread(lambda: asyncio.run(smpc_dp.serve(path)))
 
 
 def names_of_threads() -> list[str]:
@@ -74,29 +52,29 @@ def act_for(path: Path, name: str) -> list[Result]:
         session.close()
 
 
-def test_sessions_block_where_no_loop_runs(tmp_path: Path, pool: Threads) -> None:
+def test_sessions_block_where_no_loop_runs(tmp_path: Path) -> None:
     path = create(tmp_path)
-    serving = serve(pool, path)
-    acting = [pool.submit(act_for, path, name) for name in PARTIES]
+    serving = serve(path)
+    acting = [in_thread(act_for, path, name) for name in PARTIES]
     for results in (each.result() for each in acting):
         assert [result.value.tolist() for result in results] == [[1.5, 1.0], [1.5, 2.0], [6.0, 0.0]]
     assert len(serving.result()) == 3
     assert not names_of_threads()
 
 
-async def test_a_session_blocks_a_running_loop_and_works(tmp_path: Path, pool: Threads) -> None:
+async def test_a_session_blocks_a_running_loop_and_works(tmp_path: Path) -> None:
     path = create(tmp_path)
-    serving = serve(pool, path)
-    others = [pool.submit(act_for, path, name) for name in PARTIES[1:]]
+    serving = serve(path)
+    others = [in_thread(act_for, path, name) for name in PARTIES[1:]]
     # In the thread of this test's own loop, as in a notebook.
     assert act_for(path, "alice")[0].value.tolist() == [1.5, 1.0]
     assert [other.result()[1].survivors for other in others] == [PARTIES] * 3
     assert len(serving.result()) == 3
 
 
-def test_a_session_closed_twice_says_so(tmp_path: Path, pool: Threads) -> None:
+def test_a_session_closed_twice_says_so(tmp_path: Path) -> None:
     path = create(tmp_path)
-    serving = serve(pool, path)
+    serving = serve(path)
     with smpc_dp.sync.Session.open(path, "alice") as session:
         assert (session.party, session.length, session.closed) == ("alice", 2, False)
         session.close()
@@ -139,9 +117,9 @@ async def test_connect_leaves_a_session_that_was_closed_in_its_block(tmp_path: P
     await serving
 
 
-def test_an_interrupt_cancels_the_request_and_closes_the_session(tmp_path: Path, pool: Threads) -> None:
+def test_an_interrupt_cancels_the_request_and_closes_the_session(tmp_path: Path) -> None:
     path = create(tmp_path)
-    serving = serve(pool, path)
+    serving = serve(path)
     # Of four parties one may be lost: the others end the request that alice was interrupted in.
     others = [smpc_dp.sync.connect(path, name) for name in PARTIES[1:]]
     waits = threading.Event()
@@ -158,14 +136,14 @@ def test_an_interrupt_cancels_the_request_and_closes_the_session(tmp_path: Path,
         assert waits.wait(60)
         signal.pthread_kill(main, signal.SIGINT)
 
-    interrupting = pool.submit(interrupt)
+    interrupting = in_thread(interrupt)
     with pytest.raises(KeyboardInterrupt):
         alice.sum([1.0, 1.0])
     interrupting.result()
     assert alice.closed
     with pytest.raises(smpc_dp.ConfigError, match="alice: is closed"):
         alice.sum([1.0, 1.0])
-    requests = [pool.submit(session.sum, [1.0, 1.0]) for session in others]
+    requests = [in_thread(session.sum, [1.0, 1.0]) for session in others]
     for request in requests:
         result = request.result()
         assert (result.value.tolist(), result.absent) == ([3.0, 3.0], ("alice",))
@@ -175,9 +153,9 @@ def test_an_interrupt_cancels_the_request_and_closes_the_session(tmp_path: Path,
     assert not names_of_threads()
 
 
-def test_an_error_of_a_request_leaves_the_session_open(tmp_path: Path, pool: Threads) -> None:
+def test_an_error_of_a_request_leaves_the_session_open(tmp_path: Path) -> None:
     path = create(tmp_path)
-    serving = serve(pool, path)
+    serving = serve(path)
     with smpc_dp.sync.connect(path, "alice") as session:
         with pytest.raises(smpc_dp.PrivacyError, match=r"alice: vector\[0\] is outside"):
             session.sum([11.0, 0.0])
@@ -193,9 +171,9 @@ def test_a_session_that_cannot_be_opened_leaves_no_thread(tmp_path: Path) -> Non
     assert not names_of_threads()
 
 
-def test_a_call_in_the_sessions_own_thread_is_refused(tmp_path: Path, pool: Threads) -> None:
+def test_a_call_in_the_sessions_own_thread_is_refused(tmp_path: Path) -> None:
     path = create(tmp_path)
-    serving = serve(pool, path)
+    serving = serve(path)
     refused: list[smpc_dp.ConfigError] = []
 
     def on_event(event: Event) -> None:
@@ -207,7 +185,7 @@ def test_a_call_in_the_sessions_own_thread_is_refused(tmp_path: Path, pool: Thre
                     refused.append(error)
 
     with smpc_dp.sync.connect(path, "alice", on_event=on_event) as session:
-        others = [pool.submit(act_for, path, name) for name in PARTIES[1:]]
+        others = [in_thread(act_for, path, name) for name in PARTIES[1:]]
         for effect in (1.0, 2.0):
             assert session.average([0.0, effect]).survivors == PARTIES
         session.sum([0.0, 0.0])
@@ -218,9 +196,9 @@ def test_a_call_in_the_sessions_own_thread_is_refused(tmp_path: Path, pool: Thre
     assert all("in its own thread" in str(error) for error in refused)
 
 
-def test_a_forgotten_session_leaves(tmp_path: Path, pool: Threads) -> None:
+def test_a_forgotten_session_leaves(tmp_path: Path) -> None:
     path = create(tmp_path)
-    serving = serve(pool, path)
+    serving = serve(path)
     session = smpc_dp.sync.connect(path, "alice")
     (thread,) = [each for each in threading.enumerate() if each.name.endswith("of alice")]
     del session
@@ -231,7 +209,7 @@ def test_a_forgotten_session_leaves(tmp_path: Path, pool: Threads) -> None:
 
 
 def test_the_blocking_calls_have_the_arguments_of_the_others() -> None:
-    for name in ("sum", "average", "evaluate", "pairwise"):
+    for name in ("sum", "average", "statistics", "learn", "evaluate", "pairwise"):
         blocking, other = getattr(smpc_dp.sync.Session, name), getattr(smpc_dp.Session, name)
         assert inspect.signature(blocking) == inspect.signature(other)
         assert not inspect.iscoroutinefunction(blocking)

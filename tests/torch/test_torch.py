@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Callable
-from concurrent.futures import Future
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -21,28 +19,15 @@ from smpc_dp.integrations.torch import Averaging
 from smpc_dp.net.local import create_local_session
 from smpc_dp.net.session_file import Timeouts
 from smpc_dp.trees import flatten
+from tests.threads import in_thread
 
 PARTIES = ("alice", "bob", "carol", "dave")
 REAL: dict[str, object] = {"lower": -8.0, "upper": 8.0, "precision": 1e-7, "dropout": 0.25, "corrupt": 0.0}
 FAST = Timeouts(connect=5.0, step=5.0)
-T = TypeVar("T")
 
 
 def encoding(length: int) -> Encoding:
     return Encoding.plan(length=length, lower=-8.0, upper=8.0, precision=2.0**-20, parties=4)
-
-
-def in_thread(work: Callable[..., T], *args: Any) -> Future[T]:
-    ended: Future[T] = Future()
-
-    def target() -> None:
-        try:
-            ended.set_result(work(*args))
-        except BaseException as error:
-            ended.set_exception(error)
-
-    threading.Thread(target=target, daemon=True).start()
-    return ended
 
 
 def model_of(index: int) -> Any:
