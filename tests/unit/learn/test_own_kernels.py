@@ -194,7 +194,7 @@ def test_local_reports_serve_an_own_kernel_also_on_coarser_cells() -> None:
 
 
 def test_one_kernel_serves_every_protocol() -> None:
-    """Garbled and on shares with the least noise there is; within 6 standard errors, 2e-9."""
+    """Garbled and on shares with the least noise there is; within 6 and 8 standard errors, 2e-9 and 2e-5."""
     data = RECORDS[:, 0]
     garbled = simulate.pairwise(NEAR, data, epsilon=12.0, P=6, seed_for_simulation=1)
     shared = simulate.pairwise(NEAR, data, epsilon=12.0, engine="mpyc", seed_for_simulation=1)
@@ -203,5 +203,6 @@ def test_one_kernel_serves_every_protocol() -> None:
     assert reported.value == pytest.approx(truth(NEAR))
     assert garbled.standard_error is not None
     assert abs(garbled.value - truth(NEAR)) < 6 * garbled.standard_error
-    assert abs(shared.value - truth(NEAR)) < 0.1
+    # Laplace noise.
+    assert abs(shared.value - truth(NEAR)) < 8 * shared.noise_error < 0.32
     assert abs(float(gossiped.values.mean()) - truth(NEAR)) < 0.1
