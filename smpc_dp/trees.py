@@ -101,6 +101,27 @@ class Tree:
             built.append(rebuild(values.reshape(leaf.shape)))
         return _built(self._template, iter(built))
 
+    def values_of(self, tree: Any, party: str) -> NDArray[np.float64]:
+        """Return the values of another tree with the paths and shapes of this one; their types may differ.
+
+        Raises:
+            ConfigError: a path or a shape is another one; names it.
+            PrivacyError: a value is not finite; names its path.
+        """
+        issues: list[ConfigIssue] = []
+        read = {path: array for path, array, *_ in _leaves(tree, "", issues, 0)}
+        own = {leaf.path: leaf.shape for leaf in self.leaves}
+        for path in own.keys() ^ read.keys():
+            reason = "is missing" if path in own else "is no path of the model"
+            issues.append(ConfigIssue(f"tree{path}", reason, ConfigCheck.UNKNOWN_NAME))
+        for path in own.keys() & read.keys():
+            if read[path].shape != own[path]:
+                reason = f"has shape {read[path].shape}, the model has {own[path]}"
+                issues.append(ConfigIssue(f"tree{path}", reason, ConfigCheck.SHAPE))
+        if issues:
+            raise ConfigError(_of(party, issues))
+        return np.concatenate([_inside(read[path], path, None, party, False)[0].reshape(-1) for path in own])
+
 
 def flatten(
     tree: Mapping[Any, Any],

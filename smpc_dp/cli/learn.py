@@ -13,15 +13,15 @@ import typer
 from smpc_dp.cli.member import HostMember, exit_code
 from smpc_dp.cli.output import UNCHARGED, console, print_json, report_line, write_json
 from smpc_dp.errors import ConfigError, ConfigIssue, PrivacyError
-from smpc_dp.learn.data import read_table
 from smpc_dp.learn.registry import LearnParameters
-from smpc_dp.learn.requirements import Learned
+from smpc_dp.learn.requirements import Learned, privacy_text
+from smpc_dp.net.charging import open_ledger
 from smpc_dp.net.launcher import ProcessOutcome, run_child
 from smpc_dp.net.learning import check_budget, learn, serve_learning
-from smpc_dp.net.session import open_ledger
 
 # Coordinates of a model that are printed.
 SHOWN = 12
+MODEL_FORMAT, MODEL_VERSION = "smpc-dp model", 1
 
 
 def run_learning(host: HostMember, out: Path | None, *, serves: bool, as_json: bool, events: bool) -> int:
@@ -74,7 +74,7 @@ def check_data(checked: LearnParameters, files: Mapping[str, Path]) -> None:
     issues: list[ConfigIssue] = []
     for name, file in files.items():
         try:
-            checked.learner.check_data(read_table(file), name)
+            checked.read(file, name)
         except ConfigError as error:
             issues += error.issues
     if issues:
@@ -102,8 +102,9 @@ def report_learned(
     results: Mapping[str, dict[str, Any]],
     *,
     as_json: bool,
+    out: Path | None = None,
 ) -> None:
-    """Print what each party has learned, and the parties that failed.
+    """Print what each party has learned, and the parties that failed; write the model to `out`.
 
     Exits with 1 if the aggregator failed, or all did, or nobody completed a step: then nothing was learned.
     """
@@ -116,6 +117,9 @@ def report_learned(
         for name, result in results.items():
             report_line(f"{name}: all {result['steps'][0]} steps failed: {'; '.join(result['failures'][:3])}")
         raise typer.Exit(1)
+    if out is not None:
+        model = model_file(results)
+        write_json(model, out, own=model["confidential"])
     if as_json:
         print_json(results)
     else:
@@ -138,12 +142,27 @@ def learned_text(results: Mapping[str, dict[str, Any]]) -> str:
             lines.append(f"{name}: {steps - done} of {steps} steps missed")
     if some["confidential"]:
         lines.append("confidential: what each party has learned is its own; the guarantee does not cover it")
-    guarantee = some["guarantee"]
-    if guarantee is not None:
-        lines.append(
-            f"privacy: ({guarantee['epsilon']:g}, {guarantee['delta']:g})-differentially private for each "
-            f"party's data, all steps together; {guarantee['assumption']}"
-        )
-    else:
-        lines.append("privacy: none")
+    for measured in some["metrics"][-1:]:
+        lines.append(f"metric after step {measured['step']}: {measured['value']:.6g}")
+    lines.append(privacy_text(some["guarantee"], some["claim"]))
     return "\n".join(lines)
+
+
+def model_file(results: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+    """Return what all parties have learned as one object, as in docs/reference/results.md."""
+    values = np.array([result["values"][0] for result in results.values()])
+    some = next(iter(results.values()))
+    of_party = ("values", "steps", "done")
+    return {
+        "format": MODEL_FORMAT,
+        "version": MODEL_VERSION,
+        "learner": some["learner"],
+        "names": some["names"],
+        "values": values.mean(axis=0).tolist(),
+        "spread": values.std(axis=0).tolist(),
+        "parties": {
+            name: {**{key: result[key][0] for key in of_party}, "failures": result["failures"]}
+            for name, result in results.items()
+        },
+        **{key: some[key] for key in ("metrics", "guarantee", "claim", "confidential")},
+    }

@@ -65,8 +65,14 @@ def print_plan(
         print_table(title, columns, rows, *lines)
 
 
-def check_can_write(path: Path, name: str = "the result") -> None:
-    """Raise LocalError if it is already clear that a file cannot be written there; `name`: its content."""
+def check_can_write(*paths: Path | None, name: str = "the result") -> None:
+    """Raise LocalError if it is already clear that one of these files cannot be written."""
+    for path in paths:
+        if path is not None:
+            _check_can_write(path, name)
+
+
+def _check_can_write(path: Path, name: str) -> None:
     folder = path if path.exists() else path.parent
     if path.is_dir():
         raise LocalError(f"{path}: cannot write {name} (is a folder)")

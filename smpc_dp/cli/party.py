@@ -132,7 +132,7 @@ def party(
         requested = requested.marked(public_label)
     else:
         _refuse_given({"--public-label": public_label}, "is for --statistic")
-    _check_paths(out, audit)
+    check_can_write(out, audit)
     first = [] if requested is not None else [*map(str, tolerances(loaded)), *plan_lines(loaded)]
     watch: OnEvent = print_event if events else partial(_show, first)
     host = HostMember(session, name, vector, key, listen, ledger, board, audit, watch)
@@ -160,13 +160,6 @@ def party(
     if results and all(written) and not (serves or as_json or events or ledger):
         console().print(UNCHARGED)
     raise typer.Exit(code or int(not all(written)))
-
-
-def _check_paths(*paths: Path | None) -> None:
-    """Raise LocalError now for a file that could not be written at the end."""
-    for path in paths:
-        if path is not None:
-            check_can_write(path)
 
 
 async def _serve(host: HostMember, role: Role, requests: int | None, results: list[Ended]) -> None:

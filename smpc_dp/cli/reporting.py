@@ -34,7 +34,7 @@ class Reporting:
         # Not at the top: most calls write no report.
         from smpc_dp.report.trace import Trace
 
-        check_can_write(path, "the report")
+        check_can_write(path, name="the report")
         self.path = path
         self.trace = Trace()
 

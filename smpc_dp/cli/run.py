@@ -15,7 +15,16 @@ from smpc_dp.cli import statistic as statistics
 from smpc_dp.cli.learn import check_budgets, check_data, report_learned
 from smpc_dp.cli.live import LiveBoard
 from smpc_dp.cli.logs import log_options
-from smpc_dp.cli.output import UNCHARGED, console, print_json, report_error, report_line, result_text
+from smpc_dp.cli.output import (
+    UNCHARGED,
+    check_can_write,
+    console,
+    print_json,
+    report_error,
+    report_line,
+    result_text,
+    write_json,
+)
 from smpc_dp.cli.party import Operation
 from smpc_dp.cli.reporting import Reporting, ReportPath
 from smpc_dp.cli.statistics import TABLE_SUFFIXES, plan_lines, records_text
@@ -65,6 +74,9 @@ def run(
         Path | None, typer.Option(help="JSON file {name: 0 or 1}, for a statistic with public labels.")
     ] = None,
     report: ReportPath = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Write the result there as JSON; of a learner the model.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Run a whole session on this machine.
@@ -72,6 +84,7 @@ def run(
     Starts every member as a process, shows their progress and prints the result.
     """
     reporting = Reporting.of(report)
+    check_can_write(out)
     loaded = load_session(session)
     parties = [member.name for member in loaded.roster.parties]
     servers = [member.name for member in loaded.roster.servers]
@@ -125,9 +138,9 @@ def run(
             console().print(line)
     with _reported(reporting, loaded, outcomes, results, statistic=wanted is not None):
         if learning:
-            report_learned(outcomes, pool, results, as_json=as_json)
+            report_learned(outcomes, pool, results, as_json=as_json, out=out)
         else:
-            _report(outcomes, aggregator, results, as_json)
+            _report(outcomes, aggregator, results, as_json, out)
     _print_uncharged(ledgers, as_json)
     if learning:
         return
@@ -355,8 +368,9 @@ def _report(
     aggregator: str | None,
     results: dict[str, dict[str, Any]],
     as_json: bool,
+    out: Path | None,
 ) -> None:
-    """Print the results of all members, and the failures."""
+    """Print the results of all members, and the failures; write the result to `out`."""
     failed = {name: outcome for name, outcome in outcomes.items() if not outcome.ok}
     if aggregator in failed or not results:
         # The others repeat what the aggregator has said.
@@ -371,6 +385,8 @@ def _report(
     agree = all(other[key] == result[key] for other in results.values() for key in agreed)
     if not agree:
         raise LocalError("the parties were given differing results")
+    if out is not None:
+        write_json(result, out)
     if as_json:
         print_json(result)
     elif estimated:

@@ -63,8 +63,7 @@ def statistics(
     which no row has a number, or a declared category; without it such a column refuses nothing, for others
     would see that.
     """
-    if out is not None:
-        check_can_write(out)
+    check_can_write(out)
     host = HostMember(session, name, table, key, None, ledger, None, None, partial(_show))
     membership = Membership.load(session, name, key)
     rows = load_rows(host, membership)

@@ -100,3 +100,4 @@ class Label(StrEnum):
     TREE_LEAF = "smpc-dp/1/tree-leaf"
     ESTIMATOR = "smpc-dp/1/estimator"
     FLOWER_TASK = "smpc-dp/1/flower-task"
+    OWN_MODEL = "smpc-dp/1/own-model"

@@ -55,11 +55,13 @@ class Averaged:
         weights: shape (rows,): total weight of that group's survivors, 0 for a party that sat out; with noise
             in it where weights are private.
         guarantee: of each average for one member of its group, or None where it is exact.
+        absent: parties of the group that are not in it, by name, where there are processes.
     """
 
     values: Rows
     weights: NDArray[np.float64]
     guarantee: PrivacyGuarantee | None = None
+    absent: tuple[str, ...] = ()
 
 
 class Location(Protocol):

@@ -8,16 +8,19 @@ import io
 import math
 import os
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from smpc_dp.errors import ConfigCheck, ConfigError, LocalError
+from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, LocalError
 from smpc_dp.files import log_opening, read_bounded, read_npy
 from smpc_dp.learn.requirements import Table
 from smpc_dp.optional import import_optional
+from smpc_dp.records.table import read_columns
 
 MAX_BYTES = 1 << 28
 # The stream of `PublicDraws` that splits are drawn from.
@@ -47,6 +50,63 @@ def read_table(path: str | os.PathLike[str]) -> Table:
     if rows and not any(_is_number(cell) for cell in rows[0][1]):
         rows = rows[1:]
     return numbers(rows, str(file))
+
+
+def read_source(source: object, columns: Sequence[str], party: str) -> Table:
+    """Return a party's table: a path, an array, or named columns as of `records.table.read_columns`.
+
+    With `columns` those are taken, in this order, whatever their order in the source and whatever else it
+    has. Raises ConfigError naming the party and the columns that are missing; LocalError for a file.
+    """
+    if isinstance(source, str | os.PathLike):
+        file = Path(source)
+        if columns and file.suffix in (".csv", ".txt"):
+            return _named(file, columns, party)
+        if file.suffix != ".parquet":
+            source = read_table(file)
+    array = np.asarray(source) if isinstance(source, np.ndarray | list | tuple) else None
+    if array is not None and array.dtype.names is None:
+        if array.ndim != 2 or array.dtype.kind not in "fiub":
+            reason = f"must be a table of numbers, has shape {array.shape} and dtype {array.dtype}"
+            raise ConfigError.at(party, reason, ConfigCheck.TYPE)
+        if columns and array.shape[1] != len(columns):
+            reason = f"has {array.shape[1]} columns, the session file names {len(columns)}"
+            raise ConfigError.at(party, reason, ConfigCheck.SHAPE)
+        return array.astype(np.float64)
+    if not columns:
+        reason = "has named columns: name those to learn from in `columns` of the session file"
+        raise ConfigError.at(party, reason, ConfigCheck.MISSING)
+    read = read_columns(source, columns, party)
+    taken = [_column(read[name], name, party) for name in columns]
+    if len({values.shape for values in taken}) > 1:
+        raise ConfigError.at(party, "columns must be of one length", ConfigCheck.SHAPE)
+    return np.column_stack(taken)
+
+
+def _column(values: Any, name: str, party: str) -> NDArray[np.float64]:
+    """Return a column of numbers, NaN for missing values; raise ConfigError for another one."""
+    if isinstance(values, np.ma.MaskedArray) and values.dtype.kind in "fiub":
+        return np.asarray(np.ma.filled(values.astype(np.float64), np.nan))
+    if hasattr(values, "to_numpy") and not isinstance(values.dtype, np.dtype) and values.dtype.kind in "fiub":
+        # pandas' own types
+        return np.asarray(values.to_numpy(dtype=np.float64, na_value=np.nan))
+    array = np.asarray(values)
+    if array.dtype.kind not in "fiub" or array.ndim != 1:
+        reason = f"{party}: must be a column of numbers, has dtype {array.dtype} and shape {array.shape}"
+        raise ConfigError.at(name, reason, ConfigCheck.TYPE)
+    return array.astype(np.float64)
+
+
+def _named(file: Path, columns: Sequence[str], party: str) -> Table:
+    """Read columns of a CSV file by the names in its header; raise ConfigError naming what is missing."""
+    header, rows = _header_and_rows(file, "a file with a header and at least one point")
+    header = [name.strip() for name in header]
+    if missing := [name for name in columns if header.count(name) != 1]:
+        known = ", ".join(header[:20])
+        reason = f"{party}: needs one column of this name (columns: {known})"
+        raise ConfigError([ConfigIssue(name, reason, ConfigCheck.UNKNOWN_KEY) for name in missing])
+    order = [header.index(name) for name in columns]
+    return numbers([(line, [cells[index] for index in order]) for line, cells in rows], str(file))
 
 
 def numbers(rows: list[tuple[int, list[str]]], source: str) -> Table:

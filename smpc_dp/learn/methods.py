@@ -52,6 +52,14 @@ Method = Literal["secagg", "gopa", "local", "pair", "mpyc"]
 # A step of the grid is this fraction of the bound of a vector.
 STEPS = 1 << 16
 PUBLIC_STEPS = 1 << 40
+# Methods whose members and aggregator learn nothing but an exact average.
+_EXACT_METHODS = ("secagg", "mpyc")
+# What every result of exact averages of private vectors says.
+EXACT_CLAIM = (
+    "NOT DIFFERENTIALLY PRIVATE: each step's average is exact. It reveals to everyone the sum of the group's "
+    "clipped vectors, and with it all that follows about a party's data for someone who knows the others', "
+    "or where two sums differ by one party; models trained on it may reveal single records. Each average: "
+)
 # Groups up to this size have the complete graph: only there all s - c honest members' noise is counted on.
 MOST_COMPLETE = 512
 # How often, and by which factor, the noise of one average is enlarged until that of all suffices.
@@ -131,8 +139,11 @@ class AveragerTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         given |= {"l2_bound": l2_bound} | fine
         return _checked(self.method, given, size)
 
-    def plan_public(self, size: int, length: int, bound: float) -> GroupParameters:
-        """Return the parameters of an exact average of public vectors over a group."""
+    def plan_exact(self, size: int, length: int, bound: float) -> GroupParameters:
+        """Return the parameters of an exact average, of vectors with coordinates up to `bound`, over a group.
+
+        Such averages are exact for public vectors, or without differential privacy.
+        """
         if self.method == "mpyc":
             grid = Encoding.plan(
                 length=length, lower=-bound, upper=bound, precision=bound / PUBLIC_STEPS, parties=size
@@ -147,13 +158,23 @@ class AveragerTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 missing=self.missing,
             )
         given = self._group(size, length)
-        # The averaged vectors are public, and groups differ.
+        # Groups differ, and so does what is averaged; without `missing` none of a group may be lost.
         given |= {"lower": -bound, "upper": bound, "precision": bound / PUBLIC_STEPS, SAME: False}
         return _checked("secagg", given, size)
 
     def _group(self, size: int, length: int) -> dict[str, object]:
         """Return the parameters that all protocols share."""
         return {"length": length, "corrupt": self.colluders / size, "dropout": self.missing / size}
+
+    def exact_issues(self) -> list[ConfigIssue]:
+        """Return the faults of the table for averages without differential privacy."""
+        if self.method not in _EXACT_METHODS:
+            reason = f"'{self.method}' needs epsilon: without it averages are exact, of 'secagg' or 'mpyc'"
+            return [ConfigIssue("averager.method", reason, ConfigCheck.CONFLICT)]
+        if self.mechanism is not None:
+            reason = "is of noise, which needs epsilon"
+            return [ConfigIssue("averager.mechanism", reason, ConfigCheck.CONFLICT)]
+        return []
 
     def issues(self, size: int) -> list[ConfigIssue]:
         """Return the faults of the table for groups of this size."""
@@ -225,13 +246,15 @@ class PlannedAverages:
     """Planned averages: for each size of a group the parameters of its protocol.
 
     `guarantee` is of all averages of one party together, None for exact ones; `participations`: in how many
-    averages a party may be for that; `weighting`: how weights are encoded, None where all are one.
+    averages a party may be for that; `weighting`: how weights are encoded, None where all are one. `exposes`:
+    the averages are exact, and the vectors private.
     """
 
     plans: Mapping[int, GroupParameters]
     guarantee: PrivacyGuarantee | None = None
     participations: int = 0
     weighting: Weighting | None = None
+    exposes: bool = False
 
     def participation_counter(self, parties: int) -> ParticipationCounter:
         """Return a counter that keeps each of so many parties within `participations`."""
@@ -295,7 +318,7 @@ class PlannedAverages:
     @property
     def claim(self) -> str:
         """The privacy of an average in the largest group, and against whom it holds, in words."""
-        return _privacy(self._largest).claim
+        return f"{EXACT_CLAIM if self.exposes else ''}{_privacy(self._largest).claim}"
 
     @property
     def _largest(self) -> GroupParameters:
@@ -313,26 +336,32 @@ def check_weights(weight: NDArray[np.float64]) -> None:
 def plan_private(table: AveragerTable, required: PrivateAverages, parties: int) -> PlannedAverages:
     """Plan private averages whose composition over a party's participations is (epsilon, delta)-DP.
 
+    Without epsilon they are exact.
+
     Raises:
         ConfigError: no noise can do that, or the protocol cannot serve such a group.
     """
     count = max(1, int(required.participations.max(initial=0)))
-    if table.method == "mpyc":
-        check_epsilon(required.epsilon)
     weighting = None if required.weights is None else Weighting(*required.weights, required.l2_bound)
     length = required.length + (weighting is not None)
+    if required.epsilon is None or required.delta is None:
+        exact = {size: table.plan_exact(size, length, required.l2_bound) for size in required.sizes}
+        return PlannedAverages(exact, None, count, weighting, exposes=True)
+    epsilon, delta = required.epsilon, required.delta
+    if table.method == "mpyc":
+        check_epsilon(epsilon)
 
     def planned(size: int) -> GroupParameters:
         def one(epsilon: float, delta: float) -> GroupParameters:
             return table.plan(size, length, required.l2_bound, epsilon, delta)
 
-        return calibrate(one, required.epsilon, required.delta, count)
+        return calibrate(one, epsilon, delta, count)
 
     plans = {size: planned(size) for size in required.sizes}
     some = next(iter(plans.values()))
     one = _privacy(some).guarantee
     guarantee = total_guarantee(
-        (required.epsilon, required.delta),
+        (epsilon, delta),
         parties,
         _encoding(some).diameter,
         f"{count} averages at most, each: {'' if one is None else one.mechanism}",
@@ -370,7 +399,7 @@ def _assumption(table: AveragerTable) -> str:
 def plan_public(table: AveragerTable, required: PublicAverages) -> PlannedAverages:
     """Plan exact averages of public vectors: by secret sharing, between two, or by secure aggregation."""
     return PlannedAverages(
-        {size: table.plan_public(size, required.length, required.bound) for size in required.sizes}
+        {size: table.plan_exact(size, required.length, required.bound) for size in required.sizes}
     )
 
 

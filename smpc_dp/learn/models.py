@@ -141,6 +141,49 @@ class Model:
         result = scores.argmax(axis=-1) if self.kind == "softmax" else scores > 0
         return float(np.mean(result == labels))
 
+    def metric(self, weights: NDArray[np.float64], table: Table) -> float:
+        """Return the accuracy of a model, shape (length,); for "linear" its mean squared error."""
+        if self.kind != "linear":
+            return self.accuracy(weights, table)
+        features = np.concatenate([table[:, :-1], np.ones((len(table), 1))], axis=1)
+        # What overflows is clipped to the metric's bounds.
+        with np.errstate(over="ignore"):
+            return float(np.mean((features @ weights - table[:, -1]) ** 2))
+
+
+@dataclass(frozen=True)
+class TableModel:
+    """A linear model with a loss on tables."""
+
+    model: Model
+    points: Points
+    data: list[Table]
+
+    @property
+    def start(self) -> NDArray[np.float64]:
+        """Zeros."""
+        return np.zeros(self.model.length)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the coordinates."""
+        return self.model.names
+
+    @property
+    def weights(self) -> None:
+        """None: tables count by their points."""
+
+    async def gradient(self, models: Rows, rows: NDArray[np.intp]) -> Rows:
+        """See `LocalModel.gradient`."""
+        return self.model.gradient(models, self.points, rows)
+
+    async def metric(self, models: Rows, rows: NDArray[np.intp]) -> NDArray[np.float64]:
+        """Return the accuracy, of "linear" the mean squared error; see `LocalModel.metric`."""
+        measured = [
+            self.model.metric(models[index], self.data[row]) for index, row in enumerate(rows.tolist())
+        ]
+        return np.array(measured, dtype=np.float64)
+
 
 def clip_rows(vectors: Rows, bound: float) -> Rows:
     """Return the vectors, each scaled down to an L2 norm of at most `bound`."""

@@ -6,7 +6,7 @@ Another package registers its learners in the entry-point group `smpc_dp.learner
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,16 +16,18 @@ from smpc_dp.encoding import shown
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, PrivacyError
 from smpc_dp.extensions import Group, describe_others, find
 from smpc_dp.learn.block_gossip import BlockGossip
+from smpc_dp.learn.data import read_source
 from smpc_dp.learn.data_owners import DataOwners
 from smpc_dp.learn.diffusion_learner import Diffusion
 from smpc_dp.learn.exchanges import PlannedMessages, plan_messages
 from smpc_dp.learn.local_global import LocalGlobal
 from smpc_dp.learn.methods import AveragerTable, GroupParameters, PlannedAverages, plan_private, plan_public
+from smpc_dp.learn.own import OwnFunctions, OwnModel
 from smpc_dp.learn.pair_descent import DualAveraging, DualAveragingReports
 from smpc_dp.learn.pair_statistics import GossipClear, GossipReports
 from smpc_dp.learn.personalized import Personalized
-from smpc_dp.learn.requirements import Learned, Learner
-from smpc_dp.learn.sgd import FederatedSgd
+from smpc_dp.learn.requirements import Learned, Learner, Table
+from smpc_dp.learn.sgd import FederatedSgd, SgdSettings
 from smpc_dp.learn.token_learners import (
     RingHistogramLearner,
     RingSumLearner,
@@ -33,6 +35,7 @@ from smpc_dp.learn.token_learners import (
     WalkSumLearner,
 )
 from smpc_dp.learn.walk_sgd_learner import WalkSgdLearner
+from smpc_dp.privacy.guarantee import PrivacyGuarantee
 from smpc_dp.protocols.names import LEARN, VERIFIABLE_VERSION, has_servers, version_of
 from smpc_dp.protocols.secret_sharing.params import VectorParameters
 from smpc_dp.settings import read
@@ -59,7 +62,8 @@ LEARNERS: Mapping[str, type[Any]] = {
 }
 
 # Keys of `[parameters]` that are not the learner's own settings.
-_COMMON = ("learner", "averager")
+_COMMON = ("learner", "averager", "columns")
+OWN = "is 'own': its parties learn in Python, by session.learn(data, model=..., gradient=...)"
 # Of a `requirements.Learner`.
 _METHODS = ("issues", "requirements", "check_data", "run")
 
@@ -68,7 +72,8 @@ _METHODS = ("issues", "requirements", "check_data", "run")
 class LearnParameters:
     """Checked parameters of a learning session: the learner, and its planned averages or messages.
 
-    `origin`: the package, with its version, of a learner of another one.
+    `origin`: the package, with its version, of a learner of another one. `columns`: names of the columns of
+    every party's table, the label last; empty where the session file names none.
     """
 
     parties: int
@@ -77,25 +82,81 @@ class LearnParameters:
     mix: PlannedAverages | None
     exchange: PlannedMessages | None = None
     origin: str = ""
+    metric: PlannedAverages | None = None
+    columns: tuple[str, ...] = ()
 
     def requested(self, purpose: str) -> str:
         """Return the description of a request for this purpose, which parties compare."""
         return f"{purpose} of {self.origin}" if self.origin else purpose
 
-    def with_guarantee(self, learned: Learned) -> Learned:
-        """Return the learned result with the guarantee of all its steps."""
+    def complete(self, learned: Learned) -> Learned:
+        """Return the learned result with the guarantee of all its steps, and the names of columns."""
+        named = {f"w{index}": name for index, name in enumerate(self.columns[:-1])}
+        # A coordinate of softmax is called `w0 of 1`.
+        split = [name.partition(" of ") for name in learned.names]
+        names = tuple(f"{named.get(first, first)}{joint}{label}" for first, joint, label in split)
         result = [part.guarantee for part in (self.average, self.exchange) if part is not None]
         # A learner that both averages and sends, or adds its own noise, gives the guarantee itself.
         given = len(result) == 1 and self.learner.requirements(self.parties).own is None
-        return replace(learned, guarantee=result[0]) if given else learned
+        if not given:
+            return replace(learned, names=names)
+        guarantee = result[0]
+        if guarantee is not None and self.metric is not None and self.metric.guarantee is not None:
+            guarantee = _together(guarantee, self.metric.guarantee)
+        return replace(learned, names=names, guarantee=guarantee)
+
+    def read(self, source: object, party: str) -> Table:
+        """Return a party's table, read from a file or taken from arrays, and checked by the learner.
+
+        Raises:
+            ConfigError: the learner is a caller's own; or the data do not fit, names party and column.
+            LocalError: the file cannot be read.
+        """
+        if self.is_own:
+            raise ConfigError.at("model", OWN, ConfigCheck.UNSUPPORTED)
+        table = read_source(source, self.columns, party)
+        self.learner.check_data(table, party)
+        return table
+
+    @property
+    def is_own(self) -> bool:
+        """Whether parties bring a model of their own, in Python."""
+        return isinstance(self.learner, SgdSettings) and self.learner.model == "own"
+
+    def own_model(
+        self,
+        functions: OwnFunctions,
+        parties: Sequence[str],
+        data: Sequence[Any],
+        weights: Sequence[float | None],
+    ) -> OwnModel | None:
+        """Return the model of a caller who brings one, checked; None for a learner that has one.
+
+        Raises ConfigError for functions that are missing, or that the session does not take.
+        """
+        if not (isinstance(self.learner, SgdSettings) and self.is_own) or self.mix is None:
+            functions.check_unused(weights)
+            return None
+        grid = self.mix.encoding(max(self.mix.plans))
+        return OwnModel.check(self.learner, grid, parties, data, functions, weights)
 
     @property
     def requests(self) -> tuple[GroupParameters, ...]:
         """The parameters of every kind of request of a session with these."""
-        averages = (self.average, self.mix)
+        averages = (self.average, self.mix, self.metric)
         result = [one for each in averages if each is not None for one in each.plans.values()]
         on_shares = any(isinstance(one, VectorParameters) for one in result)
         return (*result, *(() if self.exchange is None or on_shares else (self.exchange.parameters,)))
+
+
+def _together(steps: PrivacyGuarantee, metric: PrivacyGuarantee) -> PrivacyGuarantee:
+    """Return the guarantee of all steps and all metrics, by basic composition."""
+    return msgspec.structs.replace(
+        steps,
+        epsilon=steps.epsilon + metric.epsilon,
+        delta=steps.delta + metric.delta,
+        mechanism=f"{steps.mechanism}; and of a metric {metric.mechanism}",
+    )
 
 
 def check_learn_as(
@@ -126,6 +187,8 @@ def check_learn(
     learner, issues = _read(kind, given, "")
     table, more = _read(AveragerTable, parameters.get("averager", {}), "averager.")
     issues += more
+    columns, more = _columns(parameters.get("columns"), getattr(learner, "features", None))
+    issues += more
     if learner is None or table is None:
         return None, issues
     try:
@@ -137,6 +200,11 @@ def check_learn(
     requirements = learner.requirements(parties)
     sizes = set() if requirements.average is None else requirements.average.sizes
     issues += [issue for size in sizes for issue in table.issues(size)]
+    if requirements.average is not None and requirements.average.epsilon is None:
+        issues += table.exact_issues()
+    if requirements.metric is not None and table.verifiable:
+        reason = "is not for verifiable averages: auditors count two requests a step"
+        issues.append(ConfigIssue("metric_every", reason, ConfigCheck.UNSUPPORTED))
     if has_servers(LEARN, parameters) and (requirements.average is None or requirements.exchange is not None):
         reason = "'mpyc' averages, and this learner sends messages, which need an aggregator"
         issues.append(ConfigIssue("averager.method", reason, ConfigCheck.UNSUPPORTED))
@@ -146,11 +214,27 @@ def check_learn(
         average = None if requirements.average is None else plan_private(table, requirements.average, parties)
         mix = None if requirements.mix is None else plan_public(table, requirements.mix)
         exchange = None if requirements.exchange is None else plan_messages(requirements.exchange, parties)
+        metric = None if requirements.metric is None else plan_private(table, requirements.metric, parties)
     except ConfigError as error:
         return None, list(error.issues)
     except PrivacyError as error:
         return None, [ConfigIssue("epsilon", str(error), ConfigCheck.INFEASIBLE)]
-    return LearnParameters(parties, learner, average, mix, exchange, origin), []
+    planned = LearnParameters(parties, learner, average, mix, exchange, origin, metric, columns)
+    return planned, []
+
+
+def _columns(given: object, features: object) -> tuple[tuple[str, ...], list[ConfigIssue]]:
+    """Return the names of the columns of a table, the label last, and what is wrong with them."""
+    if given is None:
+        return (), []
+    names = [name for name in given if isinstance(name, str) and name] if isinstance(given, list) else []
+    if not isinstance(given, list) or not names or len(names) < len(given) or len({*names}) < len(names):
+        reason = f"must be an array of different names, the label last, is {shown(given)}"
+        return (), [ConfigIssue("columns", reason, ConfigCheck.TYPE)]
+    if isinstance(features, int) and len(names) != features + 1:
+        reason = f"names {len(names)} columns, needs features + 1 = {features + 1}: the label too"
+        return (), [ConfigIssue("columns", reason, ConfigCheck.SHAPE)]
+    return tuple(names), []
 
 
 def _kind_of(name: object) -> tuple[type[Any] | None, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -38,7 +39,8 @@ class PrivateAverages:
         l2_bound: of the norm of a vector.
         sizes: of the groups that are averaged.
         participations: shape (n,): in how many averages each party is.
-        epsilon, delta: for each party, all of its participations together.
+        epsilon, delta: for each party, all of its participations together; None: the averages are exact,
+            without differential privacy.
         weights: the least and the greatest weight, where vectors have weights; they are as private as the
             vectors. None: all count alike.
     """
@@ -47,8 +49,8 @@ class PrivateAverages:
     l2_bound: float
     sizes: frozenset[int]
     participations: NDArray[np.intp]
-    epsilon: float
-    delta: float
+    epsilon: float | None
+    delta: float | None
     weights: tuple[float, float] | None = None
 
 
@@ -84,7 +86,8 @@ class Requirements:
     """All communication that a learner requires; None for kinds that it does not use.
 
     `own`: the guarantee of a party's messages in all steps together, where the learner adds the noise itself;
-    `own_by_party`: of each party, where they differ.
+    `own_by_party`: of each party, where they differ. `metric`: averages of a metric, with a budget of their
+    own beside that of `average`.
     """
 
     average: PrivateAverages | None = None
@@ -92,10 +95,70 @@ class Requirements:
     exchange: PrivateMessages | None = None
     own: Event | None = None
     own_by_party: tuple[Event, ...] = ()
+    metric: PrivateAverages | None = None
 
     def own_of(self, party: int) -> Event | None:
         """Return the guarantee of a party's messages, where the learner adds the noise itself."""
         return self.own_by_party[party] if self.own_by_party else self.own
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of a learner, as it is reported to the caller.
+
+    Attributes:
+        number: from 1. steps: how many there are.
+        failures: why it failed; empty where it did not.
+        absent: parties of the group that were missing in the average, where there are processes.
+        metric: the average of the group's metrics after it; None where none was planned, or it failed.
+    """
+
+    number: int
+    steps: int
+    failures: tuple[str, ...] = ()
+    absent: tuple[str, ...] = ()
+    metric: float | None = None
+
+    def __str__(self) -> str:
+        """Return it in a line."""
+        metric = "" if self.metric is None else f", metric {self.metric:.6g}"
+        absent = f", without {', '.join(self.absent)}" if self.absent else ""
+        failed = f", failed: {'; '.join(self.failures)}" if self.failures else ""
+        return f"step {self.number} of {self.steps}{metric}{absent}{failed}"
+
+
+OnStep = Callable[[Step], None]
+
+
+def ignore_step(_step: Step) -> None:
+    """Watch nothing."""
+
+
+class LocalModel(Protocol):
+    """Interface of the local parties' models and data, as gradient descent needs them."""
+
+    @property
+    def start(self) -> NDArray[np.float64]:
+        """The model that all parties begin with, shape (length,)."""
+        ...
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the model's coordinates."""
+        ...
+
+    @property
+    def weights(self) -> NDArray[np.float64] | None:
+        """How often each local party counts; None where all count alike, or by their points."""
+        ...
+
+    async def gradient(self, models: Rows, rows: NDArray[np.intp]) -> Rows:
+        """Return the gradients of the local parties `rows` at their models, unclipped."""
+        ...
+
+    async def metric(self, models: Rows, rows: NDArray[np.intp]) -> NDArray[np.float64]:
+        """Return the metric of these parties' models on their data."""
+        ...
 
 
 def run_event(claim: PrivacyGuarantee, known: Gaussian | None = None) -> Event:
@@ -114,13 +177,18 @@ def run_event(claim: PrivacyGuarantee, known: Gaussian | None = None) -> Event:
 class LearnerContext:
     """The averager, exchange and noise source of a learner, as its `Requirements` state.
 
-    `source` is the operating system's randomness, except in a simulation with a seed.
+    `source` is the operating system's randomness, except in a simulation with a seed. `own`: the model of a
+    caller who brings one. `on_step` is called after each step that a local party is in, at an aggregator
+    after every step.
     """
 
     average: Averager | None = None
     mix: Averager | None = None
     exchange: PeerExchange | None = None
     source: NoiseSource = field(default_factory=NoiseSource.system)
+    metric: Averager | None = None
+    own: LocalModel | None = None
+    on_step: OnStep = ignore_step
 
     @property
     def peers(self) -> PeerExchange:
@@ -146,6 +214,9 @@ class Learned:
         claim: the privacy of the steps, and against whom it holds, in words.
         confidential: the values are each party's own, and the guarantee does not hold against whoever sees
             them.
+        metrics: the number of a step, from 1, and the average of its group's metrics after it.
+        model: of a caller's own model what the first local party has learned, in the form of the one that it
+            began with.
     """
 
     learner: str
@@ -157,6 +228,8 @@ class Learned:
     guarantee: PrivacyGuarantee | None = None
     claim: str = ""
     confidential: bool = False
+    metrics: tuple[tuple[int, float], ...] = ()
+    model: Any = field(default=None, repr=False)
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON data."""
@@ -170,7 +243,29 @@ class Learned:
             "guarantee": None if self.guarantee is None else self.guarantee.to_json(),
             "claim": self.claim,
             "confidential": self.confidential,
+            "metrics": [{"step": step, "value": value} for step, value in self.metrics],
         }
+
+    def __str__(self) -> str:
+        """Return the result in at most four lines."""
+        lines = [f"{self.learner}: {int(self.done.sum())} of {int(self.steps.sum())} steps"]
+        if self.metrics:
+            step, value = self.metrics[-1]
+            lines.append(f"metric after step {step}: {value:.6g}")
+        if self.failures:
+            lines.append(f"failed: {self.failures[0]}")
+        guarantee = None if self.guarantee is None else self.guarantee.to_json()
+        return "\n".join([*lines, privacy_text(guarantee, self.claim)])
+
+
+def privacy_text(guarantee: Mapping[str, Any] | None, claim: str) -> str:
+    """Return the privacy of what was learned in a line, given the guarantee as JSON data."""
+    if guarantee is None:
+        return f"privacy: none; {claim}"
+    return (
+        f"privacy: ({guarantee['epsilon']:g}, {guarantee['delta']:g})-differentially private for each "
+        f"party's data, all steps together; {guarantee['assumption']}"
+    )
 
 
 class Learner(Protocol):

@@ -14,16 +14,19 @@ import numpy as np
 from msgspec import Meta
 from numpy.typing import NDArray
 
+from smpc_dp.encoding import MAX_LENGTH
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, LocalError
-from smpc_dp.learn.averager import ALONE, FAILURES, Rows
+from smpc_dp.learn.averager import ALONE, FAILURES, Groups, Parties, Rows
 from smpc_dp.learn.methods import STEPS
-from smpc_dp.learn.models import Model, ModelName, clip_rows
+from smpc_dp.learn.models import Model, ModelName, TableModel, clip_rows
 from smpc_dp.learn.requirements import (
     Learned,
     LearnerContext,
+    LocalModel,
     PrivateAverages,
     PublicAverages,
     Requirements,
+    Step,
     Table,
 )
 
@@ -36,14 +39,34 @@ class SgdSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     kind: ClassVar[str]
     features: Annotated[
-        Annotated[int, Meta(ge=1, le=1_000_000)],
-        Meta(description="d, columns of every table without the label"),
-    ]
+        Annotated[int, Meta(ge=1, le=1_000_000)] | None,
+        Meta(
+            description="d, columns of every table without the label",
+            extra={"default": 'needed; not with `model = "own"`'},
+        ),
+    ] = None
+    length: Annotated[
+        Annotated[int, Meta(ge=1, le=MAX_LENGTH)] | None,
+        Meta(
+            description='with `model = "own"`, and needed there: values of the model',
+            extra={"default": "that of the model"},
+        ),
+    ] = None
     steps: Annotated[Steps, Meta(description="T")]
-    epsilon: Annotated[Positive, Meta(description="of each user, all of its steps together")]
+    epsilon: Annotated[
+        Positive | None,
+        Meta(
+            description="of each user, all of its steps together",
+            extra={"default": "none: exact averages, **no differential privacy**"},
+        ),
+    ] = None
     delta: Annotated[
-        Annotated[float, Meta(gt=0, lt=1)], Meta(description="of each user, all of its steps together")
-    ]
+        Annotated[float, Meta(gt=0, lt=1)] | None,
+        Meta(
+            description="of each user, all of its steps together",
+            extra={"default": "needed with `epsilon`, and for it alone"},
+        ),
+    ] = None
     rate: Annotated[Positive, Meta(description="eta, the step size")] = 0.5
     decay: Annotated[
         Annotated[float, Meta(ge=0, le=1e9)],
@@ -51,7 +74,12 @@ class SgdSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     ] = 0.0
     clip: Annotated[Positive, Meta(description="C, the L2 norm that a user's gradient is clipped to")] = 1.0
     model: Annotated[
-        ModelName, Meta(description="labels are 0 and 1 for logistic, 0 to `classes` - 1 for softmax")
+        ModelName | Literal["own"],
+        Meta(
+            description="labels are 0 and 1 for logistic, 0 to `classes` - 1 for softmax; `own`: each party "
+            "gives a gradient or a local update in Python ([guide](../guides/learning.md#your-own-model))",
+            extra={"range": '`"linear"`, `"logistic"`, `"softmax"` or `"own"`'},
+        ),
     ] = "logistic"
     classes: Annotated[Annotated[int, Meta(ge=2, le=10_000)], Meta(description="labels of softmax")] = 2
     ridge: Annotated[
@@ -70,15 +98,38 @@ class SgdSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         Annotated[int, Meta(ge=0, le=1_000_000_000)],
         Meta(description='the most that a user counts; needed with `weights = "points"`, and for that alone'),
     ] = 0
+    metric_every: Annotated[
+        Annotated[int, Meta(ge=0, le=1_000_000)],
+        Meta(
+            description="after so many steps, and after the last, the group averages a metric of the model: "
+            "accuracy, of linear the mean squared error, of own the caller's; 0: never"
+        ),
+    ] = 0
+    metric_share: Annotated[
+        Annotated[float, Meta(gt=0, lt=1)],
+        Meta(description="fraction of `epsilon` and `delta` that all metrics together have; steps the rest"),
+    ] = 0.1
+    metric_lower: Annotated[
+        Annotated[float, Meta(ge=-1e9, le=1e9)], Meta(description="a metric below it counts as this")
+    ] = 0.0
+    metric_upper: Annotated[
+        Annotated[float, Meta(ge=-1e9, le=1e9)], Meta(description="a metric above it counts as this")
+    ] = 1.0
 
     @property
-    def loss(self) -> Model:
-        """The model with its loss."""
-        return Model(self.model, self.features, self.classes)
+    def loss(self) -> Model | None:
+        """The model with its loss; None for a caller's own."""
+        return None if self.model == "own" else Model(self.model, self.features or 0, self.classes)
+
+    @property
+    def size(self) -> int:
+        """Coordinates of the model."""
+        return (self.length or 0) if self.loss is None else self.loss.length
 
     def check_data(self, table: Table, party: str) -> None:
-        """Raise ConfigError, naming the party, unless its data fit."""
-        self.loss.check(table, party)
+        """Raise ConfigError, naming the party, unless its data fit; a caller's own data may be anything."""
+        if self.loss is not None:
+            self.loss.check(table, party)
 
     def groups(self, parties: int) -> NDArray[np.intp]:
         """Return the parties that take part in each step, shape (steps, size)."""
@@ -87,6 +138,13 @@ class SgdSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     def participations(self, groups: NDArray[np.intp], parties: int) -> NDArray[np.intp]:
         """Return the number of these groups that each party is in, shape (n,)."""
         return np.bincount(groups.ravel(), minlength=parties)
+
+    @property
+    def measured_steps(self) -> NDArray[np.intp]:
+        """The steps, from 0, after which the metric is averaged, ascending."""
+        if not self.metric_every:
+            return np.zeros(0, np.intp)
+        return np.unique([*range(self.metric_every - 1, self.steps, self.metric_every), self.steps - 1])
 
     def issues(self, parties: int) -> list[ConfigIssue]:  # noqa: ARG002
         """Return the faults of the settings that do not depend on the groups."""
@@ -101,19 +159,47 @@ class SgdSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
                     ConfigCheck.UNSUPPORTED,
                 )
             ]
-        return []
+        issues = []
+        if self.delta is None and self.epsilon is not None:
+            issues.append(ConfigIssue("delta", "is missing", ConfigCheck.MISSING))
+        elif self.delta is not None and self.epsilon is None:
+            reason = "is missing: delta goes with it; without both averages are exact, and nothing is private"
+            issues.append(ConfigIssue("epsilon", reason, ConfigCheck.MISSING))
+        needed, other = ("length", "features") if self.model == "own" else ("features", "length")
+        if getattr(self, needed) is None:
+            issues.append(ConfigIssue(needed, "is missing", ConfigCheck.MISSING))
+        if getattr(self, other) is not None:
+            reason = f"is not for model = '{self.model}'"
+            issues.append(ConfigIssue(other, reason, ConfigCheck.UNSUPPORTED))
+        if self.metric_lower >= self.metric_upper:
+            reason = f"must be above metric_lower = {self.metric_lower:g}, is {self.metric_upper:g}"
+            issues.append(ConfigIssue("metric_upper", reason, ConfigCheck.RANGE))
+        return issues
 
     def requirements(self, parties: int) -> Requirements:
         """Return the requirements: in each step an average of the group's models, then a private average.
 
-        The models of all parties differ only for those that have missed a step.
+        The models of all parties differ only for those that have missed a step. After some steps the group's
+        metrics are averaged.
         """
-        groups, length = self.groups(parties), self.loss.length
+        groups = self.groups(parties)
         sizes = frozenset({groups.shape[1]})
-        participations = self.participations(groups, parties)
         weights = (1.0, float(self.max_points)) if self.weights == "points" else None
-        average = PrivateAverages(length, self.clip, sizes, participations, self.epsilon, self.delta, weights)
-        return Requirements(average, PublicAverages(length, self.radius, sizes))
+        measured = self.participations(groups[self.measured_steps], parties)
+        share = self.metric_share if self.metric_every else 0.0
+
+        def private(length: int, bound: float, taken: NDArray[np.intp], part: float) -> PrivateAverages:
+            epsilon = None if self.epsilon is None else self.epsilon * part
+            delta = None if self.delta is None else self.delta * part
+            return PrivateAverages(length, bound, sizes, taken, epsilon, delta, weights)
+
+        return Requirements(
+            private(self.size, self.clip, self.participations(groups, parties), 1 - share),
+            PublicAverages(self.size, self.radius, sizes),
+            metric=private(1, (self.metric_upper - self.metric_lower) / 2, measured, share)
+            if share
+            else None,
+        )
 
     async def run(self, context: LearnerContext, data: list[Table]) -> Learned:
         """Run the descent; see `requirements.Learner`."""
@@ -148,48 +234,134 @@ async def descend(settings: SgdSettings, context: LearnerContext, data: list[Tab
     Raises:
         ConfigError: data that do not fit, or a model that diverges.
     """
-    averager, mixer, model = context.average, context.mix, settings.loss
-    if averager is None or mixer is None:
-        raise LocalError(f"{settings.kind} needs averages of gradients and of models")
-    here, parties = averager.here, averager.parties
-    if len(data) != len(here):
-        raise ConfigError.at("data", f"{len(data)} tables for {len(here)} users", ConfigCheck.SHAPE)
-    for party, table in zip(here, data, strict=True):
-        model.check(table, f"user {party}")
-    points = model.points(data)
-    weights: Rows = np.zeros((len(here), model.length))
-    weight = None
-    if settings.weights == "points":
-        weight = np.array([min(len(table), settings.max_points) for table in data], dtype=np.float64)
-    planned, done = np.zeros(len(here), np.intp), np.zeros(len(here), np.intp)
-    failures: dict[str, None] = {}
-    # Inside the ball by more than rounding to the grid moves a vector.
-    inside = settings.clip * max(0.5, 1 - math.sqrt(model.length) / STEPS)
-    for step, members in enumerate(settings.groups(parties)):
-        group = np.full(parties, ALONE)
-        group[members] = 0
-        rows = np.flatnonzero(group[here] == 0)
-        planned[rows] += 1
+    return await _Descent(settings, context, data).run()
+
+
+class _Descent:
+    """One run of gradient descent: the models of the local parties, and what became of their steps."""
+
+    def __init__(self, settings: SgdSettings, context: LearnerContext, data: list[Table]) -> None:
+        averager, mixer = context.average, context.mix
+        if averager is None or mixer is None:
+            raise LocalError(f"{settings.kind} needs averages of gradients and of models")
+        self._averager, self._mixer, self._metric = averager, mixer, context.metric
+        self._settings, self._context = settings, context
+        self._here = averager.here
+        if len(data) != len(self._here):
+            reason = f"{len(data)} tables for {len(self._here)} users"
+            raise ConfigError.at("data", reason, ConfigCheck.SHAPE)
+        self._local = _local_model(settings, context, data, self._here)
+        start = np.zeros(settings.size) if self._local is None else self._local.start
+        self._models: Rows = np.tile(start, (len(self._here), 1))
+        self._weight = _weights(settings, context, data)
+        # Inside the ball by more than rounding to the grid moves a vector.
+        self._inside = settings.clip * max(0.5, 1 - math.sqrt(settings.size) / STEPS)
+
+    async def run(self) -> Learned:
+        """Take all steps, and return what each local party has learned."""
+        settings, parties = self._settings, self._averager.parties
+        measured = set(settings.measured_steps.tolist())
+        planned, done = np.zeros(len(self._here), np.intp), np.zeros(len(self._here), np.intp)
+        failures: dict[str, None] = {}
+        metrics: list[tuple[int, float]] = []
+        for step, members in enumerate(settings.groups(parties)):
+            group = np.full(parties, ALONE)
+            group[members] = 0
+            rows = np.flatnonzero(group[self._here] == 0)
+            planned[rows] += 1
+            failed, absent = await self._step(step, group, rows, done)
+            metric = None
+            if step in measured:
+                metric, more = await self._measure(group, rows)
+                failed += more
+            failures |= dict.fromkeys(failed)
+            if metric is not None:
+                metrics.append((step + 1, metric))
+            if len(rows) or not len(self._here):
+                self._context.on_step(Step(step + 1, settings.steps, tuple(failed), absent, metric))
+        return Learned(
+            settings.kind,
+            self._models,
+            () if self._local is None else self._local.names,
+            planned,
+            done,
+            tuple(failures),
+            claim=self._averager.claim,
+            metrics=tuple(metrics),
+        )
+
+    async def _step(
+        self, step: int, group: Groups, rows: NDArray[np.intp], done: NDArray[np.intp]
+    ) -> tuple[list[str], tuple[str, ...]]:
+        """Take one step of a group, and count it in `done`; return what failed, and who was missing.
+
+        Whatever fails, everybody makes the same calls: requests are counted by them.
+        """
+        settings, failed = self._settings, list[str]()
+        mixed = self._models
+        try:
+            mixed = (await self._mixer.average(self._models, group=group)).values
+        except FAILURES as error:
+            failed.append(str(error))
+        gradients = np.zeros_like(self._models)
+        if self._local is not None:
+            gradients[rows] = clip_rows(await self._local.gradient(mixed[rows], rows), self._inside)
+        try:
+            averaged = await self._averager.average(gradients, self._weight, group)
+        except FAILURES as error:
+            return [*failed, str(error)], ()
         rate = settings.rate / np.sqrt(1 + settings.decay * step)
-        gradients = np.zeros_like(weights)
-        mixed = weights
-        # Whatever fails, everybody makes the same calls: requests are counted by them.
-        try:
-            mixed = (await mixer.average(weights, group=group)).values
-        except FAILURES as error:
-            failures[str(error)] = None
-        gradients[rows] = clip_rows(model.gradient(mixed[rows], points, rows), inside)
-        try:
-            averaged = (await averager.average(gradients, weight, group)).values
-        except FAILURES as error:
-            failures[str(error)] = None
-            continue
-        stepped = mixed[rows] - rate * (averaged[rows] + settings.ridge * mixed[rows])
+        stepped = mixed[rows] - rate * (averaged.values[rows] + settings.ridge * mixed[rows])
         check_radius(stepped, settings, step)
-        weights = weights.copy()
-        weights[rows] = stepped
+        self._models = self._models.copy()
+        self._models[rows] = stepped
         done[rows] += 1
-    return Learned(settings.kind, weights, model.names, planned, done, tuple(failures), claim=averager.claim)
+        return failed, averaged.absent
+
+    async def _measure(self, group: Groups, rows: NDArray[np.intp]) -> tuple[float | None, list[str]]:
+        """Return the average of the group's metrics, None where this process has none; and why it failed."""
+        settings = self._settings
+        if self._metric is None:
+            raise LocalError(f"{settings.kind} needs averages of metrics")
+        middle = (settings.metric_lower + settings.metric_upper) / 2
+        half = (settings.metric_upper - settings.metric_lower) / 2
+        vector = np.zeros((len(self._here), 1))
+        if self._local is not None:
+            measured = await self._local.metric(self._models[rows], rows) - middle
+            # Inside the bounds by more than rounding to the grid moves a value.
+            vector[rows, 0] = np.clip(measured, -half, half) * (1 - 1 / STEPS)
+        try:
+            averaged = await self._metric.average(vector, self._weight, group)
+        except FAILURES as error:
+            return None, [str(error)]
+        if not len(rows):
+            return None, []
+        value = float(averaged.values[rows[0], 0]) + middle
+        # Noise may put it outside.
+        return min(max(value, settings.metric_lower), settings.metric_upper), []
+
+
+def _local_model(
+    settings: SgdSettings, context: LearnerContext, data: list[Table], here: Parties
+) -> LocalModel | None:
+    """Return the models of the local parties; None at an aggregator, which has none."""
+    if settings.loss is not None:
+        for party, table in zip(here, data, strict=True):
+            settings.loss.check(table, f"user {party}")
+        return TableModel(settings.loss, settings.loss.points(data), data)
+    if len(here) and context.own is None:
+        raise ConfigError.at("model", "is 'own': it is learned from Python", ConfigCheck.UNSUPPORTED)
+    return context.own
+
+
+def _weights(settings: SgdSettings, context: LearnerContext, data: list[Table]) -> NDArray[np.float64] | None:
+    """Return the weight of each local party, None where all count alike."""
+    if settings.weights == "equal":
+        return None
+    if context.own is not None:
+        return context.own.weights
+    # An aggregator has no data.
+    return np.array([min(len(table), settings.max_points) for table in data], dtype=np.float64)
 
 
 def check_radius(weights: Rows, settings: SgdSettings, step: int) -> None:

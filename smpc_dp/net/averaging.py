@@ -133,7 +133,7 @@ class PartyAverager(_Requests):
         result = Result.of(outcome, "average")
         average = np.asarray(result.value, dtype=np.float64)[None]
         values, weights = self._averaging.decode_averages(average, float(result.weight))
-        return Averaged(values, weights, outcome.privacy.guarantee)
+        return Averaged(values, weights, outcome.privacy.guarantee, outcome.absent)
 
     async def _ask(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
@@ -38,3 +39,11 @@ async def charge_run(
     # Each raise of one run is an entry of its own.
     name = run_id + len(ledger.entries()).to_bytes(8, "big")
     return await asyncio.to_thread(lambda: ledger.charge(name, raised, label, forced=True))
+
+
+def open_ledger(path: str | os.PathLike[str], party: str) -> Ledger:
+    """Open the ledger of a party; raises the errors of `Ledger.open`."""
+    # Not at the top: most sessions have no ledger, and the accountant takes a while to load.
+    from smpc_dp.privacy.accountant.ledger import Ledger
+
+    return Ledger.open(os.fspath(path), party=party)

@@ -10,24 +10,26 @@ from __future__ import annotations
 import asyncio
 import os
 from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from smpc_dp.errors import SmpcError
-from smpc_dp.learn.data import read_table
+from smpc_dp.errors import LocalError, SmpcError
 from smpc_dp.learn.methods import PlannedAverages
 from smpc_dp.learn.registry import LearnParameters
-from smpc_dp.learn.requirements import Learned, LearnerContext
+from smpc_dp.learn.requirements import Learned, LearnerContext, OnStep, Step, ignore_step
 from smpc_dp.net.aggregator import log_folder, open_aggregator
 from smpc_dp.net.averaging import LearnerRequests, PartyAverager, ServingAverager
+from smpc_dp.net.charging import open_ledger
 from smpc_dp.net.events import Event, OnEvent, ignore, with_logging
 from smpc_dp.net.exchanging import AggregatorExchange, PartyExchange
 from smpc_dp.net.member import Membership, aggregator_name, learn_parameters
 from smpc_dp.net.opening import open_connection
 from smpc_dp.net.requests import Counter, EverybodyLeftError
-from smpc_dp.net.session import open_ledger
 from smpc_dp.net.session_file import load_session
 
 if TYPE_CHECKING:
+    from smpc_dp.learn.own import OwnModel
+    from smpc_dp.net.connection import Connection
     from smpc_dp.privacy.accountant.events import Event as ReleaseEvent
     from smpc_dp.privacy.accountant.ledger import Ledger
 
@@ -45,7 +47,7 @@ async def learn(
 
     Args:
         session: path of a session file with protocol "learn".
-        data: a table, one point a line, the label last; see `learn.data.read_table`.
+        data: a table, one point a line, the label last; see `learn.data.read_source`.
         key, ledger, on_event: as for `connect`. Each average of private vectors that the party takes part in,
             and each message or all together, is charged before anything that depends on its data leaves.
 
@@ -58,28 +60,62 @@ async def learn(
     on_event = with_logging(on_event)
     membership = Membership.load(session, party, key)
     parameters = learn_parameters(membership)
-    table = await asyncio.to_thread(read_table, data)
-    parameters.learner.check_data(table, party)
+    table = await asyncio.to_thread(parameters.read, data, party)
     book = None if ledger is None else await asyncio.to_thread(open_ledger, ledger, party)
-    names = [member.name for member in membership.session.roster.parties]
-    if book is not None:
-        await asyncio.to_thread(check_budget, book, parameters, names.index(party))
+    await check_ledger(book, membership)
     connection = await open_connection(membership, on_event)
-    counter = Counter()
+    try:
+        return await run_learner(connection, [table], book, on_event)
+    finally:
+        await connection.close()
+
+
+async def check_ledger(ledger: Ledger | None, membership: Membership) -> None:
+    """Raise PrivacyError unless the ledger, if there is one, affords all that is planned for the party."""
+    if ledger is not None:
+        await asyncio.to_thread(check_budget, ledger, learn_parameters(membership), _index(membership))
+
+
+def _index(membership: Membership) -> int:
+    """Return the party's number, from 0, in the roster's order."""
+    return [member.name for member in membership.session.roster.parties].index(membership.name)
+
+
+async def run_learner(
+    connection: Connection,
+    data: list[Any],
+    book: Ledger | None,
+    on_event: OnEvent,
+    own: OwnModel | None = None,
+    on_step: OnStep = ignore_step,
+) -> Learned:
+    """Run the learner of a session for a connected party, with its checked data.
+
+    Whatever ends it, the others are told that this party has left. Errors as of `learn`.
+    """
+    membership, counter = connection.membership, Counter()
+    parameters = learn_parameters(membership)
+    of_model = "" if own is None else f" {own.fingerprint}"
 
     def averager(
         averaging: PlannedAverages | None, purpose: str, charged: Ledger | None
     ) -> PartyAverager | None:
         if averaging is None:
             return None
-        requested = parameters.requested(purpose)
+        requested = parameters.requested(f"{purpose}{of_model}")
         return PartyAverager(connection, averaging, counter, purpose, requested, charged, on_event)
 
+    def report(step: Step) -> None:
+        on_event(_event(membership.name, counter, step))
+        on_step(step)
+
+    # Functions of the caller may raise anything.
+    left: SmpcError | None = LocalError("ended by an error of its caller")
     try:
         exchange = None
         if parameters.exchange is not None and not membership.servers:
             # Where steps are not private one by one, all at once, before the first message.
-            whole = None if book is None else own_release(parameters, names.index(party))
+            whole = None if book is None else own_release(parameters, _index(membership))
             requested = parameters.requested("exchange")
             exchange = PartyExchange(
                 membership, parameters.exchange, counter, connection, book, whole, requested
@@ -88,25 +124,38 @@ async def learn(
             averager(parameters.average, "average", book),
             averager(parameters.mix, "mix", None),
             exchange,
+            metric=averager(parameters.metric, "metric", book),
+            own=own,
+            on_step=report,
         )
-        learned = await parameters.learner.run(context, [table])
+        learned = await parameters.learner.run(context, data)
+        left = None
     except SmpcError as error:
-        await connection.quit(counter.taken + 1, error)
+        left = error
         raise
     finally:
-        await connection.close()
-    on_event(Event(party, "done", counter.taken, "done"))
-    return parameters.with_guarantee(learned)
+        if left is not None:
+            await connection.quit(counter.taken + 1, left)
+    on_event(Event(membership.name, "done", counter.taken, "done"))
+    model = None if own is None else own.restore(learned.values[0])
+    return replace(parameters.complete(learned), model=model)
+
+
+def _event(name: str, counter: Counter, step: Step) -> Event:
+    """Return the event of a step of the learner."""
+    return Event(name, "step", counter.taken, str(step), absent=step.absent)
 
 
 def check_budget(ledger: Ledger, parameters: LearnParameters, party: int) -> None:
     """Raise PrivacyError unless the ledger affords all planned averages and messages of the party."""
     requirements = parameters.learner.requirements(parameters.parties)
     planned: list[ReleaseEvent] = []
-    if requirements.average is not None and parameters.average is not None:
-        # Groups of different sizes have noise for the same epsilon.
-        event = next(iter(parameters.average.plans.values())).event()
-        planned += [event] * int(requirements.average.participations[party])
+    averages = ((requirements.average, parameters.average), (requirements.metric, parameters.metric))
+    for required, averaging in averages:
+        if required is not None and averaging is not None:
+            # Groups of different sizes have noise for the same epsilon.
+            event = next(iter(averaging.plans.values())).event()
+            planned += [event] * int(required.participations[party])
     if (
         requirements.exchange is not None
         and parameters.exchange is not None
@@ -167,14 +216,20 @@ async def serve_learning(
     else:
         logs = log_folder(membership, session, board)
         opening = open_aggregator(membership, listen_on, logs=logs, on_event=on_event)
+
+    def report(step: Step) -> None:
+        on_event(_event(membership.name, counter, step))
+
     async with opening as server:
         await server.gather(begin_with)
-        failures = await _serve(LearnerRequests(membership, server.request), parameters, counter)
+        failures = await _serve(LearnerRequests(membership, server.request), parameters, counter, report)
     on_event(Event(membership.name, "done", counter.taken, "done"))
     return failures
 
 
-async def _serve(served: LearnerRequests, parameters: LearnParameters, counter: Counter) -> dict[int, str]:
+async def _serve(
+    served: LearnerRequests, parameters: LearnParameters, counter: Counter, on_step: OnStep
+) -> dict[int, str]:
     """Serve the requests of a learner to the end of its schedule; return the errors of failed groups."""
 
     def averager(averaging: PlannedAverages | None) -> ServingAverager | None:
@@ -183,7 +238,13 @@ async def _serve(served: LearnerRequests, parameters: LearnParameters, counter: 
     exchange = None
     if parameters.exchange is not None and not served.membership.servers:
         exchange = AggregatorExchange(served, parameters.exchange, counter)
-    context = LearnerContext(averager(parameters.average), averager(parameters.mix), exchange)
+    context = LearnerContext(
+        averager(parameters.average),
+        averager(parameters.mix),
+        exchange,
+        metric=averager(parameters.metric),
+        on_step=on_step,
+    )
     try:
         await parameters.learner.run(context, [])
     except EverybodyLeftError as error:

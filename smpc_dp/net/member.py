@@ -211,7 +211,10 @@ class Membership:
     def refuse_learning(self) -> None:
         """Raise ConfigError for a learning session, whose requests only its learner makes."""
         if self.session.protocol == LEARN:
-            reason = "'learn' has no sums: smpc_dp.net.learning has learn and serve_learning"
+            reason = (
+                "'learn' has no sums: parties call Session.learn, and smpc-dp party or "
+                "smpc_dp.net.learning.serve_learning runs the aggregator"
+            )
             raise ConfigError.at("protocol", reason, ConfigCheck.UNSUPPORTED)
 
     def context(self, request: int, operation: str = "") -> Context:

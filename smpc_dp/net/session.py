@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, PrivacyError, SmpcError
-from smpc_dp.net.charging import charge_run
+from smpc_dp.net.charging import charge_run, open_ledger
 from smpc_dp.net.events import Event, OnEvent, ignore, with_logging
 from smpc_dp.privacy.guarantee import BUDGET
 from smpc_dp.protocols.names import RECORDS, has_servers
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     from smpc_dp.encoding import RingVector
     from smpc_dp.kernels.kernel import Kernel
+    from smpc_dp.learn.own import LocalFunction, Metric
+    from smpc_dp.learn.requirements import Learned, OnStep
     from smpc_dp.net.connection import AggregatorConnection, Connection
     from smpc_dp.net.evaluation import Evaluations
     from smpc_dp.net.member import Membership
@@ -93,7 +95,6 @@ class Session:
 
         on_event = with_logging(on_event)
         membership = Membership.load(session, party, key)
-        membership.refuse_learning()
         noisy = membership.session.parameters.keys() & {"epsilon", BUDGET}
         if RECORDS in membership.session.parameters or (noisy and not membership.servers):
             from smpc_dp.net.planned import warn_of_noise
@@ -318,6 +319,61 @@ class Session:
         self.check_open()
         return served_log(self._connection, self._request)
 
+    async def learn(
+        self,
+        data: Any = None,
+        *,
+        model: Any = None,
+        gradient: LocalFunction | None = None,
+        update: LocalFunction | None = None,
+        metric: Metric | None = None,
+        weight: float | None = None,
+        on_step: OnStep | None = None,
+    ) -> Learned:
+        """Run the learner of a session with protocol "learn"; all parties call this, once.
+
+        Args:
+            data: this party's points: a table, shape (points, columns), the label last; a path of one; or,
+                where the session file has `columns`, a CSV or Parquet file with a header, a pandas table, a
+                mapping or a structured array, of which those columns are taken. With `model = "own"` in the
+                session file anything: it is given to the functions below.
+            model: what all parties begin with, a dict as of `average` or an array, `length` values; it must
+                not depend on private data. Parties that begin with another are not added up with this one.
+            gradient: `gradient(model, data)` returns the gradient of this party's loss at a model, in the
+                form of `model`; it is clipped to `clip`. Called in a thread, once a step.
+            update: in its place `update(model, data)` returns the model after local training; what is
+                averaged is the difference, clipped: with `rate = 1` all go on from the average.
+            metric: `metric(model, data)` returns a number, where the session file has `metric_every`; it is
+                clipped, averaged and charged as gradients are.
+            weight: of this party, 1 to `max_points`, as secret as its data, with `weights = "points"`.
+            on_step: called with a `Step` after each step that this party is in.
+
+        Raises:
+            ConfigError: an argument does not fit the session file; nothing was sent or charged. Or the model
+                diverges. PrivacyError: the ledger cannot afford what is planned, and nothing was sent; or a
+                function gave a value that is not finite.
+            AggregatorLostError, ServerLostError, PeerFault, TimeoutFault: nobody can go on. A step that
+                fails is left out, and counted in the result.
+        """
+        self.check_open()
+        from smpc_dp.learn.own import OwnFunctions
+        from smpc_dp.learn.requirements import ignore_step
+        from smpc_dp.net.learning import check_ledger, run_learner
+        from smpc_dp.net.member import learn_parameters
+
+        parameters = learn_parameters(self._membership)
+        if self._request:
+            reason = f"{self.party}: a session learns once; open another one to learn again"
+            raise ConfigError.at("session", reason, ConfigCheck.CONFLICT)
+        functions = OwnFunctions(model, gradient, update, metric)
+        own = parameters.own_model(functions, [self.party], [data], [weight])
+        table = data if own is not None else await asyncio.to_thread(parameters.read, data, self.party)
+        await check_ledger(self._ledger, self._membership)
+        self._request += 1
+        return await run_learner(
+            self._connection, [table], self._ledger, self._on_event, own, on_step or ignore_step
+        )
+
     async def evaluate(
         self,
         circuit: AnyCircuit,
@@ -430,6 +486,7 @@ class Session:
             PeerFault, TimeoutFault: as for `sum`. A pair that fails is spent, left out and counted.
         """
         self.check_open()
+        self._membership.refuse_learning()
         session = self._membership.session
         expected: Engine = "mpyc" if has_servers(session.protocol, session.parameters) else "garbled"
         if engine not in (None, expected):
@@ -481,7 +538,7 @@ class Session:
     ) -> Result:
         """Encode a vector and run one request."""
         _check_label(label)
-        self._refuse_records()
+        self._check_sums()
         self._request += 1
         try:
             encoding = self._membership.encoding
@@ -492,8 +549,9 @@ class Session:
             raise
         return await self._run_encoded(kind, ring_vector, clipped, label)
 
-    def _refuse_records(self) -> None:
-        """Raise ConfigError for a sum in a session that asks of records."""
+    def _check_sums(self) -> None:
+        """Raise ConfigError for a sum in a session that asks of records, or learns."""
+        self._membership.refuse_learning()
         if RECORDS in self._membership.session.parameters:
             reason = "the session asks statistics of records: call statistics"
             raise ConfigError.at(RECORDS, reason, ConfigCheck.UNSUPPORTED)
@@ -504,7 +562,7 @@ class Session:
         # Not at the top: most requests are for vectors.
         from smpc_dp.trees import flatten
 
-        self._refuse_records()
+        self._check_sums()
         _check_label(label, TREE_LABEL_LIMIT)
         self._request += 1
         encoding = self._membership.encoding
@@ -537,7 +595,7 @@ class Session:
         For callers who check an input before they connect. `ring_vector` is copied.
         """
         self.check_open()
-        self._refuse_records()
+        self._check_sums()
         self._request += 1
         return await self._run_encoded(kind, ring_vector.copy(), clipped, label)
 
@@ -720,11 +778,3 @@ def ready_rows(
     vector = parameters.request.vector(table)
     ring_vector, _ = parameters.encoding.encode(vector, party=membership.name)
     return ReadyRows(table, ring_vector, parameters.planned())
-
-
-def open_ledger(path: str | os.PathLike[str], party: str) -> Ledger:
-    """Open the ledger of a party; raises the errors of `Ledger.open`."""
-    # Not at the top: most sessions have no ledger, and the accountant takes a while to load.
-    from smpc_dp.privacy.accountant.ledger import Ledger
-
-    return Ledger.open(os.fspath(path), party=party)

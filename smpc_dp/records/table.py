@@ -92,7 +92,7 @@ def read_table(source: Source, schema: Schema, *, party: str = "table") -> Table
         LocalError: the file cannot be read, or a package for it is not installed.
     """
     wanted = [*schema.columns, *([schema.id] if schema.id else [])]
-    columns = {name: _array(values) for name, values in _columns(source, wanted, party).items()}
+    columns = {name: _array(values) for name, values in read_columns(source, wanted, party).items()}
     lengths = {len(values) if values.ndim == 1 else -1 for values in columns.values()}
     if len(lengths) > 1 or -1 in lengths:
         raise ConfigError.at("table", f"{party}: columns must be of one length", ConfigCheck.SHAPE)
@@ -117,7 +117,7 @@ def read_table(source: Source, schema: Schema, *, party: str = "table") -> Table
     return Table(schema, codes, present, ~absent, rows, dropped)
 
 
-def _columns(source: Source, wanted: Iterable[str], party: str) -> dict[str, Any]:
+def read_columns(source: Source, wanted: Iterable[str], party: str) -> dict[str, Any]:
     """Return the wanted columns as they are given; raise ConfigError naming all that are missing."""
     if isinstance(source, str | os.PathLike):
         path = Path(source)

@@ -5,18 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from smpc_dp.crypto.randomness import SystemRandomness
 from smpc_dp.errors import ConfigCheck, ConfigError, SmpcError
 from smpc_dp.learn.averager import Averager, PeerExchange, PlainAverager, PlainExchange
 from smpc_dp.learn.exchanges import PlannedMessages
 from smpc_dp.learn.methods import PlannedAverages
+from smpc_dp.learn.own import LocalFunction, Metric, OwnFunctions
 from smpc_dp.learn.registry import LearnParameters, check_learn
-from smpc_dp.learn.requirements import Learned, LearnerContext, Table
+from smpc_dp.learn.requirements import Learned, LearnerContext, OnStep, Table, ignore_step
 from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.simulate.averagers import IdealAverager, IdealExchange, ProtocolAverager
 from smpc_dp.simulate.exchanging import MemoryRelay
@@ -27,8 +27,14 @@ Fidelity = Literal["ideal", "machines", "plain"]
 
 def learn(
     parameters: Mapping[str, object] | LearnParameters,
-    data: Sequence[ArrayLike],
+    data: Sequence[Any],
     *,
+    model: Any = None,
+    gradient: LocalFunction | None = None,
+    update: LocalFunction | None = None,
+    metric: Metric | None = None,
+    weights: Sequence[float] | None = None,
+    on_step: OnStep = ignore_step,
     fidelity: Fidelity = "ideal",
     seed_for_simulation: int | None = None,
 ) -> Learned:
@@ -36,7 +42,8 @@ def learn(
 
     Args:
         parameters: the `[parameters]` of a session with protocol "learn", or what `check_learn` made of them.
-        data: a table for each party, shape (points, columns), the label last.
+        data: a table for each party, shape (points, columns), the label last; with `model = "own"` anything.
+        model, gradient, update, metric, on_step: as of `Session.learn`, for all parties. `weights`: of each.
         fidelity: "ideal": the protocols' rounding and noise distribution without their cryptography;
             "machines": every message of every group, and of every party in a task of its own where parties
             send to each other; "plain": exact averages, no privacy.
@@ -50,9 +57,12 @@ def learn(
         raise ConfigError.at(
             "fidelity", f"must be 'ideal', 'machines' or 'plain', is {fidelity!r}", ConfigCheck.CHOICE
         )
-    tables = [np.asarray(table, dtype=np.float64) for table in data]
-    for party, table in enumerate(tables):
-        checked.learner.check_data(table, f"user {party}")
+    names = [f"user {party}" for party in range(len(data))]
+    functions = OwnFunctions(model, gradient, update, metric)
+    own = checked.own_model(functions, names, data, weights or [None] * len(data))
+    tables: list[Any] = list(data)
+    if own is None:
+        tables = [checked.read(table, name) for table, name in zip(data, names, strict=True)]
     parties, seed = len(data), seed_for_simulation
     randomness = SystemRandomness() if seed is None else SeededRandomnessForSimulation(seed, "learn")
 
@@ -69,7 +79,7 @@ def learn(
 
     exchanging = checked.exchange
     if exchanging is not None and fidelity == "machines" and checked.average is None and checked.mix is None:
-        return checked.with_guarantee(asyncio.run(_run_by_messages(checked, exchanging, tables, seed)))
+        return checked.complete(asyncio.run(_run_by_messages(checked, exchanging, tables, seed)))
     exchange: PeerExchange | None = None
     if checked.exchange is not None and fidelity == "plain":
         exchange = PlainExchange(parties)
@@ -77,10 +87,20 @@ def learn(
         exchange = IdealExchange(parties, checked.exchange, NoiseSource.keyed(randomness.bytes(32), b"learn"))
     # The same whatever the fidelity.
     drawn = SystemRandomness() if seed is None else SeededRandomnessForSimulation(seed, "learner")
-    own = NoiseSource.keyed(drawn.bytes(32), b"learner")
-    context = LearnerContext(averager(checked.average), averager(checked.mix), exchange, own)
+    context = LearnerContext(
+        averager(checked.average),
+        averager(checked.mix),
+        exchange,
+        NoiseSource.keyed(drawn.bytes(32), b"learner"),
+        averager(checked.metric),
+        own,
+        on_step,
+    )
     learned = asyncio.run(checked.learner.run(context, tables))
-    return learned if fidelity == "plain" else checked.with_guarantee(learned)
+    completed = replace(
+        checked.complete(learned), model=None if own is None else own.restore(learned.values[0])
+    )
+    return replace(completed, guarantee=learned.guarantee) if fidelity == "plain" else completed
 
 
 def _checked(parameters: Mapping[str, object] | LearnParameters, parties: int) -> LearnParameters:

@@ -329,7 +329,7 @@ def test_nobody_replaces_what_is_here(installed: Path) -> None:
     with pytest.raises(ConfigError, match="'gini_mean_difference' needs the bounds of its values"):
         find_kernel("gini")
     _, faults = check_learn({"learner": "sgd"}, 3)
-    assert "features" in {fault.where for fault in faults}
+    assert "steps" in {fault.where for fault in faults}
     assert statistic.PROTOCOL in RESERVED
     assert all(
         1 not in versions_of(name) or name in ("secagg", "gopa", "pairwise", "mpyc") for name in RESERVED

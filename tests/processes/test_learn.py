@@ -33,7 +33,6 @@ from smpc_dp.net.learning import learn, serve_learning
 from smpc_dp.net.local import create_local_session
 from smpc_dp.net.member import Membership
 from smpc_dp.net.requests import AggregatorLostError
-from smpc_dp.net.session import connect
 from smpc_dp.net.session_file import Timeouts, load_session
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.privacy.sampling import NoiseSource
@@ -461,15 +460,8 @@ def test_a_session_that_learns_is_no_session_of_sums(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="not 'learn'"):
         asyncio.run(learn(other, "ann", tmp_path / "inputs" / "ann.npy"))
     with pytest.raises(ConfigError, match="has no sums"):
-        asyncio.run(open_session(path))
-    with pytest.raises(ConfigError, match="has no sums"):
         asyncio.run(serve(path))
     assert "unknown" in issues_of_session(path, 'learner = "block-gossip"', 'learner = "none"')
-
-
-async def open_session(path: Path) -> None:
-    async with connect(path, "ann"):
-        pass
 
 
 def issues_of_session(path: Path, old: str, new: str) -> str:

@@ -268,6 +268,7 @@ def test_every_parameter_of_a_learner_is_documented() -> None:
     assert set(fields_below("docs/reference/session-file.md", "Parameters of learn")) == known | {
         "learner",
         "averager",
+        "columns",
     }
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from smpc_dp.circuits.bristol import read_bristol
+from smpc_dp.cli.learn import MODEL_VERSION
 from smpc_dp.errors import ConfigError, LocalError, SmpcError
 from smpc_dp.identity import keys as identity
 from smpc_dp.identity.keys import Identity
@@ -143,6 +144,7 @@ def test_the_document_states_the_versions_that_are_written() -> None:
         "pairwise statistics within a session": str(statistic.VERSION),
         "key file `NAME.key`": str(identity.VERSION),
         "privacy ledger `NAME.ledger`": f"{ledger.VERSIONS[0]}; {ledger.VERSIONS[1]}",
+        "what a learner has learned": str(MODEL_VERSION),
         "log of a run": str(log.VERSION),
         "the relay's store of a log": str(store.VERSION),
         "session log": str(runs.VERSION),

@@ -23,8 +23,8 @@ from smpc_dp.errors import Code, ConfigCheck, ConfigError, LocalError, PrivacyEr
 from smpc_dp.files import read_bounded
 from smpc_dp.integrations.flower.averages import EVALUATE, TRAIN, Answer, Average, SecureAverage
 from smpc_dp.integrations.flower.requests import Requests, StoredSurvivors
+from smpc_dp.net.charging import open_ledger
 from smpc_dp.net.member import default_key
-from smpc_dp.net.session import open_ledger
 from smpc_dp.protocols.engine.codec import Codec
 from smpc_dp.protocols.engine.counter import FileCounter
 from smpc_dp.protocols.engine.driver import Driver
