@@ -461,6 +461,7 @@ class Session:
         zetas: tuple[float, float] | None = None,
         public_label: int | None = None,
         engine: Engine | None = None,
+        covert: int = 0,
     ) -> StatisticResult:
         """Estimate the mean of a kernel over pairs of parties, with differential privacy; all call this.
 
@@ -479,6 +480,9 @@ class Session:
                 pairs, or P of each party, and add one noise, "laplace" or "gaussian", to the whole; or
                 "pair_laplace", "pair_gaussian" or "randomised_response" to each pair
                 (docs/proofs/servers.md). By default the session's.
+            covert: 0, or the number of copies of each evaluation, 2 to 64, as of `evaluate`: a garbler that
+                cheats is caught with probability 1 - 1/covert for each pair, and convicted; the pair fails.
+                0 assumes that garblers are semi-honest.
 
         Raises:
             ConfigError: an argument is wrong. PrivacyError: the record is outside the kernel's domain, or the
@@ -498,6 +502,8 @@ class Session:
         from smpc_dp.kernels.named import find_kernel
 
         if expected == "mpyc":
+            if covert:
+                raise ConfigError.at("covert", "servers garble nothing", ConfigCheck.UNSUPPORTED)
             from smpc_dp.net.servers.programs import operation_of
 
             outcome = find_kernel(kernel)
@@ -525,6 +531,7 @@ class Session:
                 noise=cast("NoiseKind", noise),
                 zetas=zetas,
                 public_label=public_label,
+                covert=covert,
             )
         )
         self._request += 1

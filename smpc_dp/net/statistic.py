@@ -75,10 +75,13 @@ class StatisticRequest:
         noise: NoiseKind,
         zetas: tuple[float, float] | None,
         public_label: int | None,
+        covert: int = 0,
     ) -> StatisticRequest:
         """Check everything that a party can check alone; errors as of `Session.pairwise`."""
         codes, label = kernel.record(data, public_label)
-        plan = plan_statistic(kernel, parties, epsilon, delta, partners=partners, noise=noise, zetas=zetas)
+        plan = plan_statistic(
+            kernel, parties, epsilon, delta, partners=partners, noise=noise, zetas=zetas, covert=covert
+        )
         return cls(plan, codes, label, operation_of(kernel, plan, noise))
 
     def machine(self, context: Context, identity: Identity, corrupt: int, seen: Seen) -> Run[StatisticResult]:
@@ -101,6 +104,7 @@ def plan_maker(kernels: Sequence[Kernel]) -> MakePlan:
             requested: Any = json.loads(operation)
             kernel = own.get(name := requested["kernel"]) or registered_kernel(name) or kernel_of(requested)
             arguments = {key: requested[key] for key in ("epsilon", "delta", "partners", "noise")}
+            arguments["covert"] = requested.get("covert", 0)
         except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
             raise ConfigError.at("operation", f"not a statistic's ({error})", ConfigCheck.FORMAT) from None
         except LocalError as error:

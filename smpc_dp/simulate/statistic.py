@@ -14,10 +14,8 @@ from smpc_dp.kernels.fields import Codes, checked_labels
 from smpc_dp.kernels.kernel import Kernel
 from smpc_dp.kernels.named import find_kernel
 from smpc_dp.privacy.circuit_noise import NoiseKind, Raw
-from smpc_dp.protocols.garbled.aggregator import AggregatorRole
+from smpc_dp.protocols.covert.roles import aggregator_role, party_role
 from smpc_dp.protocols.garbled.draw import Pairs, bipartite_matchings, matchings
-from smpc_dp.protocols.garbled.evaluator import EvaluatorRole
-from smpc_dp.protocols.garbled.garbler import GarblerRole
 from smpc_dp.protocols.garbled.participant import Participant
 from smpc_dp.protocols.garbled.transfers import Transfers
 from smpc_dp.protocols.names import PAIRWISE, VERSION
@@ -59,6 +57,7 @@ def pairwise(  # noqa: PLR0913 - those of `Session.pairwise`, and what a simulat
     zetas: tuple[float, float] | None = None,
     fidelity: Fidelity | None = None,
     engine: Engine = "garbled",
+    covert: int = 0,
     level: float = 0.95,
     seed_for_simulation: int | None = None,
     on_pairs: OnPairs = lambda _: None,
@@ -66,7 +65,7 @@ def pairwise(  # noqa: PLR0913 - those of `Session.pairwise`, and what a simulat
     """Estimate a pairwise statistic as `Session.pairwise` would, all parties being in this process.
 
     Args:
-        kernel, epsilon, P, delta, noise, zetas, level: as in `Session.pairwise`.
+        kernel, epsilon, P, delta, noise, zetas, covert, level: as in `Session.pairwise`.
         data: one record for each party, shape (n, fields), or a tuple of one array (n,) for each field.
         labels: (n,) of 0 and 1, for a kernel with public labels.
         engine: "garbled", a circuit for each pair; "mpyc", servers that compute on shares with one noise for
@@ -96,6 +95,8 @@ def pairwise(  # noqa: PLR0913 - those of `Session.pairwise`, and what a simulat
     if seed_for_simulation is not None:
         source = SeededRandomnessForSimulation(seed_for_simulation, "pairwise")
     if engine == "mpyc":
+        if covert:
+            raise ConfigError.at("covert", "servers garble nothing", ConfigCheck.UNSUPPORTED)
         partners = P or (1 if noise in PAIR_DISTRIBUTIONS else 0)
         program = statistic_program(
             known,
@@ -112,7 +113,9 @@ def pairwise(  # noqa: PLR0913 - those of `Session.pairwise`, and what a simulat
         answer = read_answer(program, opened, level)
         return statistic_result(program, answer, servers=SERVERS, how=how, level=level, zetas=zetas)
     garbled = cast("NoiseKind", noise)
-    plan = plan_statistic(known, len(codes), epsilon, delta, partners=P, noise=garbled, zetas=zetas)
+    plan = plan_statistic(
+        known, len(codes), epsilon, delta, partners=P, noise=garbled, zetas=zetas, covert=covert
+    )
     pairs = draw(plan, source.bytes(32), len(codes), public_labels).reshape(-1, 2)
     if how == "ideal":
         integers = known.integer(codes[pairs[:, 0]], codes[pairs[:, 1]])
@@ -152,12 +155,13 @@ def through_gates(
     keys = {name: bytes(signer.key.verify_key) for name, signer in signers.items()}
     session = source.bytes(32)
     transfers = {name: Transfers() for name in (GARBLER, EVALUATOR)}
-    for number, start in enumerate(range(0, len(pairs), CHUNK), 1):
-        chunk = pairs[start : start + CHUNK]
+    size = min(CHUNK, plan.evaluation(GARBLER, EVALUATOR).most_instances)
+    for number, start in enumerate(range(0, len(pairs), size), 1):
+        chunk = pairs[start : start + size]
         engine = plan.evaluation(GARBLER, EVALUATOR, len(chunk))
         context = Context(PAIRWISE, VERSION, session, number, (GARBLER, EVALUATOR), AGGREGATOR, keys)
         roles: dict[str, Participant] = {
-            name: kind(
+            name: party_role(
                 context,
                 signers[name],
                 engine,
@@ -165,9 +169,9 @@ def through_gates(
                 source,
                 transfers[name],
             )
-            for side, (name, kind) in enumerate(((GARBLER, GarblerRole), (EVALUATOR, EvaluatorRole)))
+            for side, name in enumerate((GARBLER, EVALUATOR))
         }
-        roles[AGGREGATOR] = AggregatorRole(context, signers[AGGREGATOR], engine, source)
+        roles[AGGREGATOR] = aggregator_role(context, signers[AGGREGATOR], engine, source)
         ends = evaluate_in_memory(roles)
         for end in ends.values():
             if isinstance(end, SmpcError):

@@ -14,6 +14,7 @@ from smpc_dp.privacy.arguments import ArgumentChecks, is_number
 from smpc_dp.privacy.circuit_gaussian import TableGaussian
 from smpc_dp.privacy.circuit_noise import CyclicLaplace, Noise, NoiseKind, RandomisedResponse
 from smpc_dp.privacy.pairwise_plan import best_partners, given_zetas
+from smpc_dp.protocols.garbled.params import MAX_COPIES, MIN_COPIES
 from smpc_dp.protocols.ustatistic.messages import MAX_OPERATION
 from smpc_dp.protocols.ustatistic.plan import MAX_PARTNERS, StatisticPlan
 
@@ -29,6 +30,7 @@ def plan_statistic(
     partners: int | None = None,
     noise: NoiseKind = "laplace",
     zetas: tuple[float, float] | None = None,
+    covert: int = 0,
 ) -> StatisticPlan:
     """Return the compiled statistic of `parties` parties with (epsilon, delta) for each party's record.
 
@@ -37,6 +39,8 @@ def plan_statistic(
             3.7, in squared units of the kernel, or without them P = 1, which is best for the greatest
             possible zeta_1.
         noise: "laplace" and "randomised_response" have delta 0; "gaussian" needs one above 0.
+        covert: 0, or copies of each evaluation, 2 to 64: a garbler that cheats is caught with probability
+            1 - 1/covert, and convicted.
 
     Raises ConfigError that names the fault; for an epsilon too small for the grid with the smallest.
     """
@@ -53,6 +57,8 @@ def plan_statistic(
         checks.add_issue(
             "delta", f"{delta!r}: above 0 for Gaussian noise, and for that alone", ConfigCheck.UNSUPPORTED
         )
+    if covert:
+        checks.require_integer("covert", covert, MIN_COPIES, MAX_COPIES)
     checks.raise_issues()
     design = design_noise(kernel.steps, epsilon, delta, partners, noise)
     terms = {
@@ -61,6 +67,7 @@ def plan_statistic(
         "partners": partners,
         "epsilon": repr(float(epsilon)),
         "delta": repr(float(delta)),
+        **({"covert": covert} if covert else {}),
     }
     return StatisticPlan(
         circuit=compile_kernel(kernel, design),
@@ -73,6 +80,7 @@ def plan_statistic(
         delta=float(delta),
         bipartite=kernel.labels == "public",
         terms=terms,
+        covert=covert,
     )
 
 
@@ -109,6 +117,7 @@ def operation_of(kernel: Kernel, plan: StatisticPlan, noise: str) -> str:
         "epsilon": plan.epsilon,
         "delta": plan.delta,
         "noise": noise,
+        **({"covert": plan.covert} if plan.covert else {}),
     }
     operation = json.dumps(requested, sort_keys=True)
     if len(operation) > MAX_OPERATION:

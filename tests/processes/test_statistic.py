@@ -15,9 +15,13 @@ import pytest
 import smpc_dp
 from smpc_dp.kernels import Field, kendall_tau, table_kernel
 from smpc_dp.net.audit import audit
+from smpc_dp.net.audit_certificate import audit_certificate
 from smpc_dp.net.local import create_local_session
 from smpc_dp.net.session_file import Timeouts
 from smpc_dp.privacy.accountant.ledger import Ledger
+from smpc_dp.protocols.covert.copies import GarblerCopy
+from smpc_dp.protocols.covert.garbler import CovertGarblerRole
+from smpc_dp.protocols.covert.terms import TABLES, Terms
 from smpc_dp.protocols.garbled.draw import matchings
 from smpc_dp.protocols.ustatistic.result import StatisticResult
 
@@ -292,3 +296,55 @@ def test_the_example_with_six_borrowers() -> None:
     assert result["privacy"]["epsilon"] == 8.0
     assert 7.99 < result["privacy"]["receipt"]["spent"]["epsilon"] <= 8.0
     assert abs(result["value"] - result["truth"]) < 7 * result["noise_error"] + 2
+
+
+async def test_covert_pairs_through_the_aggregator_estimate_the_same(tmp_path: Path) -> None:
+    """As above: hardly any noise, and concordant records."""
+    path = create_local_session(tmp_path, PARTIES, PARAMETERS, timeouts=FAST)
+
+    async def act(opened: smpc_dp.Session, index: int) -> object:
+        return await opened.pairwise(kendall_tau(GRID, GRID), (index, 10 + index), 12.0, 1, covert=2)
+
+    *answers, served = await execute(path, act)
+    assert isinstance(served, StatisticResult)
+    assert (served.pairs, served.failed) == (2, 0)
+    assert served.value == pytest.approx(1.0, abs=0.6)
+    for answer in answers:
+        assert isinstance(answer, StatisticResult)
+        assert "covert garbler" in answer.privacy.claim
+        assert any("1/2 is no part of delta" in line for line in answer.privacy.not_protected)
+
+
+class OtherTables(GarblerCopy):
+    """A copy whose signed tables do not follow from its seed."""
+
+    def digests(self) -> dict[int, bytes]:
+        return super().digests() | {TABLES: bytes(32)}
+
+
+class Cheat(CovertGarblerRole):
+    def _copy(self, terms: Terms, copy: int, seed: bytes) -> GarblerCopy:
+        return OtherTables(terms, copy, seed)
+
+
+async def test_garblers_that_cheat_are_convicted_their_pairs_fail_and_ledgers_are_charged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("smpc_dp.protocols.covert.roles.CovertGarblerRole", Cheat)
+    path = session(tmp_path)
+    ledgers = {name: tmp_path / f"{name}.ledger" for name in PARTIES}
+    for name, file in ledgers.items():
+        Ledger.create(file, party=name, dataset="pairs", relation="substitution", epsilon=30.0, delta=1e-6)
+
+    async def act(opened: smpc_dp.Session, index: int) -> object:
+        return await opened.pairwise(kendall_tau(GRID, GRID), (index, 10 + index), 12.0, 1, covert=2)
+
+    answers = await execute(path, act, ledgers=ledgers, requests=1)
+    assert all(isinstance(answer, smpc_dp.SmpcError) for answer in answers)
+    assert all(len(Ledger.open(file).entries()) == 1 for file in ledgers.values())
+    files = sorted((tmp_path / "keys" / "certificates").iterdir())
+    assert len(files) == 2
+    for file in files:
+        report = audit_certificate(file, path)
+        assert (report.ok, report.message) == (True, "tables")
+        assert file.name.startswith(f"{report.garbler}-")

@@ -15,7 +15,7 @@ from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.ot import MAX_INDEX, rows_of_chunk
 from smpc_dp.crypto.transcript import digest, encode_uint
 from smpc_dp.errors import ConfigCheck, ConfigError
-from smpc_dp.protocols.garbled.params import PairwiseParameters
+from smpc_dp.protocols.garbled.params import MAX_INSTANCES, PairwiseParameters
 
 # Most labels of one kind (inputs of one party, outputs) in a block: 16 MiB. Encrypted hashes of so many
 # outputs are 32 MiB, which fit into a message.
@@ -135,6 +135,13 @@ class Plan:
             return whole * rows_of_chunk(TRANSFERS) + rows_of_chunk(left)
 
         return full * rows(self._block_size()) + rows(rest)
+
+    @property
+    def most_instances(self) -> int:
+        """Greatest number of instances of an evaluation with these parameters."""
+        if not self.parameters.covert:
+            return MAX_INSTANCES
+        return min(COVERT_LABELS // self._widest(), COVERT_WORK // max(1, len(self.circuit.op)))
 
     def _most(self) -> int:
         """Return the greatest number of instances in a block."""

@@ -35,7 +35,8 @@ class StatisticPlan:
         partners: evaluations of each party, at most; P.
         epsilon, delta: for all evaluations of one party together.
         bipartite: whether the first record is always of label 1 and the second of label 0, which are public.
-        terms: kernel, noise and budget as plain data, which all members compare.
+        terms: kernel, noise, budget and copies as plain data, which all members compare.
+        covert: copies of each garbled evaluation, of which all but one are checked; 0: one, unchecked.
     """
 
     circuit: Circuit
@@ -48,6 +49,7 @@ class StatisticPlan:
     delta: float
     bipartite: bool
     terms: Mapping[str, object] = field(repr=False)
+    covert: int = 0
 
     @cached_property
     def digest(self) -> bytes:
@@ -75,6 +77,7 @@ class StatisticPlan:
             evaluator_inputs=self.evaluator_inputs,
             output="aggregator",
             mode=mode,
+            covert=self.covert,
         )
         return Plan(self.circuit, parameters)
 

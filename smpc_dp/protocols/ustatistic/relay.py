@@ -18,6 +18,8 @@ from smpc_dp.protocols.ustatistic.terms import Draw
 _FIXED_BYTES = 1 << 18
 # For each AND gate, input bit and random bit, each way: tables, labels, columns of the transfers.
 _BYTES_A_WIRE = 64
+# For each copy of a covert evaluation, each way, and for each input bit of it: setup, columns, corrections.
+_COPY_BYTES, _COPY_BYTES_AN_INPUT = 1 << 15, 32
 
 
 @dataclass(slots=True)
@@ -111,4 +113,5 @@ class PairRelays:
 def most_frames(plan: StatisticPlan) -> int:
     """Return a bound on the frames of one evaluation in one direction, which no correct one reaches."""
     wires = plan.circuit.and_count + plan.circuit.n_inputs
-    return 64 + 2 * (_FIXED_BYTES + _BYTES_A_WIRE * wires) // m.MAX_FRAME_BYTES
+    copies = plan.covert * (_COPY_BYTES + _COPY_BYTES_AN_INPUT * plan.circuit.n_inputs)
+    return 64 + 2 * (_FIXED_BYTES + _BYTES_A_WIRE * wires + copies) // m.MAX_FRAME_BYTES

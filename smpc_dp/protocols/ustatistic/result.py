@@ -155,16 +155,18 @@ def privacy_of(plan: StatisticPlan, parties: int, how: str) -> Privacy:
         assumption=(
             "against the aggregator and all other parties together, as far as the two-party computation "
             "shows them nothing else: they are computationally bounded, and who garbles is semi-honest"
+            + (" or is caught before the record is used" if plan.covert else "")
         ),
         proof="docs/proofs/statistics.md: from the coins of the circuit as they are; epsilon adds up over "
         "P pairs",
         warnings=delta_warnings(plan.delta, parties),
     )
+    garbler = "covert" if plan.covert else "semi-honest"
     simulated = () if how == "protocol" else (f"a simulation ('{how}'): all records were in one process",)
     return Privacy.private(
         guarantee,
         claim=(
-            "each pair: secure against a malicious evaluator and against a semi-honest garbler, "
+            f"each pair: secure against a malicious evaluator and against a {garbler} garbler, "
             "each with or without the aggregator"
         ),
         assumptions=(
@@ -173,10 +175,7 @@ def privacy_of(plan: StatisticPlan, parties: int, how: str) -> Privacy:
             "AES-128 is an ideal cipher, and computational Diffie-Hellman is hard in ristretto255",
         ),
         not_protected=(
-            "against a malicious garbler, which can garble another circuit: with the aggregator, one without "
-            "noise; alone, one that tells it a bit about its partner's record through the published estimate "
-            "or through whether the pair fails, and that shifts the estimate by as much as a pair's output "
-            "holds (tau of 100 parties at epsilon 1 by 1.26); authenticated garbling would prevent all of it",
+            _malicious_garbler(plan.covert),
             "the estimate itself: any party may give a wrong record or leave, and shift it",
             "the draw of pairs: the aggregator can give up two draws and take the third, so what it would "
             "like is at most three times as likely as by chance, in each request and each start; it "
@@ -187,6 +186,26 @@ def privacy_of(plan: StatisticPlan, parties: int, how: str) -> Privacy:
             + (", and so are the labels" if plan.bipartite else ""),
             *simulated,
         ),
+    )
+
+
+def _malicious_garbler(copies: int) -> str:
+    """Return what a malicious garbler can do."""
+    attack = (
+        "garble another circuit: with the aggregator, one without noise; alone, one that tells it a bit "
+        "about its partner's record through the published estimate or through whether the pair fails, "
+        "and that shifts the estimate by as much as a pair's output holds (tau of 100 parties at epsilon 1 "
+        "by 1.26)"
+    )
+    if not copies:
+        return (
+            f"against a malicious garbler, which can {attack}; authenticated garbling would prevent all of it"
+        )
+    return (
+        f"against a malicious garbler, with probability 1/{copies} for each pair that it garbles: unnoticed "
+        f"it can {attack}; the pair's epsilon is lost then, and 1/{copies} is no part of delta. Else it is "
+        "caught before the record is used, the pair fails, and a certificate convicts it; that deters only "
+        "who can be held to account for a key. A garbler that stops before it has signed is not convicted"
     )
 
 
