@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -31,9 +32,9 @@ from flwr.serverapp.strategy import (
 from flwr.supercore.task_identity import TaskIdentity
 
 from smpc_dp import database
-from smpc_dp.errors import ConfigError
+from smpc_dp.errors import ConfigError, LocalError
 from smpc_dp.integrations.flower import Average, SecureGrid, Terms, secure_mod
-from smpc_dp.integrations.flower.mod import app_hash, node_file
+from smpc_dp.integrations.flower.mod import app_hash, node_file, running_app_hash
 from smpc_dp.integrations.flower.node import TRUSTED
 from smpc_dp.integrations.flower.records import ENVELOPES, HEAD
 from smpc_dp.net.local import create_local_session
@@ -322,7 +323,9 @@ def test_a_node_without_a_file_answers_a_code(tmp_path: Path, monkeypatch: pytes
     assert node_file({"smpc-node": "/n.toml", "partition-id": 3}) == Path("/n.toml")
 
 
-def test_the_hash_of_an_app_is_that_of_its_bundle(tmp_path: Path) -> None:
+@pytest.fixture
+def app_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the folder of an app that Flower has put on the path to load it."""
     app = tmp_path / "app"
     app.mkdir()
     (app / "pyproject.toml").write_text(
@@ -332,6 +335,33 @@ def test_the_hash_of_an_app_is_that_of_its_bundle(tmp_path: Path) -> None:
     )
     (app / "LICENSE").write_text("none")
     (app / "a.py").write_text("s = c = 1\n")
-    first = app_hash(app)
-    (app / "a.py").write_text("s = c = 2\n")
-    assert (len(first), first == app_hash(app)) == (64, False)
+    monkeypatch.syspath_prepend(app)
+    return app
+
+
+def test_an_app_that_a_node_has_pinned_runs_and_another_one_does_not(
+    app_folder: Path, tmp_path: Path
+) -> None:
+    scene = Scene(tmp_path / "scene")
+    pinned = app_hash(app_folder)
+    for party in PARTIES:
+        path = scene.folder / party / "node.toml"
+        path.write_text(f'app = "{pinned}"\n{path.read_text()}')
+    strategy = FedAvg(fraction_evaluate=0.0)
+    scene.secure.start(strategy, initial_arrays=model(), num_rounds=1)
+    assert scene.secure.rounds[0].trust.count(f"pinned, {pinned[:16]}") == 4
+    (app_folder / "a.py").write_text("s = c = 2\n")
+    scene.grid.replies.clear()
+    scene.secure.start(strategy, initial_arrays=model(), num_rounds=1)
+    assert scene.secure.rounds[1].result is None
+    assert [reply.error for reply in scene.grid.replies] == [Error(6, "own")] * 4
+
+
+def test_which_of_two_apps_runs_is_not_guessed(
+    app_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert running_app_hash() == app_hash(app_folder)
+    shutil.copytree(app_folder, tmp_path / "other")
+    monkeypatch.syspath_prepend(tmp_path / "other")
+    with pytest.raises(LocalError, match="2 folders"):
+        running_app_hash()

@@ -142,7 +142,7 @@ class SecureAverage:
     def operation(self, task: str, tree: Tree) -> str:
         """Return the operation of a request: parties that ask for another one are not added up."""
         planned = self.membership.parameters.planned()
-        return " ".join(part for part in ("average", task, tree.structure, planned) if part)
+        return " ".join(part for part in ("average", task, planned, tree.structure) if part)
 
     def encode(self, tree: Tree, examples: object) -> RingVector:
         """Return the ring elements of a tree, times the number of examples in a session with weights.
@@ -167,6 +167,11 @@ def task_of(kind: str, parts: Iterable[bytes]) -> str:
     rounds are not added up with each other.
     """
     return f"{kind} {digest(Label.FLOWER_TASK, kind.encode(), *parts).hex()[:TASK_DIGITS]}"
+
+
+def structure_of(operation: str) -> str:
+    """Return the structure of the tree in an operation; "" if there is none."""
+    return "".join(operation.partition("tree:")[1:])
 
 
 def _fractional(array: NDArray[Any]) -> NDArray[Any]:

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, SmpcError, TimeoutFault
-from smpc_dp.integrations.flower.averages import EVALUATE, TRAIN, Answer, Average, SecureAverage, task_of
+from smpc_dp.integrations.flower.averages import EVALUATE, TRAIN, Answer, Average, SecureAverage
 from smpc_dp.integrations.flower.node import TRUSTED
-from smpc_dp.integrations.flower.records import answer_of, pack, task_parts
+from smpc_dp.integrations.flower.records import answer_of, pack
 from smpc_dp.integrations.flower.requests import Requests
 from smpc_dp.integrations.flower.rounds import Aggregation, Traffic, stopped
 from smpc_dp.net.member import aggregator_name
@@ -180,14 +180,12 @@ class SecureGrid(Grid):  # type: ignore[misc]
     def _round(self, kind: str, messages: Sequence[Message], timeout: float | None) -> Message:
         """Run one request, and return the reply to the strategy."""
         part, first, began = self._parts[kind], messages[0], time.monotonic()
-        task = task_of(kind, task_parts(first.metadata.run_id, first.content))
         template = part.average.template(_model(first.content) if kind == TRAIN else {})
         digest = part.average.membership.session.digest
         number = part.requests.next(digest)
         aggregation = Aggregation(
             part.average,
             number,
-            task,
             template,
             part.requests.fixed(digest, part.parties),
             self._exchange(kind, number, messages, timeout),

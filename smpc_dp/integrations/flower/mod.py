@@ -60,7 +60,7 @@ def _answer(message: Message, context: Context, call_next: Call) -> Answer:
         return node.proceed(kind, number, envelopes)
     content = without_ours(message.content)
     message.content = content
-    task = task_of(kind, task_parts(message.metadata.run_id, content))
+    task = task_of(kind, task_parts(message.metadata.run_id, context.run_config, content))
     return node.begin(kind, number, task, partial(_work, kind, message, context, call_next))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from smpc_dp.errors import Check, Code, PeerFault
@@ -62,17 +62,24 @@ def answer_of(reply: Message) -> Answer:
     return Answer(envelopes, trust=str(values.get("trust", "")))
 
 
-def task_parts(run_id: int, content: RecordDict) -> Iterator[bytes]:
-    """Yield all that a node is sent for a task: the run, and each record with its names, types and values."""
+def task_parts(run_id: int, run_config: Mapping[str, Any], content: RecordDict) -> Iterator[bytes]:
+    """Yield all that a node is sent for a task: the run with its configuration, and each record.
+
+    Names, types and values, in an order that does not depend on the sender.
+    """
     yield str(run_id).encode()
+    yield from _record_parts("", run_config)
     for name in sorted(content):
-        record = content[name]
-        yield from (b"record", name.encode(), type(record).__name__.encode(), str(len(record)).encode())
-        for key in sorted(record):
-            value = record[key]
-            yield key.encode()
-            if isinstance(value, Array):
-                yield f"{value.dtype} {tuple(value.shape)} {value.stype}".encode()
-                yield value.data
-            else:
-                yield f"{type(value).__name__} {value!r}".encode()
+        yield from _record_parts(name, content[name])
+
+
+def _record_parts(name: str, record: Mapping[str, Any]) -> Iterator[bytes]:
+    yield from (b"record", name.encode(), type(record).__name__.encode(), str(len(record)).encode())
+    for key in sorted(record):
+        value = record[key]
+        yield key.encode()
+        if isinstance(value, Array):
+            yield f"{value.dtype} {tuple(value.shape)} {value.stype}".encode()
+            yield value.data
+        else:
+            yield f"{type(value).__name__} {value!r}".encode()

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from smpc_dp.errors import Check, Code, PeerFault, SmpcError
-from smpc_dp.integrations.flower.averages import Answer, SecureAverage
+from smpc_dp.integrations.flower.averages import Answer, SecureAverage, structure_of
 from smpc_dp.protocols.engine.driver import Driver
 from smpc_dp.protocols.engine.events import Conviction, Event, Message, PeersLost
 from smpc_dp.protocols.phases import messages as m
@@ -40,7 +40,7 @@ class Aggregation:
     Attributes:
         average: with the aggregator's membership.
         number: of the request.
-        task: as of `averages.task_of`; template: a tree like that of each party.
+        template: a tree like that of each party.
         fixed: the survivors of the session's exact sums.
         exchange: sends messages to nodes, and returns their answers.
         nodes: the party of each node that has said hello.
@@ -50,7 +50,6 @@ class Aggregation:
 
     average: SecureAverage
     number: int
-    task: str
     template: Tree
     fixed: FixedSurvivors
     exchange: Exchange
@@ -123,28 +122,24 @@ class Aggregation:
         return envelope
 
     def _event(self, envelope: Envelope) -> Event:
-        """Return the event of a message; a party that asks for another operation is excluded, and told."""
+        """Return the event of a message; a party whose tree is another one is excluded, and told.
+
+        The role excludes those that were sent another task than most.
+        """
         if envelope.step == m.HELLO:
-            theirs = decode(envelope.body, m.Hello, envelope.sender).operation
-            if theirs != self.average.operation(self.task, self.template):
-                fault = PeerFault(
-                    envelope.sender, self._difference(theirs), Check.OTHER_OPERATION, code=Code.OPERATION
-                )
+            theirs = structure_of(decode(envelope.body, m.Hello, envelope.sender).operation)
+            if theirs != self.template.structure:
+                reason = f"has another model or metrics: {self._difference(theirs)}"
+                fault = PeerFault(envelope.sender, reason, Check.OTHER_OPERATION, code=Code.OPERATION)
                 return Conviction(envelope.sender, fault)
         return Message(envelope)
 
-    def _difference(self, theirs: str) -> str:
-        """Return in words how a party's operation differs from the expected one."""
-        task, _, rest = theirs.partition(" tree:")
-        if task != f"average {self.task}":
-            return "works on another task: another run, model or configuration than it was sent"
-        planned = self.average.membership.parameters.planned()
-        structure = f"tree:{rest}".removesuffix(f" {planned}" if planned else "")
+    def _difference(self, structure: str) -> str:
+        """Return in words how a party's structure differs from the expected one."""
         try:
-            reason = differing(self.template, printable(structure))
+            return differing(self.template, printable(structure))
         except ValueError:
-            reason = "its structure is malformed"
-        return f"has another model or metrics: {reason}"
+            return "its structure is malformed"
 
     def _by_node(self, sent: Sequence[Envelope]) -> dict[int, list[bytes]]:
         """Return the messages for each node; a party whose node is not known gets none."""

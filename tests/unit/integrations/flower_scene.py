@@ -118,7 +118,7 @@ class Scene:
 
         template = self.server.template(self.arrays("alice"))
         fixed = self.requests.fixed(self.scope, len(PARTIES))
-        return Aggregation(self.server, chosen, self.task, template, fixed, exchange)
+        return Aggregation(self.server, chosen, template, fixed, exchange)
 
     def execute(self, interfere: Interfere | None = None) -> Outcome:
         return self.aggregation(interfere).execute(list(self.nodes))
