@@ -114,7 +114,9 @@ class LocalPairwise:
         }
         return digest(Label.LOCAL_PAIRWISE, msgspec.json.encode(terms))[:FINGERPRINT_BYTES]
 
-    def randomise(self, record: ArrayLike, *, ledger: Ledger | None = None, label: str = "") -> bytes:
+    def randomise(
+        self, record: ArrayLike, *, ledger: Ledger | None = None, label: str = "", run: bytes | None = None
+    ) -> bytes:
         """Return a party's report on its record, 10 bytes, with fresh randomness of the operating system.
 
         Each call is a release of its own: two reports on one record cost 2 epsilon. With `ledger` that is
@@ -122,6 +124,7 @@ class LocalPairwise:
 
         Args:
             record: the values of the fields; for one field the value itself will do.
+            run: what the ledger charges, once; None: at random.
 
         Raises:
             PrivacyError: a value is outside of its domain, or the ledger refuses. ConfigError: not a record.
@@ -134,7 +137,7 @@ class LocalPairwise:
             raise ConfigError.at("record", reason, ConfigCheck.SHAPE)
         codes = self.kernel.codes(values.reshape(1, -1))
         if ledger is not None:
-            ledger.charge(secrets.token_bytes(16), self.event, label)
+            ledger.charge(run or secrets.token_bytes(16), self.event, label)
         return self.reports(self._answer(codes, None))[0]
 
     def randomise_many(

@@ -91,13 +91,22 @@ class LocalAuc:
         }
         return digest(Label.LOCAL_AUC, msgspec.json.encode(terms))[:FINGERPRINT_BYTES]
 
-    def randomise(self, score: float, party: int, *, ledger: Ledger | None = None, label: str = "") -> bytes:
+    def randomise(
+        self,
+        score: float,
+        party: int,
+        *,
+        ledger: Ledger | None = None,
+        label: str = "",
+        run: bytes | None = None,
+    ) -> bytes:
         """Return a party's report on its score, with fresh randomness of the operating system.
 
         Each call is a release of its own. With `ledger` that is charged, durably, before anything is drawn.
 
         Args:
             party: the party's public number, from 0, different for each party.
+            run: what the ledger charges, once; None: at random.
 
         Raises:
             PrivacyError: the score is outside of its range, or the ledger refuses. ConfigError: a wrong
@@ -106,7 +115,7 @@ class LocalAuc:
         codes = self.score.codes([score])
         parties = checked_parties([party], 1)
         if ledger is not None:
-            ledger.charge(secrets.token_bytes(16), self.event, label)
+            ledger.charge(run or secrets.token_bytes(16), self.event, label)
         answers = self.tree.answer(self._leaves(codes), parties, noise_source(None))
         return self.fingerprint + self.tree.encode(answers)[0]
 
@@ -197,11 +206,16 @@ class LocalAuc:
             visited=walk.visited,
         )
 
+    def answers(self, reports: Sequence[bytes], parties: ArrayLike) -> Codes:
+        """Decode the answers of the reports of these parties; raise ConfigError for invalid ones."""
+        numbers = checked_parties(parties, len(reports))
+        rows = stack_reports(reports, self.fingerprint, FINGERPRINT_BYTES + self.tree.size)
+        return self.tree.decode(rows[:, FINGERPRINT_BYTES:], numbers)
+
     def _checked(self, reports: Sequence[bytes] | Codes, parties: Codes) -> Codes:
         """Return the answers of reports, or checked answers; raise ConfigError for invalid ones."""
         if not isinstance(reports, np.ndarray):
-            rows = stack_reports(reports, self.fingerprint, FINGERPRINT_BYTES + self.tree.size)
-            return self.tree.decode(rows[:, FINGERPRINT_BYTES:], parties)
+            return self.answers(reports, parties)
         if reports.ndim != 2 or reports.shape[1] != self.tree.width or reports.dtype.kind not in "iu":
             reason = f"{reports.dtype} {reports.shape}, not integers (n, {self.tree.width})"
             raise ConfigError.at("reports", reason, ConfigCheck.FORMAT)

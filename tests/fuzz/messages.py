@@ -38,6 +38,7 @@ _MESSAGES = (
     "protocols.garbled.relay",
     "protocols.ustatistic.messages",
     "protocols.phases.messages",
+    "statistics.reports",
     "wire.abort",
 )
 

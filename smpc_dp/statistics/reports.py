@@ -1,0 +1,249 @@
+"""Signed local reports from the parties of a roster to its aggregator, the analyst (protocols/reports)."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from pathlib import Path
+
+import msgspec
+from numpy.typing import ArrayLike
+
+from smpc_dp.crypto.labels import Label
+from smpc_dp.crypto.transcript import digest
+from smpc_dp.errors import Check, ConfigCheck, ConfigError, LocalError, PeerFault, VerificationError
+from smpc_dp.files import read_bounded
+from smpc_dp.identity.keys import Identity, verify
+from smpc_dp.identity.roster import Roster
+from smpc_dp.kernels.kernel import Kernel
+from smpc_dp.privacy.accountant.ledger import Ledger
+from smpc_dp.privacy.accountant.store import locked, write_durably
+from smpc_dp.statistics.local import LocalPairwise
+from smpc_dp.statistics.local_auc import LocalAuc
+from smpc_dp.statistics.local_estimate import LocalEstimate, normal_interval
+from smpc_dp.wire.signing import decode, encode, printable
+
+SUFFIX = ".report"
+MAX_BYTES = 4096
+MISSING = (
+    "the estimate against bias from parties without a report: the standard error takes them for missing at "
+    "random"
+)
+
+
+class LocalReport(msgspec.Struct, frozen=True, array_like=True):
+    """What a party sends: its signature covers the request, its name and the report."""
+
+    party: str
+    request: bytes
+    report: bytes
+    signature: bytes
+
+    def verify(self, public_key: bytes) -> None:
+        """Raise VerificationError unless the signature is that of the party's key."""
+        verify(public_key, _signed(self.request, self.party, self.report), self.signature)
+
+
+@dataclasses.dataclass(frozen=True)
+class ReportedEstimate:
+    """The estimate from the reports that came in.
+
+    Attributes:
+        estimate: its standard error counts missing parties as lost sample; bias from them is not covered.
+        reported: parties whose report counts; missing: all others.
+        faults: what was wrong with reports that do not count.
+    """
+
+    estimate: LocalEstimate
+    reported: tuple[str, ...]
+    missing: tuple[str, ...]
+    faults: tuple[str, ...]
+
+    def to_json(self) -> dict[str, object]:
+        """Return plain JSON data."""
+        return {
+            **self.estimate.to_json(),
+            "reported": list(self.reported),
+            "missing": list(self.missing),
+            "faults": list(self.faults),
+        }
+
+
+@dataclasses.dataclass(frozen=True)
+class ReportRequest:
+    """One request to the parties of a roster: each answers it with one report, once and for all.
+
+    Attributes:
+        plan: how a record becomes a report.
+        roster: the parties, and the analyst as its aggregator.
+        label: tells apart requests with one plan: "satisfaction 2026".
+    """
+
+    plan: LocalPairwise | LocalAuc
+    roster: Roster
+    label: str
+
+    def __post_init__(self) -> None:
+        if self.roster.aggregator is None:
+            reason = "has no aggregator, who is the analyst"
+            raise ConfigError.at("roster", reason, ConfigCheck.MISSING)
+
+    @cached_property
+    def digest(self) -> bytes:
+        """What all members must agree on: the plan of reports, the roster with the analyst, the label."""
+        return digest(
+            Label.LOCAL_REQUEST, self.plan.fingerprint, self.roster.digest, self.label.encode("utf-8")
+        )
+
+    def report(self, record: ArrayLike, identity: Identity, ledger: Ledger, folder: Path) -> bytes:
+        """Return a party's signed report, drawn at the first call and the same bytes at every later one.
+
+        The ledger is charged before the report is drawn, and the report is in `folder` before it is returned.
+        If it is lost from there it is never drawn anew: two reports would cost twice. A later call does not
+        look at the record.
+
+        Raises:
+            PrivacyError: a value is outside of its domain, or the ledger refuses: also where the request
+                was charged and its report is lost. ConfigError: not a party of the roster, or not a record.
+            LocalError: a file cannot be read or written, or is another report.
+        """
+        name = identity.name
+        if self.roster.member(name).public_key != identity.public_key:
+            raise ConfigError.at(f"roster[{name}].public_key", "is another key", ConfigCheck.DIFFERS)
+        number = self.roster.index(name) - 1
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / f"{name}-{self.digest.hex()}{SUFFIX}"
+        with locked(path):
+            if path.exists():
+                return self._stored(path, identity)
+            run = digest(Label.LOCAL_RUN, self.digest, name.encode())
+            if isinstance(self.plan, LocalAuc):
+                score = float(record)  # type: ignore[arg-type]
+                drawn = self.plan.randomise(score, number, ledger=ledger, label=self.label, run=run)
+            else:
+                drawn = self.plan.randomise(record, ledger=ledger, label=self.label, run=run)
+            signature = identity.sign(_signed(self.digest, name, drawn))
+            content = encode(LocalReport(name, self.digest, drawn, signature))
+            write_durably(path, content, new=True)
+        return content
+
+    def _stored(self, path: Path, identity: Identity) -> bytes:
+        """Return the bytes of a stored report; raise LocalError if they are another report."""
+        content = read_bounded(path, "the report", MAX_BYTES)
+        try:
+            self._checked(decode(content, LocalReport, identity.name), {identity.name})
+        except PeerFault as error:
+            raise LocalError(f"{path}: is not this party's report ({error})") from None
+        return content
+
+    def _checked(self, report: LocalReport, parties: Iterable[str]) -> LocalReport:
+        """Return a report of a party to this request; raise PeerFault for any other."""
+        if report.party not in parties:
+            raise PeerFault(printable(report.party), "is no party of the roster", Check.NOT_IN_ROSTER)
+        if report.request != self.digest:
+            raise PeerFault(report.party, "its report is to another request", Check.OTHER_PLAN)
+        try:
+            report.verify(self.roster.member(report.party).public_key)
+        except VerificationError:
+            reason = "its report has an invalid signature"
+            raise PeerFault(report.party, reason, Check.BAD_SIGNATURE) from None
+        return report
+
+    def collect(self, received: Iterable[bytes]) -> tuple[dict[str, bytes], tuple[str, ...]]:
+        """Return the report of each party, in roster order, and what was wrong with all others.
+
+        The same bytes may come several times. A party with two different reports has none: it has drawn
+        twice, and its signatures show that.
+        """
+        names = {member.name for member in self.roster.parties}
+        reports: dict[str, bytes] = {}
+        twice: set[str] = set()
+        faults: list[str] = []
+        for number, content in enumerate(received):
+            try:
+                one = self._checked(decode(content[: MAX_BYTES + 1], LocalReport, f"report {number}"), names)
+                self._decode({one.party: one.report})
+            except (PeerFault, ConfigError) as error:
+                faults.append(f"report {number}: {error}")
+                continue
+            if reports.setdefault(one.party, one.report) != one.report:
+                twice.add(one.party)
+        faults += [f"{name}: two different reports to one request" for name in sorted(twice)]
+        order = [member.name for member in self.roster.parties]
+        return {name: reports[name] for name in order if name in reports.keys() - twice}, tuple(faults)
+
+    def _decode(self, reports: Mapping[str, bytes]) -> None:
+        """Raise ConfigError for a report that is none of the plan."""
+        plan = self.plan
+        if isinstance(plan, LocalAuc):
+            plan.answers(list(reports.values()), self._numbers(reports))
+        else:
+            plan.answers(list(reports.values()))
+
+    def _numbers(self, names: Iterable[str]) -> list[int]:
+        """Return the numbers of parties in the plan, from 0."""
+        return [self.roster.index(name) - 1 for name in names]
+
+    def estimate(
+        self,
+        received: Iterable[bytes],
+        *,
+        labels: Mapping[str, int] | None = None,
+        kernel: Kernel | None = None,
+        confidence: float = 0.95,
+    ) -> ReportedEstimate:
+        """Return the analyst's estimate, with missing parties as lost sample.
+
+        Args:
+            received: all reports, in any order.
+            labels: public, 0 or 1 for each party of the roster, where the kernel has public labels.
+            kernel: another kernel on the same fields; see `LocalPairwise.estimate`.
+
+        Raises:
+            ConfigError: too few reports, or labels that are missing or no labels.
+        """
+        reports, faults = self.collect(received)
+        order = [member.name for member in self.roster.parties]
+        if labels is not None and set(labels) != set(order):
+            raise ConfigError.at("labels", "must have each party of the roster", ConfigCheck.SHAPE)
+        values = list(reports.values())
+        chosen = None if labels is None else [labels[name] for name in reports]
+        if isinstance(self.plan, LocalAuc):
+            if labels is None or chosen is None or len(set(chosen)) < 2:
+                reason = "a report of each label, 0 and 1, is needed"
+                raise ConfigError.at("labels", reason, ConfigCheck.MISSING)
+            made = self.plan.estimate(values, chosen, parties=self._numbers(reports), confidence=confidence)
+            made = _with_lost(made, lost_error(labels, reports))
+        else:
+            made = self.plan.estimate(values, labels=chosen, kernel=kernel, confidence=confidence)
+        privacy = dataclasses.replace(made.privacy, not_protected=(*made.privacy.not_protected, MISSING))
+        missing = tuple(name for name in order if name not in reports)
+        return ReportedEstimate(dataclasses.replace(made, privacy=privacy), tuple(reports), missing, faults)
+
+
+def lost_error(labels: Mapping[str, int], present: Iterable[str]) -> float:
+    """Return a bound on the standard error of an AUC from parties that are missing at random.
+
+    With n of N parties of a label present, f = (N - n) / (n (N - 1)); the variance is at most a quarter of
+    the larger f [protocols/reports].
+    """
+    there = set(present)
+    shares = []
+    for label in (0, 1):
+        whole = sum(value == label for value in labels.values())
+        part = sum(labels[name] == label for name in there)
+        shares.append((whole - part) / (part * (whole - 1)) if whole > 1 else 0.0)
+    return math.sqrt(max(shares)) / 2
+
+
+def _with_lost(made: LocalEstimate, lost: float) -> LocalEstimate:
+    """Return an AUC whose standard error counts missing parties."""
+    error = math.hypot(made.standard_error, lost)
+    interval = normal_interval(made.value, error, made.bias_bound or 0.0, made.confidence, (0.0, 1.0))
+    return dataclasses.replace(made, standard_error=error, interval=interval)
+
+
+def _signed(request: bytes, party: str, report: bytes) -> bytes:
+    return digest(Label.LOCAL_REPORT, request, party.encode("utf-8"), report)
