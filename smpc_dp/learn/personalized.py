@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 import msgspec
 import numpy as np
@@ -26,6 +26,9 @@ from smpc_dp.learn.requirements import Learned, LearnerContext, PrivateMessages,
 from smpc_dp.learn.schedule import PublicDraws
 from smpc_dp.privacy.guarantee import PrivacyGuarantee
 from smpc_dp.privacy.record_gradients import GradientNoise, contributions, grid_bits, plan_gradient_noise
+
+if TYPE_CHECKING:
+    from scipy import sparse
 
 CLAIM = "NO PRIVACY between neighbours: each sees the others' models, and from them their gradients"
 # Of the grid of models without noise: messages of an l2 norm below 2^10.
@@ -58,6 +61,23 @@ class RecordGradients:
     ) -> NDArray[np.int64]:
         """See `coordinate_descent.Gradients.contributions`."""
         return contributions(self._of_records(models, rows), factor, self.clip, bits)
+
+
+def weights_of(topology: Graph, weights: tuple[float, ...], parties: int) -> sparse.csr_array:
+    """Return the symmetric weights of a graph's edges, shape (n, n), 1 each by default; raise ConfigError."""
+    from scipy import sparse
+
+    graph = graph_of(topology, parties)
+    if not weights:
+        return graph.adjacency
+    if isinstance(topology, str) or len(weights) != len(topology):
+        reason = f"{len(weights)} for {len(topology)} edges: give `topology` as a list of edges"
+        raise ConfigError.at("weights", reason, ConfigCheck.SHAPE)
+    ends = np.array(topology, dtype=np.intp)
+    if len(graph.edges) < len(ends):
+        raise ConfigError.at("topology", "has an edge twice", ConfigCheck.DUPLICATE)
+    both = np.concatenate([ends, ends[:, ::-1]])
+    return sparse.csr_array((np.tile(weights, 2), (both[:, 0], both[:, 1])), shape=(parties, parties))
 
 
 class Personalized(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
@@ -137,21 +157,7 @@ class Personalized(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     @cached_property
     def objective(self) -> PersonalizedObjective:
         """What the models minimise; raises ConfigError."""
-        from scipy import sparse
-
-        n = len(self.sizes)
-        graph = graph_of(self.topology, n)
-        if not self.weights:
-            weights = graph.adjacency
-        elif isinstance(self.topology, str) or len(self.weights) != len(self.topology):
-            reason = f"{len(self.weights)} for {len(self.topology)} edges: give `topology` as a list of edges"
-            raise ConfigError.at("weights", reason, ConfigCheck.SHAPE)
-        else:
-            ends = np.array(self.topology, dtype=np.intp)
-            if len(graph.edges) < len(ends):
-                raise ConfigError.at("topology", "has an edge twice", ConfigCheck.DUPLICATE)
-            both = np.concatenate([ends, ends[:, ::-1]])
-            weights = sparse.csr_array((np.tile(self.weights, 2), (both[:, 0], both[:, 1])), shape=(n, n))
+        weights = weights_of(self.topology, self.weights, len(self.sizes))
         sizes, curvature = np.array(self.sizes, dtype=np.intp), 0.25 if self.model == "logistic" else 1.0
         ridges = self.ridge / np.maximum(sizes, 1)
         return PersonalizedObjective(weights, sizes, self.coupling, ridges, curvature * self.reach**2)

@@ -16,6 +16,7 @@ from smpc_dp.encoding import shown
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, PrivacyError
 from smpc_dp.extensions import Group, describe_others, find
 from smpc_dp.learn.block_gossip import BlockGossip
+from smpc_dp.learn.boosting import PersonalizedBoosting
 from smpc_dp.learn.data import read_source
 from smpc_dp.learn.data_owners import DataOwners
 from smpc_dp.learn.diffusion_learner import Diffusion
@@ -56,6 +57,7 @@ LEARNERS: Mapping[str, type[Any]] = {
         DualAveraging,
         DualAveragingReports,
         Personalized,
+        PersonalizedBoosting,
         DataOwners,
         LocalGlobal,
     )

@@ -1,4 +1,4 @@
-"""`smpc-dp reproduce cost-of-privacy` and `without-replacement`."""
+"""`smpc-dp reproduce cost-of-privacy`, `without-replacement` and `private-boosting`."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ def register(app: typer.Typer) -> None:
     """Add the commands to `smpc-dp reproduce`."""
     app.command("cost-of-privacy")(cost_of_privacy)
     app.command("without-replacement")(without_replacement)
+    app.command("private-boosting")(private_boosting)
 
 
 def cost_of_privacy(
@@ -137,3 +138,45 @@ def without_replacement(
     show.print(shown)
     show.print(f"data: {result.data}; {result.each} records a node, {result.runs} runs, seed {result.seed}")
     show.print(f"{result.seconds:.0f} s; plot: {path}", markup=False)
+
+
+def private_boosting(
+    epsilons: Epsilons = None,
+    problems: Annotated[int, typer.Option(help="Random problems of each setting.")] = 5,
+    seed: Annotated[int, typer.Option(help="Of those.")] = 1,
+    quick: Quick = False,
+    plot_file: Plot = None,
+    as_json: Json = False,
+) -> None:
+    """Accuracy of personalised boosting with private choices, by records and l1 norm [Bellet 2021, 2.2.2].
+
+    No paper has a private one: the figure shows from which size on it learns.
+    """
+    from smpc_dp_lab.bench import private_boosting as bench
+
+    path = plot_path("private-boosting", plot_file, as_json)
+    sizes: Sequence[int] = bench.SIZES
+    betas: Sequence[float] = bench.BETAS
+    if quick:
+        sizes, betas, problems = (100, 1_000), (1.0,), 1
+    with Bar("settings", quiet=as_json) as bar:
+        result = bench.private_boosting(
+            sizes, betas, epsilons or bench.EPSILONS, problems=problems, seed=seed, progress=bar.show
+        )
+    if hand_over(result, path, bench.plot, as_json):
+        return
+    table = Table("m", "beta", "epsilon", "needed lead, of 2", "accuracy", "deviation")
+    for point in result.points:
+        table.add_row(
+            str(point.size),
+            f"{point.beta:g}",
+            "" if point.epsilon is None else f"{point.epsilon:g}",
+            "" if point.gap is None else f"{point.gap:.2g}",
+            f"{point.accuracy:.3f}",
+            f"{point.deviation:.3f}",
+        )
+    show = console()
+    show.print(table)
+    show.print(
+        f"{result.problems} problems, seed {result.seed}, {result.seconds:.0f} s; plot: {path}", markup=False
+    )

@@ -1,4 +1,4 @@
-"""The figures of a central learner with data owners, and of batches without replacement, in few runs."""
+"""The figures of a central learner with data owners, of batches without replacement, and of boosting."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 from smpc_dp.errors import ConfigError
 from smpc_dp.learn.data import lending_club
 from smpc_dp_lab.bench import cost_of_privacy as bench
+from smpc_dp_lab.bench import private_boosting as boosting
 from smpc_dp_lab.bench import without_replacement as batches
 
 LENDING = Path("smpc_dp/demo/data/lending_club.csv")
@@ -80,3 +81,18 @@ def test_covertype_is_told_by_its_shape(tmp_path: Path) -> None:
     path.write_text(f"{row},8\n")
     with pytest.raises(ConfigError, match="a class from 1 to 7"):
         batches.read_covertype(path)
+
+
+def test_private_boosting_learns_from_many_records_and_is_useless_with_few(tmp_path: Path) -> None:
+    """One fixed problem: where the needed lead is far above 2, choices are at random."""
+    pytest.importorskip("matplotlib")
+    result = boosting.private_boosting([30, 3_000], [0.5], [1.0], problems=1)
+    few, many = (next(p for p in result.points if p.size == size and p.epsilon) for size in (30, 3_000))
+    exact = [point.accuracy for point in result.points if point.epsilon is None]
+    assert min(exact) > 0.85
+    assert few.gap is not None
+    assert many.gap is not None
+    assert few.gap > 2 > 0.5 > many.gap
+    assert few.accuracy < 0.8 < many.accuracy
+    boosting.plot(result, tmp_path / "plot.png")
+    assert (tmp_path / "plot.png").stat().st_size > 10_000

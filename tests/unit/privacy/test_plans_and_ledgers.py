@@ -162,6 +162,7 @@ RECORDS: tuple[tuple[str, Mapping[str, Any]], ...] = (
     ("personalized", {"sizes": [3, 1, 0] * 4, "ticks": 90, "record_bound": 1.0, "features": 2}),
     ("local-global", LOCAL),
     ("local-global", LOCAL | {"policy": "threshold", "threshold": 0.6, "policy_epsilon": 0.1}),
+    ("personalized-boosting", {"sizes": [3, 1, 0] * 4, "ticks": 90, "beta": 1.0, "features": 2}),
     ("data-owners", {"sizes": [3] * 5 + [1] * 6, "ticks": 60, "clip": 1.0, "features": 2}),
 )
 

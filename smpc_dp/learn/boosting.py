@@ -1,0 +1,325 @@
+"""Personalised combinations of base predictors by decentralised Frank-Wolfe [Bellet 2021, Algorithm 2.3].
+
+At each tick one party moves its model towards one base predictor and sends its neighbours the tick and the
+signed number of the predictor alone. With `epsilon` each predictor is chosen by the exponential mechanism:
+no paper has a private one. Models are functions of the messages.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import cached_property
+from typing import Annotated, ClassVar
+
+import msgspec
+import numpy as np
+from msgspec import Meta
+from numpy.typing import NDArray
+
+from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
+from smpc_dp.learn.averager import PeerExchange, Rows, check_received, is_whole
+from smpc_dp.learn.coordinate_descent import PersonalizedObjective
+from smpc_dp.learn.exchanges import EXACT_STEPS
+from smpc_dp.learn.pairing_schedule import Graph, Positive, Seed, Ticks
+from smpc_dp.learn.personalized import weights_of
+from smpc_dp.learn.requirements import (
+    Learned,
+    LearnerContext,
+    PrivateMessages,
+    Requirements,
+    Table,
+    bound_issues,
+)
+from smpc_dp.learn.schedule import PublicDraws
+from smpc_dp.privacy.guarantee import PrivacyGuarantee
+from smpc_dp.privacy.noisy_choice import ChoicePlan, choose, plan_choices
+from smpc_dp.privacy.sampling import NoiseSource
+
+Floats = NDArray[np.float64]
+
+CLAIM = "NO PRIVACY between neighbours: each sees which predictors the others choose"
+_ASSUMPTION = (
+    "the party follows the protocol and draws its choices honestly; others may see all messages of all "
+    "parties, and know all records but one; how many records each party has is public"
+)
+# Grid steps in the sensitivity of a score; of an entry of a message.
+_FINE, _MESSAGE_BITS = 1 << 16, 16
+# Of a score in float64, relative to its bound.
+_FLOAT = 2.0**-46
+
+
+def score_sensitivity(records: int, beta: float) -> float:
+    """Return 2/(1 + (m - 1) exp(-2 beta)): how far one of m records moves a coordinate of pi' A.
+
+    For |h| <= 1 and models of l1 norm at most beta.
+    """
+    return 2 / (1 + (records - 1) * math.exp(-2 * beta))
+
+
+def loss_sensitivity(records: int, beta: float) -> float:
+    """Return log(1 + (exp(2 beta) - 1)/m): how far one of m records moves the loss (2.4)."""
+    return math.log1p(math.expm1(2 * beta) / records)
+
+
+class PersonalizedBoosting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
+    """A combination of base predictors for each party, drawn towards its neighbours': see the module."""
+
+    kind: ClassVar[str] = "personalized-boosting"
+    features: Annotated[
+        Annotated[int, Meta(ge=1, le=10_000)],
+        Meta(description="columns of every table without the label, which is 0 or 1"),
+    ]
+    sizes: Annotated[
+        tuple[Annotated[int, Meta(ge=0, le=1_000_000)], ...],
+        Meta(
+            description="m_u: records of each party in the roster's order; public, 0 for one without records"
+        ),
+    ]
+    ticks: Annotated[Ticks, Meta(description="T: updates of one party each, drawn by `seed`")]
+    beta: Annotated[
+        Annotated[float, Meta(gt=0, le=100)], Meta(description="β, the l1 norm of a model at most")
+    ]
+    stumps: Annotated[
+        Annotated[int, Meta(ge=0, le=1_000)],
+        Meta(description="thresholds of each feature; 0: columns are base predictors' values from -1 to 1"),
+    ] = 0
+    lower: Annotated[float, Meta(description="of features, with stumps; public")] = -1.0
+    upper: Annotated[float, Meta(description="of features, with stumps; public")] = 1.0
+    topology: Graph = "complete"
+    weights: Annotated[
+        tuple[Positive, ...],
+        Meta(
+            description="w, of the edges of `topology` in their order; public: how alike tasks are",
+            extra={"default": "1 for each edge"},
+        ),
+    ] = ()
+    coupling: Annotated[
+        Positive, Meta(description="λ₁, of the squared distance between neighbours' models")
+    ] = 1.0
+    epsilon: Annotated[
+        Positive | None,
+        Meta(
+            description="for one record of a party, of all its messages",
+            extra={"default": "none: no privacy"},
+        ),
+    ] = None
+    delta: Annotated[
+        Annotated[float, Meta(gt=0, lt=1)] | None,
+        Meta(description="with `epsilon`", extra={"default": "none"}),
+    ] = None
+    seed: Annotated[Seed, Meta(description="public, of who updates when")] = 1
+
+    @property
+    def predictors(self) -> int:
+        """K, the number of base predictors."""
+        return self.features * max(1, self.stumps)
+
+    @cached_property
+    def wakes(self) -> NDArray[np.intp]:
+        """The party of each tick, shape (T,)."""
+        return PublicDraws(self.seed).below(len(self.sizes), self.ticks)
+
+    @cached_property
+    def objective(self) -> PersonalizedObjective:
+        """Weights, degrees and confidences; raises ConfigError."""
+        n, sizes = len(self.sizes), np.array(self.sizes, dtype=np.intp)
+        return PersonalizedObjective(
+            weights_of(self.topology, self.weights, n), sizes, self.coupling, np.zeros(n), 0.0
+        )
+
+    @cached_property
+    def plans(self) -> tuple[ChoicePlan, ...] | None:
+        """The choices of each party, None without privacy; raises ConfigError."""
+        if self.epsilon is None or self.delta is None:
+            return None
+        counts = np.bincount(self.wakes, minlength=len(self.sizes)).tolist()
+        planned = {count: plan_choices(self.epsilon, self.delta, count) for count in set(counts)}
+        return tuple(planned[count] for count in counts)
+
+    def grid(self, party: int) -> tuple[int, int]:
+        """Return the bits of the grid of a party's scores, and their sensitivity in steps of it."""
+        records = max(1, self.sizes[party])
+        scale = float(self.objective.degrees[party] * self.objective.confidence[party])
+        moved = scale * score_sensitivity(records, self.beta)
+        bits = max(0, math.ceil(math.log2(_FINE / moved)))
+        moved += scale * _FLOAT * (records + self.predictors + 16) * (1 + self.beta)
+        # Rounding moves two scores one step further apart.
+        return bits, math.ceil(math.ldexp(moved, bits)) + 1
+
+    @property
+    def guarantee(self) -> PrivacyGuarantee | None:
+        """What holds for one record of any party; None without privacy."""
+        if self.plans is None or self.epsilon is None or self.delta is None:
+            return None
+        most = max(self.plans, key=lambda plan: plan.choices)
+        return PrivacyGuarantee(
+            epsilon=self.epsilon,
+            delta=self.delta,
+            relation="substitution",
+            sensitivity={"linf": max(score_sensitivity(max(1, size), self.beta) for size in self.sizes)},
+            unit="weighted margin",
+            protects="record",
+            mechanism=f"exponential mechanism, at most {most.choices} choices of {2 * self.predictors}",
+            assumption=_ASSUMPTION,
+            proof="bounded range and zCDP [Cesar and Rogers 2021], or simple composition",
+        )
+
+    def margins(self, table: Table) -> Floats:
+        """Return A_u, the margins of the base predictors at a party's records, shape (m, K)."""
+        features, sign = table[:, :-1], 2 * table[:, -1:] - 1
+        if not self.stumps:
+            return np.asarray(sign * features)
+        step = (self.upper - self.lower) / (self.stumps + 1)
+        levels = self.lower + step * np.arange(1, self.stumps + 1)
+        above = np.where(features[:, :, None] > levels, 1.0, -1.0)
+        return np.asarray(sign * above.reshape(len(table), self.predictors))
+
+    def check_data(self, table: Table, party: str) -> None:
+        """Raise ConfigError, naming the party, unless its data fit."""
+        if not table.size:
+            return
+        if table.ndim != 2 or table.shape[1] != self.features + 1:
+            reason = f"must have {self.features + 1} columns, shape is {table.shape}"
+            raise ConfigError.at(party, reason, ConfigCheck.SHAPE)
+        low, high = (self.lower, self.upper) if self.stumps else (-1.0, 1.0)
+        # Written so that NaN fails.
+        if not ((table[:, :-1] >= low) & (table[:, :-1] <= high)).all():
+            reason = f"a feature is missing or outside [{low:g}, {high:g}]"
+            raise ConfigError.at(party, reason, ConfigCheck.RANGE)
+        if not is_whole(table[:, -1], 2).all():
+            raise ConfigError.at(party, "a label is neither 0 nor 1", ConfigCheck.RANGE)
+
+    def issues(self, parties: int) -> list[ConfigIssue]:
+        """Return the faults of the settings."""
+        if len(self.sizes) != parties:
+            reason = f"{len(self.sizes)} for {parties} parties"
+            return [ConfigIssue("sizes", reason, ConfigCheck.SHAPE)]
+        result = bound_issues(self.lower, self.upper)
+        if (self.epsilon is None) != (self.delta is None):
+            result.append(ConfigIssue("delta", "goes with epsilon", ConfigCheck.MISSING))
+        counted = np.bincount(self.wakes, minlength=parties)
+        if not counted.all():
+            reason = f"{self.ticks} are too few: party {int(counted.argmin())} never updates"
+            result.append(ConfigIssue("ticks", reason, ConfigCheck.RANGE))
+        if result:
+            return result
+        try:
+            if self.objective.degrees.all():
+                _ = self.plans
+        except ConfigError as error:
+            result += error.issues
+        return result
+
+    def requirements(self, parties: int) -> Requirements:
+        """Return what it communicates: two numbers from a party to its neighbours at each of its ticks."""
+        sent = np.bincount(self.wakes, minlength=parties).astype(np.intp)
+        bound = math.ldexp(EXACT_STEPS, -_MESSAGE_BITS)
+        messages, claim = PrivateMessages(2, bound, sent), self.guarantee
+        if self.plans is None or claim is None:
+            return Requirements(exchange=messages)
+        each = tuple(plan.event() for plan in self.plans)
+        return Requirements(exchange=messages, own=each[0], own_by_party=each)
+
+    async def run(self, context: LearnerContext, data: list[Table]) -> Learned:
+        """Learn; see `requirements.Learner`."""
+        exchange = context.peers
+        for party, table in zip(exchange.here, data, strict=True):
+            if len(table) != self.sizes[party]:
+                reason = f"{exchange.name_of(int(party))} has {len(table)} records, not {self.sizes[party]}"
+                raise ConfigError.at("sizes", reason, ConfigCheck.DIFFERS)
+        run = _Run(self, exchange, data, context.source)
+        for tick in range(1, self.ticks + 1):
+            await run.tick(tick, int(self.wakes[tick - 1]))
+        here, guarantee = exchange.here, self.guarantee
+        steps = np.bincount(self.wakes, minlength=exchange.parties)[here].astype(np.intp)
+        claim = (
+            f"{CLAIM}; "
+            if guarantee is None
+            else f"by the choice of each predictor: {guarantee.assumption}; "
+        )
+        names = tuple(f"predictor {index}" for index in range(self.predictors))
+        return Learned(
+            self.kind, run.models[here], names, steps, steps, (), guarantee, claim + exchange.claim
+        )
+
+
+class _Run:
+    """One run, at one party or of all in one process.
+
+    `models`: of the parties here, and copies of their neighbours', made from messages; shape (n, K).
+    """
+
+    def __init__(
+        self, settings: PersonalizedBoosting, exchange: PeerExchange, data: list[Table], source: NoiseSource
+    ) -> None:
+        self._settings, self._exchange, self._source = settings, exchange, source
+        self._row_of = {int(party): row for row, party in enumerate(exchange.here)}
+        empty = np.zeros((0, settings.predictors))
+        self._margins = [settings.margins(table) if len(table) else empty for table in data]
+        self.models = np.zeros((exchange.parties, settings.predictors))
+
+    async def tick(self, tick: int, party: int) -> None:
+        """Let a party take one step, and send it to its neighbours; raise PeerFault for an impossible one."""
+        from scipy import sparse
+
+        weights = self._settings.objective.weights
+        sent = np.zeros((len(self._row_of), 2))
+        row = self._row_of.get(party)
+        if row is not None:
+            sent[row] = tick, self._choose(row, party)
+        near = weights.indices[weights.indptr[party] : weights.indptr[party + 1]]
+        entries = (np.ones(len(near)), (near, np.full(len(near), party)))
+        received = await self._exchange.mix(sent, sparse.csr_array(entries, shape=weights.shape))
+        rows = [self._row_of[int(one)] for one in near if int(one) in self._row_of]
+        messages = received[rows] if row is None else sent[[row]]
+        if len(messages):
+            check_received(
+                self._exchange,
+                messages,
+                np.full(len(messages), party),
+                np.full(len(messages), tick),
+                self._plausible,
+            )
+            self._move(tick, party, int(messages[0, 1]))
+
+    def _plausible(self, rows: Rows, ticks: NDArray[np.intp]) -> NDArray[np.bool_]:
+        numbers = np.abs(rows[:, 1])
+        good = is_whole(numbers, self._settings.predictors + 1) & (numbers >= 1)
+        return np.asarray(good & (rows[:, 0] == ticks))
+
+    def _move(self, tick: int, party: int, signed: int) -> None:
+        """Move a model towards a signed predictor, numbered from 1 [(2.6)]."""
+        parties = len(self.models)
+        step = 2 * parties / (tick + 2 * parties)
+        self.models[party] *= 1 - step
+        self.models[party, abs(signed) - 1] += step * math.copysign(self._settings.beta, signed)
+
+    def gradient(self, row: int, party: int) -> tuple[Floats, Floats]:
+        """Return the parts of the gradient (2.5): of the own records, and of the public models."""
+        objective, own = self._settings.objective, self.models[party]
+        margins = self._margins[row]
+        local = np.zeros_like(own)
+        if len(margins):
+            exponents = -(margins @ own)
+            share = np.exp(exponents - exponents.max())
+            local = -float(objective.degrees[party] * objective.confidence[party]) * (
+                share / share.sum() @ margins
+            )
+        around = np.asarray(objective.weights[[party]] @ self.models)[0]
+        return local, self._settings.coupling * (objective.degrees[party] * own - around)
+
+    def _choose(self, row: int, party: int) -> int:
+        """Return the signed number of the predictor, from 1."""
+        settings = self._settings
+        local, public = self.gradient(row, party)
+        if settings.plans is None or not settings.sizes[party]:
+            total = local + public
+            best = int(np.abs(total).argmax())
+            return (best + 1) * (-1 if total[best] > 0 else 1)
+        bits, sensitivity = settings.grid(party)
+        steps = (np.rint(np.ldexp(local, bits)) + np.rint(np.ldexp(public, bits))).astype(np.int64)
+        chosen = choose(
+            np.concatenate([-steps, steps]), sensitivity, settings.plans[party].each, self._source
+        )
+        count = settings.predictors
+        return chosen + 1 if chosen < count else -(chosen - count + 1)

@@ -1,0 +1,93 @@
+"""Choices of the best of many by the exponential mechanism, sampled exactly, and their composition.
+
+The exponential mechanism is report-noisy-max with Gumbel noise. Here a candidate is drawn uniformly and taken
+with probability exp(-epsilon (best - score) / (2 D)), else another is drawn: all in integers and exact coins.
+A choice is epsilon-DP, and epsilon^2/8-zCDP for its bounded range [Cesar and Rogers 2021].
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smpc_dp.errors import ConfigCheck, ConfigError
+from smpc_dp.privacy.arguments import ArgumentChecks
+from smpc_dp.privacy.sampling import NoiseSource, bernoulli_exp, uniform
+
+if TYPE_CHECKING:
+    from smpc_dp.privacy.accountant.events import Event
+
+# Coins have rates with denominators of bounded size.
+_RATE = 1 << 64
+
+
+@dataclass(frozen=True)
+class ChoicePlan:
+    """Several choices of one party for one budget.
+
+    Attributes:
+        choices: how many.
+        each: epsilon of a choice.
+        epsilon, delta: of all together.
+    """
+
+    choices: int
+    each: float
+    epsilon: float
+    delta: float
+
+    @property
+    def rho(self) -> float:
+        """Rho of zero-concentrated DP, of all choices together."""
+        return self.choices * self.each**2 / 8
+
+    def event(self) -> Event:
+        """Return all choices together as one event for a ledger, for the substitution of one record."""
+        from smpc_dp.privacy.accountant.events import Event, Line, Pure, Renyi
+
+        known = (Renyi((Line(0.0, self.rho),), all_orders=True), Pure(self.epsilon, self.delta))
+        return Event("exponential mechanism", "substitution", known, unit="record")
+
+
+def plan_choices(epsilon: float, delta: float, choices: int) -> ChoicePlan:
+    """Return the plan of so many choices, by zCDP or simple composition, whichever leaves more to each.
+
+    Raises ConfigError for a budget out of range.
+    """
+    from smpc_dp.privacy.accountant.compose import LEAST_DELTA, Composition
+    from smpc_dp.privacy.accountant.events import Event, Line, Renyi
+
+    checks = ArgumentChecks()
+    checks.require_budget(epsilon, delta, least=LEAST_DELTA)
+    checks.raise_issues()
+    low, high, many = 0.0, epsilon, max(1, choices)
+    for _ in range(50):
+        rho = (low + high) / 2
+        bound = Event("zcdp", "substitution", (Renyi((Line(0.0, rho),), all_orders=True),))
+        low, high = (rho, high) if Composition([bound]).epsilon(delta) <= epsilon else (low, rho)
+    return ChoicePlan(choices, max(math.sqrt(8 * low / many), epsilon / many), epsilon, delta)
+
+
+def choose(scores: NDArray[np.int64], sensitivity: int, epsilon: float, source: NoiseSource) -> int:
+    """Return the index of a candidate by the exponential mechanism.
+
+    Args:
+        scores: in grid steps; one record moves each by at most `sensitivity`.
+        epsilon: of this choice.
+
+    Raises ConfigError if there is no candidate.
+    """
+    if not len(scores):
+        raise ConfigError.at("scores", "there is no candidate", ConfigCheck.MISSING)
+    best = int(scores.max())
+    # Rounded down: a smaller epsilon.
+    rate = Fraction(math.floor(Fraction(epsilon) * _RATE), _RATE) / (2 * sensitivity)
+    while True:
+        index = int(uniform(source, 1, len(scores))[0])
+        if bernoulli_exp(source, 1, rate * (best - int(scores[index])))[0]:
+            return index
