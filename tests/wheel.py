@@ -21,6 +21,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 LOCK = ROOT / "requirements" / "dev.lock"
 LAB = ROOT / "lab" / "smpc_dp_lab"
+TEMPLATES = ROOT / "smpc_dp" / "report" / "templates"
 PACKAGE = "smpc_dp"
 # Words of a file's or folder's name that only development code has.
 FOREIGN_WORDS = frozenset(
@@ -57,6 +58,8 @@ def check_content(wheel: Path) -> None:
         sys.exit("\n".join([f"{wheel.name} holds what no user runs:", *result]))
     if f"{PACKAGE}/_core.abi3.so" not in names:
         sys.exit(f"{wheel.name} lacks the compiled core")
+    if lacks := {f"{PACKAGE}/report/templates/{file.name}" for file in TEMPLATES.iterdir()} - set(names):
+        sys.exit(f"{wheel.name} lacks templates of pages: {', '.join(sorted(lacks))}")
     print(f"{wheel.name}: {len(names)} files, nothing of development among them")
 
 
@@ -100,7 +103,7 @@ def install(wheel: Path, folder: Path) -> None:
 def run_demo(folder: Path) -> None:
     """Run the demonstration from the environment, in a folder that holds no source."""
     with tempfile.TemporaryDirectory() as elsewhere:
-        command = [str(folder / "bin" / "smpc-dp"), "demo"]
+        command = [str(folder / "bin" / "smpc-dp"), "demo", "--report", "report.html"]
         subprocess.run(command, cwd=elsewhere, env=environment(folder), check=True)
 
 

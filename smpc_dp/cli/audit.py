@@ -11,6 +11,7 @@ import typer
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
 
 from smpc_dp.cli.output import console, print_json, progress_console, report_line
+from smpc_dp.cli.reporting import Reporting, ReportPath
 from smpc_dp.errors import ConfigCheck, ConfigError, SmpcError
 
 # The auditors take long to load: each function imports what it needs.
@@ -64,6 +65,7 @@ def audit(
     ] = False,
     second_timeout: Annotated[float, typer.Option(help="Seconds for the second auditor.")] = 3600.0,
     second_memory: Annotated[int, typer.Option(min=64, help="MiB for the second auditor.")] = 1024,
+    report_file: ReportPath = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Check the log of a verifiable run or of a pairwise statistic, or a certificate of cheating.
@@ -92,6 +94,7 @@ def audit(
         return
     from smpc_dp.net import audit as runtime
 
+    reporting = Reporting.of(report_file)
     terminal = progress_console()
     with Progress(
         TextColumn("{task.description}"),
@@ -127,6 +130,14 @@ def audit(
         print_json(msgspec.to_builtins(report))
     else:
         _print(report)
+    if reporting is not None:
+        from smpc_dp.cli.audit_report import write_audit_report
+
+        given = {"--session": session, "--session-log": session_log, "--request": request, "--run": run}
+        given |= {"--head": head, "--receipt": receipt, "--checkpoint": checkpoint}
+        options = [str(part) for pair in given.items() if pair[1] is not None for part in pair]
+        again = ["smpc-dp", "audit", board, *options, *(["--second"] if second else [])]
+        write_audit_report(reporting, report, again)
     if report.code:
         raise typer.Exit(report.code)
 

@@ -67,7 +67,9 @@ def add_event(trace: Trace, event: Event) -> None:
             trace.lose(event.text, event.party, event.step)
         case "failed" | "ended":
             trace.begin(event.party, "")
-            trace.lose(f"{event.party}: {event.detail or event.text}", event.party, event.step)
+            detail = event.detail or event.text
+            named = detail if detail.startswith(f"{event.party}:") else f"{event.party}: {detail}"
+            trace.lose(named, event.party, event.step)
 
 
 def make_report(

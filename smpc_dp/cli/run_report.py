@@ -182,8 +182,8 @@ def concluded(result: Mapping[str, Any] | None, parties: int) -> str:
 
 def asked_section(session: SessionFile) -> list[Section]:
     """Return the section of what the members agreed on."""
-    rows = tuple((key, _written(value)) for key, value in session.parameters.items())
-    columns = (("parameter", ""), ("value", ""))
+    rows = tuple((key, written(value)) for key, value in session.parameters.items())
+    columns = (("parameter", ""), ("value", "long"))
     table = Table("Parameters, as the session file has them", columns, rows)
     tolerated = [f"The session {one}." for one in tolerances(session)]
     verifiable = is_verifiable(session.protocol, session.parameters)
@@ -194,10 +194,10 @@ def asked_section(session: SessionFile) -> list[Section]:
     return section("asked", "What the members agreed on", [Sentences((protocol, digest, *tolerated)), table])
 
 
-def _written(value: object) -> str:
+def written(value: object) -> str:
     """Return a parameter as text."""
     if isinstance(value, Mapping):
-        return "; ".join(f"{key} = {_written(one)}" for key, one in value.items())
+        return "; ".join(f"{key} = {written(one)}" for key, one in value.items())
     if isinstance(value, list | tuple):
-        return ", ".join(map(_written, value))
+        return ", ".join(map(written, value))
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import resource
 import time
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -13,11 +14,13 @@ from smpc_dp import simulate as simulation
 from smpc_dp.cli.options import option, with_settings
 from smpc_dp.cli.output import console, print_json
 from smpc_dp.cli.progress import Bar
+from smpc_dp.cli.reporting import Reporting, ReportPath, make_report
 from smpc_dp.encoding import Encoding, fixed_point_sum
 from smpc_dp.protocols.gopa.direct_messages import COORDINATOR_STEPS
 from smpc_dp.protocols.gopa.messages import PARTY_STEPS as PUBLISHING_STEPS
 from smpc_dp.protocols.gopa.params import GopaSettings
 from smpc_dp.protocols.phases.messages import PARTY_STEPS
+from smpc_dp.protocols.result import Result
 
 Method = Literal["secagg", "gopa"]
 NO_PRIVACY = "no differential privacy; gopa needs epsilon and delta"
@@ -47,6 +50,7 @@ def average(
     l2_bound: Annotated[
         float | None, option(GopaSettings, "l2_bound", default="vectors within bounds -1 and 1")
     ] = None,
+    report: ReportPath = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     **given: Any,
 ) -> None:
@@ -55,6 +59,7 @@ def average(
     The vectors are uniform in [-1, 1]; the machines of all parties run in this process. Planned for a tenth
     of the parties to drop out, with gopa for a hundredth, or for --dropout if that is more.
     """
+    reporting = Reporting.of(report)
     length = given.pop("length")
     simulation.check_size(parties, length, threads, seed)
     values = np.random.default_rng(seed).uniform(-1.0, 1.0, (parties, length))
@@ -87,6 +92,7 @@ def average(
             threads=threads,
             seed_for_simulation=seed,
             progress=show,
+            trace=None if reporting is None else reporting.trace,
             **given,
         )
     seconds = time.perf_counter() - begun
@@ -98,6 +104,12 @@ def average(
     private = result.noise is not None
     exact = None if private else bool((fixed_point_sum(encoding, survivors) == result.fixed_point).all())
     error = float(np.abs(result.value - np.mean(survivors, axis=0)).max())
+    verdict = (
+        f"is {error:.3g} off their average in the worst coordinate (standard error "
+        f"{result.standard_error:.3g}, a trusted curator's {result.curator_standard_error:.3g})"
+        if private
+        else f"{'equals' if exact else 'DIFFERS FROM'} the fixed-point sum of their vectors"
+    )
     if as_json:
         print_json(
             {
@@ -115,15 +127,50 @@ def average(
             }
         )
     else:
-        verdict = (
-            f"is {error:.3g} off their average in the worst coordinate (standard error "
-            f"{result.standard_error:.3g}, a trusted curator's {result.curator_standard_error:.3g})"
-            if private
-            else f"{'equals' if exact else 'DIFFERS FROM'} the fixed-point sum of their vectors"
-        )
         console().print(
             f"{len(result.survivors)} of {parties} parties survived; the result {verdict}; "
             f"{seconds:.1f} s, peak memory {peak / 1e9:.2f} GB"
         )
+    if reporting is not None:
+        _write_report(reporting, result, method, given, seconds, f"The result {verdict}.")
     if exact is False:
         raise typer.Exit(1)
+
+
+def _write_report(
+    reporting: Reporting,
+    result: Result,
+    method: str,
+    given: Mapping[str, Any],
+    seconds: float,
+    compared: str,
+) -> None:
+    """Write the report of a simulated run; `given`: settings of GOPA; `compared`: with the plain average."""
+    from smpc_dp.cli.run_report import privacy_facts, written
+    from smpc_dp.report import sections
+    from smpc_dp.report.document import Text, section
+    from smpc_dp.report.table import Table
+
+    printed: Any = result.to_json()
+    trace = reporting.trace
+    view = "secagg" if result.noise is None else "secagg-noisy"
+    if method == "gopa":
+        view = "gopa-direct" if given["topology"] == "direct" else f"gopa-{given['on_dropout']}"
+    present, absent = len(result.survivors), len(result.absent)
+    interval = None if result.noise is None else (float(result.interval().upper[0] - result.value[0]), 0.95)
+    settings = [("method", method), *((key, written(value)) for key, value in given.items())]
+    simulated = ["A simulation: one process held all vectors and keys, and drew the vectors at random."]
+    facts = [("parties in it", f"{present:,} of {present + absent:,}"), *privacy_facts(printed["privacy"])]
+    facts += [("time", f"{seconds:.1f} s"), ("sent in all", sections.amount(trace.total))]
+    parts = [
+        *sections.vector_section(printed, interval),
+        *section("compared", "Compared with the vectors themselves", [Text(compared)]),
+        *sections.privacy_section(printed["privacy"], {}),
+        *sections.limits_section([*simulated, *printed["privacy"]["not_protected"]]),
+        *sections.roles_section([view], simulated),
+        *sections.losses_section(result.absent, result.faults, trace),
+        *sections.times_section(trace),
+        *sections.traffic_section(trace),
+        *section("asked", "Settings", [Table("Settings", (("setting", ""), ("value", "")), tuple(settings))]),
+    ]
+    reporting.write(make_report("Simulated average", "The simulation ended with a result.", facts, parts))

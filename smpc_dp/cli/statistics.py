@@ -18,6 +18,7 @@ from smpc_dp.cli.output import (
     progress_console,
     write_json,
 )
+from smpc_dp.cli.reporting import Reporting, ReportPath
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
 from smpc_dp.net.inputs import find_input
 from smpc_dp.net.launcher import run_child
@@ -55,6 +56,7 @@ def statistics(
         bool, typer.Option("--check", help="Only read the table, and say what of it does not count.")
     ] = False,
     out: Annotated[Path | None, typer.Option(help="Write the result there as JSON.")] = None,
+    report: ReportPath = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Take part in statistics of records, as one party.
@@ -63,8 +65,12 @@ def statistics(
     which no row has a number, or a declared category; without it such a column refuses nothing, for others
     would see that.
     """
+    if check and report is not None:
+        raise ConfigError.at("--report", "is not for --check, which runs nothing", ConfigCheck.UNSUPPORTED)
     check_can_write(out)
-    host = HostMember(session, name, table, key, None, ledger, None, None, partial(_show))
+    reporting = Reporting.of(report)
+    watch = _show if reporting is None else partial(_show_and_report, reporting)
+    host = HostMember(session, name, table, key, None, ledger, None, None, watch)
     membership = Membership.load(session, name, key)
     rows = load_rows(host, membership)
     for line in plan_lines(membership.session):
@@ -86,7 +92,21 @@ def statistics(
             print_json(printed)
         else:
             console().print(records_text(printed))
+    if reporting is not None:
+        # Not at the top: most calls write no report.
+        from smpc_dp.cli.run_report import write_run_report
+
+        ended = {name: results[0].to_json()} if results else {}
+        problem = "" if ended else f"{name} has no result; the command has printed the reason"
+        alone = f"{name} ran its own process alone: this page has what that process saw."
+        write_run_report(reporting, membership.session, {}, ended, problem, statistic=False, notes=(alone,))
     raise typer.Exit(code)
+
+
+def _show_and_report(reporting: Reporting, event: Event) -> None:
+    """Add an event to a report, and print it."""
+    reporting.watch(event)
+    _show(event)
 
 
 def _show(event: Event) -> None:

@@ -16,7 +16,7 @@ PAGE = 100
 # Below it tables leave out what can be spared; they fit into 80 columns.
 FULL_TABLES = 98
 # The indexes of a vector that are shown: the number of loans and the sum of the target.
-_COUNT, _SUM = 0, WIDTH - 1
+COUNT, SUM = 0, WIDTH - 1
 # A column that is zero for most loans, and the index of its sum.
 _RARE = "acc_now_delinq"
 _RARE_SUM = 1 + [column.name for column in COLUMNS].index(_RARE)
@@ -104,13 +104,13 @@ def _seen(console: Console, demonstration: Demonstration) -> None:
     for name, vector in demonstration.true_vectors.items():
         masked = demonstration.received.get(name)
         seen = (
-            ["-", "-"] if masked is None else [_hex(demonstration, masked[index]) for index in (_COUNT, _SUM)]
+            ["-", "-"] if masked is None else [_hex(demonstration, masked[index]) for index in (COUNT, SUM)]
         )
-        own = [f"{vector[_COUNT]:,}", _rate_sum(vector[_SUM])]
+        own = [f"{vector[COUNT]:,}", rate_sum(vector[SUM])]
         killed = name == demonstration.killed
         table.add_row(f"{name} (killed)" if killed else name, *seen, *own, style="yellow" if killed else "")
     sums = demonstration.result["fixed_point"]
-    table.add_row("result, unmasked", "", "", f"{sums[_COUNT]:,}", _rate_sum(sums[_SUM]), style="bold green")
+    table.add_row("result, unmasked", "", "", f"{sums[COUNT]:,}", rate_sum(sums[SUM]), style="bold green")
     console.print(table)
 
 
@@ -119,7 +119,7 @@ def _hex(demonstration: Demonstration, value: int) -> str:
     return f"{value:0{demonstration.modulus_bits // 4}x}"
 
 
-def _rate_sum(value: int) -> str:
+def rate_sum(value: int) -> str:
     """Format a sum of rates in percent."""
     return f"{value / 10**TARGET.decimals:,.{TARGET.decimals}f}"
 

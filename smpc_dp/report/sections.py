@@ -16,7 +16,7 @@ from smpc_dp.summary import rounded
 
 Json = Mapping[str, Any]
 # Of a column of a table.
-TEXT, NUMBER, CODE = "", "number", "code"
+TEXT, LONG, NUMBER, CODE = "", "long", "number", "code"
 NOISE_ALONE = "The intervals are about the noise alone, not about how the data were sampled."
 
 
@@ -184,10 +184,20 @@ def learned_section(results: Mapping[str, Json]) -> list[Section]:
         Table(f"What {len(results)} parties learned, by {some['learner']}", heads, rows, note),
         Table("Steps of each party", (("party", TEXT), ("done", NUMBER), ("planned", NUMBER)), done),
     ]
+    blocks.insert(1, _metrics(results))
     failures = tuple(dict.fromkeys(text for result in results.values() for text in result["failures"]))
     if failures:
         blocks += [Text("Steps failed, each reason once:"), Sentences(failures)]
     return section("result", "Result", blocks)
+
+
+def _metrics(results: Mapping[str, Json]) -> Block:
+    """Return the picture of the metric over steps, where the session measures one."""
+    # Parties of different groups have points of different steps.
+    points = {one["step"]: one["value"] for result in results.values() for one in result["metrics"]}
+    caption = "The average metric of the group after each measured step"
+    picture = curve(caption, "metric", [("metric", sorted(points.items()))])
+    return picture or Text("No learning curve: the session measures no metric (metric_every).", "note")
 
 
 def _mean(values: Sequence[float]) -> float:
@@ -237,7 +247,7 @@ def guarantee_table(guarantee: Json) -> Table:
         ("proof", guarantee["proof"]),
         *(("warning", text) for text in guarantee["warnings"]),
     )
-    return Table("What the guarantee depends on", (("property", TEXT), ("value", TEXT)), rows)
+    return Table("What the guarantee depends on", (("property", TEXT), ("value", LONG)), rows)
 
 
 def _budget_table(budget: Json) -> Table:
@@ -317,7 +327,7 @@ def limits_section(texts: Iterable[str]) -> list[Section]:
 def roles_section(keys: Iterable[str], notes: Sequence[str] = ()) -> list[Section]:
     """Return the section of what each role saw, for the kinds of computation with these keys of `VIEWS`."""
     views = list(dict.fromkeys(view for key in keys for view in VIEWS[key]))
-    columns = (("role", TEXT), ("saw", TEXT), ("did not see", TEXT))
+    columns = (("role", TEXT), ("saw", LONG), ("did not see", LONG))
     note = (
         "Of a run that followed the protocol. Against whom that holds, also if they deviate, is in the claim."
     )
@@ -334,7 +344,7 @@ def losses_section(absent: Sequence[str], faults: Sequence[str], trace: Trace) -
         Text(f"Not in the result: {', '.join(absent)}." if absent else "Nobody is missing in the result.")
     ]
     if trace.losses:
-        columns = (("after", NUMBER), ("step", TEXT), ("what happened", TEXT), ("seen by", TEXT))
+        columns = (("after", NUMBER), ("step", TEXT), ("what happened", LONG), ("seen by", TEXT))
         rows = tuple(
             (f"{loss.seconds:.2f} s", loss.step or "-", loss.text, loss.reporter) for loss in trace.losses
         )

@@ -12,7 +12,8 @@ class Table:
 
     Attributes:
         caption: its heading.
-        columns: heading and kind of each: "" for text, "number" or "code". The first cell heads its row.
+        columns: heading and kind of each: "" for names, "long" for sentences, "number" or "code". The first
+            cell heads its row.
         rows: all rows; a page may show the first of them only, and says so.
         note: below it.
     """

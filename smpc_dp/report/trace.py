@@ -10,6 +10,8 @@ from smpc_dp.report.pages import MOST_TEXT
 
 # Losses of a run that a trace keeps: a peer can make any number.
 MOST_LOSSES = 1_000
+# So many of the last ones are compared with a further one.
+REPEATED = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +76,10 @@ class Trace:
         self._received[peer, member] = self._received.get((peer, member), 0) + received
 
     def lose(self, text: str, reporter: str, step: str = "") -> None:
-        """Add a loss now."""
-        if len(self.losses) < MOST_LOSSES:
-            cut = text if len(text) <= MOST_TEXT else f"{text[:MOST_TEXT]}…"
+        """Add a loss now, unless the reporter has said the same: a role does, and then its process."""
+        cut = text if len(text) <= MOST_TEXT else f"{text[:MOST_TEXT]}…"
+        repeated = any((loss.text, loss.reporter) == (cut, reporter) for loss in self.losses[-REPEATED:])
+        if not repeated and len(self.losses) < MOST_LOSSES:
             self.losses.append(Loss(self.seconds, step, cut, reporter))
 
     @property

@@ -20,7 +20,7 @@ from smpc_dp.files import write_file
 from smpc_dp.identity.keys import Identity, verify
 from smpc_dp.identity.roster import Role
 from smpc_dp.log.keeping import MemoryBoard
-from smpc_dp.net.transport.memory import Faults, MemoryNetwork
+from smpc_dp.net.transport.memory import Faults
 from smpc_dp.privacy.secagg_plan import plan_secagg
 from smpc_dp.protocols.engine.run import Run, RunningRole
 from smpc_dp.protocols.names import VERIFIABLE_VERSION
@@ -30,9 +30,11 @@ from smpc_dp.protocols.result import Outcome, Result
 from smpc_dp.protocols.secagg.noisy import check_noisy
 from smpc_dp.protocols.secagg.params import SecAggParameters
 from smpc_dp.protocols.session import canonical_session, session_digest, session_json
+from smpc_dp.report.trace import Trace
 from smpc_dp.simulate.direct import run_direct
 from smpc_dp.simulate.drive import drive
 from smpc_dp.simulate.simulated_run import AGGREGATOR, SimulatedRun, draw_kills, simulated_run
+from smpc_dp.simulate.tracing import traced
 from smpc_dp.wire.signing import Context
 
 MAX_THREADS = 256
@@ -148,6 +150,7 @@ def average(  # noqa: PLR0913 - the keys of a session file, and what a simulatio
     board: str | os.PathLike[str] | None = None,
     seed_for_simulation: int | None = None,
     progress: Callable[[str, int], None] | None = None,
+    trace: Trace | None = None,
 ) -> Result:
     """Average (or, with `kind="sum"`, add) the rows of `values` as a session of as many parties would.
 
@@ -168,6 +171,8 @@ def average(  # noqa: PLR0913 - the keys of a session file, and what a simulatio
             log, of this one run, goes beside it: `x.session.jsonl` for `x.jsonl`.
         seed_for_simulation: makes the run reproducible and thereby insecure; None uses real randomness.
         progress: called with each step of the aggregator and the number of parties that it waits for.
+        trace: filled with the computing time of each role by step, the bytes of all messages, and who was
+            killed; to encode all messages once more takes time.
 
     Raises:
         ConfigError, PrivacyError: a value or parameter is refused; `threads` is 1 to 256.
@@ -235,6 +240,7 @@ def average(  # noqa: PLR0913 - the keys of a session file, and what a simulatio
             clip=clip,
             seed_for_simulation=seed_for_simulation,
             progress=progress,
+            trace=trace,
         )
     roles, clipped = sum_roles(
         parameters,
@@ -249,8 +255,8 @@ def average(  # noqa: PLR0913 - the keys of a session file, and what a simulatio
         random.SystemRandom() if seed_for_simulation is None else random.Random(seed_for_simulation)  # noqa: S311
     )
     kills = draw_kills(roles.context.names, dropout, chooser, len(parameters.party_steps))
-    network = MemoryNetwork(Faults(kill=kills), seed=seed_for_simulation or 0)
-    errors = drive(roles.machines, network, AGGREGATOR, progress)
+    network, make = traced(trace, Faults(kill=kills), seed_for_simulation or 0)
+    errors = drive(roles.machines, network, AGGREGATOR, progress, make=make)
     if board is not None and roles.board is not None:
         _write_logs(Path(board), roles.board, roles.context)
     _raise_first(errors)

@@ -8,15 +8,17 @@ from dataclasses import dataclass, replace
 
 from numpy.typing import ArrayLike
 
-from smpc_dp.net.transport.memory import Faults, MemoryNetwork
+from smpc_dp.net.transport.memory import Faults
 from smpc_dp.protocols.engine.run import Run
 from smpc_dp.protocols.gopa import direct_states
 from smpc_dp.protocols.gopa.direct_evidence import coordinator_of
 from smpc_dp.protocols.gopa.direct_messages import EVERYONE
 from smpc_dp.protocols.gopa.direct_params import DirectParameters
 from smpc_dp.protocols.result import Outcome, Result
+from smpc_dp.report.trace import Trace
 from smpc_dp.simulate.drive import drive
 from smpc_dp.simulate.simulated_run import draw_kills, simulated_run
+from smpc_dp.simulate.tracing import traced
 from smpc_dp.wire.signing import Context
 
 
@@ -77,6 +79,7 @@ def run_direct(
     clip: bool,
     seed_for_simulation: int | None,
     progress: Callable[[str, int], None] | None,
+    trace: Trace | None = None,
 ) -> Result:
     """Run a session of `simulate.average`; arguments as there."""
     roles, clipped = direct_roles(parameters, vectors, clip=clip, seed_for_simulation=seed_for_simulation)
@@ -89,8 +92,8 @@ def run_direct(
     # A message to all is one message to each: a party dies before its step, or in the middle of it.
     messages = (len(vectors) - 1) * (len(parameters.party_steps) - 2)
     kills = draw_kills(others, dropout * len(vectors) / len(others), chooser, messages)
-    network = MemoryNetwork(Faults(kill=kills), seed=seed_for_simulation or 0)
-    errors = drive(roles.parties, network, coordinator.name, progress, mesh=True)
+    network, make = traced(trace, Faults(kill=kills), seed_for_simulation or 0)
+    errors = drive(roles.parties, network, coordinator.name, progress, mesh=True, make=make)
     for party in (coordinator, *roles.parties):
         if party.name in errors and not network.is_dead(party.name):
             raise errors[party.name]

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from tests.command import smpc_dp
+from tests.pages import Page
 from tests.signals import DEFAULT_SIGNALS
 
 COMMAND = [sys.executable, "-m", "smpc_dp", "demo"]
@@ -41,7 +42,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def shown(folder: Path) -> dict[str, Any]:
-    command = [*COMMAND, "--json", "--out", str(folder)]
+    command = [*COMMAND, "--json", "--out", str(folder), "--report", str(folder.parent / "report.html")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
     assert done.returncode == 0, done.stderr
     assert processes_of(folder) == []
@@ -84,6 +85,19 @@ def test_the_files_are_kept_and_the_keys_are_private(shown: dict[str, Any], fold
     results = {path.stem: json.loads(path.read_text("utf-8")) for path in (folder / "results").iterdir()}
     assert set(results) == set(shown["survivors"])
     assert all(result["fixed_point"] == shown["fixed_point"] for result in results.values())
+
+
+def test_the_page_has_the_fit_the_loss_and_what_was_sent(shown: dict[str, Any], folder: Path) -> None:
+    page = Page((folder.parent / "report.html").read_text("utf-8"))
+    assert page.faults == page.loads == []
+    assert f"{shown['means']['int_rate']:,.4f}" in page.cells
+    assert f"{shown['r2']:.6f}" in page.cells
+    assert shown["aggregator_saw"]["pacific"][0] in page.cells
+    assert all(line in page.text for line in shown["not_protected"])
+    # Killed before its vector was sent: it is lost, and has steps and bytes of its own all the same.
+    assert "mountain (killed)" in page.cells
+    assert any(cell in ("lost mountain", "mountain: killed (SIGKILL)") for cell in page.cells)
+    assert min(page.cells.count("mountain"), page.cells.count("pacific")) >= 2
 
 
 def test_the_report_of_a_run_without_a_kill() -> None:

@@ -10,13 +10,15 @@ from pathlib import Path
 import pytest
 
 from tests.command import smpc_dp
+from tests.pages import Page
 
 
 @pytest.mark.slow
 def test_cheats_are_named_and_left_out(tmp_path: Path) -> None:
     folder = tmp_path / "kept"
+    report = ["--report", str(tmp_path / "demo.html")]
     done = subprocess.run(
-        [sys.executable, "-m", "smpc_dp", "demo", "--verifiable", "--json", "--out", str(folder)],
+        [sys.executable, "-m", "smpc_dp", "demo", "--verifiable", "--json", "--out", str(folder), *report],
         capture_output=True,
         text=True,
         timeout=300,
@@ -40,8 +42,19 @@ def test_cheats_are_named_and_left_out(tmp_path: Path) -> None:
     head = json.loads(lender.read_bytes())["evidence"]["log"]["head"]
     selected = ["--session", str(folder / "session.toml"), "--head", head]
     audits = {
-        name: smpc_dp("audit", str(folder / name), *selected) for name in ("board.jsonl", "changed.jsonl")
+        name: smpc_dp("audit", str(folder / name), *selected, "--report", str(tmp_path / f"{name}.html"))
+        for name in ("board.jsonl", "changed.jsonl")
     }
+    pages = {path.name: Page(path.read_text("utf-8")) for path in tmp_path.glob("*.html")}
+    assert all(page.faults == page.loads == [] for page in pages.values())
+    assert all(run["audit"]["conclusion"] in pages["demo.html"].text for run in (first, second))
+    assert f"smpc-dp audit {folder}" in pages["demo.html"].text
+    right, wrong = pages["board.jsonl.html"], pages["changed.jsonl.html"]
+    assert first["audit"]["conclusion"] in right.text
+    assert head in right.cells
+    assert {"mountain", "excluded"} <= set(right.cells)
+    assert first["changed"]["conclusion"] in wrong.text
+    assert "What does not hold" in wrong.text
     assert audits["board.jsonl"].returncode == 0
     assert "excluded: mountain" in audits["board.jsonl"].stdout
     assert audits["changed.jsonl"].returncode == 1

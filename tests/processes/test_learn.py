@@ -43,6 +43,7 @@ from smpc_dp.protocols.secagg.noisy import NoisySumParameters
 from smpc_dp.protocols.session import session_json
 from smpc_dp.wire.envelope import Envelope
 from tests.command import smpc_dp
+from tests.pages import Page
 from tests.unit.net.hostile_headers import with_run_id
 
 NAMES = ("ann", "bob", "cas", "dan", "eve")
@@ -351,10 +352,16 @@ def test_a_partner_that_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.
 
 def test_run_starts_everybody_and_prints_what_was_learned(tmp_path: Path) -> None:
     path = session(tmp_path, {"steps": 3}, NAMES[:4])
-    done = smpc_dp("run", str(path), "--json")
+    done = smpc_dp("run", str(path), "--json", "--report", str(tmp_path / "report.html"))
     assert done.returncode == 0, done.stderr
     results = json.loads(done.stdout)
     assert set(results) == set(NAMES[:4])
+    page = Page((tmp_path / "report.html").read_text("utf-8"))
+    assert page.faults == page.loads == []
+    assert f"{np.mean([result['values'][0][0] for result in results.values()]):.6g}" in page.cells
+    assert results["ann"]["claim"] in page.text
+    assert results["ann"]["guarantee"]["assumption"] in page.cells
+    assert "No learning curve" in page.text
     planned = GroupDraws(4, 3, 2).participations(3).tolist()
     assert [results[name]["done"][0] for name in NAMES[:4]] == planned
     assert [results[name]["failures"] for name in NAMES[:4]] == [[]] * 4

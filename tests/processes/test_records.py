@@ -30,6 +30,7 @@ from smpc_dp.protocols.record_result import RecordResult
 from smpc_dp.records.plan import Plan
 from smpc_dp.records.table import Table
 from tests import command
+from tests.pages import Page
 
 PARTIES = ("alice", "bob", "carol", "dave", "erin")
 COLUMNS = {
@@ -311,7 +312,9 @@ def test_processes_with_one_killed(tmp_path: Path) -> None:
             break
     os.kill(erin.pid, signal.SIGKILL)
     parties = {
-        name: start("statistics", str(path), "--as", name, "--json") for name in PARTIES if name != "erin"
+        name: start("statistics", str(path), "--as", name, "--json", "--report", f"{tmp_path / name}.html")
+        for name in PARTIES
+        if name != "erin"
     }
     printed = {name: process.communicate(timeout=120) for name, process in parties.items()}
     served = serving.communicate(timeout=60)
@@ -324,6 +327,14 @@ def test_processes_with_one_killed(tmp_path: Path) -> None:
     shown = printed["alice"][1].decode()
     assert shown.index("800 rows") < shown.index("connected to")
     assert "standard error of mean(age)" in shown
+    page = Page((tmp_path / "alice.html").read_text("utf-8"))
+    assert page.faults == page.loads == []
+    for one in results[0]["estimates"]:
+        assert {"-" if one[key] is None else f"{one[key]:.6g}" for key in ("value", "low", "high")} <= set(
+            page.cells
+        )
+    assert all(line in page.text for line in results[0]["privacy"]["not_protected"])
+    assert "without erin" in page.text
 
 
 def test_ten_hospitals_of_which_one_is_killed() -> None:

@@ -98,6 +98,33 @@ def test_a_run_that_fails_is_reported_with_the_reason(session: Path) -> None:
     assert any("alice" in cell and "0.125" in cell for cell in page.cells)
 
 
+@pytest.mark.parametrize(
+    "more", [(), ("--method", "gopa", "--epsilon", "2", "--delta", "1e-5")], ids=["exact", "gopa"]
+)
+def test_a_simulation_is_reported_with_its_losses(tmp_path: Path, more: tuple[str, ...]) -> None:
+    options = ["--parties", "12", "--length", "3", "--dropout", "0.09", "--seed-for-simulation", "4", *more]
+    done = smpc_dp("simulate", "average", *options, "--report", str(tmp_path / "r.html"), "--json")
+    assert done.returncode == 0, done.stderr
+    page = read(tmp_path / "r.html")
+    assert json.loads(done.stdout)["survivors"] == 11
+    assert "11 of 12" in page.text
+    assert any("killed before it sent" in cell for cell in page.cells)
+    # In the times, and in the traffic.
+    assert page.cells.count("party-00001") == 2
+    assert ("circle" in [tag for tag, _ in page.tags]) is bool(more)
+
+
+@pytest.mark.parametrize("command", [("demo",), ("simulate", "average"), ("audit", "board.jsonl")])
+def test_each_command_refuses_a_report_that_cannot_be_written_first(
+    tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    done = smpc_dp(*command, "--report", str(tmp_path / "no" / "r.html"), cwd=tmp_path)
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert "cannot write the report" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("path", ["no/such/r.html", ".", "keys/alice.key/r.html"])
 def test_a_report_that_cannot_be_written_is_refused_before_anything_runs(session: Path, path: str) -> None:
     code, printed, errors = run(session, session.parent / path)

@@ -10,10 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.wheel import LOCK, ROOT, check_content, environment, foreign, needed
+from tests.wheel import LOCK, ROOT, TEMPLATES, check_content, environment, foreign, needed
 
 METADATA = ("smpc_dp-0.1.0.dist-info/METADATA", "smpc_dp-0.1.0.dist-info/licenses/LICENSE")
-PRODUCT = ("smpc_dp/__init__.py", "smpc_dp/_core.abi3.so", "smpc_dp/statistics/shared/vectors.py", *METADATA)
+PAGES = tuple(f"smpc_dp/report/templates/{file.name}" for file in TEMPLATES.iterdir())
+PRODUCT = (
+    "smpc_dp/__init__.py",
+    "smpc_dp/_core.abi3.so",
+    "smpc_dp/statistics/shared/vectors.py",
+    *PAGES,
+    *METADATA,
+)
 
 
 def made(folder: Path, names: Sequence[str], abi: str = "abi3") -> Path:
@@ -60,6 +67,11 @@ def test_a_wheel_of_one_python_or_without_the_core_is_refused(tmp_path: Path) ->
         check_content(made(tmp_path, PRODUCT, abi="cp311"))
     with pytest.raises(SystemExit, match="lacks the compiled core"):
         check_content(made(tmp_path, METADATA))
+
+
+def test_a_wheel_without_the_templates_of_pages_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SystemExit, match=r"lacks templates of pages: smpc_dp/report/templates/base.html, "):
+        check_content(made(tmp_path, [name for name in PRODUCT if name not in PAGES]))
 
 
 def test_a_compiler_on_the_path_is_noticed(tmp_path: Path) -> None:

@@ -21,7 +21,14 @@ from smpc_dp.report.document import (
     write,
 )
 from smpc_dp.report.roles import VIEWS
-from smpc_dp.report.sections import curve, losses_section, roles_section, times_section, traffic_section
+from smpc_dp.report.sections import (
+    curve,
+    learned_section,
+    losses_section,
+    roles_section,
+    times_section,
+    traffic_section,
+)
 from smpc_dp.report.table import Table
 from smpc_dp.report.trace import MOST_LOSSES, Trace
 from tests.pages import Page
@@ -124,6 +131,28 @@ def test_a_curve_without_finite_points_is_no_picture() -> None:
     assert curve("c", "y", [("a", [(0, float("nan")), (1, float("inf"))])]) is None
 
 
+def test_a_metric_is_drawn_over_its_steps_of_all_groups() -> None:
+    plain: dict[str, Any] = {
+        "learner": "sgd",
+        "values": [[1.5]],
+        "names": ["weight"],
+        "steps": [4],
+        "done": [4],
+        "failures": [],
+        "guarantee": None,
+        "claim": "",
+        "confidential": False,
+    }
+    results = {
+        "ann": {**plain, "metrics": [{"step": 2, "value": 0.5}, {"step": 4, "value": 0.125}]},
+        "bob": {**plain, "metrics": [{"step": 3, "value": 0.25}]},
+    }
+    page = Page(render(Report("T", "", "", Facts(()), tuple(learned_section(results)))))
+    assert page.faults == []
+    assert "polyline" in [tag for tag, _ in page.tags]
+    assert {"2", "3", "4", "0.5", "0.25", "0.125"} <= set(page.cells)
+
+
 class Clock:
     def __init__(self) -> None:
         self.now = 100.0
@@ -184,8 +213,9 @@ def test_a_trace_adds_up_steps_bytes_and_losses() -> None:
 
 def test_a_trace_is_bounded() -> None:
     result = Trace()
-    for _ in range(MOST_LOSSES + 5):
-        result.lose("x" * 10_000, "hub")
+    for number in range(MOST_LOSSES + 5):
+        result.lose(f"{number} {'x' * 10_000}", "hub")
+        result.lose(f"{number} {'x' * 10_000}", "hub")
     assert len(result.losses) == MOST_LOSSES
     assert len(result.losses[0].text) < 3_000
 
