@@ -134,11 +134,7 @@ class LogHandler(BaseHTTPRequestHandler):
         """Send the answer to a GET or, without its body, to a HEAD."""
         try:
             if self.path == LOG:
-                size, parts = _content(self.server.log_path())
-                self.send_head("application/jsonl", size)
-                if body:
-                    for part in parts:
-                        self.wfile.write(part)
+                self.send_lines(self.server.log_path(), "application/jsonl", body=body)
             elif self.path == "/":
                 text = json.dumps({"log": LOG, "format": "smpc-dp board"}).encode() + b"\n"
                 self.send_head("application/json", len(text))
@@ -148,6 +144,14 @@ class LogHandler(BaseHTTPRequestHandler):
                 self.send_error(HTTPStatus.NOT_FOUND)
         except LocalError:
             self.send_error(HTTPStatus.INTERNAL_SERVER_ERROR)
+
+    def send_lines(self, path: Path, kind: str, *, body: bool) -> None:
+        """Send a file, or the lines of a store, as far as it goes now."""
+        size, parts = _content(path)
+        self.send_head(kind, size)
+        if body:
+            for part in parts:
+                self.wfile.write(part)
 
     def send_head(
         self, kind: str, size: int, more: Mapping[str, str] | None = None, status: HTTPStatus = HTTPStatus.OK

@@ -15,10 +15,11 @@ from typing import Any
 import msgspec
 
 from smpc_dp.decoding import decode_json
-from smpc_dp.errors import Check, SmpcError, VerificationError
+from smpc_dp.errors import Check, LocalError, SmpcError, VerificationError
+from smpc_dp.files import read_bounded
 from smpc_dp.log.log import MAX_LINE_BYTES, Entry, decode_line
 from smpc_dp.log.receipt import FORMAT, VERSION, LogReceipt
-from smpc_dp.log.signed_note import SignedNote
+from smpc_dp.log.signed_note import MAX_BYTES, SignedNote
 from smpc_dp.net.audit import Report
 from smpc_dp.net.audit_receipt import check_end, check_entry, check_log
 from smpc_dp.net.audit_selection import NO_SESSION, SOME_RUN
@@ -79,7 +80,9 @@ class LogPages:
             given: dict[str, Any] = {
                 "verdict": verdict(run),
                 "run": _facts(run),
-                "excluded": [*run.excluded.values()],
+                "excluded": [*run.excluded.values()][:ROWS],
+                "out": len(run.excluded),
+                "ended": run.report is not None,
                 "average": _average(run.report),
                 "parties": [_party(run, index) for index in range(min(FIRST_ROWS, len(run.names)))],
                 "count": len(run.names),
@@ -206,8 +209,12 @@ class LogPages:
         """Return the names under a checkpoint beside the log, whose signatures are not verified here."""
         path = self._beside(run, "checkpoint")
         try:
-            note = SignedNote.parse(path.read_bytes()) if path is not None and path.is_file() else None
-        except (OSError, VerificationError):
+            note = (
+                SignedNote.parse(read_bounded(path, "the checkpoint", MAX_BYTES))
+                if path is not None and path.is_file()
+                else None
+            )
+        except (LocalError, VerificationError):
             return ()
         return () if note is None else [name for name, _, _ in note.signatures[1:17]]
 
@@ -247,10 +254,16 @@ def verdict(run: Run) -> dict[str, str]:
         text = "Signatures, order, coins and matchings are right. Only the aggregator can check its estimate."
         return {"kind": "good", "title": "Every check of this log passed", "text": text}
     counted, out = len(report.verdict.counted), [item.party for item in report.verdict.excluded]
-    text = f"The average is that of {counted} parties, whose every statement is true."
+    text = f"The average is that of {counted} parties, all of whose proofs hold."
     if out:
         text += f" Left out: {_listed(out)}, who signed something false."
-    return {"kind": "good", "title": "Every check of this log passed", "text": text}
+    if len(out) <= report.verdict.corrupt:
+        return {"kind": "good", "title": "Every check of this log passed", "text": text}
+    text += (
+        f" These are more than the {report.verdict.corrupt} who may be corrupt: there may be another log of "
+        "this run."
+    )
+    return {"kind": "warning", "title": "The checks passed, and an assumption failed", "text": text}
 
 
 def _unfinished(run: Run) -> dict[str, str]:
@@ -330,13 +343,13 @@ def _party(run: Run, index: int) -> dict[str, object]:
 
 
 def _state(run: Run, name: str, index: int, made: Mapping[str, int]) -> tuple[str, str]:
-    result = None if run.report is None else run.report.verdict
+    result = None if run.report is None or run.report.faults else run.report.verdict
     if name in run.excluded:
         return f"excluded: {run.excluded[name].reason}", "bad"
     if result is not None and name in result.silent:
         return "silent: takes part, and the log has no publication of it", "warning"
     if result is not None and name in result.counted:
-        return "counted: everything that it signed is true", "good"
+        return "counted: all its proofs hold", "good"
     for step in reversed(STEPS):
         if step in made:
             if step == v.COIN:

@@ -16,7 +16,7 @@ from http import HTTPStatus
 from importlib.resources import files
 from pathlib import Path
 
-from smpc_dp.errors import LocalError
+from smpc_dp.errors import LocalError, SmpcError
 from smpc_dp.log.serve import BoardServer, LogHandler
 from smpc_dp.net.log_page import MOST_RECEIPT, LogPages
 from smpc_dp.net.log_watch import LogWatch
@@ -95,7 +95,7 @@ class _PageHandler(LogHandler):
                 self._stream()
             else:
                 super().answer(body=body)
-        except LocalError:
+        except SmpcError:
             self.send_error(HTTPStatus.INTERNAL_SERVER_ERROR)
 
     def do_POST(self) -> None:  # noqa: N802 - a name of http.server
@@ -133,7 +133,7 @@ class _PageHandler(LogHandler):
         if path is None:
             self.send_error(HTTPStatus.NOT_FOUND)
             return
-        self._send(path.read_bytes(), "application/jsonl" if kind == "jsonl" else "text/plain", body=body)
+        self.send_lines(path, "application/jsonl" if kind == "jsonl" else "text/plain", body=body)
 
     def _send_page(self, page: str, *, body: bool) -> None:
         self._send(page.encode("utf-8", "replace"), "text/html; charset=utf-8", body=body)

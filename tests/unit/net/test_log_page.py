@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import html
 import http.client
@@ -26,7 +27,7 @@ from smpc_dp.cli import app
 from smpc_dp.errors import LocalError
 from smpc_dp.log.receipt import LogReceipt
 from smpc_dp.log.store import Store
-from smpc_dp.net import growing_log, log_watch
+from smpc_dp.net import growing_log, log_page, log_watch
 from smpc_dp.net.growing_log import open_growing, read_line
 from smpc_dp.net.log_page import LogPages
 from smpc_dp.net.log_page_server import MOST_STREAMS, LogPageServer
@@ -152,7 +153,7 @@ def test_a_run_is_watched_until_the_page_names_the_cheat(tmp_path: Path) -> None
             store.append(entries[published:])
             text = wait_for(server, "Every check of this log passed")
     counted = len(run.context.names) - 1
-    assert f"The average is that of {counted} parties, whose every statement is true" in text
+    assert f"The average is that of {counted} parties, all of whose proofs hold" in text
     assert f"Left out: {CHEAT}, who signed something false" in text
     assert re.search(rf"{CHEAT}, entry \d+: ", text)
     assert "What is not proven That this page tells the truth: it is the word of whoever" in text
@@ -422,3 +423,15 @@ def test_a_browser_watches_a_run_until_the_page_names_the_cheat(tmp_path: Path) 
         page.until("document.body.innerText.includes('Found. The contribution of ann')")
         assert page.console == []
         assert {request for request in page.requests if not request.startswith(address)} <= {"about:blank"}
+
+
+def test_more_cheats_than_assumed_are_said(ended: LogPageServer) -> None:
+    run = ended.watch.run
+    assert run is not None
+    report = run.report
+    assert report is not None
+    assert report.verdict is not None
+    assert log_page.verdict(run)["kind"] == "good"
+    fewer = replace(report, verdict=replace(report.verdict, corrupt=0))
+    said = log_page.verdict(dataclasses.replace(run, report=fewer))
+    assert (said["kind"], "there may be another log of this run" in said["text"]) == ("warning", True)
