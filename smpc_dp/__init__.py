@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from smpc_dp.identity.keys import Identity
     from smpc_dp.net.aggregator import serve
     from smpc_dp.net.audit import audit
+    from smpc_dp.net.audit_selection import CheckpointPolicy
     from smpc_dp.net.session import Session, connect
     from smpc_dp.net.session_file import write_session
     from smpc_dp.protocols.garbled.evaluation import Evaluation
@@ -45,6 +46,7 @@ else:
         "smpc_dp.protocols.result": ("Result",),
         "smpc_dp.net.aggregator": ("serve",),
         "smpc_dp.net.audit": ("audit",),
+        "smpc_dp.net.audit_selection": ("CheckpointPolicy",),
         "smpc_dp.net.session": ("Session", "connect"),
         "smpc_dp.net.session_file": ("write_session",),
     }
@@ -69,6 +71,7 @@ logging.getLogger("smpc_dp").addHandler(logging.NullHandler())
 
 __all__ = [
     "Check",
+    "CheckpointPolicy",
     "ConfigCheck",
     "ConfigError",
     "Evaluation",
