@@ -183,10 +183,14 @@ def records_text(result: Mapping[str, Any]) -> str:
     """Return a result, as `RecordResult.to_json` gives it, in lines for a person."""
     survivors, absent = result["survivors"], result["absent"]
     which = "all intervals together" if result["simultaneous"] else "each interval"
+    exact = result["privacy"]["epsilon"] is None
+    about = (
+        f"level of {which}: {result['level']:g}; about the noise alone, not about how the rows were sampled"
+    )
     lines = [
         f"statistics over {len(survivors)} of {len(survivors) + len(absent)} parties",
-        *(_estimate(one) for one in result["estimates"]),
-        f"level of {which}: {result['level']:g}; about the noise alone, not about how the rows were sampled",
+        *(_estimate(one, exact) for one in result["estimates"]),
+        "exact counts: no differential privacy" if exact else about,
         f"without: {', '.join(absent)}" if absent else "nobody was missing",
         *(f"fault: {line}" for line in result["faults"]),
         *privacy_lines(result),
@@ -194,13 +198,14 @@ def records_text(result: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _estimate(one: Mapping[str, Any]) -> str:
+def _estimate(one: Mapping[str, Any], exact: bool) -> str:
     cell = ", ".join(f"{column} = {value}" for column, value in one["cell"].items())
     name = f"{one['name']} [{cell}]" if cell else one["name"]
     value, low, high = (_number(one[key]) for key in ("value", "low", "high"))
     note = f" ({one['note']})" if one["note"] else ""
     over = "" if one["over"] is None else f" over {one['over']:.6g} values"
-    return f"  {name}: {value} in [{low}, {high}] {one['unit']}{over}{note}"
+    interval = "" if exact else f" in [{low}, {high}]"
+    return f"  {name}: {value}{interval} {one['unit']}{over}{note}"
 
 
 def _number(value: float | None) -> str:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import smpc_dp
+from smpc_dp.cli.statistics import records_text
 from smpc_dp.net.local import create_local_session
 from smpc_dp.net.member import Membership
 from smpc_dp.net.planned import NoiseWarning
@@ -99,6 +100,10 @@ async def test_exact_tables_are_opened_once(tmp_path: Path) -> None:
         assert [one.value for one in first.answers.estimates] == [160, None, None]
         assert first.privacy.epsilon is None
         assert "not differential privacy" in first.privacy.claim
+        shown = records_text(first.to_json())
+        assert "count [sex = f]: 160 rows\n" in shown
+        assert "count [sex = m]: - rows (not shown: too few records or parties)\n" in shown
+        assert "exact counts: no differential privacy" in shown
         assert isinstance(second, smpc_dp.PrivacyError)
         assert "were opened before (sex; count)" in str(second)
     member = Membership.load(path, "alice")
