@@ -13,7 +13,7 @@ from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.memory import working_memory
 from smpc_dp.crypto.ot import Receiver, Sender
 from smpc_dp.crypto.prg import expand
-from smpc_dp.crypto.transcript import encode_uint
+from smpc_dp.crypto.transcript import digest, encode_uint
 from smpc_dp.errors import Check, VerificationError
 from smpc_dp.protocols.covert import terms as t
 from smpc_dp.protocols.covert.terms import Terms
@@ -34,12 +34,11 @@ class LabelCommitments:
     def __init__(self, terms: Terms, copy: int) -> None:
         self._terms = terms
         self._copy = copy
-        self._bound = terms.bound(Label.COVERT_LABEL, terms.plan_digest, encode_uint(copy))
+        self._bound = terms.message_key(copy, t.LABELS)
 
     def commit(self, position: int, choice: int, label: bytes) -> bytes:
         """Return the commitment to one label: of colour `choice`, or of a mask's bit `choice`."""
-        parts = (self._bound, encode_uint(position), encode_uint(choice), label)
-        return self._terms.bound(Label.COVERT_LABEL, *parts)
+        return digest(Label.COVERT_LABEL, self._bound, encode_uint(position), encode_uint(choice), label)
 
     def digest(self, commitments: list[bytes]) -> bytes:
         """Return the digest of all commitments, two for each position."""

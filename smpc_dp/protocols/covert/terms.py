@@ -99,10 +99,14 @@ class Terms:
         start = self.between(Label.COVERT_KEYS, copy)[:16]
         return self.plan.garbling(next(self.plan.blocks()), start)
 
+    def message_key(self, stream: int, message: int) -> bytes:
+        """Return the key of the hashes of one message of a stream."""
+        parts = (self.plan_digest, encode_uint(stream), encode_uint(message))
+        return self.bound(Label.COVERT_MESSAGE, *parts)
+
     def stream_hash(self, stream: int, message: int) -> StreamHash:
         """Return the hash of one message of a stream, still empty."""
-        parts = (self.plan_digest, encode_uint(stream), encode_uint(message))
-        return StreamHash(self.bound(Label.COVERT_MESSAGE, *parts))
+        return StreamHash(self.message_key(stream, message))
 
     def hash(self, stream: int, message: int, content: bytes | memoryview) -> bytes:
         """Return the hash of one message of a stream."""
