@@ -20,6 +20,8 @@ from smpc_dp.log.store import Store, is_store
 # Seconds between two looks at the end of a log.
 POLL_SECONDS = 0.2
 _BLOCK = 1 << 16
+# Bytes that are read from a store at a time, or one line if that is more.
+_STORED_BYTES = 1 << 20
 
 
 class GrowingLog(io.RawIOBase):
@@ -63,9 +65,14 @@ class GrowingLog(io.RawIOBase):
         if self._file is not None:
             return self._from_file(self._file, most)
         if not self._pending:
+            lines = bytearray()
             with Store.open(self._path) as store:
-                for line in store.lines(first=self._next, last=self._next):
-                    self._pending, self._next = memoryview(line + b"\n"), self._next + 1
+                for line in store.lines(first=self._next):
+                    lines += line + b"\n"
+                    self._next += 1
+                    if len(lines) >= _STORED_BYTES:
+                        break
+            self._pending = memoryview(lines)
         content, self._pending = self._pending[:most], self._pending[most:]
         return content
 
