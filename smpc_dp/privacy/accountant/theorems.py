@@ -8,8 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from scipy.stats import binom
-
 from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.privacy.guarantee import check_budget
 
@@ -61,6 +59,9 @@ def optimal_composition(epsilon: float, count: int, total: float) -> float:
     e^epsilon): the loss of randomised response. Exact but for a margin of 1e-6 of the result.
     [Kairouz, Oh, Viswanath 2015, Theorem 3.3]
     """
+    # Not at the top: it takes long to load.
+    from scipy.stats import binom
+
     _check([(epsilon, 0.0)])
     check_budget(total, None)
     if count < 1:

@@ -11,7 +11,6 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-from scipy.stats import binom
 
 from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.privacy.arguments import LEAST_NUMERICAL_DELTA, ArgumentChecks, delta_warnings
@@ -110,6 +109,9 @@ def local_sigma(
 
     Exact for `contributions` of them; without a limit for Bin(steps, 1/parties), known to the observer.
     """
+    # Not at the top: it takes long to load.
+    from scipy.stats import binom
+
     if contributions is not None:
         return sensitivity * math.sqrt(contributions) / gaussian_mu(epsilon, delta)
     most, beyond = upper_count(steps, 1 / parties, delta * _SIDE)

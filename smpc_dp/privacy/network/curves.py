@@ -15,7 +15,6 @@ from dp_accounting.pld import pld_pmf
 from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import log_ndtr
-from scipy.stats import binom
 
 Floats = NDArray[np.float64]
 Curve = Callable[[Floats], Floats]
@@ -76,6 +75,9 @@ def upper_count(trials: int, chance: float, tail: float) -> tuple[int, float]:
 
     The probability is at most about `tail`.
     """
+    # Not at the top: it takes long to load.
+    from scipy.stats import binom
+
     most = int(binom.isf(tail, trials, chance)) + 1
     return most, float(binom.sf(most, trials, chance))
 
@@ -85,6 +87,9 @@ def group_counts(trials: int, chance: float) -> tuple[NDArray[np.int64], Floats,
 
     Each count stands for itself and those down to the one before.
     """
+    # Not at the top: it takes long to load.
+    from scipy.stats import binom
+
     low = max(0, int(binom.ppf(_CUT, trials, chance)) - 1)
     most = min(trials, int(binom.isf(_CUT, trials, chance)) + 1)
     counts = np.unique(np.linspace(low, most, min(_GROUPS, most - low + 1)).astype(np.int64))

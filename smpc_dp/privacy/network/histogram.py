@@ -15,7 +15,6 @@ import numpy as np
 from dp_accounting.pld import pld_pmf
 from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 from scipy.special import gammaln
-from scipy.stats import binom
 
 from smpc_dp.errors import ConfigCheck
 from smpc_dp.privacy.arguments import LEAST_NUMERICAL_DELTA, ArgumentChecks, delta_warnings
@@ -42,6 +41,9 @@ def blanket_losses(blanket: int, beta: float, categories: int) -> tuple[Any, Any
     of i and of j among the blanket and the party's answer, i is likelier than j by the ratio (beta m +
     (1 - beta) d h_i) / (beta m + (1 - beta) d h_j), m = blanket + 1.
     """
+    # Not at the top: it takes long to load.
+    from scipy.stats import binom
+
     d, m = categories, blanket + 1
     pairs = 2 / d
     low = int(binom.ppf(_CUT, m, pairs)) if d > 2 else m
@@ -83,6 +85,9 @@ def _segment(blankets: list[tuple[int, float]], beta: float, categories: int, lo
 
 def _blankets(others: int, beta: float) -> tuple[list[tuple[int, float]], float]:
     """Return blanket sizes among `others` answers, grouped downwards, and the probability of smaller ones."""
+    # Not at the top: it takes long to load.
+    from scipy.stats import binom
+
     low, high = int(binom.ppf(_CUT, others, beta)), int(binom.isf(_CUT, others, beta))
     edges = np.unique(np.linspace(low, high + 1, _GROUPS + 1).astype(np.int64))
     below = binom.cdf(edges - 1, others, beta)

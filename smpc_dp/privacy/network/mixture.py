@@ -12,7 +12,6 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
-from scipy.stats import binom
 
 from smpc_dp.privacy.network.curves import Floats, hockey_stick
 
@@ -93,6 +92,9 @@ def with_direct(
 
     B ~ Bin(chances, rate) is grouped: a group has its largest min(B, cap) and its most copies.
     """
+    # Not at the top: it takes long to load.
+    from scipy.stats import binom
+
     size, step = len(rest.mass), rest.step
     low = max(0, int(binom.ppf(tail, chances, rate)) - 1)
     most = min(chances, int(binom.isf(tail, chances, rate)) + 1)

@@ -51,6 +51,15 @@ def test_importing_connect_loads_neither_learners_nor_numpy() -> None:
     assert not loaded & {"numpy", "cryptography"}
 
 
+@pytest.mark.parametrize(
+    "code", ["smpc_dp.serve", "smpc_dp.net.learning", "smpc_dp.cli.run", "smpc_dp.cli.learn"]
+)
+def test_members_are_started_without_the_distributions_of_scipy(code: str) -> None:
+    """They take a second to load, in every process of a session."""
+    first = f"import smpc_dp; {code}" if code == "smpc_dp.serve" else f"import {code}"
+    assert not modules_after(first) & {"scipy.stats", "scipy.optimize"}
+
+
 @pytest.mark.parametrize("epsilon", [None, 1.0])
 def test_a_party_of_a_secure_sum_loads_no_other_protocol(tmp_path: Path, epsilon: float | None) -> None:
     private = {} if epsilon is None else {"epsilon": epsilon, "delta": 1e-6}
