@@ -31,7 +31,7 @@ test: $(READY)
 	$(BIN)/python -m pytest -n auto --dist worksteal $(TESTED)
 	cargo test --locked --quiet --package smpc-core
 
-# PyTorch and pandas, in an environment of their own: some gigabytes. The compiled core is that of the checkout.
+# PyTorch and pandas, in an environment of their own: 6 GB, with CUDA. The compiled core is that of the checkout.
 test-torch: $(READY) .venv-torch/.installed
 	PYTHONPATH=$(CURDIR) .venv-torch/bin/python -m pytest tests/torch
 
