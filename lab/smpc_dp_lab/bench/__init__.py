@@ -8,6 +8,7 @@ from smpc_dp_lab.bench.pairwise import run_compare_bench, run_garbling_bench, ru
 from smpc_dp_lab.bench.proofs import run_proofs_bench
 from smpc_dp_lab.bench.sampling import run_sampling_bench
 from smpc_dp_lab.bench.secagg import run_secagg_bench
+from smpc_dp_lab.bench.session import run_session_bench
 from smpc_dp_lab.bench.statistic import run_statistic_bench
 
 __all__ = [
@@ -21,5 +22,6 @@ __all__ = [
     "run_proofs_bench",
     "run_sampling_bench",
     "run_secagg_bench",
+    "run_session_bench",
     "run_statistic_bench",
 ]

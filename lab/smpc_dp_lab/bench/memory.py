@@ -27,7 +27,7 @@ from smpc_dp.wire.signing import decode_envelope, encode_envelope
 from smpc_dp_lab.bench.workers import together
 
 _LENGTH = struct.Struct("<I")
-_MAXRSS_UNIT = 1 if sys.platform == "darwin" else 1024
+MAXRSS_UNIT = 1 if sys.platform == "darwin" else 1024
 
 
 class _Request(msgspec.Struct, forbid_unknown_fields=True):
@@ -105,7 +105,7 @@ def main() -> None:
         peak = _replayed(request, frames)
     else:
         record(request.parameters, request.dropouts, request.seed)
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _MAXRSS_UNIT
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * MAXRSS_UNIT
     print(json.dumps(peak))
 
 

@@ -201,6 +201,23 @@ def engines(
 
 
 @app.command()
+def session(
+    parties: Annotated[int, typer.Option(help="How many parties.")] = 10,
+    length: Annotated[int, typer.Option(help="Values of the model.")] = 10_000_000,
+    runs: Runs = 1,
+    as_json: Json = False,
+) -> None:
+    """Measure an average of a model in a session.
+
+    Each member is a process of this host: time, bytes, peak memory. At the default size all
+    together need some gigabytes.
+    """
+    from smpc_dp_lab.bench import run_session_bench
+
+    _show("averages", as_json, lambda show: run_session_bench(parties, length, runs, show))
+
+
+@app.command()
 def learn(
     runs: Runs = 5,
     parties: Annotated[
