@@ -136,7 +136,8 @@ def run(
     if results and wanted is None and not as_json:
         for line in (*map(str, tolerances(loaded)), *plan_lines(loaded)):
             console().print(line)
-    with _reported(reporting, loaded, outcomes, results, statistic=wanted is not None):
+    books = {} if ledgers is None else {name: _ledger(ledgers, name) for name in parties}
+    with _reported(reporting, loaded, outcomes, results, books, statistic=wanted is not None):
         if learning:
             report_learned(outcomes, pool, results, as_json=as_json, out=out)
         else:
@@ -155,10 +156,11 @@ def _reported(
     session: SessionFile,
     outcomes: Mapping[str, ProcessOutcome],
     results: Mapping[str, Mapping[str, Any]],
+    ledgers: Mapping[str, Path],
     *,
     statistic: bool,
 ) -> Iterator[None]:
-    """Write the report when the result is printed, or was found wrong."""
+    """Write the report when the result is printed, or was found wrong; `ledgers`: each party's file."""
     problem = ""
     try:
         yield
@@ -173,7 +175,7 @@ def _reported(
             # Not at the top: most runs have none.
             from smpc_dp.cli.run_report import write_run_report
 
-            write_run_report(reporting, session, outcomes, results, problem, statistic=statistic)
+            write_run_report(reporting, session, outcomes, results, problem, ledgers, statistic=statistic)
 
 
 def _refuse_stray(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from smpc_dp.cli.reporting import ONE_MACHINE, Reporting, make_report
@@ -36,6 +38,7 @@ def write_run_report(
     outcomes: Mapping[str, ProcessOutcome],
     results: Mapping[str, Mapping[str, Any]],
     problem: str,
+    ledgers: Mapping[str, Path] = MappingProxyType({}),
     *,
     statistic: bool,
     notes: Sequence[str] = (ONE_MACHINE,),
@@ -43,14 +46,19 @@ def write_run_report(
     """Write the report of a session whose members ran here.
 
     `results` by party, as JSON data; `problem`: why there is no right result, "" where there is one.
-    `statistic`: it is one of pairs.
+    `ledgers`: by party, read here for a session that learns, whose results have no receipt. `statistic`: it
+    is one of pairs.
     """
     views = views_of(session, statistic=statistic)
     failed = [f"{name}: {outcome.reason}" for name, outcome in outcomes.items() if not outcome.ok]
     result = None if problem or not results else next(iter(results.values()))
     trace, roster = reporting.trace, session.roster
     trace.names = tuple(member.name for member in sorted(roster, key=lambda member: member.role != "party"))
-    head, own = ("The run failed", []) if result is None else described(session, results, statistic=statistic)
+    head, own = (
+        ("The run failed", [])
+        if result is None
+        else described(results, ledgers, statistic=statistic, checked=session.checked_parameters)
+    )
     absent = [] if result is None else result.get("absent", [])
     missing = "; ".join(NOT_COUNTED[view] for view in views if view in NOT_COUNTED)
     parts: list[Section] = [
@@ -113,15 +121,33 @@ def _view_of_gopa(parameters: GopaParameters) -> str:
     return "gopa-direct" if isinstance(parameters, DirectParameters) else f"gopa-{parameters.on_dropout}"
 
 
+def ledger_state(path: Path, party: str) -> dict[str, Any]:
+    """Return what a party's ledger has spent and may spend, as a receipt has it."""
+    # Not at the top: most sessions have no ledger, and the accountant takes a while to load.
+    from smpc_dp.privacy.accountant.ledger import Ledger
+
+    ledger = Ledger.open(path, party=party)
+    terms, spent = ledger.terms, ledger.spent()
+    return {
+        "dataset": terms.dataset,
+        "unit": terms.unit,
+        "spent": spent.to_json(),
+        "budget_epsilon": terms.epsilon,
+        "budget_delta": terms.delta,
+    }
+
+
 def described(
-    session: SessionFile, results: Mapping[str, Mapping[str, Any]], *, statistic: bool
+    results: Mapping[str, Mapping[str, Any]], ledgers: Mapping[str, Path], *, statistic: bool, checked: Any
 ) -> tuple[str, list[Section]]:
     """Return the title, and the sections about the result and its privacy."""
     result = next(iter(results.values()))
     if "learner" in result:
         return f"Learning: {result['learner']}", [
             *sections.learned_section(results),
-            *sections.learned_privacy(results),
+            *sections.learned_privacy(
+                results, {name: ledger_state(path, name) for name, path in ledgers.items()}
+            ),
         ]
     privacy = result["privacy"]
     receipts = {name: one["privacy"].get("receipt") for name, one in results.items()}
@@ -130,7 +156,7 @@ def described(
         return f"Statistic of pairs: {result['kernel']}", [*sections.pairs_section(result), *own]
     if "estimates" in result:
         return "Statistics of records", [*sections.statistics_section(result), *own]
-    interval = interval_of(result, session.checked_parameters)
+    interval = interval_of(result, checked)
     return result["kind"].capitalize(), [*sections.vector_section(result, interval), *own]
 
 

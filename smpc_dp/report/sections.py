@@ -227,9 +227,7 @@ def privacy_section(privacy: Json, receipts: Mapping[str, Json | None]) -> list[
     if budget is not None:
         blocks.append(_budget_table(budget))
     charged = {name: receipt for name, receipt in receipts.items() if receipt is not None}
-    blocks.append(
-        _receipts_table(charged) if charged else Text("No ledger was given: nothing was charged.", "note")
-    )
+    blocks.append(_charges(charged))
     return section("privacy", "Privacy spent and left", blocks)
 
 
@@ -248,6 +246,12 @@ def guarantee_table(guarantee: Json) -> Table:
         *(("warning", text) for text in guarantee["warnings"]),
     )
     return Table("What the guarantee depends on", (("property", TEXT), ("value", LONG)), rows)
+
+
+def _charges(receipts: Mapping[str, Json]) -> Block:
+    if receipts:
+        return _receipts_table(receipts)
+    return Text("No ledger was given: nothing was charged.", "note")
 
 
 def _budget_table(budget: Json) -> Table:
@@ -292,7 +296,7 @@ def _receipts_table(receipts: Mapping[str, Json]) -> Table:
     return Table("Ledger of each party after this run", columns, tuple(rows))
 
 
-def learned_privacy(results: Mapping[str, Json]) -> list[Section]:
+def learned_privacy(results: Mapping[str, Json], ledgers: Mapping[str, Json]) -> list[Section]:
     """Return the sections of a learner's privacy, all steps together, and of what it does not protect."""
     some = next(iter(results.values()))
     guarantee, claim = some["guarantee"], some["claim"]
@@ -301,7 +305,7 @@ def learned_privacy(results: Mapping[str, Json]) -> list[Section]:
         "who takes part, in which step, and when: the schedule is public",
         "against more parties that collude than the guarantee's assumption names",
     ]
-    blocks: list[Block] = [Text(f"The claim: {claim}.")] if claim else []
+    blocks: list[Block] = [Text(f"The claim of the steps: {claim}.")] if claim else []
     if guarantee is None:
         blocks.insert(0, Text("No guarantee covers all steps together."))
         limits = ["the parties' data by differential privacy: the run has no guarantee", *limits[:2]]
@@ -310,6 +314,7 @@ def learned_privacy(results: Mapping[str, Json]) -> list[Section]:
         limits = [*guarantee["warnings"], *limits]
     if some["confidential"]:
         limits.insert(0, "what each party has learned: it is its own, and the guarantee does not cover it")
+    blocks.append(_charges(ledgers))
     return [
         *section("privacy", "Privacy spent and left", blocks),
         *limits_section(limits),

@@ -23,6 +23,7 @@ from smpc_dp.report.document import (
 from smpc_dp.report.roles import VIEWS
 from smpc_dp.report.sections import (
     curve,
+    learned_privacy,
     learned_section,
     losses_section,
     roles_section,
@@ -147,8 +148,17 @@ def test_a_metric_is_drawn_over_its_steps_of_all_groups() -> None:
         "ann": {**plain, "metrics": [{"step": 2, "value": 0.5}, {"step": 4, "value": 0.125}]},
         "bob": {**plain, "metrics": [{"step": 3, "value": 0.25}]},
     }
-    page = Page(render(Report("T", "", "", Facts(()), tuple(learned_section(results)))))
+    ledger = {
+        "dataset": "rows",
+        "unit": "party",
+        "spent": {"epsilon": 1.5, "delta": 1e-6, "exact_releases": 0},
+        "budget_epsilon": 4.0,
+        "budget_delta": 1e-6,
+    }
+    parts = (*learned_section(results), *learned_privacy(results, {"ann": ledger}))
+    page = Page(render(Report("T", "", "", Facts(()), parts)))
     assert page.faults == []
+    assert {"1.5", "4", "2.5", "1e-06"} <= set(page.cells)
     assert "polyline" in [tag for tag, _ in page.tags]
     assert {"2", "3", "4", "0.5", "0.25", "0.125"} <= set(page.cells)
 
