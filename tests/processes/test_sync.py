@@ -7,6 +7,7 @@ import gc
 import inspect
 import signal
 import threading
+from collections.abc import Iterator
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
@@ -30,8 +31,20 @@ def create(folder: Path, timeouts: Timeouts = FAST, **parameters: object) -> Pat
     return create_local_session(folder, PARTIES, {**REAL, "dropout": 0.25, **parameters}, timeouts=timeouts)
 
 
+SERVING: list[Future[Any]] = []
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _aggregators_end() -> Iterator[None]:
+    """Wait once for all aggregators that no test waits for: they give parties time to connect again."""
+    yield
+    for serving in SERVING:
+        serving.result()
+
+
 def serve(path: Path) -> Future[Any]:
-    return in_thread(lambda: asyncio.run(smpc_dp.serve(path)))
+    SERVING.append(in_thread(lambda: asyncio.run(smpc_dp.serve(path))))
+    return SERVING[-1]
 
 
 def names_of_threads() -> list[str]:
@@ -74,7 +87,7 @@ async def test_a_session_blocks_a_running_loop_and_works(tmp_path: Path) -> None
 
 def test_a_session_closed_twice_says_so(tmp_path: Path) -> None:
     path = create(tmp_path)
-    serving = serve(path)
+    serve(path)
     with smpc_dp.sync.Session.open(path, "alice") as session:
         assert (session.party, session.length, session.closed) == ("alice", 2, False)
         session.close()
@@ -84,7 +97,6 @@ def test_a_session_closed_twice_says_so(tmp_path: Path) -> None:
                 call()
             assert is_closed(error)
     assert "closed" in repr(session)
-    serving.result()
     assert not names_of_threads()
 
 
@@ -110,11 +122,10 @@ async def test_a_session_stays_open_between_blocks_of_code(tmp_path: Path) -> No
 
 async def test_connect_leaves_a_session_that_was_closed_in_its_block(tmp_path: Path) -> None:
     path = create(tmp_path)
-    serving = asyncio.create_task(smpc_dp.serve(path))
+    serve(path)
     async with smpc_dp.connect(path, "alice") as session:
         await session.close()
     assert session.closed
-    await serving
 
 
 def test_an_interrupt_cancels_the_request_and_closes_the_session(tmp_path: Path) -> None:
@@ -198,14 +209,13 @@ def test_a_call_in_the_sessions_own_thread_is_refused(tmp_path: Path) -> None:
 
 def test_a_forgotten_session_leaves(tmp_path: Path) -> None:
     path = create(tmp_path)
-    serving = serve(path)
+    serve(path)
     session = smpc_dp.sync.connect(path, "alice")
     (thread,) = [each for each in threading.enumerate() if each.name.endswith("of alice")]
     del session
     gc.collect()
     thread.join(60)
     assert not thread.is_alive()
-    serving.result()
 
 
 def test_the_blocking_calls_have_the_arguments_of_the_others() -> None:
