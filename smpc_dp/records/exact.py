@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.records.ask import Ask, Statistic, read_ask
 from smpc_dp.records.features import Block, Selector, product
+from smpc_dp.records.intervals import INFINITE
 from smpc_dp.records.noisy import cell_labels
 from smpc_dp.records.result import Answers, Estimate
 from smpc_dp.records.schema import Schema
@@ -92,18 +93,9 @@ class ExactTables:
 
     def _estimate(self, one: Statistic, cell: dict[str, str], counts: Sequence[int]) -> Estimate:
         shown = None if NOT_SHOWN in counts else float(sum(counts))
-        return Estimate(
-            statistic=one.text,
-            name="count",
-            cell=cell,
-            value=shown,
-            low=shown,
-            high=shown,
-            standard_error=0.0,
-            sampling_error=None,
-            unit="rows",
-            note=NOTE if shown is None else "",
-        )
+        ends = INFINITE if shown is None else (shown, shown)
+        note = NOTE if shown is None else ""
+        return Estimate.of(one, "count", "rows", ends, cell=cell, value=shown, error=0.0, note=note)
 
     @functools.cached_property
     def rule(self) -> str:
