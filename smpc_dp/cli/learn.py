@@ -144,8 +144,14 @@ def learned_text(results: Mapping[str, dict[str, Any]]) -> str:
         lines.append("confidential: what each party has learned is its own; the guarantee does not cover it")
     for measured in some["metrics"][-1:]:
         lines.append(f"metric after step {measured['step']}: {measured['value']:.6g}")
-    lines.append(privacy_text(some["guarantee"], some["claim"]))
+    lines.append(privacy_text(_weakest(results), some["claim"]))
     return "\n".join(lines)
+
+
+def _weakest(results: Mapping[str, dict[str, Any]]) -> dict[str, Any] | None:
+    """Return the guarantee that holds for every party: that of the largest epsilon, None if one has none."""
+    given = [result["guarantee"] for result in results.values()]
+    return None if None in given else max(given, key=lambda guarantee: float(guarantee["epsilon"]))
 
 
 def model_file(results: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
@@ -164,5 +170,7 @@ def model_file(results: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
             name: {**{key: result[key][0] for key in of_party}, "failures": result["failures"]}
             for name, result in results.items()
         },
-        **{key: some[key] for key in ("metrics", "guarantee", "claim", "confidential")},
+        "metrics": some["metrics"],
+        "guarantee": _weakest(results),
+        **{key: some[key] for key in ("claim", "confidential")},
     }

@@ -262,9 +262,10 @@ def privacy_text(guarantee: Mapping[str, Any] | None, claim: str) -> str:
     """Return the privacy of what was learned in a line, given the guarantee as JSON data."""
     if guarantee is None:
         return f"privacy: none; {claim}"
+    unit = "party's data" if guarantee["protects"] == "party" else f"{guarantee['protects']} of a party"
     return (
         f"privacy: ({guarantee['epsilon']:g}, {guarantee['delta']:g})-differentially private for each "
-        f"party's data, all steps together; {guarantee['assumption']}"
+        f"{unit}, all steps together; {guarantee['assumption']}"
     )
 
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from smpc_dp import simulate
+from smpc_dp.cli.learn import learned_text, model_file
 from smpc_dp.errors import ConfigError, PrivacyError, SmpcError
 from smpc_dp.learn.data_owners import CentralSteps, DataOwners, OwnerAnswers, most_answers
 from smpc_dp.learn.registry import check_learn
@@ -196,6 +197,18 @@ def test_owners_have_guarantees_of_their_own() -> None:
     assert (learned.guarantee.epsilon, learned.guarantee.protects) == (4.0, "record")
     settings = learner(PRIVATE)
     assert [settings.guarantee(owner).epsilon for owner in range(3)] == [1.0, 2.0, 4.0]  # type: ignore[union-attr]
+
+
+def test_the_text_of_a_run_has_the_weakest_guarantee_and_its_unit() -> None:
+    """Not that of the first party, and not of a party's data as a whole."""
+    learned = simulate.learn(PRIVATE, tables(), fidelity="ideal", seed_for_simulation=1)
+    shown = [learned.to_json() | {"guarantee": learner(PRIVATE).guarantee(owner)} for owner in range(3)]
+    results = {
+        name: one | {"guarantee": one["guarantee"].to_json()} for name, one in zip("abc", shown, strict=True)
+    }
+    text = learned_text(results)
+    assert "privacy: (4, 1e-06)-differentially private for each record of a party, all steps" in text
+    assert model_file(results)["guarantee"]["epsilon"] == 4.0
 
 
 def by_messages(given: dict[str, Any], kill: dict[int, int]) -> list[Learned | SmpcError]:
