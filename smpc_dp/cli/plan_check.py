@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
@@ -30,12 +31,24 @@ def register(app: typer.Typer) -> None:
 
 
 def check(
-    mechanism: Annotated[MechanismName, typer.Argument(help="Which mechanism.")],
+    mechanism: Annotated[
+        MechanismName | None, typer.Argument(help="Which mechanism; with --session none.")
+    ] = None,
+    session: Annotated[
+        Path | None,
+        typer.Option(help="A session file for statistics of records, whose release is audited as it is."),
+    ] = None,
     epsilon: Annotated[float, typer.Option(help="Claimed epsilon: the noise is calibrated to it.")] = 1.0,
     delta: Annotated[
         float | None, typer.Option(help="Claimed delta; default 0 for Laplace and responses, else 1e-5.")
     ] = None,
-    samples: Annotated[int, typer.Option(help="Releases on each of two neighbouring inputs.")] = 1_000_000,
+    samples: Annotated[
+        int | None,
+        typer.Option(
+            help="Releases on each of two neighbouring inputs; default 1,000,000, of a session as many as "
+            "show a missing share of noise."
+        ),
+    ] = None,
     dimension: Annotated[int, typer.Option(help="Coordinates of a value.")] = 1,
     sensitivity: Annotated[
         float, typer.Option(help="l1 for Laplace, else l2; grid steps if discrete.")
@@ -46,11 +59,17 @@ def check(
     categories: Annotated[int, typer.Option(help="Categories of randomised response.")] = 3,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Look for a violation of a mechanism's claimed privacy.
+    """Look for a violation of the claimed privacy of a mechanism, or of a session's release.
 
     Calibrates the mechanism, draws many real releases on neighbouring inputs and prints the largest epsilon
     that they show. Exit code 1 if that refutes the claim. Finding nothing is no proof.
     """
+    if session is not None and mechanism is None:
+        _check_session(session, samples, as_json)
+        return
+    if session is not None or mechanism is None:
+        raise ConfigError.at("MECHANISM", "either a mechanism is needed, or --session", ConfigCheck.CONFLICT)
+    samples = 1_000_000 if samples is None else samples
     # Loading these takes longer than starting all other commands.
     from smpc_dp.encoding import Encoding
     from smpc_dp.privacy import empirical, mechanisms
@@ -103,4 +122,33 @@ def check(
         ]
         print_table(f"{mechanism}: {made.name}", ("what", "value"), rows)
     if result.refuted:
+        raise typer.Exit(1)
+
+
+def _check_session(path: Path, samples: int | None, as_json: bool) -> None:
+    """Audit the release of a session file, and print the result; exit code 1 for a violation."""
+    from smpc_dp.net.session_file import load_session
+    from smpc_dp.simulate.record_audit import audit_records
+
+    result = audit_records(load_session(path).checked_parameters, samples)
+    if as_json:
+        print_json(result.to_json())
+    else:
+        worst = result.findings[0]
+        rows = [
+            ("claimed", f"epsilon = {result.epsilon:g} at delta = {result.delta:g}"),
+            ("in the release", f"the sums and the noise of {result.counted} parties, those that count"),
+            (
+                "strongest of all tests",
+                f"epsilon >= {worst.lower:.6g} at delta = {worst.claim.delta:.6g}, where "
+                f"{worst.claim.epsilon:.6g} is claimed",
+            ),
+            ("variance of the noise", f"{result.variance:.6g} of that claimed, {result.least:.6g} at least"),
+            ("neighbours", f"{result.moved:.6g} of the sensitivity apart, 1 at most"),
+            ("releases", f"{result.samples} on each input, half of them to choose the events"),
+            *(("VIOLATION", text) for text in result.violations),
+            *([] if result.violations else [("verdict", "no violation found, which is no proof")]),
+        ]
+        print_table(str(path), ("what", "value"), rows)
+    if result.violations:
         raise typer.Exit(1)

@@ -1,0 +1,240 @@
+"""Audits the release of a session for statistics of records: real rows, real noise, no more than what counts.
+
+The release is what an observer is left with in the worst case: the sums of exactly the counted parties, each
+with its share of noise, as the session's own code reads, clips, sums, encodes and draws them. It is tested on
+neighbouring tables over the whole privacy profile, and its noise by its variance. Finding nothing proves
+nothing.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smpc_dp.crypto.randomness import Randomness, SystemRandomness
+from smpc_dp.errors import ConfigCheck, ConfigError
+from smpc_dp.privacy.accountant.compose import Composition
+from smpc_dp.privacy.empirical import FALSE_ALARM, Claim, Finding, audit
+from smpc_dp.protocols.gopa.records import GopaRecordParameters
+from smpc_dp.protocols.secagg.records import RecordSumParameters
+from smpc_dp.records.schema import Number, Schema
+from smpc_dp.records.table import Table, read_table
+
+Audited = RecordSumParameters | GopaRecordParameters
+
+# Points of the profile, as parts of the claimed epsilon.
+PARTS = (1.0, 0.75, 0.5, 0.35, 0.25, 0.15, 0.1, 0.05)
+# Coordinates of a release that events are looked for in, and draws that are made at a time.
+MOST_COORDINATES, AT_ONCE = 64, 1 << 22
+# How far out of its bounds a number lies in the rows of the audit, in ranges.
+FAR = 1000.0
+LEAST_SAMPLES = 100_000
+# Deviations by which a share less must lower the measured variance, for enough draws.
+APART = 8.0
+
+
+@dataclass(frozen=True, slots=True)
+class RecordAudit:
+    """Result of the audit of one session's release.
+
+    Attributes:
+        counted: the parties whose sums and noise are in the release.
+        epsilon, delta: as claimed; samples: releases on each of two neighbouring inputs.
+        findings: of all points of the profile and pairs of inputs, the strongest first.
+        variance: of the noise, over that which is claimed; least: below this it refutes the claim.
+        moved: the greatest distance of two neighbours' exact vectors, over the claimed sensitivity.
+    """
+
+    counted: int
+    epsilon: float
+    delta: float
+    samples: int
+    findings: tuple[Finding, ...]
+    variance: float
+    least: float
+    moved: float
+
+    @property
+    def violations(self) -> tuple[str, ...]:
+        """What refutes the claim, in words; none proves nothing."""
+        worst = self.findings[0]
+        result = []
+        if self.moved > 1 + 1e-9:
+            result.append(f"neighbouring tables are {self.moved:.4g} times the sensitivity apart")
+        if worst.refuted:
+            result.append(
+                f"epsilon >= {worst.lower:.4g} at delta = {worst.claim.delta:.4g}, where "
+                f"{worst.claim.epsilon:.4g} is claimed ({worst.event}: {worst.hits} against "
+                f"{worst.neighbour_hits} times)"
+            )
+        if self.variance < self.least:
+            result.append(f"the noise has {self.variance:.4g} of the variance that is claimed")
+        return tuple(result)
+
+    def to_json(self) -> dict[str, object]:
+        """Return plain JSON data."""
+        worst = self.findings[0]
+        return {
+            "counted": self.counted,
+            "epsilon": self.epsilon,
+            "delta": self.delta,
+            "samples": self.samples,
+            "violation": bool(self.violations),
+            "violations": list(self.violations),
+            "false_alarm": 2 * FALSE_ALARM,
+            "tested": len(self.findings),
+            "strongest": {
+                "epsilon": worst.claim.epsilon,
+                "delta": worst.claim.delta,
+                "epsilon_lower": worst.lower if math.isfinite(worst.lower) else None,
+                "event": worst.event,
+                "hits": [worst.hits, worst.neighbour_hits],
+                "counted": worst.samples,
+            },
+            "variance": self.variance,
+            "least_variance": self.least,
+            "moved": self.moved,
+        }
+
+
+def audit_records(
+    parameters: object, samples: int | None = None, randomness: Randomness | None = None
+) -> RecordAudit:
+    """Audit a session's release; its claim is refuted with probability 0.002 at most if it is right.
+
+    `samples` are releases on each of two neighbouring inputs; None takes as many as show one missing share of
+    the noise, 100,000 at least. Raises ConfigError for another kind of session, and too many draws.
+    """
+    if not isinstance(parameters, Audited):
+        raise ConfigError.at(
+            "session", "asks no statistics of records of parties that add noise", ConfigCheck.UNSUPPORTED
+        )
+    request, source = parameters.request, randomness or SystemRandomness()
+    counted = request.mechanism.honest
+    if samples is None:
+        # The deviation of a measured variance is sqrt(2 / draws) of it; a share is 1 / counted.
+        enough = 2 * (APART * counted) ** 2 / (2 * min(request.length, MOST_COORDINATES))
+        samples = max(LEAST_SAMPLES, math.ceil(enough))
+    composed = Composition([parameters.event()])
+    claims = [
+        Claim(part * request.epsilon, min(1.0, composed.delta(part * request.epsilon))) for part in PARTS
+    ]
+    pairs = _neighbours(parameters.schema, counted, parameters.public_rows)
+    findings: list[Finding] = []
+    moved, noise = 0.0, _Noise()
+    for pair in pairs:
+        vectors = [[request.vector(table) for table in tables] for tables in pair]
+        difference = np.sum(vectors[0], axis=0).astype(float) - np.sum(vectors[1], axis=0).astype(float)
+        moved = max(moved, float(np.linalg.norm(difference)) / request.sensitivity.l2)
+        chosen = np.argsort(-np.abs(difference), kind="stable")[:MOST_COORDINATES]
+        sample = functools.partial(_released, parameters, vectors, chosen, noise, source)
+        findings += audit(sample, claims, samples, tests=len(pairs))
+    findings.sort(key=lambda finding: finding.claim.epsilon - finding.lower)
+    expected = counted * float(request.variance)
+    return RecordAudit(
+        counted=counted,
+        epsilon=request.epsilon,
+        delta=request.delta,
+        samples=samples,
+        findings=tuple(findings),
+        variance=noise.variance / expected,
+        least=noise.least(),
+        moved=moved,
+    )
+
+
+@dataclass
+class _Noise:
+    """What is known of the noise of all releases: the number of draws, and the sum of their squares."""
+
+    draws: int = 0
+    squares: float = 0.0
+
+    def add(self, noise: NDArray[np.float64]) -> None:
+        self.draws += noise.size
+        self.squares += float(np.square(noise).sum())
+
+    @property
+    def variance(self) -> float:
+        return self.squares / max(self.draws, 1)
+
+    def least(self) -> float:
+        """Return the share of the variance below which right noise falls with probability FALSE_ALARM."""
+        # Not at the top: it takes a while to load.
+        from scipy.stats import chi2
+
+        return float(chi2.ppf(FALSE_ALARM, self.draws) / self.draws)
+
+
+def _released(
+    parameters: Audited,
+    vectors: Sequence[Sequence[NDArray[np.int64]]],
+    chosen: NDArray[np.int64],
+    noise: _Noise,
+    randomness: Randomness,
+    which: int,
+    count: int,
+) -> NDArray[np.float64]:
+    """Return releases of the counted parties on one of two inputs, shape (count, coordinates)."""
+    length = parameters.request.length
+    exact = np.sum(vectors[which], axis=0)
+    parts = []
+    for start in range(0, count, max(1, AT_ONCE // length)):
+        size = min(count - start, max(1, AT_ONCE // length))
+        total = np.zeros(size * length, dtype=np.uint64)
+        for vector in vectors[which]:
+            ring_vector, _ = parameters.encoding.encode(vector, party="audit")
+            ring_vector = np.tile(ring_vector, size)
+            parameters.add_noise(ring_vector, randomness)
+            total += ring_vector
+        lowest = len(vectors[which]) * parameters.encoding.lowest
+        released = total.view(np.int64).reshape(size, length) + lowest
+        parts.append(released[:, chosen].astype(np.float64))
+        noise.add(parts[-1] - exact[chosen])
+    return np.concatenate(parts)
+
+
+def _neighbours(
+    schema: Schema, parties: int, public_rows: Sequence[int] | None
+) -> list[tuple[list[Table], list[Table]]]:
+    """Return pairs of so many parties' tables that differ in the rows of one unit, far out of bounds."""
+
+    def tables(end: int) -> list[Table]:
+        return [
+            _table(
+                schema,
+                end if party < schema.party_factor else 0,
+                None if public_rows is None else public_rows[party],
+            )
+            for party in range(parties)
+        ]
+
+    return [(tables(end), tables(-end if schema.rows == "public" else 0)) for end in (1, -1)]
+
+
+def _table(schema: Schema, end: int, public_rows: int | None) -> Table:
+    """Return a party's table with the rows of one unit at one end of all columns; 0: without them.
+
+    With public rows others fill it up, in the middle of their columns.
+    """
+    most = schema.person_factor if public_rows is None else min(schema.person_factor, public_rows)
+    unit = most if end else 0
+    others = 0 if public_rows is None else public_rows - unit
+    columns: dict[str, list[Any]] = {}
+    for name, column in schema.columns.items():
+        if isinstance(column, Number):
+            columns[name] = [column.middle + end * FAR * column.width] * unit + [column.middle] * others
+        else:
+            columns[name] = [column.values[0 if end > 0 else -1]] * unit + [column.values[0]] * others
+    if schema.id is not None:
+        columns[schema.id] = ["unit"] * unit + [f"other {index}" for index in range(others)]
+    arrays = {
+        name: np.array(values, dtype=None if values else np.float64) for name, values in columns.items()
+    }
+    return read_table(arrays, schema, party="audit")

@@ -1,0 +1,129 @@
+"""The audit of a session's release: a right one passes, and each planted fault is found."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from msgspec.structs import replace
+
+from smpc_dp.crypto.randomness import Randomness
+from smpc_dp.encoding import RingVector
+from smpc_dp.errors import ConfigError
+from smpc_dp.net.local import create_local_session
+from smpc_dp.protocols.registry import PARAMETER_CHECKERS
+from smpc_dp.records.schema import Number
+from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
+from smpc_dp.simulate.record_audit import Audited, RecordAudit, audit_records
+from tests import command
+from tests.unit.protocols.test_record_parameters import GIVEN, given
+
+PERSON = {"unit": "person", "id": "patient", "rows_per_person": 3, "parties_per_person": 2}
+# Few releases: fixed seeds, and faults that are many deviations away.
+SAMPLES = 20_000
+
+
+def planned(parameters: dict[str, Any], parties: int, protocol: str = "secagg") -> Audited:
+    checked, issues = PARAMETER_CHECKERS[protocol, 1](parameters, parties)
+    assert isinstance(checked, Audited), issues
+    return checked
+
+
+def audited(parameters: Audited, samples: int = SAMPLES) -> RecordAudit:
+    return audit_records(parameters, samples, SeededRandomnessForSimulation(1, "audit"))
+
+
+@pytest.mark.parametrize(
+    ("parameters", "parties", "protocol"),
+    [
+        (GIVEN, 10, "secagg"),
+        (GIVEN, 10, "gopa"),
+        (given(PERSON), 5, "secagg"),
+        (given({"rows": "public"}, public_rows=[30, 1, 2, 5, 4], ask=["mean(age)", "sex"]), 5, "secagg"),
+        (given(ask=["variance(age)", "mean(age) by sex", "quantile(age, 0.5)"]), 5, "secagg"),
+    ],
+)
+def test_a_right_release_passes_at_exactly_the_counted_shares(
+    parameters: dict[str, Any], parties: int, protocol: str
+) -> None:
+    """The seed is fixed; another one would fail once in 500."""
+    result = audited(planned(parameters, parties, protocol))
+    assert not result.violations
+    assert 0.97 < result.variance < 1.03
+    # The neighbours are nearly as far apart as any: otherwise the audit would look at too little.
+    assert 0.6 < result.moved <= 1 + 1e-9
+    # Two pairs of inputs, both orders, eight points of the profile.
+    assert len(result.findings) == 2 * 2 * 8
+    json.dumps(result.to_json())
+
+
+def test_clipping_that_is_left_out_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def points(self: Number, values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        return np.floor((values - self.lower) / self.width * self.steps + 0.5).astype(np.int64)
+
+    parameters = planned(GIVEN, 10)
+    monkeypatch.setattr(Number, "points", points)
+    result = audited(parameters)
+    # As a black box, and by the exact vectors.
+    assert result.findings[0].refuted
+    assert result.findings[0].lower > 2
+    assert result.moved > 10
+    assert len(result.violations) == 2
+
+
+@pytest.mark.parametrize(("parties", "protocol"), [(10, "secagg"), (5, "secagg"), (10, "gopa")])
+def test_one_share_of_noise_that_is_left_out_is_found(
+    parties: int, protocol: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parameters = planned(GIVEN, parties, protocol)
+    counted, calls = parameters.request.mechanism.honest, iter(range(1 << 30))
+    add = type(parameters).add_noise
+
+    def left_out(self: Audited, ring_vector: RingVector, randomness: Randomness) -> None:
+        if next(calls) % counted:
+            add(self, ring_vector, randomness)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(type(parameters), "add_noise", left_out)
+    result = audited(parameters)
+    assert result.variance == pytest.approx(1 - 1 / counted, rel=0.02)
+    assert result.variance < result.least
+    [violation] = [line for line in result.violations if "variance" in line]
+    assert "of the variance that is claimed" in violation
+
+
+def test_by_default_there_are_enough_releases_to_see_one_share_of_many() -> None:
+    parameters = planned(given(ask=["count"]), 60)
+    counted = parameters.request.mechanism.honest
+    less = replace(parameters, variance=parameters.request.variance * (counted - 1) / counted)
+    source = SeededRandomnessForSimulation(2, "audit")
+    assert counted == 48
+    assert not audit_records(parameters, randomness=source).violations
+    assert "of the variance that is claimed" in audit_records(less, randomness=source).violations[0]
+
+
+def test_noise_that_is_planned_too_small_is_found_over_the_profile() -> None:
+    parameters = planned(GIVEN, 5)
+    result = audited(replace(parameters, variance=parameters.request.variance / 16))
+    assert result.findings[0].refuted
+    assert result.variance == pytest.approx(1 / 16, rel=0.02)
+
+
+def test_other_sessions_are_refused() -> None:
+    sums, _ = PARAMETER_CHECKERS["secagg", 1]({"length": 1, "lower": 0, "upper": 1, "kind": "integer"}, 5)
+    with pytest.raises(ConfigError, match="asks no statistics of records"):
+        audit_records(sums)
+
+
+def test_the_command_audits_a_session_file(tmp_path: Path) -> None:
+    path = create_local_session(tmp_path, ("alice", "bob", "carol", "dave", "erin"), GIVEN)
+    done = command.smpc_dp("plan", "check", "--session", str(path), "--samples", "20000", "--json")
+    printed = json.loads(done.stdout)
+    assert printed["counted"] == 3
+    # One run in 500 may find what is not there.
+    assert done.returncode == int(printed["violation"])
+    assert {"variance", "least_variance", "moved", "strongest"} <= printed.keys()
+    refused = command.smpc_dp("plan", "check")
+    assert "either a mechanism is needed, or --session" in refused.stdout + refused.stderr
