@@ -49,9 +49,9 @@ class GopaRecordSettings(RecordSettings, frozen=True, kw_only=True):
         Meta(
             ge=0,
             le=1000,
-            description="the standard error with which a party's total is seen beyond the sum, over "
-            "`max_rows` times the range of a row; with 0 pairwise noise hides one row alone, and party "
-            "totals are visible",
+            description="the least standard error with which a party's total is seen beyond the sum, over "
+            "`max_rows` times the range of a row, from all numbers of a request together; with 0 pairwise "
+            "noise hides one row alone, and party totals are visible",
         ),
     ] = 1.0
     on_dropout: Annotated[
@@ -79,17 +79,18 @@ class GopaRecordParameters(GopaParameters, NoisyRecordParameters, frozen=True):
 
     @property
     def total_error(self) -> float:
-        """The standard error of a party's total beyond the sum, over the widest range of a total."""
+        """The least standard error of a party's total beyond the sum, over the range of that total."""
         honest, session = self.session.honest, self.session
         information = (1 - 1 / honest) / (session.own_variance + honest * session.pair_variance)
-        return 1 / math.sqrt(information) / max(self.encoding.widths)
+        return 1 / math.sqrt(information) / reach(self.request)
 
     @property
     def totals(self) -> str:
         """What is seen of a party's total, in words."""
         seen = (
             "to whoever knows the totals of all other honest parties, besides what the answers say, with a "
-            f"standard error of {self.total_error:.3g} times max_rows times the range of a row"
+            f"standard error of at least {self.total_error:.3g} times max_rows times the range of a row in "
+            "each request"
         )
         return (
             f"a party's totals are hidden: seen {seen}"
@@ -172,6 +173,20 @@ def _planned(plan: SecAggPlan, schema: Schema, good: Mapping[str, Any]) -> GopaR
     return parameters
 
 
+def reach(request: Plan) -> float:
+    """Return how far apart two vectors of a party can be, in L2: all its numbers together tell its totals.
+
+    In a block of several cells all rows may be in one, or in another.
+    """
+    low, high = request.bounds
+    widths = high.astype(float) - low.astype(float)
+    square = 0.0
+    for one in request.blocks:
+        offset, cells = request.offsets[one.block][0], one.block.cells
+        square += min(cells, 2) * float(widths[offset : offset + cells].max()) ** 2
+    return math.sqrt(square)
+
+
 def _on_grid(request: Plan, plan: SecAggPlan, good: Mapping[str, Any]) -> GopaRecordParameters:
     """Return the parameters of one plan of the vector, with both noises of GOPA in place of its shares."""
     encoding = records.record_encoding(request, plan.parties)
@@ -182,7 +197,7 @@ def _on_grid(request: Plan, plan: SecAggPlan, good: Mapping[str, Any]) -> GopaRe
         epsilon=good["epsilon"],
         delta=good["delta"],
         roll_back=True,
-        hiding=good["hidden_totals"] * max(encoding.widths),
+        hiding=good["hidden_totals"] * reach(request),
     )
     return GopaRecordParameters(
         encoding=encoding,

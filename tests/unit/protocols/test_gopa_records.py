@@ -10,8 +10,9 @@ import pytest
 
 from smpc_dp.privacy.accountant.compose import Composition
 from smpc_dp.protocols.gopa.params import MAX_VARIANCE
-from smpc_dp.protocols.gopa.records import GopaRecordParameters
+from smpc_dp.protocols.gopa.records import GopaRecordParameters, reach
 from smpc_dp.protocols.registry import PARAMETER_CHECKERS
+from smpc_dp.records.table import read_table
 from tests.unit.protocols.test_record_parameters import GIVEN, given
 
 
@@ -34,8 +35,7 @@ def test_a_total_is_hidden_beyond_the_sum_as_the_covariance_of_the_view_says(
     differences = np.linalg.svd(np.ones((1, honest)))[2][1:]
     seen = differences[:, 0]
     information = seen @ np.linalg.solve(differences @ covariance @ differences.T, seen)
-    widest = max(parameters.encoding.widths)
-    assert parameters.total_error == pytest.approx(1 / math.sqrt(information) / widest)
+    assert parameters.total_error == pytest.approx(1 / math.sqrt(information) / reach(parameters.request))
     assert parameters.total_error >= hidden
     # The whole view: a row moves its party's total, and is known up to the plan's mu.
     entry = np.linalg.inv(covariance)[0, 0]
@@ -44,6 +44,30 @@ def test_a_total_is_hidden_beyond_the_sum_as_the_covariance_of_the_view_says(
     privacy = parameters.privacy(parties)
     assert said in privacy.claim
     assert any(said in line for line in privacy.not_protected)
+
+
+@pytest.mark.parametrize(
+    "ask", [["count"], ["count", "sex"], ["mean(age)", "mean(age) by sex", "count", "quantile(age, 0.5)"]]
+)
+def test_all_numbers_of_a_request_together_hide_a_total(ask: list[str]) -> None:
+    """Several numbers tell the same total: counts, and those of the cells. Against real vectors."""
+    parameters = planned(given({"max_rows": 200}, ask=ask), 5)
+    honest, session = parameters.session.honest, parameters.session
+    error = math.sqrt((session.own_variance + honest * session.pair_variance) / (1 - 1 / honest))
+    rows = [(age, sex) for age in (0.0, 100.0) for sex in ("f", "m")]
+    columns: list[tuple[list[float], list[str]]] = [([], [])]
+    columns += [([age] * 200, [sex] * 200) for age, sex in rows]
+    vectors = [
+        parameters.request.vector(
+            read_table({"age": np.array(ages), "sex": np.array(sexes)}, parameters.schema, party="a")
+        ).astype(float)
+        for ages, sexes in columns
+    ]
+    farthest = max(float(np.linalg.norm(a - b)) for a in vectors for b in vectors)
+    # The distance of two tables is the signal that a total gives over its whole range.
+    assert error / farthest >= 1
+    assert farthest <= reach(parameters.request) * (1 + 1e-6)
+    assert farthest >= reach(parameters.request) / 2
 
 
 def test_hiding_totals_costs_no_accuracy() -> None:
