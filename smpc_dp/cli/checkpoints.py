@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from pathlib import Path
 from typing import Annotated
@@ -71,13 +72,16 @@ def cosign(
     """
     from smpc_dp.identity.keys import Identity
     from smpc_dp.log.checkpoint import Witness
+    from smpc_dp.net.log_groups import is_scope
     from smpc_dp.net.session_file import load_session
 
-    aggregator = load_session(session).roster.aggregator
+    loaded = load_session(session)
+    aggregator = loaded.roster.aggregator
     if aggregator is None or aggregator.checkpoint_key is None:
         raise ConfigError.at("session", "names no key of checkpoints", ConfigCheck.MISSING)
     witness = Witness(Identity.load(key), folder)
-    cosignature = witness.cosign(_read(request), aggregator.checkpoint_key, int(time.time()))
+    is_known = functools.partial(is_scope, loaded)
+    cosignature = witness.cosign(_read(request), aggregator.checkpoint_key, int(time.time()), is_known)
     typer.echo(f"witness: {witness.key}", err=True)
     _print(cosignature)
 

@@ -11,7 +11,7 @@ import fcntl
 import os
 import re
 from base64 import b64encode
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -174,16 +174,21 @@ class Witness:
         self.key = NoteKey(identity.name, COSIGNATURE, identity.public_key)
         self._identity, self._folder = identity, Path(folder)
 
-    def cosign(self, request: bytes, public_key: bytes, time: int) -> bytes:
+    def cosign(
+        self, request: bytes, public_key: bytes, time: int, is_known: Callable[[str], bool] | None = None
+    ) -> bytes:
         """Return the line of a cosignature for a `witness_request`; what it binds is on disk before.
 
         Args:
             public_key: of the log's checkpoints. time: seconds since the epoch.
+            is_known: tells whether an origin is of a log that this key signs, so that one session's key
+                cannot replace what is remembered of another's log; by default each is.
 
         Raises:
-            VerificationError: the request is malformed; the checkpoint is not signed by the log; it does not
-                continue the last one of its origin (Check.SPLIT_VIEW), or is not compared with that
-                (Check.ROLLED_BACK). LocalError: the folder cannot be used.
+            VerificationError: the request is malformed; the checkpoint is not signed by the log, or of an
+                origin that is not known (Check.OTHER_SESSION); it does not continue the last one of its
+                origin (Check.SPLIT_VIEW), or is not compared with that (Check.ROLLED_BACK). LocalError: the
+                folder cannot be used.
         """
         if len(request) > MAX_REQUEST:
             raise VerificationError(f"a request has {MAX_REQUEST} bytes at most", Check.TOO_LONG)
@@ -192,6 +197,11 @@ class Witness:
         if match is None:
             raise VerificationError("no request to a witness", Check.MALFORMED)
         checkpoint, signed = read_checkpoint(note, public_key)
+        if is_known is not None and not is_known(checkpoint.origin):
+            raise VerificationError(
+                f"the checkpoint is of {checkpoint.origin}, which is no log of the session",
+                Check.OTHER_SESSION,
+            )
         old = int(match[1])
         with self._alone():
             path = self._folder / f"{checkpoint.origin}.checkpoint"

@@ -13,13 +13,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from smpc_dp.errors import Check, ConfigCheck, ConfigError, VerificationError
-from smpc_dp.identity.keys import SIGNATURE_BYTES, Identity, verify
+from smpc_dp.identity.keys import Identity, verify
 
 # Signature types: of a note, and of a witness's cosignature [c2sp.org/tlog-cosignature].
 NOTE, COSIGNATURE = 1, 4
 MAX_BYTES = 1 << 16
 MOST_SIGNATURES = 100
 _ID_BYTES, _TIME_BYTES = 4, 8
+_LAST_TIME = (1 << 63) - 1
 _KEY = re.compile(r"([^\s+]{1,255})\+([0-9a-f]{8})\+([A-Za-z0-9+/=]{44})")
 _SIGNATURE = re.compile(r"— ([^\s+]{1,255}) ([A-Za-z0-9+/=]{1,8192})")
 
@@ -99,10 +100,13 @@ class SignedNote:
 
     def _check(self, key: NoteKey, signature: bytes) -> None:
         message = self.text
-        if key.kind == COSIGNATURE and len(signature) == _TIME_BYTES + SIGNATURE_BYTES:
-            message = cosigned(self.text, int.from_bytes(signature[:_TIME_BYTES]))
-            signature = signature[_TIME_BYTES:]
         try:
+            if key.kind == COSIGNATURE:
+                # Never the text alone: a witness signs it with a time.
+                time, signature = int.from_bytes(signature[:_TIME_BYTES]), signature[_TIME_BYTES:]
+                if time > _LAST_TIME:
+                    raise VerificationError("a time that no cosignature can have", Check.BAD_SIGNATURE)
+                message = cosigned(self.text, time)
             verify(key.public_key, message, signature)
         except VerificationError:
             raise VerificationError(f"a wrong signature of {key.name}", Check.BAD_SIGNATURE) from None

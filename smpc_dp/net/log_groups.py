@@ -1,4 +1,4 @@
-"""Logs of a learner's verifiable averages: the group of a log, and its planned parameters."""
+"""Logs of a learner's verifiable averages: the groups of a session, the parameters of a group."""
 
 from __future__ import annotations
 
@@ -8,8 +8,24 @@ from smpc_dp.errors import Check, VerificationError
 from smpc_dp.learn.registry import LearnParameters
 from smpc_dp.learn.sgd import REQUESTS_A_STEP, SgdSettings
 from smpc_dp.net.log_session import LogSession
+from smpc_dp.net.session_file import SessionFile
 from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
+from smpc_dp.seen import scope_of_group
 from smpc_dp.wire.signing import group_operation
+
+
+def is_scope(session: SessionFile, scope: str) -> bool:
+    """Tell whether a session has a session log of this scope, in hex: its digest, or that of a group."""
+    if scope == session.digest.hex():
+        return True
+    planned = session.checked_parameters
+    if not isinstance(planned, LearnParameters) or not isinstance(planned.learner, SgdSettings):
+        return False
+    names = [member.name for member in session.roster.parties]
+    groups = {tuple(group.tolist()) for group in planned.learner.groups(len(names))}
+    return any(
+        scope_of_group(session.digest, [names[party] for party in group]).hex() == scope for group in groups
+    )
 
 
 def group_of(

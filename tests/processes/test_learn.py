@@ -31,6 +31,7 @@ from smpc_dp.net.audit import audit
 from smpc_dp.net.events import Event
 from smpc_dp.net.learning import learn, serve_learning
 from smpc_dp.net.local import create_local_session
+from smpc_dp.net.log_groups import is_scope
 from smpc_dp.net.member import Membership
 from smpc_dp.net.requests import AggregatorLostError
 from smpc_dp.net.session_file import Timeouts, load_session
@@ -420,6 +421,12 @@ def test_logs_of_verifiable_groups_are_audited(tmp_path: Path) -> None:
         assert report.session_checked
         assert report.verdict is not None
         assert report.verdict.counted == tuple(names[party] for party in group)
+    # A witness of the session knows the logs of its groups, and no others.
+    loaded, listed = load_session(path), sorted((tmp_path / "board").glob("group-*.jsonl"))
+    scopes = [json.loads(log.read_bytes().partition(b"\n")[0])["scope"] for log in listed]
+    assert scopes
+    assert all(is_scope(loaded, scope) for scope in [loaded.digest.hex(), *scopes])
+    assert not is_scope(loaded, loaded.digest[::-1].hex())
     for change, fault in (
         ({"request": 3}, "request 3 is no average"),
         ({"request": 4}, "of the group of step 2"),

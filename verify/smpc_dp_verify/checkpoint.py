@@ -111,8 +111,9 @@ def _signed(text: str, name: str, kind: bytes, key: bytes, signatures: Sequence[
     for signature in own:
         message = text.encode()
         if kind == OF_WITNESS:
-            time, signature = signature[:8], signature[8:]
-            message = b"cosignature/v1\ntime %d\n" % int.from_bytes(time, "big") + message
+            time, signature = int.from_bytes(signature[:8], "big"), signature[8:]
+            required(time < 1 << 63, "a signature of the checkpoint")
+            message = b"cosignature/v1\ntime %d\n" % time + message
         try:
             required(len(signature) == 64 and not has_small_order(key), "a signature of the checkpoint")
             Ed25519PublicKey.from_public_bytes(key).verify(signature, message)

@@ -30,7 +30,8 @@ from smpc_dp.log.checkpoint import (
 )
 from smpc_dp.log.hash_tree import HashTree, check_consistency, check_inclusion
 from smpc_dp.log.runs import NO_HEAD, MemorySessionLog
-from smpc_dp.log.signed_note import NOTE, NoteKey, SignedNote, sign_note
+from smpc_dp.log.signed_note import COSIGNATURE, NOTE, NoteKey, SignedNote, cosigned, sign_note
+from smpc_dp.net.session_file import load_session
 from smpc_dp_verify.checkpoint import check_checkpoint, tree_hash, witness_key
 from smpc_dp_verify.errors import Refused
 from smpc_dp_verify.session_log import SessionLog as SecondLog
@@ -277,6 +278,35 @@ def test_the_auditor_counts_the_witnesses_that_it_trusts(tmp_path: Path) -> None
         check_checkpoint(moved, second, SIGNER.public_key, 3, keys[:1], 0)
 
 
+def cosigned_at(time: bytes, message: bytes) -> bytes:
+    """Return a checkpoint with a witness's signature of a message, under a time."""
+    note, identity = sign_checkpoint(log_of(3), SIGNER), Identity.from_seed("w1", b"w" * 32)
+    key = NoteKey("w1", COSIGNATURE, identity.public_key)
+    return note + key.signature_line(time + identity.sign(message))
+
+
+TEXT = Checkpoint.of(log_of(3)).text()
+NO_COSIGNATURES = {
+    "without-a-time": cosigned_at(b"", TEXT),
+    "a-time-that-is-not-signed": cosigned_at(bytes(8), TEXT),
+    "too-late-a-time": cosigned_at((1 << 63).to_bytes(8), cosigned(TEXT, 1 << 63)),
+    "half-a-time": cosigned_at(bytes(4), TEXT),
+}
+
+
+@pytest.mark.parametrize("note", NO_COSIGNATURES.values(), ids=[*NO_COSIGNATURES])
+def test_both_auditors_take_a_cosignature_with_its_time_alone(note: bytes) -> None:
+    key = NoteKey("w1", COSIGNATURE, Identity.from_seed("w1", b"w" * 32).public_key)
+    last = cosigned_at(((1 << 63) - 1).to_bytes(8), cosigned(TEXT, (1 << 63) - 1))
+    assert check_witnesses(SignedNote.parse(last), [key], 1) == ("w1",)
+    second = SecondLog(line.decode() for line in log_of(3).export().splitlines())
+    check_checkpoint(last, second, SIGNER.public_key, 3, [str(key)], 1)
+    with refused(Check.BAD_SIGNATURE):
+        check_witnesses(SignedNote.parse(note), [key], 1)
+    with pytest.raises(Refused, match="signature"):
+        check_checkpoint(note, second, SIGNER.public_key, 3, [str(key)], 1)
+
+
 def test_a_proof_shows_one_line() -> None:
     log = log_of(5)
     lines = log.export().splitlines()
@@ -316,7 +346,12 @@ def test_the_commands(tmp_path: Path) -> None:
         f'protocol = "secagg"\nversion = 1\n[parameters]\n{bounds}{made.stdout}' + "".join(parties)
     )
     log, note, asked = tmp_path / "session.jsonl", tmp_path / "c", tmp_path / "asked"
-    log.write_bytes(log_of(3).export())
+    digest = load_session(session).digest
+    listed = MemorySessionLog(digest, digest)
+    listed.begin(1, bytes(32), NO_HEAD)
+    listed.begin(2, bytes(32), NO_HEAD)
+    listed.begin(3, bytes(32), NO_HEAD)
+    log.write_bytes(listed.export())
     note.write_text(
         run.invoke(
             app, ["board", "checkpoint", str(log), "--key", str(tmp_path / "relay.checkpoints")]
@@ -338,6 +373,12 @@ def test_the_commands(tmp_path: Path) -> None:
     _, parsed = read_checkpoint(note.read_bytes(), bytes.fromhex(key))
     assert check_witnesses(parsed, [NoteKey.parse(trusted)], 1) == ("w1",)
     assert NoteKey.parse(str(log_key(SESSION.hex(), bytes.fromhex(key)))).kind == NOTE
+    # The key of one session cannot replace what is remembered of another session's log.
+    signer = Identity.load(tmp_path / "relay.checkpoints", "checkpoints")
+    asked.write_bytes(witness_request(log_of(3), 0, sign_checkpoint(log_of(3), signer)))
+    done = run.invoke(app, ["board", "cosign", str(asked), *given])
+    assert "no log of the session" in str(done.exception)
+    assert [path.name for path in (tmp_path / "seen").iterdir()] == [f"{digest.hex()}.checkpoint"]
 
 
 @pytest.mark.parametrize("role", ["party", "server"])
