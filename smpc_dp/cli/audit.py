@@ -134,8 +134,9 @@ def audit(
         from smpc_dp.cli.audit_report import write_audit_report
 
         given = {"--session": session, "--session-log": session_log, "--request": request, "--run": run}
-        given |= {"--head": head, "--receipt": receipt, "--checkpoint": checkpoint}
+        given |= {"--head": head, "--receipt": receipt, "--checkpoint": checkpoint, "--witnesses": witnesses}
         options = [str(part) for pair in given.items() if pair[1] is not None for part in pair]
+        options += [part for key in witness or () for part in ("--witness", key)]
         again = ["smpc-dp", "audit", board, *options, *(["--second"] if second else [])]
         write_audit_report(reporting, report, again)
     if report.code:

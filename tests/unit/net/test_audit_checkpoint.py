@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import html
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -115,8 +116,12 @@ def test_a_checkpoint_that_a_witness_has_cosigned(files: Files) -> None:
             *("audit", str(files.folder / "log.jsonl"), "--session", files.run.context.session_digest.hex()),
             *("--session-log", str(files.folder / "session.jsonl"), "--run", files.run.header.run_id),
             *("--checkpoint", str(files.write("cosigned", note)), "--witness", trusted, "--witnesses", "0"),
+            *("--report", str(files.folder / "report.html")),
         ],
     )
+    # The report's command demands the same witnesses.
+    shown = html.unescape((files.folder / "report.html").read_text("utf-8"))
+    assert f"cosigned --witnesses 0 --witness {trusted}" in shown
     assert done.exit_code == 0
     assert "the session log fits the checkpoint of 3 lines" in done.output
 
