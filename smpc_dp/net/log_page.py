@@ -82,7 +82,8 @@ class LogPages:
                 "run": _facts(run),
                 "excluded": [*run.excluded.values()][:ROWS],
                 "out": len(run.excluded),
-                "ended": run.report is not None,
+                # Of a log that does not hold, the rest was not verified.
+                "ended": run.report is not None and verdict(run)["kind"] != "bad",
                 "average": _average(run.report),
                 "parties": [_party(run, index) for index in range(min(FIRST_ROWS, len(run.names)))],
                 "count": len(run.names),
@@ -175,6 +176,9 @@ class LogPages:
             check_entry(receipt, decode_line(line, Entry))
             with self._watch.lock:
                 report, context, quorum, count = run.report, run.context, run.quorum, run.entries
+                judged = verdict(run)
+            if judged["kind"] == "bad":
+                return {"found": False, "reason": judged["text"]}
             whole = None if report is None else report.verdict
             if report is not None and whole is not None and context is not None:
                 check_end(receipt, context, quorum, whole.attested, count)

@@ -28,6 +28,7 @@ MOST_STREAMS, STREAM_SECONDS = 8, 600.0
 LOOK_SECONDS, TAKE_SECONDS = 1.0, 10.0
 # Bytes of a posted receipt, each of its own up to three.
 _MOST_BODY = 3 * MOST_RECEIPT
+_MOST_FIELDS = 4
 _ENTRY = re.compile(r"/entry/([1-9][0-9]{0,11})(\.json)?")
 _NUMBER = re.compile(r"[1-9][0-9]{0,11}")
 _POLICY = (
@@ -71,7 +72,7 @@ class _PageHandler(LogHandler):
     def answer(self, *, body: bool) -> None:
         """Send the answer to a GET or, without its body, to a HEAD."""
         path, _, query = self.path.partition("?")
-        given = dict(urllib.parse.parse_qsl(query, max_num_fields=4)) if len(query) < 1024 else {}
+        given = _fields(query) if len(query) < 1024 else {}
         first = int(given["from"]) if _NUMBER.fullmatch(given.get("from", "")) else 1
         pages = self.server.pages
         plain: dict[str, Callable[[], str]] = {
@@ -109,8 +110,12 @@ class _PageHandler(LogHandler):
             self.send_error(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
         else:
             content = self.rfile.read(int(length)).decode("ascii", "replace")
-            given = dict(urllib.parse.parse_qsl(content, max_num_fields=4, keep_blank_values=True))
-            self._send_page(self.server.pages.receipt(given.get("receipt", "")), body=True)
+            try:
+                page = self.server.pages.receipt(_fields(content).get("receipt", ""))
+            except SmpcError:
+                self.send_error(HTTPStatus.INTERNAL_SERVER_ERROR)
+            else:
+                self._send_page(page, body=True)
 
     def _send_entry(self, number: int, *, line: bool, body: bool) -> None:
         """Send the page of an entry, or its line."""
@@ -180,3 +185,11 @@ class _PageHandler(LogHandler):
 
 
 LogPageServer.handler = _PageHandler
+
+
+def _fields(text: str) -> dict[str, str]:
+    """Return the fields of a query or a form; none of one with too many."""
+    try:
+        return dict(urllib.parse.parse_qsl(text, max_num_fields=_MOST_FIELDS, keep_blank_values=True))
+    except ValueError:
+        return {}

@@ -209,6 +209,10 @@ def test_what_is_posted_is_bounded(ended: LogPageServer) -> None:
     assert answered(ended, "/receipt", "POST", "", **{"Content-Length": "-1"})[0] == 411
     for path in ("/", "/board.jsonl", "/parties"):
         assert answered(ended, path, "POST", "x=1")[0] == 501
+    # With too many fields none is read.
+    assert "Party" in shown(ended, "/parties?name=no&" + "a=1&" * 9)
+    status, _, page = answered(ended, "/receipt", "POST", "receipt=%7B%7D&" + "a=1&" * 9)
+    assert (status, "This is no receipt" in page) == (200, True)
 
 
 def test_each_entry_has_a_page(ended: LogPageServer) -> None:
@@ -228,6 +232,7 @@ def test_the_command_audits_the_log(ended: LogPageServer, tmp_path: Path) -> Non
     done = CliRunner().invoke(app, command.replace("session.toml", digest).split())
     assert done.exit_code == 0
     assert "Everything holds for session" in done.output.replace("\n", " ")
+    assert "The run id in it is this log's: compare it with a party's result" in shown(ended)
     # Behind another name the command has that name, and nothing that is no name.
     assert "http://audit.example/board.jsonl" in answered(ended, "/", Host="audit.example")[2]
     assert "evil" not in answered(ended, "/", Host="evil; rm -rf")[2]
@@ -301,6 +306,18 @@ def test_a_changed_line_is_named(tmp_path: Path) -> None:
     with serving(tmp_path / "log.jsonl") as server:
         text = wait_for(server, "This log does not hold.")
     assert "line 5, byte" in text or "line 6, byte" in text
+    assert "Nobody, in what has been verified so far." in text
+
+
+def test_a_log_that_does_not_hold_has_no_contribution(tmp_path: Path) -> None:
+    lines = [*ran().lines]
+    lines[-1] = lines[-1].replace(b'"payload":"', b'"payload":"AAAA')
+    (tmp_path / "log.jsonl").write_bytes(b"".join(line + b"\n" for line in lines))
+    with serving(tmp_path / "log.jsonl") as server:
+        wait_for(server, "This log does not hold.")
+        page = post(server, json.dumps(receipt_of(ran(), "ann").to_json()))
+    assert "Not found. This log does not hold: line" in page
+    assert "The log has not ended" not in page
 
 
 def test_the_log_of_another_session_does_not_hold(tmp_path: Path) -> None:
