@@ -34,9 +34,10 @@ from flwr.supercore.task_identity import TaskIdentity
 from smpc_dp import database
 from smpc_dp.errors import ConfigError, LocalError
 from smpc_dp.integrations.flower import Average, SecureGrid, Terms, secure_mod
+from smpc_dp.integrations.flower.averages import task_of
 from smpc_dp.integrations.flower.mod import app_hash, node_file, running_app_hash
 from smpc_dp.integrations.flower.node import TRUSTED
-from smpc_dp.integrations.flower.records import ENVELOPES, HEAD
+from smpc_dp.integrations.flower.records import ENVELOPES, HEAD, task_parts
 from smpc_dp.net.local import create_local_session
 
 PARTIES = ("alice", "bob", "carol", "dave")
@@ -311,6 +312,46 @@ def test_an_error_of_the_app_stays_on_the_node(tmp_path: Path) -> None:
     assert done.lost == ("bob",)
     errors = [reply.error for reply in scene.grid.replies if reply.has_error()]
     assert errors == [Error(6, "own")]
+
+
+def test_an_error_without_a_text_stays_on_the_node(tmp_path: Path) -> None:
+    """What an error raises when it is turned into a text would be sent to the server."""
+
+    class UnprintableError(Exception):
+        def __str__(self) -> str:
+            raise ValueError("patient 7")
+
+    def fail(_message: Message, _context: Context) -> Message:
+        raise UnprintableError
+
+    scene = Scene(tmp_path)
+    scene.grid.app = lambda message, context: secure_mod(message, context, fail)
+    request = RecordDict({HEAD: ConfigRecord({"request": 1}), ENVELOPES: ArrayRecord(), "arrays": model()})
+    assert ask(scene, request).error == Error(6, "own")
+
+
+def test_all_that_an_app_may_look_at_is_in_the_task() -> None:
+    """Apps take arrays by position: a server that swaps two of the same shape sends another model."""
+
+    def task(content: RecordDict, group: str = "", config: Mapping[str, Any] | None = None) -> str:
+        message = Message(content, dst_node_id=20, message_type="train", group_id=group)
+        return task_of("train", task_parts(message, config or {}))
+
+    one, two = Array(np.zeros(2)), Array(np.ones(2))
+    arrays, swapped = ArrayRecord({"0": one, "1": two}), ArrayRecord({"1": two, "0": one})
+    config = ConfigRecord({"rate": 1})
+    tasks = [
+        task(RecordDict({"arrays": arrays, "config": config})),
+        task(RecordDict({"arrays": swapped, "config": config})),
+        task(RecordDict({"config": config, "arrays": arrays})),
+        task(RecordDict({"arrays": arrays, "config": ConfigRecord({"rate": 1.0})})),
+        task(RecordDict({"arrays": arrays, "config": config}), group="2"),
+        task(RecordDict({"arrays": arrays, "config": config}), config={"steps": 1}),
+    ]
+    assert len(set(tasks)) == len(tasks)
+    # The order of a run's configuration is not kept on its way.
+    orders = [{"a": 1, "b": 2}, {"b": 2, "a": 1}]
+    assert len({task(RecordDict({"arrays": arrays}), config=order) for order in orders}) == 1
 
 
 def test_a_node_without_a_file_answers_a_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

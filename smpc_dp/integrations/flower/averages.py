@@ -144,8 +144,10 @@ class SecureAverage:
         planned = self.membership.parameters.planned()
         return " ".join(part for part in ("average", task, planned, tree.structure) if part)
 
-    def encode(self, tree: Tree, examples: object) -> RingVector:
-        """Return the ring elements of a tree, times the number of examples in a session with weights.
+    def encode(self, tree: Tree, examples: object, *, clip: bool = False) -> tuple[RingVector, int]:
+        """Return the ring elements of a tree, and the number of values that were clipped as a vector.
+
+        In a session with weights they are times the number of examples.
 
         Raises:
             ConfigError: the number is missing or no whole number. PrivacyError: it is above `max_weight`.
@@ -156,8 +158,7 @@ class SecureAverage:
                 reason = f"{party}: a whole number is needed, is {type(examples).__name__}"
                 raise ConfigError.at("examples", reason, ConfigCheck.TYPE)
             weight = float(examples)
-        ring_vector, _ = self.membership.encoding.encode(tree.vector, party=party, weight=weight)
-        return ring_vector
+        return self.membership.encoding.encode(tree.vector, party=party, weight=weight, clip=clip)
 
 
 def task_of(kind: str, parts: Iterable[bytes]) -> str:

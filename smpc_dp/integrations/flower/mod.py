@@ -10,6 +10,7 @@ import tomllib
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from traceback import format_exception_only
 from typing import Any
 
 from smpc_dp.errors import Check, Code, ConfigCheck, ConfigError, LocalError, PeerFault, SmpcError
@@ -40,7 +41,9 @@ def secure_mod(message: Message, context: Context, call_next: Call) -> Message:
     except SmpcError as error:
         answer = Answer(code=error.code, note=str(error))
     except Exception as error:
-        answer = Answer(code=Code.OWN, note=f"the app failed: {type(error).__name__}: {error}")
+        # Not str(): the text of an error may itself raise.
+        text = "".join(format_exception_only(error)).strip()
+        answer = Answer(code=Code.OWN, note=f"the app failed: {text}")
     if answer.note:
         _LOG.log(logging.ERROR if answer.code else logging.INFO, "smpc-dp: %s", answer.note)
     return reply_of(answer, message)
@@ -58,9 +61,8 @@ def _answer(message: Message, context: Context, call_next: Call) -> Answer:
     node = Node.load(node_file(context.node_config), running_app_hash)
     if envelopes:
         return node.proceed(kind, number, envelopes)
-    content = without_ours(message.content)
-    message.content = content
-    task = task_of(kind, task_parts(message.metadata.run_id, context.run_config, content))
+    message.content = without_ours(message.content)
+    task = task_of(kind, task_parts(message, context.run_config))
     return node.begin(kind, number, task, partial(_work, kind, message, context, call_next))
 
 

@@ -62,7 +62,8 @@ class NodeFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         key: identity file; by default `keys/PARTY.key` beside each session file.
         ledger: privacy ledger, needed where a session has epsilon; all runs share it.
         examples: the metric that is the node's secret weight.
-        clip: whether values out of bounds are clipped; otherwise the node leaves the request.
+        clip: whether values out of bounds are clipped; otherwise the node leaves the request, which tells
+            the server that they are: sessions with epsilon need it.
         app: SHA-256 of the app (FAB) that the node's operator has checked, 64 hex digits; or "signed", where
             the SuperNode runs only apps that a party other than the aggregator has signed; or empty.
     """
@@ -104,7 +105,7 @@ class Node:
 
         Raises:
             ConfigError: the file, a session file or a key is wrong; a session has epsilon, and there is no
-                ledger; the counter is missing or within `state`.
+                ledger or no clipping; the counter is missing or within `state`.
             PrivacyError: another app runs than the one that is pinned.
             LocalError: a file cannot be read.
         """
@@ -124,6 +125,12 @@ class Node:
         if private and not file.ledger:
             reason = f"{file.party}: the session of '{private[0]}' has epsilon: a ledger is needed"
             raise ConfigError.at("ledger", reason, ConfigCheck.MISSING)
+        if private and not file.clip:
+            reason = (
+                f"{file.party}: the session of '{private[0]}' has epsilon: write clip = true; a node that "
+                "leaves where a value is out of bounds tells the server of its data, without noise or charge"
+            )
+            raise ConfigError.at("clip", reason, ConfigCheck.MISSING)
         ledger = open_ledger(file.ledger, file.party) if file.ledger else None
         requests = Requests(Path(file.counter) / "requests")
         return cls(file, averages, requests, ledger, _trust(file, app_hash))
@@ -150,15 +157,17 @@ class Node:
             self._forget(kind, before.number, before.operation)
         contribution = work()
         tree = average.flatten(contribution.arrays, contribution.metrics, clip=self.file.clip)
-        ring_vector = average.encode(tree, contribution.metrics.get(self.file.examples))
+        examples = contribution.metrics.get(self.file.examples)
+        ring_vector, outside = average.encode(tree, examples, clip=self.file.clip)
         operation = average.operation(task, tree)
         self.requests.set_operation(membership.session.digest, number, operation)
         first = self._party(kind, number, operation, ring_vector)
         run: SavedRun[Outcome] = SavedRun.begin(
             first.role, first.member, first.state, self._saving(kind, number, first.role)
         )
-        clipped = f"{tree.clipped} values were clipped" if tree.clipped else ""
-        return Answer(tuple(map(encode_envelope, run.handle(Start()))), trust=self.trust, note=clipped)
+        clipped = tree.clipped + outside
+        note = f"{self.file.party}: request {number}: {clipped} values were clipped" if clipped else ""
+        return Answer(tuple(map(encode_envelope, run.handle(Start()))), trust=self.trust, note=note)
 
     def proceed(self, kind: str, number: int, messages: Sequence[bytes]) -> Answer:
         """Restore the role in a request, let it take the aggregator's messages, and answer what it sends.

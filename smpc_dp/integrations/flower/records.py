@@ -62,21 +62,22 @@ def answer_of(reply: Message) -> Answer:
     return Answer(envelopes, trust=str(values.get("trust", "")))
 
 
-def task_parts(run_id: int, run_config: Mapping[str, Any], content: RecordDict) -> Iterator[bytes]:
+def task_parts(message: Message, run_config: Mapping[str, Any]) -> Iterator[bytes]:
     """Yield all that a node is sent for a task: the run with its configuration, and each record.
 
-    Names, types and values, in an order that does not depend on the sender.
+    Names, types and values. Records and their entries come in the order of the message, which Flower keeps:
+    apps take arrays by position, so that another order is another model. That of a configuration is not kept.
     """
-    yield str(run_id).encode()
-    yield from _record_parts("", run_config)
-    for name in sorted(content):
-        yield from _record_parts(name, content[name])
+    yield str(message.metadata.run_id).encode()
+    yield message.metadata.group_id.encode()
+    yield from _record_parts("", {key: run_config[key] for key in sorted(run_config)})
+    for name, record in message.content.items():
+        yield from _record_parts(name, record)
 
 
 def _record_parts(name: str, record: Mapping[str, Any]) -> Iterator[bytes]:
     yield from (b"record", name.encode(), type(record).__name__.encode(), str(len(record)).encode())
-    for key in sorted(record):
-        value = record[key]
+    for key, value in record.items():
         yield key.encode()
         if isinstance(value, Array):
             yield f"{value.dtype} {tuple(value.shape)} {value.stype}".encode()

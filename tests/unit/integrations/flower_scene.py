@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -45,7 +46,7 @@ class Scene:
         folder: Path,
         parameters: Mapping[str, object] | None = None,
         metrics: Mapping[str, tuple[float, float]] = METRICS,
-        **options: str,
+        **options: str | bool,
     ) -> None:
         self.folder, self.metrics = folder, dict(metrics)
         chosen = {key: value for key, value in (REAL | dict(parameters or {})).items() if value is not None}
@@ -53,7 +54,7 @@ class Scene:
         for name in PARTIES:
             (folder / name / "counter").mkdir(parents=True)
             declared = "\n".join(f"{key} = [{low}, {high}]" for key, (low, high) in metrics.items())
-            extra = "\n".join(f'{key} = "{value}"' for key, value in options.items())
+            extra = "\n".join(f"{key} = {json.dumps(value)}" for key, value in options.items())
             text = (
                 f'party = "{name}"\nstate = "state"\ncounter = "counter"\n{extra}\n'
                 f'[train]\nsession = "../session.toml"\n[train.metrics]\n{declared}\n'

@@ -29,6 +29,7 @@ from smpc_dp.wire.signing import decode, decode_envelope, encode_envelope
 from tests.unit.integrations.flower_scene import PARTIES, Scene, no_hash
 
 NOISY: dict[str, object] = {"length": 5, "max_weight": None, "epsilon": 4.0, "delta": 1e-3}
+PRIVATE: dict[str, str | bool] = {"ledger": "node.ledger", "clip": True}
 LOSING: dict[str, object] = {"same_survivors": False}
 # The steps of a party that say nothing of its vector.
 EARLY = {m.HELLO, m.ADVERTISE, m.REVEAL, m.DEAL, m.ATTEST_PARTICIPANTS, LEAVE}
@@ -61,6 +62,12 @@ def assert_average(scene: Scene, tree: Mapping[str, Mapping[str, Any]], names: S
 def open_rows(scene: Scene, name: str) -> list[str]:
     """Return the files that still have a key of a node's saved states."""
     return [file.name for file in (scene.folder / name / "state" / "keys").glob("*.keys")]
+
+
+def create_ledgers(scene: Scene) -> None:
+    for name in PARTIES:
+        path, terms = scene.folder / name / "node.ledger", {"epsilon": 6.0, "delta": 1e-2}
+        Ledger.create(path, party=name, dataset="d", relation="substitution", **terms)  # type: ignore[arg-type]
 
 
 def test_the_average_is_weighted_by_secret_numbers_of_examples(tmp_path: Path) -> None:
@@ -121,10 +128,8 @@ def test_exact_sums_of_all_runs_are_over_the_same_survivors(tmp_path: Path) -> N
 
 
 def test_one_ledger_is_charged_by_all_runs_once_for_each_release(tmp_path: Path) -> None:
-    scene = Scene(tmp_path, NOISY, {}, ledger="node.ledger")
-    for name in PARTIES:
-        path, terms = tmp_path / name / "node.ledger", {"epsilon": 6.0, "delta": 1e-2}
-        Ledger.create(path, party=name, dataset="d", relation="substitution", **terms)  # type: ignore[arg-type]
+    scene = Scene(tmp_path, NOISY, {}, **PRIVATE)
+    create_ledgers(scene)
     first = scene.execute()
     scene.execute()
     entries = [len(scene.node(name).ledger.entries()) for name in PARTIES]  # type: ignore[union-attr]
@@ -134,6 +139,27 @@ def test_one_ledger_is_charged_by_all_runs_once_for_each_release(tmp_path: Path)
         scene.execute()
     assert set(steps(scene)) <= EARLY
     assert any("epsilon is short" in answer.note for _, answer in scene.answers)
+
+
+@pytest.mark.parametrize(
+    "bound", [{}, {"lower": None, "upper": None, "precision": None, "l2_bound": 8.0}], ids=["box", "ball"]
+)
+def test_whether_a_private_node_answers_does_not_depend_on_bounds(
+    bound: dict[str, object], tmp_path: Path
+) -> None:
+    """A server that chooses models moves them beyond the bounds where the data are as it guesses."""
+    scene = Scene(tmp_path, NOISY | bound, {}, **PRIVATE)
+    create_ledgers(scene)
+    arrays = {"weight": np.full((2, 2), 90.0), "bias": np.zeros(1)}
+    far = Contribution(arrays, {"num-examples": 3})
+    answer = scene.node("alice").begin(TRAIN, 1, scene.task, lambda: far)
+    assert len(answer.messages) == 1
+    assert "request 1: " in answer.note
+    assert "were clipped" in answer.note
+    path = tmp_path / "alice" / "node.toml"
+    path.write_text(path.read_text().replace("clip = true", ""))
+    with pytest.raises(ConfigError, match="alice: the session of 'train' has epsilon: write clip = true"):
+        scene.node("alice")
 
 
 # What nodes refuse
