@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 from collections.abc import Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
@@ -17,6 +18,7 @@ from smpc_dp.errors import Check, ConfigCheck, ConfigError, LocalError, PeerFaul
 from smpc_dp.files import read_bounded
 from smpc_dp.identity.keys import Identity, verify
 from smpc_dp.identity.roster import Roster
+from smpc_dp.kernels.fields import as_array
 from smpc_dp.kernels.kernel import Kernel
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.privacy.accountant.store import locked, write_durably
@@ -89,6 +91,10 @@ class ReportRequest:
         if self.roster.aggregator is None:
             reason = "has no aggregator, who is the analyst"
             raise ConfigError.at("roster", reason, ConfigCheck.MISSING)
+        # As ledgers have it: the analyst cannot ask for what no party can charge.
+        if not re.fullmatch("[ -~]{0,500}", self.label):
+            reason = "must have at most 500 printable ASCII characters"
+            raise ConfigError.at("label", reason, ConfigCheck.FORMAT)
 
     @cached_property
     def digest(self) -> bytes:
@@ -113,15 +119,21 @@ class ReportRequest:
         if self.roster.member(name).public_key != identity.public_key:
             raise ConfigError.at(f"roster[{name}].public_key", "is another key", ConfigCheck.DIFFERS)
         number = self.roster.index(name) - 1
-        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise LocalError(f"{folder}: cannot be a folder for reports ({error.strerror})") from None
         path = folder / f"{name}-{self.digest.hex()}{SUFFIX}"
         with locked(path):
             if path.exists():
                 return self._stored(path, identity)
             run = digest(Label.LOCAL_RUN, self.digest, name.encode())
             if isinstance(self.plan, LocalAuc):
-                score = float(record)  # type: ignore[arg-type]
-                drawn = self.plan.randomise(score, number, ledger=ledger, label=self.label, run=run)
+                score = as_array("record", record)
+                if score.size != 1:
+                    reason = f"shape {score.shape}, not one score"
+                    raise ConfigError.at("record", reason, ConfigCheck.SHAPE)
+                drawn = self.plan.randomise(score.item(), number, ledger=ledger, label=self.label, run=run)
             else:
                 drawn = self.plan.randomise(record, ledger=ledger, label=self.label, run=run)
             signature = identity.sign(_signed(self.digest, name, drawn))
@@ -199,7 +211,7 @@ class ReportRequest:
         Args:
             received: all reports, in any order.
             labels: public, 0 or 1 for each party of the roster, where the kernel has public labels.
-            kernel: another kernel on the same fields; see `LocalPairwise.estimate`.
+            kernel: another kernel on the same fields; see `LocalPairwise.estimate`. Not of the AUC.
 
         Raises:
             ConfigError: too few reports, or labels that are missing or no labels.
@@ -211,6 +223,8 @@ class ReportRequest:
         values = list(reports.values())
         chosen = None if labels is None else [labels[name] for name in reports]
         if isinstance(self.plan, LocalAuc):
+            if kernel is not None:
+                raise ConfigError.at("kernel", "these reports are of the AUC alone", ConfigCheck.UNSUPPORTED)
             if labels is None or chosen is None or len(set(chosen)) < 2:
                 reason = "a report of each label, 0 and 1, is needed"
                 raise ConfigError.at("labels", reason, ConfigCheck.MISSING)

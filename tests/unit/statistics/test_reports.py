@@ -96,6 +96,25 @@ def test_nothing_is_charged_or_stored_for_what_is_refused(tmp_path: Path) -> Non
     assert not list((tmp_path / "reports").glob("*.report"))
 
 
+@pytest.mark.parametrize("record", ["x", None, [0.1, 0.2], {"score": 1}, object()])
+def test_a_record_that_is_no_score_is_refused_and_not_charged(record: object, tmp_path: Path) -> None:
+    book = ledger(tmp_path, "p0")
+    with pytest.raises((ConfigError, PrivacyError)):
+        AUC.report(record, IDENTITIES["p0"], book, tmp_path)  # type: ignore[arg-type]
+    assert not book.entries()
+
+
+def test_what_no_party_can_answer_is_refused_by_name(tmp_path: Path) -> None:
+    for label in ("\ud800", "ä", "a\nb", "a" * 501):
+        with pytest.raises(ConfigError, match="label: must have at most 500 printable"):
+            ReportRequest(PAIRS, ROSTER, label)
+    with pytest.raises(ConfigError, match="kernel: these reports are of the AUC alone"):
+        AUC.estimate([], labels=dict.fromkeys(PARTIES, 1), kernel=PAIRS.kernel)
+    book = ledger(tmp_path, "p0")
+    with pytest.raises(LocalError, match=r"p0\.ledger: cannot be a folder"):
+        AUC.report(0.5, IDENTITIES["p0"], book, book.path)
+
+
 def test_a_stored_file_that_is_another_report_is_refused(tmp_path: Path) -> None:
     book = ledger(tmp_path, "p0", 100.0)
     other = ReportRequest(PAIRS, ROSTER, "another").report(3, IDENTITIES["p0"], book, tmp_path / "other")
