@@ -7,6 +7,7 @@ they are its margins, and are added up from shown cells alone.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -108,13 +109,18 @@ class ExactTables:
     @property
     def not_protected(self) -> tuple[str, ...]:
         """What a reader of the tables should be told."""
+        rows, parties = self.schema.person_factor, self.schema.party_factor
+        fewest = max(math.ceil(self.smallest / (rows * parties)), math.ceil(LEAST_PARTIES / parties))
+        persons = f": those of {fewest} may do" if self.schema.unit == "person" else ""
         return (
             "a disclosure rule, and not differential privacy: counts that are shown are exact, and who knows "
             "all records of a cell but one learns that one",
+            f"persons: records are counted, and one person may have several in a cell{persons}",
             "a party can subtract its own counts from each cell that is shown, and colluding parties theirs",
             "a party that adds records that it does not have can have a cell shown",
             "which cells are not shown is public: they have fewer records, or fewer parties",
-            "other tables of these records, wherever they are published",
+            "other tables of these records, wherever they are published: also by a party that gives the rows "
+            "another name of a data set, or deletes its file of opened tables",
             "how long a party takes to read and sum its rows: others see it where it does so while they wait",
         )
 

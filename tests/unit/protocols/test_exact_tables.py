@@ -115,6 +115,24 @@ def test_the_claim_is_no_differential_privacy() -> None:
     assert (parameters.fewest, checked(20).fewest) == (5, 18)
 
 
+@pytest.mark.parametrize(
+    ("smallest", "rows", "parties", "persons"), [(5, 5, 3, 1), (20, 2, 1, 10), (3, 1, 2, 2), (4, 4, 1, 3)]
+)
+def test_how_few_persons_a_shown_cell_may_have_is_stated(
+    smallest: int, rows: int, parties: int, persons: int
+) -> None:
+    unit = {"unit": "person", "id": "patient", "rows_per_person": rows, "parties_per_person": parties}
+    parameters = checked(smallest_count=smallest, records={**GIVEN["records"], **unit})
+    assert f"those of {persons} may do" in " ".join(parameters.privacy(3).not_protected)
+    # Persons with as many rows as they may have, in as many parties, until there is enough of both.
+    fewest = next(
+        number
+        for number in range(1, 100)
+        if number * rows * parties >= smallest and number * parties >= LEAST_PARTIES
+    )
+    assert fewest == persons
+
+
 def checked_sum() -> Any:
     return PARAMETER_CHECKERS["mpyc", 1]({"length": 1, "lower": 0, "upper": 1, "kind": "integer"}, 5)[0]
 
