@@ -115,7 +115,9 @@ def _signed(text: str, name: str, kind: bytes, key: bytes, signatures: Sequence[
             required(time < 1 << 63, "a signature of the checkpoint")
             message = b"cosignature/v1\ntime %d\n" % time + message
         try:
-            required(len(signature) == 64 and not has_small_order(key), "a signature of the checkpoint")
+            required(len(signature) == 64, "a signature of the checkpoint")
+            small = has_small_order(key) or has_small_order(signature[:32])
+            required(not small, "a signature of the checkpoint")
             Ed25519PublicKey.from_public_bytes(key).verify(signature, message)
         except (InvalidSignature, ValueError):
             raise Refused("a signature of the checkpoint") from None

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from typer.testing import CliRunner
 
 from smpc_dp.cli import app
@@ -305,6 +306,24 @@ def test_both_auditors_take_a_cosignature_with_its_time_alone(note: bytes) -> No
         check_witnesses(SignedNote.parse(note), [key], 1)
     with pytest.raises(Refused, match="signature"):
         check_checkpoint(note, second, SIGNER.public_key, 3, [str(key)], 1)
+
+
+def test_both_auditors_refuse_a_signature_with_a_nonce_of_small_order() -> None:
+    """The log's own key can make one, R = 0 and s = ha; OpenSSL verifies it, and libsodium does not."""
+    expanded = bytearray(hashlib.sha512(b"c" * 32).digest()[:32])
+    expanded[0], expanded[31] = expanded[0] & 248, expanded[31] & 127 | 64
+    nonce = (1).to_bytes(32, "little")
+    hashed = hashlib.sha512(nonce + SIGNER.public_key + TEXT).digest()
+    order = (1 << 252) + 27742317777372353535851937790883648493
+    product = int.from_bytes(hashed, "little") * int.from_bytes(expanded, "little") % order
+    signature = nonce + product.to_bytes(32, "little")
+    Ed25519PublicKey.from_public_bytes(SIGNER.public_key).verify(signature, TEXT)
+    note = TEXT + b"\n" + log_key(SESSION.hex(), SIGNER.public_key).signature_line(signature)
+    with refused(Check.BAD_SIGNATURE):
+        read_checkpoint(note, SIGNER.public_key)
+    second = SecondLog(line.decode() for line in log_of(3).export().splitlines())
+    with pytest.raises(Refused, match="signature"):
+        check_checkpoint(note, second, SIGNER.public_key, 3, (), 0)
 
 
 def test_a_proof_shows_one_line() -> None:
