@@ -256,6 +256,8 @@ def verdict(run: Run) -> dict[str, str]:
         return {"kind": "bad", "title": "This log does not hold", "text": report.conclusion}
     if report.verdict is None:
         text = "Signatures, order, coins and matchings are right. Only the aggregator can check its estimate."
+        if run.excluded:
+            text += f" Left out: {_listed([*run.excluded])}, who signed something false."
         return {"kind": "good", "title": "Every check of this log passed", "text": text}
     counted, out = len(report.verdict.counted), [item.party for item in report.verdict.excluded]
     text = f"The average is that of {counted} parties, all of whose proofs hold."

@@ -16,7 +16,7 @@ from typing import Self
 
 from msgspec.structs import replace
 
-from smpc_dp.errors import LocalError, SmpcError
+from smpc_dp.errors import Check, LocalError, SmpcError
 from smpc_dp.log.log import Entry, Header
 from smpc_dp.log.store import is_begun, is_store
 from smpc_dp.net.audit import Report, audit_stream
@@ -35,6 +35,7 @@ LOOK_SECONDS = 0.5
 # What a party writes, in the order of a run.
 STEPS = (v.COMMIT, v.COIN, v.PUBLISH)
 AGGREGATOR = -1
+WRONG_COIN = "opened a coin that is not the one it has committed to"
 # The proofs of a step are verified when this entry is taken.
 PROVEN_BY = {v.CERTIFY_COMMITMENTS: v.COMMIT, "certify-exclusions": v.PUBLISH, v.TALLY: v.PUBLISH}
 
@@ -106,7 +107,7 @@ class Run:
         # A certificate or the tally is taken when the proofs before it are verified.
         if entry.kind in PROVEN_BY:
             self.proven |= {PROVEN_BY[entry.kind]}
-        self.excluded = {item.party: item for item in auditor.excluded}
+        self.excluded = {item.party: item for item in _excluded_by(auditor)}
         self.expected = auditor.expected
 
     def author(self, number: int) -> str:
@@ -118,6 +119,15 @@ class Run:
     def kind(self, number: int) -> str:
         """Return the kind of an entry, numbered from 1."""
         return self.kind_names[self.kinds[number - 1]]
+
+
+def _excluded_by(auditor: Auditor | StatisticAuditor) -> Sequence[Excluded]:
+    """Return who signed something false, as an auditor has found so far."""
+    if isinstance(auditor, Auditor):
+        return auditor.excluded
+    return [
+        Excluded(name, number, WRONG_COIN, Check.BAD_OPENING) for name, number in auditor.false_coins.items()
+    ]
 
 
 class LogWatch:

@@ -124,6 +124,8 @@ class StatisticAuditor:
         self._hellos: dict[str, m.Hello] = {}
         self._coins: dict[str, bytes] = {}
         self._false: list[str] = []
+        # Names of all draws with a wrong coin, each with the number of its entry.
+        self.false_coins: dict[str, int] = {}
         self._attempt = 1
         self._given_up: list[Attempt] = []
         self._draw: Draw | None = None
@@ -131,10 +133,9 @@ class StatisticAuditor:
         self._outcome: m.Outcome | None = None
         self._last = 0
 
-    # As in the auditor of verifiable runs: the verdict's name in a report, and false statements so far.
+    # As in the auditor of verifiable runs: the verdict's name in a report, and faults that do not end it.
     part: ClassVar[str] = "statistic"
     noted: ClassVar[tuple[str, ...]] = ()
-    excluded: ClassVar[tuple[()]] = ()
     doubt: ClassVar[str] = "its end is signed by the aggregator alone"
 
     @property
@@ -317,6 +318,7 @@ class StatisticAuditor:
         commitments = self._hellos[name].commitments
         if not is_opening(self._context, self._plan, self._attempt, name, coin, commitments):
             self._false.append(name)
+            self.false_coins[name] = entry.sequence
             return
         self._coins[name] = coin
         if len(self._coins) == len(self._present):

@@ -29,6 +29,8 @@ from smpc_dp.log.log import Chain, Entry, Header, decode_line, encode_line
 from smpc_dp.net import log_session
 from smpc_dp.net.audit import Report, audit_stream
 from smpc_dp.net.audit_selection import Wanted
+from smpc_dp.net.log_page import LogPages
+from smpc_dp.net.log_watch import LogWatch
 from smpc_dp.net.statistic import plan_maker
 from smpc_dp.protocols.begin import attestation_digest, session_head
 from smpc_dp.protocols.engine import events
@@ -401,7 +403,7 @@ def test_draws_that_were_given_up_are_there_with_their_reason(second_draw: Recor
     assert report.run_id != report.statistic.run_id
 
 
-def test_who_signed_a_wrong_coin_is_named() -> None:
+def test_who_signed_a_wrong_coin_is_named(tmp_path: Path) -> None:
     report = judge(ran := execute(wrong=["ben coin", "eve coin-2"]))
     assert report.ok, report.conclusion
     assert report.statistic is not None
@@ -411,6 +413,14 @@ def test_who_signed_a_wrong_coin_is_named() -> None:
         ((), ()),
     ]
     assert ran.aggregator.result.absent == ("ben", "eve")
+    (tmp_path / "log.jsonl").write_bytes(ran.log)
+    with LogWatch(tmp_path / "log.jsonl") as watch:
+        with watch.lock:
+            assert watch.lock.wait_for(lambda: watch.run is not None and watch.run.report is not None, 60)
+        page = LogPages(watch, "").overview()
+    assert page.count("opened a coin that is not the one it has committed to") == 4
+    assert "Left out: ben, eve, who signed something false." in page
+    assert "Nobody." not in page
 
 
 def test_public_labels_are_part_of_the_draw() -> None:
