@@ -251,13 +251,17 @@ class Session:
             level: of the intervals, each or, `simultaneous`, all of them together.
 
         Raises:
-            ConfigError: the session asks nothing of records, or something else; the table lacks a column.
+            ConfigError: the session asks nothing of records, or something else; the table lacks a column; no
+                level.
             PrivacyError, PeerFault, TimeoutFault: as of `sum`.
         """
         self.check_open()
         parameters = self._record_parameters(ask)
         self._check_expected(expect or {})
         _check_label(label)
+        # Before the request: afterwards it would be charged, and its result lost.
+        if not 0 < level < 1:
+            raise ConfigError.at("level", f"must be in (0, 1), is {level}", ConfigCheck.RANGE)
         self._request += 1
         try:
             ready = await asyncio.to_thread(ready_rows, table, parameters, self._membership)

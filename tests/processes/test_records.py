@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import os
 import re
 import runpy
@@ -184,6 +185,10 @@ async def test_what_this_party_asks_must_be_what_the_session_asks(tmp_path: Path
     async with smpc_dp.connect(path, party="bob") as session:
         with pytest.raises(smpc_dp.ConfigError, match=r"ask: is .*, the session file says"):
             await session.statistics(rows("bob"), "mean(age)")
+        for level in (0.0, 1.0, 95.0, math.nan):
+            with pytest.raises(smpc_dp.ConfigError, match=r"level: must be in \(0, 1\)"):
+                # Refused before the aggregator has to answer: nothing is charged.
+                await asyncio.wait_for(session.statistics(rows("bob"), level=level), 1.0)
         with pytest.raises(smpc_dp.ConfigError, match="call statistics"):
             await session.average(np.zeros(4))
         plan = session.plan()
