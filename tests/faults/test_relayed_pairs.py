@@ -205,6 +205,16 @@ def test_a_pair_takes_finitely_many_frames() -> None:
         opened.forward("ada", m.Relay(0, most, 0, b"x"))
 
 
+def test_each_message_of_a_covert_pair_has_a_frame() -> None:
+    """Of each copy the evaluator sends four messages, and every one of them is a frame at least."""
+    plans = [
+        plan_statistic(kendall_tau(Field(0, 9), Field(0, 9)), 4, 1.0, partners=2, covert=copies)
+        for copies in (0, 64)
+    ]
+    fewer, more = (most_frames(plan) for plan in plans)
+    assert more - fewer >= 4 * 64
+
+
 # A hostile aggregator, over real sockets
 
 

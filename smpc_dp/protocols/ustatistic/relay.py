@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from smpc_dp.errors import Check, PeerFault
+from smpc_dp.protocols.covert.terms import EVALUATORS
 from smpc_dp.protocols.ustatistic import messages as m
 from smpc_dp.protocols.ustatistic.plan import StatisticPlan
 from smpc_dp.protocols.ustatistic.terms import Draw
@@ -20,6 +21,8 @@ _FIXED_BYTES = 1 << 18
 _BYTES_A_WIRE = 64
 # For each copy of a covert evaluation, each way, and for each input bit of it: setup, columns, corrections.
 _COPY_BYTES, _COPY_BYTES_AN_INPUT = 1 << 15, 32
+# Messages of a copy, each way at most; each has a frame of its own, however short it is.
+_COPY_MESSAGES = len(EVALUATORS)
 
 
 @dataclass(slots=True)
@@ -114,4 +117,5 @@ def most_frames(plan: StatisticPlan) -> int:
     """Return a bound on the frames of one evaluation in one direction, which no correct one reaches."""
     wires = plan.circuit.and_count + plan.circuit.n_inputs
     copies = plan.covert * (_COPY_BYTES + _COPY_BYTES_AN_INPUT * plan.circuit.n_inputs)
-    return 64 + 2 * (_FIXED_BYTES + _BYTES_A_WIRE * wires + copies) // m.MAX_FRAME_BYTES
+    messages = 64 + _COPY_MESSAGES * plan.covert
+    return messages + 2 * (_FIXED_BYTES + _BYTES_A_WIRE * wires + copies) // m.MAX_FRAME_BYTES
