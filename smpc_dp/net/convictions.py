@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from smpc_dp.errors import Check, LocalError, PeerFault, VerificationError
-from smpc_dp.files import read_bounded, write_file
+from smpc_dp.files import read_bounded, replace_file
 from smpc_dp.identity.roster import Roster
 from smpc_dp.protocols.covert.certificate import MAX_CERTIFICATE_BYTES, judge
 
@@ -23,16 +23,25 @@ _LOG = logging.getLogger("smpc_dp")
 class Convictions:
     """Parties of a session that a certificate in `folder` convicts, with the file of each.
 
-    Files that convict nobody of the roster are not used, and logged. Safe for use by several threads.
+    Files that convict nobody are not used, and logged. Safe for use by several threads.
     """
 
     def __init__(self, folder: Path, roster: Roster) -> None:
-        """Judge the certificates in `folder`, if there are any."""
+        """Judge the certificates in `folder`, if there are any.
+
+        Raises LocalError for a folder or a certificate that cannot be read: it may convict a party.
+        """
         self._folder = folder
         self._roster = roster
         self._files: dict[str, Path] = {}
         self._lock = threading.Lock()
-        for file in sorted(folder.glob(f"*{SUFFIX}")):
+        try:
+            files = sorted(file for file in folder.iterdir() if file.suffix == SUFFIX)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise LocalError(f"{folder}: cannot read the certificates ({error.strerror})") from None
+        for file in files:
             self._add(file)
 
     def _add(self, file: Path) -> None:
@@ -73,7 +82,8 @@ class Convictions:
             self._files[name] = file
         try:
             self._folder.mkdir(mode=0o700, exist_ok=True)
+            # As a whole: half a certificate convicts nobody, and it cannot be made again.
+            replace_file(file, lambda out: out.write(content))
         except OSError as error:
-            raise LocalError(f"{self._folder}: cannot make the folder ({error.strerror})") from None
-        write_file(file, content, "the certificate")
+            raise LocalError(f"{file}: cannot write the certificate ({error.strerror})") from None
         _LOG.warning("%s is convicted of cheating: %s", name, file)
