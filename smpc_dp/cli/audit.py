@@ -165,7 +165,8 @@ def _audit_certificate(certificate: Path, session: str | None, as_json: bool) ->
         out = console()
         out.print(report.conclusion)
         if report.ok and not report.session_checked:
-            out.print("only the key is compared with the session: the evaluation is a pair of a statistic")
+            reason = "the certificate does not say of which session it is, as that of a pair of a statistic"
+            out.print(f"only name and key are compared: {reason}")
     if report.code:
         raise typer.Exit(report.code)
 

@@ -26,8 +26,9 @@ class CertificateReport(msgspec.Struct, frozen=True, kw_only=True):
         garbler, public_key, evaluator: the convicted party, its key in hex, and the party that it cheated.
         run_id: of the evaluation, in hex; copy, copies, message: what it signed and does not follow from its
             seed.
-        session_digest: of the evaluation; session_checked: whether the evaluation is of the given session. Of
-            a pair of a statistic only the key is compared.
+        session_digest: of the evaluation; session_checked: whether the evaluation is of the given session.
+            A certificate of a pair of a statistic, or without its field `session`, does not tell: only name
+            and key are compared, and False is given.
     """
 
     ok: bool

@@ -729,6 +729,14 @@ def test_a_certificate_that_asks_for_too_much_work_is_refused_before_it_is_compu
     refuses(replace(true, copies=65).encode(), Check.OTHER_PLAN)
 
 
+@pytest.mark.parametrize("name", ["bob\n'carol' cheated", "\x1b[2J", "", "Bob"])
+def test_a_certificate_whose_names_no_roster_can_have_is_refused(name: str) -> None:
+    """Whoever cheats itself can choose both names; they are printed."""
+    true = Certificate.decode(certificate())
+    refuses(replace(true, names=[name, *true.names[1:]]).encode(), Check.MALFORMED)
+    refuses(replace(true, names=[true.names[0], name, *true.names[2:]]).encode(), Check.MALFORMED)
+
+
 def disturbance(seed: int, messages: int) -> Tamper:
     """Lose, repeat, change, cut or exchange one message of an honest run, or end it there."""
     rng = np.random.default_rng(seed)

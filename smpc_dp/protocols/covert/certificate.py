@@ -15,6 +15,7 @@ from smpc_dp.crypto.transcript import encode_uint
 from smpc_dp.decoding import decode_msgpack
 from smpc_dp.errors import Check, ConfigError, PeerFault, VerificationError
 from smpc_dp.identity.keys import verify
+from smpc_dp.identity.roster import is_name
 from smpc_dp.protocols.covert import terms as t
 from smpc_dp.protocols.covert.copies import EvaluatorCopy, GarblerCopy, replay
 from smpc_dp.protocols.covert.messages import SIGN, Statement
@@ -204,6 +205,9 @@ def _run_id(certificate: Certificate) -> bytes:
     expected = (count, 32 * count, 32 * count * third)
     if (len(certificate.names), len(certificate.nonces), len(certificate.keys)) != expected:
         raise VerificationError("names, nonces or keys are not those of a run", Check.WRONG_LENGTH)
+    if not all(map(is_name, certificate.names)):
+        # They are printed: a name that no roster has could be a line of its own.
+        raise VerificationError("names: no member of a session can have one of them", Check.MALFORMED)
     if certificate.session and session_digest(certificate.session) != certificate.session_digest:
         raise VerificationError("the session has another digest", Check.OTHER_SESSION)
     return run_identifier(
