@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -104,7 +105,7 @@ class OwnModel:
             if self.measure is None:
                 raise ConfigError.at("metric", "is missing", ConfigCheck.MISSING)
             returned = await asyncio.to_thread(self.measure, self.restore(models[index]), self.data[row])
-            measured[index] = float(returned)
+            measured[index] = _number(returned)
             if not np.isfinite(measured[index]):
                 reason = f"{self.parties[row]}: must be a finite number, is {returned!r}"
                 raise ConfigError.at("metric", reason, ConfigCheck.RANGE)
@@ -156,6 +157,11 @@ def _function_issues(settings: SgdSettings, given: OwnFunctions) -> Sequence[Con
     if (given.gradient is None) == (given.update is None):
         reason = "needs one function: gradient(model, data) or update(model, data)"
         issues.append(ConfigIssue("gradient", reason, ConfigCheck.CONFLICT))
+    issues += [
+        ConfigIssue(name, f"must be a function, is {type(one).__name__}", ConfigCheck.TYPE)
+        for name, one in (("gradient", given.gradient), ("update", given.update), ("metric", given.metric))
+        if one is not None and not callable(one)
+    ]
     if (given.metric is None) != (settings.metric_every == 0):
         reason = (
             f"is missing: the session file has metric_every = {settings.metric_every}"
@@ -178,9 +184,22 @@ def _weights(
             reason = "the session has no weights (weights = 'points')"
             issues.append(ConfigIssue("weight", reason, ConfigCheck.UNSUPPORTED))
         return None
-    for party, weight in zip(parties, weights, strict=True):
+    if len(weights) != len(parties):
+        reason = f"{len(weights)} weights for {len(parties)} parties"
+        issues.append(ConfigIssue("weight", reason, ConfigCheck.SHAPE))
+        return None
+    counted = np.array([_number(weight) for weight in weights])
+    for party, weight, number in zip(parties, weights, counted, strict=True):
         # Written so that NaN fails.
-        if weight is None or not 1 <= weight <= settings.max_points:
-            reason = f"{party}: must be from 1 to {settings.max_points}, is {weight}"
+        if not 1 <= number <= settings.max_points:
+            reason = f"{party}: must be from 1 to {settings.max_points}, is {weight!r}"
             issues.append(ConfigIssue("weight", reason, ConfigCheck.RANGE))
-    return np.array([weight or 0 for weight in weights], dtype=np.float64)
+    return counted
+
+
+def _number(given: Any) -> float:
+    """Return a number, of an array without dimensions too; NaN for anything else."""
+    try:
+        return math.nan if isinstance(given, str | bytes) else float(given)
+    except (TypeError, ValueError, OverflowError):
+        return math.nan

@@ -59,7 +59,7 @@ def learn(
         )
     names = [f"user {party}" for party in range(len(data))]
     functions = OwnFunctions(model, gradient, update, metric)
-    own = checked.own_model(functions, names, data, weights or [None] * len(data))
+    own = checked.own_model(functions, names, data, [None] * len(data) if weights is None else weights)
     tables: list[Any] = list(data)
     if own is None:
         tables = [checked.read(table, name) for table, name in zip(data, names, strict=True)]
