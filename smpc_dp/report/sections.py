@@ -101,23 +101,24 @@ def statistics_section(result: Json) -> list[Section]:
     """Return the section of statistics of records: a table of all, and a picture for each statistic."""
     estimates = result["estimates"]
     which = "all intervals together" if result["simultaneous"] else "each interval"
+    exact = result["privacy"]["epsilon"] is None
+    ends = () if exact else ("low", "high")
     columns = (
         ("statistic", TEXT),
-        ("value", NUMBER),
-        ("low", NUMBER),
-        ("high", NUMBER),
+        *((key, NUMBER) for key in ("value", *ends)),
         ("unit", TEXT),
         ("note", TEXT),
     )
     asked: dict[tuple[str, str], list[Json]] = {}
     for one in estimates:
         asked.setdefault((one["statistic"], one["unit"]), []).append(one)
-    blocks: list[Block] = [Text(f"Level of {which}: {result['level']:g}. {NOISE_ALONE}")]
+    about = f"Level of {which}: {result['level']:g}. {NOISE_ALONE}"
+    blocks: list[Block] = [Text("Exact counts: no differential privacy." if exact else about)]
     for (statistic, unit), group in asked.items():
         rows = tuple(
             (
                 _estimate_name(one),
-                *(number(one[key]) for key in ("value", "low", "high")),
+                *(number(one[key]) for key in ("value", *ends)),
                 one["unit"],
                 one["note"],
             )
@@ -129,7 +130,7 @@ def statistics_section(result: Json) -> list[Section]:
             for one in group
             if all(one[key] is not None and math.isfinite(one[key]) for key in ("low", "value", "high"))
         )
-        blocks.append(Intervals(statistic, unit, drawn, table) if len(drawn) > 1 else table)
+        blocks.append(Intervals(statistic, unit, drawn, table) if len(drawn) > 1 and not exact else table)
     return section("result", "Result", blocks)
 
 

@@ -17,6 +17,7 @@ from smpc_dp.protocols.secret_sharing.terms import ProgramTerms
 from smpc_dp.records.exact import LEAST_PARTIES, NOT_SHOWN, plan_tables
 from smpc_dp.records.schema import read_schema
 from smpc_dp.records.table import read_table
+from smpc_dp.report.sections import statistics_section
 from smpc_dp.simulate.shared import run_alone
 from smpc_dp.statistics.shared.plan import table_program
 from smpc_dp.statistics.shared.tables import read_tables
@@ -91,6 +92,11 @@ def test_margins_say_nothing_that_shown_cells_do_not(seed: int) -> None:
     assert [one.value is None for one in answers.of("sex x region")] == (cells == NOT_SHOWN).tolist()
     assert answers.guarantee is None
     assert "no differential privacy" in str(answers)
+    assert "[" not in str(answers).split("]: ")[1].split("\n")[0]
+    printed = {**answers.to_json(), "privacy": {"epsilon": None}}
+    page = str(statistics_section(printed))
+    assert "Exact counts: no differential privacy." in page
+    assert "interval" not in page.lower()
 
 
 def test_a_party_counts_its_rows_in_each_cell() -> None:
