@@ -284,6 +284,31 @@ def test_each_message_of_a_copy_that_does_not_follow_from_its_seed_convicts(
     assert (conviction.garbler, conviction.evaluator, conviction.message) == ("alice", "bob", message)
 
 
+@pytest.mark.parametrize("theirs", [[], [0, 1]], ids=["none of the evaluator", "none of the garbler"])
+@pytest.mark.parametrize("kind", [GarblerCopy, OtherTables, WrongDecoding])
+def test_copies_in_which_one_side_has_no_input(theirs: list[int], kind: type[GarblerCopy]) -> None:
+    """Without inputs of the evaluator no copy has transfers, and a transcript is three digests."""
+    inputs = [pack([5], COINS), pack([0b1010101], COINS + 1)]
+    fields: dict[str, Any] = {"circuit": "", "garbler": "alice", "evaluator": "bob", "covert": 3}
+    shared = Plan(noisy_bit(), PairwiseParameters(**fields, evaluator_inputs=theirs))
+    keys = {name: identity.public_key for name, identity in IDENTITIES.items()}
+    context = Context("pairwise", 1, bytes(32), 1, ("alice", "bob"), "", keys)
+    given = {"alice": [] if theirs else inputs, "bob": inputs if theirs else []}
+    kinds = {"alice": garbler_with(kind), "bob": CovertEvaluatorRole}
+    ends = evaluate_in_memory(
+        {
+            name: role(context, IDENTITIES[name], shared, given[name], SeededRandomnessForSimulation(1, name))
+            for name, role in kinds.items()
+        }
+    )
+    if kind is GarblerCopy:
+        expected = noisy_bit().evaluate([5, 0b1010101])[0]
+        assert (value(ends, "alice"), value(ends, "bob")) == (expected, expected)
+        return
+    conviction = judge(fault(ends, "bob").evidence["certificate"])
+    assert conviction.message == {OtherTables: "tables", WrongDecoding: "decoding"}[kind]
+
+
 class OtherSeed(CovertGarblerRole):
     """Uses other seeds than the seed transfer gives."""
 
