@@ -85,8 +85,8 @@ def audit(
         reason = "a log or --certificate, and not both"
         raise ConfigError.at("audit", reason, ConfigCheck.MISSING if neither else ConfigCheck.CONFLICT)
     if certificate is not None:
-        of_logs = (session_log, request, run, head, receipt, checkpoint, witness, witnesses, second or None)
-        if any(option is not None for option in of_logs):
+        of_logs = (session_log, request, run, head, receipt, checkpoint, witness, witnesses, report_file)
+        if second or any(option is not None for option in of_logs):
             reason = "with it only --session and --json: the other options are about logs"
             raise ConfigError.at("--certificate", reason, ConfigCheck.CONFLICT)
         _audit_certificate(certificate, session, as_json)

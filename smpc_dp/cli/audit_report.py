@@ -33,8 +33,10 @@ def write_audit_report(reporting: Reporting, report: Report, command: Sequence[s
     )
 
 
-def audit_sections(report: Report, command: Sequence[str]) -> list[Section]:
-    """Return the sections of an audit."""
+def audit_sections(
+    report: Report, command: Sequence[str], introduced: str = "The command that made this page:"
+) -> list[Section]:
+    """Return the sections of an audit, which `command`, introduced by a sentence, does again."""
     verdict, statistic = report.verdict, report.statistic
     result = [] if verdict is None else _verdict_sections(verdict)
     result += [] if statistic is None else _statistic_sections(statistic)
@@ -48,7 +50,7 @@ def audit_sections(report: Report, command: Sequence[str]) -> list[Section]:
             "log", "The log", [_log_table(report), *_receipt(report), *_checkpoint(report), *_second(report)]
         ),
         *section("asked", "What the members agreed on", _parameters(report)),
-        *section("again", "Audit it yourself", [Text("The command that made this page:"), Code(again)]),
+        *section("again", "Audit it yourself", [Text(introduced), Code(again)]),
     ]
 
 

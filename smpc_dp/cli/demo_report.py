@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 from smpc_dp.cli.audit_report import audit_sections
 from smpc_dp.cli.reporting import ONE_MACHINE, Reporting, make_report
@@ -12,7 +13,7 @@ from smpc_dp.demo.lenders import COLUMNS, DATA_SOURCE, FEATURES, LENDERS, LENGTH
 from smpc_dp.demo.regression import INTERCEPT
 from smpc_dp.demo.report import COUNT, SUM, not_protected, protected, rate_sum
 from smpc_dp.demo.run import Demonstration
-from smpc_dp.demo.verifiable import CHEATS, VerifiableRun
+from smpc_dp.demo.verifiable import CHEATS, FEW, VerifiableRun
 from smpc_dp.net.local import AGGREGATOR
 from smpc_dp.report import sections
 from smpc_dp.report.document import Section, Sentences, Text, section
@@ -108,6 +109,19 @@ def _received(ended: Demonstration) -> Table:
     return Table(f"2 of {LENGTH} numbers", columns, tuple(rows))
 
 
+def _spent(runs: Sequence[VerifiableRun]) -> Table:
+    """Return the privacy of each run, and of all: the same loans are in each."""
+    verdicts = [run.audit.verdict for run in runs]
+    claimed = [(one.epsilon, one.delta) for one in verdicts if one is not None and one.epsilon is not None]
+    rows = [(f"run {index}", *map(sections.number, one)) for index, one in enumerate(claimed, 1)]
+    if len(claimed) == len(runs):
+        both = (sections.number(sum(column)) for column in zip(*claimed, strict=True))
+        rows.append(("all runs together", *both))
+    columns = (("of each honest lender", ""), ("epsilon", "number"), ("delta", "number"))
+    note = "The same loans are in each run: epsilons and deltas add up. No ledger was charged."
+    return Table("Privacy of each honest lender, for its two averages", columns, tuple(rows), note)
+
+
 def write_verifiable_report(reporting: Reporting, runs: Sequence[VerifiableRun]) -> None:
     """Write the report of the verifiable demonstration."""
     trace = reporting.trace
@@ -127,7 +141,7 @@ def write_verifiable_report(reporting: Reporting, runs: Sequence[VerifiableRun])
         )
         shown = Table(
             f"Averages over the other {counted} lenders",
-            (*columns, ("without noise, seen by nobody", "number")),
+            (*columns, ("without noise, known to this demonstration alone", "number")),
             rows,
         )
         reported = (
@@ -137,6 +151,7 @@ def write_verifiable_report(reporting: Reporting, runs: Sequence[VerifiableRun])
             f"The audit with one bit of byte {run.byte} changed: {run.changed.conclusion}",
         )
         parts += section(f"run-{number}", f"Run {number}: {run.culprit} cheats", [Sentences(reported), shown])
+    missing = [f"Not in the result of run {number}: {run.culprit}." for number, run in enumerate(runs, 1)]
     last = runs[-1]
     command = [
         "smpc-dp",
@@ -148,14 +163,19 @@ def write_verifiable_report(reporting: Reporting, runs: Sequence[VerifiableRun])
         str(last.audit.head),
     ]
     # Without --out the log is gone.
-    retained = {"limits", "parties", "privacy", "log", "asked", *(["again"] if last.log.exists() else [])}
+    retained = {"limits", "parties", "log", "asked", *(["again"] if last.log.exists() else [])}
     parts += [
-        *section("noise", "The noise", [Text("It is large: eight lenders hide in each other's.")]),
+        *section("noise", "The noise", [Text(FEW)]),
+        *section("privacy", "Privacy spent", [_spent(runs)]),
         *sections.roles_section(["verifiable"], [ONE_MACHINE]),
-        *sections.losses_section([run.culprit for run in runs], [], trace),
+        *sections.losses_section(None, [], trace, missing),
         *sections.times_section(trace),
         *sections.traffic_section(trace),
-        *(one for one in audit_sections(last.audit, command) if one.id in retained),
+        *(
+            replace(one, heading=f"{one.heading} (run {len(runs)})")
+            for one in audit_sections(last.audit, command, "The command that audits the log of this run:")
+            if one.id in retained
+        ),
     ]
     facts = [("runs", str(len(runs))), ("time", f"{sum(run.seconds for run in runs):.1f} s")]
     facts.append(("sent in all", sections.amount(trace.total)))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from smpc_dp.cli.output import check_can_write
+from smpc_dp.errors import LocalError
 
 if TYPE_CHECKING:
     from smpc_dp.net.events import Event
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 ReportPath = Annotated[
     Path | None, typer.Option("--report", help="Write a report for people there: one HTML file.")
 ]
+# What every report has within its first bytes.
+HEADING, START = b'<p class="product">smpc-dp</p>', 1 << 15
 ONE_MACHINE = (
     "Here one user on one machine ran all processes, and could read them all. Between hosts each member runs "
     "its own: smpc-dp party."
@@ -34,7 +37,7 @@ class Reporting:
         # Not at the top: most calls write no report.
         from smpc_dp.report.trace import Trace
 
-        check_can_write(path, name="the report")
+        _check_path(path)
         self.path = path
         self.trace = Trace()
 
@@ -51,7 +54,23 @@ class Reporting:
         """Write the file, which is `own`: for nobody else to read; raise LocalError."""
         from smpc_dp.report.document import write
 
+        # Again: the command may have written its result there.
+        _check_path(self.path)
         write(report, self.path, own=own)
+
+
+def _check_path(path: Path) -> None:
+    """Raise LocalError for a file that cannot be written, or holds anything but an earlier report."""
+    check_can_write(path, name="the report")
+    if not path.is_file():
+        return
+    try:
+        with path.open("rb") as file:
+            start = file.read(START)
+    except OSError as error:
+        raise LocalError(f"{path}: cannot write the report ({error.strerror})") from None
+    if start and not (start.startswith(b"<!DOCTYPE html>") and HEADING in start):
+        raise LocalError(f"{path}: cannot write the report (the file exists, and is no report of smpc-dp)")
 
 
 def add_event(trace: Trace, event: Event) -> None:
@@ -69,7 +88,9 @@ def add_event(trace: Trace, event: Event) -> None:
             trace.begin(event.party, "")
             detail = event.detail or event.text
             named = detail if detail.startswith(f"{event.party}:") else f"{event.party}: {detail}"
-            trace.lose(named, event.party, event.step)
+            # The end of a process is reported by the command that started it.
+            reporter = event.party if event.kind == "failed" else "this command"
+            trace.lose(named, reporter, "" if event.step == "done" else event.step)
 
 
 def make_report(

@@ -24,6 +24,7 @@ from smpc_dp.report.sections import number
 from smpc_dp.report.table import Table
 
 LEVEL = 0.95
+LEAVING = "A party that has no further step leaves, and the aggregator reports that as a loss too."
 # Names in a sentence.
 SHOWN = 5
 NOT_COUNTED = {
@@ -55,7 +56,7 @@ def write_run_report(
     trace, roster = reporting.trace, session.roster
     trace.names = tuple(member.name for member in sorted(roster, key=lambda member: member.role != "party"))
     head, own = (
-        ("The run failed", [])
+        ("The run failed", sections.charged_section(_states(ledgers)))
         if result is None
         else described(results, ledgers, statistic=statistic, checked=session.checked_parameters)
     )
@@ -64,8 +65,13 @@ def write_run_report(
     parts: list[Section] = [
         *section("problem", "Why there is no result", [Sentences((problem, *failed))] if problem else []),
         *own,
-        *(sections.roles_section(views, notes) if views else []),
-        *sections.losses_section(absent, [] if result is None else result.get("faults", []), trace),
+        *(sections.roles_section(views, notes, failed=result is None) if views else []),
+        *sections.losses_section(
+            None if result is None else absent,
+            [] if result is None else result.get("faults", []),
+            trace,
+            [LEAVING] if trace.losses and result is not None and "learner" in result else [],
+        ),
         *sections.times_section(trace),
         *sections.traffic_section(trace, missing),
         *asked_section(session),
@@ -137,6 +143,11 @@ def ledger_state(path: Path, party: str) -> dict[str, Any]:
     }
 
 
+def _states(ledgers: Mapping[str, Path]) -> dict[str, dict[str, Any]]:
+    """Return the state of each party's ledger."""
+    return {name: ledger_state(path, name) for name, path in ledgers.items()}
+
+
 def described(
     results: Mapping[str, Mapping[str, Any]], ledgers: Mapping[str, Path], *, statistic: bool, checked: Any
 ) -> tuple[str, list[Section]]:
@@ -145,9 +156,7 @@ def described(
     if "learner" in result:
         return f"Learning: {result['learner']}", [
             *sections.learned_section(results),
-            *sections.learned_privacy(
-                results, {name: ledger_state(path, name) for name, path in ledgers.items()}
-            ),
+            *sections.learned_privacy(results, _states(ledgers)),
         ]
     privacy = result["privacy"]
     receipts = {name: one["privacy"].get("receipt") for name, one in results.items()}
@@ -220,10 +229,12 @@ def asked_section(session: SessionFile) -> list[Section]:
     return section("asked", "What the members agreed on", [Sentences((protocol, digest, *tolerated)), table])
 
 
-def written(value: object) -> str:
-    """Return a parameter as text."""
+def written(value: object, *, inner: bool = False) -> str:
+    """Return a parameter as text; what is `inner` to another has brackets."""
     if isinstance(value, Mapping):
-        return "; ".join(f"{key} = {written(one)}" for key, one in value.items())
+        text = "; ".join(f"{key} = {written(one, inner=True)}" for key, one in value.items())
+        return f"{{{text}}}" if inner else text
     if isinstance(value, list | tuple):
-        return ", ".join(map(written, value))
+        text = ", ".join(written(one, inner=True) for one in value)
+        return f"[{text}]" if inner else text
     return str(value).lower() if isinstance(value, bool) else str(value)

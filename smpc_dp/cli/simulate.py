@@ -158,7 +158,9 @@ def _write_report(
         view = "gopa-direct" if given["topology"] == "direct" else f"gopa-{given['on_dropout']}"
     present, absent = len(result.survivors), len(result.absent)
     interval = None if result.noise is None else (float(result.interval().upper[0] - result.value[0]), 0.95)
-    settings = [("method", method), *((key, written(value)) for key, value in given.items())]
+    of_gopa = ("on_dropout", "topology")
+    used = {key: value for key, value in given.items() if method == "gopa" or key not in of_gopa}
+    settings = [("method", method), *((key, written(value)) for key, value in used.items())]
     simulated = ["A simulation: one process held all vectors and keys, and drew the vectors at random."]
     facts = [("parties in it", f"{present:,} of {present + absent:,}"), *privacy_facts(printed["privacy"])]
     facts += [("time", f"{seconds:.1f} s"), ("sent in all", sections.amount(trace.total))]
@@ -167,7 +169,7 @@ def _write_report(
         *section("compared", "Compared with the vectors themselves", [Text(compared)]),
         *sections.privacy_section(printed["privacy"], {}),
         *sections.limits_section([*simulated, *printed["privacy"]["not_protected"]]),
-        *sections.roles_section([view], simulated),
+        *sections.roles_section([view], simulated, network=False),
         *sections.losses_section(result.absent, result.faults, trace),
         *sections.times_section(trace),
         *sections.traffic_section(trace),

@@ -99,7 +99,10 @@ def statistics(
         ended = {name: results[0].to_json()} if results else {}
         problem = "" if ended else f"{name} has no result; the command has printed the reason"
         alone = f"{name} ran its own process alone: this page has what that process saw."
-        write_run_report(reporting, membership.session, {}, ended, problem, statistic=False, notes=(alone,))
+        books = {} if ledger is None else {name: ledger}
+        write_run_report(
+            reporting, membership.session, {}, ended, problem, books, statistic=False, notes=(alone,)
+        )
     raise typer.Exit(code)
 
 

@@ -43,6 +43,10 @@ PARAMETERS: dict[str, object] = {
 }
 TIMEOUTS = Timeouts(connect=60.0, step=30.0)
 LOG = "board.jsonl"
+FEW = (
+    "The noise is large beside the averages: each lender is protected from all others, and there are only "
+    f"{len(LENDERS)}."
+)
 
 
 def lender_values(loans: Sequence[Loan]) -> tuple[float, float]:
@@ -196,6 +200,4 @@ def report_verifiable(console: Console, runs: list[VerifiableRun]) -> None:
         console.print(f"  the same with one bit of byte {run.byte} changed:")
         console.print(f"    {run.changed.conclusion}")
         console.print()
-    console.print(
-        "The noise is large: eight lenders hide in each other's, and each is protected from the rest."
-    )
+    console.print(FEW)

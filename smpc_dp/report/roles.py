@@ -22,6 +22,26 @@ NETWORK = View(
     "addresses, times and lengths",
     "the content of any message: each channel is mutual TLS 1.3",
 )
+_OPENED = (
+    "of each survivor the seed of its self-mask, and of a party that was lost before its vector arrived its "
+    "masking key, never both of one party; "
+)
+# The kinds, where a session has several; by the keys of VIEWS.
+KINDS = {
+    "secagg": "in sums without noise",
+    "secagg-noisy": "in sums with noise",
+    "records": "in sums of records",
+    "gopa-keep": "in averages by GOPA",
+    "gopa-roll-back": "in averages by GOPA",
+    "gopa-records": "in sums of records by GOPA",
+    "gopa-direct": "in averages by GOPA",
+    "verifiable": "in verifiable averages",
+    "pairs": "in statistics of pairs",
+    "servers": "in computations on shares",
+    "exchange": "in exchanges of messages",
+    "log": "of averages",
+    "log-of-pairs": "of statistics",
+}
 _SHARES = "shares of other parties' mask secrets, for those who may be lost"
 _KEEP = View(
     "each party",
@@ -38,7 +58,7 @@ VIEWS: dict[str, tuple[View, ...]] = {
         View(
             "the aggregator",
             "the masked vector of each party, which without its masks cannot be told from random numbers; "
-            f"shares that it forwards and cannot read; the sum; {AROUND}",
+            f"shares that it forwards and cannot read; {_OPENED}the sum; {AROUND}",
             "the vector of any party",
         ),
         View(
@@ -52,7 +72,8 @@ VIEWS: dict[str, tuple[View, ...]] = {
         View(
             "the aggregator",
             "the masked vector of each party, with its share of the noise, which without its masks cannot be "
-            f"told from random numbers; shares that it forwards and cannot read; the noisy sum; {AROUND}",
+            f"told from random numbers; shares that it forwards and cannot read; {_OPENED}"
+            f"the noisy sum; {AROUND}",
             "the vector of any party; the sum without noise",
         ),
         View(
@@ -66,7 +87,8 @@ VIEWS: dict[str, tuple[View, ...]] = {
         View(
             "the aggregator",
             "the masked sums of each party, with its share of the noise, which without their masks cannot be "
-            f"told from random numbers; shares that it forwards and cannot read; the noisy sums; {AROUND}",
+            f"told from random numbers; shares that it forwards and cannot read; {_OPENED}"
+            f"the noisy sums; {AROUND}",
             "any row; the sums of any party; the sums without noise",
         ),
         View(
@@ -150,8 +172,8 @@ VIEWS: dict[str, tuple[View, ...]] = {
     "servers": (
         View(
             "each server",
-            "a share of each party's input; what is opened, which is the result; public labels; who was left "
-            f"out; {AROUND}",
+            "a share of each party's input; what is opened, which is the result; labels that are public; who "
+            f"was left out; {AROUND}",
             "an input: fewer than half of the servers together learn nothing but what is opened",
         ),
         View("each party", "its own input; the result; who took part", "another party's input or its shares"),

@@ -9,7 +9,7 @@ from typing import Any
 
 from smpc_dp.report.chart import Intervals, Lines
 from smpc_dp.report.document import Block, Section, Sentences, Text, section
-from smpc_dp.report.roles import VIEWS
+from smpc_dp.report.roles import KINDS, NETWORK, VIEWS
 from smpc_dp.report.table import Table
 from smpc_dp.report.trace import Trace
 from smpc_dp.summary import rounded
@@ -275,7 +275,7 @@ def _receipts_table(receipts: Mapping[str, Json]) -> Table:
         ("spent, epsilon", NUMBER),
         ("budget, epsilon", NUMBER),
         ("left, epsilon", NUMBER),
-        ("delta", NUMBER),
+        ("at delta", NUMBER),
         ("exact releases", NUMBER),
     )
     rows = []
@@ -306,7 +306,7 @@ def learned_privacy(results: Mapping[str, Json], ledgers: Mapping[str, Json]) ->
         "who takes part, in which step, and when: the schedule is public",
         "against more parties that collude than the guarantee's assumption names",
     ]
-    blocks: list[Block] = [Text(f"The claim of the steps: {claim}.")] if claim else []
+    blocks: list[Block] = [Text(f"The claim of one step alone: {claim}.")] if claim else []
     if guarantee is None:
         blocks.insert(0, Text("No guarantee covers all steps together."))
         limits = ["the parties' data by differential privacy: the run has no guarantee", *limits[:2]]
@@ -330,27 +330,49 @@ def limits_section(texts: Iterable[str]) -> list[Section]:
     )
 
 
-def roles_section(keys: Iterable[str], notes: Sequence[str] = ()) -> list[Section]:
-    """Return the section of what each role saw, for the kinds of computation with these keys of `VIEWS`."""
-    views = list(dict.fromkeys(view for key in keys for view in VIEWS[key]))
+def roles_section(
+    keys: Sequence[str], notes: Sequence[str] = (), *, failed: bool = False, network: bool = True
+) -> list[Section]:
+    """Return the section of what each role saw, for the kinds of computation with these keys of `VIEWS`.
+
+    `failed`: the run has no result, and its roles saw a part at most; `network`: messages went over one.
+    """
+    rows = [
+        (f"{view.role}, {KINDS[key]}" if len(keys) > 1 and view != NETWORK else view.role, *view[1:])
+        for key in keys
+        for view in VIEWS[key]
+        if network or view != NETWORK
+    ]
     columns = (("role", TEXT), ("saw", LONG), ("did not see", LONG))
     note = (
         "Of a run that followed the protocol. Against whom that holds, also if they deviate, is in the claim."
     )
-    blocks: list[Block] = [Table("Each role, and the network", columns, tuple(map(tuple, views)), note)]
-    return section("roles", "What each role saw", [*blocks, *(Text(text, "note") for text in notes)])
+    if failed:
+        notes = ["This run failed: each role saw at most the part of this that was sent before.", *notes]
+    caption = "Each role, and the network" if network else "Each role"
+    blocks: list[Block] = [Table(caption, columns, tuple(dict.fromkeys(rows)), note)]
+    heading = "What each role sees in a run that ends" if failed else "What each role saw"
+    return section("roles", heading, [*blocks, *(Text(text, "note") for text in notes)])
+
+
+def charged_section(ledgers: Mapping[str, Json]) -> list[Section]:
+    """Return the section of what ledgers have spent after a run without a result."""
+    charged = Text("What a ledger was charged before the run failed stays charged.")
+    return section("privacy", "Privacy spent and left", [charged, _charges(ledgers)] if ledgers else [])
 
 
 # The run
 
 
-def losses_section(absent: Sequence[str], faults: Sequence[str], trace: Trace) -> list[Section]:
-    """Return the section of who was lost, and when."""
-    blocks: list[Block] = [
-        Text(f"Not in the result: {', '.join(absent)}." if absent else "Nobody is missing in the result.")
-    ]
+def losses_section(
+    absent: Sequence[str] | None, faults: Sequence[str], trace: Trace, notes: Sequence[str] = ()
+) -> list[Section]:
+    """Return the section of who was lost, and when; `absent` is None without a result."""
+    named = f"Not in the result: {', '.join(absent)}." if absent else "Nobody is missing in the result."
+    blocks: list[Block] = [] if absent is None else [Text(named)]
+    blocks += [Text(text, "note") for text in notes]
     if trace.losses:
-        columns = (("after", NUMBER), ("step", TEXT), ("what happened", LONG), ("seen by", TEXT))
+        columns = (("after", NUMBER), ("step", TEXT), ("what happened", LONG), ("reported by", TEXT))
         rows = tuple(
             (f"{loss.seconds:.2f} s", loss.step or "-", loss.text, loss.reporter) for loss in trace.losses
         )

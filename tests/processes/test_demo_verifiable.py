@@ -49,6 +49,8 @@ def test_cheats_are_named_and_left_out(tmp_path: Path) -> None:
     assert all(page.faults == page.loads == [] for page in pages.values())
     assert all(run["audit"]["conclusion"] in pages["demo.html"].text for run in (first, second))
     assert f"smpc-dp audit {folder}" in pages["demo.html"].text
+    # The same loans are in both runs, each of epsilon 4 and delta 1e-5.
+    assert {"all runs together", "8", "2e-05"} <= set(pages["demo.html"].cells)
     right, wrong = pages["board.jsonl.html"], pages["changed.jsonl.html"]
     assert first["audit"]["conclusion"] in right.text
     assert head in right.cells

@@ -360,6 +360,9 @@ async def test_a_garbler_that_cheats_is_convicted_refused_and_shown_by_the_certi
     assert shown.returncode == 0, shown.stderr
     assert "'alice'" in shown.stdout
     assert smpc_dp_command("audit", "--certificate", str(file)).returncode == 3
+    shown = smpc_dp_command("audit", "--certificate", str(file), "--report", str(file.with_suffix(".html")))
+    assert shown.returncode == 1
+    assert "--certificate: with it only --session and --json" in shown.stderr
     other = str(tmp_path / "again" / "session.toml")
     shown = smpc_dp_command("audit", "--certificate", str(file), "--session", other)
     assert (shown.returncode, "nobody is convicted" in shown.stdout) == (1, True)

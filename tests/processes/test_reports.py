@@ -7,10 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from smpc_dp.cli.reporting import add_event
+from smpc_dp.cli.run_report import written
+from smpc_dp.net.events import Event
 from smpc_dp.net.local import create_local_session
 from smpc_dp.net.session_file import Timeouts
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.report.document import MOST_BYTES
+from smpc_dp.report.trace import Trace
 from tests.command import smpc_dp
 from tests.pages import Page
 
@@ -96,6 +100,38 @@ def test_a_run_that_fails_is_reported_with_the_reason(session: Path) -> None:
     assert "The run failed" in page.text
     assert "Why there is no result" in page.text
     assert any("alice" in cell and "0.125" in cell for cell in page.cells)
+    # Nothing is said of a result that is not there; what each ledger has left is.
+    assert "Nobody is missing" not in page.text
+    assert "This run failed: each role saw at most" in page.text
+    assert page.cells.count("<b>rows</b>") == len(PARTIES)
+
+
+@pytest.mark.parametrize("name", ["session.toml", "keys/alice.key", "ledgers/alice.ledger", "page.html"])
+def test_a_file_that_is_no_report_is_not_overwritten(session: Path, name: str) -> None:
+    (session.parent / "page.html").write_text("<!DOCTYPE html>\n<p>mine")
+    before = (session.parent / name).read_bytes()
+    code, printed, errors = run(session, session.parent / name)
+    assert (code, printed) == (1, "")
+    assert "the file exists, and is no report of smpc-dp" in errors
+    assert (session.parent / name).read_bytes() == before
+    assert spent(session) == [0] * len(PARTIES)
+
+
+def test_the_end_of_a_process_is_reported_by_the_command() -> None:
+    trace = Trace()
+    add_event(trace, Event("bob", "ended", step="done", detail="killed (SIGKILL)"))
+    add_event(trace, Event("carol", "failed", step="masked", code="timeout"))
+    shown = [(loss.step, loss.text, loss.reporter) for loss in trace.losses]
+    assert shown == [
+        ("", "bob: killed (SIGKILL)", "this command"),
+        ("masked", "carol: failed with code timeout", "carol"),
+    ]
+
+
+def test_nested_parameters_are_written_with_brackets() -> None:
+    columns = {"age": {"lower": 18, "upper": 90}, "sex": {"values": ["f", "m"]}}
+    text = written({"unit": "record", "columns": columns})
+    assert text == "unit = record; columns = {age = {lower = 18; upper = 90}; sex = {values = [f, m]}}"
 
 
 @pytest.mark.parametrize(
@@ -112,6 +148,9 @@ def test_a_simulation_is_reported_with_its_losses(tmp_path: Path, more: tuple[st
     # In the times, and in the traffic.
     assert page.cells.count("party-00001") == 2
     assert ("circle" in [tag for tag, _ in page.tags]) is bool(more)
+    # No network was there, and settings of GOPA are of GOPA alone.
+    assert "the network" not in page.cells
+    assert ("on_dropout" in page.cells) is bool(more)
 
 
 @pytest.mark.parametrize("command", [("demo",), ("simulate", "average"), ("audit", "board.jsonl")])

@@ -20,7 +20,7 @@ from smpc_dp.report.document import (
     render,
     write,
 )
-from smpc_dp.report.roles import VIEWS
+from smpc_dp.report.roles import KINDS, VIEWS
 from smpc_dp.report.sections import (
     curve,
     learned_privacy,
@@ -235,6 +235,13 @@ def test_each_kind_of_computation_has_its_roles(key: str) -> None:
     page = Page(render(Report("T", "", "", Facts(()), tuple(roles_section([key], ["note"])))))
     assert page.faults == []
     assert all(text in page.cells for view in VIEWS[key] for text in view)
+
+
+def test_several_kinds_of_computation_are_told_apart() -> None:
+    page = Page(render(Report("T", "", "", Facts(()), tuple(roles_section(["secagg-noisy", "secagg"])))))
+    assert {"the aggregator, in sums with noise", "the aggregator, in sums without noise"} <= set(page.cells)
+    assert page.cells.count("the network") == 1
+    assert set(KINDS) == set(VIEWS)
 
 
 def test_a_file_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
