@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from smpc_dp.protocols.gopa.verifiable.verdict import Verdict
     from smpc_dp.protocols.ustatistic.audit import StatisticVerdict
 
+AGREED = "What the members agreed on"
+# Without a session file the log may be made up.
+CLAIMED = "What the members agreed on, as the log says"
 PAIRS = (("what", ""), ("value", ""))
 
 
@@ -45,11 +48,11 @@ def audit_sections(
         *section("faults", "What does not hold", [Sentences(report.faults)] if report.faults else []),
         *result,
         *sections.limits_section([report.limits] if report.limits else []),
-        *(sections.roles_section(["log" if statistic is None else "log-of-pairs"])),
+        *_roles(report),
         *section(
             "log", "The log", [_log_table(report), *_receipt(report), *_checkpoint(report), *_second(report)]
         ),
-        *section("asked", "What the members agreed on", _parameters(report)),
+        *section("asked", AGREED if report.session_checked else CLAIMED, _parameters(report)),
         *section("again", "Audit it yourself", [Text(introduced), Code(again)]),
     ]
 
@@ -62,7 +65,7 @@ def _verdict_sections(verdict: Verdict) -> list[Section]:
     columns = (("coordinate", ""), ("average", "number"), ("standard error", "number"))
     rows = tuple((str(index), str(value), f"{error:.2g}") for index, value in enumerate(shown, 1))
     moved = f"{verdict.bias or 0:.2g}"
-    note = f"Cheats who see their noise first can have moved it by {moved} at most, in expectation."
+    note = f"Cheats who see their noise first can have moved each by {moved} at most, in expectation."
     blocks = [Table(f"The average over {len(verdict.counted)} parties", columns, rows, note)] if rows else []
     members = [
         *((name, "counted", "") for name in verdict.counted),
@@ -122,6 +125,13 @@ def _statistic_sections(result: StatisticVerdict) -> list[Section]:
         *section("draws", "Draws of the pairs", [Table("Draws; the last counts", columns, draws)]),
         *section("pairs", "Pairs", [pairs if failed else None]),
     ]
+
+
+def _roles(report: Report) -> list[Section]:
+    """Return the section of what a log shows; none of a log that shows no run that holds."""
+    if report.statistic is not None:
+        return sections.roles_section(["log-of-pairs"])
+    return [] if report.verdict is None else sections.roles_section(["log"])
 
 
 def _log_table(report: Report) -> Table:

@@ -345,7 +345,8 @@ def roles_section(
     ]
     columns = (("role", TEXT), ("saw", LONG), ("did not see", LONG))
     note = (
-        "Of a run that followed the protocol. Against whom that holds, also if they deviate, is in the claim."
+        "Of a run that followed the protocol. Against whom that holds, also if they deviate, is in the claim "
+        "of a party's result."
     )
     if failed:
         notes = ["This run failed: each role saw at most the part of this that was sent before.", *notes]

@@ -57,6 +57,8 @@ def test_cheats_are_named_and_left_out(tmp_path: Path) -> None:
     assert {"mountain", "excluded"} <= set(right.cells)
     assert first["changed"]["conclusion"] in wrong.text
     assert "What does not hold" in wrong.text
+    assert "What each role saw" in right.text
+    assert "What each role saw" not in wrong.text
     assert audits["board.jsonl"].returncode == 0
     assert "excluded: mountain" in audits["board.jsonl"].stdout
     assert audits["changed.jsonl"].returncode == 1
