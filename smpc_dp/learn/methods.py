@@ -57,7 +57,8 @@ _EXACT_METHODS = ("secagg", "mpyc")
 # What every result of exact averages of private vectors says.
 EXACT_CLAIM = (
     "NOT DIFFERENTIALLY PRIVATE: each step's average is exact. It reveals to everyone the sum of the group's "
-    "clipped vectors, and with it all that follows about a party's data for someone who knows the others', "
+    "clipped vectors, and those of its weights and metrics where there are any; and with them all that "
+    "follows about a party's data for someone who knows the others', "
     "or where two sums differ by one party; models trained on it may reveal single records. Each average: "
 )
 # Groups up to this size have the complete graph: only there all s - c honest members' noise is counted on.

@@ -68,6 +68,7 @@ def test_without_epsilon_averages_are_exact_and_the_result_says_what_they_reveal
     np.testing.assert_allclose(exact.values, plain.values, atol=1e-8)
     assert exact.guarantee is None
     assert "NOT DIFFERENTIALLY PRIVATE: each step's average is exact" in exact.claim
+    assert "those of its weights and metrics where there are any" in exact.claim
     assert "privacy: none; " in str(exact)
     assert str(exact).startswith("sgd: 6 of 6 steps\n")
     parameters = checked(given, 3)
