@@ -55,7 +55,7 @@ def check_content(wheel: Path) -> None:
     if abi != "abi3":
         sys.exit(f"{wheel.name}: made for one Python alone ({abi}), not for abi3")
     if result := foreign(names, version):
-        sys.exit("\n".join([f"{wheel.name} holds what no user runs:", *result]))
+        sys.exit("\n".join([f"{wheel.name} holds what no party runs:", *result]))
     if f"{PACKAGE}/_core.abi3.so" not in names:
         sys.exit(f"{wheel.name} lacks the compiled core")
     if lacks := {f"{PACKAGE}/report/templates/{file.name}" for file in TEMPLATES.iterdir()} - set(names):

@@ -32,7 +32,7 @@ def audit(
         Path | None, typer.Option(help="In place of a log: a certificate that a garbler cheated.")
     ] = None,
     session: Annotated[
-        str | None, typer.Option(help="The session file, or its digest: what the users agreed on.")
+        str | None, typer.Option(help="The session file, or its digest: what the parties agreed on.")
     ] = None,
     session_log: Annotated[
         Path | None, typer.Option(help="The relay's session log: how many runs there were.")
@@ -210,7 +210,7 @@ def _print_verdict(report: Report, verdict: Verdict) -> None:
     out = console()
     out.print(f"run {report.run_id}: {report.entries} entries, {report.bytes} bytes, {report.seconds:.2f} s")
     given = ", ".join(f"{key} {value}" for key, value in (report.parameters or {}).items())
-    out.print(f"the users' session: {printable(given)}")
+    out.print(f"the parties' session: {printable(given)}")
     out.print(f"fine: {', '.join(verdict.counted)}")
     for item in verdict.excluded:
         out.print(f"excluded: {item.party}, entry {item.sequence}: {item.reason}")
@@ -225,7 +225,7 @@ def _print_verdict(report: Report, verdict: Verdict) -> None:
         moved = f"{verdict.bias or 0:.2g}"
         out.print(f"cheats who see their noise first can have moved it by {moved} at most, in expectation")
         claim = "no claim" if verdict.epsilon is None else f"epsilon {verdict.epsilon:.4g}"
-        out.print(f"privacy of each honest user: {claim}, delta {verdict.delta:.3g}")
+        out.print(f"privacy of each honest party: {claim}, delta {verdict.delta:.3g}")
 
 
 def _print_statistic(report: Report, result: StatisticVerdict) -> None:

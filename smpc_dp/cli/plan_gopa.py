@@ -48,7 +48,7 @@ def gopa(
     print_plan(
         plan,
         as_json,
-        f"GOPA with {request.parties} users, by method {request.method}",
+        f"GOPA with {request.parties} parties, by method {request.method}",
         rows,
         f"assumption: {plan.assumption}",
         *(f"warning: {line}" for line in plan.warnings),

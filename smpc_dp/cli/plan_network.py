@@ -11,9 +11,9 @@ from smpc_dp.errors import ConfigCheck, ConfigError
 
 
 def network(
-    parties: Annotated[int, typer.Option(help="Users n.")],
-    epsilon: Annotated[float, typer.Option(help="Budget for all data of one user.")],
-    delta: Annotated[float, typer.Option(help="Budget for all data of one user.")],
+    parties: Annotated[int, typer.Option(help="Parties n.")],
+    epsilon: Annotated[float, typer.Option(help="Budget for all data of one party.")],
+    delta: Annotated[float, typer.Option(help="Budget for all data of one party.")],
     topology: Annotated[Literal["ring", "complete"], typer.Option(help="Who may send to whom.")] = "ring",
     task: Annotated[Literal["sum", "histogram", "sgd"], typer.Option(help="What the token carries.")] = "sum",
     method: Annotated[
@@ -27,12 +27,12 @@ def network(
     noise: Annotated[
         Literal["single", "distributed"], typer.Option(help="Ring sums: who adds noise.")
     ] = "single",
-    colluding: Annotated[int, typer.Option(help="Users who pool what they see.")] = 1,
+    colluding: Annotated[int, typer.Option(help="Parties who pool what they see.")] = 1,
     paths: Annotated[
         Literal["hidden", "neighbours", "known"], typer.Option(help="What they know of a random walk.")
     ] = "neighbours",
     max_contributions: Annotated[
-        int | None, typer.Option(help="Known paths: contributions of a user at most.")
+        int | None, typer.Option(help="Known paths: contributions of a party at most.")
     ] = None,
     edge_cap: Annotated[int | None, typer.Option(help="Known paths: uses of an edge at most.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
@@ -82,7 +82,7 @@ def network(
     elif task == "histogram":
         if colluding != 1:
             raise ConfigError.at(
-                "colluding", "histograms on the ring are planned for 1 curious user", ConfigCheck.UNSUPPORTED
+                "colluding", "histograms on the ring are planned for 1 curious party", ConfigCheck.UNSUPPORTED
             )
         plan = plan_ring_histogram(parties, rounds, categories, epsilon, delta, method=method)
     else:
@@ -109,7 +109,7 @@ def network(
     print_plan(
         plan,
         as_json,
-        f"{plan.task}, {plan.topology} graph of {parties} users",
+        f"{plan.task}, {plan.topology} graph of {parties} parties",
         rows,
         f"neighbours: {plan.relation}\nassumes: {plan.assumption}",
         *(f"warning: {line}" for line in plan.warnings),

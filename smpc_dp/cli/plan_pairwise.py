@@ -20,15 +20,15 @@ MAX_MODEL_BYTES = 1 << 26
 
 
 def pairwise(
-    parties: Annotated[int, typer.Option(help="Users n, an even number.")],
-    epsilon: Annotated[float, typer.Option(help="Budget for one user's record.")],
+    parties: Annotated[int, typer.Option(help="Parties n, an even number.")],
+    epsilon: Annotated[float, typer.Option(help="Budget for one party's record.")],
     zeta_1: Annotated[
         float | None, typer.Option("--zeta-1", help="Var(E[h given X_1]); default the largest, zeta_2 / 2.")
     ] = None,
     zeta_2: Annotated[
         float | None, typer.Option("--zeta-2", help="Var(h(X_1, X_2)); default the largest, width^2 / 4.")
     ] = None,
-    partners: Annotated[int | None, typer.Option(help="Pairs of each user, P; default the best.")] = None,
+    partners: Annotated[int | None, typer.Option(help="Pairs of each party, P; default the best.")] = None,
     width: Annotated[float, typer.Option(help="Largest minus smallest value of the kernel.")] = 1.0,
     model: Annotated[
         Path | None, typer.Option(help='JSON {"kernel": [[..]], "distribution": [..]} for the zetas.')
@@ -102,7 +102,7 @@ def pairwise(
         print_json({**msgspec.to_builtins(plan), "rivals": msgspec.to_builtins(baselines)})
         return
     rows = [
-        ("partners P", str(plan.partners), f"pairs of each user; best: {plan.best_partners}"),
+        ("partners P", str(plan.partners), f"pairs of each party; best: {plan.best_partners}"),
         ("noise scale", f"{plan.noise_scale:.4g}", "of the Laplace noise on each kernel value"),
         ("sampling error", f"{plan.sampling_error:.4g}", "variance from the data and the drawn pairs"),
         ("noise error", f"{plan.noise_error:.4g}", "variance from the noise"),
@@ -115,12 +115,12 @@ def pairwise(
         bins = "" if baseline.bins is None else f", {baseline.bins} values"
         rows.append((f"local: {baseline.protocol}", f"{baseline.bound:.4g}", f"bound{bins}{exact}{note}"))
     printed = f"neighbours: {plan.relation}\nassumes: {plan.assumption}"
-    print_plan(plan, False, f"pairwise statistic of {parties} users", rows, printed)
+    print_plan(plan, False, f"pairwise statistic of {parties} parties", rows, printed)
 
 
 def _print_central(plan: CentralPlan, as_json: bool) -> None:
     """Print the plan for servers."""
-    over = f"{plan.partners} of each user" if plan.partners else "all"
+    over = f"{plan.partners} of each party" if plan.partners else "all"
     baseline = "" if plan.two_party_error is None else f"{plan.two_party_error:.4g}"
     gain = "" if plan.gain is None else f"mean squared, with its best partners: {plan.gain:.3g} times this"
     rows = [
@@ -132,7 +132,7 @@ def _print_central(plan: CentralPlan, as_json: bool) -> None:
         ("two-party", baseline, gain),
     ]
     printed = f"neighbours: {plan.relation}\nassumes: {plan.assumption}"
-    print_plan(plan, as_json, f"pairwise statistic of {plan.parties} users by servers", rows, printed)
+    print_plan(plan, as_json, f"pairwise statistic of {plan.parties} parties by servers", rows, printed)
 
 
 def _load(path: Path) -> object:

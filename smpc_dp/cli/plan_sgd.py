@@ -11,12 +11,12 @@ from smpc_dp.cli.output import print_plan
 
 
 def sgd(
-    parties: Annotated[int, typer.Option(help="Users n.")] = 2000,
+    parties: Annotated[int, typer.Option(help="Parties n.")] = 2000,
     steps: Annotated[int, typer.Option(help="Gradient steps T.")] = 20_000,
-    epsilon: Annotated[float, typer.Option(help="Budget for all data of one user.")] = 1.0,
-    delta: Annotated[float, typer.Option(help="Budget for all data of one user.")] = 1e-6,
+    epsilon: Annotated[float, typer.Option(help="Budget for all data of one party.")] = 1.0,
+    delta: Annotated[float, typer.Option(help="Budget for all data of one party.")] = 1e-6,
     lipschitz: Annotated[float, typer.Option(help="Bound L on a gradient's L2 norm.")] = 1.0,
-    slack: Annotated[float, typer.Option(help="A user contributes slack T/n times at most.")] = 1.2,
+    slack: Annotated[float, typer.Option(help="A party contributes slack T/n times at most.")] = 1.2,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Plan DP-SGD in three settings: local, central, network.
@@ -30,7 +30,7 @@ def sgd(
     print_plan(
         plan,
         as_json,
-        f"DP-SGD, {parties} users, {steps} steps",
+        f"DP-SGD, {parties} parties, {steps} steps",
         [
             *((row.setting, f"{row.sigma:.4g}", row.assumption) for row in plan.rows),
             *(

@@ -10,7 +10,7 @@ from smpc_dp.cli.output import print_plan
 
 
 def verifiable(
-    parties: Annotated[int, typer.Option(help="Users that publish, n.")],
+    parties: Annotated[int, typer.Option(help="Parties that publish, n.")],
     epsilon: Annotated[float, typer.Option(help="Privacy parameter.")],
     delta: Annotated[float, typer.Option(help="Asked for, of the whole view.")],
     honest: Annotated[int | None, typer.Option(help="Of them honest and staying; default all.")] = None,
@@ -22,7 +22,7 @@ def verifiable(
         int | None,
         typer.Option(help="In its place: what a vector's squares sum to at most, in squared steps."),
     ] = None,
-    bits: Annotated[int | None, typer.Option(help="Secret bits of a user and coordinate, even.")] = None,
+    bits: Annotated[int | None, typer.Option(help="Secret bits of a party and coordinate, even.")] = None,
     sigma_delta: Annotated[float | None, typer.Option(help="Pairwise noise, in grid steps.")] = None,
     rounding: Annotated[
         Literal["stochastic", "nearest"], typer.Option(help="Of values to grid steps.")
@@ -30,9 +30,9 @@ def verifiable(
     degree: Annotated[
         int | None, typer.Option(help="Of the others each draws so many neighbours; default all.")
     ] = None,
-    lost: Annotated[int, typer.Option(help="So many of its draws a user may lose.")] = 0,
+    lost: Annotated[int, typer.Option(help="So many of its draws a party may lose.")] = 0,
     corrupt: Annotated[
-        int | None, typer.Option(help="Users fixed before anybody draws; default all but honest.")
+        int | None, typer.Option(help="Parties fixed before anybody draws; default all but honest.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
@@ -68,11 +68,11 @@ def verifiable(
             if bound_squared is None
             else f"across the ball of squared norms up to {bound_squared}",
         ),
-        ("bits", str(plan.bits), "secret bits of one user and coordinate"),
+        ("bits", str(plan.bits), "secret bits of one party and coordinate"),
         ("sigma_delta", f"{plan.sigma_delta:.6g}", "steps of pairwise noise, cancels in the sum"),
-        ("variance", f"{plan.variance_honest:.6g}", "of the honest users' noise, squared steps"),
+        ("variance", f"{plan.variance_honest:.6g}", "of the honest parties' noise, squared steps"),
         ("Gaussian", f"{plan.variance_gaussian:.6g}", "what theirs would need if it were Gaussian"),
-        ("rounding", f"{plan.variance_rounding:.6g}", f"of all users' values, {plan.rounding}"),
+        ("rounding", f"{plan.variance_rounding:.6g}", f"of all parties' values, {plan.rounding}"),
         ("error", f"{plan.error_std:.4g}", "standard deviation in the average, as a part of these steps"),
         (
             "bias",
@@ -82,5 +82,5 @@ def verifiable(
     ]
     if degree is not None:
         rows.append(("disconnected", f"{plan.disconnected:.4g}", "probability, at most; part of delta"))
-    title = f"verifiable average of {parties} users"
+    title = f"verifiable average of {parties} parties"
     print_plan(plan, as_json, title, rows, f"neighbours: {plan.relation}", f"assumption: {plan.assumption}")

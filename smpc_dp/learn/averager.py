@@ -163,7 +163,7 @@ class AllLocal:
 
     def name_of(self, party: int) -> str:
         """Return the name of a party; see `PeerExchange.name_of`."""
-        return f"user {party}"
+        return f"party {party}"
 
 
 class PlainAverager(AllLocal):
@@ -229,7 +229,7 @@ def check_rows(location: Location, vector: Rows) -> Rows:
     finite = np.isfinite(vector)
     if not finite.all():
         bad = np.flatnonzero(~finite.all(axis=1))
-        raise ConfigError.at("vector", f"of user {location.here[bad[0]]} is not finite", ConfigCheck.RANGE)
+        raise ConfigError.at("vector", f"of party {location.here[bad[0]]} is not finite", ConfigCheck.RANGE)
     return vector
 
 
@@ -280,7 +280,7 @@ def check_partners(parties: int, partner: Parties) -> Parties:
     if partner.shape != (parties,) or partner.dtype.kind not in "iu":
         raise ConfigError.at("partner", f"must be {parties} integers", ConfigCheck.RANGE)
     if partner.min() < 0 or partner.max() >= parties or np.any(partner[partner] != np.arange(parties)):
-        raise ConfigError.at("partner", "must pair the users: partner[partner[i]] = i", ConfigCheck.RANGE)
+        raise ConfigError.at("partner", "must pair the parties: partner[partner[i]] = i", ConfigCheck.RANGE)
     return partner.astype(np.intp)
 
 
@@ -323,7 +323,7 @@ class ParticipationCounter:
         """Count one more use of these parties; raise PrivacyError, and count none, beyond the plan."""
         if self._most is not None and np.any(over := self._taken[parties] >= self._most):
             raise PrivacyError(
-                f"user {parties[over][0]}: noise is planned for {self._most} private vectors, "
+                f"party {parties[over][0]}: noise is planned for {self._most} private vectors, "
                 "this is one more"
             )
         self._taken[parties] += 1

@@ -33,7 +33,9 @@ class BlockGossip(SgdSettings, frozen=True, kw_only=True):
         if self.group > parties:
             issues.append(
                 ConfigIssue(
-                    "group", f"of {self.group} cannot be drawn from {parties} users", ConfigCheck.UNSUPPORTED
+                    "group",
+                    f"of {self.group} cannot be drawn from {parties} parties",
+                    ConfigCheck.UNSUPPORTED,
                 )
             )
         return issues

@@ -185,7 +185,7 @@ class Dataset:
         order = np.argsort(PublicDraws(seed, _SPLIT).uniform(len(self.table)), kind="stable")
         held = round(test * len(order))
         if not 0 <= test < 1 or len(order) - held < parties or parties < 1:
-            reason = f"{len(order) - held} points cannot be given to {parties} users"
+            reason = f"{len(order) - held} points cannot be given to {parties} parties"
             raise ConfigError.at("parties", reason, ConfigCheck.UNSUPPORTED)
         train = self.table[order[held:]]
         return [train[party::parties] for party in range(parties)], self.table[order[:held]]

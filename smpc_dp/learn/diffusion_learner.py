@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from scipy import sparse
 
 CLAIM = "NO PRIVACY between neighbours: each sees the others' models, and from them their gradients"
-OWN = "a model is its user's own and NOT covered: with it, or with the average of all, the noise is gone"
+OWN = "a model is its party's own and NOT covered: with it, or with the average of all, the noise is gone"
 
 
 class Diffusion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
@@ -51,14 +51,14 @@ class Diffusion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     epsilon: Annotated[
         Positive | None,
         Meta(
-            description="of all messages of a user; not without noise; there is no `delta`",
+            description="of all messages of a party; not without noise; there is no `delta`",
             extra={"default": "needed with noise"},
         ),
     ] = None
     publish: Annotated[
         Positive | None,
         Meta(
-            description="of homomorphic noise: epsilon, beside the other, of a user's last model",
+            description="of homomorphic noise: epsilon, beside the other, of a party's last model",
             extra={"default": "none: models are confidential"},
         ),
     ] = None

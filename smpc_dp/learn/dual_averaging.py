@@ -122,7 +122,7 @@ class _State:
         if slope.shape != self.theta[who].shape:
             raise ConfigError.at(
                 "gradient",
-                f"gives shape {slope.shape}, not {self.theta[who].shape}: (users, p)",
+                f"gives shape {slope.shape}, not {self.theta[who].shape}: (parties, p)",
                 ConfigCheck.SHAPE,
             )
         self.dual[who] += weight * slope

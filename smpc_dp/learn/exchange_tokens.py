@@ -82,7 +82,7 @@ class PathTokens(_ExchangeTokens):
         """Send the token on; raise LocalError unless this hop is the sender's."""
         if self._hop >= len(self._hops) or self._hops[self._hop] != (sender, receiver):
             raise LocalError(
-                f"a token from user {sender} to {receiver} is not on the path at hop {self._hop}"
+                f"a token from party {sender} to {receiver} is not on the path at hop {self._hop}"
             )
         await self._swap(np.ldexp(token.values.astype(np.float64), -self._bits))
 
@@ -127,7 +127,7 @@ class CoveredTokens(_ExchangeTokens):
         """`start`: of the shape and type of all tokens; `steps`: T. At most one party may be local."""
         if len(exchange.here) > 1:
             raise ConfigError.at(
-                "here", "a covered token runs with one user here, or at a hub", ConfigCheck.CONFLICT
+                "here", "a covered token runs with one party here, or at a hub", ConfigCheck.CONFLICT
             )
         self._exchange, self._steps, self._start, self._hop = exchange, steps, start, 0
         self._arrived: deque[Taken] = deque()
@@ -138,13 +138,13 @@ class CoveredTokens(_ExchangeTokens):
         return (
             "who passes the token on knows to whom, who gets it from whom, and nobody else who has it, the "
             "aggregator included: at each step everyone sends everyone a sealed message of the same length; "
-            f"who sees when users are busy may know. A message by itself: {super().claim}"
+            f"who sees when parties are busy may know. A message by itself: {super().claim}"
         )
 
     async def pass_on(self, sender: int, receiver: int, token: Token) -> None:
         """Send the token on at the hop of its step; raise LocalError when that is past."""
         if not (sender in self.here and 0 <= receiver < self.parties):
-            raise LocalError(f"a token from user {sender} to {receiver} does not leave here")
+            raise LocalError(f"a token from party {sender} to {receiver} does not leave here")
         boxes = self._cover()
         boxes[0, receiver] = pack_token(token)
         await self._at(token.step, boxes)

@@ -90,7 +90,7 @@ def plan_messages(required: PrivateMessages, parties: int) -> PlannedMessages:
         parameters.encoding.diameter,
         f"{count} vectors at most, each with discrete Gaussian noise of variance {parameters.variance}",
         "none about others: local differential privacy; who sends to whom is public",
-        "a user's vectors",
+        "a party's vectors",
     )
     return PlannedMessages(parameters, guarantee, count)
 
@@ -100,7 +100,7 @@ class ExchangeOfProcess(Location):
 
     def name_of(self, party: int) -> str:
         """Return the name of a party, for errors."""
-        return f"user {party}"
+        return f"party {party}"
 
     async def meet(self, vectors: Rows, edges: Recipients | None) -> dict[int, Rows]:
         """Run one request; return the received vectors by sender.

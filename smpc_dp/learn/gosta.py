@@ -208,7 +208,7 @@ def _checked(
     """
     records = check_clocked(exchange, records, clock, ticks, every)
     if np.any(_evaluate_kernel(kernel, records, records) != 0):
-        reason = "must be 0 for a record with itself: all users start with h(x_u, x_u)"
+        reason = "must be 0 for a record with itself: all parties start with h(x_u, x_u)"
         raise ConfigError.at("kernel", reason, ConfigCheck.RANGE)
     return records, ticks if every is None else every
 
@@ -222,7 +222,7 @@ def check_clocked(exchange: PeerExchange, records: Rows, clock: Clock, ticks: in
     if len(clock.chances) != exchange.parties:
         checks.add_issue(
             "clock",
-            f"is for {len(clock.chances)} users, the network has {exchange.parties}",
+            f"is for {len(clock.chances)} parties, the network has {exchange.parties}",
             ConfigCheck.DIFFERS,
         )
     checks.raise_issues()

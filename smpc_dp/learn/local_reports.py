@@ -24,7 +24,7 @@ from smpc_dp.privacy.sampling import NoiseSource
 Floats = NDArray[np.float64]
 
 CLAIM = (
-    "what a user sends is computed from reports: each record is protected by randomised response against "
+    "what a party sends is computed from reports: each record is protected by randomised response against "
     "everybody else together; labels, where they are said to be public, are not protected"
 )
 # Numbers that a gradient on reports has in memory at a time.
@@ -81,7 +81,7 @@ class LocalReports:
         categories = np.asarray(categories)
         if categories.shape != here.shape or (labels is not None and labels.shape != here.shape):
             raise ConfigError.at(
-                "records", f"must be one category, and one label, a user: {len(here)}", ConfigCheck.SHAPE
+                "records", f"must be one category, and one label, a party: {len(here)}", ConfigCheck.SHAPE
             )
         answers = self.response.release(categories, source or NoiseSource.system())
         columns = [answers, here] if labels is None else [answers, here, labels]

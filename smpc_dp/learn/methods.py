@@ -367,7 +367,7 @@ def plan_private(table: AveragerTable, required: PrivateAverages, parties: int) 
         _encoding(some).diameter,
         f"{count} averages at most, each: {'' if one is None else one.mechanism}",
         f"{_assumption(table)}; every group's average is public, and who is in it",
-        "a user's participations",
+        "a party's participations",
     )
     return PlannedAverages(plans, guarantee, count, weighting)
 
@@ -391,7 +391,7 @@ def _assumption(table: AveragerTable) -> str:
     if table.method == "pair":
         return "the two of a pair do not look at each other's vectors, and collude with nobody"
     if table.method == "mpyc":
-        return f"{HONEST_SERVERS}; none about other users"
+        return f"{HONEST_SERVERS}; none about other parties"
     if not table.colluders:
         return "of a group at most one member looks at the averages, and colludes with nobody"
     return f"of a group at most {table.colluders} members collude with the aggregator and all others"

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from smpc_dp.privacy.guarantee import PrivacyGuarantee
 
 OfParty = Annotated[
-    Annotated[float, Meta(gt=0, le=100)], Meta(description="of each user; there is no `delta`")
+    Annotated[float, Meta(gt=0, le=100)], Meta(description="of each party; there is no `delta`")
 ]
 # Of a message's norm: answers, parties' numbers and labels are whole, and have so many steps of the grid in
 # 1.

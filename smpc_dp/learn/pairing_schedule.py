@@ -23,7 +23,7 @@ from smpc_dp.privacy.sampling import NoiseSource
 if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.events import Event
 
-CLAIM = "NO PRIVACY between users: records wander from user to user, and each sees those that it gets"
+CLAIM = "NO PRIVACY between parties: records wander from party to party, and each sees those that it gets"
 Party = Annotated[int, Meta(ge=0, le=65_534)]
 Graph = Annotated[
     Literal["ring", "complete"] | tuple[tuple[Party, Party], ...],
@@ -87,7 +87,7 @@ class PairingSchedule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """Settings of a learner whose parties meet in pairs; `kind` is its name, `fields` a record's columns."""
 
     kind: ClassVar[str]
-    ticks: Annotated[Ticks, Meta(description="meetings of two users; each user must have one")]
+    ticks: Annotated[Ticks, Meta(description="meetings of two parties; each party must have one")]
     clock: Annotated[ClockName, Meta(description='`method = "u2"` needs the synchronous one')] = (
         "asynchronous"
     )
@@ -170,5 +170,5 @@ class PairingSchedule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         counted = self.pairings(parties)
         if counted.all():
             return []
-        reason = f"{self.ticks} are too few: user {int(counted.argmin())} never meets anybody"
+        reason = f"{self.ticks} are too few: party {int(counted.argmin())} never meets anybody"
         return [ConfigIssue("ticks", reason, ConfigCheck.RANGE)]

@@ -194,7 +194,7 @@ class LearnerContext:
     def peers(self) -> PeerExchange:
         """The exchange; raises ConfigError if there is none."""
         if self.exchange is None:
-            raise ConfigError.at("exchange", "is needed to meet other users", ConfigCheck.MISSING)
+            raise ConfigError.at("exchange", "is needed to meet other parties", ConfigCheck.MISSING)
         return self.exchange
 
 

@@ -217,7 +217,7 @@ async def _run_tour(
     """Take the token K times for the local party, add to it and pass it on; return the published token."""
     if len(tokens.here) != 1:
         raise ConfigError.at(
-            "here", "a token on a ring runs with all users here, or with one", ConfigCheck.CONFLICT
+            "here", "a token on a ring runs with all parties here, or with one", ConfigCheck.CONFLICT
         )
     party, n = int(tokens.here[0]), tokens.parties
     value = start

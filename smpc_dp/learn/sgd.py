@@ -56,14 +56,14 @@ class SgdSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     epsilon: Annotated[
         Positive | None,
         Meta(
-            description="of each user, all of its steps together",
+            description="of each party, all of its steps together",
             extra={"default": "none: exact averages, **no differential privacy**"},
         ),
     ] = None
     delta: Annotated[
         Annotated[float, Meta(gt=0, lt=1)] | None,
         Meta(
-            description="of each user, all of its steps together",
+            description="of each party, all of its steps together",
             extra={"default": "needed with `epsilon`, and for it alone"},
         ),
     ] = None
@@ -72,7 +72,7 @@ class SgdSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         Annotated[float, Meta(ge=0, le=1e9)],
         Meta(description="the step size becomes rate / sqrt(1 + decay t) in step t"),
     ] = 0.0
-    clip: Annotated[Positive, Meta(description="C, the L2 norm that a user's gradient is clipped to")] = 1.0
+    clip: Annotated[Positive, Meta(description="C, the L2 norm that a party's gradient is clipped to")] = 1.0
     model: Annotated[
         ModelName | Literal["own"],
         Meta(
@@ -92,11 +92,13 @@ class SgdSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     seed: Annotated[Annotated[int, Meta(ge=0, le=(1 << 62))], Meta(description="of the public schedule")] = 0
     weights: Annotated[
         Literal["equal", "points"],
-        Meta(description="with `points` users count as often as they have points, privately"),
+        Meta(description="with `points` parties count as often as they have points, privately"),
     ] = "equal"
     max_points: Annotated[
         Annotated[int, Meta(ge=0, le=1_000_000_000)],
-        Meta(description='the most that a user counts; needed with `weights = "points"`, and for that alone'),
+        Meta(
+            description='the most that a party counts; needed with `weights = "points"`, and for that alone'
+        ),
     ] = 0
     metric_every: Annotated[
         Annotated[int, Meta(ge=0, le=1_000_000)],
@@ -248,7 +250,7 @@ class _Descent:
         self._settings, self._context = settings, context
         self._here = averager.here
         if len(data) != len(self._here):
-            reason = f"{len(data)} tables for {len(self._here)} users"
+            reason = f"{len(data)} tables for {len(self._here)} parties"
             raise ConfigError.at("data", reason, ConfigCheck.SHAPE)
         self._local = _local_model(settings, context, data, self._here)
         start = np.zeros(settings.size) if self._local is None else self._local.start
@@ -347,7 +349,7 @@ def _local_model(
     """Return the models of the local parties; None at an aggregator, which has none."""
     if settings.loss is not None:
         for party, table in zip(here, data, strict=True):
-            settings.loss.check(table, f"user {party}")
+            settings.loss.check(table, f"party {party}")
         return TableModel(settings.loss, settings.loss.points(data), data)
     if len(here) and context.own is None:
         raise ConfigError.at("model", "is 'own': it is learned from Python", ConfigCheck.UNSUPPORTED)

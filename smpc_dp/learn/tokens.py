@@ -108,7 +108,7 @@ class PlainTokens(AllLocal):
         """Put the token into the receiver's queue; see `TokenPassing.pass_on`."""
         if not (sender in self._here and 0 <= receiver < self._parties):
             reason = (
-                f"from {sender} to {receiver}: the sender must live here, the receiver be one of the users"
+                f"from {sender} to {receiver}: the sender must live here, the receiver be one of the parties"
             )
             raise ConfigError.at("token", reason, ConfigCheck.RANGE)
         await self._ring_vector[receiver].put(Taken(sender, receiver, token, self.name_of(sender)))

@@ -142,7 +142,7 @@ class Topology:
         small = int(sizes.argmin())
         members = np.flatnonzero(self.components == small)
         shown = ", ".join(map(str, members[:_SHOWN])) + (", ..." if len(members) > _SHOWN else "")
-        reason = f"is disconnected: {len(sizes)} components, the smallest has {len(members)} users: {shown}"
+        reason = f"is disconnected: {len(sizes)} components, the smallest has {len(members)} parties: {shown}"
         raise ConfigError.at("topology", f"{self.name} {reason}", ConfigCheck.UNSUPPORTED)
 
     def require_odd(self) -> None:

@@ -218,7 +218,7 @@ class WalkSum:
             raise ConfigError.at("contributions", reason, ConfigCheck.SHAPE)
         if contributions.shape[1] > 1 and self.plan.paths != "known":
             reason = (
-                "must be one of each user, the same at each visit: what changes between visits depends on "
+                "must be one of each party, the same at each visit: what changes between visits depends on "
                 "the hidden path, which is proven for --paths known alone"
             )
             raise ConfigError.at("contributions", reason, ConfigCheck.UNSUPPORTED)
@@ -270,7 +270,7 @@ class _Adder:
         late = np.flatnonzero(visits >= columns)
         if len(late):
             reason = (
-                f"user {parties[late[0]]} has {columns} and is to contribute once more: "
+                f"party {parties[late[0]]} has {columns} and is to contribute once more: "
                 "plan with --max-contributions"
             )
             raise ConfigError.at("contributions", reason, ConfigCheck.INFEASIBLE)

@@ -241,7 +241,7 @@ class WalkSgd:
         if tokens.parties != self.noise.parties:
             raise ConfigError.at(
                 "plan",
-                f"is for {self.noise.parties} users, the network has {tokens.parties}",
+                f"is for {self.noise.parties} parties, the network has {tokens.parties}",
                 ConfigCheck.DIFFERS,
             )
         if start.ndim != 1 or not np.isfinite(start).all():

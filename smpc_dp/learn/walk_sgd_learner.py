@@ -150,9 +150,8 @@ class WalkSgdLearner(WalkLearner, frozen=True, kw_only=True):
             terms = model.length + points.labels.shape[1] + 8
             error = self.reach * terms * (1 + self.reach * self.radius) * 2.0**-50
             if not protocol.precise(error):
-                reason = (
-                    f"{points.labels.shape[1]} of a user are too many for the steps and radius of known paths"
-                )
+                count = points.labels.shape[1]
+                reason = f"{count} of a party are too many for the steps and radius of known paths"
                 raise ConfigError.at("points", reason, ConfigCheck.INFEASIBLE)
             result = await protocol.run(tokens, gradient, source)
         else:

@@ -489,7 +489,7 @@ def _appended(known: dict[str, Any]) -> str:
 
 def _averaged(verdict: Verdict) -> str:
     """Describe the average of a verdict."""
-    who = f"the average is that of {len(verdict.counted)} users whose every statement is true"
+    who = f"the average is that of {len(verdict.counted)} parties whose every statement is true"
     if excluded := ", ".join(item.party for item in verdict.excluded):
         who += f", without {excluded}, who signed a false one"
     if len(verdict.excluded) > verdict.corrupt:

@@ -53,7 +53,7 @@ def group_of(
         expected := f"{planned.requested('average')} {parameters.planned()}", names
     ):
         raise VerificationError(
-            f"the users asked for {operation!r}, not for {expected!r} of the group of step {step}",
+            f"the parties asked for {operation!r}, not for {expected!r} of the group of step {step}",
             Check.OTHER_OPERATION,
         )
     return names, cast("VerifiableParameters", parameters)

@@ -122,7 +122,9 @@ def check_schedule(document: Mapping[str, object]) -> None:
     members = len(roster) if isinstance(roster, list) else 0
     steps, group = parameters.get("steps"), parameters.get("group", members)
     if type(steps) is int and type(group) is int and steps * max(members, group) > MOST_INDICES:
-        reason = f"{steps} steps of {members} users are too many for an audit: {MOST_INDICES} places at most"
+        reason = (
+            f"{steps} steps of {members} parties are too many for an audit: {MOST_INDICES} places at most"
+        )
         raise VerificationError(reason, Check.NOT_VERIFIABLE)
 
 

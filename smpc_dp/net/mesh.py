@@ -136,14 +136,14 @@ class Mesh(Connection):
             if isinstance(error, ConfigError):
                 raise error
         needed = self.membership.parameters.plan.min_survivors
-        detail = f"{len(self._names) - len(missing)} users are connected, {needed} are needed"
+        detail = f"{len(self._names) - len(missing)} parties are connected, {needed} are needed"
         raise TimeoutFault(missing, "connect", detail)
 
     def _called(self, channel: Channel) -> None:
         """Add a channel that another party has opened."""
         if channel.peer not in self._names[self._index + 1 :]:
             self._refused(
-                channel.peer, PeerFault(channel.peer, "calls a user that calls it", Check.OTHER_MEMBER)
+                channel.peer, PeerFault(channel.peer, "calls a party that calls it", Check.OTHER_MEMBER)
             )
             channel.abort()
             return

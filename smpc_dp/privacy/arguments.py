@@ -74,5 +74,5 @@ def delta_warnings(delta: float, parties: int) -> list[str]:
         return []
     return [
         f"delta {delta:g} is above 1/parties = {1 / parties:g}: "
-        "publishing a random user's data would satisfy it"
+        "publishing a random party's data would satisfy it"
     ]

@@ -179,7 +179,7 @@ def plan_sgd(
             sigma=local,
             assumption=(
                 "nobody is trusted; every message is public; "
-                f"a user contributes {contributions} times at most"
+                f"a party contributes {contributions} times at most"
             ),
         ),
         Row(
@@ -206,8 +206,8 @@ def plan_sgd(
         delta=delta,
         published=published,
         published_relation=(
-            "a gradient moves by L (one user's gradient set to 0) for local and network; record of one user "
-            "out of n for central; different accounting in each, so not to be compared"
+            "a gradient moves by L (one party's gradient set to 0) for local and network; record of one "
+            "party out of n for central; different accounting in each, so not to be compared"
         ),
         fair=Sigmas(local=local, central=min(central, local), network=sigmas[0]),
         relation=SUBSTITUTE_PARTY,

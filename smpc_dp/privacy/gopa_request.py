@@ -22,14 +22,14 @@ Deviation = Annotated[float, Meta(ge=1e-9, le=1e9)]
 class GopaRequest(msgspec.Struct, frozen=True, kw_only=True):
     """The parameters of a GOPA plan, None if to be planned; ConfigError names each that is out of range."""
 
-    parties: Annotated[int, Meta(ge=3, le=200_000, description="users that publish, n")]
+    parties: Annotated[int, Meta(ge=3, le=200_000, description="parties that publish, n")]
     epsilon: Annotated[float, Meta(gt=0, le=100, description="privacy parameter")]
     honest_fraction: Annotated[
         float,
         Meta(
             gt=0,
             le=1,
-            description="rho: floor(rho n) users are honest and stay, unless `max_dropouts` takes them",
+            description="rho: floor(rho n) parties are honest and stay, unless `max_dropouts` takes them",
         ),
     ] = 1.0
     delta: Annotated[
@@ -39,14 +39,14 @@ class GopaRequest(msgspec.Struct, frozen=True, kw_only=True):
     curator_delta: Annotated[
         Probability | None,
         Meta(
-            description="of the honest users' independent noise alone, for their sum",
+            description="of the honest parties' independent noise alone, for their sum",
             extra={"range": "between 0 and delta", "default": "delta/10, or 1/n_H^2 without delta"},
         ),
     ] = None
     k: Annotated[
         Annotated[int, Meta(ge=1)] | None,
         Meta(
-            description="users that each one draws in k-out, or the degree in random-regular",
+            description="parties that each one draws in k-out, or the degree in random-regular",
             extra={"range": "1 to n - 1", "default": "planned"},
         ),
     ] = None
@@ -76,12 +76,14 @@ class GopaRequest(msgspec.Struct, frozen=True, kw_only=True):
             extra={"range": "0, or 2^-60 to 2^60"},
         ),
     ] = 1e-6
-    curious: Annotated[bool, Meta(description="any one honest user may also be curious (Remark 4.1)")] = False
+    curious: Annotated[bool, Meta(description="any one honest party may also be curious (Remark 4.1)")] = (
+        False
+    )
     max_dropouts: Annotated[
         int,
         Meta(
             ge=0,
-            description="honest users whom somebody who knows the graph may choose to leave out",
+            description="honest parties whom somebody who knows the graph may choose to leave out",
             extra={"range": "0 to n - 1"},
         ),
     ] = 0
@@ -131,7 +133,7 @@ class GopaRequest(msgspec.Struct, frozen=True, kw_only=True):
                 ConfigIssue("k", f"has no meaning for the graph {self.graph!r}", ConfigCheck.UNSUPPORTED)
             )
         if not issues and self.honest < 2:
-            few = f"must be such that 2 users are honest (n_H = {self.honest}), is {self.honest_fraction}"
+            few = f"must be such that 2 parties are honest (n_H = {self.honest}), is {self.honest_fraction}"
             issues.append(ConfigIssue("honest_fraction", few, ConfigCheck.RANGE))
         if not issues and not 0 < self.curator_delta_asked < self.delta_asked < 1:
             below = f"must be below delta = {self.delta_asked:g} and both below 1"

@@ -192,7 +192,7 @@ class IdealExchange(AllLocal):
 
     def name_of(self, party: int) -> str:
         """Return the name of a party; see `PeerExchange.name_of`."""
-        return f"user {party}"
+        return f"party {party}"
 
     async def exchange(self, vector: Rows, partner: Parties) -> Rows:
         """Return the partners' vectors with their noise; see `PeerExchange.exchange`."""
@@ -251,7 +251,7 @@ def grid_rows(encoding: Encoding, vectors: Rows) -> NDArray[np.int64]:
         odd = np.flatnonzero(np.einsum("rc,rc->r", real, real) > limit * (1 - _NEAR))
     lowest = np.int64(encoding.lowest)
     for row in odd:
-        ring_vector, _ = encoding.encode(vectors[row], party=f"user {row}")
+        ring_vector, _ = encoding.encode(vectors[row], party=f"party {row}")
         grid[row] = (
             ring_vector.view(np.int64) + lowest
             if ring_vector.itemsize == 8

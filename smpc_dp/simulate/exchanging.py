@@ -106,7 +106,7 @@ class MemoryRelay:
         for party, call in calls.items():
             if call.edges != first.edges:
                 raise LocalError(
-                    f"user {party} makes another call than the others in request {self._requests}"
+                    f"party {party} makes another call than the others in request {self._requests}"
                 )
         if first.edges is not None and not first.edges:
             for call in calls.values():
@@ -135,7 +135,7 @@ class MemoryRelay:
         for sender, call in calls.items():
             party = by_party.get(sender)
             if sender in dying:
-                call.answer.set_exception(LocalError(f"user {sender} was killed"))
+                call.answer.set_exception(LocalError(f"party {sender} was killed"))
             elif party is None:
                 call.answer.set_result({})
             elif party.name in errors:
@@ -148,7 +148,7 @@ class MemoryRelay:
 
     def _ring_vector(self, parameters: ExchangeParameters, vectors: Rows) -> RingVector:
         """Encode a party's vectors for the exchange."""
-        rows = [parameters.encoding.encode(vector, party="a user")[0] for vector in vectors]
+        rows = [parameters.encoding.encode(vector, party="a party")[0] for vector in vectors]
         return np.stack(rows).reshape(parameters.shape)
 
 

@@ -57,7 +57,7 @@ def learn(
         raise ConfigError.at(
             "fidelity", f"must be 'ideal', 'machines' or 'plain', is {fidelity!r}", ConfigCheck.CHOICE
         )
-    names = [f"user {party}" for party in range(len(data))]
+    names = [f"party {party}" for party in range(len(data))]
     functions = OwnFunctions(model, gradient, update, metric)
     own = checked.own_model(functions, names, data, [None] * len(data) if weights is None else weights)
     tables: list[Any] = list(data)
@@ -114,7 +114,7 @@ def _checked(parameters: Mapping[str, object] | LearnParameters, parties: int) -
         checked = parameters
     if checked is None or checked.parties != parties:
         raise ConfigError.at(
-            "data", f"{parties} tables, planned for another number of users", ConfigCheck.DIFFERS
+            "data", f"{parties} tables, planned for another number of parties", ConfigCheck.DIFFERS
         )
     return checked
 

@@ -130,7 +130,7 @@ class LocalAuc:
         codes = self.score.codes(scores)
         if codes.ndim != 1:
             raise ConfigError.at(
-                "scores", f"shape {codes.shape} is not one score for each user", ConfigCheck.SHAPE
+                "scores", f"shape {codes.shape} is not one score for each party", ConfigCheck.SHAPE
             )
         return self.tree.answer(
             self._leaves(codes), checked_parties(parties, len(codes)), noise_source(randomness)
@@ -304,5 +304,5 @@ def checked_parties(parties: ArrayLike | None, count: int) -> Codes:
     if count and not (array.min() >= 0 and array.max() < MAX_PARTIES):
         raise ConfigError.at("parties", "a number is not in 0..2^40-1", ConfigCheck.RANGE)
     if len(np.unique(array)) < count:
-        raise ConfigError.at("parties", "a user reports twice", ConfigCheck.DUPLICATE)
+        raise ConfigError.at("parties", "a party reports twice", ConfigCheck.DUPLICATE)
     return array.astype(np.int64)

@@ -95,11 +95,11 @@ def local_privacy(guarantee: PrivacyGuarantee) -> Privacy:
     return Privacy.private(
         guarantee,
         claim=f"each report is {guarantee.epsilon:.6g}-locally differentially private (delta = 0), against "
-        "everybody who sees it, the aggregator and all other users together included",
+        "everybody who sees it, the aggregator and all other parties together included",
         not_protected=(
             "further reports on the same data: their epsilons add up",
             "who reported, and public labels",
-            "the estimate against users who lie: each can move it by more than by its record",
+            "the estimate against parties who lie: each can move it by more than by its record",
         ),
     )
 

@@ -70,7 +70,7 @@ def check_ends(
         rows = [vectors[new_run.context.names.index(name)] for name in outcome.survivors]
         off = outcome.total - fixed_point_sum(outcome.encoding, rows)
         if outcome.noise.residual_pairs == 0:
-            assert not off.any(), "without own noise what users share cancels to the last bit"
+            assert not off.any(), "without own noise what parties share cancels to the last bit"
         # Ten standard deviations of the noise that stays, in some 10^3 coordinates: 2e-20.
         assert (np.abs(off) * outcome.encoding.step < 10 * outcome.noise.total).all()
     return len(outcomes)

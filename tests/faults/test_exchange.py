@@ -240,7 +240,7 @@ def test_too_few_senders_are_refused_by_each_user() -> None:
     def fewer(body: bytes) -> m.Deliver:
         return m.Deliver(pack_set([1, 2], 3), deliver_of(body).boxes[:1])
 
-    assert "2 users are there, 3 are needed" in str(refused(run, on(run, m.DELIVER, 0, fewer)))
+    assert "2 parties are there, 3 are needed" in str(refused(run, on(run, m.DELIVER, 0, fewer)))
 
 
 def test_a_user_that_sends_along_no_edge_is_left_out() -> None:

@@ -173,9 +173,9 @@ def test_malformed_value_excludes_its_user() -> None:
         ({"published": pack_set({1, 2}, 8)}, "over too few"),
         ({"total": b""}, "malformed Average"),
         ({"total": b"\x7f" * 8 * LENGTH}, "somebody lies"),
-        ({"residual_pairs": -1}, "counts -1 residual pairs with 0 users lost"),
-        ({"residual_pairs": 1}, "counts 1 residual pairs with 0 users lost"),
-        ({"published": pack_set({1, 2, 3, 4, 5, 6, 7}, 8)}, "counts 0 residual pairs with 1 users lost"),
+        ({"residual_pairs": -1}, "counts -1 residual pairs with 0 parties lost"),
+        ({"residual_pairs": 1}, "counts 1 residual pairs with 0 parties lost"),
+        ({"published": pack_set({1, 2, 3, 4, 5, 6, 7}, 8)}, "counts 0 residual pairs with 1 parties lost"),
         ({"published": pack_set({1, 2, 3, 4, 5, 6, 7}, 8), "residual_pairs": 8}, "counts 8 residual"),
     ],
 )

@@ -125,7 +125,7 @@ def test_isolation_a_victim_is_shown_a_smaller_set(step: str) -> None:
         fault = simulated.assert_blames(VICTIM, COORDINATOR, "two different messages for step 'participants'")
         simulated.assert_proves(fault)
     else:
-        simulated.assert_blames(VICTIM, COORDINATOR, "participants has users that were out before")
+        simulated.assert_blames(VICTIM, COORDINATOR, "participants has parties that were out before")
     assert VICTIM not in simulated.outcomes()
 
 

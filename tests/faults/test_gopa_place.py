@@ -85,7 +85,7 @@ def test_relay_drops_just_the_neighbours_of_one_victim(on_dropout: OnDropout) ->
     )
     assert_refused(
         simulated,
-        "p1: 2 of the 5 users that it drew take part, its epsilon counts on 3",
+        "p1: 2 of the 5 parties that it drew take part, its epsilon counts on 3",
     )
     assert simulated.aggregator.result.absent == tuple(sorted({VICTIM, *gone}, key=simulated.names.index))
 
@@ -116,7 +116,7 @@ def test_more_colluders_than_planned_draw_one_victim(
     simulated = sparse_row(on_dropout, most_drawn_by=11).execute()
     assert_refused(
         simulated,
-        "p1: 12 users drew it, at most 11 would with 0 corrupt ones",
+        "p1: 12 parties drew it, at most 11 would with 0 corrupt ones",
     )
     assert simulated.aggregator.result.absent == (VICTIM,)
 

@@ -260,7 +260,7 @@ def test_one_label_too_many_or_too_few_costs_its_user_alone(most: int, odd: int)
     assert set(simulated.errors) == {"bob"}
     assert simulated.errors["bob"].code == Code.OPERATION
     for server in simulated.servers.values():
-        assert f"gives {'a' if odd >= 0 else 'no'} label, unlike most users" in str(server._failures[2])
+        assert f"gives {'a' if odd >= 0 else 'no'} label, unlike most parties" in str(server._failures[2])
     assert simulated.machines["alice"].result.included == ("alice", "carol", "dave")
 
 
@@ -375,7 +375,7 @@ def test_users_share_nothing_with_servers_that_begin_with_fewer_than_agreed() ->
 
     simulated = reckless(change)
     for name in ("alice", "bob"):
-        assert "begins with 2 users, 3 are needed" in str(simulated.errors[name])
+        assert "begins with 2 parties, 3 are needed" in str(simulated.errors[name])
     assert not any(envelope.step == m.SHARES for envelope in sent)
 
 
@@ -391,7 +391,7 @@ def test_users_take_no_result_over_fewer_than_agreed_whoever_signed_it() -> None
     for name in ("alice", "bob"):
         error = simulated.errors[name]
         assert isinstance(error, PeerFault)
-        assert "opened a value over 2 users, 3 are needed" in str(error)
+        assert "opened a value over 2 parties, 3 are needed" in str(error)
 
 
 def test_a_user_that_is_left_out_in_silence_takes_no_result() -> None:
@@ -402,7 +402,7 @@ def test_a_user_that_is_left_out_in_silence_takes_no_result() -> None:
     simulated = reckless(change, hidden=frozenset({"dave"}))
     assert simulated.machines["alice"].result.included == ("alice", "bob", "carol")
     assert isinstance(simulated.errors["dave"], PeerFault)
-    assert "left this user out" in str(simulated.errors["dave"])
+    assert "left this party out" in str(simulated.errors["dave"])
 
 
 def test_a_server_that_begins_with_other_users_is_named() -> None:

@@ -374,7 +374,7 @@ def test_the_plan_is_replanned_when_more_were_corrupt() -> None:
     assert alone.epsilon_without(2) > alone.epsilon_without(1) > 2.5
     nothing = checked.privacy(2, 4)
     assert nothing.epsilon is None
-    assert nothing.claim.startswith("none: 4 users were corrupt")
+    assert nothing.claim.startswith("none: 4 parties were corrupt")
 
 
 def test_a_ledger_is_charged_for_what_the_noise_shows() -> None:

@@ -261,7 +261,7 @@ def test_a_session_is_refused_in_which_right_openings_have_no_room_in_a_line() -
     assert checked is None
     [fault] = faults
     assert fault.where == "length"
-    assert "to open up to 400 edges a user may send 13121824 bytes" in fault.reason
+    assert "to open up to 400 edges a party may send 13121824 bytes" in fault.reason
 
 
 def test_ranges_that_differ_too_much_are_named() -> None:

@@ -280,7 +280,7 @@ def test_more_neighbours_than_anybody_accepts_are_refused() -> None:
     )
     entry = entry_of(honest(), v.COMMIT, CHEAT)
     rules = Rules(honest().context, fewer, bytes(32))
-    with pytest.raises(PeerFault, match="more than any user accepts"):
+    with pytest.raises(PeerFault, match="more than any party accepts"):
         rules.read_commit(8, entry.payload, CHEAT)
 
 
@@ -312,7 +312,7 @@ def test_a_ledger_is_not_charged_for_cheats_that_the_relay_makes_up() -> None:
     error = ran.errors[victim]
     assert isinstance(error, PeerFault)
     assert error.culprit == RELAY
-    assert "goes on with too few users" in str(error)
+    assert "goes on with too few parties" in str(error)
     assert ran.parties[victim].last.false_count == 0
 
 
@@ -329,7 +329,7 @@ def test_the_cheats_that_a_user_has_seen_are_counted_though_its_run_ends_there()
     error, last = ran.errors[victim], ran.parties[victim].last
     assert isinstance(error, PeerFault)
     assert error.culprit == RELAY
-    assert "goes on with too few users" in str(error)
+    assert "goes on with too few parties" in str(error)
     assert isinstance(last, Refused)
     assert last.false_count == 1
     assert ran.parties[victim].finished

@@ -236,7 +236,7 @@ def test_settings_are_checked() -> None:
     assert check_learn(PARAMETERS, 2)[1]
     unset = {key: value for key, value in PARAMETERS.items() if key != "epsilon"}
     assert str(check_learn(unset, 4)[1][0]) == "epsilon: is missing"
-    with pytest.raises(ConfigError, match="user 1"):
+    with pytest.raises(ConfigError, match="party 1"):
         simulate.learn(PARAMETERS, [tables()[0], np.zeros((3, 2)), *tables()[2:]])
 
 

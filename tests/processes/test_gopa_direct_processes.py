@@ -242,7 +242,7 @@ async def test_a_user_that_should_be_called_may_not_call(tmp_path: Path) -> None
         async with smpc_dp.connect(path, party=PARTIES[1], on_event=watch):
             pass
     await calling
-    assert f"{PARTIES[0]}: {PARTIES[0]}: calls a user that calls it" in refused
+    assert f"{PARTIES[0]}: {PARTIES[0]}: calls a party that calls it" in refused
     assert caught.value.missing == set(PARTIES) - {PARTIES[1]}
     assert caught.value.step == "connect"
 

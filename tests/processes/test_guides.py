@@ -41,7 +41,7 @@ PRINTED = {
     ),
     "verifiable-average": (
         "fine: alice, bob, carol, dave, erin",
-        "privacy of each honest user: epsilon 4, delta 1e-05",
+        "privacy of each honest party: epsilon 4, delta 1e-05",
         "Everything holds for session",
         "This log does not hold: line 5",
         "exit code 1",

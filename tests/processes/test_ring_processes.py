@@ -69,7 +69,7 @@ def test_in_simulation_it_is_the_same_sum() -> None:
 def test_a_token_leaves_its_path_for_nobody() -> None:
     tokens = PathTokens(PlainExchange(3), np.array([0, 1, 1, 2]), 4)
     token = Token(1, np.array([5]))
-    with pytest.raises(LocalError, match="from user 0 to 2 is not on the path at hop 0"):
+    with pytest.raises(LocalError, match="from party 0 to 2 is not on the path at hop 0"):
         asyncio.run(tokens.pass_on(0, 2, token))
     asyncio.run(tokens.pass_on(0, 1, token))
     asyncio.run(tokens.pass_on(1, 2, token))  # party 1 kept it for a step
@@ -87,9 +87,9 @@ def test_settings_and_data_are_checked() -> None:
     ):
         _, faults = check_learn(PARAMETERS | change, 4)
         assert any(named in str(fault) for fault in faults), (change, faults)
-    with pytest.raises(ConfigError, match="user 1: must be 2 lines of one number"):
+    with pytest.raises(ConfigError, match="party 1: must be 2 lines of one number"):
         simulate.learn(PARAMETERS, [TABLES[0], np.zeros((3, 1)), TABLES[2]])
-    with pytest.raises(ConfigError, match="user 2: a contribution is outside"):
+    with pytest.raises(ConfigError, match="party 2: a contribution is outside"):
         simulate.learn(PARAMETERS, [*TABLES[:2], np.array([[0.5], [np.nan]])])
 
 

@@ -223,7 +223,7 @@ def test_fault_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert layer_of(str(error)) == expect["layer"]
     check_reason(path, str(error))
     check_code(path, error)
-    assert machine.finished, "a user that refused goes on"
+    assert machine.finished, "a party that refused goes on"
     assert machine.handle(Message(rest[-1])) == ()
     with pytest.raises(SmpcError, match="has no result"):
         _ = machine.result

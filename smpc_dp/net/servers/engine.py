@@ -286,7 +286,7 @@ def read_reply(encoded: bytes, terms: ProgramTerms, own: str) -> Answer:
         raise LocalError(f"{own}: mpyc's process answered no integers, {opened} are opened")
     indices = [int(text) for text in parties]
     if any(index >= terms.parties for index in indices) or indices != sorted(set(indices)):
-        raise LocalError(f"{own}: mpyc's process named users that there are not")
+        raise LocalError(f"{own}: mpyc's process named parties that there are not")
     return answer
 
 

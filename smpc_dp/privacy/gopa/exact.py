@@ -109,7 +109,7 @@ def _check_size(size: int) -> None:
     """Raise ConfigError unless the graph has two parties or more."""
     if size < 2:
         raise ConfigError.at(
-            "honest", f"{size} honest users: nobody hides a single one", ConfigCheck.INFEASIBLE
+            "honest", f"{size} honest parties: nobody hides a single one", ConfigCheck.INFEASIBLE
         )
 
 
@@ -213,7 +213,7 @@ def _check(sigma_eta: float, sigma_delta: float, diameter: float, dropouts: int,
     if left < 2:
         checks.add_issue(
             "max_dropouts",
-            f"leaves {max(left, 0)} honest users, at least 2 are needed",
+            f"leaves {max(left, 0)} honest parties, at least 2 are needed",
             ConfigCheck.INFEASIBLE,
         )
     checks.raise_issues()

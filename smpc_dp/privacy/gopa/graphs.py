@@ -78,8 +78,8 @@ class HonestGraph:
             ", …" if count > _SHOWN else ""
         )
         reason = (
-            f"the honest users fall into {count} components, of {listed} users; one of them has "
-            f"{len(smallest)}: {first}; draw more neighbours, or plan for more honest users"
+            f"the honest parties fall into {count} components, of {listed} parties; one of them has "
+            f"{len(smallest)}: {first}; draw more neighbours, or plan for more honest parties"
         )
         raise ConfigError.at("graph", reason, ConfigCheck.INFEASIBLE)
 
@@ -106,11 +106,11 @@ def honest_graph(parties: int, edges: Ints, honest: NDArray[np.bool_] | None = N
     if mask.shape != (parties,):
         raise ConfigError.at("honest", f"shape must be ({parties},), is {mask.shape}", ConfigCheck.SHAPE)
     if not mask.any():
-        raise ConfigError.at("honest", "at least one user must be honest", ConfigCheck.RANGE)
+        raise ConfigError.at("honest", "at least one party must be honest", ConfigCheck.RANGE)
     if len(pairs) and (pairs.min() < 0 or pairs.max() >= parties):
-        raise ConfigError.at("graph", f"an edge leaves the users 0 to {parties - 1}", ConfigCheck.RANGE)
+        raise ConfigError.at("graph", f"an edge leaves the parties 0 to {parties - 1}", ConfigCheck.RANGE)
     if (pairs[:, 0] == pairs[:, 1]).any():
-        raise ConfigError.at("graph", "an edge joins a user with itself", ConfigCheck.RANGE)
+        raise ConfigError.at("graph", "an edge joins a party with itself", ConfigCheck.RANGE)
     number = np.cumsum(mask) - 1
     inside = pairs[mask[pairs].all(axis=1)]
     size = int(mask.sum())
@@ -154,7 +154,7 @@ def k_out(parties: int, k: int, draw: int, randomness: Randomness = os.urandom) 
     others = parties - 1
     if draw * k > MAX_EDGES:
         raise ConfigError.at(
-            "k", f"{draw} users drawing {k} make more than {MAX_EDGES} edges", ConfigCheck.TOO_LARGE
+            "k", f"{draw} parties drawing {k} make more than {MAX_EDGES} edges", ConfigCheck.TOO_LARGE
         )
     # Floyd's sampling without replacement, for all parties at once.
     chosen = np.full((draw, k), -1, dtype=np.int64)
@@ -180,7 +180,7 @@ def random_regular(parties: int, degree: int, randomness: Randomness = os.urando
     """
     if parties * degree % 2:
         raise ConfigError.at(
-            "k", f"{parties} users of degree {degree}: the product must be even", ConfigCheck.RANGE
+            "k", f"{parties} parties of degree {degree}: the product must be even", ConfigCheck.RANGE
         )
     networkx = import_optional("networkx")
     seed = int.from_bytes(randomness(8), "little")
@@ -220,9 +220,9 @@ def read_edges(path: Path, parties: int) -> Ints:
             continue
         first, second = sorted(map(int, words))
         if second >= parties:
-            issues.append(ConfigIssue(where, f"user {second} is not in 0..{parties - 1}", ConfigCheck.RANGE))
+            issues.append(ConfigIssue(where, f"party {second} is not in 0..{parties - 1}", ConfigCheck.RANGE))
         elif first == second:
-            issues.append(ConfigIssue(where, f"user {first} joined with itself", ConfigCheck.RANGE))
+            issues.append(ConfigIssue(where, f"party {first} joined with itself", ConfigCheck.RANGE))
         elif (first, second) in seen:
             issues.append(
                 ConfigIssue(where, f"the edge of line {seen[first, second]} again", ConfigCheck.DUPLICATE)

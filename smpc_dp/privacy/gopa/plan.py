@@ -60,7 +60,7 @@ def warnings_of(request: GopaRequest, delta: float) -> list[str]:
     if request.delta_asked > 1 / request.parties:
         result.append(
             f"delta = {request.delta_asked:g} is larger than 1/n = {1 / request.parties:g}: a mechanism that "
-            "publishes one user's value at random would satisfy it"
+            "publishes one party's value at random would satisfy it"
         )
     if delta > request.delta_asked:
         result.append(f"not sufficient: delta is {delta:.4g}, asked for {request.delta_asked:.4g}")
@@ -108,7 +108,7 @@ def plan_by_theorem(request: GopaRequest) -> GopaPlan:
         delta_process_reason="Theorem 4.1",
         step=0.0,
         theta_upper=granted.theta,
-        assumption=f"{request.honest} of {parties} users are honest, stay to the end and are fixed before "
+        assumption=f"{request.honest} of {parties} parties are honest, stay to the end and are fixed before "
         "anybody draws; noise is continuous; Theorem 4.1 as printed, which was not proven again",
     )
 

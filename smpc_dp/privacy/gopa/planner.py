@@ -53,7 +53,7 @@ class _Exact:
         self.removed = request.max_dropouts + int(request.curious)
         if request.honest - self.removed < 2:
             reason = (
-                f"{request.honest} honest users, {self.removed} of whom may be taken out, leave "
+                f"{request.honest} honest parties, {self.removed} of whom may be taken out, leave "
                 "fewer than 2: nobody hides a single one"
             )
             raise ConfigError.at("max_dropouts", reason, ConfigCheck.INFEASIBLE)
@@ -269,7 +269,7 @@ class _Exact:
             sigma_delta *= 1.0005
         else:
             reason = (
-                f"none suffices: in this graph {self.removed} chosen users can leave another without "
+                f"none suffices: in this graph {self.removed} chosen parties can leave another without "
                 "pairwise noise; draw more neighbours"
             )
             raise ConfigError.at("sigma_delta", reason, ConfigCheck.INFEASIBLE)
@@ -307,14 +307,14 @@ class _Exact:
         if request.graph == "complete" or (
             request.graph in ("k-out", "random-regular") and k == request.parties - 1
         ):
-            return delta, "complete graph: the same for every choice of the users who are not honest"
+            return delta, "complete graph: the same for every choice of the parties who are not honest"
         if isinstance(proven, ProcessPrivacy):
             value = self._process_delta(proven, sigma_eta, sigma_delta)
             return value, "conductance and degrees of random k-out graphs; docs/proofs/gopa-plan.md"
         if request.graph not in ("k-out", "random-regular"):
             if everyone:
                 return delta, "the graph is fixed and all are honest"
-            return None, "the honest users of a fixed graph were drawn here; others may have less"
+            return None, "the honest parties of a fixed graph were drawn here; others may have less"
         return None, proven
 
     def _assumption(self, result: ExactPrivacy) -> str:
@@ -328,19 +328,19 @@ class _Exact:
         worst = ", with " + " and ".join(chosen) if chosen else ""
         everyone = request.honest == request.parties
         drawn = {
-            "k-out": "one random k-out graph, drawn here as a sample, corrupt users fixed before the draw",
-            "random-regular": "one random regular graph, drawn here as a sample, honest users drawn apart",
-            "complete": "the complete graph, whoever the honest users are",
-        }.get(request.graph, "the given graph" + ("" if everyone else " and a sample of honest users"))
+            "k-out": "one random k-out graph, drawn here as a sample, corrupt parties fixed before the draw",
+            "random-regular": "one random regular graph, drawn here as a sample, honest parties drawn apart",
+            "complete": "the complete graph, whoever the honest parties are",
+        }.get(request.graph, "the given graph" + ("" if everyone else " and a sample of honest parties"))
         chance = (
             f"; bounds hold except with probability 2^{result.failure_log2:.0f} of the planner's own probes"
             if result.failure_log2 is not None
             else ""
         )
         return (
-            f"{request.honest} of {request.parties} users are honest and publish{worst}; delta: {drawn}"
-            f"{chance}; delta_process: corrupt users fixed before anybody draws, all drawing of graph and "
-            "noise included; neighbouring: one user's value replaced"
+            f"{request.honest} of {request.parties} parties are honest and publish{worst}; delta: {drawn}"
+            f"{chance}; delta_process: corrupt parties fixed before anybody draws, all drawing of graph and "
+            "noise included; neighbouring: one party's value replaced"
         )
 
 

@@ -151,7 +151,7 @@ def analyse_process(
         budgets: parts of delta that each of three tails may take; each gives a choice.
     """
     if honest - removed < 2:
-        return "fewer than two honest users stay"
+        return "fewer than two honest parties stay"
     degrees = degree_probabilities(parties, honest, k)
     below = np.concatenate([[0.0], np.cumsum(degrees)])[: len(degrees)]  # P[degree < d]
     counts = np.arange(len(degrees))
@@ -181,7 +181,7 @@ def analyse_process(
         )
     if not choices:
         return (
-            f"not proven for k = {k} with {honest} of {parties} users honest"
+            f"not proven for k = {k} with {honest} of {parties} parties honest"
             + (f" and {removed} chosen to drop out" if removed else "")
             + ": the bound on badly connected graphs is not below delta; draw more neighbours"
         )

@@ -230,7 +230,7 @@ def plan_verifiable(  # noqa: PLR0913 - each can be given or planned by itself
     left = delta - delta_pairwise - apart
     if bits is None:
         if left <= 0 and degree is not None:
-            reason = f"{degree} draws leave the honest users unconnected with probability {apart:.2g}"
+            reason = f"{degree} draws leave the honest parties unconnected with probability {apart:.2g}"
             raise ConfigError.at("degree", f"{reason}, delta is {delta:g}: draw more", ConfigCheck.INFEASIBLE)
         if left <= 0 or epsilon <= epsilon_pairwise:
             reason = "pairwise noise alone takes it all: raise it" + (", or sigma_delta" if given else "")
@@ -266,7 +266,7 @@ def plan_verifiable(  # noqa: PLR0913 - each can be given or planned by itself
         bias=greatest_bias(bits, parties - honest),
         relation="substitution of one honest user's vector",
         assumption=(
-            f"{honest} users at least are honest, publish, and keep their pairwise noise secret; the other "
+            f"{honest} parties at least are honest, publish, and keep their pairwise noise secret; the other "
             f"{parties - honest} may collude"
             + ("" if degree is None else f", {corrupt} fixed before anybody draws {degree} neighbours")
         ),

@@ -172,7 +172,7 @@ def _grid_size(contributions: int, finest: int) -> int:
     while size < finest and size < 128 * contributions:
         size *= 2
     if contributions > size // 8:
-        reason = f"a user may contribute {contributions} times, known paths are computed for {size // 8}"
+        reason = f"a party may contribute {contributions} times, known paths are computed for {size // 8}"
         raise ConfigError.at(
             "steps", f"{reason}: limit contributions, or plan for fewer steps", ConfigCheck.RANGE
         )
@@ -226,11 +226,11 @@ def walk_assumption(
 ) -> str:
     """Return the conditions on parties, channels and losses for a walk's privacy to hold."""
     text = (
-        "all users follow the protocol, and draw noise and next users honestly; channels are private; "
+        "all parties follow the protocol, and draw noise and next parties honestly; channels are private; "
         f"{describe_observers(colluding)} {_SEEN[seen]}; everybody sees the final token"
     )
     if max_contributions is not None:
-        text += f"; a user contributes {max_contributions} times at most and then only noise"
+        text += f"; a party contributes {max_contributions} times at most and then only noise"
     if edge_cap is not None:
         text += f"; on an edge used {edge_cap} times its sender adds noise alone, a contribution spent"
     if task == "sgd" and seen in ("known", "theorem"):

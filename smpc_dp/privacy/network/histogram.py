@@ -203,9 +203,9 @@ def plan_ring_histogram(
         local=min(local, 1.0),
         local_error_std=count_std(local, parties, rounds, 0, categories) if local < 1 else None,
         assumption=(
-            "all users follow the protocol and draw their answers honestly; the order on the ring is public; "
-            "channels are private; any one of them may observe the tokens received; everybody sees the "
-            f"final token; {ends // 2} random elements are added by the first user at the start and as many "
+            "all parties follow the protocol and draw their answers honestly; the order on the ring is "
+            "public; channels are private; any one of them may observe the tokens received; everybody sees "
+            f"the final token; {ends // 2} random elements are added by the first party at the start and as many "
             "by the last at the end"
         ),
         proven=method == "exact",

@@ -52,7 +52,7 @@ def shuffled_local_epsilon(epsilon: float, delta: float, parties: int) -> float:
     """
     local = epsilon * math.sqrt(parties / math.log(1 / delta)) / 12
     if parties <= 1000:
-        raise _refusal("Theorem 4.4", f"more than 1000 users, not {parties}")
+        raise _refusal("Theorem 4.4", f"more than 1000 parties, not {parties}")
     if delta >= 0.01:
         raise _refusal("Theorem 4.4", f"delta < 1/100 in each round, not {delta:.4g}")
     if local >= 0.5:
@@ -80,7 +80,7 @@ def clones_local_epsilon(epsilon: float, delta: float, parties: int) -> float:
     condition = parties / (16 * math.log(2 / delta))
     if condition <= 1:
         raise _refusal(
-            "the bound by clones", f"more than 16 ln(2/delta) = {parties / condition:.0f} other users"
+            "the bound by clones", f"more than 16 ln(2/delta) = {parties / condition:.0f} other parties"
         )
     return bisect(lambda local: clones_epsilon(local, delta, parties) <= epsilon, 0.0, math.log(condition))[0]
 

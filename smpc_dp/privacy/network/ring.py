@@ -59,14 +59,14 @@ def plan_ring_sum(
         if colluding > 1 and noise == "single":
             checks.add_issue(
                 "colluding",
-                "two colluding neighbours of a user see its contribution bare where it adds no noise; "
+                "two colluding neighbours of a party see its contribution bare where it adds no noise; "
                 "use --noise distributed",
                 ConfigCheck.UNSUPPORTED,
             )
         if colluding > 1 and method == "theorem":
             checks.add_issue(
                 "colluding",
-                "Theorem 4.3 is for one curious user; use --method exact",
+                "Theorem 4.3 is for one curious party; use --method exact",
                 ConfigCheck.UNSUPPORTED,
             )
     checks.raise_issues()
@@ -95,7 +95,7 @@ def plan_ring_sum(
         local=local,
         local_error_std=local * math.sqrt(parties * rounds),
         assumption=(
-            "all users follow the protocol and draw their noise honestly; the order on the ring is public; "
+            "all parties follow the protocol and draw their noise honestly; the order on the ring is public; "
             f"channels are private; {describe_observers(colluding)} the tokens received; everybody "
             "sees the final token"
         ),

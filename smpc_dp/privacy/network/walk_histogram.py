@@ -87,7 +87,7 @@ def plan_walk_histogram(
     if paths == "neighbours" and seen_steps(visits) * rate > _MOST_SEEN:
         checks.add_issue(
             "steps",
-            f"a user may be seen {seen_steps(visits) * rate:.0f} times: too many to compute",
+            f"a party may be seen {seen_steps(visits) * rate:.0f} times: too many to compute",
             ConfigCheck.TOO_LARGE,
         )
         checks.raise_issues()

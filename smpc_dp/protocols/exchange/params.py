@@ -178,7 +178,7 @@ class ExchangeParameters(SumParameters, frozen=True):
             self.mechanism.guarantee(self.delta, units=self.plan.parties),
             epsilon=self.epsilon,
             assumption=(
-                "none: each user adds all of its noise itself"
+                "none: each party adds all of its noise itself"
                 if self.honest == 1
                 else f"{_OUTSIDERS}: of each other the two see a vector with half of the noise"
             ),
@@ -186,12 +186,12 @@ class ExchangeParameters(SumParameters, frozen=True):
         return Privacy.private(
             guarantee,
             claim=(
-                f"each user's vector is ({self.epsilon:g}, {self.delta:g})-differentially private "
+                f"each party's vector is ({self.epsilon:g}, {self.delta:g})-differentially private "
                 f"({WHOLE_PARTY}) " + ("against everybody" if self.honest == 1 else _OUTSIDERS) + f"; {seen}"
             ),
             assumptions=("computational: X25519, HKDF-SHA256, XChaCha20-Poly1305, Ed25519",),
             not_protected=(
-                "a user may send any vector, and differing ones to different users",
+                "a party may send any vector, and differing ones to different parties",
                 "samplers do not run in constant time",
             ),
         )
@@ -225,7 +225,7 @@ def plan_exchange(
     if honest not in (1, 2) or (honest == 2 and parties != 2):
         issues.append(
             ConfigIssue(
-                "honest", f"must be 1, or 2 between two users, is {honest} of {parties}", ConfigCheck.RANGE
+                "honest", f"must be 1, or 2 between two parties, is {honest} of {parties}", ConfigCheck.RANGE
             )
         )
     if not 0 <= missing < parties:

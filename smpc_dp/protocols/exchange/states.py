@@ -117,7 +117,7 @@ def on_start(member: Party, state: AwaitStart, body: bytes) -> Transition:
     start = decode(body, m.Start, context.aggregator)
     present = _members_of(member, start.present)
     if len(start.nonces) != 32 * len(present):
-        raise member.refuse("does not have one nonce for each present user", Check.NOT_ONE_EACH)
+        raise member.refuse("does not have one nonce for each present party", Check.NOT_ONE_EACH)
     nonces = {party: start.nonces[32 * index :][:32] for index, party in enumerate(present)}
     if nonces[member.index] != state.nonce:
         raise member.refuse(f"does not have the nonce of {member.name}", Check.NONCE_DIFFERS)
@@ -157,7 +157,7 @@ def on_deliver(member: Party, state: AwaitDelivery, body: bytes) -> Transition:
     deliver = decode(body, m.Deliver, member.context.aggregator)
     sent = _members_of(member, deliver.senders)
     if not sent <= state.present:
-        raise member.refuse("delivers for users that were not present", Check.NOT_PRESENT)
+        raise member.refuse("delivers for parties that were not present", Check.NOT_PRESENT)
     senders = parameters.senders(member.index)
     expected = [party for party in sorted(senders) if party in sent]
     if [party for party, _ in deliver.boxes] != expected:
@@ -221,7 +221,7 @@ def _members_of(member: Party, packed: bytes) -> PartySet:
         raise member.refuse(f"left {member.name} out", Check.NOT_INCLUDED)
     if len(members) < (least := member.parameters.plan.min_survivors):
         raise member.refuse(
-            f"says that {len(members)} users are there, {least} are needed", Check.SET_TOO_SMALL
+            f"says that {len(members)} parties are there, {least} are needed", Check.SET_TOO_SMALL
         )
     return members
 
@@ -364,7 +364,7 @@ def accept_boxes(aggregator: Aggregator, state: CollectBoxes, party: int, envelo
     receivers = sorted(aggregator.parameters.receivers(party))
     if [number for number, _ in boxes] != [number for number in receivers if number in state.present]:
         raise PeerFault(
-            envelope.sender, "does not send to exactly the present users that it should", Check.SET_DIFFERS
+            envelope.sender, "does not send to exactly the present parties that it should", Check.SET_DIFFERS
         )
     return Item(dict(boxes), b"", envelope.signature)
 

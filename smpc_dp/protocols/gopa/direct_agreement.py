@@ -152,9 +152,9 @@ def draw(peer: DirectPeer, state: DirectState) -> tuple[bytes, Drawn, list[Envel
     context, coordinator = peer.context, peer.name_of(peer.coordinator)
     letter = state.inbox.letters[d.START][peer.coordinator]
     start = decode(letter.body, d.Start, coordinator)
-    present = members_of(peer, start.present, None, "present users")
+    present = members_of(peer, start.present, None, "present parties")
     if len(start.nonces) != 32 * len(present):
-        raise peer.refuse("start does not have one nonce for each present user", Check.NOT_ONE_EACH)
+        raise peer.refuse("start does not have one nonce for each present party", Check.NOT_ONE_EACH)
     signatures = signatures_of(peer, start.signatures, present, "start")
     for phase, (party, signature) in enumerate(signatures.items()):
         body = encode(hello(peer, start.nonces[32 * phase : 32 * phase + 32]))
@@ -277,13 +277,13 @@ def members_of(
     """Decode a set that must lie in `within`, have this party and the coordinator and be large enough."""
     members = PartySet.unpack(packed, peer.parties, peer.name_of(peer.coordinator))
     if within is not None and any(party not in within for party in members):
-        raise peer.refuse(f"{reason} has users that were out before", Check.SET_GREW)
+        raise peer.refuse(f"{reason} has parties that were out before", Check.SET_GREW)
     for party in (peer.index, peer.coordinator):
         if party not in members:
             raise peer.refuse(f"left {peer.name_of(party)} out of the {reason}", Check.NOT_INCLUDED)
     least = peer.parameters.plan.min_survivors
     if len(members) < least:
-        raise peer.refuse(f"{reason} has {len(members)} users, at least {least} due", Check.SET_TOO_SMALL)
+        raise peer.refuse(f"{reason} has {len(members)} parties, at least {least} due", Check.SET_TOO_SMALL)
     return members
 
 
@@ -291,7 +291,7 @@ def signatures_of(peer: DirectPeer, packed: bytes, members: PartySet, reason: st
     """Return the signature of each member."""
     size = m.SIGNATURE_BYTES
     if len(packed) != size * len(members):
-        raise peer.refuse(f"{reason} does not have one signature for each user", Check.NOT_ONE_EACH)
+        raise peer.refuse(f"{reason} does not have one signature for each party", Check.NOT_ONE_EACH)
     return {party: packed[size * phase : size * phase + size] for phase, party in enumerate(members)}
 
 
@@ -306,7 +306,7 @@ def _check_bodies(
 ) -> dict[int, bytes]:
     """Return each member's body of a step, which it has signed."""
     if len(bodies) != len(members):
-        raise peer.refuse(f"{reason} does not have one message for each user", Check.NOT_ONE_EACH)
+        raise peer.refuse(f"{reason} does not have one message for each party", Check.NOT_ONE_EACH)
     of = dict(zip(members, bodies, strict=True))
     for party, signature in signatures_of(peer, signatures, members, reason).items():
         check_signed(peer, state, step, party, hashlib.sha256(of[party]).digest(), signature)

@@ -162,7 +162,7 @@ def _check_enough(
     known = excluded.keys() & missing.keys()
     why = {missing[party]: code_of(excluded[party], missing[party]) for party in known}
     reasons = "; ".join(list(state.inbox.faults)[:5])
-    detail = f"{len(left)} users are left, {needed} are needed: {reasons}"
+    detail = f"{len(left)} parties are left, {needed} are needed: {reasons}"
     raise TimeoutFault(missing.values(), step, detail, code=Code.FEW, why=why, number=needed)
 
 

@@ -127,7 +127,7 @@ def proven(
     """Return the convicted parties; raise PeerFault naming `shower` for an invalid proof."""
     parties = [proof.party for proof in proofs]
     if parties != sorted(set(parties)) or any(not 1 <= party <= peer.parties for party in parties):
-        raise PeerFault(shower, "shows proofs that are not of users in roster order", Check.WRONG_ORDER)
+        raise PeerFault(shower, "shows proofs that are not of parties in roster order", Check.WRONG_ORDER)
     for proof in proofs:
         shown = ((proof.first, proof.first_signature), (proof.second, proof.second_signature))
         if proof.first == proof.second or not all(

@@ -36,14 +36,14 @@ class DirectParameters(GopaParameters, frozen=True):
         return replace(
             relayed,
             claim=(
-                f"each honest user's vector is ({session.epsilon:g}, {session.delta:g})-differentially "
+                f"each honest party's vector is ({session.epsilon:g}, {session.delta:g})-differentially "
                 f"private ({WHOLE_PARTY}) in all that up to {plan.max_corrupt} colluding "
-                "users, the coordinator among them or not, or any single curious user see: every x_hat and "
-                "the average; noise shared with users who were lost after the certificate stays in it"
+                "parties, the coordinator among them or not, or any single curious party see: every x_hat "
+                "and the average; noise shared with parties who were lost after the certificate stays in it"
             ),
             not_protected=(
                 *(reason for reason in relayed.not_protected if "relay" not in reason),
-                f"the user that coordinates may leave up to {plan.max_dropouts} others out, also after it "
+                f"the party that coordinates may leave up to {plan.max_dropouts} others out, also after it "
                 "has seen what they published, or stop the run",
             ),
         )
@@ -64,7 +64,9 @@ def check_parameters(
     if parties > MAX_PARTIES:
         issues.append(
             ConfigIssue(
-                "roster", f"at most {MAX_PARTIES} users without a relay, has {parties}", ConfigCheck.TOO_LARGE
+                "roster",
+                f"at most {MAX_PARTIES} parties without a relay, has {parties}",
+                ConfigCheck.TOO_LARGE,
             )
         )
     if parameters.get("on_dropout", "keep") == "roll-back":

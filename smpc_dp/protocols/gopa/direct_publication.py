@@ -160,7 +160,7 @@ def read_published(
     proposed = decode(body_of(peer, state, d.PUBLISHED), d.Published, coordinator)
     members = members_of(peer, proposed.published, agreed.participants, "total")
     if len(proposed.hashes) != 32 * len(members):
-        raise peer.refuse("list of the published does not have one hash for each user", Check.NOT_ONE_EACH)
+        raise peer.refuse("list of the published does not have one hash for each party", Check.NOT_ONE_EACH)
     convicted = proven(peer, state, PUBLISH, proposed.proofs, coordinator)
     for party in sorted(convicted):
         note_convicted(peer, state, PUBLISH, party)

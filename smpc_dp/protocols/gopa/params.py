@@ -93,13 +93,13 @@ class GopaParameters(SumParameters, frozen=True):
         neighbourhood, plan = self.session.neighbourhood, self.plan
         if own < neighbourhood.least_own:
             raise PrivacyError(
-                f"{party}: {own} of the {plan.degree} users that it drew take part, its epsilon counts on "
+                f"{party}: {own} of the {plan.degree} parties that it drew take part, its epsilon counts on "
                 f"{neighbourhood.least_own}: somebody picked who is lost, or too many are",
                 code=Code.NEIGHBOURHOOD,
             )
         if drawn_by > neighbourhood.most_drawn_by:
             raise PrivacyError(
-                f"{party}: {drawn_by} users drew it, at most {neighbourhood.most_drawn_by} would with "
+                f"{party}: {drawn_by} parties drew it, at most {neighbourhood.most_drawn_by} would with "
                 f"{plan.max_corrupt} corrupt ones: more are corrupt",
                 code=Code.NEIGHBOURHOOD,
             )
@@ -152,9 +152,9 @@ class GopaParameters(SumParameters, frozen=True):
         """Return the claim of the plan: epsilon and delta of each party, the adversary, and the limits."""
         session, plan = self.session, self.plan
         lost = (
-            "noise shared with users who were lost after the certificate stays in the average"
+            "noise shared with parties who were lost after the certificate stays in the average"
             if self.on_dropout == "keep"
-            else "of a user, either the self-mask or the pairwise noise is opened, never both"
+            else "of a party, either the self-mask or the pairwise noise is opened, never both"
         )
         return Privacy.private(
             PrivacyGuarantee(
@@ -173,13 +173,13 @@ class GopaParameters(SumParameters, frozen=True):
                 warnings=delta_warnings(session.delta, plan.parties),
             ),
             claim=(
-                f"each honest user's vector is ({session.epsilon:g}, {session.delta:g})-differentially "
+                f"each honest party's vector is ({session.epsilon:g}, {session.delta:g})-differentially "
                 f"private ({WHOLE_PARTY}) in all that the relay, up to "
-                f"{plan.max_corrupt} colluding users, or any single curious user see; {lost}"
+                f"{plan.max_corrupt} colluding parties, or any single curious party see; {lost}"
             ),
             assumptions=("computational: X25519, HKDF-SHA256, AES-256-CTR, Ed25519, TupleHash256",),
             not_protected=(
-                "a corrupt user may add any value of its own, or no noise: the standard error counts on "
+                "a corrupt party may add any value of its own, or no noise: the standard error counts on "
                 f"{survivors} honest ones",
                 "the relay may report another sum than that of what was published",
                 "who takes part, when, and the length of the vectors are visible",
@@ -201,21 +201,21 @@ class GopaSettings(PrivateSettings, frozen=True, kw_only=True):
     on_dropout: Annotated[
         OnDropout,
         Meta(
-            description="the noise shared with a lost user stays in, or is taken out",
+            description="the noise shared with a lost party stays in, or is taken out",
         ),
     ] = "keep"
     topology: Annotated[
         Literal["relay", "direct"],
         Meta(
-            description='through a relay, or over channels between all users: with `"direct"` no aggregator '
-            'in the roster, an address for every party, at most 256 parties, `on_dropout` `"keep"`'
+            description='through a relay, or over channels between all parties: with `"direct"` no '
+            'aggregator in the roster, an address for every party, at most 256 parties, `on_dropout` `"keep"`'
         ),
     ] = "relay"
     verifiable: Annotated[
         bool,
         Meta(
-            description="whether users commit and prove, on a board that is logged (experimental); then the "
-            "file has `version = 2`, else 1"
+            description="whether parties commit and prove, on a board that is logged (experimental); then "
+            "the file has `version = 2`, else 1"
         ),
     ] = False
 

@@ -108,7 +108,7 @@ def plan_session(
     honest = plan.parties - plan.max_dropouts - max(plan.max_corrupt, 1)
     if honest < 2:
         gone = f"{plan.max_dropouts} may drop out and {max(plan.max_corrupt, 1)} be curious"
-        reason = f"of {plan.parties} users {gone}: {honest} bring noise that counts, 2 are due"
+        reason = f"of {plan.parties} parties {gone}: {honest} bring noise that counts, 2 are due"
         raise ConfigError.at("roster", reason, ConfigCheck.INFEASIBLE)
     mu = gaussian_mu(epsilon, delta)
     if mu == 0:
@@ -256,15 +256,15 @@ def _lost(plan: SecAggPlan, roll_back: bool) -> int:
 def _assumption(plan: SecAggPlan, honest: int, slack: float) -> str:
     """Return the text of the assumptions."""
     corrupt = (
-        f"at most {plan.max_corrupt} of {plan.parties} users are corrupt"
+        f"at most {plan.max_corrupt} of {plan.parties} parties are corrupt"
         if plan.max_corrupt
-        else f"no two of {plan.parties} users collude"
+        else f"no two of {plan.parties} parties collude"
     )
     fixed = "whichever they are" if plan.complete else "fixed before anybody draws neighbours"
     luck = f"; delta includes {slack:.1g} for bad draws of neighbours in each attempt" if slack else ""
     return (
         f"{corrupt}, {fixed}; the relay may make any {plan.max_dropouts} others vanish: {honest} honest "
-        f"users bring noise that counts{luck}"
+        f"parties bring noise that counts{luck}"
     )
 
 

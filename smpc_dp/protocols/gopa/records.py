@@ -55,7 +55,7 @@ class GopaRecordSettings(RecordSettings, frozen=True, kw_only=True):
         ),
     ] = 1.0
     on_dropout: Annotated[
-        Literal["roll-back"], Meta(description="the noise shared with a lost user is taken out")
+        Literal["roll-back"], Meta(description="the noise shared with a lost party is taken out")
     ] = "roll-back"
 
 
@@ -120,9 +120,9 @@ class GopaRecordParameters(GopaParameters, NoisyRecordParameters, frozen=True):
             guarantee,
             claim=(
                 f"{protected(schema)} ({guarantee.epsilon:g}, {guarantee.delta:g})-differentially private "
-                f"({schema.relation}) in all that the relay, up to {self.plan.max_corrupt} colluding users, "
-                "or any single curious user see; of a user, either the self-mask or the pairwise noise is "
-                f"opened, never both; {self.totals}"
+                f"({schema.relation}) in all that the relay, up to {self.plan.max_corrupt} colluding "
+                "parties, or any single curious party see; of a party, either the self-mask or the pairwise "
+                f"noise is opened, never both; {self.totals}"
             ),
             assumptions=vectors.assumptions[1:],
             not_protected=(

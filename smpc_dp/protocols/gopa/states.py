@@ -103,7 +103,7 @@ def on_average(member: Party, state: AwaitAverage, body: bytes) -> Transition:
     own = sum(peer in participants and peer not in published for peer in state.neighbours)
     if not own <= message.residual_pairs <= lost * len(published):
         raise member.refuse(
-            f"counts {message.residual_pairs} residual pairs with {lost} users lost", Check.WRONG_COUNT
+            f"counts {message.residual_pairs} residual pairs with {lost} parties lost", Check.WRONG_COUNT
         )
     outcome = outcomes.outcome(
         context,

@@ -68,7 +68,7 @@ class Opened:
 
     def __str__(self) -> str:
         """Say what was computed over whom in one line."""
-        return f"{self.terms.kind}: opened {len(self.values)} values over {len(self.included)} users"
+        return f"{self.terms.kind}: opened {len(self.values)} values over {len(self.included)} parties"
 
 
 class Member(ABC):
@@ -196,7 +196,7 @@ class Member(ABC):
         """Return what all servers opened; raise PeerFault naming one that differs or did not sign it."""
         agreed = common(
             {name: (tuple(out.values), out.included, tuple(out.faults)) for name, out in outputs.items()},
-            "opened other values, or over other users, than most servers",
+            "opened other values, or over other parties, than most servers",
         )
         values, included, faults = agreed
         parties = len(self._context.names)
@@ -204,7 +204,7 @@ class Member(ABC):
         present = PartySet.unpack(start.present, parties, self._servers[0])
         if not members <= present:
             raise PeerFault(
-                self._servers[0], "opened a value over users who were not there", Check.NOT_PRESENT
+                self._servers[0], "opened a value over parties who were not there", Check.NOT_PRESENT
             )
         set_digest = set_statement(self._run_id, included)
         if not all(
@@ -220,7 +220,7 @@ class Member(ABC):
         if len(seals) != len(self._servers):
             raise PeerFault(
                 self._servers[0],
-                "has not shown every server's signature on the set of users",
+                "has not shown every server's signature on the set of parties",
                 Check.BAD_CERTIFICATE,
             )
         sealed = dict(zip(self._servers, seals, strict=True))
@@ -290,7 +290,7 @@ def check_signatures(context: Context, statement: bytes, signatures: Mapping[str
             verify(context.keys[name], statement, signature)
         except VerificationError:
             raise PeerFault(
-                name, "its signature on the set of users or on the output is not valid", Check.BAD_SIGNATURE
+                name, "its signature on the set of parties or on the output is not valid", Check.BAD_SIGNATURE
             ) from None
 
 

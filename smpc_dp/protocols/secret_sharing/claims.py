@@ -12,7 +12,7 @@ NOT_PROTECTED = (
     "against a server that deviates: openings are not checked, so it can change what is computed and so "
     "learn records",
     "a run does not survive the loss of a server, and any server can stop it",
-    "who takes part, who was left out, and when, are visible to servers and users",
+    "who takes part, who was left out, and when, are visible to servers and parties",
 )
 
 
@@ -36,10 +36,10 @@ def vector_privacy(guarantee: PrivacyGuarantee | None) -> Privacy:
         exact = "what the exact sum itself gives away"
         return with_servers(Privacy(None, None, claim, (HONEST_SERVERS, *ON_SHARES), (exact,)))
     claim += (
-        f"; each user's vector is ({guarantee.epsilon:g}, {guarantee.delta:g})-differentially private in it "
-        f"({WHOLE_PARTY}), whatever the other users do"
+        f"; each party's vector is ({guarantee.epsilon:g}, {guarantee.delta:g})-differentially private in it "
+        f"({WHOLE_PARTY}), whatever the other parties do"
     )
-    any_vector = "a user may give any vector whose coordinates are in bounds"
+    any_vector = "a party may give any vector whose coordinates are in bounds"
     return with_servers(
         Privacy.private(guarantee, claim=claim, assumptions=ON_SHARES, not_protected=(any_vector,))
     )

@@ -168,8 +168,8 @@ def roster_issues(members: Iterable[Member]) -> list[ConfigIssue]:
 Dropout = Annotated[
     Annotated[float, Meta(ge=0, le=0.5)] | None,
     Meta(
-        description="fraction of the users that may be missing",
-        extra={"default": "0.1; with `epsilon`, from five users up at least one user"},
+        description="fraction of the parties that may be missing",
+        extra={"default": "0.1; with `epsilon`, from five parties up at least one party"},
     ),
 ]
 Seconds = Annotated[float, Meta(ge=1, le=86_400, description="the longest that mpyc may compute")]
@@ -189,7 +189,7 @@ class SharedSettings(msgspec.Struct, frozen=True, kw_only=True):
     epsilon: Annotated[
         Annotated[float, Meta(ge=1e-6, le=1000)] | None,
         Meta(
-            description="of each user in one sum",
+            description="of each party in one sum",
             extra={"range": "1e-6 to 12", "default": "none: exact sums"},
         ),
     ] = None
@@ -210,7 +210,7 @@ def check_parameters(
         issues.append(
             ConfigIssue(
                 "roster",
-                f"has {parties} users (role 'party'), 2 to {MAX_PARTIES} are needed",
+                f"has {parties} parties (role 'party'), 2 to {MAX_PARTIES} are needed",
                 ConfigCheck.RANGE,
             )
         )

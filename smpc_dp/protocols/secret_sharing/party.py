@@ -130,7 +130,7 @@ class PartyRun(Member):
         """Take a server's message of the current step."""
         sender = envelope.sender
         if sender not in self._servers:
-            raise PeerFault(sender, "only servers speak to a user", Check.WRONG_SENDER)
+            raise PeerFault(sender, "only servers speak to a party", Check.WRONG_SENDER)
         if not self._is_new(envelope):
             return ()
         if envelope.step == ABORT:
@@ -150,7 +150,7 @@ class PartyRun(Member):
     def _share(self) -> Sequence[Envelope]:
         """Return the shares for each server, once all agree on participants and terms."""
         starts = {name: self._starts[name] for name in self._servers}
-        reason = "begins with other users or another computation than most servers"
+        reason = "begins with other parties or another computation than most servers"
         packed = common(
             {name: (s.present, s.hellos, s.public_labels, s.terms) for name, s in starts.items()}, reason
         )
@@ -158,16 +158,18 @@ class PartyRun(Member):
         leader = self._servers[0]
         present = PartySet.unpack(start.present, len(self._context.names), leader)
         if self._index not in present:
-            raise TimeoutFault({self.name}, m.HELLO, "not all servers had this user's hello in time")
+            raise TimeoutFault({self.name}, m.HELLO, "not all servers had this party's hello in time")
         if len(present) < self._fewest:
             raise PeerFault(
-                leader, f"begins with {len(present)} users, {self._fewest} are needed", Check.SET_TOO_SMALL
+                leader, f"begins with {len(present)} parties, {self._fewest} are needed", Check.SET_TOO_SMALL
             )
         if (
             len(start.public_labels) != len(present)
             or start.public_labels[present.index(self._index)] != self._public_label + 1
         ):
-            raise PeerFault(leader, "begins with another mark of this user than it gave", Check.LABEL_DIFFERS)
+            raise PeerFault(
+                leader, "begins with another mark of this party than it gave", Check.LABEL_DIFFERS
+            )
         if max(start.public_labels) > 2 or (self._public_label < 0) != (max(start.public_labels) == 0):
             raise PeerFault(leader, "begins with marks where none are due, or without", Check.LABEL_DIFFERS)
         public_labels = (
@@ -176,7 +178,7 @@ class PartyRun(Member):
         terms = self._make(self._context.operation, len(present), public_labels, start.hellos)
         if terms.digest != start.terms:
             raise PeerFault(
-                leader, "and all servers compute something else than this user asked for", Check.OTHER_PLAN
+                leader, "and all servers compute something else than this party asked for", Check.OTHER_PLAN
             )
         shares = self._split(terms)
         self._start, self._terms = start, terms
@@ -193,11 +195,11 @@ class PartyRun(Member):
         """Raise PeerFault for a result over too few parties, or one without this party."""
         leader = self._servers[0]
         if len(included) < self._fewest:
-            reason = f"and all servers opened a value over {len(included)} users, {self._fewest} are needed"
+            reason = f"and all servers opened a value over {len(included)} parties, {self._fewest} are needed"
             raise PeerFault(leader, reason, Check.SET_TOO_SMALL)
         if self.name not in included:
             raise PeerFault(
-                leader, "and all servers left this user out, and did not say so", Check.NOT_INCLUDED
+                leader, "and all servers left this party out, and did not say so", Check.NOT_INCLUDED
             )
 
     def _split(self, terms: ProgramTerms) -> list[bytes]:

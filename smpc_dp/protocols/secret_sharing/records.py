@@ -110,7 +110,7 @@ def check_records(
         refused=REFUSED,
     )
     if not 2 <= parties <= MAX_PARTIES:
-        reason = f"has {parties} users (role 'party'), 2 to {MAX_PARTIES} are needed"
+        reason = f"has {parties} parties (role 'party'), 2 to {MAX_PARTIES} are needed"
         issues.append(ConfigIssue("roster", reason, ConfigCheck.RANGE))
     if good.get("epsilon", 0.0) > GREATEST_EPSILON:
         reason = f"must be at most {GREATEST_EPSILON:g} on shares, is {good['epsilon']:g}"

@@ -328,12 +328,12 @@ class ServerRun(Member):
         for party, (own, label) in requested.items():
             if own != operation:
                 self._drop_early(
-                    party, "asks for something else than most users", Check.OTHER_OPERATION, Code.OPERATION
+                    party, "asks for something else than most parties", Check.OTHER_OPERATION, Code.OPERATION
                 )
             elif label != labelled:
                 without = "a" if label else "no"
                 self._drop_early(
-                    party, f"gives {without} label, unlike most users", Check.LABEL_DIFFERS, Code.OPERATION
+                    party, f"gives {without} label, unlike most parties", Check.LABEL_DIFFERS, Code.OPERATION
                 )
         parties = sorted(self._hellos)
         self._check_enough(len(parties))
@@ -365,7 +365,7 @@ class ServerRun(Member):
         if len(present.hellos) != 32 * len(parties):
             raise PeerFault(
                 name,
-                f"sent {len(present.hellos)} bytes of digests for {len(parties)} users",
+                f"sent {len(present.hellos)} bytes of digests for {len(parties)} parties",
                 Check.WRONG_LENGTH,
             )
         return {party: present.hellos[32 * index : 32 * index + 32] for index, party in enumerate(parties)}
@@ -409,7 +409,7 @@ class ServerRun(Member):
     def _unlock(self) -> list[Envelope]:
         """Begin the computation once all servers have signed the set."""
         seals = {name: self._seals[name] for name in self._servers}
-        common({name: seal.included for name, seal in seals.items()}, "holds the shares of other users")
+        common({name: seal.included for name, seal in seals.items()}, "holds the shares of other parties")
         statement = set_statement(self._run_id, self._included)
         check_signatures(self._context, statement, {name: seal.signature for name, seal in seals.items()})
         return []
@@ -437,5 +437,5 @@ class ServerRun(Member):
         if parties < self._fewest:
             why = {name: self._why(party) for name, party in self._number.items() if party in self._failures}
             reasons = "; ".join(str(error) for error in list(self._failures.values())[:5])
-            detail = f"{parties} of {self._parties} users are left, {self._fewest} are needed: {reasons}"
+            detail = f"{parties} of {self._parties} parties are left, {self._fewest} are needed: {reasons}"
             raise TimeoutFault(why, self.step, detail, code=Code.FEW, why=why, number=self._fewest)

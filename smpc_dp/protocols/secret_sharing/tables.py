@@ -116,7 +116,7 @@ def check_tables(
         refused=REFUSED,
     )
     if not LEAST_PARTIES <= parties <= MAX_PARTIES:
-        reason = f"has {parties} users (role 'party'), {LEAST_PARTIES} to {MAX_PARTIES} are needed"
+        reason = f"has {parties} parties (role 'party'), {LEAST_PARTIES} to {MAX_PARTIES} are needed"
         issues.append(ConfigIssue("roster", reason, ConfigCheck.RANGE))
     if issues or schema is None:
         return None, issues

@@ -212,6 +212,6 @@ def _malicious_garbler(copies: int) -> str:
 def _mechanism(plan: StatisticPlan) -> str:
     """Return the text of the noise mechanism."""
     return (
-        f"{plan.terms['kernel']} of {plan.partners} pairs a user with {plan.noise.name} noise in the circuit"
+        f"{plan.terms['kernel']} of {plan.partners} pairs a party with {plan.noise.name} noise in the circuit"
         f", variance {plan.noise.variance:.6g} grid steps^2"
     )

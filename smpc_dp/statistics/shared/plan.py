@@ -280,7 +280,7 @@ def read_answer(program: Program, opened: Sequence[int], level: float = 0.95) ->
     refused = [int(party) for party in opened[len(spans) :]]
     if not all(0 <= party < terms.parties for party in refused):
         raise ConfigError.at(
-            "opened", f"refuses others than users 0 to {terms.parties - 1}", ConfigCheck.RANGE
+            "opened", f"refuses others than parties 0 to {terms.parties - 1}", ConfigCheck.RANGE
         )
     if any(abs(value) >> terms.bits for value in opened[: len(spans)]):
         raise ConfigError.at("opened", f"integers of more than {terms.bits} bits", ConfigCheck.RANGE)

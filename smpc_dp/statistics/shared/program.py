@@ -348,7 +348,7 @@ def _check_statistic(terms: ProgramTerms) -> list[ConfigIssue]:
         issues.append(
             ConfigIssue(
                 "public_labels",
-                f"{len(terms.public_labels)} public labels for {terms.parties} users",
+                f"{len(terms.public_labels)} public labels for {terms.parties} parties",
                 ConfigCheck.SHAPE,
             )
         )
@@ -370,7 +370,7 @@ def size_issues(terms: ProgramTerms) -> list[ConfigIssue]:
     reason = f"{terms.parties} records of {each} bits; at most {MAX_RECORD_BITS} bits in all"
     return [
         ConfigIssue(
-            "parties", f"{reason}: take fewer users, fewer values, or coarser grids", ConfigCheck.TOO_LARGE
+            "parties", f"{reason}: take fewer parties, fewer values, or coarser grids", ConfigCheck.TOO_LARGE
         )
     ]
 

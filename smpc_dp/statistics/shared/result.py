@@ -64,7 +64,7 @@ def statistic_result(
         spread: tuple[float | None, tuple[float, float] | None] = error, (value - reach, value + reach)
     else:
         spread = result.standard_error, result.interval
-    called = [names[party] if names else f"user {party}" for party in answer.refused]
+    called = [names[party] if names else f"party {party}" for party in answer.refused]
     return StatisticResult(
         kernel=kernel.name,
         value=value,
@@ -94,10 +94,10 @@ def privacy_of(program: Program, servers: int, how: str = "protocol") -> Privacy
         "shared random bits come from SHAKE128 as a pseudorandom function; bits of records are masked with a "
         "statistical distance below 2^-40 for all of them together",
     )
-    labels = ("the labels of users are public",) if program.terms.public_labels else ()
+    labels = ("the labels of parties are public",) if program.terms.public_labels else ()
     open_ = (
         "against half of the servers together, or one that is malicious, nothing is claimed",
-        "the result itself: a user may give any record in bounds; which records were out of bounds is shown",
+        "the result itself: a party may give any record in bounds; which records were out of bounds is shown",
         *labels,
         *(() if how == "protocol" else (f"a simulation ('{how}'): all records were in one process",)),
     )

@@ -69,7 +69,7 @@ def test_a_model_gives_zetas_and_exact_rival(tmp_path: Path) -> None:
         ([*NETWORK, "--task", "histogram", "--colluding", "2"], "colluding"),
         ([*NETWORK, "--method", "clones"], "method"),
         ([*NETWORK, "--rounds", "0"], "rounds"),
-        ([*NETWORK, "--task", "histogram", "--method", "theorem"], "more than 1000 users"),
+        ([*NETWORK, "--task", "histogram", "--method", "theorem"], "more than 1000 parties"),
         (
             ["plan", "verifiable", "--parties", "9", "--epsilon", "1", "--delta", "1e-5", "--bits", "3"],
             "bits",

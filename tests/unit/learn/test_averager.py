@@ -42,7 +42,7 @@ def test_partners_swap_and_neighbours_mix() -> None:
     ("vector", "weight", "group", "named"),
     [
         (np.zeros((2, 2)), None, None, "shape"),
-        (np.full((3, 2), np.nan), None, None, "user 0"),
+        (np.full((3, 2), np.nan), None, None, "party 0"),
         (np.zeros((3, 2)), np.array([1.0, -1, 1]), None, "weight"),
         (np.zeros((3, 2)), np.array([0.0, 0, 1]), np.array([0, 0, 1]), "group 0"),
         (np.zeros((3, 2)), None, np.array([0, -2, 1]), "group"),

@@ -265,7 +265,7 @@ async def test_an_impossible_message_is_a_fault_of_its_sender(
     monkeypatch.setattr(run, "_choose", lambda _row, _party: signed)
     with pytest.raises(PeerFault) as raised:
         await run.tick(1, 2)
-    assert (raised.value.culprit, raised.value.check) == ("user 2", Check.OUT_OF_BOUNDS)
+    assert (raised.value.culprit, raised.value.check) == ("party 2", Check.OUT_OF_BOUNDS)
 
 
 @pytest.mark.parametrize(
@@ -300,5 +300,5 @@ def test_bad_settings_are_named(change: dict[str, Any], where: str) -> None:
 def test_bad_records_are_named(row: list[float], reason: str) -> None:
     data = tables()
     data[0] = np.tile(row, (12, 1))
-    with pytest.raises(ConfigError, match=f"user 0.*{reason}"):
+    with pytest.raises(ConfigError, match=f"party 0.*{reason}"):
         simulate.learn(GIVEN, data, fidelity="plain")

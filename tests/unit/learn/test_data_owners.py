@@ -144,7 +144,7 @@ def test_answers_beyond_the_plan_are_refused_and_said() -> None:
     assert (counts > 5).all()
     learned = simulate.learn(PRIVATE | {"answers": 5}, tables(), fidelity="plain", seed_for_simulation=1)
     assert learned.steps.tolist() == learned.done.tolist() == [15, 5, 5, 5]
-    assert learned.failures[0] == f"user 1: {counts[0]} ticks, 5 answers planned: the others are refused"
+    assert learned.failures[0] == f"party 1: {counts[0]} ticks, 5 answers planned: the others are refused"
 
 
 def test_an_owner_refuses_a_learner_that_asks_too_often() -> None:
@@ -247,7 +247,7 @@ def test_an_owner_that_dies_is_left_out_from_then_on() -> None:
     assert isinstance(results[2], SmpcError)
     bank = results[0]
     assert isinstance(bank, Learned)
-    assert any("user-2" in text or "user 2" in text or "missing" in text for text in bank.failures)
+    assert any("user-2" in text or "party 2" in text or "missing" in text for text in bank.failures)
     assert bank.done[0] == len(owners) - np.sum(owners == 1) + 4
     for party in (1, 3):
         other = results[party]
@@ -280,7 +280,7 @@ def test_bad_settings_are_named(change: dict[str, Any], where: str) -> None:
 
 def test_a_learner_with_records_and_an_owner_with_others_are_named() -> None:
     data = tables()
-    with pytest.raises(ConfigError, match=r"sizes: user 1 has 7 records, not 8"):
+    with pytest.raises(ConfigError, match=r"sizes: party 1 has 7 records, not 8"):
         simulate.learn(GIVEN, [data[0], data[1][:-1], *data[2:]], fidelity="plain")
-    with pytest.raises(ConfigError, match=r"sizes: user 0 has 8 records, not 0"):
+    with pytest.raises(ConfigError, match=r"sizes: party 0 has 8 records, not 0"):
         simulate.learn(GIVEN, [data[1], *data[1:]], fidelity="plain")

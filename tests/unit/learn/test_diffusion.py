@@ -352,7 +352,7 @@ def test_bad_requests_are_named() -> None:
     )
     assert not called, "refused before the first step"
     make(
-        "step_size: the descent diverges: at step 15 user 0 has a coordinate",
+        "step_size: the descent diverges: at step 15 party 0 has a coordinate",
         steps=100,
         gradient=lambda w, _i: -9 * w + 1,
     )

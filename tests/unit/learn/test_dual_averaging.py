@@ -224,7 +224,7 @@ def test_divergence_is_stopped(learner: Any) -> None:
         difference = own[:, :2] - other[:, :2]
         return 1e3 * (theta * difference).sum(axis=1, keepdims=True) * difference + difference
 
-    with pytest.raises(ConfigError, match=r"diverges: theta of user .* smaller steps"):
+    with pytest.raises(ConfigError, match=r"diverges: theta of party .* smaller steps"):
         asyncio.run(learner(PlainExchange(N), RECORDS, steep, EdgeClock(GRAPH, 1), 5_000, dimension=2))
     with pytest.raises(ConfigError, match="diverges"):
         asyncio.run(
@@ -243,7 +243,7 @@ def test_divergence_is_stopped(learner: Any) -> None:
     ("changes", "named"),
     [
         ({"records": RECORDS[1:]}, "shape must be"),
-        ({"clock": EdgeClock(topology.ring(5), 1)}, "for 5 users"),
+        ({"clock": EdgeClock(topology.ring(5), 1)}, "for 5 parties"),
         ({"ticks": 0}, "ticks"),
         ({"dimension": 0}, "dimension"),
         ({"dimension": 3}, r"gives shape \(\d+, 2\), not|could not be broadcast"),

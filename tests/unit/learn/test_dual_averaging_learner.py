@@ -47,7 +47,7 @@ def test_grids_of_messages_hardly_matter(graph: object) -> None:
     assert plain.values.shape == (12, 2)
     assert plain.values[:, 0].min() > 0.2
     assert ideal.guarantee is None
-    assert "NO PRIVACY between users" in ideal.claim
+    assert "NO PRIVACY between parties" in ideal.claim
     assert ideal.steps.sum() == 1_200
 
 
@@ -168,7 +168,7 @@ def test_the_hub_makes_the_same_calls_without_rows() -> None:
         parties, here, claim = 12, np.zeros(0, dtype=np.intp), "hub"
 
         def name_of(self, party: int) -> str:
-            return f"user {party}"
+            return f"party {party}"
 
         async def exchange(self, vector: Rows, partner: Parties) -> Rows:
             assert vector.shape == (0, 5)
@@ -198,7 +198,7 @@ def test_the_hub_makes_the_same_calls_without_rows() -> None:
     [
         ({"features": 0}, "features"),
         ({"ticks": 0}, "ticks"),
-        ({"ticks": 3}, "ticks: 3 are too few: user"),
+        ({"ticks": 3}, "ticks: 3 are too few: party"),
         ({"record_bound": -1.0}, "record_bound"),
         ({"topology": "star"}, "topology"),
         ({"topology": [[0, 1], [2, 3]]}, "topology: the graph is disconnected: 10 components"),
@@ -226,7 +226,7 @@ def test_bad_settings_are_refused(changes: dict[str, object], named: str) -> Non
         ({"bins": 17, "labels": "public"}, "more than 256 cells"),
         ({"upper": -4.0}, "upper"),
         ({"epsilon": 1e-4, "ticks": 100_000}, "epsilon: 0.0001 is too small for 100000 ticks"),
-        ({"ticks": 3}, "ticks: 3 are too few: user"),
+        ({"ticks": 3}, "ticks: 3 are too few: party"),
         ({"topology": [[0, 1]]}, "topology: the graph is disconnected"),
     ],
 )
@@ -244,7 +244,7 @@ def test_divergence_names_rate_tick_and_bound() -> None:
     far = SETTINGS | {"regulariser": "none", "rate": 1e6, "record_bound": 1e6}
     data = [table * np.array([1e5, 1e5, 1.0]) for table in DATA]
     with pytest.raises(
-        ConfigError, match=r"rate: the run diverges: theta of user \d+ exceeds 1e\+08 at tick \d"
+        ConfigError, match=r"rate: the run diverges: theta of party \d+ exceeds 1e\+08 at tick \d"
     ):
         learn(far, data)
 
@@ -262,5 +262,5 @@ def test_divergence_names_rate_tick_and_bound() -> None:
 )
 @pytest.mark.parametrize("settings", [SETTINGS, REPORTS], ids=["clear", "reports"])
 def test_bad_data_are_refused(settings: dict[str, Any], table: np.ndarray, named: str) -> None:
-    with pytest.raises(ConfigError, match=f"user 3: .*({named})"):
+    with pytest.raises(ConfigError, match=f"party 3: .*({named})"):
         learn(settings, [*DATA[:3], table, *DATA[4:]], fidelity="plain")

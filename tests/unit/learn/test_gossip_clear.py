@@ -69,7 +69,7 @@ def test_users_end_with_the_statistic(learner: str, statistic: str, method: str,
     assert result.values.shape == (N, 1)
     assert abs(float(result.values.mean()) - truth(statistic)) < 0.12 * scale
     assert (result.guarantee is None) == (learner == "gossip-clear")
-    assert ("NO PRIVACY between users" in result.claim) == (learner == "gossip-clear")
+    assert ("NO PRIVACY between parties" in result.claim) == (learner == "gossip-clear")
 
 
 @pytest.mark.parametrize("labels", ["private", "public"])
@@ -167,5 +167,5 @@ def test_settings_are_checked(change: dict[str, Any], named: str) -> None:
 @pytest.mark.parametrize("learner", ["gossip-clear", "gossip-reports"])
 def test_data_are_checked(learner: str, table: np.ndarray, named: str) -> None:
     tables = [*data("auc")[:3], table, *data("auc")[4:]]
-    with pytest.raises(ConfigError, match=f"user 3: .*{named}"):
+    with pytest.raises(ConfigError, match=f"party 3: .*{named}"):
         learn(given("auc", 500, learner=learner), tables)

@@ -73,7 +73,7 @@ def test_who_sends_what_nobody_can_have_is_named(
     source = NoiseSource.keyed(bytes(32), b"test")
     with pytest.raises(PeerFault, match=r"at tick \d+ it sent an estimate") as caught:
         asyncio.run(checked.learner.run(LearnerContext(exchange=Lying(column, value), source=source), tables))
-    assert caught.value.culprit == f"user {LIAR}"
+    assert caught.value.culprit == f"party {LIAR}"
 
 
 @pytest.mark.parametrize("parameters", [AUC, AUC | SYNCHRONOUS, CLEAR, CLEAR | SYNCHRONOUS])

@@ -113,7 +113,7 @@ def test_settings_are_checked(change: dict[str, Any], named: str) -> None:
 
 @pytest.mark.parametrize("bad", [[[10.5]], [[float("nan")]], [[1.0, 2.0]], [[1.0], [2.0]]])
 def test_data_are_checked(bad: list[list[float]]) -> None:
-    with pytest.raises(ConfigError, match="user 1"):
+    with pytest.raises(ConfigError, match="party 1"):
         learn(SETTINGS, [np.array([[1.0]]), np.array(bad), np.array([[3.0]])])
 
 

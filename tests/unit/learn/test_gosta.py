@@ -151,13 +151,13 @@ def test_gosta_beats_the_baseline() -> None:
     ("changes", "named"),
     [
         ({"records": np.zeros((23, 1))}, "shape must be"),
-        ({"records": np.full((24, 1), np.nan)}, "user 0"),
+        ({"records": np.full((24, 1), np.nan)}, "party 0"),
         ({"ticks": 0}, "ticks"),
         ({"every": 0}, "every"),
         ({"kernel": lambda own, other: own[:, 0] * other[:, 0]}, "0 for a record with itself"),
         ({"kernel": lambda own, other: (own - other) ** 2}, r"shape \(24, 2\)"),
         ({"kernel": lambda own, other: np.where(own[:, 0] == other[:, 0], 0, np.inf)}, "not finite"),
-        ({"clock": EdgeClock(topology.ring(5), 1)}, "for 5 users, the network has 24"),
+        ({"clock": EdgeClock(topology.ring(5), 1)}, "for 5 parties, the network has 24"),
     ],
 )
 def test_bad_input_is_refused(changes: dict[str, Any], named: str) -> None:

@@ -126,7 +126,7 @@ def test_rows_are_rounded_as_one_by_one() -> None:
     vector = vectors(5, 5) * np.linspace(0.1, 1, 9)[:, None]
     one = [encoding.encode(row, party="p")[0].view(np.int64) + encoding.lowest for row in vector]
     np.testing.assert_array_equal(grid_rows(encoding, vector), one)
-    with pytest.raises(PrivacyError, match="user 8"):
+    with pytest.raises(PrivacyError, match="party 8"):
         grid_rows(encoding, vector * 1.01)
 
 
@@ -163,7 +163,7 @@ def test_nobody_is_in_more_groups_than_noise_is_planned_for(
     first, second = (np.isin(np.arange(9), group) - 1 for group in ([0, 1, 2], [2, 3, 4]))
     for _ in range(2):
         asyncio.run(averager.average(zeros, group=first))
-    with pytest.raises(PrivacyError, match="user 2: noise is planned for 2"):
+    with pytest.raises(PrivacyError, match="party 2: noise is planned for 2"):
         asyncio.run(averager.average(zeros, group=second))
     # Who was refused with party 2 is not counted.
     for _ in range(2):
@@ -174,7 +174,7 @@ def test_nobody_sends_more_than_noise_is_planned_for() -> None:
     exchange = IdealExchange(2, plan_messages(PrivateMessages(1, 1.0, np.array([1, 1]), 1.0, 1e-5), 2))
     swap = np.array([1, 0])
     asyncio.run(exchange.exchange(np.zeros((2, 1)), swap))
-    with pytest.raises(PrivacyError, match="user 0: noise is planned for 1"):
+    with pytest.raises(PrivacyError, match="party 0: noise is planned for 1"):
         asyncio.run(exchange.exchange(np.zeros((2, 1)), swap))
 
 

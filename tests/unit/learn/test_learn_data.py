@@ -63,7 +63,7 @@ def test_a_split_gives_every_point_once() -> None:
     assert {len(table) for table in tables} == {39, 40}
     again, _ = result.split(12, 0.3, 1)
     np.testing.assert_array_equal(again[0], tables[0])
-    with pytest.raises(ConfigError, match="cannot be given to 700 users"):
+    with pytest.raises(ConfigError, match="cannot be given to 700 parties"):
         result.split(700, 0.0, 1)
 
 

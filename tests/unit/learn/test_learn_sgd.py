@@ -174,7 +174,7 @@ def test_a_rate_that_diverges_is_stopped() -> None:
         ({"colour": 1}, "colour", "unknown"),
         ({"epsilon": -1.0}, "epsilon", "above 0"),
         ({"delta": 1}, "delta", "between 0 and 1"),
-        ({"group": 7}, "group", "6 users"),
+        ({"group": 7}, "group", "6 parties"),
         ({"averager": 3}, "averager", "table"),
         ({"averager": {"method": "magic"}}, "averager.method", "magic"),
         ({"averager": {"method": "mpyc", "missing": 2}}, "averager.missing", "must leave 2"),
@@ -204,7 +204,7 @@ def test_bad_settings_are_refused_by_key(change: dict[str, object], key: str, re
     ],
 )
 def test_bad_data_are_refused_by_user(table: np.ndarray, reason: str) -> None:
-    with pytest.raises(ConfigError, match="user 2") as caught:
+    with pytest.raises(ConfigError, match="party 2") as caught:
         simulate.learn(GIVEN, [*DATA[:2], table, *DATA[3:]])
     assert reason in str(caught.value)
 

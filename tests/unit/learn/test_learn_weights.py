@@ -57,7 +57,7 @@ def test_servers_add_what_a_curator_would_for_all_participations(count: int) -> 
     less = DiscreteGaussian(sensitivity_of(planned.sum_encoding), planned.noise.parameter * 95 / 100)
     assert Composition([less.event()] * count).epsilon(1e-5) > 4.0
     assert averaging.guarantee is not None
-    assert "none about other users" in averaging.guarantee.assumption
+    assert "none about other parties" in averaging.guarantee.assumption
     assert "shared among servers" in averaging.claim
 
 

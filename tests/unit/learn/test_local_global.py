@@ -245,7 +245,7 @@ async def test_a_global_model_out_of_bounds_is_a_fault_of_its_sender() -> None:
     run._shared[1] = 100.0
     with pytest.raises(PeerFault) as raised:
         await run._hand_on(1, [2])
-    assert (raised.value.culprit, raised.value.check) == ("user 1", Check.OUT_OF_BOUNDS)
+    assert (raised.value.culprit, raised.value.check) == ("party 1", Check.OUT_OF_BOUNDS)
 
 
 @pytest.mark.parametrize(
@@ -276,5 +276,5 @@ def test_bad_settings_are_named(change: dict[str, Any], where: str) -> None:
 def test_a_party_with_too_few_records_is_named() -> None:
     data = tables()
     data[1] = data[1][:-1]
-    with pytest.raises(ConfigError, match=r"user 1: 59 records, 6 batches of 10 need 60"):
+    with pytest.raises(ConfigError, match=r"party 1: 59 records, 6 batches of 10 need 60"):
         simulate.learn(GIVEN, data, fidelity="plain")

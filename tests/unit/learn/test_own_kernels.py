@@ -122,7 +122,7 @@ def test_who_sends_what_is_no_code_is_named(column: int, value: float) -> None:
     learner = GossipClear(statistic=describe(NEAR), ticks=60)
     with pytest.raises(PeerFault, match=r"at tick \d+ it sent an estimate") as caught:
         asyncio.run(learner.run(LearnerContext(exchange=Lying(N)), list(RECORDS[:, None])))
-    assert caught.value.culprit == "user 2"
+    assert caught.value.culprit == "party 2"
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ def test_settings_are_checked(change: dict[str, Any], named: str | None) -> None
 )
 def test_data_are_checked(bad: list[list[float]], named: str) -> None:
     for learner in ("gossip-clear", "gossip-reports"):
-        with pytest.raises(ConfigError, match=f"user 1: .*{named}"):
+        with pytest.raises(ConfigError, match=f"party 1: .*{named}"):
             learn(given(NEAR, 10, learner), [np.array([[1.0]]), np.array(bad), np.array([[3.0]])])
 
 

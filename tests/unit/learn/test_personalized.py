@@ -314,7 +314,7 @@ def test_bad_settings_are_named(change: dict[str, Any], where: str) -> None:
 def test_a_party_with_another_number_of_records_is_named() -> None:
     data = tables()
     data[1] = data[1][:-1]
-    with pytest.raises(ConfigError, match=r"sizes: user 1 has 9 records, not 10"):
+    with pytest.raises(ConfigError, match=r"sizes: party 1 has 9 records, not 10"):
         simulate.learn(GIVEN, data, fidelity="plain")
 
 

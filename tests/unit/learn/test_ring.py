@@ -237,7 +237,7 @@ def test_a_wrong_token_has_a_culprit(token: Token, named: str) -> None:
 
     with pytest.raises(PeerFault, match=named) as raised:
         asyncio.run(run())
-    assert raised.value.culprit == "user 0"
+    assert raised.value.culprit == "party 0"
 
 
 @pytest.mark.parametrize("change", [[1, 0, 0], [-1, 0, 0], [-1000, 999, 1], [1 << 62, -(1 << 62), 0]])
@@ -251,5 +251,5 @@ def test_a_token_of_other_than_all_answers_has_a_culprit(histogram: NetworkPlan,
         await indices[0].pass_on(0, 1, Token(1, honest + np.array(change)))
         await ring.run(indices[1], np.zeros((1, 2), np.int64), source(1))
 
-    with pytest.raises(PeerFault, match="user 0: no 1 steps make the token"):
+    with pytest.raises(PeerFault, match="party 0: no 1 steps make the token"):
         asyncio.run(run())

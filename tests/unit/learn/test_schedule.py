@@ -93,7 +93,7 @@ def test_bad_input_is_refused() -> None:
         PublicDraws(-1)
     split = topology.from_edges(4, np.array([[0, 1], [2, 3]]))
     for clock in (EdgeClock, PoissonClock):
-        with pytest.raises(ConfigError, match="smallest has 2 users: 0, 1"):
+        with pytest.raises(ConfigError, match="smallest has 2 parties: 0, 1"):
             clock(split, 1)
     with pytest.raises(ConfigError, match="one size"):
         ManyClocks([EdgeClock(topology.ring(5), 1), EdgeClock(topology.ring(6), 1)])

@@ -88,7 +88,7 @@ def test_seeds_are_kept() -> None:
 def test_the_smallest_component_is_named() -> None:
     graph = topology.from_edges(7, np.array([[2, 3], [5, 1], [3, 4], [4, 2], [0, 2], [6, 0]]))
     assert graph.spectral_gap == 0
-    with pytest.raises(ConfigError, match=r"2 components, the smallest has 2 users: 1, 5"):
+    with pytest.raises(ConfigError, match=r"2 components, the smallest has 2 parties: 1, 5"):
         graph.require_connected()
 
 

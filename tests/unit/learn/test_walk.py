@@ -235,10 +235,12 @@ def test_bad_requests_are_named(plan: NetworkPlan) -> None:
     ring = WalkSum(plan, 0.0, 1.0)
     with pytest.raises(ConfigError, match="parties 30, the run has 6"):
         asyncio.run(ring.run(PlainTokens(6), np.zeros((6, 1)), source(1)))
-    with pytest.raises(ConfigError, match=r"contributions: must be one of each user, the same at each visit"):
+    with pytest.raises(
+        ConfigError, match=r"contributions: must be one of each party, the same at each visit"
+    ):
         asyncio.run(ring.run(PlainTokens(30), np.zeros((30, 2)), source(1)))
     known = plan_walk("sum", 30, 200, 2.0, 1e-4, sensitivity=1.0, paths="known")
-    with pytest.raises(ConfigError, match=r"contributions: user .* has 2 and is to contribute once more"):
+    with pytest.raises(ConfigError, match=r"contributions: party .* has 2 and is to contribute once more"):
         asyncio.run(WalkSum(known, 0.0, 1.0).run(PlainTokens(30), np.zeros((30, 2)), source(1)))
     with pytest.raises(PrivacyError, match="outside"):
         asyncio.run(ring.run(PlainTokens(30), np.full((30, 1), 2.0), source(1)))

@@ -89,7 +89,7 @@ def planned(settings: dict[str, Any], parties: int = 4) -> tuple[WalkLearner, Pl
 @given(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=5), st.integers(0, 100_000))
 def test_tokens_of_integers_travel_exactly(values: list[int], step: int) -> None:
     token = Token(step, np.array(values, np.int64))
-    result = unpack_token(pack_token(token), token.values, "user 1")
+    result = unpack_token(pack_token(token), token.values, "party 1")
     assert result is not None
     assert result.step == step
     np.testing.assert_array_equal(result.values, token.values)
@@ -98,7 +98,7 @@ def test_tokens_of_integers_travel_exactly(values: list[int], step: int) -> None
 @given(st.lists(st.floats(allow_nan=False), min_size=1, max_size=5))
 def test_tokens_of_reals_travel_exactly(values: list[float]) -> None:
     token = Token(3, np.array(values))
-    result = unpack_token(pack_token(token), token.values, "user 1")
+    result = unpack_token(pack_token(token), token.values, "party 1")
     assert result is not None
     np.testing.assert_array_equal(result.values.view(np.int64), token.values.view(np.int64))
 
@@ -119,8 +119,8 @@ def test_the_largest_token_is_on_the_grid_of_messages(values: int) -> None:
 @pytest.mark.parametrize("bad", [[2, 0, 0, 0], [0, 0, 1, 0], [1, 0, 0.5, 0], [1, 0, -1, 0], [1, 0, 2**32, 0]])
 def test_what_is_neither_token_nor_cover_has_a_culprit(bad: list[float]) -> None:
     with pytest.raises(PeerFault, match="neither a token nor none") as raised:
-        unpack_token(np.array(bad, np.float64), np.zeros(1, np.int64), "user 2")
-    assert raised.value.culprit == "user 2"
+        unpack_token(np.array(bad, np.float64), np.zeros(1, np.int64), "party 2")
+    assert raised.value.culprit == "party 2"
 
 
 def apart(
@@ -288,7 +288,7 @@ def sent(hop: int, sender: int, token: Token) -> Callable[[int, Boxes], None]:
 def test_a_token_of_another_step_has_a_culprit() -> None:
     with pytest.raises(PeerFault, match="token of step 3 at hop 1") as raised:
         hold(sent(1, 2, Token(3, np.zeros(1, np.int64))))
-    assert raised.value.culprit == "user 2"
+    assert raised.value.culprit == "party 2"
 
 
 @pytest.mark.parametrize(
@@ -314,7 +314,7 @@ def test_a_token_that_nobody_honest_makes_names_its_sender(
     tokens = CoveredTokens(forger, learner.steps, learner.start)
     with pytest.raises(PeerFault, match=f"no {bad.step} steps make the token that it sent") as raised:
         asyncio.run(learner.run_protocol(planned_walk(learner, 3), tokens, TABLES[tables][1:2], source(8)))
-    assert raised.value.culprit == "user 2"
+    assert raised.value.culprit == "party 2"
     assert forger.sent == 0
 
 
@@ -366,7 +366,7 @@ def test_a_covered_token_leaves_at_its_step_and_from_here() -> None:
     for step in (0, 2):
         with pytest.raises(LocalError, match=f"step {step} is passed on at hop 1 of 3"):
             asyncio.run(tokens.pass_on(1, 2, Token(step, token.values)))
-    with pytest.raises(ConfigError, match="one user here"):
+    with pytest.raises(ConfigError, match="one party here"):
         CoveredTokens(PlainExchange(3), 3, np.zeros(1, np.int64))
 
 
@@ -493,13 +493,13 @@ def test_settings_that_cannot_be_are_refused(
 @pytest.mark.parametrize(
     ("settings", "tables", "bad", "named"),
     [
-        (SUM, "walk-sum", [[2.0]], r"user 1: a contribution is outside \[-1, 1\]: number 1"),
-        (SUM, "walk-sum", [[0.0], [0.0]], "user 1: must be 1 lines of one number"),
-        (SUM, "walk-sum", [[np.nan]], "user 1: a contribution is outside"),
-        (HISTOGRAM, "walk-histogram", [[0.5]], "user 1: a value is no category"),
-        (HISTOGRAM, "walk-histogram", [[3]], "user 1: a value is no category"),
-        (SGD, "walk-sgd", [[1.0, 1.0]], "user 1: has 2 columns"),
-        (KNOWN_SGD, "walk-sgd", [[3.0, 3.0, 0.0]], "user 1: point 0 has norm 4.24264, record_bound is 4"),
+        (SUM, "walk-sum", [[2.0]], r"party 1: a contribution is outside \[-1, 1\]: number 1"),
+        (SUM, "walk-sum", [[0.0], [0.0]], "party 1: must be 1 lines of one number"),
+        (SUM, "walk-sum", [[np.nan]], "party 1: a contribution is outside"),
+        (HISTOGRAM, "walk-histogram", [[0.5]], "party 1: a value is no category"),
+        (HISTOGRAM, "walk-histogram", [[3]], "party 1: a value is no category"),
+        (SGD, "walk-sgd", [[1.0, 1.0]], "party 1: has 2 columns"),
+        (KNOWN_SGD, "walk-sgd", [[3.0, 3.0, 0.0]], "party 1: point 0 has norm 4.24264, record_bound is 4"),
     ],
 )
 def test_data_that_do_not_fit_are_refused(

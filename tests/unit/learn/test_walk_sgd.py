@@ -160,7 +160,7 @@ def test_bad_requests_are_named(parties: Logistic) -> None:
             WalkSgd(noise, sizes)
     with pytest.raises(ConfigError, match="radius: must be above 0"):
         WalkSgd(noise, 0.1, radius=-1.0)
-    with pytest.raises(ConfigError, match="is for 20 users, the network has 19"):
+    with pytest.raises(ConfigError, match="is for 20 parties, the network has 19"):
         asyncio.run(WalkSgd(noise, 0.1).run(PlainTokens(19), parties.gradient, np.zeros(3), source(7)))
     with pytest.raises(ConfigError, match="start"):
         asyncio.run(WalkSgd(noise, 0.1).run(PlainTokens(20), parties.gradient, np.array([np.nan]), source(7)))

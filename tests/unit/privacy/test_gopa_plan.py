@@ -290,7 +290,7 @@ def test_exact_works_where_the_theorem_does_not() -> None:
 def test_disconnected_graph_names_a_component(tmp_path: Path) -> None:
     file = tmp_path / "edges"
     file.write_text("# two parts\n0 1\n1 2\n\n3 4\n")
-    with pytest.raises(ConfigError, match=r"2 components, of 3, 2 users; one of them has 2: 3, 4"):
+    with pytest.raises(ConfigError, match=r"2 components, of 3, 2 parties; one of them has 2: 3, 4"):
         plan_gopa(GopaRequest(parties=5, epsilon=1.0, graph="edges"), edges=read_edges(file, 5))
 
 
@@ -313,8 +313,8 @@ def test_insufficient_numbers_are_told_not_hidden() -> None:
         ("0 1 2\n", "edges:1: not an edge"),
         ("0 -1\n", "edges:1: not an edge"),
         ("0 ²\n", "edges:1: not an edge"),
-        ("0 1\n1 5\n", r"edges:2: user 5 is not in 0\.\.4"),
-        ("3 3\n", "edges:1: user 3 joined with itself"),
+        ("0 1\n1 5\n", r"edges:2: party 5 is not in 0\.\.4"),
+        ("3 3\n", "edges:1: party 3 joined with itself"),
         ("0 1\n2 1\n1 0\n", "edges:3: the edge of line 1 again"),
         ("", "edges: has no edges"),
     ],

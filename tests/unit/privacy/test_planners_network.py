@@ -347,7 +347,7 @@ def test_closed_forms_are_above_the_numerical_bound() -> None:
     ("arguments", "condition"),
     [
         ((0.5, 1e-6, 10**6), "epsilon_0 < 1/2"),
-        ((0.1, 1e-6, 900), "more than 1000 users"),
+        ((0.1, 1e-6, 900), "more than 1000 parties"),
         ((0.1, 0.02, 10**4), "delta < 1/100"),
     ],
 )

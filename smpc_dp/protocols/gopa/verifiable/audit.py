@@ -58,7 +58,7 @@ def check_run_id(context: Context, header: Header) -> None:
     expected = keys.run_identifier(context, context.operation, header.present, header.root)
     if expected.hex() != header.run_id:
         raise VerificationError(
-            "the run id is not that of this session, its users and their nonces", Check.RUN_ID_DIFFERS
+            "the run id is not that of this session, its parties and their nonces", Check.RUN_ID_DIFFERS
         )
 
 
@@ -97,7 +97,7 @@ class Auditor:
         ends = (f" {planned}", f" {group_operation(planned, context.names)}")
         if not f" {context.operation}".endswith(ends):
             raise VerificationError(
-                f"the users asked for {context.operation!r}, the parameters plan {planned}",
+                f"the parties asked for {context.operation!r}, the parameters plan {planned}",
                 Check.OTHER_OPERATION,
             )
         self._rules = Rules(context, parameters, run_id)
@@ -140,7 +140,7 @@ class Auditor:
         """Reason why another log of this run may exist."""
         if len(self._excluded) <= self.corrupt:
             return ""
-        return f"more than c = {self.corrupt} users signed something false"
+        return f"more than c = {self.corrupt} parties signed something false"
 
     def last_run_id(self) -> str:
         """Return the run id."""
@@ -196,7 +196,7 @@ class Auditor:
             party = self._number(entry.party)
             if party is None:
                 raise PeerFault(
-                    entry.party, f"has an entry '{entry.kind}', which is a user's", Check.WRONG_SENDER
+                    entry.party, f"has an entry '{entry.kind}', which is a party's", Check.WRONG_SENDER
                 )
             if party <= self._last:
                 raise VerificationError(
@@ -340,7 +340,7 @@ class Auditor:
         good = [party for party in self._commits if party not in self._excluded]
         self._same(self._participants, good, "takes part", "has committed to what is proven")
         if len(self._participants) < self._parameters.least_left(len(self._excluded)):
-            raise PeerFault(self._relay, "lets too few users take part", Check.SET_TOO_SMALL)
+            raise PeerFault(self._relay, "lets too few parties take part", Check.SET_TOO_SMALL)
         self._commits_head = head
         self._void = self._edges.begin(self._participants)
 
@@ -370,7 +370,7 @@ class Auditor:
             names = ", ".join(item.party for item in self._excluded.values())
             raise PeerFault(
                 self._relay,
-                f"counts too few users, after {names} signed something false",
+                f"counts too few parties, after {names} signed something false",
                 Check.SET_TOO_SMALL,
             )
         return fresh

@@ -14,7 +14,7 @@ from smpc_dp.crypto.commit import POINT_BYTES
 from smpc_dp.files import Records
 from smpc_dp.protocols.gopa.verifiable import messages as v
 
-_REASON = "what an audit keeps of each user"
+_REASON = "what an audit keeps of each party"
 COIN_BYTES = 32
 
 

@@ -192,8 +192,8 @@ class VerifiableParameters(GopaParameters, frozen=True):
         least = self.session.neighbourhood.least_own
         if not self.plan.complete and own < least:
             raise PrivacyError(
-                f"{party}: edges to {own} of the {self.plan.degree} users that it drew count, its epsilon "
-                f"counts on {least}: somebody voids them, or too many users are lost",
+                f"{party}: edges to {own} of the {self.plan.degree} parties that it drew count, its epsilon "
+                f"counts on {least}: somebody voids them, or too many parties are lost",
                 code=Code.NEIGHBOURHOOD,
             )
 
@@ -286,7 +286,7 @@ class VerifiableParameters(GopaParameters, frozen=True):
             return Privacy(
                 epsilon=None,
                 delta=None,
-                claim=f"none: {excluded} users were corrupt, and too few are left whose noise could count",
+                claim=f"none: {excluded} parties were corrupt, and too few are left whose noise could count",
                 assumptions=(),
                 not_protected=plain.not_protected,
             )
@@ -309,8 +309,8 @@ class VerifiableParameters(GopaParameters, frozen=True):
                 "random oracle; commitments to pairwise terms hide as far as X25519 does, others always",
             ),
             not_protected=(
-                "a corrupt user may give any value within the bounds, and leave after it has seen its noise",
-                "beyond c corrupt users the relay may report another total: an audit of the log shows it",
+                "a corrupt party may give any value within the bounds, and leave after it has seen its noise",
+                "beyond c corrupt parties the relay may report another total: an audit of the log shows it",
                 # A delta that is too large is warned of first, in both cases.
                 *plain.not_protected[2 + len(guarantee.warnings) :],
             ),
@@ -361,7 +361,7 @@ def plan_session_noise(
         issues.append(
             ConfigIssue(
                 "roster",
-                f"of {plan.parties} users {gone}: {honest} bring noise that counts",
+                f"of {plan.parties} parties {gone}: {honest} bring noise that counts",
                 ConfigCheck.INFEASIBLE,
             )
         )
@@ -398,9 +398,9 @@ def plan_session_noise(
         corrupt=corrupt,
     )
     whose = (
-        f"at most {plan.max_corrupt} of {plan.parties} users are corrupt"
+        f"at most {plan.max_corrupt} of {plan.parties} parties are corrupt"
         if plan.max_corrupt
-        else f"no two of {plan.parties} users collude"
+        else f"no two of {plan.parties} parties collude"
     )
     session = SessionNoise(
         epsilon=epsilon,
@@ -415,7 +415,7 @@ def plan_session_noise(
         neighbourhood=neighbourhood,
         assumption=(
             f"{whose}, {'whichever they are' if plan.complete else 'fixed before anybody draws neighbours'}; "
-            f"the relay may make any {plan.max_dropouts} others vanish: {honest} honest users bring noise "
+            f"the relay may make any {plan.max_dropouts} others vanish: {honest} honest parties bring noise "
             "that counts"
             + ("" if plan.complete else f"; delta includes {planned.disconnected:.1g} for bad draws")
         ),
@@ -431,7 +431,7 @@ def plan_session_noise(
     check_room(encoding, parameters.greatest_deviation)
     if parameters.longest_bytes > MAX_PAYLOAD_BYTES:
         reason = (
-            f"to open up to {parameters.most_false} edges a user may send {parameters.longest_bytes} bytes"
+            f"to open up to {parameters.most_false} edges a party may send {parameters.longest_bytes} bytes"
         )
         raise ConfigError.at(
             "length", f"{reason}, a line of the log has room for {MAX_PAYLOAD_BYTES}", ConfigCheck.TOO_LARGE

@@ -229,7 +229,7 @@ def _go_on(
     if member.index not in good:
         error = member.refuse(f"says that {name} has signed something false", Check.FALSE_ACCUSATION)
     elif len(good) < member.parameters.least_left(reported):
-        error = member.refuse("goes on with too few users whose statements are true", Check.SET_TOO_SMALL)
+        error = member.refuse("goes on with too few parties whose statements are true", Check.SET_TOO_SMALL)
     if error is not None:
         # About parties that are no neighbours only the aggregator says so: until the rest is verified, a
         # ledger must not be charged for them.

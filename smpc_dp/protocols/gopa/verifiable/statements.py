@@ -111,7 +111,7 @@ class Rules:
             raise PeerFault(sender, "does not have one commitment for each neighbour", Check.NOT_ONE_EACH)
         if len(neighbours) > self.parameters.most_neighbours:
             raise PeerFault(
-                sender, f"has {len(neighbours)} neighbours, more than any user accepts", Check.BAD_DRAW
+                sender, f"has {len(neighbours)} neighbours, more than any party accepts", Check.BAD_DRAW
             )
         return neighbours
 
