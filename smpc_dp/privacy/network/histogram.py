@@ -205,8 +205,8 @@ def plan_ring_histogram(
         assumption=(
             "all parties follow the protocol and draw their answers honestly; the order on the ring is "
             "public; channels are private; any one of them may observe the tokens received; everybody sees "
-            f"the final token; {ends // 2} random elements are added by the first party at the start and as many "
-            "by the last at the end"
+            f"the final token; {ends // 2} random elements are added by the first party at the start and as "
+            "many by the last at the end"
         ),
         proven=method == "exact",
         warnings=delta_warnings(delta, parties),
