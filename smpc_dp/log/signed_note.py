@@ -109,7 +109,9 @@ class SignedNote:
                 message = cosigned(self.text, time)
             verify(key.public_key, message, signature)
         except VerificationError:
-            raise VerificationError(f"a wrong signature of {key.name}", Check.BAD_SIGNATURE) from None
+            raise VerificationError(
+                f"a wrong signature of {key.name}, or one of another text", Check.BAD_SIGNATURE
+            ) from None
 
 
 def sign_note(text: bytes, key: NoteKey, identity: Identity) -> bytes:

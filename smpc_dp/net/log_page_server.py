@@ -138,7 +138,9 @@ class _PageHandler(LogHandler):
         if path is None:
             self.send_error(HTTPStatus.NOT_FOUND)
             return
-        self.send_lines(path, "application/jsonl" if kind == "jsonl" else "text/plain", body=body)
+        self.send_lines(
+            path, "application/jsonl" if kind == "jsonl" else "text/plain; charset=utf-8", body=body
+        )
 
     def _send_page(self, page: str, *, body: bool) -> None:
         self._send(page.encode("utf-8", "replace"), "text/html; charset=utf-8", body=body)

@@ -88,7 +88,7 @@ def audit_twice(
     if not seconds > 0 or memory < 1:
         raise ConfigError.at("second", "seconds and memory must be above 0", ConfigCheck.RANGE)
     wanted = Wanted.of(session, session_log, request, run, head, receipt, checkpoint)
-    with _as_file(source, timeout) as path:
+    with _as_file(source, timeout) as path, tempfile.NamedTemporaryFile() as note:
         report = audit(
             path,
             session=wanted.session,
@@ -103,11 +103,21 @@ def audit_twice(
         given: dict[str, object] = {"session": wanted.session, "run": wanted.run, "head": wanted.head}
         given |= {"request": request, "session-log": session_log}
         if (policy := wanted.checkpoint) is not None:
-            given |= {"checkpoint": policy.path, "witnesses": policy.least}
+            # What the first has read: an aggregator may have replaced the file meanwhile.
+            _keep(note, policy.note)
+            given |= {"checkpoint": note.name, "witnesses": policy.least}
         options = [f"--{name}={value}" for name, value in given.items() if value is not None]
         options += [f"--witness={key}" for key in (() if policy is None else policy.witnesses)]
         opinion = second_opinion(path, options, seconds, memory)
     return compared(report, opinion)
+
+
+def _keep(file: IO[bytes], content: bytes) -> None:
+    try:
+        file.write(content)
+        file.flush()
+    except OSError as error:
+        raise LocalError(f"{file.name}: cannot keep the checkpoint ({error.strerror})") from None
 
 
 def compared(report: Report, opinion: Opinion) -> Report:

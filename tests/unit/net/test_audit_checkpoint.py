@@ -139,6 +139,19 @@ def test_root_and_head_are_computed_again(files: Files, changed: dict[str, bytes
     assert named in report.conclusion
 
 
+def test_both_auditors_read_one_checkpoint_though_its_file_is_replaced(files: Files) -> None:
+    note = sign_checkpoint(files.log, SIGNER)
+    log = files.write("log.jsonl", b"".join(line + b"\n" for line in files.run.lines))
+    session_log, path = files.write("session.jsonl", files.log.export()), files.write("checkpoint", note)
+    policy = CheckpointPolicy.of(path)
+    path.write_bytes(b"another\n")
+    digest = files.run.context.session_digest.hex()
+    report = audit_twice(
+        log, session=digest, session_log=session_log, run=files.run.header.run_id, checkpoint=policy
+    )
+    assert report.ok, report.conclusion
+
+
 def test_a_checkpoint_before_the_run_says_nothing_of_it(files: Files) -> None:
     first = MemorySessionLog(files.run.context.session_digest, files.run.context.session_digest)
     report = files.audit_by(audit, sign_checkpoint(first, SIGNER))
