@@ -16,7 +16,7 @@ SERIES = 4
 MOST_INTERVALS = 40
 NAMES, ROW = 160, 24
 # A label is cut to so many characters, as many as have room.
-LABEL = 22
+LABEL = 19
 
 
 def ticks(low: float, high: float, most: int = 5) -> list[float]:
