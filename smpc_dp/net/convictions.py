@@ -17,7 +17,7 @@ FOLDER = "certificates"
 SUFFIX = ".certificate"
 CERTIFICATE = "certificate"
 
-_LOG = logging.getLogger("smpc_dp")
+_LOG = logging.getLogger("smpc_dp.net")
 
 
 class Convictions:

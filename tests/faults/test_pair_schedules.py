@@ -14,7 +14,6 @@ import pytest
 
 from smpc_dp.crypto.randomness import SystemRandomness
 from smpc_dp.errors import PeerFault, SmpcError, TimeoutFault
-from smpc_dp.identity.roster import Roster
 from smpc_dp.kernels import Field, kendall_tau
 from smpc_dp.net.aggregator import RequestServer, log_folder
 from smpc_dp.net.connection import AggregatorConnection
@@ -48,10 +47,13 @@ class Evaluations:
     """
 
     def __init__(
-        self, mail: dict[tuple[str, str, str], list[bytes]], own: str, begun: set[tuple[str, str, str]]
+        self,
+        mail: dict[tuple[str, str, str], list[bytes]],
+        member: Membership,
+        begun: set[tuple[str, str, str]],
     ) -> None:
-        self._mail, self._own, self._begun = mail, own, begun
-        self.convictions = Convictions(Path("none"), Roster([], requires_aggregator=False))
+        self._mail, self._own, self._begun = mail, member.name, begun
+        self.convictions = Convictions(Path("none"), member.session.roster)
 
     def is_reachable(self, _peer: str) -> bool:
         return True
@@ -138,7 +140,7 @@ async def execute(members: dict[str, Membership], folder: Path, seed: int, repor
         )
         retained = StoredRun(SeenRuns(folder / f"seen {seed} {name}"), member.context(1).scope)
         machine = requested.machine(member.context(1), member.identity, 0, retained.seen)
-        evaluations: Any = Evaluations(mail, name, begun)
+        evaluations: Any = Evaluations(mail, member, begun)
         rounds = PairRounds(machine, member.identity, requested, evaluations, TIMEOUTS)
         try:
             await line.drive(1, machine, rounds, retained=retained).to_end()

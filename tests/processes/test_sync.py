@@ -128,6 +128,15 @@ async def test_connect_leaves_a_session_that_was_closed_in_its_block(tmp_path: P
     assert session.closed
 
 
+@pytest.fixture
+def interrupts() -> Iterator[None]:
+    """Let an interrupt raise KeyboardInterrupt: a shell starts background processes with it ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interrupts")
 def test_an_interrupt_cancels_the_request_and_closes_the_session(tmp_path: Path) -> None:
     path = create(tmp_path)
     serving = serve(path)

@@ -262,7 +262,9 @@ class Ledger:
             return
         first = refusal(first_integer(lambda count: refusal(count) is not None, 0, len(planned)))
         many = "" if len(planned) == 1 else "s"
-        raise PrivacyError(f"the budget is too small for {len(planned)} planned release{many}: {first}")
+        raise PrivacyError(
+            f"the budget is too small for {len(planned)} planned release{many}: {self.terms.party}: {first}"
+        )
 
     def _convert(self, event: Event) -> Event:
         """Return the event under the ledger's relation and unit; raise PrivacyError that names the ledger."""
