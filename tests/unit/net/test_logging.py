@@ -32,6 +32,8 @@ def test_each_logger_is_that_of_its_package() -> None:
                 result.setdefault(name, set()).add(expected)
     # The command line shows what all packages log.
     assert result.pop("smpc_dp") == {"smpc_dp", "smpc_dp.cli"}
+    # A node's operator reads Flower's own logger.
+    assert result.pop("flwr") == {"smpc_dp.integrations"}
     assert set(result) >= {
         f"smpc_dp.{name}" for name in ("kernels", "privacy", "net", "net.transport", "identity")
     }
