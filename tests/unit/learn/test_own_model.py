@@ -216,13 +216,13 @@ def test_settings_that_do_not_go_together_are_refused(
         (
             {"metric_every": 1},
             {"metric": lambda _model, _data: None},
-            "metric: user 0: must be a finite number, is None",
+            "metric: party 0: must be a finite number, is None",
         ),
         ({}, {"gradient": 3}, "gradient: must be a function, is int"),
         (
             {"weights": "points", "max_points": 9},
             {"weights": ["1"] * 6},
-            "user 0: must be from 1 to 9, is '1'",
+            "party 0: must be from 1 to 9, is '1'",
         ),
         ({"weights": "points", "max_points": 9}, {"weights": [1.0] * 5}, "weight: 5 weights for 6 parties"),
     ],
