@@ -73,6 +73,17 @@ class Finding:
         """Whether the claim is false, up to the false-alarm rate."""
         return self.lower > self.claim.epsilon
 
+    def to_json(self) -> dict[str, object]:
+        """Return plain JSON data."""
+        return {
+            "epsilon": self.claim.epsilon,
+            "delta": self.claim.delta,
+            "epsilon_lower": self.lower if math.isfinite(self.lower) else None,
+            "event": self.event,
+            "hits": [self.hits, self.neighbour_hits],
+            "counted": self.samples,
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class Audit:
@@ -95,7 +106,6 @@ class Audit:
 
     def to_json(self) -> dict[str, object]:
         """Return plain JSON data."""
-        worst = self.findings[0]
         return {
             "mechanism": self.mechanism,
             "epsilon": self.claim.epsilon,
@@ -105,14 +115,7 @@ class Audit:
             "violation": self.refuted,
             "false_alarm": FALSE_ALARM,
             "tested": len(self.findings),
-            "strongest": {
-                "epsilon": worst.claim.epsilon,
-                "delta": worst.claim.delta,
-                "epsilon_lower": worst.lower if math.isfinite(worst.lower) else None,
-                "event": worst.event,
-                "hits": [worst.hits, worst.neighbour_hits],
-                "counted": worst.samples,
-            },
+            "strongest": self.findings[0].to_json(),
         }
 
 

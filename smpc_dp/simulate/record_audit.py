@@ -79,7 +79,6 @@ class RecordAudit:
 
     def to_json(self) -> dict[str, object]:
         """Return plain JSON data."""
-        worst = self.findings[0]
         return {
             "counted": self.counted,
             "epsilon": self.epsilon,
@@ -89,14 +88,7 @@ class RecordAudit:
             "violations": list(self.violations),
             "false_alarm": 2 * FALSE_ALARM,
             "tested": len(self.findings),
-            "strongest": {
-                "epsilon": worst.claim.epsilon,
-                "delta": worst.claim.delta,
-                "epsilon_lower": worst.lower if math.isfinite(worst.lower) else None,
-                "event": worst.event,
-                "hits": [worst.hits, worst.neighbour_hits],
-                "counted": worst.samples,
-            },
+            "strongest": self.findings[0].to_json(),
             "variance": self.variance,
             "least_variance": self.least,
             "moved": self.moved,
