@@ -201,19 +201,20 @@ class SharedSettings(msgspec.Struct, frozen=True, kw_only=True):
     seconds: Seconds = 600.0
 
 
+def party_issues(parties: int, least: int = 2) -> list[ConfigIssue]:
+    """Return the fault of a roster with too few or too many parties, if it is one."""
+    if least <= parties <= MAX_PARTIES:
+        return []
+    reason = f"has {parties} parties (role 'party'), {least} to {MAX_PARTIES} are needed"
+    return [ConfigIssue("roster", reason, ConfigCheck.RANGE)]
+
+
 def check_parameters(
     parameters: Mapping[str, object], parties: int
 ) -> tuple[SharedParameters | None, list[ConfigIssue]]:
     """Check a `[parameters]` table (`SharedSettings`) for `parties` parties; return every fault found."""
     good, issues = read(SharedSettings, parameters, unknown=f"unknown parameter of {names.MPYC}")
-    if not 2 <= parties <= MAX_PARTIES:
-        issues.append(
-            ConfigIssue(
-                "roster",
-                f"has {parties} parties (role 'party'), 2 to {MAX_PARTIES} are needed",
-                ConfigCheck.RANGE,
-            )
-        )
+    issues += party_issues(parties)
     if "epsilon" not in parameters and set(NOISE_KEYS) & set(parameters):
         issues.append(ConfigIssue("epsilon", "is missing: without it sums are exact", ConfigCheck.MISSING))
     if "epsilon" in parameters and (good.get("mechanism") == "gaussian") != (good.get("delta", 0.0) > 0):

@@ -16,7 +16,7 @@ from smpc_dp.protocols import names, records
 from smpc_dp.protocols.records import AskSettings, Delta, Epsilon, NoisyRecordParameters, protected
 from smpc_dp.protocols.result import Privacy
 from smpc_dp.protocols.secret_sharing.claims import HONEST_SERVERS, ON_SHARES, with_servers
-from smpc_dp.protocols.secret_sharing.params import MAX_PARTIES, Dropout, Seconds, SharedParameters
+from smpc_dp.protocols.secret_sharing.params import Dropout, Seconds, SharedParameters, party_issues
 
 if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.events import Event
@@ -109,9 +109,7 @@ def check_records(
         unknown=f"unknown parameter of {names.MPYC} with records",
         refused=REFUSED,
     )
-    if not 2 <= parties <= MAX_PARTIES:
-        reason = f"has {parties} parties (role 'party'), 2 to {MAX_PARTIES} are needed"
-        issues.append(ConfigIssue("roster", reason, ConfigCheck.RANGE))
+    issues += party_issues(parties)
     if good.get("epsilon", 0.0) > GREATEST_EPSILON:
         reason = f"must be at most {GREATEST_EPSILON:g} on shares, is {good['epsilon']:g}"
         issues.append(ConfigIssue("epsilon", reason, ConfigCheck.RANGE))

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 from msgspec import Meta
 
 from smpc_dp.encoding import Encoding
-from smpc_dp.errors import ConfigCheck, ConfigIssue
+from smpc_dp.errors import ConfigIssue
 from smpc_dp.privacy.secagg_plan import part_of
 from smpc_dp.protocols import names, records
 from smpc_dp.protocols.records import AskSettings, RecordParameters
 from smpc_dp.protocols.result import Privacy
 from smpc_dp.protocols.secret_sharing.claims import HONEST_SERVERS, ON_SHARES, with_servers
-from smpc_dp.protocols.secret_sharing.params import MAX_PARTIES, Dropout, Seconds, SharedParameters
+from smpc_dp.protocols.secret_sharing.params import Dropout, Seconds, SharedParameters, party_issues
 
 if TYPE_CHECKING:
     import numpy as np
@@ -115,9 +115,7 @@ def check_tables(
         unknown=f"unknown parameter of {names.MPYC} with smallest_count",
         refused=REFUSED,
     )
-    if not LEAST_PARTIES <= parties <= MAX_PARTIES:
-        reason = f"has {parties} parties (role 'party'), {LEAST_PARTIES} to {MAX_PARTIES} are needed"
-        issues.append(ConfigIssue("roster", reason, ConfigCheck.RANGE))
+    issues += party_issues(parties, LEAST_PARTIES)
     if issues or schema is None:
         return None, issues
     columns = schema
