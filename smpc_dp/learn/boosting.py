@@ -20,8 +20,17 @@ from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
 from smpc_dp.learn.averager import PeerExchange, Rows, check_received, is_whole
 from smpc_dp.learn.coordinate_descent import PersonalizedObjective
 from smpc_dp.learn.exchanges import EXACT_STEPS
-from smpc_dp.learn.pairing_schedule import Graph, Positive, Seed, Ticks
-from smpc_dp.learn.personalized import weights_of
+from smpc_dp.learn.pairing_schedule import Graph, Seed, Ticks
+from smpc_dp.learn.personalized import (
+    Coupling,
+    EdgeWeights,
+    RecordDelta,
+    RecordEpsilon,
+    Sizes,
+    check_sizes,
+    tick_issues,
+    weights_of,
+)
 from smpc_dp.learn.requirements import (
     Learned,
     LearnerContext,
@@ -69,12 +78,7 @@ class PersonalizedBoosting(msgspec.Struct, frozen=True, kw_only=True, forbid_unk
         Annotated[int, Meta(ge=1, le=10_000)],
         Meta(description="columns of every table without the label, which is 0 or 1"),
     ]
-    sizes: Annotated[
-        tuple[Annotated[int, Meta(ge=0, le=1_000_000)], ...],
-        Meta(
-            description="m_u: records of each party in the roster's order; public, 0 for one without records"
-        ),
-    ]
+    sizes: Sizes
     ticks: Annotated[Ticks, Meta(description="T: updates of one party each, drawn by `seed`")]
     beta: Annotated[
         Annotated[float, Meta(gt=0, le=100)], Meta(description="β, the l1 norm of a model at most")
@@ -86,27 +90,10 @@ class PersonalizedBoosting(msgspec.Struct, frozen=True, kw_only=True, forbid_unk
     lower: Annotated[float, Meta(description="of features, with stumps; public")] = -1.0
     upper: Annotated[float, Meta(description="of features, with stumps; public")] = 1.0
     topology: Graph = "complete"
-    weights: Annotated[
-        tuple[Positive, ...],
-        Meta(
-            description="w, of the edges of `topology` in their order; public: how alike tasks are",
-            extra={"default": "1 for each edge"},
-        ),
-    ] = ()
-    coupling: Annotated[
-        Positive, Meta(description="λ₁, of the squared distance between neighbours' models")
-    ] = 1.0
-    epsilon: Annotated[
-        Positive | None,
-        Meta(
-            description="for one record of a party, of all its messages",
-            extra={"default": "none: no privacy"},
-        ),
-    ] = None
-    delta: Annotated[
-        Annotated[float, Meta(gt=0, lt=1)] | None,
-        Meta(description="with `epsilon`", extra={"default": "none"}),
-    ] = None
+    weights: EdgeWeights = ()
+    coupling: Coupling = 1.0
+    epsilon: RecordEpsilon = None
+    delta: RecordDelta = None
     seed: Annotated[Seed, Meta(description="public, of who updates when")] = 1
 
     @property
@@ -197,10 +184,7 @@ class PersonalizedBoosting(msgspec.Struct, frozen=True, kw_only=True, forbid_unk
         result = bound_issues(self.lower, self.upper)
         if (self.epsilon is None) != (self.delta is None):
             result.append(ConfigIssue("delta", "goes with epsilon", ConfigCheck.MISSING))
-        counted = np.bincount(self.wakes, minlength=parties)
-        if not counted.all():
-            reason = f"{self.ticks} are too few: party {int(counted.argmin())} never updates"
-            result.append(ConfigIssue("ticks", reason, ConfigCheck.RANGE))
+        result += tick_issues(self.wakes, parties)
         if result:
             return result
         try:
@@ -223,10 +207,7 @@ class PersonalizedBoosting(msgspec.Struct, frozen=True, kw_only=True, forbid_unk
     async def run(self, context: LearnerContext, data: list[Table]) -> Learned:
         """Learn; see `requirements.Learner`."""
         exchange = context.peers
-        for party, table in zip(exchange.here, data, strict=True):
-            if len(table) != self.sizes[party]:
-                reason = f"{exchange.name_of(int(party))} has {len(table)} records, not {self.sizes[party]}"
-                raise ConfigError.at("sizes", reason, ConfigCheck.DIFFERS)
+        check_sizes(exchange, data, self.sizes)
         run = _Run(self, exchange, data, context.source)
         for tick in range(1, self.ticks + 1):
             await run.tick(tick, int(self.wakes[tick - 1]))

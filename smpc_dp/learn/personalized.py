@@ -17,7 +17,7 @@ from msgspec import Meta
 from numpy.typing import NDArray
 
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
-from smpc_dp.learn.averager import Rows
+from smpc_dp.learn.averager import PeerExchange, Rows
 from smpc_dp.learn.coordinate_descent import PersonalizedObjective, descend
 from smpc_dp.learn.exchanges import EXACT_STEPS
 from smpc_dp.learn.models import Model, Points, bound_features
@@ -35,6 +35,28 @@ CLAIM = "NO PRIVACY between neighbours: each sees the others' models, and from t
 _BITS = 30
 # Of the largest share of the budget.
 _LEAST_SHARE = 1e-9
+
+# Settings of every learner of personalised models.
+Sizes = Annotated[
+    tuple[Annotated[int, Meta(ge=0, le=1_000_000)], ...],
+    Meta(description="m_u: records of each party in the roster's order; public, 0 for one without records"),
+]
+EdgeWeights = Annotated[
+    tuple[Positive, ...],
+    Meta(
+        description="w, of the edges of `topology` in their order; public: how alike tasks are",
+        extra={"default": "1 for each edge"},
+    ),
+]
+Coupling = Annotated[Positive, Meta(description="λ₁, of the squared distance between neighbours' models")]
+RecordEpsilon = Annotated[
+    Positive | None,
+    Meta(description="for one record of a party, of all its messages", extra={"default": "none: no privacy"}),
+]
+RecordDelta = Annotated[
+    Annotated[float, Meta(gt=0, lt=1)] | None,
+    Meta(description="with `epsilon`", extra={"default": "none"}),
+]
 
 
 @dataclass(frozen=True)
@@ -63,6 +85,23 @@ class RecordGradients:
         return contributions(self._of_records(models, rows), factor, self.clip, bits)
 
 
+def check_sizes(exchange: PeerExchange, data: list[Table], sizes: tuple[int, ...]) -> None:
+    """Raise ConfigError, naming the party, unless the tables here have the agreed numbers of records."""
+    for party, table in zip(exchange.here, data, strict=True):
+        if len(table) != sizes[party]:
+            reason = f"{exchange.name_of(int(party))} has {len(table)} records, not {sizes[party]}"
+            raise ConfigError.at("sizes", reason, ConfigCheck.DIFFERS)
+
+
+def tick_issues(wakes: NDArray[np.intp], parties: int) -> list[ConfigIssue]:
+    """Return the fault of ticks in which some party never updates, if there is one."""
+    counted = np.bincount(wakes, minlength=parties)
+    if counted.all():
+        return []
+    reason = f"{len(wakes)} are too few: party {int(counted.argmin())} never updates"
+    return [ConfigIssue("ticks", reason, ConfigCheck.RANGE)]
+
+
 def weights_of(topology: Graph, weights: tuple[float, ...], parties: int) -> sparse.csr_array:
     """Return the symmetric weights of a graph's edges, shape (n, n), 1 each by default; raise ConfigError."""
     from scipy import sparse
@@ -87,42 +126,20 @@ class Personalized(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     features: Annotated[
         Annotated[int, Meta(ge=1, le=10_000)], Meta(description="columns of every table without the label")
     ]
-    sizes: Annotated[
-        tuple[Annotated[int, Meta(ge=0, le=1_000_000)], ...],
-        Meta(
-            description="m_u: records of each party in the roster's order; public, 0 for one without records"
-        ),
-    ]
+    sizes: Sizes
     ticks: Annotated[Ticks, Meta(description="T: updates of one party each, drawn by `seed`")]
     record_bound: Annotated[
         Positive, Meta(description="B, of the L2 norm of a record's features; longer ones are scaled down")
     ]
     topology: Graph = "complete"
-    weights: Annotated[
-        tuple[Positive, ...],
-        Meta(
-            description="w, of the edges of `topology` in their order; public: how alike tasks are",
-            extra={"default": "1 for each edge"},
-        ),
-    ] = ()
-    coupling: Annotated[
-        Positive, Meta(description="λ₁, of the squared distance between neighbours' models")
-    ] = 1.0
+    weights: EdgeWeights = ()
+    coupling: Coupling = 1.0
     ridge: Annotated[
         Annotated[float, Meta(ge=0, le=1e6)],
         Meta(description="a party with m records has the penalty ridge/max(m, 1) times the squared norm"),
     ] = 1.0
-    epsilon: Annotated[
-        Positive | None,
-        Meta(
-            description="for one record of a party, of all its messages",
-            extra={"default": "none: no privacy"},
-        ),
-    ] = None
-    delta: Annotated[
-        Annotated[float, Meta(gt=0, lt=1)] | None,
-        Meta(description="with `epsilon`", extra={"default": "none"}),
-    ] = None
+    epsilon: RecordEpsilon = None
+    delta: RecordDelta = None
     split: Annotated[
         Literal["even", "late"],
         Meta(description="of the budget over a party's updates; late: shares grow with the tick as C^(-t/2)"),
@@ -222,10 +239,7 @@ class Personalized(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
             result.append(ConfigIssue(name, "is of noise: there is no epsilon", ConfigCheck.UNSUPPORTED))
         if self.epsilon is not None and self.clip is None and self.model == "linear":
             result.append(ConfigIssue("clip", "is needed for the linear model", ConfigCheck.MISSING))
-        counted = np.bincount(self.wakes, minlength=parties)
-        if not counted.all():
-            reason = f"{self.ticks} are too few: party {int(counted.argmin())} never updates"
-            result.append(ConfigIssue("ticks", reason, ConfigCheck.RANGE))
+        result += tick_issues(self.wakes, parties)
         if result:
             return result
         try:
@@ -255,10 +269,7 @@ class Personalized(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     async def run(self, context: LearnerContext, data: list[Table]) -> Learned:
         """Learn; see `requirements.Learner`."""
         exchange, model = context.peers, self.loss
-        for party, table in zip(exchange.here, data, strict=True):
-            if len(table) != self.sizes[party]:
-                reason = f"{exchange.name_of(int(party))} has {len(table)} records, not {self.sizes[party]}"
-                raise ConfigError.at("sizes", reason, ConfigCheck.DIFFERS)
+        check_sizes(exchange, data, self.sizes)
         tables = [self._bounded(table) for table in data]
         clip = self.reach if self.clip is None else self.clip
         gradients = RecordGradients(model, model.points(tables), clip)
