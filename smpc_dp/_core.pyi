@@ -100,6 +100,15 @@ class OtReceiver:
     def correlated(self, challenge: bytes, out: NDArray[np.uint8]) -> bytes: ...
     def random(self, challenge: bytes, out: NDArray[np.uint8]) -> bytes: ...
 
+def ot_base_first(context: bytes, seed: bytes) -> bytes:
+    """The first message of base transfers without an extension: `smpc_dp.crypto.ot.BaseSender`."""
+
+def ot_base_pairs(context: bytes, seed: bytes, count: int, response: bytes) -> bytes:
+    """Both keys of each base transfer, 32 bytes a transfer; raises OtPeerFault for a wrong response."""
+
+def ot_base_respond(context: bytes, seed: bytes, choices: bytes, first: bytes) -> tuple[bytes, bytes]:
+    """The response to the first message, and the chosen keys; `choices` has a byte, 0 or 1, for each."""
+
 def ot_base_transfers(seed: bytes) -> None:
     """Both sides of 128 base transfers in this thread, which the benchmark times; `seed` is 32 bytes."""
 

@@ -9,7 +9,8 @@ use pyo3::types::PyBytes;
 use smpc_core::curve25519_dalek::constants::RISTRETTO_BASEPOINT_TABLE;
 use smpc_core::curve25519_dalek::scalar::Scalar;
 use smpc_core::ot::{
-    ExtensionReceiver, ExtensionSender, KAPPA, Kernels, Row, base_transfers, transpose_blocks,
+    ExtensionReceiver, ExtensionSender, KAPPA, Kernels, Row, base_first, base_pairs, base_respond,
+    base_transfers, transpose_blocks,
 };
 
 use crate::errors::raise;
@@ -204,6 +205,52 @@ impl PyReceiver {
     }
 }
 
+/// Returns the first message of base transfers without an extension.
+#[pyfunction]
+fn ot_base_first<'py>(
+    py: Python<'py>,
+    context: &[u8],
+    seed: &[u8],
+) -> PyResult<Bound<'py, PyBytes>> {
+    let (context, seed) = (exactly_32("context", context)?, exactly_32("seed", seed)?);
+    Ok(PyBytes::new(py, &base_first(context, seed)))
+}
+
+/// Returns both keys of each of `count` base transfers, joined.
+#[pyfunction]
+fn ot_base_pairs<'py>(
+    py: Python<'py>,
+    context: &[u8],
+    seed: &[u8],
+    count: usize,
+    response: &[u8],
+) -> PyResult<Bound<'py, PyBytes>> {
+    let (context, seed) = (exactly_32("context", context)?, exactly_32("seed", seed)?);
+    let pairs = py
+        .detach(|| base_pairs(context, seed, count, response))
+        .map_err(raise)?;
+    Ok(PyBytes::new(py, pairs.as_flattened().as_flattened()))
+}
+
+/// Returns the response to the first message of base transfers, and the chosen keys, joined.
+#[pyfunction]
+fn ot_base_respond<'py>(
+    py: Python<'py>,
+    context: &[u8],
+    seed: &[u8],
+    choices: &[u8],
+    first: &[u8],
+) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)> {
+    let (context, seed) = (exactly_32("context", context)?, exactly_32("seed", seed)?);
+    let (message, keys) = py
+        .detach(|| base_respond(context, seed, choices, first))
+        .map_err(raise)?;
+    Ok((
+        PyBytes::new(py, &message),
+        PyBytes::new(py, keys.as_flattened()),
+    ))
+}
+
 /// Computes both sides of a setup's base transfers in this thread, for the benchmark.
 #[pyfunction]
 fn ot_base_transfers(py: Python<'_>, seed: &[u8]) -> PyResult<()> {
@@ -268,6 +315,9 @@ fn group_multiplications(
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<PySender>()?;
     module.add_class::<PyReceiver>()?;
+    module.add_function(wrap_pyfunction!(ot_base_first, module)?)?;
+    module.add_function(wrap_pyfunction!(ot_base_pairs, module)?)?;
+    module.add_function(wrap_pyfunction!(ot_base_respond, module)?)?;
     module.add_function(wrap_pyfunction!(ot_base_transfers, module)?)?;
     module.add_function(wrap_pyfunction!(ot_rows, module)?)?;
     module.add_function(wrap_pyfunction!(group_multiplications, module)?)

@@ -23,7 +23,7 @@ never repeat. A wrong message or a failed check destroys the setup.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import numpy as np
@@ -227,6 +227,42 @@ def _rows(out: Rows | None, shape: tuple[int, ...]) -> Rows:
     if out.dtype != np.uint8 or out.shape != shape or not out.flags.c_contiguous:
         raise ValueError(f"out: {out.dtype} of shape {out.shape}, not uint8 of shape {shape}, contiguous")
     return out
+
+
+class BaseSender:
+    """Sender of a few base transfers without an extension: gets both keys of each."""
+
+    def __init__(self, peer: str, context: bytes, seed: bytes) -> None:
+        """`context` and `seed` as for `Sender`. Raises ValueError for a wrong length."""
+        self.peer = peer
+        self._context = context
+        self._seed = seed
+        self.first = _core.ot_base_first(context, seed)
+
+    def __repr__(self) -> str:
+        return f"BaseSender(peer={self.peer!r})"
+
+    def keys(self, count: int, response: bytes) -> Rows:
+        """Return both keys of `count` transfers, uint8 of shape (count, 2, 16).
+
+        Raises PeerFault for a response of another length, or that encodes no group elements.
+        """
+        with _blaming(self.peer):
+            pairs = _core.ot_base_pairs(self._context, self._seed, count, response)
+        return np.frombuffer(pairs, np.uint8).reshape(count, 2, ROW_BYTES)
+
+
+def base_respond(
+    peer: str, context: bytes, seed: bytes, choices: Sequence[int], first: bytes
+) -> tuple[bytes, Rows]:
+    """Return the receiver's response to a `BaseSender`, and the chosen keys, uint8 of shape (count, 16).
+
+    `choices` are 1 to 128 bits, 0 or 1. Raises PeerFault for a first message that is no group element,
+    ValueError for a wrong argument.
+    """
+    with _blaming(peer):
+        response, keys = _core.ot_base_respond(context, seed, bytes(choices), first)
+    return response, np.frombuffer(keys, np.uint8).reshape(-1, ROW_BYTES)
 
 
 def base_transfers(seed: bytes) -> None:

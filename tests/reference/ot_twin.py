@@ -81,7 +81,7 @@ class BaseTransfers:
             received.append(self._key(first, i, choice, entry, shared))
             response += entry
         pairs = []
-        for i in range(N):
+        for i in range(len(self.choices)):
             entry = response[80 * i : 80 * i + 80]
             pair = []
             for x in range(2):

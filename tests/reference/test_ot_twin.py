@@ -67,3 +67,18 @@ def test_core_agrees_beyond_one_tile() -> None:
     assert response == chunk.response
     assert received.tobytes() == b"".join(chunk.t)
     assert sender.correlated(response).tobytes() == b"".join(chunk.q)
+
+
+@pytest.mark.parametrize("count", [1, 3, 64])
+def test_base_transfers_alone_are_those_of_the_twin(count: int) -> None:
+    context, seeds = bytes(range(32)), (b"s" * 32, b"r" * 32)
+    choices = [index * index % 3 % 2 for index in range(count)]
+    twin = ot_twin.BaseTransfers(ot_twin.tuple_hash("setup", 32, context, b"\0"), *seeds, choices)
+    first, response, pairs, received = twin.run()
+    sender = ot.BaseSender("bob", context, seeds[0])
+    assert sender.first == first
+    made, keys = ot.base_respond("alice", context, seeds[1], choices, first)
+    assert made == response
+    assert [key.tobytes() for key in keys] == received
+    assert [[key.tobytes() for key in pair] for pair in sender.keys(count, response)] == pairs
+    assert [pair[choice] for pair, choice in zip(pairs, choices, strict=True)] == received

@@ -1,4 +1,4 @@
-//! Base transfers over ristretto255: endemic 1-out-of-2 transfers of 16-byte keys, 128 in a batch.
+//! Base transfers over ristretto255: endemic 1-out-of-2 transfers of 16-byte keys, in a batch.
 //!
 //! Two-round Feistel POPF over a Diffie-Hellman key agreement whose first message serves the whole
 //! batch [McQuoid, Rosulek, Roy: Batching Base Oblivious Transfers, Asiacrypt 2021]. With
@@ -31,8 +31,10 @@ const POINT: usize = 32;
 const STRING: usize = 48;
 /// Bytes of randomness of a transfer: a scalar and a string.
 const COINS: usize = 64 + STRING;
-/// Bytes of the base receiver's message.
-pub const RESPONSE: usize = KAPPA * (STRING + POINT);
+/// Bytes of the base receiver's message for each transfer.
+pub const ENTRY: usize = STRING + POINT;
+/// Most transfers of a batch: that many serve an extension.
+pub const MAX_BASE: usize = KAPPA;
 
 /// The output of one base transfer.
 pub type Key = [u8; 16];
@@ -132,16 +134,22 @@ impl BaseSender {
         (sender, first.to_vec())
     }
 
-    /// Returns both keys of every transfer, from the base receiver's message, on `threads` threads.
-    pub fn finish(&self, message: &[u8], threads: usize) -> Result<KeyPairs, OtError> {
-        expect_length("base response", message, RESPONSE)?;
-        let (entries, _) = message.as_chunks::<{ STRING + POINT }>();
+    /// Returns both keys of each of `count` transfers, from the base receiver's message, on
+    /// `threads` threads.
+    pub fn finish(
+        &self,
+        count: usize,
+        message: &[u8],
+        threads: usize,
+    ) -> Result<KeyPairs, OtError> {
+        expect_length("base response", message, count * ENTRY)?;
+        let (entries, _) = message.as_chunks::<ENTRY>();
         let half = Zeroizing::new(*self.scalar * Scalar::from(2u8).invert());
         let hashes = Hashes::new(&self.context, &self.first);
-        let parts = on_threads(threads, |range| {
+        let parts = on_threads(count, threads, |range| {
             finish_part(&hashes, &half, range.start, &entries[range])
         });
-        let mut pairs = Zeroizing::new(Vec::with_capacity(KAPPA));
+        let mut pairs = Zeroizing::new(Vec::with_capacity(count));
         for part in parts {
             pairs.extend_from_slice(&part?);
         }
@@ -155,7 +163,7 @@ fn finish_part(
     hashes: &Hashes,
     half: &Scalar,
     first: usize,
-    entries: &[[u8; STRING + POINT]],
+    entries: &[[u8; ENTRY]],
 ) -> Result<KeyPairs, OtError> {
     let mut halves = Zeroizing::new(Vec::with_capacity(2 * entries.len()));
     for (number, entry) in (first..).zip(entries) {
@@ -181,14 +189,18 @@ fn finish_part(
     ))
 }
 
-/// Returns the results of `work` on the numbers of all transfers, divided into a range for each
+/// Returns the results of `work` on the numbers of `count` transfers, divided into a range for each
 /// thread; in order.
-fn on_threads<T: Send>(threads: usize, work: impl Fn(Range<usize>) -> T + Sync) -> Vec<T> {
-    let share = KAPPA.div_ceil(threads.clamp(1, KAPPA));
-    let range = |start| start..KAPPA.min(start + share);
+fn on_threads<T: Send>(
+    count: usize,
+    threads: usize,
+    work: impl Fn(Range<usize>) -> T + Sync,
+) -> Vec<T> {
+    let share = count.div_ceil(threads.clamp(1, count.max(1)));
+    let range = |start| start..count.min(start + share);
     let work = &work;
     std::thread::scope(|scope| {
-        let others: Vec<_> = (share..KAPPA)
+        let others: Vec<_> = (share..count)
             .step_by(share)
             .map(|start| scope.spawn(move || work(range(start))))
             .collect();
@@ -201,17 +213,17 @@ fn on_threads<T: Send>(threads: usize, work: impl Fn(Range<usize>) -> T + Sync) 
     })
 }
 
-fn split(entry: &[u8; STRING + POINT]) -> (&[u8; STRING], &[u8; POINT]) {
+fn split(entry: &[u8; ENTRY]) -> (&[u8; STRING], &[u8; POINT]) {
     let (string, rest) = entry.split_first_chunk().expect("48 of 80 bytes");
     (string, rest.first_chunk().expect("the other 32 bytes"))
 }
 
-/// Returns the base receiver's message and its keys, for choice bits `choices` (0 or 1 each), on
-/// `threads` threads.
+/// Returns the base receiver's message and its keys, for at most `MAX_BASE` choice bits `choices` (0
+/// or 1 each), on `threads` threads.
 pub fn respond(
     context: &[u8; 32],
     seed: &[u8; 32],
-    choices: &[u8; KAPPA],
+    choices: &[u8],
     first: &[u8],
     threads: usize,
 ) -> Result<(Vec<u8>, Keys), OtError> {
@@ -224,12 +236,12 @@ pub fn respond(
         &[context, seed],
     ));
     let (coins, _) = coins.as_chunks::<COINS>();
-    let parts = on_threads(threads, |range| {
+    let parts = on_threads(choices.len(), threads, |range| {
         let (coins, choices) = (&coins[range.clone()], &choices[range.clone()]);
         respond_part(&hashes, &peer, range.start, coins, choices)
     });
-    let mut message = Vec::with_capacity(RESPONSE);
-    let mut keys = Zeroizing::new(Vec::with_capacity(KAPPA));
+    let mut message = Vec::with_capacity(choices.len() * ENTRY);
+    let mut keys = Zeroizing::new(Vec::with_capacity(choices.len()));
     for (part, chosen) in parts {
         message.extend_from_slice(&part);
         keys.extend_from_slice(&chosen);
@@ -259,7 +271,7 @@ fn respond_part(
     let shared = Zeroizing::new(RistrettoPoint::double_and_compress_batch(
         half_shared.iter(),
     ));
-    let mut message = Vec::with_capacity(coins.len() * (STRING + POINT));
+    let mut message = Vec::with_capacity(coins.len() * ENTRY);
     let mut keys = Zeroizing::new(Vec::with_capacity(coins.len()));
     for (index, (coin, &choice)) in coins.iter().zip(choices).enumerate() {
         let number = start + index;
@@ -267,18 +279,57 @@ fn respond_part(
         let point = points[index].as_bytes();
         message.extend_from_slice(&hashes.mix(number, choice, point, string));
         message.extend_from_slice(point);
-        let entry = &message[index * (STRING + POINT)..];
+        let entry = &message[index * ENTRY..];
         keys.push(hashes.key(number, choice, entry, &shared[index]));
     }
     (message, keys)
 }
 
+/// Returns the context of base transfers that no extension follows.
+fn lone_context(context: &[u8; 32]) -> [u8; 32] {
+    hash(labels::SETUP, &[context, &[0]])
+}
+
+/// Returns the first message of base transfers without an extension, 32 bytes.
+#[must_use]
+pub fn base_first(context: &[u8; 32], seed: &[u8; 32]) -> Vec<u8> {
+    BaseSender::start(&lone_context(context), seed).1
+}
+
+/// Returns both keys of each of `count` base transfers without an extension; `seed` is that of
+/// `base_first`.
+pub fn base_pairs(
+    context: &[u8; 32],
+    seed: &[u8; 32],
+    count: usize,
+    response: &[u8],
+) -> Result<KeyPairs, OtError> {
+    let (sender, _) = BaseSender::start(&lone_context(context), seed);
+    sender.finish(count, response, 1)
+}
+
+/// Returns the response to the first message of base transfers without an extension, 80 bytes for
+/// each choice (0 or 1, at most `MAX_BASE`), and the chosen keys.
+pub fn base_respond(
+    context: &[u8; 32],
+    seed: &[u8; 32],
+    choices: &[u8],
+    first: &[u8],
+) -> Result<(Vec<u8>, Keys), OtError> {
+    if choices.is_empty() || choices.len() > MAX_BASE || choices.iter().any(|choice| *choice > 1) {
+        return Err(OtError::Argument(format!(
+            "choices: not 1 to {MAX_BASE} bits"
+        )));
+    }
+    respond(&lone_context(context), seed, choices, first, 1)
+}
+
 /// Computes both sides of a setup's base transfers in this thread, for the benchmark.
 pub fn base_transfers(seed: &[u8; 32]) -> Result<(), OtError> {
     let (sender, first) = BaseSender::start(seed, seed);
-    let choices = std::array::from_fn(|number| seed[number / 8] >> (number % 8) & 1);
+    let choices: [u8; KAPPA] = std::array::from_fn(|number| seed[number / 8] >> (number % 8) & 1);
     let (response, keys) = respond(seed, seed, &choices, &first, 1)?;
-    let pairs = sender.finish(&response, 1)?;
+    let pairs = sender.finish(KAPPA, &response, 1)?;
     let mut fitting = pairs.iter().zip(&*keys).zip(choices);
     if fitting.all(|((pair, key), choice)| pair[usize::from(choice)] == *key) {
         return Ok(());

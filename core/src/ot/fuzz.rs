@@ -34,8 +34,8 @@ fn base_responses() {
             }
         }
         mutate(input, &mut changed)?;
-        match sender.finish(&changed, 1) {
-            Ok(pairs) => assert_eq!((changed.len(), pairs.len()), (base::RESPONSE, KAPPA)),
+        match sender.finish(KAPPA, &changed, 1) {
+            Ok(pairs) => assert_eq!((changed.len(), pairs.len()), (KAPPA * base::ENTRY, KAPPA)),
             Err(error) => assert!(matches!(error, OtError::Peer(_))),
         }
         Ok(())

@@ -29,7 +29,7 @@ mod rates;
 #[cfg(test)]
 mod tests;
 
-pub use base::base_transfers;
+pub use base::{base_first, base_pairs, base_respond, base_transfers};
 pub use error::OtError;
 pub use extension::transpose_blocks;
 pub use receiver::ExtensionReceiver;

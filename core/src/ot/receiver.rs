@@ -13,7 +13,7 @@ use super::extension::{
 };
 use super::pads::PadHash;
 use super::pprf;
-use super::row::{Kernels, Row};
+use super::row::{KAPPA, Kernels, Row};
 use super::streams::{Row16, Streams, TILE, correct};
 
 enum State {
@@ -96,7 +96,7 @@ impl ExtensionReceiver {
         let State::Base(base) = &self.state else {
             return self.refuse("the base response is not awaited");
         };
-        let outcome = base.finish(response, extension::threads());
+        let outcome = base.finish(KAPPA, response, extension::threads());
         let keys = self.settle(outcome)?;
         let (leaves, message) = pprf::plant(&self.context, self.k, &keys);
         self.state = State::Ready(Streams::new(self.k, &leaves));

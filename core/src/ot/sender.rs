@@ -119,7 +119,13 @@ impl ExtensionSender {
             &[&self.context, self.seed.as_ref()],
         ));
         let choices = Zeroizing::new(pprf::base_choices(self.k, &self.delta));
-        let outcome = base::respond(&self.context, &seed, &choices, first, extension::threads());
+        let outcome = base::respond(
+            &self.context,
+            &seed,
+            choices.as_ref(),
+            first,
+            extension::threads(),
+        );
         let (message, keys) = self.settle(outcome)?;
         self.state = State::Trees(keys);
         Ok(message)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from smpc_dp.crypto import ot
-from smpc_dp.errors import LocalError
+from smpc_dp.errors import LocalError, PeerFault
 
 CONTEXT, SENDER_SEED, RECEIVER_SEED = b"c" * 32, b"s" * 32, b"r" * 32
 
@@ -230,3 +230,21 @@ def test_the_end_of_a_setup_s_indices_is_this_machines_error(monkeypatch: pytest
         sender.challenge(257, b"")
     receiver.extend(256, bytes(32))
     assert receiver.next_index == 384
+
+
+def test_base_transfers_alone_refuse_wrong_messages_and_arguments() -> None:
+    sender = ot.BaseSender("bob", CONTEXT, SENDER_SEED)
+    response, keys = ot.base_respond("alice", CONTEXT, RECEIVER_SEED, [0, 1], sender.first)
+    assert keys.shape == (2, 16)
+    assert sender.keys(2, response)[[0, 1], [0, 1]].tolist() == keys.tolist()
+    for wrong in (b"", response[:-1], response + b"\0", response[:48] + b"\xff" * 32 + response[80:]):
+        with pytest.raises(PeerFault, match="bob"):
+            sender.keys(2, wrong)
+    for wrong in (b"", bytes(32), b"\xff" * 32):
+        with pytest.raises(PeerFault, match="alice"):
+            ot.base_respond("alice", CONTEXT, RECEIVER_SEED, [0], wrong)
+    for choices in ([], [2], [0] * 129):
+        with pytest.raises(ValueError, match="choices"):
+            ot.base_respond("alice", CONTEXT, RECEIVER_SEED, choices, sender.first)
+    with pytest.raises(ValueError, match="seed"):
+        ot.BaseSender("bob", CONTEXT, b"")
