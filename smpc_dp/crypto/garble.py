@@ -257,6 +257,18 @@ def decode(active: Bytes, zero: Bytes) -> Bytes:
     return np.bitwise_xor(active, zero)
 
 
+def label_hashes(labels: Bytes, run: Run) -> Bytes:
+    """Return the hashes of labels, of the same shape (wires, instances, 16), as those of so many outputs.
+
+    Raises ValueError for another shape.
+    """
+    if labels.shape[1:] != (run.n_instances, LABEL_BYTES):
+        raise ValueError(f"labels: shape {labels.shape}, not (outputs, {run.n_instances}, {LABEL_BYTES})")
+    return _core.garbling_label_hashes(
+        labels, run.start, mode=run.mode.value, tile=run.tile, first_instance=run.first_instance
+    )
+
+
 def check_labels(labels: Bytes, hashes: Bytes, run: Run) -> Bytes:
     """Return the colours (outputs, instances) of output labels, checked against the garbler's hashes.
 
@@ -265,11 +277,7 @@ def check_labels(labels: Bytes, hashes: Bytes, run: Run) -> Bytes:
     """
     if hashes.shape != (*labels.shape[:2], 2, LABEL_BYTES):
         raise ValueError(f"hashes: shape {hashes.shape} for labels of shape {labels.shape}")
-    if labels.shape[1:2] != (run.n_instances,):
-        raise ValueError(f"labels: shape {labels.shape}, not (outputs, {run.n_instances}, {LABEL_BYTES})")
-    seen = _core.garbling_label_hashes(
-        labels, run.start, mode=run.mode.value, tile=run.tile, first_instance=run.first_instance
-    )
+    seen = label_hashes(labels, run)
     colours = np.bitwise_and(labels[:, :, 0], np.uint8(1))
     expected = np.where(colours[:, :, np.newaxis] == 1, hashes[:, :, 1], hashes[:, :, 0])
     wrong = np.argwhere((seen != expected).any(axis=2))

@@ -14,6 +14,8 @@ from msgspec.structs import replace
 import smpc_dp
 from smpc_dp.circuits.circuit import Circuit, Op, pack, unpack
 from smpc_dp.crypto.garble import GarblingCircuit, compile_circuit
+from smpc_dp.crypto.labels import Label
+from smpc_dp.crypto.ot import BaseSender, base_respond
 from smpc_dp.errors import Check, ConfigError, PeerFault, SmpcError, VerificationError
 from smpc_dp.identity.keys import Identity
 from smpc_dp.protocols.covert import terms as t
@@ -23,12 +25,12 @@ from smpc_dp.protocols.covert.copies import EvaluatorCopy, GarblerCopy
 from smpc_dp.protocols.covert.evaluator import CovertEvaluatorRole
 from smpc_dp.protocols.covert.garbler import CovertGarblerRole
 from smpc_dp.protocols.covert.messages import COMMIT, OPEN, SIGN, Commit, Open, Statement
-from smpc_dp.protocols.covert.seeds import SeedReceiver, SeedSender
+from smpc_dp.protocols.covert.seeds import SeedSender
 from smpc_dp.protocols.covert.terms import Terms
 from smpc_dp.protocols.garbled.messages import BULK, CONTROL, HASHES, LABELS
 from smpc_dp.protocols.garbled.params import PairwiseParameters
 from smpc_dp.protocols.garbled.participant import Evaluated, Participant
-from smpc_dp.protocols.garbled.plan import Plan, pack_bits
+from smpc_dp.protocols.garbled.plan import Plan
 from smpc_dp.simulate.pairwise import Tamper, evaluate_in_memory
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from smpc_dp.wire.signing import Context, decode, decode_envelope, encode
@@ -228,8 +230,9 @@ class OtherTransfers(GarblerCopy):
 class WrongCorrection(GarblerCopy):
     """One correction is wrong where bob's choice is 1: a selective failure."""
 
-    def corrections(self, response: bytes) -> bytes:
-        right = super().corrections(response)
+    @property
+    def corrections(self) -> bytes:
+        right = super().corrections
         return bytes([right[0] ^ 4]) + right[1:]
 
 
@@ -244,9 +247,9 @@ class OtherTables(GarblerCopy):
 class WrongMask(GarblerCopy):
     """The masks' labels of 0 and 1 are exchanged, so that an input bit of bob is inverted."""
 
-    def _commit(self) -> None:
+    def _list_labels(self) -> None:
         self._pads = self._pads ^ self._offsets(COINS + 1)
-        super()._commit()
+        super()._list_labels()
 
 
 class WrongDecoding(GarblerCopy):
@@ -309,6 +312,70 @@ def test_copies_in_which_one_side_has_no_input(theirs: list[int], kind: type[Gar
     assert conviction.message == {OtherTables: "tables", WrongDecoding: "decoding"}[kind]
 
 
+def coined() -> Circuit:
+    """Three bits of alice AND three of bob, and four coins, each the xor of a random bit of both."""
+    gates = [(Op.AND, bit, 7 + bit, 14 + bit) for bit in range(3)]
+    gates += [(Op.XOR, 3 + bit, 10 + bit, 17 + bit) for bit in range(4)]
+    columns = [np.array(column) for column in zip(*gates, strict=True)]
+    op, (a, b, out) = columns[0].astype(np.uint8), (column.astype(np.uint32) for column in columns[1:])
+    return Circuit((3, 4, 3, 4), (3, 4), 21, op, a, b, out)
+
+
+class SeesCoins(CovertGarblerRole):
+    def _outputs(self, copy, opened):  # type: ignore[no-untyped-def]
+        self.coins = copy._coins
+        return super()._outputs(copy, opened)
+
+
+class SeesChoices(CovertEvaluatorRole):
+    def _take_labels(self, terms, number, copy, statement):  # type: ignore[no-untyped-def]
+        self.coins = copy.choices.reshape(-1, terms.instances)[3:]
+        return super()._take_labels(terms, number, copy, statement)
+
+
+@pytest.mark.parametrize("mode", ["tile", "unique"])
+def test_random_inputs_are_the_bits_that_the_copy_s_seeds_give(mode: str) -> None:
+    instances = 70
+    fields: dict[str, Any] = {
+        "circuit": "",
+        "garbler": "alice",
+        "evaluator": "bob",
+        "covert": 3,
+        "mode": mode,
+    }
+    parameters = PairwiseParameters(
+        **fields, evaluator_inputs=[2, 3], random_inputs=[1, 3], instances=instances
+    )
+    shared = Plan(coined(), parameters)
+    keys = {name: identity.public_key for name, identity in IDENTITIES.items()}
+    context = Context("pairwise", 1, bytes(32), 1, ("alice", "bob"), "", keys)
+    rng = np.random.default_rng(5)
+    given = {name: rng.integers(0, 8, instances) for name in ("alice", "bob")}
+    kinds = {"alice": SeesCoins, "bob": SeesChoices}
+    taking = {
+        name: kind(
+            context,
+            IDENTITIES[name],
+            shared,
+            [pack(given[name].tolist(), 3)],
+            SeededRandomnessForSimulation(1, name),
+        )
+        for name, kind in kinds.items()
+    }
+    ends = evaluate_in_memory(taking)
+    for name in kinds:
+        end = ends[name]
+        assert isinstance(end, Evaluated), end
+        assert end.outputs is not None
+        both, coins = (unpack(rows, instances) for rows in end.outputs)
+        assert both == (given["alice"] & given["bob"]).tolist()
+        drawn = taking["alice"].coins ^ taking["bob"].coins
+        assert coins == (drawn.T @ (1 << np.arange(4))).tolist()
+        # Of 280 fair bits: outside of 5 standard deviations with probability 6e-7.
+        for role in taking.values():
+            assert abs(int(role.coins.sum()) - 140) < 42
+
+
 class OtherSeed(CovertGarblerRole):
     """Uses other seeds than the seed transfer gives."""
 
@@ -328,6 +395,22 @@ class LateTables(GarblerCopy):
             wrong = bytearray(piece)
             wrong[0] ^= 16
             yield memoryview(wrong)
+
+
+class LateCorrections(GarblerCopy):
+    """After all checks: a correction that is wrong where bob's choice is 1."""
+
+    sends = False
+
+    @property
+    def corrections(self) -> bytes:
+        right = super().corrections
+        return bytes([right[0] ^ 4]) + right[1:] if self.sends else right
+
+    def digests(self) -> dict[int, bytes]:
+        made = super().digests()
+        self.sends = True
+        return made
 
 
 class LateLabels(GarblerCopy):
@@ -350,7 +433,7 @@ class LateDecoding(GarblerCopy):
         return opening, content if self.calls == 1 else content[:-1] + bytes([content[-1] ^ 1])
 
 
-@pytest.mark.parametrize("kind", [LateTables, LateLabels, LateDecoding])
+@pytest.mark.parametrize("kind", [LateCorrections, LateTables, LateLabels, LateDecoding])
 @pytest.mark.parametrize("output", ["evaluator", "aggregator"])
 @pytest.mark.parametrize("theirs", [0, 1])
 def test_a_garbler_that_departs_from_what_it_signed_gives_no_value_whatever_the_inputs(
@@ -377,7 +460,7 @@ class OtherStatement(CovertGarblerRole):
         return super()._control(to, step, message)
 
 
-@pytest.mark.parametrize("position", range(7))
+@pytest.mark.parametrize("position", range(6))
 def test_a_statement_of_other_messages_than_were_sent_is_refused_without_a_certificate(position: int) -> None:
     kind = type("Other", (OtherStatement,), {"position": position})
     end = fault(evaluate_in_memory(roles(garbler=kind)), "bob")
@@ -499,6 +582,8 @@ def turned_circuit() -> Any:
     return CircuitFields.of(noisy_bit(turned=True))
 
 
+ANOTHER_POINT = BaseSender("bob", bytes(32), bytes(32)).first
+
 FORGERIES: dict[str, Callable[[Certificate, Certificate], Certificate]] = {
     "format": lambda c, _: replace(c, format="smpc-dp covert certificate 2"),
     "session_digest": lambda c, _: replace(c, session_digest=bytes([1]) * 32),
@@ -525,8 +610,9 @@ FORGERIES: dict[str, Callable[[Certificate, Certificate], Certificate]] = {
     "output": lambda c, _: replace(c, output="both", names=c.names[:2]),
     "evaluator_inputs": lambda c, _: replace(c, evaluator_inputs=[0]),
     "copies": lambda c, _: replace(c, copies=c.copies + 1),
-    "base_response": lambda c, _: replace(c, base_response=c.base_response[::-1]),
-    "challenge": lambda c, _: replace(c, challenge=c.challenge[:8] + bytes(16)),
+    "random_inputs": lambda c, _: replace(c, random_inputs=[1]),
+    "first_message": lambda c, _: replace(c, first_message=bytes(32)),
+    "first_message: another point": lambda c, _: replace(c, first_message=ANOTHER_POINT),
     "first_seed": lambda c, _: replace(c, first_seed=bytes(32)),
     "copy": lambda c, _: replace(c, copy=c.copy % c.copies + 1),
     "copy: the seed transfer": lambda c, _: replace(c, copy=0),
@@ -591,11 +677,11 @@ class FramesWithOtherSeeds(Framer):
 class FramesWithOtherSeedTransfer(Framer):
     """Chooses another copy than its seed says: it learns other seeds."""
 
-    def _transfer_seeds(self, terms):  # type: ignore[no-untyped-def]
+    def _respond(self, terms):  # type: ignore[no-untyped-def]
         own, self._own_seeds[0] = self._own_seeds[0], bytes(32)
-        learned = yield from super()._transfer_seeds(terms)
+        responded = super()._respond(terms)
         self._own_seeds[0] = own
-        return learned
+        return responded
 
 
 class FramesWithOtherCommitments(Framer):
@@ -694,53 +780,40 @@ def test_the_aggregator_takes_no_closed_copy_but_the_one_that_the_evaluator_sign
     assert (end.culprit, end.check) == ("alice", Check.NOT_SIGNED)
 
 
-class MixedReceiver(SeedReceiver):
-    """Takes half of the seed and half of the witness of copy 1."""
+def takes(seeds: int) -> type[Framer]:
+    """An evaluator that takes the seeds of the first copies, and the witnesses of the others."""
 
-    def extension(self) -> bytes:
-        choices = np.zeros((self._terms.copies, 2), np.uint8)
-        choices[0, 1] = 1
-        return self._receiver.extend(choices.size, pack_bits(choices))
+    class Takes(Framer):
+        def _respond(self, terms):  # type: ignore[no-untyped-def]
+            _, learned = super()._respond(terms)
+            choices = [copy > seeds for copy in range(1, terms.copies + 1)]
+            context = terms.between(Label.COVERT_TRANSFER, 0)
+            response, _ = base_respond("alice", context, bytes(32), choices, self._first_message)
+            return response, learned
 
-
-class GreedyReceiver(SeedReceiver):
-    """Takes the seeds of all copies, and no witness."""
-
-    def extension(self) -> bytes:
-        choices = np.zeros((self._terms.copies, 2), np.uint8)
-        return self._receiver.extend(choices.size, pack_bits(choices))
+    return Takes
 
 
-@pytest.mark.parametrize("kind", [MixedReceiver, GreedyReceiver])
-@pytest.mark.parametrize("seed", range(1, 4))
-def test_an_evaluator_that_takes_other_pads_than_all_seeds_but_one_gets_no_label(
-    kind: type[SeedReceiver], seed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """With half a seed it cannot check its copy, nor open it; with all seeds it lacks the witness."""
-    monkeypatch.setattr("smpc_dp.protocols.covert.evaluator.SeedReceiver", kind)
-    end = fault(evaluate_in_memory(roles(3, evaluator=Framer, seed=seed)), "alice")
+@pytest.mark.parametrize("seeds", [0, 1, 3])
+def test_an_evaluator_that_takes_other_keys_than_all_seeds_but_one_gets_no_label(seeds: int) -> None:
+    """It lacks a seed, or with all seeds the witness: what it shows in their place is not alice's."""
+    end = fault(evaluate_in_memory(roles(3, evaluator=takes(seeds))), "alice")
     assert (end.culprit, end.check) == ("bob", Check.BAD_OPENING)
 
 
-class UnheededSeedTransfer(CovertGarblerRole):
-    """Sends a challenge of its own in the seed transfer and takes no pads: bob's are unknown to it."""
+class UnknownFirstMessage(SeedSender):
+    """Sends a group element of which it does not know the logarithm: it has other keys than bob."""
 
-    def _transfer_seeds(self, terms):  # type: ignore[no-untyped-def]
-        sender = SeedSender(terms, self._seed)
-        first = yield from self._receive(terms, 0, t.FIRST)
-        yield self._give(terms, 0, t.BASE, sender.respond(first))
-        trees = yield from self._receive(terms, 0, t.TREES)
-        extension = yield from self._receive(terms, 0, t.EXTENSION)
-        challenge = sender.challenge(trees, extension)
-        yield self._give(terms, 0, t.CHALLENGE, challenge[:8] + bytes([1] * 16))
-        yield from self._receive(terms, 0, t.RESPONSE)
-        for copy in range(1, terms.copies + 1):
-            sender.seeds[copy] = sender.witnesses[copy] = bytes([copy]) * 32
-        return sender
+    @property
+    def first(self) -> bytes:
+        return ANOTHER_POINT
 
 
-def test_a_seed_transfer_whose_pads_the_garbler_does_not_have_convicts() -> None:
-    end = fault(evaluate_in_memory(roles(garbler=UnheededSeedTransfer)), "bob")
+def test_a_seed_transfer_whose_keys_the_garbler_does_not_have_convicts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("smpc_dp.protocols.covert.garbler.SeedSender", UnknownFirstMessage)
+    end = fault(evaluate_in_memory(roles()), "bob")
     assert end.check == Check.CONVICTED
     assert judge(end.evidence["certificate"]).message == "base response"
 

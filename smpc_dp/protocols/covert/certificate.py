@@ -80,9 +80,9 @@ class Certificate(Body, frozen=True, kw_only=True):
     mode: Mode
     output: Output
     evaluator_inputs: list[int]
+    random_inputs: list[int]
     copies: int
-    base_response: bytes
-    challenge: bytes
+    first_message: Bytes32
     first_seed: Bytes32
     copy: int
     seed: Bytes32
@@ -182,6 +182,7 @@ def _plan(certificate: Certificate) -> Plan:
         "evaluator": certificate.names[1],
         "instances": certificate.instances,
         "evaluator_inputs": certificate.evaluator_inputs,
+        "random_inputs": certificate.random_inputs,
         "output": certificate.output,
         "mode": certificate.mode,
         "covert": certificate.copies,
@@ -191,7 +192,8 @@ def _plan(certificate: Certificate) -> Plan:
         raise VerificationError(f"no plan: {'; '.join(map(str, issues))}", Check.OTHER_PLAN)
     try:
         circuit = certificate.circuit.build()
-        if any(value >= len(circuit.inputs) for value in certificate.evaluator_inputs):
+        places = (*certificate.evaluator_inputs, *certificate.random_inputs)
+        if any(value >= len(circuit.inputs) for value in places):
             raise VerificationError("no plan: an input value that the circuit has not", Check.OTHER_PLAN)
         return Plan(circuit, parameters)
     except (ConfigError, ValueError) as error:
@@ -236,14 +238,14 @@ def _statement(certificate: Certificate, run_id: bytes) -> Statement:
 def _garbler_seed(terms: Terms, certificate: Certificate, statement: Statement) -> bytes:
     """Return the garbler's seed of the copy, which an evaluator that follows its seed learned."""
     try:
-        made, learned = replay_seeds(
-            terms, certificate.first_seed, certificate.base_response, certificate.challenge
-        )
+        made, learned = replay_seeds(terms, certificate.first_seed, certificate.first_message)
     except PeerFault as error:
         raise VerificationError(f"the seed transfer: {error.reason}", Check.FALSE_ACCUSATION) from None
     position = t.first_difference(made.items(), statement.streams[SEEDS])
     if position is not None:
-        reason = f"the seed transfer: the {t.MESSAGES[position]} does not follow from the evaluator's seed"
+        reason = (
+            f"the seed transfer: the {t.SEED_MESSAGES[position]} does not follow from the evaluator's seed"
+        )
         raise VerificationError(f"{reason}, or is not the signed one", Check.FALSE_ACCUSATION)
     if certificate.copy == learned.closed:
         raise VerificationError(f"copy {certificate.copy} is the closed one", Check.FALSE_ACCUSATION)

@@ -13,55 +13,38 @@ from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.memory import working_memory
 from smpc_dp.crypto.ot import Receiver, Sender
 from smpc_dp.crypto.prg import expand
-from smpc_dp.crypto.transcript import digest, encode_uint
 from smpc_dp.errors import Check, VerificationError
 from smpc_dp.protocols.covert import terms as t
 from smpc_dp.protocols.covert.terms import Terms
 from smpc_dp.protocols.garbled.messages import LABEL_BYTES, TABLE_PIECE
-from smpc_dp.protocols.garbled.plan import FIELD, Bits, pack_bits
+from smpc_dp.protocols.garbled.plan import COVERT_FIELD, Bits, pack_bits
 
-COMMITMENT_BYTES = 32
-OPENED_BYTES = LABEL_BYTES + COMMITMENT_BYTES
-"""Of each label: the active label, and the commitment to its sibling."""
+HASH_BYTES = 16
+OPENED_BYTES = LABEL_BYTES + HASH_BYTES
+"""Of each label of the list: the active label, and the hash of its sibling."""
 
 
-class LabelCommitments:
-    """Commitments to both labels of each position of a copy's label list.
+def check_labels(terms: Terms, copy: int, content: bytes | memoryview, masked: Bits, signed: bytes) -> Bytes:
+    """Return the active labels of a copy's label list, shape (labels, 16), of the garbler's message.
 
-    The list has the labels of the garbler's inputs, then the masks of the evaluator's, each of all instances.
+    `masked` are the evaluator's masked inputs, one bit each. Raises VerificationError unless the hashes of
+    the labels and those of their siblings give the signed digest.
     """
+    opened = np.frombuffer(content, np.uint8).reshape(-1, OPENED_BYTES)
+    labels = np.ascontiguousarray(opened[:, :LABEL_BYTES])
+    choices = np.concatenate([labels[: len(labels) - masked.size, 0] & 1, masked.reshape(-1)])
+    hashes = np.stack([terms.label_hashes(copy, labels), opened[:, LABEL_BYTES:]], axis=1)
+    ordered = np.where(choices[:, None, None] == 1, hashes[:, ::-1], hashes)
+    if not hmac.compare_digest(terms.hash(copy, t.LABELS, ordered.tobytes()), signed):
+        reason = f"its labels of copy {copy} are not those that it signed"
+        raise VerificationError(reason, Check.BAD_OPENING)
+    return labels
 
-    def __init__(self, terms: Terms, copy: int) -> None:
-        self._terms = terms
-        self._copy = copy
-        self._bound = terms.message_key(copy, t.LABELS)
 
-    def commit(self, position: int, choice: int, label: bytes) -> bytes:
-        """Return the commitment to one label: of colour `choice`, or of a mask's bit `choice`."""
-        return digest(Label.COVERT_LABEL, self._bound, encode_uint(position), encode_uint(choice), label)
-
-    def digest(self, commitments: list[bytes]) -> bytes:
-        """Return the digest of all commitments, two for each position."""
-        return self._terms.bound(Label.COVERT_LABELS, encode_uint(self._copy), b"".join(commitments))
-
-    def check(self, content: bytes | memoryview, masked: Bits, signed: bytes) -> Bytes:
-        """Return the active labels, shape (labels, 16), of the garbler's message.
-
-        `masked` are the evaluator's masked inputs. Raises VerificationError unless the labels and the
-        commitments to their siblings give the signed digest.
-        """
-        opened = np.frombuffer(content, np.uint8).reshape(-1, OPENED_BYTES)
-        labels, siblings = opened[:, :LABEL_BYTES], opened[:, LABEL_BYTES:]
-        own = len(opened) - masked.size
-        choices = np.concatenate([labels[:own, 0] & 1, masked.reshape(-1)])
-        commitments: list[bytes] = []
-        for position, choice in enumerate(choices.tolist()):
-            pair = [self.commit(position, choice, labels[position].tobytes()), siblings[position].tobytes()]
-            commitments += pair if not choice else reversed(pair)
-        if not hmac.compare_digest(self.digest(commitments), signed):
-            reason = f"its labels of copy {self._copy} are not those to which it committed"
-            raise VerificationError(reason, Check.BAD_OPENING)
-        return labels
+def draw_bits(seed: bytes, count: int) -> Bits:
+    """Return so many bits, 0 or 1, of the keystream under a derived seed."""
+    octets = expand(seed, -(-count // 64), np.uint64).astype("<u8").view(np.uint8)
+    return np.unpackbits(octets, bitorder="little")[:count]
 
 
 class GarblerCopy:
@@ -73,16 +56,20 @@ class GarblerCopy:
         self._copy = copy
         self._seed = terms.derive("garbler", copy, "garbling", seed)
         self._opening = terms.derive("garbler", copy, "decoding", seed)
+        own = terms.random_wires(terms.plan.garbler_values)
+        drawn = draw_bits(terms.derive("garbler", copy, "coins", seed), len(own) * terms.instances)
+        self._coins = drawn.reshape(len(own), terms.instances)
         self._sender: Sender | None = None
         if terms.transfers:
             context = terms.between(Label.COVERT_TRANSFER, copy)
             transfer = terms.derive("garbler", copy, "transfer", seed)
-            self._sender = Sender(terms.plan.parameters.evaluator, context, transfer, FIELD)
+            self._sender = Sender(terms.plan.parameters.evaluator, context, transfer, COVERT_FIELD)
         self._pads: Bytes = np.empty((0, LABEL_BYTES), np.uint8)
         self._garbler = self._garble()
         self._pairs: Bytes = np.empty((0, 2, LABEL_BYTES), np.uint8)
+        self._hashes: Bytes = np.empty((0, 2, HASH_BYTES), np.uint8)
         self._zero_choices: Bits = np.empty(0, np.uint8)
-        self._commitments: list[bytes] = []
+        self._corrections = b""
 
     @property
     def _transfers(self) -> Sender:
@@ -91,8 +78,17 @@ class GarblerCopy:
         return self._sender
 
     def _garble(self) -> Garbler:
-        """Return a garbler of the copy before its first table."""
-        return Garbler(self._terms.plan.compiled, self._terms.garbling(self._copy), self._seed)
+        """Return a garbler of the copy before its first table, with the labels of all random inputs."""
+        terms, plan = self._terms, self._terms.plan
+        garbler = Garbler(plan.compiled, terms.garbling(self._copy), self._seed)
+        if len(self._coins):
+            wires = terms.random_wires(plan.garbler_values)
+            garbler.open_inputs(wires, self._coins, terms.open_seed(self._copy))
+        if len(self._pads):
+            rows = self._pads[~terms.given_transfers].reshape(-1, terms.instances, LABEL_BYTES)
+            for wire, row in zip(terms.random_wires(plan.evaluator_values).tolist(), rows, strict=True):
+                garbler.set_zero_labels(wire, row[None])
+        return garbler
 
     def respond(self, first: bytes) -> bytes:
         """Return the base response."""
@@ -103,57 +99,65 @@ class GarblerCopy:
         self._transfers.finish_setup(trees)
         return self._transfers.challenge(self._terms.transfers, extension)
 
-    def corrections(self, response: bytes) -> bytes:
-        """Check the evaluator's response; return the corrections of all transfers to the offsets."""
+    def take(self, response: bytes) -> None:
+        """Check the evaluator's response; compute the corrections of all transfers to the offsets."""
         pads = self._transfers.random(response)
         self._pads = pads[:, 0].copy()
         width = self._terms.plan.width(self._terms.plan.evaluator_values)
-        return (pads[:, 0] ^ pads[:, 1] ^ self._offsets(width)).tobytes()
+        self._corrections = (pads[:, 0] ^ pads[:, 1] ^ self._offsets(width)).tobytes()
+        self._garbler = self._garble()
+
+    @property
+    def corrections(self) -> bytes:
+        """The corrections, 16 bytes a transfer."""
+        return self._corrections
 
     def _offsets(self, width: int) -> Bytes:
         """Return the offset of each label of so many wires, shape (width * instances, 16)."""
         return np.tile(self._garbler.deltas(), (width, 1))
 
     def digests(self) -> dict[int, bytes]:
-        """Garble the copy; return the digests of tables and labels, and the commitment to the decoding."""
-        hashed = self._terms.stream_hash(self._copy, t.TABLES)
+        """Garble the copy; return the hashes of all that the garbler does not send before it has signed."""
+        terms, copy = self._terms, self._copy
+        made: dict[int, bytes] = {}
+        if terms.transfers:
+            made[t.CORRECTIONS] = terms.hash(copy, t.CORRECTIONS, self.corrections)
+        hashed = terms.stream_hash(copy, t.TABLES)
         for piece in _tables(self._garbler):
             hashed.update(piece)
-        self._commit()
-        labels = LabelCommitments(self._terms, self._copy).digest(self._commitments)
-        decoding = self._terms.decoding(self._copy, *self.decoding())
-        return {t.TABLES: hashed.digest(), t.LABELS: labels, t.DECODING: decoding}
+        made[t.TABLES] = hashed.digest()
+        self._list_labels()
+        made[t.LABELS] = terms.hash(copy, t.LABELS, self._hashes.tobytes())
+        made[t.DECODING] = terms.decoding(copy, *self.decoding())
+        return made
 
-    def _commit(self) -> None:
-        """Commit to both labels of each position of the label list."""
-        plan = self._terms.plan
+    def _list_labels(self) -> None:
+        """Make both labels, and their hashes, of each label of the list."""
+        terms, plan = self._terms, self._terms.plan
         zeros = self._garbler.zero_labels(0, plan.circuit.n_inputs)
-        own = zeros[plan.wires(plan.garbler_values)].reshape(-1, LABEL_BYTES)
-        masks = zeros[plan.wires(plan.evaluator_values)].reshape(-1, LABEL_BYTES) ^ self._pads
-        firsts = np.concatenate([own, masks])
-        offsets = self._offsets(plan.width(plan.garbler_values) + plan.width(plan.evaluator_values))
+        own = zeros[terms.given_wires(plan.garbler_values)].reshape(-1, LABEL_BYTES)
+        theirs = zeros[terms.given_wires(plan.evaluator_values)].reshape(-1, LABEL_BYTES)
+        firsts = np.concatenate([own, theirs ^ self._pads[terms.given_transfers]])
+        offsets = self._offsets(len(firsts) // terms.instances)
         # Of the garbler's labels the first has colour 0; of the masks it is that of 0.
         self._zero_choices = firsts[:, 0] & np.uint8(1)
         self._zero_choices[len(own) :] = 0
         firsts ^= offsets & np.negative(self._zero_choices)[:, None]
-        self._pairs = np.stack([firsts, firsts ^ offsets], axis=1)
-        commitments = LabelCommitments(self._terms, self._copy)
-        self._commitments = [
-            commitments.commit(position, choice, label.tobytes())
-            for position, pair in enumerate(self._pairs)
-            for choice, label in enumerate(pair)
-        ]
+        seconds = firsts ^ offsets
+        self._pairs = np.stack([firsts, seconds], axis=1)
+        self._hashes = np.stack(
+            [terms.label_hashes(self._copy, labels) for labels in (firsts, seconds)], axis=1
+        )
 
     def labels(self, inputs: Bits, masked: Bits) -> bytes:
-        """Return the active labels for these bits, each with the commitment to its sibling.
+        """Return the active labels for these bits, each with the hash of its sibling.
 
-        `inputs` are the garbler's, `masked` the evaluator's masked ones.
+        `inputs` are the garbler's given ones, `masked` the evaluator's masked ones.
         """
         bits = np.concatenate([inputs.reshape(-1), masked.reshape(-1)])
         choices = bits ^ self._zero_choices
         positions = np.arange(len(choices))
-        commitments = np.frombuffer(b"".join(self._commitments), np.uint8).reshape(-1, 2, COMMITMENT_BYTES)
-        active, siblings = self._pairs[positions, choices], commitments[positions, 1 - choices]
+        active, siblings = self._pairs[positions, choices], self._hashes[positions, 1 - choices]
         return np.concatenate([active, siblings], axis=1).tobytes()
 
     def tables(self) -> Iterator[memoryview]:
@@ -200,12 +204,10 @@ class EvaluatorCopy:
         self._terms = terms
         self._copy = copy
         peer, context = terms.plan.parameters.garbler, terms.between(Label.COVERT_TRANSFER, copy)
-        self._receiver = Receiver(peer, context, terms.derive("evaluator", copy, "transfer", seed), FIELD)
-        drawn = expand(terms.derive("evaluator", copy, "choices", seed), -(-terms.transfers // 64), np.uint64)
-        octets = drawn.astype("<u8").view(np.uint8)
-        self.choices: Bits = np.unpackbits(octets, bitorder="little")[: terms.transfers]
+        transfer = terms.derive("evaluator", copy, "transfer", seed)
+        self._receiver = Receiver(peer, context, transfer, COVERT_FIELD)
+        self.choices = draw_bits(terms.derive("evaluator", copy, "choices", seed), terms.transfers)
         self._pads: Bytes = np.empty((0, LABEL_BYTES), np.uint8)
-        self._corrections: Bytes = self._pads
 
     def first(self) -> bytes:
         """Return the first base message."""
@@ -224,27 +226,28 @@ class EvaluatorCopy:
         response, self._pads = self._receiver.random(challenge)
         return response
 
-    def take(self, corrections: bytes) -> None:
-        """Take the garbler's corrections, 16 bytes a transfer."""
-        self._corrections = np.frombuffer(corrections, np.uint8).reshape(-1, LABEL_BYTES)
+    def held(self, corrections: bytes | memoryview) -> Bytes:
+        """Return the labels of the choices, shape (transfers, 16), from the garbler's corrections.
 
-    def held(self) -> Bytes:
-        """Return the labels of the choices, shape (transfers, 16), to be added to the masks' labels."""
-        return self._pads ^ (self._corrections & np.negative(self.choices)[:, None])
+        To those of given inputs the masks' labels are added.
+        """
+        rows = np.frombuffer(corrections, np.uint8).reshape(-1, LABEL_BYTES)
+        return self._pads ^ (rows & np.negative(self.choices)[:, None])
 
 
-def set_inputs(terms: Terms, evaluator: Evaluator, labels: Bytes, held: Bytes) -> None:
+def set_inputs(terms: Terms, copy: int, evaluator: Evaluator, labels: Bytes, held: Bytes) -> None:
     """Give the evaluator of the closed copy its active labels, of the label list and of its transfers."""
     plan = terms.plan
-    shape = (-1, plan.parameters.instances, LABEL_BYTES)
-    own = len(labels) - len(held)
-    for values, given in (
-        (plan.garbler_values, labels[:own]),
-        (plan.evaluator_values, labels[own:] ^ held),
-    ):
-        rows = np.ascontiguousarray(given).reshape(shape)
-        for number, wire in enumerate(plan.wires(values).tolist()):
-            evaluator.set_input_labels(wire, rows[number : number + 1])
+    own = terms.given_wires(plan.garbler_values)
+    rows = labels.reshape(-1, terms.instances, LABEL_BYTES)
+    active = held.copy()
+    active[terms.given_transfers] ^= labels[len(labels) - np.count_nonzero(terms.given_transfers) :]
+    theirs = active.reshape(-1, terms.instances, LABEL_BYTES)
+    wires = plan.wires(plan.evaluator_values)
+    for wire, row in zip([*own, *wires], [*rows[: len(own)], *theirs], strict=True):
+        evaluator.set_input_labels(int(wire), row[None])
+    if len(drawn := terms.random_wires(plan.garbler_values)):
+        evaluator.open_inputs(drawn, terms.open_seed(copy))
 
 
 class RecordedEvaluator:
@@ -294,5 +297,5 @@ def replay(
         yield hashed(t.CHALLENGE, challenge)
         response = evaluator.response(challenge)
         yield hashed(t.RESPONSE, response)
-        yield hashed(t.CORRECTIONS, garbler.corrections(response))
+        garbler.take(response)
     yield from garbler.digests().items()

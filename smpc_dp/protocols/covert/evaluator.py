@@ -16,8 +16,8 @@ from smpc_dp.protocols.covert.copies import (
     OPENED_BYTES,
     EvaluatorCopy,
     GarblerCopy,
-    LabelCommitments,
     RecordedEvaluator,
+    check_labels,
     replay,
     set_inputs,
 )
@@ -31,7 +31,7 @@ from smpc_dp.protocols.covert.messages import (
     OpenedDecode,
     Statement,
 )
-from smpc_dp.protocols.covert.seeds import Learned, SeedReceiver
+from smpc_dp.protocols.covert.seeds import Learned, respond
 from smpc_dp.protocols.covert.streams import Streams
 from smpc_dp.protocols.covert.terms import SEEDS, Terms
 from smpc_dp.protocols.garbled import messages
@@ -71,8 +71,8 @@ class CovertEvaluatorRole(EvaluatorRole, Streams):
         super().__init__(context, identity, plan, inputs, randomness)
         self._session = session
         self._own_seeds: list[bytes] = []
-        # Of the seed transfer and of each copy: what went over the wire, by position.
-        self._seed_messages: dict[int, bytes] = {}
+        self._first_message = b""
+        # Of each copy: the own messages, by position.
         self._sent: dict[int, dict[int, bytes]] = {}
 
     def _run(self) -> Effects[Evaluated]:
@@ -83,7 +83,9 @@ class CovertEvaluatorRole(EvaluatorRole, Streams):
         self._own_seeds = [self._randomness.bytes(t.SEED_BYTES) for _ in range(terms.copies + 1)]
         commitments = [terms.commitment(stream, seed) for stream, seed in enumerate(self._own_seeds)]
         yield self._control(self._garbler, COMMIT, Commit(commitments))
-        learned = yield from self._transfer_seeds(terms)
+        self._first_message = yield from self._receive(terms, SEEDS, t.BASE_FIRST)
+        response, learned = self._respond(terms)
+        yield self._give(terms, SEEDS, t.BASE_RESPONSE, response)
         self.step = "transfers"
         copies: list[EvaluatorCopy] = []
         if terms.transfers:
@@ -107,21 +109,12 @@ class CovertEvaluatorRole(EvaluatorRole, Streams):
             raise PeerFault(self._garbler, reason, Check.TRANSCRIPT_DIFFERS)
         return (yield from self._outputs(terms, evaluator, learned.closed, envelope, statement))
 
-    def _transfer_seeds(self, terms: Terms) -> Effects[Learned]:
-        """Learn the seeds of all copies but one."""
-        receiver = SeedReceiver(terms, self._own_seeds[SEEDS])
-        yield self._give(terms, SEEDS, t.FIRST, receiver.first())
-        base = yield from self._receive(terms, SEEDS, t.BASE)
-        yield self._give(terms, SEEDS, t.TREES, receiver.trees(base))
-        yield self._give(terms, SEEDS, t.EXTENSION, receiver.extension())
-        challenge = yield from self._receive(terms, SEEDS, t.CHALLENGE)
-        response, learned = receiver.take(challenge)
-        yield self._give(terms, SEEDS, t.RESPONSE, response)
-        self._seed_messages = {t.BASE: base, t.CHALLENGE: challenge}
-        return learned
+    def _respond(self, terms: Terms) -> tuple[bytes, Learned]:
+        """Return the response in the seed transfer, and the seeds of all copies but one."""
+        return respond(terms, self._own_seeds[SEEDS], self._first_message)
 
     def _transfer_copies(self, terms: Terms, copies: Sequence[EvaluatorCopy]) -> Effects[None]:
-        """Obtain the labels of random choices, of all copies in step."""
+        """Make the transfers of random choices, of all copies in step."""
         numbered = list(enumerate(copies, 1))
         self._sent = {copy: {} for copy, _ in numbered}
         for number, copy in numbered:
@@ -134,17 +127,11 @@ class CovertEvaluatorRole(EvaluatorRole, Streams):
         challenges = yield from self._receive_all(terms, t.CHALLENGE)
         for number, copy in numbered:
             yield self._give(terms, number, t.RESPONSE, copy.response(challenges[number - 1]))
-        corrections = yield from self._receive_all(terms, t.CORRECTIONS)
-        for number, copy in numbered:
-            if len(corrections[number - 1]) != (size := LABEL_BYTES * terms.transfers):
-                reason = f"sent {len(corrections[number - 1])} bytes of corrections, not {size}"
-                raise PeerFault(self._garbler, reason, Check.WRONG_LENGTH)
-            copy.take(corrections[number - 1])
 
     def _record(self, terms: Terms, stream: int, position: int, content: bytes) -> None:
         """Add a message to the transcript of its stream, and keep the own ones of a copy for its check."""
         super()._record(terms, stream, position, content)
-        if stream != SEEDS and position in t.EVALUATORS:
+        if stream != SEEDS and t.is_evaluators(stream, position):
             self._sent[stream][position] = content
 
     def _take_statement(self, terms: Terms, commitments: list[bytes]) -> Effects[tuple[Envelope, Statement]]:
@@ -197,8 +184,8 @@ class CovertEvaluatorRole(EvaluatorRole, Streams):
             output=parameters.output,
             evaluator_inputs=list(self._plan.evaluator_values),
             copies=parameters.covert,
-            base_response=self._seed_messages[t.BASE],
-            challenge=self._seed_messages[t.CHALLENGE],
+            random_inputs=list(parameters.random_inputs),
+            first_message=self._first_message,
             first_seed=self._own_seeds[SEEDS],
             copy=copy,
             seed=self._own_seeds[copy],
@@ -210,25 +197,37 @@ class CovertEvaluatorRole(EvaluatorRole, Streams):
         """Send the masked inputs; return the evaluator of the closed copy with the labels of all inputs."""
         masked: Bits = np.empty(0, np.uint8)
         held: Bits = np.empty((0, LABEL_BYTES), np.uint8)
-        if copy is not None and self._inputs is not None:
-            masked = bits_of(self._inputs, self._block).reshape(-1) ^ copy.choices
-            held = copy.held()
-            yield self._piece(EVALUATOR, pack_bits(masked))
-        count = terms.transfers + self._plan.width(self._plan.garbler_values) * self._block.count
-        content: bytes | memoryview = b""
-        if size := OPENED_BYTES * count:
-            content = yield from self._take_piece(GARBLER, size)
-        if len(content) != size:
-            reason = f"sent {len(content)} bytes of labels, not {size}"
-            raise PeerFault(self._garbler, reason, Check.WRONG_LENGTH)
+        if copy is not None:
+            if self._inputs is not None:
+                choices = copy.choices[terms.given_transfers]
+                masked = bits_of(self._inputs, self._block).reshape(-1) ^ choices
+                yield self._piece(EVALUATOR, pack_bits(masked))
+            corrections = yield from self._take_exactly(LABEL_BYTES * terms.transfers, "corrections")
+            signed = self._signed(terms, statement, number, t.CORRECTIONS)
+            if not hmac.compare_digest(terms.hash(number, t.CORRECTIONS, corrections), signed):
+                reason = f"its corrections of copy {number} are not those that it signed"
+                raise PeerFault(self._garbler, reason, Check.TRANSCRIPT_DIFFERS)
+            held = copy.held(corrections)
+        own = len(terms.given_wires(self._plan.garbler_values)) * self._block.count
+        content = yield from self._take_exactly(OPENED_BYTES * (own + masked.size), "labels")
         try:
             signed = self._signed(terms, statement, number, t.LABELS)
-            labels = LabelCommitments(terms, number).check(content, masked, signed)
+            labels = check_labels(terms, number, content, masked, signed)
         except VerificationError as error:
             raise PeerFault(self._garbler, str(error), error.check) from None
         evaluator = Evaluator(self._plan.compiled, terms.garbling(number))
-        set_inputs(terms, evaluator, labels, held)
+        set_inputs(terms, number, evaluator, labels, held)
         return evaluator
+
+    def _take_exactly(self, size: int, what: str) -> Effects[bytes | memoryview]:
+        """Wait for a piece of the garbler's of this size; without one if that is 0."""
+        if not size:
+            return b""
+        content = yield from self._take_piece(GARBLER, size)
+        if len(content) != size:
+            reason = f"sent {len(content)} bytes of {what}, not {size}"
+            raise PeerFault(self._garbler, reason, Check.WRONG_LENGTH)
+        return content
 
     def _signed(self, terms: Terms, statement: Statement, copy: int, position: int) -> bytes:
         """Return the signed hash of a message of a copy."""

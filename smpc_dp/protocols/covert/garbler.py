@@ -51,13 +51,15 @@ class CovertGarblerRole(GarblerRole, Streams):
         yield from self._greet()
         terms = Terms(self._protocol, self._run_id, self._start, self._plan)
         self.step = "setup"
+        sender = SeedSender(terms, self._seed)
+        yield self._give(terms, SEEDS, t.BASE_FIRST, sender.first)
         commit = yield from self._take(self._evaluator, COMMIT, Commit)
         if len(commit.commitments) != terms.copies + 1:
             reason = f"sent {len(commit.commitments)} commitments, not {terms.copies + 1}"
             raise PeerFault(self._evaluator, reason, Check.WRONG_COUNT)
-        seeds = yield from self._transfer_seeds(terms)
+        sender.take((yield from self._receive(terms, SEEDS, t.BASE_RESPONSE)))
         self.step = "transfers"
-        copies = [self._copy(terms, copy, seeds.seeds[copy]) for copy in range(1, terms.copies + 1)]
+        copies = [self._copy(terms, copy, sender.seeds[copy]) for copy in range(1, terms.copies + 1)]
         if terms.transfers:
             yield from self._transfer_copies(terms, copies)
         for number, copy in enumerate(copies, 1):
@@ -66,11 +68,13 @@ class CovertGarblerRole(GarblerRole, Streams):
         streams = [list(self._transcript(stream).values()) for stream in range(terms.copies + 1)]
         statement = Statement(terms.plan_digest, self._start, commit.commitments, streams)
         yield self._control(self._evaluator, SIGN, statement)
-        envelope, closed = yield from self._closed(terms, seeds)
+        envelope, closed = yield from self._closed(terms, sender)
         self.step = "inputs"
         copy = copies[closed - 1]
         masked = yield from self._masked(terms)
         own = np.empty((0, 0), np.uint8) if self._inputs is None else bits_of(self._inputs, self._block)
+        if terms.transfers:
+            yield self._piece(GARBLER, copy.corrections)
         if labels := copy.labels(own, masked):
             yield self._piece(GARBLER, labels)
         self.step = "tables"
@@ -82,19 +86,8 @@ class CovertGarblerRole(GarblerRole, Streams):
         """Return a copy of this seed."""
         return GarblerCopy(terms, copy, seed)
 
-    def _transfer_seeds(self, terms: Terms) -> Effects[SeedSender]:
-        """Give the evaluator the seed or the witness of each copy."""
-        sender = SeedSender(terms, self._seed)
-        first = yield from self._receive(terms, SEEDS, t.FIRST)
-        yield self._give(terms, SEEDS, t.BASE, sender.respond(first))
-        trees = yield from self._receive(terms, SEEDS, t.TREES)
-        extension = yield from self._receive(terms, SEEDS, t.EXTENSION)
-        yield self._give(terms, SEEDS, t.CHALLENGE, sender.challenge(trees, extension))
-        sender.take((yield from self._receive(terms, SEEDS, t.RESPONSE)))
-        return sender
-
     def _transfer_copies(self, terms: Terms, copies: Sequence[GarblerCopy]) -> Effects[None]:
-        """Transfer the labels of the evaluator's inputs, of all copies in step."""
+        """Make the transfers of the evaluator's inputs, of all copies in step."""
         firsts = yield from self._receive_all(terms, t.FIRST)
         for number, copy in enumerate(copies, 1):
             yield self._give(terms, number, t.BASE, copy.respond(firsts[number - 1]))
@@ -105,7 +98,7 @@ class CovertGarblerRole(GarblerRole, Streams):
             yield self._give(terms, number, t.CHALLENGE, challenge)
         responses = yield from self._receive_all(terms, t.RESPONSE)
         for number, copy in enumerate(copies, 1):
-            yield self._give(terms, number, t.CORRECTIONS, copy.corrections(responses[number - 1]))
+            copy.take(responses[number - 1])
 
     def _closed(self, terms: Terms, seeds: SeedSender) -> Effects[tuple[Envelope, int]]:
         """Return `Open` as signed, and the closed copy, once the evaluator has shown the other seeds."""
@@ -125,10 +118,10 @@ class CovertGarblerRole(GarblerRole, Streams):
 
     def _masked(self, terms: Terms) -> Effects[Bits]:
         """Take the evaluator's masked inputs, shape (wires, instances)."""
-        shape = (self._plan.width(self._plan.evaluator_values), self._block.count)
-        if not terms.transfers:
+        shape = (len(terms.given_wires(self._plan.evaluator_values)), self._block.count)
+        if not shape[0]:
             return np.empty(shape, np.uint8)
-        content = yield from self._take_piece(EVALUATOR, -(-terms.transfers // 8))
+        content = yield from self._take_piece(EVALUATOR, -(-shape[0] * shape[1] // 8))
         if (bits := unpack_bits(content, shape)) is None:
             reason = f"its masked inputs are not {shape[0]} x {shape[1]} bits"
             raise PeerFault(self._evaluator, reason, Check.WRONG_LENGTH)

@@ -26,7 +26,7 @@ class Commit(Body, frozen=True):
 class Statement(Body, frozen=True):
     """Garbler to evaluator: what it has committed to, before it knows which copies are checked.
 
-    `streams` holds the hashes of all messages of the seed transfer, then of each copy.
+    `streams` holds the hashes of the messages of the seed transfer, then of each copy.
     """
 
     plan: Bytes32

@@ -1,7 +1,7 @@
 """The seed transfer: the evaluator learns the garbler's seeds of all copies but one, which it chooses.
 
-Two random transfers for each copy. Their first pads give the seed, their second pads the witness, with which
-the evaluator shows that it did not take the seed.
+One base transfer for each copy. Its first key gives the seed, its second key the witness, with which the
+evaluator shows that it did not take the seed.
 """
 
 from __future__ import annotations
@@ -9,30 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-import numpy as np
-
 from smpc_dp.crypto.labels import Label
-from smpc_dp.crypto.ot import Receiver, Rows, Sender
-from smpc_dp.protocols.covert.terms import (
-    BASE,
-    CHALLENGE,
-    EXTENSION,
-    FIRST,
-    RESPONSE,
-    SEEDS,
-    TREES,
-    Terms,
-    Transcript,
-)
-from smpc_dp.protocols.garbled.plan import FIELD, pack_bits
-
-PADS = 2
-"""Transfers of a copy: pads of 16 bytes, for seeds of 32."""
+from smpc_dp.crypto.ot import BaseSender, Rows, base_respond
+from smpc_dp.protocols.covert.terms import BASE_FIRST, BASE_RESPONSE, SEEDS, Terms, Transcript
 
 
-def _secret(terms: Terms, copy: int, purpose: str, pads: Rows) -> bytes:
-    """Return the seed or the witness of a copy from its pads, shape (PADS, 16)."""
-    return terms.derive("garbler", copy, purpose, *(pad.tobytes() for pad in pads))
+def _secret(terms: Terms, copy: int, purpose: str, key: Rows) -> bytes:
+    """Return the seed or the witness of a copy from its key of 16 bytes."""
+    return terms.derive("garbler", copy, purpose, key.tobytes())
 
 
 class SeedSender:
@@ -41,26 +25,21 @@ class SeedSender:
     def __init__(self, terms: Terms, seed: bytes) -> None:
         """`seed`: 32 random bytes, for this run alone."""
         self._terms = terms
-        peer, context = terms.plan.parameters.evaluator, terms.between(Label.COVERT_TRANSFER, SEEDS)
-        self._sender = Sender(peer, context, seed, FIELD)
+        context = terms.between(Label.COVERT_TRANSFER, SEEDS)
+        self._sender = BaseSender(terms.plan.parameters.evaluator, context, seed)
         self.seeds: dict[int, bytes] = {}
         self.witnesses: dict[int, bytes] = {}
 
-    def respond(self, first: bytes) -> bytes:
-        """Return the base response."""
-        return self._sender.respond(first)
-
-    def challenge(self, trees: bytes, extension: bytes) -> bytes:
-        """Take the evaluator's corrections and extension; return the challenge."""
-        self._sender.finish_setup(trees)
-        return self._sender.challenge(PADS * self._terms.copies, extension)
+    @property
+    def first(self) -> bytes:
+        """The first message."""
+        return self._sender.first
 
     def take(self, response: bytes) -> None:
-        """Check the evaluator's response, and derive all seeds and witnesses."""
-        pads = self._sender.random(response).reshape(self._terms.copies, PADS, 2, 16)
-        for copy, pair in enumerate(pads, 1):
-            self.seeds[copy] = _secret(self._terms, copy, "copy", pair[:, 0])
-            self.witnesses[copy] = _secret(self._terms, copy, "witness", pair[:, 1])
+        """Take the evaluator's response, and derive all seeds and witnesses."""
+        for copy, keys in enumerate(self._sender.keys(self._terms.copies, response), 1):
+            self.seeds[copy] = _secret(self._terms, copy, "copy", keys[0])
+            self.witnesses[copy] = _secret(self._terms, copy, "witness", keys[1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,51 +51,34 @@ class Learned:
     witness: bytes = field(repr=False)
 
 
-class SeedReceiver:
-    """The evaluator's side, a function of its seed of stream 0 and of the garbler's messages."""
-
-    def __init__(self, terms: Terms, seed: bytes) -> None:
-        self._terms = terms
-        drawn = terms.derive("evaluator", SEEDS, "copy", seed)[:16]
-        self._closed = 1 + int.from_bytes(drawn, "big") % terms.copies
-        peer, context = terms.plan.parameters.garbler, terms.between(Label.COVERT_TRANSFER, SEEDS)
-        self._receiver = Receiver(peer, context, terms.derive("evaluator", SEEDS, "transfer", seed), FIELD)
-
-    def first(self) -> bytes:
-        """Return the first base message."""
-        return self._receiver.first_message()
-
-    def trees(self, response: bytes) -> bytes:
-        """Return the corrections of the trees."""
-        return self._receiver.finish_setup(response)
-
-    def extension(self) -> bytes:
-        """Return the extension for two transfers a copy."""
-        choices = np.zeros((self._terms.copies, PADS), np.uint8)
-        choices[self._closed - 1] = 1
-        return self._receiver.extend(choices.size, pack_bits(choices))
-
-    def take(self, challenge: bytes) -> tuple[bytes, Learned]:
-        """Return the response to the challenge, and what was learned."""
-        response, rows = self._receiver.random(challenge)
-        pads = rows.reshape(self._terms.copies, PADS, 16)
-        seeds = {
-            copy: _secret(self._terms, copy, "copy", pads[copy - 1])
-            for copy in range(1, self._terms.copies + 1)
-            if copy != self._closed
-        }
-        witness = _secret(self._terms, self._closed, "witness", pads[self._closed - 1])
-        return response, Learned(self._closed, seeds, witness)
+def choose_closed(terms: Terms, seed: bytes) -> int:
+    """Return the copy that an evaluator with this seed of stream 0 leaves closed."""
+    drawn = terms.derive("evaluator", SEEDS, "copy", seed)[:16]
+    return 1 + int.from_bytes(drawn, "big") % terms.copies
 
 
-def replay_seeds(terms: Terms, seed: bytes, base: bytes, challenge: bytes) -> tuple[Transcript, Learned]:
-    """Return the transcript of an evaluator with this seed that got these messages, and its result.
+def respond(terms: Terms, seed: bytes, first: bytes) -> tuple[bytes, Learned]:
+    """Return the evaluator's response, a function of its seed and the first message, and what it learns.
 
-    Raises PeerFault for messages that such an evaluator would have refused.
+    Raises PeerFault for a first message that is no group element.
     """
-    receiver = SeedReceiver(terms, seed)
-    messages = {FIRST: receiver.first(), BASE: base, TREES: receiver.trees(base)}
-    messages[EXTENSION] = receiver.extension()
-    messages[CHALLENGE] = challenge
-    messages[RESPONSE], learned = receiver.take(challenge)
+    closed, copies = choose_closed(terms, seed), range(1, terms.copies + 1)
+    response, keys = base_respond(
+        terms.plan.parameters.garbler,
+        terms.between(Label.COVERT_TRANSFER, SEEDS),
+        terms.derive("evaluator", SEEDS, "transfer", seed),
+        [copy == closed for copy in copies],
+        first,
+    )
+    seeds = {copy: _secret(terms, copy, "copy", keys[copy - 1]) for copy in copies if copy != closed}
+    return response, Learned(closed, seeds, _secret(terms, closed, "witness", keys[closed - 1]))
+
+
+def replay_seeds(terms: Terms, seed: bytes, first: bytes) -> tuple[Transcript, Learned]:
+    """Return the transcript of an evaluator with this seed that got this first message, and its result.
+
+    Raises PeerFault for a message that such an evaluator would have refused.
+    """
+    response, learned = respond(terms, seed, first)
+    messages = {BASE_FIRST: first, BASE_RESPONSE: response}
     return {position: terms.hash(SEEDS, position, content) for position, content in messages.items()}, learned

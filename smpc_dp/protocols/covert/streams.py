@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from smpc_dp.protocols.covert.terms import EVALUATORS, Terms, Transcript
+from smpc_dp.protocols.covert.terms import Terms, Transcript, is_evaluators
 from smpc_dp.protocols.garbled.effects import Effects, Send
 from smpc_dp.protocols.garbled.messages import MAX_PIECE
 from smpc_dp.protocols.garbled.participant import EVALUATOR, GARBLER, Participant
@@ -30,11 +30,11 @@ class Streams(Participant):
     def _give(self, terms: Terms, stream: int, position: int, content: bytes) -> Send:
         """Return a message of a stream, recorded."""
         self._record(terms, stream, position, content)
-        return self._piece(EVALUATOR if position in EVALUATORS else GARBLER, content)
+        return self._piece(EVALUATOR if is_evaluators(stream, position) else GARBLER, content)
 
     def _receive(self, terms: Terms, stream: int, position: int) -> Effects[bytes]:
         """Wait for a message of a stream, and record it."""
-        side = EVALUATOR if position in EVALUATORS else GARBLER
+        side = EVALUATOR if is_evaluators(stream, position) else GARBLER
         content = bytes((yield from self._take_piece(side, MAX_PIECE)))
         self._record(terms, stream, position, content)
         return content

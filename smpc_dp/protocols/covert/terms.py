@@ -6,7 +6,10 @@ import hmac
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from smpc_dp.crypto.garble import Run
+import numpy as np
+from numpy.typing import NDArray
+
+from smpc_dp.crypto.garble import Bytes, Run, Wires, label_hashes
 from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.stream_hash import StreamHash
 from smpc_dp.crypto.transcript import digest, encode_uint
@@ -32,9 +35,16 @@ MESSAGES = (
     "decoding",
 )
 EVALUATORS = frozenset({FIRST, TREES, EXTENSION, RESPONSE})
-"""Messages of the evaluator; the others are the garbler's."""
-SEED_MESSAGES = tuple(range(CORRECTIONS))
-"""Messages of the seed transfer."""
+"""Messages of the evaluator in a copy; the others are the garbler's."""
+BASE_FIRST, BASE_RESPONSE = range(2)
+"""Messages of the seed transfer, of which the first is the garbler's."""
+SEED_MESSAGES = ("first message", "response")
+
+
+def is_evaluators(stream: int, position: int) -> bool:
+    """Tell whether a message of a stream is the evaluator's."""
+    return position == BASE_RESPONSE if stream == SEEDS else position in EVALUATORS
+
 
 # A message's position and hash, in the order sent.
 Transcript = dict[int, bytes]
@@ -63,8 +73,28 @@ class Terms:
 
     @property
     def transfers(self) -> int:
-        """Number of transfers of a copy: the evaluator's input bits in all instances."""
+        """Number of transfers of a copy: the evaluator's input bits, random ones too, in all instances."""
         return self.plan.width(self.plan.evaluator_values) * self.plan.parameters.instances
+
+    @property
+    def instances(self) -> int:
+        """Number of instances."""
+        return self.plan.parameters.instances
+
+    def given_wires(self, values: Sequence[int]) -> Wires:
+        """Return the wires of those of these input values that are given."""
+        return self.plan.wires(self.plan.given(values))
+
+    def random_wires(self, values: Sequence[int]) -> Wires:
+        """Return the wires of those of these input values that are random."""
+        return self.plan.wires(self.plan.random(values))
+
+    @property
+    def given_transfers(self) -> NDArray[np.bool_]:
+        """Whether each transfer is of a given input."""
+        values = self.plan.evaluator_values
+        given = np.isin(self.plan.wires(values), self.given_wires(values))
+        return np.repeat(given, self.instances)
 
     @property
     def positions(self) -> tuple[int, ...]:
@@ -98,6 +128,16 @@ class Terms:
         """Return the garbling settings of a copy, which is one block."""
         start = self.between(Label.COVERT_KEYS, copy)[:16]
         return self.plan.garbling(next(self.plan.blocks()), start)
+
+    def open_seed(self, copy: int) -> bytes:
+        """Return the 16 public bytes of which the active labels of the garbler's random inputs are made."""
+        return self.between(Label.COVERT_OPEN, copy)[:16]
+
+    def label_hashes(self, copy: int, labels: Bytes) -> Bytes:
+        """Return the hashes of labels of a copy's label list, shape (labels, 16), wire by wire."""
+        run = self.plan.garbling(next(self.plan.blocks()), self.between(Label.COVERT_LABEL_KEYS, copy)[:16])
+        rows = np.ascontiguousarray(labels).reshape(-1, run.n_instances, labels.shape[-1])
+        return label_hashes(rows, run).reshape(labels.shape)
 
     def message_key(self, stream: int, message: int) -> bytes:
         """Return the key of the hashes of one message of a stream."""

@@ -18,8 +18,9 @@ def privacy_of(parameters: PairwiseParameters, tile: int, transfers: int) -> Pri
         "either side can stop the run; with output to both the garbler learns the output first",
     ]
     assumptions = [
-        "AES-128 is an ideal cipher, TupleHash256 and SHA-256 are random oracles, keyed BLAKE3 is collision "
-        "resistant, and computational Diffie-Hellman is hard in ristretto255",
+        "AES-128 is an ideal cipher, TupleHash256 and SHA-256 are random oracles, keyed BLAKE3 is "
+        f"{'a random oracle' if parameters.covert else 'collision resistant'}, and computational "
+        "Diffie-Hellman is hard in ristretto255",
         f"{_keys(parameters, tile)}; of Q keys in all runs, no two meet but with probability Q^2 / 2^129",
     ]
     if transfers:

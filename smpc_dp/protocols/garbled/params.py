@@ -32,7 +32,8 @@ class PairwiseParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True
     `evaluator_inputs` are the evaluator's, by default all but the first. `output` names the recipient of the
     result; `mode` tells whether garbling keys are shared by a tile of instances or unique to each. `covert`
     is the number of copies of which all but one are checked (`protocols/covert/README.md`), or 0 for one copy
-    of a garbler that is assumed to be semi-honest.
+    of a garbler that is assumed to be semi-honest. With copies, the input values with indices in
+    `random_inputs` are uniform bits that the protocol draws for their party.
     """
 
     circuit: str
@@ -44,6 +45,7 @@ class PairwiseParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True
     output: Output = "both"
     mode: Mode = "tile"
     covert: int = 0
+    random_inputs: list[int] = []
 
 
 def check_parameters(
@@ -77,15 +79,13 @@ def check_parameters(
                 ConfigCheck.UNKNOWN_NAME,
             )
         )
-    indices = checked.evaluator_inputs
-    if indices is not None and (sorted(set(indices)) != indices or any(index < 0 for index in indices)):
-        issues.append(
-            ConfigIssue(
-                "evaluator_inputs",
-                "not places of input values, from 0, in increasing order",
-                ConfigCheck.RANGE,
-            )
-        )
+    for field in ("evaluator_inputs", "random_inputs"):
+        indices = getattr(checked, field) or []
+        if sorted(set(indices)) != indices or any(index < 0 for index in indices):
+            reason = "not places of input values, from 0, in increasing order"
+            issues.append(ConfigIssue(field, reason, ConfigCheck.RANGE))
+    if checked.random_inputs and not checked.covert:
+        issues.append(ConfigIssue("random_inputs", "for covert evaluations alone", ConfigCheck.UNSUPPORTED))
     return (None, issues) if issues else (checked, [])
 
 
@@ -103,8 +103,9 @@ def load_circuit(parameters: PairwiseParameters, folder: Path) -> Circuit:
             raise ConfigError.at("parameters.digest", reason, ConfigCheck.DIFFERS)
     else:
         circuit = find(parameters.circuit).build()
-    for index in parameters.evaluator_inputs or ():
-        if index >= len(circuit.inputs):
-            reason = f"{index}, but the circuit has {len(circuit.inputs)} input values"
-            raise ConfigError.at("parameters.evaluator_inputs", reason, ConfigCheck.RANGE)
+    for field in ("evaluator_inputs", "random_inputs"):
+        for index in getattr(parameters, field) or ():
+            if index >= len(circuit.inputs):
+                reason = f"{index}, but the circuit has {len(circuit.inputs)} input values"
+                raise ConfigError.at(f"parameters.{field}", reason, ConfigCheck.RANGE)
     return circuit

@@ -25,8 +25,8 @@ COVERT_LABELS = 1 << 16
 # Most gates of a covert evaluation, and gates times instances: a stranger's certificate makes a judge garble
 # them.
 COVERT_GATES, COVERT_WORK = 1 << 22, 1 << 28
-# k of the extension of oblivious transfers.
-FIELD = 2
+# k of the extension of oblivious transfers, and that of covert evaluations: half the bytes, in each copy.
+FIELD, COVERT_FIELD = 2, 4
 # Most transfers in one chunk: they stay in the cache, and with the block that hides they are 128 blocks.
 TRANSFERS = 127 * 128
 # Pending chunks: while one side works on a chunk, the other works on the next. More than `ot.MAX_PENDING` are
@@ -108,6 +108,14 @@ class Plan:
                 reason = f"{count} {name}; a covert evaluation has {most} at most"
                 raise ConfigError.at(where, reason, ConfigCheck.TOO_LARGE)
 
+    def given(self, values: Sequence[int]) -> tuple[int, ...]:
+        """Return those of these input values that their party gives: all but random ones."""
+        return tuple(index for index in values if index not in self.parameters.random_inputs)
+
+    def random(self, values: Sequence[int]) -> tuple[int, ...]:
+        """Return those of these input values that are random."""
+        return tuple(index for index in values if index in self.parameters.random_inputs)
+
     def wires(self, values: Sequence[int]) -> NDArray[np.uint32]:
         """Return the input wires of these input values, value by value."""
         widths = self.circuit.inputs
@@ -171,18 +179,21 @@ class Plan:
             *(encode_uint(n) for n in (self.parameters.instances, self.tile, first.count, FIELD)),
             b"".join(encode_uint(index) for index in self.evaluator_values),
         )
-        copies = self.parameters.covert
-        return digest(Label.COVERT_PLAN, plain, encode_uint(copies)) if copies else plain
+        if not (copies := self.parameters.covert):
+            return plain
+        drawn = b"".join(encode_uint(index) for index in self.parameters.random_inputs)
+        return digest(Label.COVERT_PLAN, plain, encode_uint(copies), drawn)
 
     def check_inputs(self, values: Sequence[int], rows: Sequence[Rows], party: str) -> Rows | None:
         """Return one party's input bits, shape (bits, words), laid out as by `circuits.circuit.pack`.
 
-        `rows` has one such array for each of its input `values`. Returns None for a party without inputs.
+        `rows` has one such array for each of its input `values` that is not random. Returns None without any.
 
         Raises:
             ConfigError: names the party and the value whose shape is not that of the circuit.
         """
         words = -(-self.parameters.instances // WORD_BITS)
+        values = self.given(values)
         if len(rows) != len(values):
             reason = f"{len(rows)} input values of {party}, the circuit takes {len(values)} from it"
             raise ConfigError.at("inputs", reason, ConfigCheck.SHAPE)

@@ -78,17 +78,23 @@ class StatisticPlan:
             output="aggregator",
             mode=mode,
             covert=self.covert,
+            random_inputs=[len(self.fields), 2 * len(self.fields) + 1] if self.covert else [],
         )
         return Plan(self.circuit, parameters)
 
     def inputs(self, codes: NDArray[np.int64], randomness: Randomness) -> list[Rows]:
-        """Return one party's input rows: its records, shape (instances, fields), and fresh random bits."""
+        """Return one party's input rows: its records, shape (instances, fields), and fresh random bits.
+
+        In covert evaluations the protocol draws the random bits.
+        """
         words = np.ascontiguousarray(codes.astype("<u8"))
         count, width = len(codes), self.noise.joint_bits
         rows = [
             pack_bytes(np.ascontiguousarray(words[:, index]).view(np.uint8).reshape(count, 8), bits)
             for index, bits in enumerate(self.fields)
         ]
+        if self.covert:
+            return rows
         size = -(-width // 8)
         drawn = np.frombuffer(randomness.bytes(size * count), np.uint8).reshape(count, size)
         return [*rows, pack_bytes(drawn, width)]

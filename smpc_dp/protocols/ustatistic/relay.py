@@ -19,8 +19,8 @@ from smpc_dp.protocols.ustatistic.terms import Draw
 _FIXED_BYTES = 1 << 18
 # For each AND gate, input bit and random bit, each way: tables, labels, columns of the transfers.
 _BYTES_A_WIRE = 64
-# For each copy of a covert evaluation, each way, and for each input bit of it: setup, columns, corrections.
-_COPY_BYTES, _COPY_BYTES_AN_INPUT = 1 << 15, 32
+# For each copy of a covert evaluation, each way, and for each input bit of it: setup, columns.
+_COPY_BYTES, _COPY_BYTES_AN_INPUT = 1 << 14, 8
 # Messages of a copy, each way at most; each has a frame of its own, however short it is.
 _COPY_MESSAGES = len(EVALUATORS)
 
