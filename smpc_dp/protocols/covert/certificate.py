@@ -192,8 +192,8 @@ def _plan(certificate: Certificate) -> Plan:
         raise VerificationError(f"no plan: {'; '.join(map(str, issues))}", Check.OTHER_PLAN)
     try:
         circuit = certificate.circuit.build()
-        places = (*certificate.evaluator_inputs, *certificate.random_inputs)
-        if any(value >= len(circuit.inputs) for value in places):
+        indices = (*certificate.evaluator_inputs, *certificate.random_inputs)
+        if any(value >= len(circuit.inputs) for value in indices):
             raise VerificationError("no plan: an input value that the circuit has not", Check.OTHER_PLAN)
         return Plan(circuit, parameters)
     except (ConfigError, ValueError) as error:

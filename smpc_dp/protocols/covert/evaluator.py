@@ -219,13 +219,13 @@ class CovertEvaluatorRole(EvaluatorRole, Streams):
         set_inputs(terms, number, evaluator, labels, held)
         return evaluator
 
-    def _take_exactly(self, size: int, what: str) -> Effects[bytes | memoryview]:
+    def _take_exactly(self, size: int, name: str) -> Effects[bytes | memoryview]:
         """Wait for a piece of the garbler's of this size; without one if that is 0."""
         if not size:
             return b""
         content = yield from self._take_piece(GARBLER, size)
         if len(content) != size:
-            reason = f"sent {len(content)} bytes of {what}, not {size}"
+            reason = f"sent {len(content)} bytes of {name}, not {size}"
             raise PeerFault(self._garbler, reason, Check.WRONG_LENGTH)
         return content
 
