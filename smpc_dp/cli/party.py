@@ -31,6 +31,7 @@ from smpc_dp.net.member import Membership
 from smpc_dp.net.session_file import load_session
 from smpc_dp.net.tolerance import tolerances
 from smpc_dp.protocols.names import LEARN, RECORDS, is_verifiable
+from smpc_dp.protocols.records import RecordParameters
 
 # Modules of learners, servers and aggregators take long to load: each function imports its own.
 if TYPE_CHECKING:
@@ -146,7 +147,9 @@ def party(
 
     async def compute() -> Report | None:
         if serves:
-            wanted = 1 if requests is None else requests or None
+            checked = loaded.checked_parameters
+            steps = checked.steps if isinstance(checked, RecordParameters) else 1
+            wanted = steps if requests is None else requests or None
             await _serve(host, role, wanted, results)
             return None
         if requested is not None:
@@ -192,6 +195,9 @@ async def _serve(host: HostMember, role: Role, requests: int | None, results: li
         if isinstance(ended, SmpcError):
             raise ended
         results.append(ended)
+    if requests is None:
+        # what the last of several steps gave
+        del results[:-1]
 
 
 def _hand_over(result: Ended, name: str, out: Path | None, *, as_json: bool, events: bool) -> bool:

@@ -193,7 +193,7 @@ def records_text(result: Mapping[str, Any]) -> str:
     lines = [
         f"statistics over {len(survivors)} of {len(survivors) + len(absent)} parties",
         *(_estimate(one, exact) for one in result["estimates"]),
-        "exact counts: no differential privacy" if exact else about,
+        "exact: no differential privacy" if exact else about,
         f"without: {', '.join(absent)}" if absent else "nobody was missing",
         *(f"fault: {line}" for line in result["faults"]),
         *privacy_lines(result),

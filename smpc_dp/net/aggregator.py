@@ -6,6 +6,7 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -305,6 +306,7 @@ async def serve(
     logs = log_folder(membership, session, board)
     on_event = with_logging(on_event)
     results: list[Result | RecordResult | StatisticResult | SmpcError] = []
+    asked = membership
     async with open_aggregator(
         membership, listen_on, logs=logs, on_event=on_event, watch=watch, kernels=kernels, role=role
     ) as server:
@@ -312,11 +314,25 @@ async def serve(
             ended = await server.request(len(results) + 1)
             if ended is None:
                 break
-            if not isinstance(ended, Relayed):
-                results.append(_result(membership, ended) if isinstance(ended, Outcome) else ended)
+            if isinstance(ended, Relayed):
+                continue
+            results.append(_result(asked, ended) if isinstance(ended, Outcome) else ended)
+            asked = _following(membership, asked, results)
         if membership.parameters.is_logged:
             await server.linger()
     return results
+
+
+def _following(
+    first: Membership,
+    asked: Membership,
+    results: Sequence[Result | RecordResult | StatisticResult | SmpcError],
+) -> Membership:
+    """Return what parties ask next: of a regression by steps the one that begins where the last one ended."""
+    last, steps = results[-1], getattr(first.parameters, "steps", 1)
+    if steps == 1 or not isinstance(last, RecordResult) or len(results) % steps == 0:
+        return first
+    return replace(asked, parameters=asked.parameters.following(last.answers))
 
 
 def _result(membership: Membership, outcome: Outcome) -> Result | RecordResult:

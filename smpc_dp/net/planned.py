@@ -62,6 +62,7 @@ class SessionPlan(PlainStruct, frozen=True, kw_only=True):
         sent, received: bytes of one party, about.
         steps: messages of one party, one after the other.
         warnings: what a reader must not miss.
+        requests: those that are charged together, as the steps of a regression are.
     """
 
     protocol: str
@@ -79,6 +80,7 @@ class SessionPlan(PlainStruct, frozen=True, kw_only=True):
     received: int
     steps: int
     warnings: tuple[str, ...]
+    requests: int = 1
 
     @property
     def charge(self) -> str:
@@ -92,7 +94,8 @@ class SessionPlan(PlainStruct, frozen=True, kw_only=True):
 
     def lines(self) -> Iterator[str]:
         """Yield the plan in lines, the warnings last."""
-        yield f"each request is charged: {self.charge}"
+        each = "each request is" if self.requests == 1 else f"all {self.requests} requests together are"
+        yield f"{each} charged: {self.charge}"
         if self.factor is not None:
             shares = f"{self.counted} of {self.parties} shares are counted on"
             drawn = "the servers draw one together" if self.counted is None else shares
@@ -144,6 +147,7 @@ def session_plan(session: SessionFile) -> SessionPlan | None:
         received=traffic["down"]["total"],
         steps=len(parameters.party_steps),
         warnings=tuple(lines),
+        requests=parameters.steps if isinstance(parameters, RecordParameters) else 1,
     )
 
 

@@ -103,7 +103,8 @@ class Session:
         book = None if ledger is None else await asyncio.to_thread(open_ledger, ledger, party)
         if book is not None and RECORDS in membership.session.parameters:
             # A ledger of another unit or relation, or a spent one, never disturbs the others.
-            await asyncio.to_thread(book.check, [membership.event()])
+            steps = membership.parameters.steps
+            await asyncio.to_thread(book.check, [membership.event()] * steps)
         connection = await open_connection(membership, on_event, listen_on, role)
         return cls(membership, connection, on_event, book)
 
@@ -239,7 +240,8 @@ class Session:
     ) -> RecordResult:
         """Return what the session file asks of the records of all parties, with differential privacy.
 
-        One request carries all answers. Whatever depends on this party's rows is never an error and never
+        One request carries all answers; a logistic or Poisson regression takes `steps` requests, and the
+        answers of the last are returned. Whatever depends on this party's rows is never an error and never
         visible to others: what does not count is in `dropped` of the result.
 
         Args:
@@ -262,6 +264,24 @@ class Session:
         # Before the request: afterwards it would be charged, and its result lost.
         if not 0 < level < 1:
             raise ConfigError.at("level", f"must be in (0, 1), is {level}", ConfigCheck.RANGE)
+        if self._ledger is not None and parameters.steps > 1:
+            # All steps, before the first.
+            await asyncio.to_thread(self._ledger.check, [self._membership.event()] * parameters.steps)
+        ready, result = await self._record_request(table, parameters, label, level, simultaneous)
+        for _ in range(parameters.steps - 1):
+            parameters = parameters.following(result.answers)
+            ready, result = await self._record_request(ready.table, parameters, label, level, simultaneous)
+        return result
+
+    async def _record_request(
+        self,
+        table: Source | Table | ReadyRows,
+        parameters: RecordParameters,
+        label: str,
+        level: float,
+        simultaneous: bool,
+    ) -> tuple[ReadyRows, RecordResult]:
+        """Run one request for statistics of records."""
         self._request += 1
         try:
             ready = await asyncio.to_thread(ready_rows, table, parameters, self._membership)
@@ -272,9 +292,9 @@ class Session:
             raise
         from smpc_dp.protocols.record_result import KIND, RecordResult
 
-        outcome, receipt = await self._outcome(KIND, ready.ring_vector, label)
+        outcome, receipt = await self._outcome(KIND, ready.ring_vector, label, parameters.planned())
         names = self._membership.names
-        return await asyncio.to_thread(
+        result = await asyncio.to_thread(
             lambda: RecordResult.of(
                 outcome,
                 parameters,
@@ -285,6 +305,7 @@ class Session:
                 dropped=ready.table.dropped,
             )
         )
+        return ready, result
 
     def _record_parameters(self, ask: str | Sequence[str] | None) -> RecordParameters:
         """Return the parameters of a session that asks of records; raise ConfigError for what differs."""
@@ -619,15 +640,19 @@ class Session:
         return Result.of(outcome, kind, clipped, receipt, distributions)
 
     async def _outcome(
-        self, kind: str, ring_vector: RingVector, label: str
+        self, kind: str, ring_vector: RingVector, label: str, planned: str | None = None
     ) -> tuple[Outcome, Receipt | None]:
-        """Take part in one request for a sum; return how it ended, and what the ledger gives for it."""
+        """Take part in one request for a sum; return how it ended, and what the ledger gives for it.
+
+        `planned`: in the place of the parameters' own.
+        """
         from smpc_dp.protocols.registry import origin_of
 
         parameters = self._membership.parameters
         # Parties with different versions of another package's protocol are not added up.
         origin = origin_of(self._membership.session.protocol)
-        operation = " ".join(part for part in (kind, label, parameters.planned(), origin) if part)
+        planned = parameters.planned() if planned is None else planned
+        operation = " ".join(part for part in (kind, label, planned, origin) if part)
 
         await self._check_budget()
         book = partial(charge_run, self._ledger, self._membership.event, self._request)

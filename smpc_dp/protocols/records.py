@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Protocol, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Protocol, Self, TypeVar, cast
 
 import msgspec
 from msgspec import Meta
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from smpc_dp.privacy.accountant.events import Event
     from smpc_dp.records.ask import Statistic
+    from smpc_dp.records.fit import FitPlan
     from smpc_dp.records.plan import Plan, PlannedError
     from smpc_dp.records.result import Answers
     from smpc_dp.records.schema import Schema
@@ -143,6 +144,15 @@ class RecordParameters:
         """Return how many of the parties at these places have rows; None if that is private."""
         return None if self.public_rows is None else sum(self.public_rows[at] > 0 for at in numbers)
 
+    @property
+    def steps(self) -> int:
+        """The requests that the answers take, one after the other."""
+        return 1
+
+    def following(self, answers: Answers) -> Self:  # noqa: ARG002
+        """Return the parameters of the next request, given the answers of this one."""
+        return self
+
     def planned(self) -> str:
         """Return values derived with floating point, which are compared before a run begins."""
         raise NotImplementedError
@@ -166,11 +176,11 @@ class RecordParameters:
         raise NotImplementedError
 
 
-class NoisyRecordParameters(RecordParameters):
-    """What the parameters of any protocol have for statistics of records with differential privacy."""
+class PlannedRecordParameters(RecordParameters):
+    """What the parameters of any protocol have for a request whose errors are planned."""
 
     __slots__ = ()
-    request: Plan
+    request: Plan | FitPlan
 
     def errors(self, parties: int) -> list[PlannedError]:
         """Return the standard error of each answer over so many parties."""
@@ -179,6 +189,19 @@ class NoisyRecordParameters(RecordParameters):
     def warnings(self, parties: int) -> list[str]:
         """Return what must not be missed before a request: answers whose noise is large."""
         return self.request.warnings(parties, self.rows_of(range(parties)))
+
+    def scales_digest(self) -> str:
+        """Return a digest of what of the plan is derived with floating point."""
+        scaled = self.request.scale_texts()
+        bound = self.protocol.encode(), encode_uint(self.version)
+        return digest(Label.RECORD_PLAN, *bound, msgspec.json.encode(scaled)).hex()
+
+
+class NoisyRecordParameters(PlannedRecordParameters):
+    """What the parameters of any protocol have for statistics of records with differential privacy."""
+
+    __slots__ = ()
+    request: Plan
 
     def answers(
         self, total: NDArray[np.int64], numbers: Sequence[int], *, level: float, simultaneous: bool
@@ -196,13 +219,29 @@ class NoisyRecordParameters(RecordParameters):
             simultaneous=simultaneous,
         )
 
-    def scales_digest(self) -> str:
-        """Return a digest of the scale of each block, which is derived with floating point."""
-        scaled = [
-            (one.block, f"{one.scale.numerator:x}/{one.scale.denominator:x}") for one in self.request.blocks
-        ]
-        bound = self.protocol.encode(), encode_uint(self.version)
-        return digest(Label.RECORD_PLAN, *bound, msgspec.json.encode(scaled)).hex()
+
+class FitRecordParameters(PlannedRecordParameters):
+    """What the parameters of any protocol have for a regression by steps."""
+
+    __slots__ = ()
+    request: FitPlan
+
+    @property
+    def steps(self) -> int:
+        """The requests that the answers take, one after the other."""
+        return self.request.steps
+
+    def following(self, answers: Answers) -> Self:
+        """Return the parameters of the next request, given the answers of this one."""
+        return cast(Self, replace(cast(Any, self), request=self.request.following(answers)))
+
+    def answers(
+        self, total: NDArray[np.int64], numbers: Sequence[int], *, level: float, simultaneous: bool
+    ) -> Answers:
+        """Return the coefficients after the step that a sum over the parties at these places gives."""
+        from smpc_dp.records.fit_answers import fitted
+
+        return fitted(self.request, total, len(numbers), level=level, simultaneous=simultaneous)
 
 
 def asked(ask: str | Sequence[str]) -> tuple[str, ...]:
@@ -257,7 +296,7 @@ def planned_or_issues(plan: Callable[[], T]) -> tuple[T | None, list[ConfigIssue
 
 
 def check_record_settings(
-    settings: type[RecordSettings],
+    settings: type[AskSettings],
     parameters: Mapping[str, object],
     parties: int,
     planner: Callable[[SecAggPlan, Schema, Mapping[str, Any]], T],
@@ -321,7 +360,7 @@ def plan_records(
     )
 
 
-def check_planned_errors(request: Plan, good: Mapping[str, Any], parties: int) -> None:
+def check_planned_errors(request: Plan | FitPlan, good: Mapping[str, Any], parties: int) -> None:
     """Raise ConfigError for each answer whose standard error is above `max_standard_error`."""
     rows = good["public_rows"]
     if (most := good["max_standard_error"]) is not None:

@@ -36,7 +36,7 @@ from smpc_dp.protocols.phases.survivors import FixedSurvivors
 from smpc_dp.protocols.secagg.noisy import check_noisy
 from smpc_dp.protocols.secagg.params import PRIVACY_KEYS
 from smpc_dp.protocols.secagg.params import check_parameters as check_secagg
-from smpc_dp.protocols.secagg.records import check_records
+from smpc_dp.protocols.secagg.records import asks_fit, check_records
 from smpc_dp.seen import NOTHING_SEEN, Seen
 from smpc_dp.wire.signing import Context, Signer
 
@@ -58,7 +58,7 @@ def _check_secagg(
     parameters: Mapping[str, object], parties: int
 ) -> tuple[SumParameters | None, list[ConfigIssue]]:
     """Check an exact sum, one with noise (epsilon, delta or a mechanism), or statistics of records."""
-    if BUDGET in parameters:
+    if BUDGET in parameters and not asks_fit(parameters):
         return _check_budget(_check_secagg, parameters, parties)
     if RECORDS in parameters:
         return check_records(parameters, parties)

@@ -30,6 +30,7 @@ from smpc_dp.records.plan import Plan
 from smpc_dp.records.quantiles import quantiles
 from smpc_dp.records.regression import regressions
 from smpc_dp.records.result import HIDDEN, WITHIN_NOISE, Answers, Estimate
+from smpc_dp.records.schema import Schema
 from smpc_dp.records.survival import log_rank, survival
 from smpc_dp.records.terms import counted_cells
 
@@ -80,21 +81,20 @@ def estimate(
         counted=plan.mechanism.honest,
         rows=rows,
         guarantee=plan.guarantee(),
-        not_protected=not_protected(plan),
+        not_protected=not_protected(schema, central=plan.central),
     )
 
 
-def not_protected(plan: Plan) -> tuple[str, ...]:
-    """Return what a reader of the answers should be told."""
-    schema = plan.schema
+def not_protected(schema: Schema, *, central: bool = False) -> tuple[str, ...]:
+    """Return what a reader of the answers should be told; `central`: servers draw one noise for all."""
     noise = (
         "the servers draw the noise together"
-        if plan.central
+        if central
         else "or no noise; noise is counted on from all but as many parties as are planned to be corrupt, "
         "and with none planned from every party but the one that looks"
     )
     lines = [
-        f"a party may add any vector within its bounds{';' if plan.central else ','} {noise}",
+        f"a party may add any vector within its bounds{';' if central else ','} {noise}",
         "how long a party takes to read and sum its rows: others see it where it does so while they wait",
         "the columns, bounds, categories and what is asked for are public",
         "that counts within the noise are not shown is presentation, and protects nothing",

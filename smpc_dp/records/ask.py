@@ -19,8 +19,8 @@ MAX_BINS = 1024
 DEFAULT_BINS = 256
 FORMS = (
     "count, sum(a), mean(a), variance(a), covariance(a, b, ...), correlation(a, b, ...), histogram(a, bins), "
-    "quantile(a, q, ...), median(a), a x b, regression(y ~ a + b); "
-    "survival(time, event), logrank(time, event) by a, heterogeneity(a); "
+    "quantile(a, q, ...), median(a), a x b, regression(y ~ a + b); alone logistic(y ~ a + b), "
+    "poisson(y ~ a + b); survival(time, event), logrank(time, event) by a, heterogeneity(a); "
     "count, sum, mean, variance and survival also 'by' categories"
 )
 _TOKEN = re.compile(r"\s*(?:([A-Za-z_]\w*)|([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)|([(),~+\[\]]))")
@@ -28,6 +28,8 @@ _GROUPED = ("sum", "mean", "variance")
 _OF_ONE = (*_GROUPED, "heterogeneity")
 _OF_MORE = ("covariance", "correlation")
 _OF_TIME = ("survival", "logrank")
+# Regressions by Newton steps, each of which is a request.
+FITS = ("logistic", "poisson")
 
 
 class Statistic(msgspec.Struct, frozen=True):
@@ -77,6 +79,12 @@ def read_ask(ask: Ask, schema: Schema) -> tuple[Statistic, ...]:
     if issues:
         raise ConfigError(issues)
     return tuple(statistics)
+
+
+def asks_fit(ask: object) -> bool:
+    """Tell whether a regression by Newton steps is among what is asked for, as it is written."""
+    texts = ask.split(";") if isinstance(ask, str) else ask if isinstance(ask, Sequence) else ()
+    return any(isinstance(text, str) and text.strip().startswith(FITS) for text in texts)
 
 
 class _Reader:
@@ -159,7 +167,7 @@ class _Reader:
             time = self.name()
             self.take(",")
             result = Statistic(self.text, kind, (time, self.name()))
-        elif kind == "regression":
+        elif kind in ("regression", *FITS):
             response = self.name()
             self.take("~")
             result = Statistic(self.text, kind, (response, *self.names("+")))
@@ -200,17 +208,19 @@ def _check(one: Statistic, schema: Schema, where: str) -> None:
     """Raise ConfigError, naming the statistic, for what the columns do not allow."""
     for name in (*one.columns, *one.by):
         schema.column(name, where)
-    numeric = one.columns if one.kind in (*_OF_ONE, *_OF_MORE, "regression", "quantile") else ()
+    numeric = one.columns if one.kind in (*_OF_ONE, *_OF_MORE, *FITS, "regression", "quantile") else ()
     for name in numeric:
         schema.number(name, where)
     if len(set(one.columns)) < len(one.columns) or len(set(one.by)) < len(one.by):
         raise ConfigError.at(where, "a column is there twice", ConfigCheck.DUPLICATE)
-    if one.kind in (*_OF_MORE, "regression") and len(one.columns) < 2:
+    if one.kind in (*_OF_MORE, *FITS, "regression") and len(one.columns) < 2:
         raise ConfigError.at(where, "needs two columns at least", ConfigCheck.SHAPE)
     if one.by and one.kind not in (*_GROUPED, *_OF_TIME, "count"):
         raise ConfigError.at(where, f"a {one.kind} has no groups", ConfigCheck.UNSUPPORTED)
     if one.kind in _OF_TIME:
         _check_survival(one, schema, where)
+    if one.kind in FITS:
+        _check_response(one, schema, where)
     _check_cells(one, schema, where)
 
 
@@ -220,11 +230,27 @@ def _check_survival(one: Statistic, schema: Schema, where: str) -> None:
     if not time.bins:
         reason = f"column {one.columns[0]!r} needs `bins` in the schema: the time grid"
         raise ConfigError.at(where, reason, ConfigCheck.MISSING)
-    if (event.lower, event.upper, event.steps) != (0, 1, 1):
-        reason = f"column {one.columns[1]!r} must be 0 or 1: lower = 0, upper = 1, step = 1"
-        raise ConfigError.at(where, reason, ConfigCheck.RANGE)
+    _check_binary(event, one.columns[1], where)
     if one.kind == "logrank" and cells_in(one.by, schema) != 2:
         raise ConfigError.at(where, "needs two groups: 'by' a column of two cells", ConfigCheck.SHAPE)
+
+
+def _check_binary(column: Number, name: str, where: str) -> None:
+    """Raise ConfigError unless a column is an indicator."""
+    if (column.lower, column.upper, column.steps) != (0, 1, 1):
+        reason = f"column {name!r} must be 0 or 1: lower = 0, upper = 1, step = 1"
+        raise ConfigError.at(where, reason, ConfigCheck.RANGE)
+
+
+def _check_response(one: Statistic, schema: Schema, where: str) -> None:
+    """Raise ConfigError unless the response is an indicator, or of a Poisson regression not negative."""
+    name = one.columns[0]
+    response = schema.number(name, where)
+    if one.kind == "logistic":
+        _check_binary(response, name, where)
+    elif response.lower < 0:
+        reason = f"column {name!r} must not be negative: its lower is {response.lower:g}"
+        raise ConfigError.at(where, reason, ConfigCheck.RANGE)
 
 
 def cells_in(names: Iterable[str], schema: Schema) -> int:

@@ -11,6 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 import numpy as np
@@ -25,13 +26,16 @@ from smpc_dp.privacy.mechanisms.additive import DiscreteGaussian
 from smpc_dp.privacy.mechanisms.distributed import DistributedSum
 from smpc_dp.privacy.mechanisms.sensitivity import Sensitivity
 from smpc_dp.privacy.search import bisect
-from smpc_dp.records.ask import Ask, Statistic, read_ask
+from smpc_dp.records.ask import FITS, Ask, Statistic, read_ask
 from smpc_dp.records.features import Block
 from smpc_dp.records.schema import Schema
 from smpc_dp.records.sensitivity import Scaled, sensitivity_of
 from smpc_dp.records.split import deviations
 from smpc_dp.records.table import Integers, Table
 from smpc_dp.records.terms import Term, is_public, terms_of
+
+if TYPE_CHECKING:
+    from smpc_dp.records.result import Answers
 
 # The deviation of the noise in ring steps: at most, and with less the grid would be coarser than the noise.
 MOST_BITS = 32
@@ -68,8 +72,68 @@ class PlannedError(PlainStruct, frozen=True):
     assumed: str
 
 
+class Priced:
+    """What is planned at a price: warns of large errors, and refuses them.
+
+    `steps`: the requests that it takes, one after the other.
+    """
+
+    schema: Schema
+    epsilon: float
+    delta: float
+    steps: int
+
+    def errors(self, present: int, rows: int | None = None) -> list[PlannedError]:
+        """Return the standard error of each answer with so many shares of noise in the sum."""
+        raise NotImplementedError
+
+    def following(self, answers: Answers) -> Self:  # noqa: ARG002
+        """Return the plan of the next step, given the answers of this one."""
+        return self
+
+    def warnings(self, present: int, rows: int | None = None) -> list[str]:
+        """Return a line for each answer whose standard error is above a tenth of its range, or not known."""
+        return [line for error in self.errors(present, rows) for line in self._warning(error)]
+
+    def _warning(self, error: PlannedError) -> list[str]:
+        if error.relative is None:
+            return [f"{error.text}: the error depends on the number of rows: declare rows_expected"]
+        if error.relative <= LARGE:
+            return []
+        percent = 100 * error.relative
+        more = math.ceil((error.rows or self.schema.rows_expected or 1) * error.relative / LARGE)
+        line = f"{error.text}: the standard error is {percent:.3g} % of the range. It would be a tenth"
+        enough = self._epsilon_for(error.relative / LARGE)
+        least = "" if enough is None else f" or with epsilon {enough:.3g}"
+        return [f"{line} with {more} rows (more parties){least}; fewer statistics in the request help too"]
+
+    def _epsilon_for(self, factor: float) -> float | None:
+        """Return the epsilon at which the noise is smaller by a factor, None where it is above 100."""
+        wanted = gaussian_mu(self.epsilon, self.delta) * factor
+        if gaussian_mu(100.0, self.delta) < wanted:
+            return None
+        return bisect(lambda epsilon: gaussian_mu(epsilon, self.delta) < wanted, self.epsilon, 100.0, 50)[1]
+
+    def check_errors(self, most: float | Mapping[str, float], present: int, rows: int | None = None) -> None:
+        """Raise ConfigError for each answer whose standard error is above what is accepted.
+
+        `most` is a share of the range of every answer, or a standard error for each text.
+        """
+        issues = []
+        for error in self.errors(present, rows):
+            limit = most.get(error.text) if isinstance(most, Mapping) else most
+            stated = error.standard_error if isinstance(most, Mapping) else error.relative
+            if limit is None or (stated is not None and stated <= limit):
+                continue
+            shown = "not known without rows_expected" if stated is None else f"{stated:.3g}"
+            reason = f"{error.text}: the standard error is {shown}, at most {limit:g} is accepted"
+            issues.append(ConfigIssue("max_standard_error", reason, ConfigCheck.INFEASIBLE))
+        if issues:
+            raise ConfigError(issues)
+
+
 @dataclass(frozen=True)
-class Plan:
+class Plan(Priced):
     """One request, planned; made by `plan_request`.
 
     Attributes:
@@ -91,6 +155,7 @@ class Plan:
     epsilon: float
     delta: float
     central: bool = False
+    steps: int = 1
 
     @property
     def length(self) -> int:
@@ -119,6 +184,10 @@ class Plan:
         low, high = self.bounds
         exact = [min(max(value, int(a)), int(b)) for value, a, b in zip(values, low, high, strict=True)]
         return np.array(exact, dtype=np.int64)
+
+    def scale_texts(self) -> Any:
+        """Return the scale of each block, which is derived with floating point."""
+        return [(one.block, f"{one.scale.numerator:x}/{one.scale.denominator:x}") for one in self.blocks]
 
     def event(self) -> Event:
         """Return what the request is to a ledger of its unit and relation."""
@@ -165,46 +234,6 @@ class Plan:
         used = None if term.of_rows else rows
         return PlannedError(term.text, error, term.range, relative, used, expected, term.assumed)
 
-    def warnings(self, present: int, rows: int | None = None) -> list[str]:
-        """Return a line for each answer whose standard error is above a tenth of its range, or not known."""
-        return [line for error in self.errors(present, rows) for line in self._warning(error)]
-
-    def _warning(self, error: PlannedError) -> list[str]:
-        if error.relative is None:
-            return [f"{error.text}: the error depends on the number of rows: declare rows_expected"]
-        if error.relative <= LARGE:
-            return []
-        percent = 100 * error.relative
-        more = math.ceil((error.rows or self.schema.rows_expected or 1) * error.relative / LARGE)
-        line = f"{error.text}: the standard error is {percent:.3g} % of the range. It would be a tenth"
-        enough = self._epsilon_for(error.relative / LARGE)
-        least = "" if enough is None else f" or with epsilon {enough:.3g}"
-        return [f"{line} with {more} rows (more parties){least}; fewer statistics in the request help too"]
-
-    def _epsilon_for(self, factor: float) -> float | None:
-        """Return the epsilon at which the noise is smaller by a factor, None where it is above 100."""
-        wanted = gaussian_mu(self.epsilon, self.delta) * factor
-        if gaussian_mu(100.0, self.delta) < wanted:
-            return None
-        return bisect(lambda epsilon: gaussian_mu(epsilon, self.delta) < wanted, self.epsilon, 100.0, 50)[1]
-
-    def check_errors(self, most: float | Mapping[str, float], present: int, rows: int | None = None) -> None:
-        """Raise ConfigError for each answer whose standard error is above what is accepted.
-
-        `most` is a share of the range of every answer, or a standard error for each text.
-        """
-        issues = []
-        for error in self.errors(present, rows):
-            limit = most.get(error.text) if isinstance(most, Mapping) else most
-            stated = error.standard_error if isinstance(most, Mapping) else error.relative
-            if limit is None or (stated is not None and stated <= limit):
-                continue
-            shown = "not known without rows_expected" if stated is None else f"{stated:.3g}"
-            reason = f"{error.text}: the standard error is {shown}, at most {limit:g} is accepted"
-            issues.append(ConfigIssue("max_standard_error", reason, ConfigCheck.INFEASIBLE))
-        if issues:
-            raise ConfigError(issues)
-
 
 def plan_request(
     schema: Schema,
@@ -233,6 +262,10 @@ def plan_request(
         PrivacyError: no noise suffices.
     """
     statistics = read_ask(ask, schema)
+    for one in statistics:
+        if one.kind in FITS:
+            reason = f"{one.text!r} is a loop of requests: it is asked for alone, with protocol 'secagg'"
+            raise ConfigError.at("ask", reason, ConfigCheck.UNSUPPORTED)
     terms = tuple(term for one in statistics for term in terms_of(one, schema))
     _check(epsilon, delta, terms, weights or {})
     blocks = list(dict.fromkeys(block for term in terms for block in term.squares))

@@ -81,7 +81,7 @@ class NormalEquations:
             return None
         inverse = np.asarray(np.linalg.inv(self.matrix), np.float64)
         estimate = inverse @ self.right
-        reach = math.sqrt(_chi_square(len(estimate), outside))
+        reach = math.sqrt(chi_square(len(estimate), outside))
         own, each = self._spreads(inverse, estimate)
         growth = reach * each
         if np.abs(np.linalg.eigvals(growth)).max() >= 1:
@@ -125,7 +125,7 @@ def normal_equations(moments: Moments, response: str, others: list[str]) -> Norm
     )
 
 
-def _chi_square(freedom: int, outside: float) -> float:
+def chi_square(freedom: int, outside: float) -> float:
     """Return what a chi-square number of so many degrees of freedom exceeds with this probability."""
     # Not at the top: every session imports this module, and few need it.
     from scipy.special import gammainccinv

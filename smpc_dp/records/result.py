@@ -93,6 +93,7 @@ class Answers(PlainStruct, frozen=True, kw_only=True):
         rows: the public number of rows; None where it is private.
         guarantee: of the request; None for exact tables, which have no differential privacy.
         not_protected: what a reader should be told.
+        following: of a regression by steps the coefficients at which the next one begins.
     """
 
     estimates: tuple[Estimate, ...]
@@ -105,6 +106,7 @@ class Answers(PlainStruct, frozen=True, kw_only=True):
     rows: int | None
     guarantee: PrivacyGuarantee | None
     not_protected: tuple[str, ...]
+    following: tuple[int, ...] = ()
 
     def of(self, statistic: str) -> tuple[Estimate, ...]:
         """Return the estimates of one statistic, by its text."""
@@ -136,7 +138,7 @@ class Answers(PlainStruct, frozen=True, kw_only=True):
             interval = "" if self.guarantee is None else f" [{low}, {high}]"
             lines.append(f"{name}: {value}{interval} {one.unit}{over} {one.note}".rstrip())
         if self.guarantee is None:
-            lines.append("exact tables: no differential privacy")
+            lines.append("exact: no differential privacy")
         else:
             epsilon, delta = self.guarantee.epsilon, self.guarantee.delta
             lines.append(

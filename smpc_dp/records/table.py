@@ -14,7 +14,7 @@ import os
 import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -76,6 +76,13 @@ class Table:
     counted: NDArray[np.bool_]
     rows: int
     dropped: Dropped
+
+    def part(self, start: int, stop: int) -> Table:
+        """Return some of the rows."""
+        codes = {name: values[start:stop] for name, values in self.codes.items()}
+        present = {name: values[start:stop] for name, values in self.present.items()}
+        counted = self.counted[start:stop]
+        return replace(self, codes=codes, present=present, counted=counted, rows=len(counted))
 
     def grid(self, name: str) -> Integers:
         """Return the grid points 0..steps of a column of numbers."""

@@ -22,11 +22,11 @@ from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.privacy.accountant.compose import Composition
 from smpc_dp.privacy.empirical import FALSE_ALARM, Claim, Finding, audit
 from smpc_dp.protocols.gopa.records import GopaRecordParameters
-from smpc_dp.protocols.secagg.records import RecordSumParameters
+from smpc_dp.protocols.secagg.records import FitSumParameters, RecordSumParameters
 from smpc_dp.records.schema import Number, Schema
 from smpc_dp.records.table import Table, read_table
 
-Audited = RecordSumParameters | GopaRecordParameters
+Audited = RecordSumParameters | FitSumParameters | GopaRecordParameters
 
 # Points of the profile, as parts of the claimed epsilon.
 PARTS = (1.0, 0.75, 0.5, 0.35, 0.25, 0.15, 0.1, 0.05)

@@ -10,7 +10,7 @@ from smpc_dp.crypto.noise import KEY_BYTES
 from smpc_dp.crypto.randomness import Randomness, SystemRandomness
 from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.privacy.sampling import NoiseSource
-from smpc_dp.protocols.secagg.records import RecordSumParameters, check_records
+from smpc_dp.protocols.secagg.records import FitParameters, RecordSumParameters, check_records
 from smpc_dp.records.answers import DEFAULT_HIDE, estimate
 from smpc_dp.records.ask import Ask
 from smpc_dp.records.result import Answers
@@ -24,8 +24,9 @@ def statistics(  # noqa: PLR0913 - the keys of a session file, and what a simula
     ask: Ask,
     *,
     schema: Schema | Mapping[str, object],
-    epsilon: float,
-    delta: float,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    steps: int | None = None,
     lost: int = 0,
     dropout: float | None = None,
     corrupt: float = 0.1,
@@ -44,7 +45,9 @@ def statistics(  # noqa: PLR0913 - the keys of a session file, and what a simula
         tables: one for each party: a path, a pandas table, or arrays by column.
         ask: a text, or a list of them: "mean(age) by sex", "age x sex", "regression(y ~ a + b)".
         schema: the columns, as in a session file.
-        epsilon, delta: of the whole request, for one unit of the schema.
+        epsilon, delta: of the whole request, for one unit of the schema; of a logistic or Poisson regression
+            of all its steps, and without them its sums are exact.
+        steps: of such a regression, 5 if None.
         lost: number of parties, the last ones, that drop out with their rows and their noise.
         dropout, corrupt: fractions of the parties that the noise is planned for, as in a session file.
         weights, max_standard_error: see `plan_request` and `Plan.check_errors`.
@@ -61,6 +64,7 @@ def statistics(  # noqa: PLR0913 - the keys of a session file, and what a simula
         "ask": ask if isinstance(ask, str) else list(ask),
         "epsilon": epsilon,
         "delta": delta,
+        "steps": steps,
         "corrupt": corrupt,
         "dropout": dropout,
         "answer_weights": weights,
@@ -76,6 +80,8 @@ def statistics(  # noqa: PLR0913 - the keys of a session file, and what a simula
         reason = f"must be 0 to {parameters.plan.max_dropouts}, as planned, is {lost}"
         raise ConfigError.at("lost", reason, ConfigCheck.RANGE)
     present = len(tables) - lost
+    if not isinstance(parameters, RecordSumParameters):
+        return _all_steps(read[:present], parameters, seed_for_simulation, level, simultaneous)
     return estimate(
         parameters.request,
         _noisy_total(read[:present], parameters, seed_for_simulation),
@@ -88,14 +94,34 @@ def statistics(  # noqa: PLR0913 - the keys of a session file, and what a simula
     )
 
 
+def _all_steps(
+    tables: Sequence[Table],
+    parameters: FitParameters,
+    seed_for_simulation: int | None,
+    level: float,
+    simultaneous: bool,
+) -> Answers:
+    """Return the answers of the last step of a regression."""
+    numbers = list(range(len(tables)))
+    for step in range(parameters.steps):
+        total = _noisy_total(tables, parameters, seed_for_simulation, f"step {step} ")
+        answers = parameters.answers(total, numbers, level=level, simultaneous=simultaneous)
+        if step + 1 < parameters.steps:
+            parameters = parameters.following(answers)
+    return answers
+
+
 def _noisy_total(
-    tables: Sequence[Table], parameters: RecordSumParameters, seed_for_simulation: int | None
+    tables: Sequence[Table],
+    parameters: RecordSumParameters | FitParameters,
+    seed_for_simulation: int | None,
+    step: str = "",
 ) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
     """Return the sum of the parties' vectors and of their shares of the noise."""
     plan = parameters.request
     total = np.zeros(plan.length, dtype=np.int64)
     for index, table in enumerate(tables):
-        key = _randomness(seed_for_simulation, f"party {index}").bytes(KEY_BYTES)
+        key = _randomness(seed_for_simulation, f"{step}party {index}").bytes(KEY_BYTES)
         source = NoiseSource.keyed(key, b"records", b"noise")
         total += plan.vector(table) + parameters.own_noise(source, plan.length)
     return total

@@ -103,7 +103,7 @@ async def test_exact_tables_are_opened_once(tmp_path: Path) -> None:
         shown = records_text(first.to_json())
         assert "count [sex = f]: 160 rows\n" in shown
         assert "count [sex = m]: - rows (not shown: too few records or parties)\n" in shown
-        assert "exact counts: no differential privacy" in shown
+        assert "exact: no differential privacy" in shown
         assert isinstance(second, smpc_dp.PrivacyError)
         assert "were opened before (sex; count)" in str(second)
     member = Membership.load(path, "alice")

@@ -126,7 +126,7 @@ class GopaRecordParameters(GopaParameters, NoisyRecordParameters, frozen=True):
             ),
             assumptions=vectors.assumptions[1:],
             not_protected=(
-                *not_protected(self.request),
+                *not_protected(self.schema),
                 self.totals,
                 "the relay may report another sum than that of what was published",
                 "who takes part, when, and the length of the vectors are visible",

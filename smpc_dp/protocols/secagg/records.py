@@ -4,32 +4,42 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+from msgspec import Meta
 from msgspec.structs import replace
 
-from smpc_dp.errors import ConfigIssue
+from smpc_dp.errors import ConfigCheck, ConfigIssue
 from smpc_dp.privacy.secagg_plan import SecAggPlan
 from smpc_dp.protocols import records
-from smpc_dp.protocols.records import NoisyRecordParameters, RecordSettings, protected
+from smpc_dp.protocols.names import RECORDS
+from smpc_dp.protocols.records import (
+    AskSettings,
+    Delta,
+    Epsilon,
+    FitRecordParameters,
+    NoisyRecordParameters,
+    PlannedRecordParameters,
+    RecordSettings,
+    protected,
+)
 from smpc_dp.protocols.result import Privacy
 from smpc_dp.protocols.secagg.claim import privacy_of
 from smpc_dp.protocols.secagg.noisy import REFUSED as REFUSED_NOISY
-from smpc_dp.protocols.secagg.noisy import NoisySumParameters, check_room, counted_shares
+from smpc_dp.protocols.secagg.noisy import NoisySumParameters, check_room, counted_shares, noise_counts
+from smpc_dp.protocols.secagg.params import Corrupt, SecAggParameters, Security, Share
 
 if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.events import Event
+    from smpc_dp.records.fit import FitPlan
     from smpc_dp.records.plan import Plan
     from smpc_dp.records.schema import Schema
 
 REFUSED = REFUSED_NOISY | records.REFUSED | records.NO_TABLES
 
 
-class RecordSumParameters(NoisySumParameters, NoisyRecordParameters, frozen=True):
-    """Checked parameters of a request for statistics of records, by a secure sum."""
-
-    request: Plan
-    public_rows: tuple[int, ...] | None
+class PrivateRecordParameters(NoisySumParameters, PlannedRecordParameters, frozen=True):
+    """What the parameters of all secure sums for statistics of records have."""
 
     def planned(self) -> str:
         """Return the variance of a share, and the scale of each block: all that is derived with floats."""
@@ -49,22 +59,131 @@ class RecordSumParameters(NoisySumParameters, NoisyRecordParameters, frozen=True
             guarantee,
             claim=(
                 f"{protected(schema)} ({self.epsilon:g}, {self.delta:g})-differentially private "
-                f"({schema.relation}) in what is released, given {self.known_noise}: "
+                f"({schema.relation}) in what is released{steps_text(self.steps)}, given {self.known_noise}: "
                 f"{exact.claim.replace('an exact', 'a noisy', 1)}"
             ),
             assumptions=exact.assumptions,
             not_protected=(
-                *not_protected(self.request),
+                *not_protected(self.schema),
                 *exact.not_protected[2:],
                 "samplers do not run in constant time",
             ),
         )
 
 
+class RecordSumParameters(PrivateRecordParameters, NoisyRecordParameters, frozen=True):
+    """Checked parameters of a request for statistics of records, by a secure sum."""
+
+    request: Plan
+    public_rows: tuple[int, ...] | None
+
+
+class FitSumParameters(PrivateRecordParameters, FitRecordParameters, frozen=True):
+    """Checked parameters of one step of a private regression, by a secure sum; epsilon: of all steps."""
+
+    request: FitPlan
+    public_rows: tuple[int, ...] | None
+
+
+class ExactFitParameters(SecAggParameters, FitRecordParameters, frozen=True, kw_only=True):
+    """Checked parameters of a regression by Newton steps from exact sums, over the same survivors."""
+
+    request: FitPlan
+    public_rows: tuple[int, ...] | None
+
+    def planned(self) -> str:
+        """Return a digest of the scales, and of where the step begins."""
+        return self.scales_digest()
+
+
+FitParameters = FitSumParameters | ExactFitParameters
+
+
+def steps_text(steps: int) -> str:
+    """Return what several requests of one question are, in words."""
+    return "" if steps == 1 else f" in all {steps} steps together"
+
+
+class FitSettings(AskSettings, frozen=True, kw_only=True):
+    """The `[parameters]` of a logistic or Poisson regression."""
+
+    steps: Annotated[int, Meta(ge=1, le=50, description="Newton steps, each a request; 5 to 8 do")] = 5
+    epsilon: Annotated[
+        Epsilon | None,
+        Meta(
+            description="of each unit in all steps together; without it and `delta` sums are exact",
+            extra={"range": "(0, 1000)"},
+        ),
+    ] = None
+    delta: Annotated[Delta | None, Meta(description="as `epsilon`", extra={"range": "(0, 1)"})] = None
+    dropout: Annotated[
+        Share | None,
+        Meta(
+            description="fraction of the parties that may disappear",
+            extra={"range": "[0, 0.5)", "default": "as above"},
+        ),
+    ] = None
+    corrupt: Corrupt = 0.1
+    security: Security = 40
+
+
+def asks_fit(parameters: Mapping[str, object]) -> bool:
+    """Tell whether a `[parameters]` table asks for a regression by Newton steps."""
+    if RECORDS not in parameters:
+        return False
+    from smpc_dp.records.ask import asks_fit as among
+
+    return among(parameters.get("ask"))
+
+
+def check_fit(
+    parameters: Mapping[str, object], parties: int
+) -> tuple[FitParameters | None, list[ConfigIssue]]:
+    """Check a `[parameters]` table (`FitSettings`); return every fault found."""
+    refused = REFUSED | dict.fromkeys(
+        ("budget", "answer_weights"), "is not for a regression by steps: epsilon is of all of them together"
+    )
+    checked, issues = records.check_record_settings(
+        FitSettings, parameters, parties, _planned_fit, unknown="unknown parameter", refused=refused
+    )
+    if ("epsilon" in parameters) != ("delta" in parameters):
+        missing = "delta" if "epsilon" in parameters else "epsilon"
+        issues = [*issues, ConfigIssue(missing, "is missing", ConfigCheck.MISSING)]
+        checked = None
+    return checked, issues
+
+
+def _planned_fit(plan: SecAggPlan, schema: Schema, good: Mapping[str, Any]) -> FitParameters:
+    from smpc_dp.records.fit import plan_fit
+
+    parties, missing, looking = noise_counts(plan)
+    private = good["epsilon"] is not None and good["delta"] is not None
+    request = plan_fit(
+        schema,
+        good["ask"],
+        steps=good["steps"],
+        budget=(good["epsilon"], good["delta"]) if private else None,
+        parties=parties,
+        missing=missing,
+        corrupt=looking,
+    )
+    encoding, rows = records.record_encoding(request, plan.parties), records.public_rows(good)
+    if not private:
+        return ExactFitParameters(encoding=encoding, plan=plan, request=request, public_rows=rows)
+    records.check_planned_errors(request, good, plan.parties)
+    counted = counted_shares(plan)
+    # the summed noise of the counted shares is that of a curator, to a part in a million
+    return FitSumParameters(
+        **_common(plan, request, good, math.sqrt(counted * request.variance)), request=request
+    )
+
+
 def check_records(
     parameters: Mapping[str, object], parties: int
-) -> tuple[RecordSumParameters | None, list[ConfigIssue]]:
-    """Check a `[parameters]` table (`RecordSettings`); return every fault found."""
+) -> tuple[RecordSumParameters | FitParameters | None, list[ConfigIssue]]:
+    """Check a `[parameters]` table (`RecordSettings`, `FitSettings`); return every fault found."""
+    if asks_fit(parameters):
+        return check_fit(parameters, parties)
     return records.check_record_settings(
         RecordSettings,
         parameters,
@@ -80,18 +199,24 @@ def _planned(plan: SecAggPlan, schema: Schema, good: Mapping[str, Any]) -> Recor
 
     request = records.plan_records(plan, schema, good)
     records.check_planned_errors(request, good, plan.parties)
+    curator = DiscreteGaussian.calibrate(good["epsilon"], good["delta"], request.sensitivity)
+    return RecordSumParameters(**_common(plan, request, good, math.sqrt(curator.variance)), request=request)
+
+
+def _common(
+    plan: SecAggPlan, request: Plan | FitPlan, good: Mapping[str, Any], curator: float
+) -> dict[str, Any]:
+    """Return the parameters of a planned request; `curator`: the deviation of a trusted curator's noise."""
     encoding = records.record_encoding(request, plan.parties)
     check_room(encoding, math.isqrt(math.ceil(plan.parties * request.variance)) + 1)
-    curator = DiscreteGaussian.calibrate(good["epsilon"], good["delta"], request.sensitivity)
-    return RecordSumParameters(
-        encoding=encoding,
-        plan=plan,
-        epsilon=good["epsilon"],
-        delta=good["delta"],
-        mechanism="discrete-gaussian",
-        variance=request.variance,
-        honest=counted_shares(plan),
-        curator_deviation=math.sqrt(curator.variance),
-        request=request,
-        public_rows=records.public_rows(good),
-    )
+    return {
+        "encoding": encoding,
+        "plan": plan,
+        "epsilon": good["epsilon"],
+        "delta": good["delta"],
+        "mechanism": "discrete-gaussian",
+        "variance": request.variance,
+        "honest": counted_shares(plan),
+        "curator_deviation": curator,
+        "public_rows": records.public_rows(good),
+    }

@@ -93,7 +93,7 @@ class SharedRecordParameters(SharedParameters, NoisyRecordParameters, frozen=Tru
                     f"({schema.relation}), whatever the other parties do"
                 ),
                 assumptions=ON_SHARES,
-                not_protected=not_protected(self.request),
+                not_protected=not_protected(schema, central=True),
             )
         )
 

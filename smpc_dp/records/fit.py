@@ -1,0 +1,323 @@
+"""Plans logistic and Poisson regression by Newton steps: each is a request for a score and an information.
+
+At public coefficients b a row with response y adds x (y - m(x.b)) to the score and w(x.b) xx' to the
+information. Both are bounded for every b, so that all steps have one vector, one grid and one noise.
+docs/proofs/records.md derives the sensitivity.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from smpc_dp.errors import ConfigCheck, ConfigError
+from smpc_dp.privacy.accountant.compose import Composition
+from smpc_dp.privacy.accountant.events import Event, exact_release
+from smpc_dp.privacy.budget import Budget, request_epsilons
+from smpc_dp.privacy.gaussian import gaussian_mu
+from smpc_dp.privacy.guarantee import PrivacyGuarantee
+from smpc_dp.privacy.mechanisms.additive import DiscreteGaussian
+from smpc_dp.privacy.mechanisms.distributed import DistributedSum
+from smpc_dp.privacy.mechanisms.sensitivity import Sensitivity
+from smpc_dp.records.ask import FITS, Ask, Statistic, read_ask
+from smpc_dp.records.plan import (
+    LEAST_BITS,
+    MOST_BITS,
+    SUM_BITS,
+    PlannedError,
+    Priced,
+    near_scale,
+    round_half_up,
+)
+from smpc_dp.records.schema import Number, Schema
+from smpc_dp.records.table import Integers, Table
+
+if TYPE_CHECKING:
+    from smpc_dp.records.result import Answers
+
+Floats = NDArray[np.float64]
+# A row's score and weights are rounded to this part of their bounds.
+GRID = 1 << 30
+# Coefficients at which a step begins are multiples of this: members that compute with other rounding errors
+# begin at the same ones.
+COEFFICIENT = 2.0**-20
+MAX_COLUMNS = 30
+# The square of the information's sensitivity over that of the score's: in a logistic regression up to a half
+# adds nothing.
+SHARE = 0.5
+_AT_ONCE = 1 << 12
+_UP = 1 + 1e-9
+
+
+@dataclass(frozen=True)
+class FitPlan(Priced):
+    """One Newton step, planned; made by `plan_fit`.
+
+    Attributes:
+        statistics: the regression alone.
+        steps: the number of requests.
+        scales: what the sums of scores and of weights are multiplied by, in the ring.
+        shares: the sum of shares of noise, None for exact sums; variance: of each share.
+        epsilon, delta: of all steps together; 0 and 0 for exact sums.
+        at: the coefficients at which the step begins, in units of `COEFFICIENT`, of columns in [-1, 1].
+    """
+
+    schema: Schema
+    statistics: tuple[Statistic, ...]
+    steps: int
+    scales: tuple[Fraction, Fraction]
+    sensitivity: Sensitivity
+    shares: DistributedSum | None
+    variance: Fraction
+    epsilon: float
+    delta: float
+    at: tuple[int, ...]
+
+    @property
+    def mechanism(self) -> DistributedSum:
+        """The sum of shares of noise; raises ConfigError for exact sums."""
+        if self.shares is None:
+            raise ConfigError("exact sums have no noise", ConfigCheck.UNSUPPORTED)
+        return self.shares
+
+    @property
+    def statistic(self) -> Statistic:
+        """The regression."""
+        return self.statistics[0]
+
+    @property
+    def response(self) -> Number:
+        """The column of the response."""
+        return self.schema.number(self.statistic.columns[0], self.statistic.text)
+
+    @property
+    def size(self) -> int:
+        """The number of coefficients, the intercept included."""
+        return len(self.statistic.columns)
+
+    @property
+    def length(self) -> int:
+        """The number of coordinates: the score, then the information on and above its diagonal."""
+        return self.size + self.size * (self.size + 1) // 2
+
+    @property
+    def units(self) -> tuple[float, float]:
+        """The greatest score and weight of a row."""
+        if self.statistic.kind == "logistic":
+            return 1.0, 0.25
+        return self.response.upper, self.response.upper
+
+    @property
+    def ring_units(self) -> tuple[float, float]:
+        """What one ring step of a score and of an information stands for."""
+        first, second = (
+            unit / (GRID * float(scale)) for unit, scale in zip(self.units, self.scales, strict=True)
+        )
+        return first, second
+
+    @property
+    def start(self) -> Floats:
+        """The coefficients at which the step begins, for columns in [-1, 1]."""
+        return np.array(self.at, dtype=np.float64) * COEFFICIENT
+
+    @property
+    def bounds(self) -> tuple[Integers, Integers]:
+        """The least and the greatest value of each coordinate of a party's vector."""
+        most = [round_half_up(self.schema.max_rows * GRID * scale) for scale in self.scales]
+        score, information = self.size, self.length - self.size
+        high = np.repeat(np.array(most, dtype=np.int64), (score, information))
+        low = -high
+        diagonal = [row == column for row, column in zip(*np.triu_indices(self.size), strict=True)]
+        low[score:][diagonal] = 0
+        return low, high
+
+    def features(self, table: Table) -> NDArray[np.int64]:
+        """Return what each row adds to the sums, on the grid, shape (rows, length)."""
+        response, *others = self.statistic.columns
+        rows = table.counted.copy()
+        for name in self.statistic.columns:
+            rows &= table.present[name]
+        where = np.flatnonzero(rows)
+        columns = [np.ones(len(where))]
+        for name in others:
+            columns.append(table.codes[name][where] / self.schema.number(name, name).steps)
+        x = np.stack(columns, axis=1)
+        y = self.response.middle + self.response.unit * table.codes[response][where]
+        score, weight = self._parts(np.asarray(x @ self.start), np.asarray(y, np.float64))
+        upper = np.triu_indices(self.size)
+        parts = (x * score[:, None], x[:, upper[0]] * x[:, upper[1]] * weight[:, None])
+        return np.clip(np.floor(np.concatenate(parts, axis=1) * GRID + 0.5), -GRID, GRID).astype(np.int64)
+
+    def _parts(self, linear: Floats, y: Floats) -> tuple[Floats, Floats]:
+        """Return the factors of score and information of each row, over `units`, in [-1, 1] and [0, 1]."""
+        if self.statistic.kind == "logistic":
+            mean = 1 / (1 + np.exp(-np.clip(linear, -700, 700)))
+            return y - mean, 4 * mean * (1 - mean)
+        upper = self.response.upper
+        mean = np.exp(np.minimum(linear, 700))
+        return np.clip(y - mean, -upper, upper) / upper, np.minimum(mean, upper) / upper
+
+    def vector(self, table: Table) -> Integers:
+        """Return a party's vector of integers, without noise, shape (length,)."""
+        totals = [0] * self.length
+        for start in range(0, table.rows, _AT_ONCE):
+            part = self.features(table.part(start, start + _AT_ONCE)).sum(axis=0).tolist()
+            totals = [total + value for total, value in zip(totals, part, strict=True)]
+        scales = [self.scales[0]] * self.size + [self.scales[1]] * (self.length - self.size)
+        low, high = self.bounds
+        scaled = [round_half_up(total * scale) for total, scale in zip(totals, scales, strict=True)]
+        exact = [min(max(value, int(a)), int(b)) for value, a, b in zip(scaled, low, high, strict=True)]
+        return np.array(exact, dtype=np.int64)
+
+    def scale_texts(self) -> Any:
+        """Return what is derived with floating point, and the coefficients at which the step begins."""
+        scales = [f"{scale.numerator:x}/{scale.denominator:x}" for scale in self.scales]
+        return {"fit": self.statistic, "steps": self.steps, "scales": scales, "at": self.at}
+
+    def event(self) -> Event:
+        """Return what one step is to a ledger of its unit and relation."""
+        if self.shares is None:
+            return exact_release("secure sum of scores and information", self.schema.relation)
+        return msgspec.structs.replace(self.mechanism.event(), unit=self.schema.unit)
+
+    def guarantee(self) -> PrivacyGuarantee:
+        """Return what all steps together guarantee to one unit."""
+        return msgspec.structs.replace(
+            self.mechanism.guarantee(self.delta), epsilon=self.epsilon, protects=self.schema.unit
+        )
+
+    def deviation(self, present: int) -> float:
+        """Return the standard deviation of the noise in a sum over so many parties, in ring steps."""
+        return math.sqrt(present * self.variance)
+
+    def deviations(self, present: int) -> tuple[float, float]:
+        """Return the deviations of the noise in score and information, the parties' rounding included."""
+        rounding = present / 2 if any(scale.denominator > 1 for scale in self.scales) else 0.0
+        noise = self.deviation(present) + rounding + (1.0 if self.shares else 0.0)
+        return noise * self.ring_units[0], noise * self.ring_units[1]
+
+    def following(self, answers: Answers) -> FitPlan:
+        """Return the step that begins at the coefficients after this one."""
+        return replace(self, at=answers.following)
+
+    def errors(self, present: int, rows: int | None = None) -> list[PlannedError]:
+        """Return the standard error of a coefficient of a column in [-1, 1]; see `Plan.errors`."""
+        if self.shares is None:
+            return []
+        expected = self.schema.rows == "private" or rows is None
+        number = self.schema.rows_expected if expected else rows
+        logistic = self.statistic.kind == "logistic"
+        weight = 0.2 if logistic else self.response.upper / 4
+        of = "probabilities about 0.3" if logistic else "means a quarter of the upper bound"
+        error = None if number is None else self.deviations(present)[0] / (number * weight / 4)
+        assumed = f"{of}; columns that are not correlated, with standard deviations a quarter of their ranges"
+        return [PlannedError(self.statistic.text, error, 1.0, error, number, expected, assumed)]
+
+
+def plan_fit(
+    schema: Schema,
+    ask: Ask,
+    *,
+    steps: int,
+    budget: tuple[float, float] | None,
+    parties: int,
+    missing: int = 0,
+    corrupt: int = 0,
+) -> FitPlan:
+    """Plan the steps of a regression.
+
+    Args:
+        budget: (epsilon, delta) of all steps together, which have equal parts of it; None for exact sums.
+        parties, missing, corrupt: as of `plan_request`.
+
+    Raises ConfigError for too many columns, rows or steps, PrivacyError if no noise suffices.
+    """
+    if budget is None:
+        return _plan_step(schema, ask, steps, None, parties)
+    for epsilon in request_epsilons(Budget(epsilon=budget[0], delta=budget[1], requests=steps)):
+        noise = (epsilon, budget[1], parties, missing, corrupt)
+        plan = replace(_plan_step(schema, ask, steps, noise, parties), epsilon=budget[0], delta=budget[1])
+        if Composition([plan.event()] * steps).delta(budget[0]) <= budget[1]:
+            return plan
+    raise ConfigError.at("steps", f"{steps} leave each too little of epsilon", ConfigCheck.INFEASIBLE)
+
+
+def _plan_step(
+    schema: Schema, ask: Ask, steps: int, noise: tuple[float, float, int, int, int] | None, parties: int
+) -> FitPlan:
+    """Return one step; `noise`: its epsilon and delta, and the parties, missing and corrupt ones."""
+    statistics = read_ask(ask, schema)
+    one = next(each for each in statistics if each.kind in FITS)
+    if len(statistics) > 1:
+        reason = f"{one.text!r} is a loop of requests: it is asked for alone"
+        raise ConfigError.at("ask", reason, ConfigCheck.CONFLICT)
+    size = len(one.columns)
+    if size > MAX_COLUMNS:
+        raise ConfigError.at("ask", f"{size} columns, at most {MAX_COLUMNS}", ConfigCheck.TOO_LARGE)
+    spread = 1.0 if noise is None else math.sqrt(size) / gaussian_mu(*noise[:2])
+    room = SUM_BITS - 1 - math.log2(parties * schema.max_rows + 80 * parties * spread)
+    bits = min(math.log2(GRID) if noise is None else MOST_BITS - math.log2(spread), room)
+    if bits < LEAST_BITS:
+        reason = f"sums of {parties} times {schema.max_rows} rows do not fit into the ring"
+        raise ConfigError.at("max_rows", reason, ConfigCheck.TOO_LARGE)
+    # the information's scale over that of the score
+    ratio = 1.0 if noise is None else math.sqrt(SHARE * size / _upper_norm(size))
+    scales = near_scale(2.0**bits / GRID), near_scale(ratio * 2.0**bits / GRID)
+    sensitivity = _sensitivity(one.kind, size, scales, schema)
+    mechanism, variance = None, Fraction(0)
+    if noise is not None:
+        epsilon, delta, _, missing, corrupt = noise
+        least = DistributedSum.calibrate(
+            DiscreteGaussian, epsilon, delta, sensitivity, parties=parties, missing=missing, corrupt=corrupt
+        )
+        variance = Fraction(math.ceil(least.share.distribution.value))
+        mechanism = DistributedSum(DiscreteGaussian(sensitivity, variance), parties, missing, corrupt)
+    response = schema.number(one.columns[0], one.text)
+    first = math.log(response.middle) if one.kind == "poisson" else 0.0
+    at = (round(first / COEFFICIENT), *[0] * (size - 1))
+    return FitPlan(schema, (one,), steps, scales, sensitivity, mechanism, variance, 0.0, 0.0, at)
+
+
+def _upper_norm(size: int) -> float:
+    """Return the square of the greatest norm of xx' on and above its diagonal."""
+    return size * (size + 1) / 2
+
+
+def row_square(kind: str, score: float, information: float) -> float:
+    """Return the square of the largest norm of a row, given those of its score and information alone.
+
+    Logistic: with t the size of the residual the weight is 4t(1 - t) of its bound; the extrema of t^2 (A + 16
+    B (1 - t)^2) are at 1 and where 2t^2 - 3t + 1 + A / (16 B) = 0.
+    """
+    if kind == "poisson":
+        return score + information
+    candidates = [1.0]
+    if information > 0 and (inner := 9 - 8 * (1 + score / (16 * information))) >= 0:
+        candidates += [(3 + math.sqrt(inner)) / 4, (3 - math.sqrt(inner)) / 4]
+    return max(t * t * (score + 16 * information * (1 - t) ** 2) for t in candidates if 0 <= t <= 1)
+
+
+def _sensitivity(kind: str, size: int, scales: tuple[Fraction, Fraction], schema: Schema) -> Sensitivity:
+    """Return how far the vectors of two neighbouring tables are apart, in ring steps.
+
+    The rounding is that of each row to the grid, and of each party's sums.
+    """
+    score, weight = (float(scale) * GRID for scale in scales)
+    length = size + size * (size + 1) // 2
+    grid = math.sqrt(length) / 2 * max(float(scale) for scale in scales)
+    row = math.sqrt(row_square(kind, size * score**2, _upper_norm(size) * weight**2)) + grid
+    signs = 2 if schema.relation == "substitution" else 1
+    l2 = schema.party_factor * (schema.person_factor * signs * row + math.sqrt(length))
+    most = math.ceil(schema.person_factor * signs * max(scales) * GRID)
+    return Sensitivity.on_integers(
+        schema.relation,
+        dimension=length,
+        l2=max(1.0, l2 * _UP),
+        linf=float(max(1, schema.party_factor * most)),
+    )

@@ -1,0 +1,92 @@
+"""Logistic and Poisson regression between processes: each Newton step is a request."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import smpc_dp
+from smpc_dp.net.local import create_local_session
+from smpc_dp.net.session_file import Timeouts
+from smpc_dp.privacy.accountant.ledger import Ledger
+from smpc_dp.protocols.record_result import RecordResult
+from tests import command
+from tests.processes.test_records import write_tables
+from tests.unit.records.test_fit import FITS, SCHEMA, hospital, pooled, reference
+
+PARTIES = ("alice", "bob", "carol", "dave")
+FAST = Timeouts(connect=20.0, step=20.0, gather=10.0)
+TERMS: dict[str, Any] = {"records": {**SCHEMA, "rows_expected": 80_000}, "dropout": 0.0, "corrupt": 0.0}
+
+
+def test_a_run_of_processes_gives_the_fit_of_the_pooled_rows(tmp_path: Path) -> None:
+    response = "visits"
+    path = create_local_session(
+        tmp_path, PARTIES, {**TERMS, "ask": FITS[response], "steps": 7}, timeouts=FAST
+    )
+    tables = [hospital(seed, 300) for seed in range(4)]
+    write_tables(tmp_path, dict(zip(PARTIES, tables, strict=True)))
+    out = tmp_path / "results.json"
+    ended = command.smpc_dp("run", str(path), "--out", str(out))
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert "exact: no differential privacy" in ended.stdout
+    result = json.loads(out.read_text("utf-8"))
+    found = result if "estimates" in result else next(iter(result.values()))
+    values = [one["value"] for one in found["estimates"]]
+    assert values == pytest.approx(reference(pooled(tables), response), rel=1e-4)
+
+
+async def test_all_steps_are_charged_to_each_ledger_and_a_spent_one_refuses_the_first(tmp_path: Path) -> None:
+    terms = {**TERMS, "ask": FITS["ill"], "epsilon": 4.0, "delta": 1e-6, "steps": 3}
+    path = create_local_session(tmp_path, PARTIES, terms, timeouts=FAST)
+    tables = dict(zip(PARTIES, [hospital(seed, 10_000) for seed in range(4)], strict=True))
+    for name in PARTIES:
+        Ledger.create(
+            tmp_path / f"{name}.ledger",
+            party=name,
+            dataset="rows",
+            relation="add-remove",
+            epsilon=4.5,
+            delta=1e-6,
+            unit="record",
+        )
+
+    async def party(name: str) -> RecordResult | smpc_dp.SmpcError:
+        try:
+            async with smpc_dp.connect(path, party=name, ledger=tmp_path / f"{name}.ledger") as session:
+                return await session.statistics(tables[name])
+        except smpc_dp.SmpcError as error:
+            return error
+
+    serving = asyncio.create_task(smpc_dp.serve(path, requests=3))
+    ended = await asyncio.gather(*map(party, PARTIES))
+    served = await serving
+    truth = reference(pooled(list(tables.values())), "ill")
+    for result in (*ended, served[-1]):
+        assert isinstance(result, RecordResult), result
+        assert result.answers.estimates == served[-1].answers.estimates  # type: ignore[union-attr]
+        assert result.privacy.epsilon == 4.0
+        assert "in all 3 steps together" in result.privacy.claim
+        for one, value in zip(result.answers.estimates, truth, strict=True):
+            assert one.value == pytest.approx(value, abs=8 * (one.standard_error or 0.0))
+    book = Ledger.open(tmp_path / "alice.ledger")
+    assert len(book.entries()) == 3
+    receipt = ended[0].privacy.receipt  # type: ignore[union-attr]
+    assert receipt is not None
+    assert 3.8 < (receipt.spent.epsilon or 0) <= 4.0
+    refused = await party("alice")
+    assert isinstance(refused, smpc_dp.PrivacyError)
+    assert len(book.entries()) == 3
+
+
+def test_a_plan_states_what_all_steps_cost(tmp_path: Path) -> None:
+    terms = {**TERMS, "ask": FITS["ill"], "epsilon": 4.0, "delta": 1e-6, "steps": 5}
+    path = create_local_session(tmp_path, PARTIES, terms, timeouts=FAST)
+    planned = command.smpc_dp("plan", "session", str(path))
+    assert planned.returncode == 0, planned.stdout
+    assert "all 5 requests together are charged: epsilon = 4, delta = 1e-06 for one record" in planned.stdout
+    assert "standard error of logistic(ill ~ age + dose)" in planned.stdout
