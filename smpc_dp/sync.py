@@ -128,6 +128,7 @@ class Session:
     sum = _blocking(asynchronous.Session.sum)
     average = _blocking(asynchronous.Session.average)
     statistics = _blocking(asynchronous.Session.statistics)
+    report = _blocking(asynchronous.Session.report)
     learn = _blocking(asynchronous.Session.learn)
     evaluate = _blocking(asynchronous.Session.evaluate)
     pairwise = _blocking(asynchronous.Session.pairwise)

@@ -30,7 +30,7 @@ from smpc_dp.net.launcher import print_event, run_child
 from smpc_dp.net.member import Membership
 from smpc_dp.net.session_file import load_session
 from smpc_dp.net.tolerance import tolerances
-from smpc_dp.protocols.names import LEARN, RECORDS, is_verifiable
+from smpc_dp.protocols.names import LEARN, RECORDS, REPORTS, is_verifiable
 from smpc_dp.protocols.records import RecordParameters
 
 # Modules of learners, servers and aggregators take long to load: each function imports its own.
@@ -80,7 +80,8 @@ def party(
         Path | None, typer.Option(help="Party: its privacy ledger, charged before its vector leaves.")
     ] = None,
     board: Annotated[
-        Path | None, typer.Option(help="Aggregator: folder for logs of verifiable runs and statistics.")
+        Path | None,
+        typer.Option(help="Aggregator: folder for logs of verifiable runs and statistics."),
     ] = None,
     statistic: statistics.KernelName = None,
     field: statistics.Fields = None,
@@ -137,12 +138,17 @@ def party(
     first = [] if requested is not None else [*map(str, tolerances(loaded)), *plan_lines(loaded)]
     watch: OnEvent = print_event if events else partial(_show, first)
     host = HostMember(session, name, vector, key, listen, ledger, board, audit, watch)
+    others = {**sums, "--requests": requests, "--statistic": statistic}
     if loaded.protocol == LEARN:
         from smpc_dp.cli.learn import run_learning
 
-        no_learning = {**sums, "--requests": requests, "--statistic": statistic}
-        _refuse_given(no_learning, "is not for a session that learns")
+        _refuse_given(others, "is not for a session that learns")
         raise typer.Exit(run_learning(host, out, serves=serves, as_json=as_json, events=events))
+    if loaded.protocol == REPORTS:
+        from smpc_dp.cli.reports import run_reporting
+
+        _refuse_given({**others, "--audit": audit}, "is not for a session of reports")
+        raise typer.Exit(run_reporting(host, out, serves=serves, as_json=as_json, events=events))
     results: list[Ended] = []
 
     async def compute() -> Report | None:

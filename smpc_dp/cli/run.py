@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 import json
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -39,9 +39,13 @@ from smpc_dp.net.session import read_rows
 from smpc_dp.net.session_file import SessionFile, load_session
 from smpc_dp.net.tolerance import tolerances
 from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
+from smpc_dp.protocols.names import REPORTS
 from smpc_dp.protocols.phases.parameters import SumParameters
 from smpc_dp.protocols.records import RecordParameters
 from smpc_dp.protocols.secret_sharing.params import SharedParameters
+
+if TYPE_CHECKING:
+    from smpc_dp.statistics.report_parameters import ReportParameters
 
 
 def run(
@@ -91,8 +95,13 @@ def run(
     checked = loaded.checked_parameters
     weight_of = _read_weights(weights, checked, parties)
     learning = isinstance(checked, LearnParameters)
+    # Their result is the analyst's.
+    reports = loaded.protocol == REPORTS
     of_records = isinstance(checked, RecordParameters)
     sums: dict[str, object] = {"--operation": operation, "--weights": weights, "--clip": clip or None}
+    if reports:
+        others = {**sums, "--statistic": statistic, "--labels": labels, "--report": report}
+        _check_reports(others, ledgers)
     _refuse_stray(checked, sums, statistic, labels)
     wanted = statistics.Statistic.requested(statistic, field, epsilon, delta, partners, noise)
     if wanted is not None:
@@ -115,10 +124,11 @@ def run(
             check_budgets(checked, {name: _ledger(ledgers, name) for name in parties})
     _check_addresses(loaded)
     with tempfile.TemporaryDirectory(prefix="smpc-dp-") as scratch:
-        outputs = {name: Path(scratch) / f"{name}.json" for name in parties}
+        writers = [aggregator] if reports and aggregator else parties
+        outputs = {name: Path(scratch) / f"{name}.json" for name in writers}
         own = {
             name: [
-                *_given({"--input": files[name], "--out": outputs[name]}),
+                *_given({"--input": files[name], "--out": outputs.get(name)}),
                 *_given_options(wanted, statistic, field, label_of.get(name)),
                 *_given({"--operation": operation, "--weight": weight_of.get(name)}),
                 *(["--clip"] if clip else []),
@@ -127,7 +137,8 @@ def run(
             for name in parties
         }
         shared = [*log_options(context.obj), "party", str(session)]
-        commands = _commands(shared, keys, aggregator, _given({"--board": board}), servers, own)
+        serving = _given({"--board": board, "--out": outputs.get(aggregator or "")})
+        commands = _commands(shared, keys, aggregator, serving, servers, own)
         watch = ignore if reporting is None else reporting.watch
         outcomes = _launch(commands, pool, watch, quiet=as_json, logs=context.obj is not None)
         results = {
@@ -176,6 +187,13 @@ def _reported(
             from smpc_dp.cli.run_report import write_run_report
 
             write_run_report(reporting, session, outcomes, results, problem, ledgers, statistic=statistic)
+
+
+def _check_reports(others: Mapping[str, object], ledgers: Path | None) -> None:
+    """Raise ConfigError for options that a session of reports does not have, or for no ledgers."""
+    _refuse_given(others, "is not for a session of reports")
+    if ledgers is None:
+        raise ConfigError.at("--ledgers", "reports need one of each party", ConfigCheck.MISSING)
 
 
 def _refuse_stray(
@@ -324,7 +342,11 @@ def _check_inputs(
 ) -> None:
     """Check every input of a sum, of statistics or of a learner before any process starts."""
     checked = loaded.checked_parameters
-    if isinstance(checked, RecordParameters):
+    if loaded.protocol == REPORTS:
+        from smpc_dp.cli.reports import check_records
+
+        check_records(cast("ReportParameters", checked), files)
+    elif isinstance(checked, RecordParameters):
         for name, file in files.items():
             member = Membership.load(session, name, _key_file(keys, session, name), loaded=loaded)
             read_rows(file, checked, member)
@@ -381,9 +403,7 @@ def _report(
                 report_line(f"{name}: {outcome.reason}")
         raise typer.Exit(1)
     result = next(iter(results.values()))
-    estimated = "kernel" in result
-    of_records = "estimates" in result
-    agreed = ("value", "evidence") if estimated else ("estimates",) if of_records else ("fixed_point",)
+    agreed, text = next((row[1:] for row in _KINDS if row[0] in result), (("fixed_point",), result_text))
     agree = all(other[key] == result[key] for other in results.values() for key in agreed)
     if not agree:
         raise LocalError("the parties were given differing results")
@@ -391,14 +411,20 @@ def _report(
         write_json(result, out)
     if as_json:
         print_json(result)
-    elif estimated:
-        console().print(statistics.statistic_text(result))
-    elif of_records:
-        console().print(records_text(result))
     else:
-        console().print(result_text(result))
+        console().print(text(result))
         for name, other in results.items():
-            if other["clipped"]:
+            if other.get("clipped"):
                 console().print(f"clipped: {other['clipped']} values of {name}")
     for name, outcome in failed.items():
-        report_line(f"{name}: {outcome.reason}")
+        # An analyst that has all reports waits for nobody.
+        if name not in result.get("reported", ()):
+            report_line(f"{name}: {outcome.reason}")
+
+
+# A key that results of one kind alone have, what must be the same in all of them, and how they are printed.
+_KINDS: tuple[tuple[str, tuple[str, ...], Callable[[Mapping[str, Any]], str]], ...] = (
+    ("kernel", ("value", "evidence"), statistics.statistic_text),
+    ("estimates", ("estimates",), records_text),
+    ("reported", ("value",), statistics.reported_text),
+)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from smpc_dp.cli.member import HostMember
-from smpc_dp.cli.output import logged_lines
+from smpc_dp.cli.output import logged_lines, privacy_lines
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, PrivacyError
 from smpc_dp.net.inputs import read_table, read_vector
 from smpc_dp.net.member import Membership
@@ -174,6 +174,21 @@ def statistic_text(result: Mapping[str, Any]) -> str:
         *logged_lines(result),
     ]
     return "\n".join(lines)
+
+
+def reported_text(result: Mapping[str, Any]) -> str:
+    """Format the estimate from local reports, as `ReportedEstimate.to_json` gives it."""
+    low, high = result["interval"]
+    count = len(result["reported"]) + len(result["missing"])
+    lines = [
+        f"{result['statistic']}: {result['value']:.6g} +- {result['standard_error']:.2g}",
+        f"{result['confidence']:.0%} interval: {low:.6g} to {high:.6g}",
+        f"from {result['reports']} reports of {count} parties",
+    ]
+    if result["missing"]:
+        lines.append(f"without, as lost sample: {', '.join(result['missing'])}")
+    lines += [f"fault: {line}" for line in result["faults"]]
+    return "\n".join([*lines, *privacy_lines(result)])
 
 
 def _field(text: str) -> Field:

@@ -61,6 +61,7 @@ class Label(StrEnum):
     LOCAL_REQUEST = "smpc-dp/1/local-request"
     LOCAL_REPORT = "smpc-dp/1/local-report"
     LOCAL_RUN = "smpc-dp/1/local-run"
+    LOCAL_COINS = "smpc-dp/1/local-coins"
     DIRECT_RUN_ID = "smpc-dp/1/direct-run-id"
     DIRECT_TOTAL = "smpc-dp/1/direct-total"
     PROOF_CONTEXT = "smpc-dp/1/proof-context"

@@ -302,7 +302,7 @@ async def serve(
     if requests is not None and requests < 1:
         raise ConfigError.at("requests", f"must be at least 1, is {requests}", ConfigCheck.RANGE)
     membership = Membership.load(session, name or aggregator_name(session), key, "aggregator")
-    membership.refuse_learning()
+    membership.refuse_sums()
     logs = log_folder(membership, session, board)
     on_event = with_logging(on_event)
     results: list[Result | RecordResult | StatisticResult | SmpcError] = []

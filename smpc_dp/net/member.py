@@ -17,7 +17,7 @@ from smpc_dp.net.session_file import SessionFile, load_session
 from smpc_dp.net.transport.endpoint import Endpoint
 from smpc_dp.net.transport.framing import InflightBudget
 from smpc_dp.protocols.gopa.direct_messages import EVERYONE
-from smpc_dp.protocols.names import LEARN, is_direct
+from smpc_dp.protocols.names import LEARN, REPORTS, is_direct
 from smpc_dp.protocols.phases.parameters import SumParameters
 from smpc_dp.seen import LINE_BYTES, MOST_BEHIND
 from smpc_dp.wire.envelope import Envelope
@@ -205,11 +205,19 @@ class Membership:
     @property
     def encoding(self) -> Encoding:
         """Encoding of the session's vectors; raises ConfigError if it has none."""
+        if self.session.protocol == REPORTS:
+            self.refuse_sums()
         encoding: Encoding = self.parameters.sum_encoding
         return encoding
 
-    def refuse_learning(self) -> None:
-        """Raise ConfigError for a learning session, whose requests only its learner makes."""
+    def refuse_sums(self) -> None:
+        """Raise ConfigError for a session that learns, or collects reports: it has no sums."""
+        if self.session.protocol == REPORTS:
+            reason = (
+                "'reports' has no sums: parties call Session.report, and smpc-dp party or "
+                "smpc_dp.net.reporting.collect_reports runs the analyst"
+            )
+            raise ConfigError.at("protocol", reason, ConfigCheck.UNSUPPORTED)
         if self.session.protocol == LEARN:
             reason = (
                 "'learn' has no sums: parties call Session.learn, and smpc-dp party or "
@@ -250,6 +258,10 @@ class Membership:
 
     def largest_message(self) -> int:
         """Return a bound in bytes on any message of a run, from the plan; larger messages are refused."""
+        if self.session.protocol == REPORTS:
+            from smpc_dp.statistics.reports import MAX_BYTES
+
+            return 2 * MAX_BYTES
         planned = (self.parameters,) if self.group is not None else requests_of(self.session)
         if self.servers:
             from smpc_dp.net.servers.shared import largest_message

@@ -5,22 +5,28 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from smpc_dp.net.session_file import SessionFile
 from smpc_dp.net.tolerance import tolerances
 from smpc_dp.privacy.guarantee import PlainStruct, Relation, Unit
 from smpc_dp.privacy.secagg_plan import communication
+from smpc_dp.protocols.names import REPORTS
 from smpc_dp.protocols.phases.parameters import SumParameters
 from smpc_dp.protocols.records import RecordParameters
 from smpc_dp.protocols.result import Noise
 from smpc_dp.protocols.secret_sharing.records import SharedRecordParameters
 from smpc_dp.protocols.secret_sharing.tables import TableParameters
 
+if TYPE_CHECKING:
+    from smpc_dp.statistics.report_parameters import ReportParameters
+
 # A standard error above this share of the range is warned of.
 LARGE = 0.1
 # Bytes of a share, and about those of an opened integer in decimal.
 SHARE_BYTES = 16
+# Of a signed report in its envelope, or of its confirmation, about.
+REPORT_BYTES = 350
 
 
 class NoiseWarning(Warning):
@@ -120,6 +126,8 @@ def answer_line(answer: PlannedAnswer) -> str:
 def session_plan(session: SessionFile) -> SessionPlan | None:
     """Return the plan of a session's requests; None for one that learns, or has servers and sums."""
     parameters = session.checked_parameters
+    if session.protocol == REPORTS:
+        return _of_reports(session, cast("ReportParameters", parameters))
     if isinstance(parameters, SharedRecordParameters | TableParameters):
         return _on_shares(session, parameters)
     if not isinstance(parameters, SumParameters):
@@ -175,6 +183,42 @@ def _on_shares(session: SessionFile, parameters: SharedRecordParameters | TableP
         received=length * servers * SHARE_BYTES,
         steps=2,
         warnings=tuple(lines),
+    )
+
+
+def _of_reports(session: SessionFile, parameters: ReportParameters) -> SessionPlan:
+    """Return the plan of local reports: each party draws its own noise."""
+    [tolerated] = tolerances(session)
+    error, assumed = parameters.error()
+    answer = PlannedAnswer(
+        text=parameters.kernel,
+        standard_error=error,
+        range=parameters.width,
+        relative=error / parameters.width,
+        assumed=assumed,
+    )
+    event, epsilon = parameters.event(), parameters.plan.privacy.epsilon
+    relative = error / parameters.width
+    helps = (
+        f"the standard error of {answer.text} is {100 * relative:.3g} % of its range; more parties, a larger "
+        "epsilon or fewer bins help, and garbled or shared statistics of pairs need less noise"
+    )
+    return SessionPlan(
+        protocol=session.protocol,
+        parties=tolerated.parties,
+        lost=tolerated.lost,
+        corrupt=tolerated.corrupt,
+        unit=event.unit,
+        relation=event.relation,
+        epsilon=epsilon,
+        delta=0.0,
+        counted=None,
+        factor=None,
+        answers=(answer,),
+        sent=REPORT_BYTES,
+        received=REPORT_BYTES,
+        steps=1,
+        warnings=() if relative <= LARGE else (helps,),
     )
 
 

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from smpc_dp.protocols.secret_sharing.terms import PairDistribution
     from smpc_dp.protocols.ustatistic.result import StatisticResult
     from smpc_dp.records.table import Source, Table
+    from smpc_dp.statistics.reports import SentReport
     from smpc_dp.trees import Bounds
 
 Kind = Literal["sum", "average"]
@@ -323,6 +324,29 @@ class Session:
             raise ConfigError.at("ask", reason, ConfigCheck.DIFFERS)
         return parameters
 
+    async def report(self, record: ArrayLike | None) -> SentReport:
+        """Send this party's report on its record to the analyst of a session with protocol "reports".
+
+        The report is drawn and charged at the first call, also of other processes, and the same bytes are
+        sent at every later one: nothing is charged then, and the record is not looked at. The session needs
+        a ledger.
+
+        Args:
+            record: the values of the session's fields; those out of their bounds are clipped. None to send a
+                stored report again.
+
+        Raises:
+            PrivacyError: a value is missing, or the ledger refuses; nothing was sent or charged. Or the
+                report was lost after it was charged, and is never drawn anew.
+            ConfigError: not such a session, no ledger, or not a record. LocalError: a file cannot be used.
+            TimeoutFault: the analyst has not confirmed; the report is stored, to be sent again.
+        """
+        self.check_open()
+        from smpc_dp.net.reporting import send_report
+
+        self._request += 1
+        return await send_report(self._connection, self._ledger, record)
+
     def plan(self) -> SessionPlan | None:
         """Return what a request will be charged, and the standard error of each answer before it is asked.
 
@@ -515,7 +539,7 @@ class Session:
             PeerFault, TimeoutFault: as for `sum`. A pair that fails is spent, left out and counted.
         """
         self.check_open()
-        self._membership.refuse_learning()
+        self._membership.refuse_sums()
         session = self._membership.session
         expected: Engine = "mpyc" if has_servers(session.protocol, session.parameters) else "garbled"
         if engine not in (None, expected):
@@ -583,7 +607,7 @@ class Session:
 
     def _check_sums(self) -> None:
         """Raise ConfigError for a sum in a session that asks of records, or learns."""
-        self._membership.refuse_learning()
+        self._membership.refuse_sums()
         if RECORDS in self._membership.session.parameters:
             reason = "the session asks statistics of records: call statistics"
             raise ConfigError.at(RECORDS, reason, ConfigCheck.UNSUPPORTED)

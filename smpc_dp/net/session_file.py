@@ -26,7 +26,15 @@ from smpc_dp.files import read_bounded
 from smpc_dp.identity.roster import ROLES, Member, Role, Roster, entry_of
 from smpc_dp.net.toml_text import toml, toml_key
 from smpc_dp.net.transport.difference import difference
-from smpc_dp.protocols.names import LEARN, MPYC, VERIFIABLE_VERSION, VERSION, has_servers, is_direct
+from smpc_dp.protocols.names import (
+    LEARN,
+    MPYC,
+    REPORTS,
+    VERIFIABLE_VERSION,
+    VERSION,
+    has_servers,
+    is_direct,
+)
 from smpc_dp.protocols.registry import (
     PARAMETER_CHECKERS,
     direct_roster_issues,
@@ -47,6 +55,8 @@ MAX_FAULTS = 1000
 # Deepest nesting of tables and arrays in parameters.
 MAX_DEPTH = 32
 _LEARN = frozenset({(LEARN, VERSION), (LEARN, VERIFIABLE_VERSION)})
+# What stands above the protocols of sums.
+_ABOVE = _LEARN | {(REPORTS, VERSION)}
 _TOP = ("protocol", "version", "parameters", "timeouts", "roster")
 _TIMEOUTS = ("connect", "step", "gather")
 _ENTRY = ("name", "role", "address", "public_key", "certificate", "checkpoint_key")
@@ -175,7 +185,7 @@ def _outline(document: Mapping[str, object], issues: list[ConfigIssue]) -> Outli
         table = given if isinstance(given, dict) else {}
         direct, shared = is_direct(protocol, table), has_servers(protocol, table)
         aggregator = not direct and not shared
-        needed = aggregator and ((protocol, version) in _LEARN or requires_aggregator(protocol, version))
+        needed = aggregator and ((protocol, version) in _ABOVE or requires_aggregator(protocol, version))
         roster, result = Roster.checked(members, requires_aggregator=needed)
         issues += result + (direct_roster_issues(members) if direct else [])
         issues += server_roster_issues(MPYC if shared else protocol, members)
@@ -249,7 +259,7 @@ def _protocol(document: Mapping[str, object], issues: list[ConfigIssue]) -> tupl
 
 def check_protocol(protocol: str, version: int, issues: list[ConfigIssue]) -> None:
     """Add a fault if the protocol, or its version, is unknown."""
-    protocols = _LEARN | PARAMETER_CHECKERS.keys()
+    protocols = _ABOVE | PARAMETER_CHECKERS.keys()
     if (protocol, version) in protocols:
         return
     protocols |= {(protocol, number) for number in versions_of(protocol)}
@@ -335,6 +345,10 @@ def plan_parameters(
         reported, result = number_parties(parameters, names)
         if not result:
             checked, result = check_learn_as(version, reported, len(names))
+    elif (protocol, version) == (REPORTS, VERSION):
+        from smpc_dp.statistics.report_parameters import check_reports
+
+        checked, result = check_reports(parameters, len(names))
     elif (checker := versions_of(protocol).get(version)) is not None:
         checked, result = checker(parameters, len(names))
     else:

@@ -13,6 +13,7 @@ EXCHANGE = "exchange"
 PAIRWISE = "pairwise"
 MPYC = "mpyc"
 LEARN = "learn"
+REPORTS = "reports"
 
 # The key of `[parameters]` that makes the sums of a session statistics of records.
 RECORDS = "records"

@@ -25,6 +25,7 @@ from smpc_dp.protocols.names import (
     MPYC,
     PAIRWISE,
     RECORDS,
+    REPORTS,
     SECAGG,
     VERIFIABLE_VERSION,
     VERSION,
@@ -164,7 +165,7 @@ REQUIRES_AGGREGATOR: frozenset[tuple[str, int]] = frozenset(
 
 
 # Names that another package cannot register: they would stand for this package's in signed and hashed data.
-RESERVED = frozenset({SECAGG, GOPA, EXCHANGE, PAIRWISE, "pairwise-statistic", MPYC, LEARN})
+RESERVED = frozenset({SECAGG, GOPA, EXCHANGE, PAIRWISE, "pairwise-statistic", MPYC, LEARN, REPORTS})
 
 
 def direct_roster_issues(members: Iterable[Member]) -> list[ConfigIssue]:

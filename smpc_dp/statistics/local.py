@@ -30,6 +30,7 @@ from smpc_dp.privacy.arguments import ArgumentChecks
 from smpc_dp.privacy.local_pairwise import exact_variance, two_sample_variance, variance_bound
 from smpc_dp.privacy.mechanisms.randomised_response import KaryRandomisedResponse
 from smpc_dp.privacy.sampling import NoiseSource
+from smpc_dp.protocols.result import Privacy
 from smpc_dp.statistics.local_estimate import (
     LocalEstimate,
     all_pairs,
@@ -102,6 +103,11 @@ class LocalPairwise:
     def event(self) -> Event:
         """The event that a party's ledger is charged for one report."""
         return self.response.event()
+
+    @property
+    def privacy(self) -> Privacy:
+        """The privacy of one report of each party."""
+        return local_privacy(self.response.guarantee(0.0))
 
     @cached_property
     def fingerprint(self) -> bytes:
@@ -232,7 +238,7 @@ class LocalPairwise:
             reports=n,
             categories=k,
             visited=None,
-            privacy=local_privacy(self.response.guarantee(0.0)),
+            privacy=self.privacy,
         )
 
     def _checked(self, reports: Sequence[bytes] | Codes) -> Codes:

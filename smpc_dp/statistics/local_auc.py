@@ -26,6 +26,7 @@ from smpc_dp.kernels.named import auc
 from smpc_dp.privacy.accountant.events import Event
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.privacy.local_auc import Split
+from smpc_dp.protocols.result import Privacy
 from smpc_dp.statistics.local import FINGERPRINT_BYTES, noise_source
 from smpc_dp.statistics.local_estimate import LocalEstimate, local_privacy, normal_interval, stack_reports
 from smpc_dp.statistics.local_tree import MAX_PARTIES, Histogram, Oracle, Tree
@@ -76,6 +77,17 @@ class LocalAuc:
     def event(self) -> Event:
         """The event that a party's ledger is charged for one report."""
         return self.tree.event
+
+    @property
+    def epsilon(self) -> float:
+        """The epsilon of one report, all its answers together."""
+        return self.privacy.epsilon or 0.0
+
+    @property
+    def privacy(self) -> Privacy:
+        """The privacy of one report of each party."""
+        together = replace(self.tree.response(1), changed=self.tree.width).guarantee(0.0)
+        return local_privacy(msgspec.structs.replace(together, mechanism=self.event.mechanism))
 
     @cached_property
     def fingerprint(self) -> bytes:
@@ -190,8 +202,6 @@ class LocalAuc:
         value, error = walk.total / pairs, math.sqrt(walk.variance) / pairs
         bias = min(1.0, math.sqrt(walk.discarded_below / pairs)) / 2
         kernel = auc(self.score)
-        together = replace(self.tree.response(1), changed=self.tree.width).guarantee(0.0)
-        guarantee = msgspec.structs.replace(together, mechanism=self.event.mechanism)
         return LocalEstimate(
             statistic=kernel.name,
             value=value,
@@ -202,7 +212,7 @@ class LocalAuc:
             interval=normal_interval(value, error, bias, confidence, (kernel.low, kernel.high)),
             reports=len(answers),
             categories=1 << self.tree.levels,
-            privacy=local_privacy(guarantee),
+            privacy=self.privacy,
             visited=walk.visited,
         )
 

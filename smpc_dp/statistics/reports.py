@@ -22,9 +22,11 @@ from smpc_dp.kernels.fields import as_array
 from smpc_dp.kernels.kernel import Kernel
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.privacy.accountant.store import locked, write_durably
+from smpc_dp.protocols.result import Privacy
 from smpc_dp.statistics.local import LocalPairwise
 from smpc_dp.statistics.local_auc import LocalAuc
 from smpc_dp.statistics.local_estimate import LocalEstimate, normal_interval
+from smpc_dp.wire.envelope import Body
 from smpc_dp.wire.signing import decode, encode, printable
 
 SUFFIX = ".report"
@@ -33,6 +35,46 @@ MISSING = (
     "the estimate against bias from parties without a report: the standard error takes them for missing at "
     "random"
 )
+
+
+# Steps of a session's messages, from a party and back.
+REPORT, STORED = "report", "stored"
+
+
+class Sent(Body, frozen=True):
+    """A party's message to the analyst: its report, as `ReportRequest.report` returns it."""
+
+    report: bytes
+
+
+class Stored(Body, frozen=True):
+    """The analyst's answer: the SHA-256 of the report that it has stored."""
+
+    digest: bytes
+
+
+@dataclasses.dataclass(frozen=True)
+class SentReport:
+    """A party's result: what it has sent, and what that has cost.
+
+    Attributes:
+        request: digest of the request, hex; report: SHA-256 of the signed report, hex.
+        again: whether the report was stored before, and sent again; the record was then not looked at.
+        clipped: values of the record that were outside of their bounds.
+    """
+
+    party: str
+    analyst: str
+    request: str
+    report: str
+    again: bool
+    clipped: int
+    privacy: Privacy
+
+    def to_json(self) -> dict[str, object]:
+        """Return plain JSON data."""
+        plain = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        return {**plain, "privacy": self.privacy.to_json()}
 
 
 class LocalReport(msgspec.Struct, frozen=True, array_like=True):
@@ -103,12 +145,16 @@ class ReportRequest:
             Label.LOCAL_REQUEST, self.plan.fingerprint, self.roster.digest, self.label.encode("utf-8")
         )
 
-    def report(self, record: ArrayLike, identity: Identity, ledger: Ledger, folder: Path) -> bytes:
+    def path(self, party: str, folder: Path) -> Path:
+        """Return the file of a party's report."""
+        return folder / f"{party}-{self.digest.hex()}{SUFFIX}"
+
+    def report(self, record: ArrayLike | None, identity: Identity, ledger: Ledger, folder: Path) -> bytes:
         """Return a party's signed report, drawn at the first call and the same bytes at every later one.
 
         The ledger is charged before the report is drawn, and the report is in `folder` before it is returned.
         If it is lost from there it is never drawn anew: two reports would cost twice. A later call does not
-        look at the record.
+        look at the record, which can be None then.
 
         Raises:
             PrivacyError: a value is outside of its domain, or the ledger refuses: also where the request
@@ -123,10 +169,12 @@ class ReportRequest:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise LocalError(f"{folder}: cannot be a folder for reports ({error.strerror})") from None
-        path = folder / f"{name}-{self.digest.hex()}{SUFFIX}"
+        path = self.path(name, folder)
         with locked(path):
             if path.exists():
                 return self._stored(path, identity)
+            if record is None:
+                raise ConfigError.at("record", f"{name}: no report is stored", ConfigCheck.MISSING)
             run = digest(Label.LOCAL_RUN, self.digest, name.encode())
             if isinstance(self.plan, LocalAuc):
                 score = as_array("record", record)
@@ -162,6 +210,17 @@ class ReportRequest:
             reason = "its report has an invalid signature"
             raise PeerFault(report.party, reason, Check.BAD_SIGNATURE) from None
         return report
+
+    def check(self, content: bytes, party: str) -> None:
+        """Raise PeerFault unless the bytes are a report of this party to this request."""
+        one = decode(content[: MAX_BYTES + 1], LocalReport, party)
+        if one.party != party:
+            raise PeerFault(party, "sent a report in another's name", Check.WRONG_SENDER)
+        self._checked(one, {party})
+        try:
+            self._decode({party: one.report})
+        except ConfigError as error:
+            raise PeerFault(party, f"its report is none of the plan: {error}", Check.OTHER_PLAN) from None
 
     def collect(self, received: Iterable[bytes]) -> tuple[dict[str, bytes], tuple[str, ...]]:
         """Return the report of each party, in roster order, and what was wrong with all others.

@@ -51,6 +51,8 @@ PRINTED = {
         "over 6 pairs of 6 parties",
         "epsilon 8, delta 0 for each record, all its pairs together",
         "the log of the run ends with head",
+        "each request is charged: epsilon = 8, delta = 0 for one party (substitution)",
+        "from 6 reports of 6 parties",
     ),
     "record-statistics": (
         "each request is charged: epsilon = 1, delta = 1e-06 for one record (add-remove)",

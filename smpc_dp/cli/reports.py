@@ -1,0 +1,74 @@
+"""Members of a session with protocol "reports", for `smpc-dp party` and `smpc-dp run`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from smpc_dp.cli.member import HostMember, exit_code
+from smpc_dp.cli.output import console, print_json, privacy_lines, write_json
+from smpc_dp.cli.statistic import reported_text
+from smpc_dp.errors import ConfigCheck, ConfigError
+from smpc_dp.net.inputs import read_vector
+from smpc_dp.net.launcher import run_child
+from smpc_dp.net.member import Membership
+from smpc_dp.net.reporting import collect_reports, is_reported, report_parameters
+from smpc_dp.statistics.report_parameters import ReportParameters
+from smpc_dp.statistics.reports import ReportedEstimate, SentReport
+
+
+def run_reporting(host: HostMember, out: Path | None, *, serves: bool, as_json: bool, events: bool) -> int:
+    """Run one member of a session of reports, print its result, and return the exit code."""
+    results: list[SentReport | ReportedEstimate] = []
+
+    async def act() -> None:
+        if serves:
+            results.append(
+                await collect_reports(
+                    host.session,
+                    name=host.name,
+                    key=host.key,
+                    listen_on=host.listen,
+                    on_event=host.watch,
+                    folder=host.board,
+                )
+            )
+            return
+        membership = Membership.load(host.session, host.name, host.key)
+        record = None
+        if not is_reported(membership):
+            # Whether the record is one is better known before anybody is called.
+            record = read_vector(host.input_file)
+            report_parameters(membership).clipped(record, host.name)
+        if host.ledger is None:
+            raise ConfigError.at("--ledger", "a report needs one: it is charged once", ConfigCheck.MISSING)
+        async with host.connect() as session:
+            results.append(await session.report(record))
+
+    code = run_child(partial(exit_code, act, host.name, events=events), supervised=events)
+    for result in results:
+        printed = result.to_json()
+        if out is not None:
+            write_json(printed, out)
+        if as_json:
+            print_json(printed)
+        elif not events:
+            console().print(reported_text(printed) if serves else sent_text(printed))
+    return code
+
+
+def check_records(checked: ReportParameters, files: Mapping[str, Path]) -> None:
+    """Check the records of all parties before any process starts; raises the errors of `clipped`."""
+    for name, file in files.items():
+        checked.clipped(read_vector(file), name)
+
+
+def sent_text(result: Mapping[str, Any]) -> str:
+    """Format a party's result, as `SentReport.to_json` gives it."""
+    how = "sent again, byte for byte" if result["again"] else "drawn, charged and sent"
+    lines = [f"report of {result['party']} to {result['analyst']}: {how}"]
+    if result["clipped"]:
+        lines.append(f"clipped: {result['clipped']} values of {result['party']}")
+    return "\n".join([*lines, *privacy_lines(result)])

@@ -1,0 +1,223 @@
+"""Signed local reports between processes: parties send theirs to the analyst, who estimates.
+
+A party's report is in a folder beside its key before it is sent, and those bytes are sent again at every
+later call. What the analyst has confirmed is in its folder: it, too, can be stopped and started again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+from smpc_dp.errors import Check, ConfigCheck, ConfigError, LocalError, PeerFault
+from smpc_dp.files import read_bounded
+from smpc_dp.net.connection_pool import ConnectionPool, InboundEvent
+from smpc_dp.net.deadline import now
+from smpc_dp.net.events import Event, OnEvent, ignore, with_logging
+from smpc_dp.net.member import Membership, aggregator_name
+from smpc_dp.net.transport.endpoint import listen
+from smpc_dp.privacy.accountant.store import write_durably
+from smpc_dp.protocols.names import REPORTS
+from smpc_dp.statistics.report_parameters import ReportParameters
+from smpc_dp.statistics.reports import (
+    MAX_BYTES,
+    REPORT,
+    STORED,
+    SUFFIX,
+    ReportedEstimate,
+    ReportRequest,
+    Sent,
+    SentReport,
+    Stored,
+)
+from smpc_dp.wire.signing import decode, printable
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+    from smpc_dp.net.connection import AggregatorConnection, Connection
+    from smpc_dp.privacy.accountant.ledger import Ledger
+
+# Beside a party's key.
+FOLDER = "reports"
+# Every session has one request.
+REQUEST = 1
+
+
+def report_parameters(membership: Membership) -> ReportParameters:
+    """Return the parameters of a session that collects reports; raise ConfigError for another."""
+    protocol = membership.session.protocol
+    if protocol != REPORTS:
+        raise ConfigError.at("protocol", f"is '{protocol}', not '{REPORTS}'", ConfigCheck.UNSUPPORTED)
+    return cast("ReportParameters", membership.session.checked_parameters)
+
+
+def is_reported(membership: Membership) -> bool:
+    """Tell whether the party's report is stored: it is sent again, and no record is needed."""
+    request = report_parameters(membership).request(membership.session.roster)
+    return request.path(membership.name, membership.key_file.with_name(FOLDER)).exists()
+
+
+async def send_report(connection: Connection, ledger: Ledger | None, record: ArrayLike | None) -> SentReport:
+    """Send a connected party's report to the analyst, and return when it is stored there.
+
+    Arguments and errors as of `Session.report`.
+    """
+    membership: Membership = connection.membership
+    parameters = report_parameters(membership)
+    if ledger is None:
+        reason = f"{membership.name}: a report needs one, so that it is drawn and charged once"
+        raise ConfigError.at("ledger", reason, ConfigCheck.MISSING)
+    request = parameters.request(membership.session.roster)
+    folder, identity = membership.key_file.with_name(FOLDER), membership.identity
+    again = is_reported(membership)
+    within, clipped = (None, 0) if again else parameters.clipped(record, membership.name)
+    content = await asyncio.to_thread(request.report, within, identity, ledger, folder)
+    analyst, context = membership.aggregator, membership.context(REQUEST)
+    [message] = context.write(identity, context.session_digest, REPORT, (analyst,), Sent(content))
+    to_analyst = cast("AggregatorConnection", connection)
+    body = await to_analyst.fetch(REQUEST, message, STORED, membership.session.timeouts.step)
+    if decode(body, Stored, analyst).digest != hashlib.sha256(content).digest():
+        raise PeerFault(analyst, "confirms another report than was sent", Check.OTHER_STATEMENT)
+    return SentReport(
+        party=membership.name,
+        analyst=analyst,
+        request=request.digest.hex(),
+        report=hashlib.sha256(content).hexdigest(),
+        again=again,
+        clipped=clipped,
+        privacy=parameters.plan.privacy,
+    )
+
+
+class StoredReports:
+    """The analyst's folder of received reports: of each party one, or two that differ, which convict it."""
+
+    def __init__(self, folder: Path, request: ReportRequest) -> None:
+        self._folder, self._request = folder / f"reports-{request.digest.hex()[:16]}", request
+
+    def load(self) -> dict[str, list[bytes]]:
+        """Return the stored reports of each party; create the folder. Raises LocalError."""
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise LocalError(f"{self._folder}: cannot be a folder for reports ({error.strerror})") from None
+        names = [member.name for member in self._request.roster.parties]
+        paths = {name: [path for path in self._paths(name) if path.exists()] for name in names}
+        return {
+            name: [read_bounded(path, "the report", MAX_BYTES) for path in present]
+            for name, present in paths.items()
+            if present
+        }
+
+    def _paths(self, party: str) -> tuple[Path, Path]:
+        """Return the files of a party's report and of another one; no name of a party has a tilde."""
+        return self._folder / f"{party}{SUFFIX}", self._folder / f"{party}~{SUFFIX}"
+
+    def add(self, party: str, content: bytes) -> bool:
+        """Store a party's report, unless it is there; return whether it is the party's only one.
+
+        Raises PeerFault for a report that does not count, LocalError for one that cannot be stored.
+        """
+        self._request.check(content, party)
+        first, second = self._paths(party)
+        for path in (first, second):
+            if not path.exists():
+                write_durably(path, content, new=True)
+            if path.read_bytes() == content:
+                break
+        return not second.exists()
+
+
+async def collect_reports(
+    session: str | os.PathLike[str],
+    *,
+    name: str | None = None,
+    key: str | os.PathLike[str] | None = None,
+    listen_on: str | None = None,
+    on_event: OnEvent = ignore,
+    folder: str | os.PathLike[str] | None = None,
+) -> ReportedEstimate:
+    """Collect reports as the analyst of a session, and return the estimate from all that are stored.
+
+    Ends when each party's report is there, or `connect` seconds are over. Called again it waits for those
+    that are still missing.
+
+    Args:
+        session: path of a session file with protocol "reports".
+        folder: of received reports; by default `board` beside the session file.
+        name, key, listen_on, on_event: as of `serve`.
+
+    Raises:
+        ConfigError: too few reports for an estimate; those that came stay. LocalError: the key, the port or
+            the folder.
+    """
+    membership = Membership.load(session, name or aggregator_name(session), key, "aggregator")
+    parameters = report_parameters(membership)
+    request = parameters.request(membership.session.roster)
+    stored = StoredReports(Path(folder if folder is not None else Path(session).parent / "board"), request)
+    received = await asyncio.to_thread(stored.load)
+    names = membership.names
+    on_event = with_logging(on_event)
+    if len(received) < len(names):
+        await _receive(membership, listen_on, on_event, stored, set(received))
+        received = await asyncio.to_thread(stored.load)
+    labels = None if parameters.labels is None else dict(zip(names, parameters.labels, strict=True))
+    every = [content for of_party in received.values() for content in of_party]
+    estimate = await asyncio.to_thread(lambda: request.estimate(every, labels=labels))
+    done = Event(
+        membership.name, "done", REQUEST, "done", survivors=estimate.reported, absent=estimate.missing
+    )
+    on_event(done)
+    return estimate
+
+
+async def _receive(
+    membership: Membership, listen_on: str | None, on_event: OnEvent, stored: StoredReports, there: set[str]
+) -> None:
+    """Store what parties send until none is missing, or the time is over; `there`: whose report is stored."""
+    host, port = membership.address(listen_on)
+    pool = ConnectionPool(membership, on_event)
+    listener = await listen(membership.endpoint(aggregator=True), host, port, pool.welcome, pool.refused)
+    until = now() + membership.session.timeouts.connect
+    try:
+        pool.awaited.begin(REQUEST, REPORT, lambda: set(membership.names) - there)
+        while len(there) < len(membership.names):
+            inbound = await pool.next(until)
+            if inbound is None:
+                break
+            if inbound.envelope is None:
+                continue
+            try:
+                answer = await asyncio.to_thread(_store, stored, inbound)
+            except PeerFault as error:
+                pool.refused(inbound.peer, error)
+                pool.connections[inbound.peer].channel.abort()
+                continue
+            there.add(inbound.peer)
+            waiting = len(membership.names) - len(there)
+            on_event(Event(membership.name, "step", REQUEST, REPORT, waiting))
+            context, to = membership.context(REQUEST), (inbound.peer,)
+            pool.send(
+                inbound.request,
+                context.write(membership.identity, context.session_digest, STORED, to, answer),
+            )
+        await pool.close()
+    finally:
+        pool.abort()
+        await listener.close()
+
+
+def _store(stored: StoredReports, inbound: InboundEvent) -> Stored:
+    """Store the report in a message, and return the confirmation; raise PeerFault for another message."""
+    envelope, peer = inbound.envelope, inbound.peer
+    if envelope is None or envelope.step != REPORT:
+        step = "" if envelope is None else printable(envelope.step)
+        raise PeerFault(peer, f"sent '{step}' in the place of a report", Check.UNEXPECTED_STEP)
+    content = decode(envelope.body, Sent, peer).report
+    if not stored.add(peer, content):
+        raise PeerFault(peer, "sent two different reports to one request", Check.EQUIVOCATION)
+    return Stored(hashlib.sha256(content).digest())

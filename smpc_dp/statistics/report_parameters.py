@@ -1,0 +1,249 @@
+"""The `[parameters]` of a session with protocol "reports": what each party reports under local DP."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+import msgspec
+import numpy as np
+from msgspec import Meta
+from numpy.typing import ArrayLike
+
+from smpc_dp.crypto.labels import Label
+from smpc_dp.crypto.transcript import digest
+from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, PrivacyError
+from smpc_dp.identity.roster import Roster
+from smpc_dp.kernels.fields import Field, Floats, as_array
+from smpc_dp.kernels.kernel import Kernel
+from smpc_dp.kernels.named import ALIASES, REQUIRED_FIELDS, find_kernel
+from smpc_dp.privacy.accountant.events import Event
+from smpc_dp.privacy.local_auc import exact_variance
+from smpc_dp.privacy.local_pairwise import variance_bound
+from smpc_dp.settings import read
+from smpc_dp.statistics.local import LocalPairwise
+from smpc_dp.statistics.local_auc import LocalAuc
+from smpc_dp.statistics.reports import ReportRequest
+
+# Leaves of the tree: the error is planned over all of them.
+MAX_LEVELS = 20
+EVEN = "scores that are spread evenly, whatever their label"
+
+
+class FieldTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One value of a record, in a session file."""
+
+    lower: float
+    upper: float
+    step: float = 1.0
+    exact: bool = False
+
+
+class ReportSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """The `[parameters]` of local reports."""
+
+    kernel: Annotated[str, Meta(description='a name of a kernel on pairs of records: "gini", "auc", …')]
+    epsilon: Annotated[
+        Annotated[float, Meta(gt=0, le=100)], Meta(description="of each party's report; there is no `delta`")
+    ]
+    fields: Annotated[
+        list[FieldTable],
+        Meta(
+            description="of each value of a record `lower`, `upper`, and `step` (1) of its grid; with "
+            "`exact = true` a value off the grid is refused. Values outside are clipped"
+        ),
+    ] = []
+    label: Annotated[
+        str,
+        Meta(
+            max_length=500,
+            description="printable ASCII; tells a request from others with the same plan and roster: a "
+            "party answers each request once",
+        ),
+    ] = ""
+    bins: Annotated[
+        list[Annotated[int, Meta(ge=1)]] | None,
+        Meta(
+            description="cells of each value, to which it is rounded",
+            extra={"default": "chosen for the least error"},
+        ),
+    ] = None
+    rounding: Annotated[
+        Literal["simple", "randomised"], Meta(description="of a value to its cell, or to one of two")
+    ] = "simple"
+    levels: Annotated[
+        Annotated[int, Meta(ge=1, le=MAX_LEVELS)] | None,
+        Meta(
+            description='of kernel "auc": levels of a tree of scores, for the hierarchical private AUC, in '
+            "the place of `bins`"
+        ),
+    ] = None
+    labels: Annotated[
+        list[Annotated[int, Meta(ge=0, le=1)]] | None,
+        Meta(description='public, 0 or 1 for each party in roster order, where the kernel ("auc") has them'),
+    ] = None
+    max_standard_error: Annotated[
+        Annotated[float, Meta(gt=0)] | None,
+        Meta(description="over the range: a session whose estimate would have more is refused"),
+    ] = None
+
+
+@dataclass(frozen=True)
+class ReportParameters:
+    """Checked parameters of local reports: the plan of a report, and the public labels."""
+
+    plan: LocalPairwise | LocalAuc
+    parties: int
+    label: str
+    labels: tuple[int, ...] | None
+
+    @property
+    def requests(self) -> tuple[ReportParameters]:
+        """The one kind of request of the session."""
+        return (self,)
+
+    @property
+    def tolerated(self) -> tuple[int, int, int]:
+        """Parties; those that may be lost, of whatever label; those against which a report is private."""
+        least = 3
+        if self.labels is not None:
+            each = 1 if isinstance(self.plan, LocalAuc) else 2
+            smaller = min(self.labels.count(0), self.labels.count(1))
+            least = max(least, self.parties - (smaller - each))
+        return self.parties, self.parties - least, self.parties - 1
+
+    def request(self, roster: Roster) -> ReportRequest:
+        """Return the request to the parties of a roster."""
+        return ReportRequest(self.plan, roster, self.label)
+
+    def event(self) -> Event:
+        """Return what one report is to a ledger."""
+        return self.plan.event
+
+    @property
+    def kernel(self) -> str:
+        """The name of the statistic."""
+        return "auc" if isinstance(self.plan, LocalAuc) else self.plan.kernel.name
+
+    @property
+    def width(self) -> float:
+        """The range of the statistic."""
+        return 1.0 if isinstance(self.plan, LocalAuc) else self.plan.kernel.width
+
+    def error(self) -> tuple[float, str]:
+        """Return the standard error that is planned with all parties, and for what it is stated.
+
+        For a kernel without public labels a proven bound, whatever the records; the sampling of records is
+        in it.
+        """
+        plan = self.plan
+        if self.labels is None and isinstance(plan, LocalPairwise):
+            bound = variance_bound(self.parties, plan.quantiser.categories, plan.epsilon)
+            return plan.kernel.width * math.sqrt(bound), "whatever the records"
+        up, down = (float((self.labels or ()).count(label)) for label in (1, 0))
+        if isinstance(plan, LocalAuc):
+            even = np.full(1 << plan.tree.levels, 1 / (1 << plan.tree.levels))
+            variance = exact_variance(up * even, down * even, plan.tree.epsilon, split="users", ties=0.5)
+            return math.sqrt(variance), EVEN
+        categories = plan.quantiser.categories
+        even = np.full(categories, 1 / categories)
+        return plan.exact_response_error(up * even, down * even), EVEN
+
+    def clipped(self, record: ArrayLike | None, party: str) -> tuple[Floats, int]:
+        """Return a record within its fields' bounds, and how many values were clipped; nothing is drawn.
+
+        Raises:
+            PrivacyError: a value is missing or, where that is asked for, off its grid: the party must not
+                take part. ConfigError: not a record.
+        """
+        if record is None:
+            raise ConfigError.at("record", f"{party}: no report is stored", ConfigCheck.MISSING)
+        plan = self.plan
+        fields = (plan.score,) if isinstance(plan, LocalAuc) else plan.kernel.fields
+        values = np.atleast_1d(as_array("record", record))
+        if values.shape != (len(fields),) or values.dtype.kind not in "iufb":
+            reason = f"{party}: {values.dtype} {values.shape}, not the numbers of one record, {len(fields)}"
+            raise ConfigError.at("record", reason, ConfigCheck.SHAPE)
+        within = np.clip(values, [one.low for one in fields], [one.high for one in fields])
+        try:
+            for value, one in zip(within, fields, strict=True):
+                one.codes(value)
+        except PrivacyError as error:
+            raise PrivacyError(f"{party}: {error}", code=error.code) from None
+        return within, int((within != values).sum())
+
+
+def check_reports(
+    parameters: Mapping[str, object], parties: int
+) -> tuple[ReportParameters | None, list[ConfigIssue]]:
+    """Check a `[parameters]` table (`ReportSettings`); return every fault found."""
+    good, issues = read(ReportSettings, parameters, unknown="unknown parameter of reports")
+    label, labels = good.get("label", ""), good.get("labels")
+    if not (label.isascii() and (label.isprintable() or not label)):
+        issues.append(ConfigIssue("label", "must be printable ASCII", ConfigCheck.FORMAT))
+    if labels is not None and len(labels) != parties:
+        reason = f"has {len(labels)} entries for {parties} parties"
+        issues.append(ConfigIssue("labels", reason, ConfigCheck.SHAPE))
+    if issues:
+        return None, issues
+    settings = ReportSettings(**good)
+    try:
+        plan, public = _plan(settings, parties)
+        checked = ReportParameters(plan, parties, label, None if labels is None else tuple(labels))
+    except ConfigError as error:
+        return None, list(error.issues)
+    issues = _label_issues(checked, public) or _error_issues(checked, settings.max_standard_error)
+    return (None if issues else checked), issues
+
+
+def _error_issues(checked: ReportParameters, most: float | None) -> list[ConfigIssue]:
+    """Return the fault of an estimate whose standard error over the range would be above `most`."""
+    planned, assumed = checked.error()
+    relative = planned / checked.width
+    if most is None or relative <= most:
+        return []
+    reason = (
+        f"the standard error of {checked.kernel} would be {relative:.3g} of its range ({assumed}), above "
+        f"{most:g}"
+    )
+    return [ConfigIssue("max_standard_error", reason, ConfigCheck.INFEASIBLE)]
+
+
+def _plan(settings: ReportSettings, parties: int) -> tuple[LocalPairwise | LocalAuc, bool]:
+    """Return the plan of a report, and whether labels are public; raise ConfigError."""
+    fields = [
+        Field(float(one.lower), float(one.upper), float(one.step), f"fields[{index}]", one.exact)
+        for index, one in enumerate(settings.fields)
+    ]
+    if not fields and ALIASES.get(settings.kernel, settings.kernel) in REQUIRED_FIELDS:
+        reason = f"'{settings.kernel}' needs the bounds of its values"
+        raise ConfigError.at("fields", reason, ConfigCheck.MISSING)
+    kernel: Kernel = find_kernel(settings.kernel, *fields)
+    public = kernel.labels == "public"
+    if settings.levels is None:
+        plan = LocalPairwise.plan(
+            kernel, settings.epsilon, parties=parties, bins=settings.bins, rounding=settings.rounding
+        )
+        return plan, public
+    if kernel.name != "auc" or settings.bins is not None or settings.rounding != "simple":
+        reason = 'is for kernel "auc", without bins and rounding'
+        raise ConfigError.at("levels", reason, ConfigCheck.CONFLICT)
+    if not fields:
+        raise ConfigError.at("fields", "the tree needs the bounds of a score", ConfigCheck.MISSING)
+    # Public, and independent of all records: of the label alone.
+    coins = digest(Label.LOCAL_COINS, settings.label.encode("utf-8"))
+    return LocalAuc.plan(fields[0], settings.epsilon, levels=settings.levels, coins=coins), public
+
+
+def _label_issues(checked: ReportParameters, public: bool) -> list[ConfigIssue]:
+    """Return the faults of public labels: missing, not expected, or too few of one."""
+    labels = checked.labels
+    if (labels is not None) != public:
+        reason = "are needed, 0 or 1 for each party" if public else f"'{checked.kernel}' has no public labels"
+        return [ConfigIssue("labels", reason, ConfigCheck.MISSING if public else ConfigCheck.UNSUPPORTED)]
+    least = 1 if isinstance(checked.plan, LocalAuc) else 2
+    if labels is not None and min(labels.count(0), labels.count(1)) < least:
+        return [ConfigIssue("labels", f"at least {least} of each are needed", ConfigCheck.RANGE)]
+    return []

@@ -1,0 +1,267 @@
+"""Local reports between processes: drawn once, sent again as they were, to the roster's analyst alone."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import smpc_dp
+from smpc_dp.identity.keys import Identity
+from smpc_dp.net.connection import AggregatorConnection
+from smpc_dp.net.events import ignore
+from smpc_dp.net.local import create_local_session
+from smpc_dp.net.member import Membership, from_wire
+from smpc_dp.net.reporting import collect_reports, report_parameters
+from smpc_dp.net.session_file import Timeouts, load_session, write_session
+from smpc_dp.net.transport.channel import Channel
+from smpc_dp.net.transport.endpoint import listen
+from smpc_dp.privacy.accountant.ledger import Ledger
+from smpc_dp.statistics.reports import REPORT, STORED, LocalReport, Sent, SentReport, lost_error
+from smpc_dp.wire.signing import decode, encode
+from tests.command import smpc_dp as command
+
+PARTIES = ("alice", "bob", "carol", "dave", "erin", "frank")
+LABELS = [1, 0, 1, 0, 1, 0]
+GINI: Mapping[str, object] = {
+    "kernel": "gini",
+    "label": "scores of 2026",
+    "epsilon": 4.0,
+    "fields": [{"lower": 0, "upper": 5, "exact": True}],
+}
+AUC: Mapping[str, object] = {
+    "kernel": "auc",
+    "epsilon": 4.0,
+    "levels": 3,
+    "fields": [{"lower": 0.0, "upper": 1.0, "step": 0.01}],
+    "labels": LABELS,
+}
+pytestmark = pytest.mark.filterwarnings("ignore::smpc_dp.net.planned.NoiseWarning")
+
+
+def new(folder: Path, parameters: Mapping[str, object], connect: float = 20.0, epsilon: float = 4.0) -> Path:
+    path = create_local_session(
+        folder, PARTIES, parameters, protocol="reports", timeouts=Timeouts(connect=connect, step=20.0)
+    )
+    (folder / "ledgers").mkdir()
+    (folder / "inputs").mkdir()
+    for number, name in enumerate(PARTIES):
+        budget = {"relation": "substitution", "epsilon": epsilon, "delta": 0.0}
+        Ledger.create(ledger_of(path, name), party=name, dataset="d", **budget)  # type: ignore[arg-type]
+        (folder / "inputs" / f"{name}.txt").write_text(str(min(number, 5) / (1 if parameters is GINI else 5)))
+    return path
+
+
+def ledger_of(path: Path, name: str) -> Path:
+    return path.parent / "ledgers" / f"{name}.ledger"
+
+
+def spent(path: Path, name: str) -> int:
+    return len(Ledger.open(ledger_of(path, name), party=name).entries())
+
+
+async def send(path: Path, name: str, record: Any) -> SentReport:
+    async with smpc_dp.connect(path, party=name, ledger=ledger_of(path, name)) as session:
+        return await session.report(record)
+
+
+def stored_of(path: Path, name: str) -> bytes:
+    (file,) = (path.parent / "keys" / "reports").glob(f"{name}-*.report")
+    return file.read_bytes()
+
+
+def start(path: Path, name: str) -> subprocess.Popen[str]:
+    arguments = ["party", str(path), "--as", name]
+    if name in PARTIES:
+        arguments += ["--ledger", str(ledger_of(path, name))]
+    return subprocess.Popen(
+        [sys.executable, "-m", "smpc_dp", *arguments, "--json"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+class Silent:
+    """An analyst that takes what a party sends, and confirms nothing."""
+
+    def __init__(self) -> None:
+        self.received: asyncio.Queue[bytes] = asyncio.Queue()
+        self._reading: list[asyncio.Task[None]] = []
+
+    def welcome(self, channel: Channel) -> None:
+        async def read() -> None:
+            _, envelope = from_wire(await channel.receive(), channel.peer)
+            await self.received.put(decode(envelope.body, Sent, channel.peer).report)
+
+        self._reading.append(asyncio.get_running_loop().create_task(read()))
+
+
+async def test_a_killed_party_sends_the_same_bytes_when_it_is_started_again(tmp_path: Path) -> None:
+    """And is charged once: its record may have changed, and its file of records be gone."""
+    path = new(tmp_path, GINI)
+    analyst = Membership.load(path, "aggregator", role="aggregator")
+    silent = Silent()
+    listener = await listen(
+        analyst.endpoint(aggregator=True), *analyst.address(None), silent.welcome, lambda *_: None
+    )
+    alice = start(path, "alice")
+    first = await asyncio.wait_for(silent.received.get(), 60)
+    alice.send_signal(signal.SIGKILL)
+    assert await asyncio.to_thread(alice.wait) == -signal.SIGKILL
+    await listener.close()
+    assert first == stored_of(path, "alice")
+    assert spent(path, "alice") == 1
+    (tmp_path / "inputs" / "alice.txt").unlink()
+
+    collecting = asyncio.create_task(collect_reports(path))
+    again = start(path, "alice")
+    others = [send(path, name, [number % 6]) for number, name in enumerate(PARTIES) if name != "alice"]
+    await asyncio.gather(*others)
+    printed, errors = await asyncio.to_thread(again.communicate)
+    assert again.returncode == 0, errors
+    assert json.loads(printed)["again"] is True
+    result = await collecting
+    assert result.reported == PARTIES
+    assert not result.faults
+    (received,) = (tmp_path / "board").glob("*/alice.report")
+    assert received.read_bytes() == first
+    assert [spent(path, name) for name in PARTIES] == [1] * 6
+
+
+def other_analyst(path: Path, folder: Path) -> Membership:
+    """Return an analyst with another key, at the same address, who has the same session otherwise."""
+    session = load_session(path)
+    folder.mkdir()
+    mallory = Identity.generate("aggregator")
+    members = [
+        mallory.entry("aggregator", member.address) if member.role == "aggregator" else member
+        for member in session.roster
+    ]
+    mallory.save(folder / "aggregator.key")
+    write_session(folder / "session.toml", "reports", 1, session.parameters, members)
+    return Membership.load(
+        folder / "session.toml", "aggregator", folder / "aggregator.key", role="aggregator"
+    )
+
+
+async def test_an_analyst_who_is_not_named_gets_no_report(tmp_path: Path) -> None:
+    """Another key than the roster's, and a party of the roster in the analyst's place: nothing is drawn."""
+    path = new(tmp_path, GINI, connect=3.0)
+    host, port = Membership.load(path, "aggregator", role="aggregator").address(None)
+    for endpoint in (
+        other_analyst(path, tmp_path / "mallory").endpoint(aggregator=True),
+        Membership.load(path, "bob").endpoint(aggregator=True),
+    ):
+        silent = Silent()
+        listener = await listen(endpoint, host, port, silent.welcome, lambda *_: None)
+        with pytest.raises((smpc_dp.PeerFault, smpc_dp.TimeoutFault, smpc_dp.ConfigError)) as refused:
+            await send(path, "alice", [1])
+        assert not isinstance(refused.value, smpc_dp.ConfigError) or "public_key" in str(refused.value)
+        await listener.close()
+        assert silent.received.empty()
+    assert spent(path, "alice") == 0
+    assert not (tmp_path / "keys" / "reports").exists()
+
+
+def test_the_hierarchical_auc_between_processes_counts_missing_parties(tmp_path: Path) -> None:
+    """A party that cannot pay is missing; the error grows by what is proven of lost sample."""
+    path = new(tmp_path, AUC, connect=4.0)
+    poor = ledger_of(path, "frank")
+    poor.unlink()
+    Ledger.create(poor, party="frank", dataset="d", relation="substitution", epsilon=1.0, delta=0.0)
+    done = command("run", str(path), "--ledgers", str(tmp_path / "ledgers"), "--json")
+    assert done.returncode == 0, done.stderr
+    assert "epsilon is short: the release is refused" in done.stderr
+    result = json.loads(done.stdout)
+    assert (result["missing"], result["reports"]) == (["frank"], 5)
+    labels = dict(zip(PARTIES, LABELS, strict=True))
+    assert result["standard_error"] > lost_error(labels, PARTIES[:5]) > 0
+    assert any("bias from parties without a report" in line for line in result["privacy"]["not_protected"])
+    assert spent(path, "frank") == 0
+    # The analyst can be started again: with frank's report nobody is missing.
+    poor.unlink()
+    Ledger.create(poor, party="frank", dataset="d", relation="substitution", epsilon=4.0, delta=0.0)
+    text = command("run", str(path), "--ledgers", str(tmp_path / "ledgers"))
+    assert "from 6 reports of 6 parties" in text.stdout
+    assert "lost sample" not in text.stdout
+    assert [spent(path, name) for name in PARTIES] == [1] * 6
+
+
+async def send_raw(path: Path, name: str, content: bytes) -> bool:
+    """Send any bytes as a party's report; return whether the analyst confirms them."""
+    member = Membership.load(path, name)
+    connection = await AggregatorConnection.open(member, member.endpoint(), ignore)
+    context = member.context(1)
+    [message] = context.write(member.identity, context.session_digest, REPORT, ("aggregator",), Sent(content))
+    try:
+        await connection.fetch(1, message, STORED, 3.0)
+    except smpc_dp.TimeoutFault:
+        return False
+    finally:
+        await connection.close()
+    return True
+
+
+async def test_reports_that_do_not_count_are_refused_and_two_are_kept(tmp_path: Path) -> None:
+    path = new(tmp_path, GINI, connect=5.0)
+    collecting = asyncio.create_task(collect_reports(path))
+    await asyncio.gather(*(send(path, name, [3]) for name in PARTIES[:5]))
+    member = Membership.load(path, "alice")
+    request = report_parameters(member).request(member.session.roster)
+    first, second = stored_of(path, "alice"), stored_of(path, "alice")
+    for number in range(40):
+        # Another ledger and folder; two draws may be the same.
+        if second == first:
+            file = tmp_path / f"{number}.ledger"
+            book = Ledger.create(
+                file, party="alice", dataset="d", relation="substitution", epsilon=4.0, delta=0.0
+            )
+            second = request.report([0], member.identity, book, tmp_path / str(number))
+    signed, other = (decode(content, LocalReport, "alice") for content in (first, second))
+    forged = encode(LocalReport("alice", signed.request, other.report, signed.signature))
+    confirmed = [
+        await send_raw(path, "alice", content)
+        for content in (stored_of(path, "bob"), forged, b"junk", first, second, first)
+    ]
+    assert confirmed == [False, False, False, True, False, False]
+    result = await collecting
+    assert (result.reported, result.missing) == (PARTIES[1:5], ("alice", "frank"))
+    assert result.faults == ("alice: two different reports to one request",)
+
+
+async def test_a_session_of_reports_has_nothing_else(tmp_path: Path) -> None:
+    """And what a party cannot report is refused before anything is charged; values are clipped."""
+    path = new(tmp_path, GINI)
+    with pytest.raises(smpc_dp.ConfigError, match="'reports' has no sums"):
+        await smpc_dp.serve(path)
+    collecting = asyncio.create_task(collect_reports(path))
+    async with smpc_dp.connect(path, party="alice") as session:
+        with pytest.raises(smpc_dp.ConfigError, match="'reports' has no sums"):
+            await session.sum([1.0])
+        with pytest.raises(smpc_dp.ConfigError, match="a report needs one"):
+            await session.report([1])
+        plan = session.plan()
+        assert plan is not None
+        assert (plan.delta, plan.unit) == (0.0, "party")
+        assert plan.epsilon == pytest.approx(4.0)
+    for record, reason in (
+        ([np.nan], "not a number"),
+        ([0.5], "no multiples"),
+        ([1, 2], "not the numbers of one record"),
+        (None, "no report is stored"),
+    ):
+        with pytest.raises((smpc_dp.ConfigError, smpc_dp.PrivacyError), match=reason):
+            await send(path, "alice", record)
+    assert spent(path, "alice") == 0
+    sent = await asyncio.gather(*(send(path, name, [9]) for name in PARTIES))
+    assert [(one.clipped, one.again) for one in sent] == [(1, False)] * 6
+    assert (await collecting).reported == PARTIES
