@@ -89,6 +89,7 @@ def party(
     delta: statistics.Delta = None,
     partners: statistics.Partners = None,
     noise: statistics.NoiseName = None,
+    covert: statistics.Covert = None,
     public_label: Annotated[
         int | None, typer.Option(help="Party: its public label, 0 or 1, where the statistic has them.")
     ] = None,
@@ -126,7 +127,7 @@ def party(
         called = member.aggregator is None and not member.servers
         given = {"--requests": requests, "--board": board, "--listen": None if called else listen}
         _refuse_given(given, f"is for the aggregator, and '{name}' is a party")
-    requested = statistics.Statistic.requested(statistic, field, epsilon, delta, partners, noise)
+    requested = statistics.Statistic.requested(statistic, field, epsilon, delta, partners, noise, covert)
     if requested is not None:
         _refuse_given(sums, "is for sums")
         if serves:

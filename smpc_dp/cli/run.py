@@ -74,6 +74,7 @@ def run(
     delta: statistics.Delta = None,
     partners: statistics.Partners = None,
     noise: statistics.NoiseName = None,
+    covert: statistics.Covert = None,
     labels: Annotated[
         Path | None, typer.Option(help="JSON file {name: 0 or 1}, for a statistic with public labels.")
     ] = None,
@@ -103,7 +104,7 @@ def run(
         others = {**sums, "--statistic": statistic, "--labels": labels, "--report": report}
         _check_reports(others, ledgers)
     _refuse_stray(checked, sums, statistic, labels)
-    wanted = statistics.Statistic.requested(statistic, field, epsilon, delta, partners, noise)
+    wanted = statistics.Statistic.requested(statistic, field, epsilon, delta, partners, noise, covert)
     if wanted is not None:
         wanted.check(loaded)
     label_of = statistics.read_labels(labels, parties)

@@ -15,6 +15,7 @@ from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, PrivacyError
 from smpc_dp.net.inputs import read_table, read_vector
 from smpc_dp.net.member import Membership
 from smpc_dp.net.session_file import SessionFile
+from smpc_dp.protocols.garbled.params import PAIR_COPIES
 from smpc_dp.protocols.names import has_servers
 
 if TYPE_CHECKING:
@@ -35,6 +36,14 @@ Partners = Annotated[int | None, typer.Option(help="Statistic: pairs of each par
 NoiseName = Annotated[
     str | None, typer.Option("--noise", help="Statistic: laplace, randomised_response or gaussian.")
 ]
+Covert = Annotated[
+    int | None,
+    typer.Option(
+        "--covert",
+        help="Statistic: copies of each pair's circuit, of which the partner checks all but one, 2 to 64; "
+        f"0: garblers are semi-honest; default {PAIR_COPIES}.",
+    ),
+]
 
 
 @dataclass(frozen=True)
@@ -54,10 +63,11 @@ class Statistic:
         delta: float | None,
         partners: int | None,
         noise: str | None,
+        covert: int | None,
     ) -> Statistic | None:
         """Return the statistic of the options, None without `--statistic`; raise ConfigError if wrong."""
         given = {"--field": fields or None, "--epsilon": epsilon, "--delta": delta}
-        given |= {"--partners": partners, "--noise": noise}
+        given |= {"--partners": partners, "--noise": noise, "--covert": covert}
         if name is None:
             stray = [
                 ConfigIssue(option, "is for --statistic", ConfigCheck.UNSUPPORTED)
@@ -78,7 +88,7 @@ class Statistic:
             )
         kernel = find_kernel(name, *map(_field, fields or ()))
         options: dict[str, Any] = {"epsilon": epsilon, "delta": delta or 0.0, "P": partners}
-        return cls(kernel, options | {"noise": noise or "laplace"})
+        return cls(kernel, options | {"noise": noise or "laplace", "covert": covert})
 
     def check(self, session: SessionFile) -> None:
         """Raise ConfigError for a budget, noise or number of partners that pairs cannot have.
@@ -97,6 +107,7 @@ class Statistic:
             options["delta"],
             partners=options["P"],
             noise=options["noise"],
+            covert=options["covert"] or 0,
         )
 
     def marked(self, public_label: int | None) -> Statistic:
@@ -151,6 +162,8 @@ def arguments(
         result += ["--field", field]
     if options["P"] is not None:
         result += ["--partners", str(options["P"])]
+    if options["covert"] is not None:
+        result += ["--covert", str(options["covert"])]
     return result if public_label is None else [*result, "--public-label", str(public_label)]
 
 

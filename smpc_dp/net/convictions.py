@@ -55,6 +55,12 @@ class Convictions:
             if member.public_key == conviction.public_key:
                 self._files[member.name] = file
 
+    @property
+    def files(self) -> dict[str, Path]:
+        """The certificates by convicted party."""
+        with self._lock:
+            return dict(self._files)
+
     def check(self, peer: str) -> None:
         """Raise PeerFault if `peer` is convicted."""
         with self._lock:

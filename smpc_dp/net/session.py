@@ -510,7 +510,7 @@ class Session:
         zetas: tuple[float, float] | None = None,
         public_label: int | None = None,
         engine: Engine | None = None,
-        covert: int = 0,
+        covert: int | None = None,
     ) -> StatisticResult:
         """Estimate the mean of a kernel over pairs of parties, with differential privacy; all call this.
 
@@ -529,9 +529,10 @@ class Session:
                 pairs, or P of each party, and add one noise, "laplace" or "gaussian", to the whole; or
                 "pair_laplace", "pair_gaussian" or "randomised_response" to each pair
                 (docs/proofs/servers.md). By default the session's.
-            covert: 0, or the number of copies of each evaluation, 2 to 64, as of `evaluate`: a garbler that
-                cheats is caught with probability 1 - 1/covert for each pair, and convicted; the pair fails.
-                0 assumes that garblers are semi-honest.
+            covert: the number of copies of each evaluation, 2 to 64, as of `evaluate`, 4 by default, the same
+                for all: a garbler that cheats is caught with probability 1 - 1/covert for each pair, and
+                convicted; the pair fails. 0 assumes that garblers are semi-honest, and is cheaper. With
+                servers there is none.
 
         Raises:
             ConfigError: an argument is wrong. PrivacyError: the record is outside the kernel's domain, or the
@@ -568,6 +569,7 @@ class Session:
             reason = "a session without an aggregator has no pairwise statistics: it learns them"
             raise ConfigError.at("topology", reason, ConfigCheck.UNSUPPORTED)
         from smpc_dp.net.statistic import StatisticRequest, estimate
+        from smpc_dp.protocols.garbled.params import PAIR_COPIES
 
         requested = await asyncio.to_thread(
             lambda: StatisticRequest.check(
@@ -580,7 +582,7 @@ class Session:
                 noise=cast("NoiseKind", noise),
                 zetas=zetas,
                 public_label=public_label,
-                covert=covert,
+                covert=PAIR_COPIES if covert is None else covert,
             )
         )
         self._request += 1

@@ -75,7 +75,7 @@ class StatisticRequest:
         noise: NoiseKind,
         zetas: tuple[float, float] | None,
         public_label: int | None,
-        covert: int = 0,
+        covert: int,
     ) -> StatisticRequest:
         """Check everything that a party can check alone; errors as of `Session.pairwise`."""
         codes, label = kernel.record(data, public_label)

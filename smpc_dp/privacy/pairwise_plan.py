@@ -158,7 +158,9 @@ def plan_pairwise(
         assumption=(
             "pairs are drawn independently of the data; each noisy kernel value comes from a two-party "
             "computation that shows nothing else, so epsilon holds against computationally bounded observers "
-            "alone, against the aggregator with any other parties as far as that computation does; the noise "
+            "alone, against the aggregator with any other parties as far as that computation does: garblers "
+            "are semi-honest or, with covert = c, by default 4, deterred by conviction: an undetected cheat "
+            "(probability 1/c for each pair) loses that pair's epsilon, and is no part of delta; the noise "
             "is continuous Laplace noise that nobody knows; records are independent and of one distribution "
             "for the error"
         ),

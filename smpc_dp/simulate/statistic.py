@@ -16,6 +16,7 @@ from smpc_dp.kernels.named import find_kernel
 from smpc_dp.privacy.circuit_noise import NoiseKind, Raw
 from smpc_dp.protocols.covert.roles import aggregator_role, party_role
 from smpc_dp.protocols.garbled.draw import Pairs, bipartite_matchings, matchings
+from smpc_dp.protocols.garbled.params import PAIR_COPIES
 from smpc_dp.protocols.garbled.participant import Participant
 from smpc_dp.protocols.garbled.transfers import Transfers
 from smpc_dp.protocols.names import PAIRWISE, VERSION
@@ -57,7 +58,7 @@ def pairwise(  # noqa: PLR0913 - those of `Session.pairwise`, and what a simulat
     zetas: tuple[float, float] | None = None,
     fidelity: Fidelity | None = None,
     engine: Engine = "garbled",
-    covert: int = 0,
+    covert: int | None = None,
     level: float = 0.95,
     seed_for_simulation: int | None = None,
     on_pairs: OnPairs = lambda _: None,
@@ -112,9 +113,9 @@ def pairwise(  # noqa: PLR0913 - those of `Session.pairwise`, and what a simulat
         opened = run_ideal(program, codes, source) if ideal else run_alone(program, codes.tolist())
         answer = read_answer(program, opened, level)
         return statistic_result(program, answer, servers=SERVERS, how=how, level=level, zetas=zetas)
-    garbled = cast("NoiseKind", noise)
+    garbled, copies = cast("NoiseKind", noise), PAIR_COPIES if covert is None else covert
     plan = plan_statistic(
-        known, len(codes), epsilon, delta, partners=P, noise=garbled, zetas=zetas, covert=covert
+        known, len(codes), epsilon, delta, partners=P, noise=garbled, zetas=zetas, covert=copies
     )
     pairs = draw(plan, source.bytes(32), len(codes), public_labels).reshape(-1, 2)
     if how == "ideal":

@@ -137,11 +137,14 @@ async def execute(members: dict[str, Membership], folder: Path, seed: int, repor
             noise="laplace",
             zetas=None,
             public_label=None,
+            covert=2,
         )
         retained = StoredRun(SeenRuns(folder / f"seen {seed} {name}"), member.context(1).scope)
         machine = requested.machine(member.context(1), member.identity, 0, retained.seen)
         evaluations: Any = Evaluations(mail, member, begun)
         rounds = PairRounds(machine, member.identity, requested, evaluations, TIMEOUTS)
+        judging: list[Convictions] = reported.setdefault("judging", [])
+        judging.append(evaluations.convictions)
         try:
             await line.drive(1, machine, rounds, retained=retained).to_end()
             reported[name] = machine.result
@@ -219,6 +222,8 @@ def test_every_schedule_of_a_pairwise_statistic(
                         processes and was_without_pairs(error, ended, reported["begun"])
                     ), (name, error)
             assert reported["excluded"].keys() <= crooks.keys()
+            # Whatever these do to steps and channels, all who garble are honest.
+            assert not any(convictions.files for convictions in reported["judging"])
             if isinstance(ended, StatisticResult):
                 honest = [reported[name] for name in NAMES if name not in crooks]
                 assert {result.value for result in honest} <= {ended.value}

@@ -344,7 +344,7 @@ def test_one_wrong_hello_excludes_its_party_alone_though_it_is_the_first() -> No
     table = Table(plans={"ada": plan_statistic(KERNEL, 5, 2.0, partners=2)})
     table.execute()
     assert table.errors.pop("ada").code == Code.OPERATION
-    assert table.aggregator.state.inbox.faults == ["ada: asks for another statistic than 4 others"]
+    assert table.aggregator.state.inbox.faults == ["ada: asks for another statistic than 4 others: epsilon"]
     assert not table.errors
     assert drawn_for(table.parties["ben"])
 
@@ -353,15 +353,22 @@ def test_no_statistic_that_half_ask_for() -> None:
     other = plan_statistic(KERNEL, 4, 2.0, partners=2)
     table = Table(names=("a", "b", "c", "d"), plans={"a": other, "b": other})
     table.execute()
-    assert "2 ask for the same, 3 are needed" in str(table.errors[AGGREGATOR])
+    assert "2 ask for the same, 3 are needed; they differ in epsilon" in str(table.errors[AGGREGATOR])
 
 
-def test_a_party_that_asks_for_something_else_is_left_out() -> None:
-    other = plan_statistic(KERNEL, 5, 2.0, partners=2)
+@pytest.mark.parametrize(
+    ("other", "differ"),
+    [
+        (plan_statistic(KERNEL, 5, 2.0, partners=2), "epsilon"),
+        (plan_statistic(KERNEL, 5, 1.0, partners=2, covert=2), "covert"),
+        (plan_statistic(KERNEL, 5, 1.0, partners=3, covert=4), "covert, partners"),
+    ],
+)
+def test_a_party_that_asks_for_something_else_is_left_out(other: StatisticPlan, differ: str) -> None:
     table = Table(plans={"dot": other})
     table.execute()
     assert table.errors["dot"].code == Code.OPERATION
-    assert table.aggregator.state.inbox.faults == ["dot: asks for another statistic than 4 others"]
+    assert table.aggregator.state.inbox.faults == [f"dot: asks for another statistic than 4 others: {differ}"]
     evaluations = drawn_for(table.parties["ada"])
     assert evaluations is not None
     assert not any("dot" in pair for _, *pair in evaluations)
@@ -476,6 +483,7 @@ def test_one_record_of_the_kernels_domain() -> None:
             partners=1,
             noise="laplace",
             zetas=None,
+            covert=0,
             public_label=public_label,  # type: ignore[arg-type]
         )
 

@@ -95,6 +95,8 @@ async def test_five_parties_estimate_and_their_ledgers_are_charged(tmp_path: Pat
         assert first.evidence == served.evidence
         assert (first.privacy.epsilon, first.privacy.delta) == (24.0, 0.0)
         assert first.survivors == PARTIES
+        # By default four copies.
+        assert any("1/4 is no part of delta" in line for line in first.privacy.not_protected)
     bob = answers[1]
     assert isinstance(bob, tuple)
     assert served.evidence is not None

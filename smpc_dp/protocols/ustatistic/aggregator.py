@@ -5,6 +5,7 @@ The pairs are evaluated in the state after these (`statistic_pairs`).
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar
@@ -228,20 +229,30 @@ def _agree(aggregator: Aggregator, state: CollectHello) -> Requested:
     """Select the most frequent operation; only one can be that of more than half of all parties."""
     inbox, needed = state.inbox, aggregator.parameters.quorum
     (wanted, most), *_ = _requested(state).most_common(1)
+    operation = next(i.message.operation for i in inbox.items.values() if i.message.plan == wanted)
     if most < needed:
         missing = [aggregator.name_of(party) for party in inbox.items]
         detail = f"{most} ask for the same, {needed} are needed"
+        others = {_differences(item.message.operation, operation) for item in inbox.items.values()} - {""}
+        detail += f"; they differ in {'; '.join(sorted(others))}" if others else ""
         raise TimeoutFault(missing, m.HELLO, detail, code=Code.FEW, number=needed)
     for party in sorted(inbox.items):
-        if inbox.items[party].message.plan != wanted:
-            reason = f"asks for another statistic than {most} others"
+        hello = inbox.items[party].message
+        if hello.plan != wanted:
+            names = _differences(hello.operation, operation)
+            reason = f"asks for another statistic than {most} others" + (f": {names}" if names else "")
             aggregator.exclude(
                 state,
                 party,
                 PeerFault(aggregator.name_of(party), reason, Check.OTHER_OPERATION, code=Code.OPERATION),
             )
-    operation = next(i.message.operation for i in inbox.items.values() if i.message.plan == wanted)
     return Requested(operation, wanted)
+
+
+def _differences(operation: str, wanted: str) -> str:
+    """Return the names of the terms in which an operation differs from the wanted one."""
+    asked, terms = json.loads(operation), {"covert": 0, **json.loads(wanted)}
+    return ", ".join(name for name in sorted(terms) if ({"covert": 0} | asked).get(name) != terms[name])
 
 
 def _public_labels(plan: StatisticPlan, hellos: Mapping[int, Statement], present: Iterable[int]) -> bytes:

@@ -155,7 +155,7 @@ def privacy_of(plan: StatisticPlan, parties: int, how: str) -> Privacy:
         assumption=(
             "against the aggregator and all other parties together, as far as the two-party computation "
             "shows them nothing else: they are computationally bounded, and who garbles is semi-honest"
-            + (" or is caught before the record is used" if plan.covert else "")
+            + (_deterred(plan.covert) if plan.covert else "")
         ),
         proof="docs/proofs/statistics.md: from the coins of the circuit as they are; epsilon adds up over "
         "P pairs",
@@ -186,6 +186,14 @@ def privacy_of(plan: StatisticPlan, parties: int, how: str) -> Privacy:
             + (", and so are the labels" if plan.bipartite else ""),
             *simulated,
         ),
+    )
+
+
+def _deterred(copies: int) -> str:
+    """Return against which other garblers the budget holds."""
+    return (
+        f", or deterred by conviction, over all of its pairs: an undetected cheat (probability 1/{copies} "
+        "for each pair) loses that pair's epsilon, and is no part of delta"
     )
 
 
