@@ -13,17 +13,26 @@ import pytest
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from smpc_dp.errors import SmpcError
+from smpc_dp.errors import SmpcError, VerificationError
+from smpc_dp.protocols.covert.certificate import judge
 from smpc_dp.protocols.garbled.participant import Evaluated
 from smpc_dp.wire.signing import decode_envelope
+from smpc_dp_lab.vectors import covert_runs
 from smpc_dp_lab.vectors import pairwise_fault as faults
 from smpc_dp_lab.vectors import pairwise_runs as runs
 from smpc_dp_verify.encodings import tuple_hash, uint
 from tests.vectors.reasons import check_code, check_reason
 
-PUBLISHED = Path(__file__).parents[2] / "protocols" / "pairwise" / "vectors"
-NEGATIVE = sorted(PUBLISHED.glob("negative-*.json"))
-SCENARIOS = {f"run-{scenario.name}.json": scenario for scenario in runs.SCENARIOS}
+PROTOCOLS = Path(__file__).parents[2] / "protocols"
+FOLDERS = {"pairwise": runs.SCENARIOS, "covert": covert_runs.SCENARIOS}
+PUBLISHED = {protocol: PROTOCOLS / protocol / "vectors" for protocol in FOLDERS}
+NEGATIVE = [path for folder in PUBLISHED.values() for path in sorted(folder.glob("negative-*.json"))]
+CERTIFICATES = sorted(PUBLISHED["covert"].glob("*certificate-*.json"))
+SCENARIOS = {
+    PUBLISHED[protocol] / f"run-{scenario.name}.json": scenario
+    for protocol, scenarios in FOLDERS.items()
+    for scenario in scenarios
+}
 
 # What an error says when it comes from the named layer; any other text comes from a check of content.
 SAYS = {
@@ -34,20 +43,29 @@ SAYS = {
     "framing": r"something else than its piece|a piece of \d+ bytes|bytes of corrections",
     "transfer": r"oblivious transfer: ",
     "transcript": r"another hash of|says that it sent \d+ pieces",
+    "convicted": r"do not follow from its seed",
+    "signed": r"signed (a statement of other terms|other messages)|not those that it signed|one to which",
 }
 
 
+def name_of(path: Path) -> str:
+    """The file's name, after that of the protocol where it is not two-party evaluation."""
+    prefix = "" if PUBLISHED["pairwise"] == path.parent else f"{path.parents[1].name}-"
+    return prefix + path.stem.removeprefix("negative-")
+
+
 @cache
-def arriving(base: str, receiver: str) -> dict[str, list[bytes]]:
+def arriving(base: Path, receiver: str) -> dict[str, list[bytes]]:
     """What each sender sends to a role in a published run."""
     connections: dict[str, list[bytes]] = {}
-    for message in json.loads((PUBLISHED / base).read_bytes())["messages"]:
+    for message in json.loads(base.read_bytes())["messages"]:
         if message["receiver"] == receiver:
             connections.setdefault(message["sender"], []).append(bytes.fromhex(message["bytes"]))
     return connections
 
 
-def fault_of(vector: dict[str, Any]) -> faults.Fault:
+def fault_of(path: Path) -> faults.Fault:
+    vector: dict[str, Any] = json.loads(path.read_bytes())
     message = vector["message"]
     return faults.Fault(
         vector["name"],
@@ -61,10 +79,12 @@ def fault_of(vector: dict[str, Any]) -> faults.Fault:
     )
 
 
-def replayed(fault: faults.Fault, *, with_it: bool) -> faults.Replayed:
+def replayed(path: Path, *, with_it: bool) -> faults.Replayed:
     """What the receiver ends with when it is fed the published base run, with the fault in it or without."""
-    role = runs.new_run(SCENARIOS[fault.base]).roles[fault.receiver]
-    return faults.replay(role, arriving(fault.base, fault.receiver), fault if with_it else None)
+    fault = fault_of(path)
+    base = path.parent / fault.base
+    role = runs.new_run(SCENARIOS[base]).roles[fault.receiver]
+    return faults.replay(role, arriving(base, fault.receiver), fault if with_it else None)
 
 
 def layer_of(text: str) -> str:
@@ -77,10 +97,10 @@ def test_every_layer_refuses_something() -> None:
     assert set(layers) == {*SAYS, "content"}
 
 
-@pytest.mark.parametrize("path", NEGATIVE, ids=lambda path: path.stem.removeprefix("negative-"))
+@pytest.mark.parametrize("path", NEGATIVE, ids=name_of)
 def test_fault_is_refused(path: Path) -> None:
-    fault = fault_of(json.loads(path.read_bytes()))
-    done = replayed(fault, with_it=True)
+    fault = fault_of(path)
+    done = replayed(path, with_it=True)
     assert isinstance(done.end, SmpcError), "the fault is not refused"
     assert type(done.end).__name__ == fault.error
     assert getattr(done.end, "culprit", "") == fault.culprit
@@ -90,28 +110,27 @@ def test_fault_is_refused(path: Path) -> None:
     assert len(done.taken) == fault.after + 1 + fault.later
 
 
-@pytest.mark.parametrize("name", SCENARIOS)
-def test_every_role_takes_a_published_run_without_faults(name: str) -> None:
-    scenario = SCENARIOS[name]
-    learned = json.loads((PUBLISHED / name).read_bytes())["result"]
+@pytest.mark.parametrize("path", SCENARIOS, ids=name_of)
+def test_every_role_takes_a_published_run_without_faults(path: Path) -> None:
+    scenario = SCENARIOS[path]
+    learned = json.loads(path.read_bytes())["result"]
     for receiver, values in learned.items():
-        done = faults.replay(runs.new_run(scenario).roles[receiver], arriving(name, receiver))
+        done = faults.replay(runs.new_run(scenario).roles[receiver], arriving(path, receiver))
         assert isinstance(done.end, Evaluated)
         assert (done.end.outputs is None) == (values is None)
-        assert len(done.taken) == sum(map(len, arriving(name, receiver).values()))
+        assert len(done.taken) == sum(map(len, arriving(path, receiver).values()))
 
 
-@pytest.mark.parametrize("path", NEGATIVE, ids=lambda path: path.stem.removeprefix("negative-"))
+@pytest.mark.parametrize("path", NEGATIVE, ids=name_of)
 def test_there_is_one_fault_and_its_sender_has_signed_it(path: Path) -> None:
     """The message differs from the one of the run, and only faults of the envelope have a wrong signature."""
-    vector = json.loads(path.read_bytes())
-    fault = fault_of(vector)
-    good = replayed(fault, with_it=False).taken[fault.after]
+    fault = fault_of(path)
+    good = replayed(path, with_it=False).taken[fault.after]
     assert good[0] == fault.sender
     assert good[1] != fault.message
     if fault.message[:1] != b"\1" or fault.layer == "envelope" or fault.name == "envelope-truncated":
         return
-    run = json.loads((PUBLISHED / fault.base).read_bytes())
+    run = json.loads((path.parent / fault.base).read_bytes())
     envelope = decode_envelope(fault.message[1:], fault.sender)
     session, public_key = run["session"], bytes.fromhex(run["identities"][fault.sender]["public_key"])
     digest = hashlib.sha256(envelope.body).digest()
@@ -122,3 +141,23 @@ def test_there_is_one_fault_and_its_sender_has_signed_it(path: Path) -> None:
         Ed25519PublicKey.from_public_bytes(public_key).verify(envelope.signature, statement)
     except InvalidSignature:
         pytest.fail("the signature is wrong too")
+
+
+@pytest.mark.parametrize("path", CERTIFICATES, ids=lambda path: path.stem)
+def test_a_published_certificate_convicts_as_it_says_or_nobody(path: Path) -> None:
+    vector = json.loads(path.read_bytes())
+    content = bytes.fromhex(vector["certificate"])
+    if vector["convicts"] is None:
+        with pytest.raises(VerificationError) as caught:
+            judge(content)
+        check_reason(path, str(caught.value))
+        check_code(path, caught.value)
+        return
+    conviction = judge(content)
+    assert vector["convicts"] == {
+        "garbler": conviction.garbler,
+        "public_key": conviction.public_key.hex(),
+        "run_id": conviction.run_id.hex(),
+        "copy": conviction.copy,
+        "message": conviction.message,
+    }

@@ -13,6 +13,9 @@ from types import ModuleType
 
 from smpc_dp.files import read_bounded
 from smpc_dp_lab.vectors import (
+    covert_certificates,
+    covert_negative,
+    covert_runs,
     derivations,
     direct_negative,
     direct_runs,
@@ -111,6 +114,7 @@ PROTOCOLS: dict[str, Callable[[], dict[str, JsonObject]]] = {
     "exchange": lambda: _of(exchange_runs, exchange_negative),
     "mpyc": _mpyc,
     "pairwise": _pairwise,
+    "covert": lambda: _of(covert_runs, covert_negative) | covert_certificates.generate(),
     "proofs": proofs.generate,
     "sampling": sampling.generate,
 }

@@ -18,7 +18,7 @@ from smpc_dp.protocols.garbled.participant import Evaluated, Participant
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import decode, decode_envelope, encode_envelope
 from smpc_dp_lab.vectors.fault import Fields, Kinds, altered, signed_again
-from smpc_dp_lab.vectors.pairwise_runs import EVALUATOR, GARBLER, SCHEMA, find, new_run
+from smpc_dp_lab.vectors.pairwise_runs import EVALUATOR, GARBLER, SCHEMA, Scenario, new_run
 
 # Which message a step has.
 KINDS: Kinds = {
@@ -124,9 +124,11 @@ class Base:
     Faults are those of the garbler in what it sends to the evaluator, where nobody else is named.
     """
 
-    def __init__(self, name: str) -> None:
-        self.scenario = find(name)
-        self.name = name
+    def __init__(self, scenario: Scenario, kinds: Kinds = KINDS) -> None:
+        """`kinds`: the message of each step."""
+        self.scenario = scenario
+        self.name = scenario.name
+        self.kinds = kinds
         self.run = new_run(self.scenario).execute()
 
     def taken(self, receiver: str) -> list[tuple[str, bytes]]:
@@ -188,7 +190,7 @@ class Base:
     ) -> Fault:
         """Return the fault of a message with other fields, signed by its sender; `expect` as of `made`."""
         index, envelope = self.step(step, sender, receiver)
-        message = altered(decode(envelope.body, KINDS[step], sender), fields)
+        message = altered(decode(envelope.body, self.kinds[step], sender), fields)
         changed = framed(self.sign(envelope, body=msgspec.msgpack.encode(message)))
         return self.made(name, about, index, changed, layer, sender=sender, receiver=receiver, **expect)
 

@@ -32,13 +32,14 @@ from smpc_dp_lab.vectors.pairwise_fault import (
 from smpc_dp_lab.vectors.pairwise_negative_output import at_the_third_party
 from smpc_dp_lab.vectors.pairwise_negative_transfer import transfers
 from smpc_dp_lab.vectors.pairwise_runs import AGGREGATOR, EVALUATOR, GARBLER
+from smpc_dp_lab.vectors.pairwise_runs import find as scenario
 
 
 def all_faults() -> Iterator[Fault]:
     """Yield every negative vector."""
-    both, third = Base("both"), Base("aggregator")
+    both, third = (Base(scenario(name)) for name in ("both", "aggregator"))
     yield from _hellos(both, third)
-    yield from _retained(Base("second"))
+    yield from _retained(Base(scenario("second")))
     yield from _envelopes(both, third)
     yield from _starts(both)
     yield from _pieces(both)

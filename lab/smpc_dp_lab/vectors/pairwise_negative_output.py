@@ -22,7 +22,7 @@ class _Given:
         return self._drawn[:n]
 
 
-def _inside(base: Base, sender: str, step: str, change: Callable[[bytes], bytes]) -> Fields:
+def inside(base: Base, sender: str, step: str, change: Callable[[bytes], bytes]) -> Fields:
     """Return a change inside a party's encrypted message to the third party, which is encrypted again."""
     key, context = base.run.roles[sender].seal_terms(AGGREGATOR, sender, AGGREGATOR, step, 0)
 
@@ -55,10 +55,10 @@ def at_the_third_party(base: Base) -> Iterator[Fault]:
     yield made("labels-with-another-hash", about, m.LABELS, {"transcript": flip}, TRANSCRIPT)
 
     def labels(name: str, about: str, change: Callable[[bytes], bytes]) -> Fault:
-        return made(name, about, m.LABELS, _inside(base, EVALUATOR, m.LABELS, change))
+        return made(name, about, m.LABELS, inside(base, EVALUATOR, m.LABELS, change))
 
     def hashes(name: str, about: str, change: Callable[[bytes], bytes], culprit: str = GARBLER) -> Fault:
-        fields = _inside(base, GARBLER, m.HASHES, change)
+        fields = inside(base, GARBLER, m.HASHES, change)
         return made(name, about, m.HASHES, fields, culprit=culprit, later=1)
 
     about = "An output label matches neither of the garbler's hashes: the evaluator does not have it."

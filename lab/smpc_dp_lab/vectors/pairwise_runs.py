@@ -10,9 +10,7 @@ from nacl.signing import SigningKey
 from smpc_dp.circuits.bristol import format_bristol, parse_bristol
 from smpc_dp.circuits.circuit import Circuit, pack, unpack
 from smpc_dp.errors import SmpcError
-from smpc_dp.protocols.garbled.aggregator import AggregatorRole
-from smpc_dp.protocols.garbled.evaluator import EvaluatorRole
-from smpc_dp.protocols.garbled.garbler import GarblerRole
+from smpc_dp.protocols.covert.roles import aggregator_role, party_role
 from smpc_dp.protocols.garbled.messages import CONTROL
 from smpc_dp.protocols.garbled.params import Mode, Output, PairwiseParameters
 from smpc_dp.protocols.garbled.participant import Evaluated, Participant
@@ -75,6 +73,8 @@ class Scenario:
     circuit: str = MIXED
     before: str = ""
     forgot: str = ""
+    covert: int = 0
+    random_inputs: tuple[int, ...] = ()
 
     @property
     def parameters(self) -> PairwiseParameters:
@@ -88,6 +88,8 @@ class Scenario:
             evaluator_inputs=None if self.evaluator_inputs is None else list(self.evaluator_inputs),
             output=self.output,
             mode=self.mode,
+            covert=self.covert,
+            random_inputs=list(self.random_inputs),
         )
 
     @property
@@ -228,7 +230,7 @@ def new_run(scenario: Scenario) -> Run:
     )
     plan = Plan(scenario.built, scenario.parameters)
     randomness = {name: Recording(source(name, "run")) for name in everyone}
-    indices = {GARBLER: plan.garbler_values, EVALUATOR: plan.evaluator_values}
+    indices = {GARBLER: plan.given(plan.garbler_values), EVALUATOR: plan.given(plan.evaluator_values)}
     inputs = {
         name: [_values(source(name, f"input {index}"), plan, index) for index in indices[name]]
         for name in indices
@@ -241,11 +243,11 @@ def new_run(scenario: Scenario) -> Run:
         for name in indices
     }
     roles: dict[str, Participant] = {
-        name: kind(context, signers[name], plan, rows[name], randomness[name], transfers[name])
-        for name, kind in ((GARBLER, GarblerRole), (EVALUATOR, EvaluatorRole))
+        name: party_role(context, signers[name], plan, rows[name], randomness[name], transfers[name])
+        for name in (GARBLER, EVALUATOR)
     }
     if third:
-        roles[AGGREGATOR] = AggregatorRole(context, signers[AGGREGATOR], plan, randomness[AGGREGATOR])
+        roles[AGGREGATOR] = aggregator_role(context, signers[AGGREGATOR], plan, randomness[AGGREGATOR])
     return Run(scenario, plan, context, signers, randomness, inputs, roles, transfers)
 
 
@@ -271,6 +273,9 @@ def run_json(run: Run) -> JsonObject:
     scenario, plan = run.scenario, run.plan
     first = next(plan.blocks())
     end = run.ends[GARBLER]
+    covert: JsonObject = (
+        {"copies": scenario.covert, "random_inputs": list(scenario.random_inputs)} if scenario.covert else {}
+    )
     return {
         "schema": SCHEMA,
         "kind": "run",
@@ -290,7 +295,8 @@ def run_json(run: Run) -> JsonObject:
             "instances": scenario.instances,
             "output": scenario.output,
             "mode": scenario.mode,
-        },
+        }
+        | covert,
         "circuit": format_bristol(plan.circuit).decode(),
         "plan": {"tile": plan.tile, "block": first.count},
         "identities": identities_json(run.context, run.signers),

@@ -1,0 +1,156 @@
+"""Certificates of cheating as vectors: some that convict, and some that do not, with one change each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from msgspec.structs import replace
+
+from smpc_dp.crypto.ot import BaseSender
+from smpc_dp.errors import PeerFault
+from smpc_dp.protocols.covert import messages as c
+from smpc_dp.protocols.covert import terms as t
+from smpc_dp.protocols.covert.certificate import Certificate, CircuitFields, judge
+from smpc_dp_lab.vectors.covert_negative import CONVICTED, COVERT_KINDS, all_faults
+from smpc_dp_lab.vectors.covert_runs import find
+from smpc_dp_lab.vectors.fault import flip
+from smpc_dp_lab.vectors.pairwise_fault import Base, Fault, opened, replay
+from smpc_dp_lab.vectors.pairwise_runs import EVALUATOR, GARBLER, SCHEMA, JsonObject, new_run
+
+BASE = "both"
+ANOTHER_POINT = BaseSender(EVALUATOR, bytes(32), bytes(32)).first
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """Certificate of the evaluator of the base run, whose garbler signed another statement.
+
+    `seeds`: the evaluator's of all streams; `honest`: the certificate with the statement of the base run;
+    `framed`: with one of another message of the evaluator than it sent.
+    """
+
+    true: Certificate
+    honest: Certificate
+    framed: Certificate
+    seeds: list[bytes]
+
+
+def generate() -> dict[str, JsonObject]:
+    """Return the vectors by name."""
+    faults = {fault.name: fault for fault in all_faults()}
+    vectors: dict[str, JsonObject] = {}
+    for fault in faults.values():
+        if fault.layer == CONVICTED:
+            certificate = _certificate(fault)
+            about = f"From negative-{fault.name}.json: {fault.about}"
+            name = fault.name.removeprefix("sign-checked-")
+            conviction = judge(certificate)
+            convicts: JsonObject = {
+                "garbler": conviction.garbler,
+                "public_key": conviction.public_key.hex(),
+                "run_id": conviction.run_id.hex(),
+                "copy": conviction.copy,
+                "message": conviction.message,
+            }
+            vectors[f"certificate-{name}"] = _json(f"certificate-{name}", about, certificate, convicts)
+    for name, about, content in _false(_made(faults)):
+        vectors[f"no-certificate-{name}"] = _json(f"no-certificate-{name}", about, content, None)
+    return vectors
+
+
+def _json(name: str, about: str, certificate: bytes, convicts: JsonObject | None) -> JsonObject:
+    """Return one vector."""
+    return {
+        "schema": SCHEMA,
+        "kind": "certificate",
+        "name": name,
+        "about": about,
+        "certificate": certificate.hex(),
+        "convicts": convicts,
+    }
+
+
+def _certificate(fault: Fault) -> bytes:
+    """Return the certificate that the evaluator makes of a fault."""
+    base = Base(find(fault.base), COVERT_KINDS)
+    ended = replay(new_run(base.scenario).roles[fault.receiver], base.run.sent_to(fault.receiver), fault).end
+    if not isinstance(ended, PeerFault):
+        raise LookupError(f"{fault.name}: no certificate")
+    return ended.evidence["certificate"]
+
+
+def _made(faults: dict[str, Fault]) -> Made:
+    """Return what false certificates are made of."""
+    true = Certificate.decode(_certificate(faults["sign-checked-tables"]))
+    base = Base(find(BASE), COVERT_KINDS)
+
+    def with_statement(data: bytes) -> Certificate:
+        envelope = opened(data, GARBLER)
+        return replace(true, statement=envelope.body, signature=envelope.signature)
+
+    index, _ = base.step(c.SIGN)
+    honest = with_statement(base.taken(EVALUATOR)[index][1])
+    framed = with_statement(faults["sign-another-transfer-response"].message)
+    seeds = [drawn for drawn in base.run.randomness[EVALUATOR].draws if len(drawn) == t.SEED_BYTES]
+    return Made(true, honest, framed, seeds[-1 - base.scenario.covert :])
+
+
+def _false(made: Made) -> Iterator[tuple[str, str, bytes]]:
+    """Yield name, description and content of each certificate that convicts nobody."""
+    true, honest = made.true, made.honest
+    closed = 3 - true.copy
+    yield "honest", "The garbler signed what follows from the seed of the copy.", honest.encode()
+    about = "The first message that does not follow from the seeds is the evaluator's."
+    yield "evaluator-first", about, made.framed.encode()
+    about = "The copy is the one that the evaluator left closed."
+    yield "closed-copy", about, replace(honest, copy=closed, seed=made.seeds[closed]).encode()
+    other = find("evaluator-has-no-input").built
+    changes: dict[str, tuple[str, Callable[[Certificate], Certificate]]] = {
+        "signature": ("The signature has a flipped bit.", lambda x: replace(x, signature=flip(x.signature))),
+        "statement": (
+            "The statement has a flipped bit.",
+            lambda x: replace(x, statement=flip(x.statement, -1)),
+        ),
+        "public-key": ("The key has a flipped bit.", lambda x: replace(x, public_key=flip(x.public_key))),
+        "first-seed": (
+            "The evaluator's seed of the seed transfer is another one than it committed to.",
+            lambda x: replace(x, first_seed=flip(x.first_seed)),
+        ),
+        "first-message": (
+            "The garbler's message of the seed transfer is another one than it signed.",
+            lambda x: replace(x, first_message=ANOTHER_POINT),
+        ),
+        "seed": (
+            "The evaluator's seed of the copy is another one than it committed to.",
+            lambda x: replace(x, seed=flip(x.seed)),
+        ),
+        "copy": ("The seed is that of another copy.", lambda x: replace(x, copy=closed)),
+        "no-such-copy": ("There is no such copy.", lambda x: replace(x, copy=x.copies + 1)),
+        "copies": ("The plan has a copy more.", lambda x: replace(x, copies=x.copies + 1)),
+        "nonces": (
+            "A nonce has a flipped bit: the run is another one.",
+            lambda x: replace(x, nonces=flip(x.nonces)),
+        ),
+        "names": (
+            "The garbler has another name: the run is another one.",
+            lambda x: replace(x, names=["carol", *x.names[1:]]),
+        ),
+        "request": ("The request is another one.", lambda x: replace(x, request=x.request + 1)),
+        "session": (
+            "The session digest is another one.",
+            lambda x: replace(x, session_digest=flip(x.session_digest)),
+        ),
+        "circuit": ("The circuit is another one.", lambda x: replace(x, circuit=CircuitFields.of(other))),
+        "instances": ("The number of instances is another one.", lambda x: replace(x, instances=2)),
+        "mode": ("The garbling keys are those of another mode.", lambda x: replace(x, mode="unique")),
+        "evaluator-inputs": (
+            "The inputs are shared out otherwise.",
+            lambda x: replace(x, evaluator_inputs=[0]),
+        ),
+        "format": ("The format is a later one.", lambda x: replace(x, format=x.format[:-1] + "2")),
+    }
+    for name, (about, change) in changes.items():
+        yield name, about, change(true).encode()
+    yield "trailing-byte", "A byte follows the file.", true.encode() + b"\0"
+    yield "truncated", "The last byte of the file is missing.", true.encode()[:-1]
