@@ -20,6 +20,7 @@ from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
 from smpc_dp.learn.averager import PeerExchange, Rows, check_received, is_whole
 from smpc_dp.learn.coordinate_descent import PersonalizedObjective
 from smpc_dp.learn.exchanges import EXACT_STEPS
+from smpc_dp.learn.learned_graph import LearnedGraph, LearnGraph, losses_of_all, no_graph, others, sent_by
 from smpc_dp.learn.pairing_schedule import Graph, Seed, Ticks
 from smpc_dp.learn.personalized import (
     Coupling,
@@ -53,6 +54,8 @@ _ASSUMPTION = (
 )
 # Grid steps in the sensitivity of a score; of an entry of a message.
 _FINE, _MESSAGE_BITS = 1 << 16, 16
+# Of a message: the tick and a predictor, or a loss.
+_LENGTH = 2
 # Of a score in float64, relative to its bound.
 _FLOAT = 2.0**-46
 
@@ -95,6 +98,7 @@ class PersonalizedBoosting(msgspec.Struct, frozen=True, kw_only=True, forbid_unk
     epsilon: RecordEpsilon = None
     delta: RecordDelta = None
     seed: Annotated[Seed, Meta(description="public, of who updates when")] = 1
+    graph: LearnGraph = None
 
     @property
     def predictors(self) -> int:
@@ -104,7 +108,8 @@ class PersonalizedBoosting(msgspec.Struct, frozen=True, kw_only=True, forbid_unk
     @cached_property
     def wakes(self) -> NDArray[np.intp]:
         """The party of each tick, shape (T,)."""
-        return PublicDraws(self.seed).below(len(self.sizes), self.ticks)
+        alone = 0 if self.graph is None else self.graph.alone
+        return PublicDraws(self.seed).below(len(self.sizes), alone + self.ticks)
 
     @cached_property
     def objective(self) -> PersonalizedObjective:
@@ -113,6 +118,12 @@ class PersonalizedBoosting(msgspec.Struct, frozen=True, kw_only=True, forbid_unk
         return PersonalizedObjective(
             weights_of(self.topology, self.weights, n), sizes, self.coupling, np.zeros(n), 0.0
         )
+
+    def new_graph(self) -> LearnedGraph | None:
+        """Return a graph that is to be learned, None where it is known."""
+        if self.graph is None:
+            return None
+        return LearnedGraph(self.graph, self.objective.confidence, self.coupling, self.seed)
 
     @cached_property
     def plans(self) -> tuple[ChoicePlan, ...] | None:
@@ -126,7 +137,7 @@ class PersonalizedBoosting(msgspec.Struct, frozen=True, kw_only=True, forbid_unk
     def grid(self, party: int) -> tuple[int, int]:
         """Return the bits of the grid of a party's scores, and their sensitivity in steps of it."""
         records = max(1, self.sizes[party])
-        scale = float(self.objective.degrees[party] * self.objective.confidence[party])
+        scale = float(self.objective.confidence[party])
         moved = scale * score_sensitivity(records, self.beta)
         bits = max(0, math.ceil(math.log2(_FINE / moved)))
         moved += scale * _FLOAT * (records + self.predictors + 16) * (1 + self.beta)
@@ -184,6 +195,14 @@ class PersonalizedBoosting(msgspec.Struct, frozen=True, kw_only=True, forbid_unk
         result = bound_issues(self.lower, self.upper)
         if (self.epsilon is None) != (self.delta is None):
             result.append(ConfigIssue("delta", "goes with epsilon", ConfigCheck.MISSING))
+        if self.graph is not None:
+            result += no_graph(self.topology, self.weights) + self.graph.issues(parties, _LENGTH)
+            if self.graph.loss_bound is not None:
+                reason = "is of 'personalized': here losses are bounded by beta"
+                result.append(ConfigIssue("graph.loss_bound", reason, ConfigCheck.UNSUPPORTED))
+            if self.epsilon is not None:
+                reason = "is not for boosting with a learned graph"
+                result.append(ConfigIssue("epsilon", reason, ConfigCheck.UNSUPPORTED))
         result += tick_issues(self.wakes, parties)
         if result:
             return result
@@ -198,7 +217,7 @@ class PersonalizedBoosting(msgspec.Struct, frozen=True, kw_only=True, forbid_unk
         """Return what it communicates: two numbers from a party to its neighbours at each of its ticks."""
         sent = np.bincount(self.wakes, minlength=parties).astype(np.intp)
         bound = math.ldexp(EXACT_STEPS, -_MESSAGE_BITS)
-        messages, claim = PrivateMessages(2, bound, sent), self.guarantee
+        messages, claim = PrivateMessages(_LENGTH, bound, sent), self.guarantee
         if self.plans is None or claim is None:
             return Requirements(exchange=messages)
         each = tuple(plan.event() for plan in self.plans)
@@ -209,8 +228,10 @@ class PersonalizedBoosting(msgspec.Struct, frozen=True, kw_only=True, forbid_unk
         exchange = context.peers
         check_sizes(exchange, data, self.sizes)
         run = _Run(self, exchange, data, context.source)
-        for tick in range(1, self.ticks + 1):
-            await run.tick(tick, int(self.wakes[tick - 1]))
+        for number, party in enumerate(self.wakes.tolist()):
+            if self.graph is not None and self.graph.is_update(number):
+                await run.learn_graph()
+            await run.tick(number + 1, party)
         here, guarantee = exchange.here, self.guarantee
         steps = np.bincount(self.wakes, minlength=exchange.parties)[here].astype(np.intp)
         claim = (
@@ -220,7 +241,15 @@ class PersonalizedBoosting(msgspec.Struct, frozen=True, kw_only=True, forbid_unk
         )
         names = tuple(f"predictor {index}" for index in range(self.predictors))
         return Learned(
-            self.kind, run.models[here], names, steps, steps, (), guarantee, claim + exchange.claim
+            self.kind,
+            run.models[here],
+            names,
+            steps,
+            steps,
+            (),
+            guarantee,
+            claim + exchange.claim,
+            graph=None if run.graph is None else run.graph.weights[here],
         )
 
 
@@ -238,20 +267,42 @@ class _Run:
         empty = np.zeros((0, settings.predictors))
         self._margins = [settings.margins(table) if len(table) else empty for table in data]
         self.models = np.zeros((exchange.parties, settings.predictors))
+        self.graph = settings.new_graph()
+
+    async def learn_graph(self) -> None:
+        """Learn the graph from all models and losses."""
+        losses = [self._loss(row, int(party)) for row, party in enumerate(self._exchange.here)]
+        # On the grid of messages: all learn from the same numbers.
+        own = np.ldexp(np.rint(np.ldexp(np.array(losses, dtype=np.float64), _MESSAGE_BITS)), -_MESSAGE_BITS)
+        known = await losses_of_all(self._exchange, own, _LENGTH)
+        if self.graph is not None and losses:
+            sizes, beta = np.array(self._settings.sizes), self._settings.beta
+            middle = np.log(np.maximum(sizes, 1))
+            # What a party of so many records can have.
+            known = np.clip(known, middle - beta, middle + beta) * (sizes > 0)
+            self.graph.learn(self.models, known)
+
+    def _loss(self, row: int, party: int) -> float:
+        """Return F_u of (2.4), 0 for a party without records."""
+        margins = self._margins[row]
+        return float(np.logaddexp.reduce(-(margins @ self.models[party]))) if len(margins) else 0.0
+
+    def _near(self, party: int) -> NDArray[np.intp]:
+        """Return who gets a party's messages: all, where the graph is learned, so that none depends on it."""
+        if self.graph is not None:
+            return others(party, len(self.models))
+        weights = self._settings.objective.weights
+        return np.asarray(weights.indices[weights.indptr[party] : weights.indptr[party + 1]], dtype=np.intp)
 
     async def tick(self, tick: int, party: int) -> None:
         """Let a party take one step, and send it to its neighbours; raise PeerFault for an impossible one."""
-        from scipy import sparse
-
-        weights = self._settings.objective.weights
-        sent = np.zeros((len(self._row_of), 2))
+        near = self._near(party)
+        sent = np.zeros((len(self._row_of), _LENGTH))
         row = self._row_of.get(party)
         if row is not None:
             sent[row] = tick, self._choose(row, party)
-        near = weights.indices[weights.indptr[party] : weights.indptr[party + 1]]
-        entries = (np.ones(len(near)), (near, np.full(len(near), party)))
-        received = await self._exchange.mix(sent, sparse.csr_array(entries, shape=weights.shape))
-        rows = [self._row_of[int(one)] for one in near if int(one) in self._row_of]
+        received = await self._exchange.mix(sent, sent_by(party, near.tobytes(), len(self.models)))
+        rows = [self._row_of[one] for one in near.tolist() if one in self._row_of] if row is None else []
         messages = received[rows] if row is None else sent[[row]]
         if len(messages):
             check_received(
@@ -276,18 +327,21 @@ class _Run:
         self.models[party, abs(signed) - 1] += step * math.copysign(self._settings.beta, signed)
 
     def gradient(self, row: int, party: int) -> tuple[Floats, Floats]:
-        """Return the parts of the gradient (2.5): of the own records, and of the public models."""
+        """Return the parts of the gradient (2.5) over d_u: of the own records, and of the public models."""
         objective, own = self._settings.objective, self.models[party]
         margins = self._margins[row]
         local = np.zeros_like(own)
         if len(margins):
             exponents = -(margins @ own)
             share = np.exp(exponents - exponents.max())
-            local = -float(objective.degrees[party] * objective.confidence[party]) * (
-                share / share.sum() @ margins
-            )
-        around = np.asarray(objective.weights[[party]] @ self.models)[0]
-        return local, self._settings.coupling * (objective.degrees[party] * own - around)
+            local = -float(objective.confidence[party]) * (share / share.sum() @ margins)
+        if self.graph is not None:
+            around = self.graph.around(self.models, party)
+        else:
+            weights, near = objective.weights, self._near(party)
+            entries = weights.data[weights.indptr[party] : weights.indptr[party + 1]]
+            around = entries @ self.models[near] / objective.degrees[party]
+        return local, self._settings.coupling * (own - around)
 
     def _choose(self, row: int, party: int) -> int:
         """Return the signed number of the predictor, from 1."""

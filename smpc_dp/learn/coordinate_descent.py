@@ -186,22 +186,17 @@ async def descend(
         rows = rows[rows >= 0]
         if len(rows):
             models = np.ldexp(own[rows].astype(np.float64), -bits)
-            alpha, factor = objective.alpha[here[rows]], objective.factors[here[rows]]
-            pulled = (1 - alpha)[:, None] * models + alpha[:, None] * around[rows] / degrees[rows]
-            pulled -= (factor * 2 * objective.ridges[here[rows]])[:, None] * models
+            moved = pulled_models(objective, models, around[rows] / degrees[rows], here[rows])
             if noise is None or source is None:
-                moved = np.rint(np.ldexp(pulled - factor[:, None] * gradients.mean(models, rows), bits))
+                moved -= objective.factors[here[rows]][:, None] * gradients.mean(models, rows)
+                moved = np.rint(np.ldexp(moved, bits))
             else:
-                reach = objective.reaches[here[rows]]
-                moved = np.rint(np.ldexp(pulled, bits)) - gradients.contributions(models, rows, reach, bits)
-                for index, party in enumerate(here[rows]):
-                    variance = noise[party].variances[releases[party]]
+                variances = [noise[party].variances[releases[party]] for party in here[rows]]
+                taken = gradients.contributions(models, rows, objective.reaches[here[rows]], bits)
+                moved = np.rint(np.ldexp(moved, bits)) - taken
+                for index, variance in enumerate(variances):
                     moved[index] -= discrete_gaussian(source, own.shape[1], variance)
-            if not (np.abs(moved) < 2.0**52).all():
-                raise ConfigError.at(
-                    "coupling", f"the descent diverges at tick {first}", ConfigCheck.INFEASIBLE
-                )
-            change[rows] = moved.astype(np.int64) - own[rows]
+            change[rows] = check_models(moved, first) - own[rows]
         releases[parties] += 1
         sent = columns[:, parties]
         spread = sparse.csr_array((sent.data, (sent.indices, parties[_columns(sent)])), shape=(n, n))
@@ -210,6 +205,26 @@ async def descend(
         if watch is not None:
             watch(first + len(parties), np.ldexp(own.astype(np.float64), -bits))
     return np.ldexp(own.astype(np.float64), -bits)
+
+
+def pulled_models(objective: PersonalizedObjective, models: Rows, neighbours: Rows, parties: Parties) -> Rows:
+    """Return the part of the update (2.3) that depends on no record; all shapes (rows, length).
+
+    Args:
+        neighbours: weighted means of the neighbours' models.
+        parties: whose rows they are.
+    """
+    alpha, factor = objective.alpha[parties], objective.factors[parties]
+    pulled = (1 - alpha)[:, None] * models + alpha[:, None] * neighbours
+    return np.asarray(pulled - (factor * 2 * objective.ridges[parties])[:, None] * models)
+
+
+def check_models(moved: Rows, tick: int) -> Integers:
+    """Return models in grid steps as integers; raise ConfigError for models that have diverged."""
+    if not (np.abs(moved) < 2.0**52).all():
+        raise ConfigError.at("coupling", f"the descent diverges at tick {tick}", ConfigCheck.INFEASIBLE)
+    result: Integers = moved.astype(np.int64)
+    return result
 
 
 def _columns(matrix: sparse.csc_array) -> NDArray[np.intp]:

@@ -1,6 +1,7 @@
 """Personalised models over a known graph as a learner of a session: see `learn.coordinate_descent`.
 
-The neighbours of a party see its model at each of its ticks. With `epsilon` each ONE RECORD of a party is
+The neighbours of a party see its model at each of its ticks; where the graph is learned (`graph`), all
+parties do. With `epsilon` each ONE RECORD of a party is
 protected from everybody; the graph and the number of records of each party are public.
 """
 
@@ -17,9 +18,11 @@ from msgspec import Meta
 from numpy.typing import NDArray
 
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
+from smpc_dp.learn.alternating import Alternation, release_shares
 from smpc_dp.learn.averager import PeerExchange, Rows
 from smpc_dp.learn.coordinate_descent import PersonalizedObjective, descend
 from smpc_dp.learn.exchanges import EXACT_STEPS
+from smpc_dp.learn.learned_graph import LearnedGraph, LearnGraph, no_graph
 from smpc_dp.learn.models import Model, Points, bound_features
 from smpc_dp.learn.pairing_schedule import Graph, Positive, Seed, Ticks, graph_of
 from smpc_dp.learn.requirements import Learned, LearnerContext, PrivateMessages, Requirements, Table
@@ -83,6 +86,17 @@ class RecordGradients:
     ) -> NDArray[np.int64]:
         """See `coordinate_descent.Gradients.contributions`."""
         return contributions(self._of_records(models, rows), factor, self.clip, bits)
+
+    def sum_losses(self, models: Rows, rows: NDArray[np.intp], bound: float, steps: int) -> NDArray[np.int64]:
+        """See `alternating.Losses.sum_losses`."""
+        scores, labels = self.model.scores(models, self.points.features[rows]), self.points.labels[rows]
+        if self.model.kind == "linear":
+            losses = (scores - labels) ** 2 / 2
+        else:
+            losses = np.logaddexp(0.0, np.where(labels > 0, -scores, scores))
+        clipped = np.clip(losses, 0.0, bound) * (self.points.share[rows] > 0)
+        taken = np.minimum(np.floor(clipped / bound * steps), steps)
+        return np.asarray(taken.astype(np.int64).sum(axis=1))
 
 
 def check_sizes(exchange: PeerExchange, data: list[Table], sizes: tuple[int, ...]) -> None:
@@ -155,6 +169,7 @@ class Personalized(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         Literal["logistic", "linear"], Meta(description="labels are 0 and 1 for logistic, any for linear")
     ] = "logistic"
     seed: Annotated[Seed, Meta(description="public, of who updates when")] = 1
+    graph: LearnGraph = None
 
     @property
     def loss(self) -> Model:
@@ -169,7 +184,8 @@ class Personalized(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     @cached_property
     def wakes(self) -> NDArray[np.intp]:
         """The party of each tick, shape (T,)."""
-        return PublicDraws(self.seed).below(len(self.sizes), self.ticks)
+        alone = 0 if self.graph is None else self.graph.alone
+        return PublicDraws(self.seed).below(len(self.sizes), alone + self.ticks)
 
     @cached_property
     def objective(self) -> PersonalizedObjective:
@@ -189,17 +205,18 @@ class Personalized(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         growth = (
             decay ** ((self.ticks - 1 - np.arange(self.ticks)) / 2)
             if self.split == "late"
-            else np.ones(self.ticks)
+            else np.ones(len(self.wakes))
         )
         if growth.min() < _LEAST_SHARE * growth.max():
             reason = (
                 f"'late' leaves the first of {self.ticks} ticks too small a share of the budget: take 'even'"
             )
             raise ConfigError.at("split", reason, ConfigCheck.INFEASIBLE)
+        shares = [growth[self.wakes == party].tolist() for party in range(len(self.sizes))]
+        if self.graph is not None:
+            shares = release_shares(self.graph, self.wakes, len(self.sizes))
         return tuple(
-            plan_gradient_noise(
-                self.epsilon, self.delta, growth[self.wakes == party].tolist(), clip * float(reach), bits
-            )
+            plan_gradient_noise(self.epsilon, self.delta, shares[party], clip * float(reach), bits)
             for party, reach in enumerate(objective.reaches)
         )
 
@@ -213,7 +230,8 @@ class Personalized(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         return msgspec.structs.replace(
             self.noise[0].guarantee,
             sensitivity={"l2": 2.0 * max(one.bound for one in self.noise)},
-            mechanism=f"discrete Gaussian noise on at most {releases} sums of gradients",
+            mechanism=f"discrete Gaussian noise on at most {releases} sums of gradients"
+            + (" or losses" if self.graph else ""),
         )
 
     @property
@@ -239,6 +257,13 @@ class Personalized(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
             result.append(ConfigIssue(name, "is of noise: there is no epsilon", ConfigCheck.UNSUPPORTED))
         if self.epsilon is not None and self.clip is None and self.model == "linear":
             result.append(ConfigIssue("clip", "is needed for the linear model", ConfigCheck.MISSING))
+        if self.graph is not None:
+            result += no_graph(self.topology, self.weights) + self.graph.issues(parties, self.loss.length)
+            if self.graph.loss_bound is None:
+                result.append(ConfigIssue("graph.loss_bound", "is missing", ConfigCheck.MISSING))
+            if self.split == "late":
+                reason = "'late' is for a known graph"
+                result.append(ConfigIssue("split", reason, ConfigCheck.UNSUPPORTED))
         result += tick_issues(self.wakes, parties)
         if result:
             return result
@@ -252,13 +277,17 @@ class Personalized(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     def _check_room(self, noise: tuple[GradientNoise, ...]) -> None:
         deviation = max(math.sqrt(max(one.variances)) for one in noise)
-        if 16 * deviation * math.sqrt(self.loss.length) > EXACT_STEPS:
+        # A loss may reach its bound at every record.
+        most = max(2 * one.bound * size for one, size in zip(noise, self.sizes, strict=True))
+        losses = 0 if self.graph is None else most
+        if 16 * deviation * math.sqrt(self.loss.length) + losses > EXACT_STEPS:
             reason = f"{self.epsilon:g} needs too much noise for the grid of the messages"
             raise ConfigError.at("epsilon", reason, ConfigCheck.INFEASIBLE)
 
     def requirements(self, parties: int) -> Requirements:
         """Return what it communicates: one vector of a party to its neighbours at each of its ticks."""
         sent = np.bincount(self.wakes, minlength=parties).astype(np.intp)
+        sent += 0 if self.graph is None else self.graph.rounds(self.ticks)
         messages = PrivateMessages(self.loss.length, math.ldexp(EXACT_STEPS, -self.bits), sent)
         claim = self.guarantee
         if self.noise is None or claim is None:
@@ -274,22 +303,42 @@ class Personalized(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         clip = self.reach if self.clip is None else self.clip
         gradients = RecordGradients(model, model.points(tables), clip)
         source = None if self.noise is None else context.source
-        values = await descend(
-            exchange,
-            self.objective,
-            gradients,
-            model.length,
-            self.wakes,
-            self.bits,
-            noise=self.noise,
-            source=source,
-        )
+        learned = None
+        if self.graph is not None and self.graph.loss_bound is not None:
+            learned = LearnedGraph(self.graph, self.objective.confidence, self.coupling, self.seed)
+            run = Alternation(
+                exchange,
+                self.objective,
+                gradients,
+                learned,
+                length=model.length,
+                bits=self.bits,
+                bound=self.graph.loss_bound,
+                noise=self.noise,
+                source=context.source,
+            )
+            await run.run(self.graph, self.wakes)
+            values = np.ldexp(run.models[exchange.here].astype(np.float64), -self.bits)
+        else:
+            values = await descend(
+                exchange,
+                self.objective,
+                gradients,
+                model.length,
+                self.wakes,
+                self.bits,
+                noise=self.noise,
+                source=source,
+            )
         steps = np.bincount(self.wakes, minlength=exchange.parties)[exchange.here].astype(np.intp)
         guarantee = self.guarantee
         claim = (
             f"{CLAIM}; " if guarantee is None else f"by the noise on each update: {guarantee.assumption}; "
         )
-        return Learned(self.kind, values, model.names, steps, steps, (), guarantee, claim + exchange.claim)
+        graph = None if learned is None else learned.weights[exchange.here]
+        return Learned(
+            self.kind, values, model.names, steps, steps, (), guarantee, claim + exchange.claim, graph=graph
+        )
 
     def _bounded(self, table: Table) -> Table:
         """Return the table with features scaled down to the bound."""

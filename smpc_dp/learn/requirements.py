@@ -217,6 +217,7 @@ class Learned:
         metrics: the number of a step, from 1, and the average of its group's metrics after it.
         model: of a caller's own model what the first local party has learned, in the form of the one that it
             began with.
+        graph: shape (rows, n): weights between each local party and all parties, where the graph was learned.
     """
 
     learner: str
@@ -230,6 +231,7 @@ class Learned:
     confidential: bool = False
     metrics: tuple[tuple[int, float], ...] = ()
     model: Any = field(default=None, repr=False)
+    graph: Rows | None = field(default=None, repr=False)
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON data."""
@@ -244,6 +246,7 @@ class Learned:
             "claim": self.claim,
             "confidential": self.confidential,
             "metrics": [{"step": step, "value": value} for step, value in self.metrics],
+            "graph": None if self.graph is None else self.graph.tolist(),
         }
 
     def __str__(self) -> str:

@@ -146,10 +146,12 @@ async def _run_by_messages(
     for error in errors:
         raise error
     learned = [one for one in result if one is not None]
+    graphs = [one.graph for one in learned if one.graph is not None]
     return replace(
         learned[0],
         values=np.concatenate([one.values for one in learned]),
         steps=np.concatenate([one.steps for one in learned]),
         done=np.concatenate([one.done for one in learned]),
         failures=tuple(dict.fromkeys(text for one in learned for text in one.failures)),
+        graph=None if not graphs else np.concatenate(graphs),
     )

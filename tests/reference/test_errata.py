@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from smpc_dp.learn.graph_descent import GraphObjective, descend_graph
 from smpc_dp.privacy.guarantee import delta_warnings
 
 Floats = NDArray[np.float64]
@@ -195,6 +196,27 @@ def test_lipschitz_in_the_l1_norm_does_not_bound_the_l1_norm_of_gradients() -> N
     signs = np.array(list(itertools.product((-1.0, 1.0), repeat=p)))  # the vertices of the l-infinity ball
     assert np.abs(np.eye(p) @ gradient).max() == 1.0  # the vertices of the l1 ball
     assert np.abs(signs @ gradient).max() == p == np.abs(gradient).sum()
+
+
+# Bellet 2021, Theorem 2.1
+
+
+def test_the_rate_of_graph_descent_needs_the_mu_of_the_whole_objective() -> None:
+    """n = 3, rho = 2, lambda_2 = .1: the printed factor is -5.67, and no gap is below 0."""
+    n, rho, scale, density = 3, 2, 0.1, 1e9
+    objective = GraphObjective(np.array([[0.0, 2, 1], [2, 0, 3], [1, 3, 0]]) * 1e8, scale, density)
+    start = np.array([[0.0, 5, 2], [5, 0, 1], [2, 1, 0]])
+    smooth = objective.smoothness(rho)
+    assert 1 - 2 * rho * 2 * density / (n * (n - 1) * smooth) == pytest.approx(-5.67, abs=0.01)
+    weights = start
+    for step in ([0, 1, 2], [1, 0, 2], [2, 0, 1]) * 50:
+        weights = descend_graph(objective, weights, np.array([step]))
+    least = objective.value(weights)
+    after = [
+        objective.value(descend_graph(objective, start, np.array([step]))) - least
+        for step in ([0, 1, 2], [1, 0, 2], [2, 0, 1])
+    ]
+    assert 0 <= np.mean(after) <= objective.contraction(rho) * (objective.value(start) - least)
 
 
 # Bellet et al. 2018, Theorem 2 and Proposition 2; Bellet 2021, Theorem 2.2

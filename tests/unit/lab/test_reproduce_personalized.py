@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from smpc_dp.errors import ConfigError
-from smpc_dp_lab.bench import personalized
+from smpc_dp_lab.bench import moons, personalized
 
 
 def test_collaboration_beats_local_models_and_noise_costs(
@@ -39,3 +39,20 @@ def test_rows_of_norm_one_have_gradients_of_norm_one() -> None:
 def test_arguments_out_of_range_are_named(arguments: list[int], problems: int) -> None:
     with pytest.raises(ConfigError, match=r"dimension|problems"):
         personalized.personalized_synthetic(arguments, problems=problems)
+
+
+def test_a_learned_graph_finds_clusters_and_beats_local_models(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One fixed problem of fewer updates; weights at random would have 29 % within clusters."""
+    pytest.importorskip("matplotlib")
+    for name, value in (("UPDATES", 30), ("ALONE", 10), ("EVERY", 500)):
+        monkeypatch.setattr(moons, name, value)
+    result = moons.moons(problems=1, seed=3)
+    accuracy = {point.method: point.accuracy for point in result.points}
+    assert accuracy["oracle"] > accuracy["learned"] > max(accuracy["local"], accuracy["global"])
+    assert result.within > 0.6
+    moons.plot(result, tmp_path / "figure.png")
+    assert (tmp_path / "figure.png").stat().st_size > 10_000
+    with pytest.raises(ConfigError, match="problems"):
+        moons.moons(problems=0)

@@ -1,0 +1,174 @@
+"""A learned graph of personalised models beside an oracle's, on rotated moons [Bellet 2021, section 2.5]."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from smpc_dp import simulate
+from smpc_dp.learn.boosting import PersonalizedBoosting
+from smpc_dp_lab.bench.figures import Progress, Steps, refuse, within
+from smpc_dp_lab.bench.plots import write_plot
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+Floats = NDArray[np.float64]
+
+CLUSTERS, ANGLES, SPREAD = (10, 20, 30, 40), (45, 135, 225, 315), 5.0
+PARTIES, FEATURES, STUMPS, TESTED = sum(CLUSTERS), 20, 10, 100
+MOON_NOISE, OTHER, EDGE = 0.1, 1.0, 2.0
+# Of the oracle's weights, exp((cos - 1)/SCALE); smaller ones are left out.
+SCALE, LEAST_WEIGHT = 0.1, 1e-6
+# Tuned once, on other seeds.
+BETA, LOCAL_BETA, COUPLING, DENSITY = 10.0, 10.0, 1.0, 0.3
+# Updates of a party on average; of the first graph's local models; steps of each graph; between two graphs.
+UPDATES, ALONE, STEPS, EVERY, PEERS = 50, 10, 2_000, 100, 5
+
+
+class Point(msgspec.Struct, frozen=True, kw_only=True):
+    """Test accuracies of a method: the mean over the parties, by problem."""
+
+    method: str
+    accuracies: tuple[float, ...]
+
+    @property
+    def accuracy(self) -> float:
+        """Their mean."""
+        return float(np.mean(self.accuracies))
+
+
+class Moons(msgspec.Struct, frozen=True, kw_only=True):
+    """What `moons` measured; graphs are of the first problem, shape (n, n), parties by cluster.
+
+    `within`: the share of the learned weight within clusters, mean over the problems.
+    """
+
+    points: tuple[Point, ...]
+    within: float
+    oracle: list[list[float]]
+    learned: list[list[float]]
+    problems: int
+    seed: int
+    seconds: float
+
+
+def problem(seed: int) -> tuple[list[Floats], list[Floats], Floats]:
+    """Return records and test records of the parties, and the oracle's weights by their true angles."""
+    rng = np.random.default_rng([seed, 41])
+    angles = np.deg2rad(np.repeat(ANGLES, CLUSTERS) + rng.normal(0, SPREAD, PARTIES))
+
+    def draw(angle: float, records: int) -> Floats:
+        labels = rng.integers(0, 2, records)
+        turned = math.pi * rng.random(records)
+        moons = np.c_[np.cos(turned), np.sin(turned)]
+        moons[labels == 1] = np.c_[1 - np.cos(turned), 0.5 - np.sin(turned)][labels == 1]
+        moons += rng.normal(0, MOON_NOISE, moons.shape) - [0.5, 0.25]
+        rotation = np.array([[math.cos(angle), math.sin(angle)], [-math.sin(angle), math.cos(angle)]])
+        others = rng.normal(0, OTHER, (records, FEATURES - 2))
+        return np.column_stack([np.clip(np.c_[moons @ rotation, others], -EDGE, EDGE), labels])
+
+    weights = np.exp((np.cos(angles[:, None] - angles) - 1) / SCALE)
+    weights[weights < LEAST_WEIGHT] = 0
+    np.fill_diagonal(weights, 0)
+    given = [draw(angle, int(size)) for angle, size in zip(angles, rng.integers(3, 16, PARTIES), strict=True)]
+    return given, [draw(angle, TESTED) for angle in angles], weights
+
+
+def boosted(margins: Floats, beta: float, steps: int) -> Floats:
+    """Return the model of one data set, by Frank-Wolfe on the loss (2.4)."""
+    model = np.zeros(margins.shape[1])
+    for step in range(steps):
+        scores = -(margins @ model)
+        share = np.exp(scores - scores.max())
+        gradient = -(share / share.sum()) @ margins
+        best = int(np.abs(gradient).argmax())
+        model *= 1 - 2 / (step + 2)
+        model[best] -= 2 / (step + 2) * beta * np.sign(gradient[best])
+    return model
+
+
+def settings(given: list[Floats], seed: int, weights: Floats | None) -> dict[str, Any]:
+    """Return the parameters of a learner with a known graph, or with one that it learns."""
+    result = {"features": FEATURES, "sizes": [len(table) for table in given], "ticks": UPDATES * PARTIES}
+    result |= {"beta": BETA, "stumps": STUMPS, "lower": -EDGE, "upper": EDGE, "seed": seed}
+    result |= {"coupling": COUPLING}
+    if weights is None:
+        graph = {"alone": ALONE * PARTIES, "every": EVERY, "steps": STEPS, "peers": PEERS, "density": DENSITY}
+        return result | {"graph": graph}
+    first, second = np.nonzero(np.triu(weights))
+    edges = [[int(one), int(other)] for one, other in zip(first, second, strict=True)]
+    return result | {"topology": edges, "weights": weights[first, second].tolist()}
+
+
+def moons(*, problems: int = 10, seed: int = 1, progress: Progress | None = None) -> Moons:
+    """Measure test accuracies with the oracle's graph, a learned one, one model for all, and local ones.
+
+    Raises ConfigError for arguments out of range.
+    """
+    refuse(within("problems", problems, 1, 100))
+    began, count = time.perf_counter(), Steps(progress, "problems", problems)
+    measured: dict[str, list[float]] = {}
+    shares, graphs = [], []
+    own = np.repeat(np.arange(len(CLUSTERS)), CLUSTERS)
+    for number in range(problems):
+        given, tests, oracle = problem(1_000 * seed + number)
+        kind = msgspec.convert(settings(given, 1 + number, None), PersonalizedBoosting)
+        margins = [kind.margins(table) for table in given]
+        models = {
+            "local": np.array([boosted(table, LOCAL_BETA, UPDATES) for table in margins]),
+            "global": np.tile(boosted(np.concatenate(margins), BETA, 200), (PARTIES, 1)),
+        }
+        for method, weights in (("oracle", oracle), ("learned", None)):
+            parameters = {"learner": kind.kind} | settings(given, 1 + number, weights)
+            learned = simulate.learn(parameters, given, fidelity="plain")
+            models[method] = learned.values
+            if learned.graph is not None:
+                shares.append(float(learned.graph[own[:, None] == own].sum() / learned.graph.sum()))
+                graphs.append((oracle, learned.graph))
+        tested = [kind.margins(table) for table in tests]
+        for method, of in models.items():
+            right = [(table @ model > 0).mean() for table, model in zip(tested, of, strict=True)]
+            measured.setdefault(method, []).append(float(np.mean(right)))
+        count()
+    order = ("oracle", "learned", "global", "local")
+    return Moons(
+        points=tuple(Point(method=name, accuracies=tuple(measured[name])) for name in order),
+        within=float(np.mean(shares)),
+        oracle=graphs[0][0].tolist(),
+        learned=graphs[0][1].tolist(),
+        problems=problems,
+        seed=seed,
+        seconds=time.perf_counter() - began,
+    )
+
+
+def plot(result: Moons, path: Path) -> None:
+    """Write the weights of the oracle's and of the learned graph, and the accuracies."""
+
+    def graph(name: str, weights: list[list[float]]) -> Callable[[Axes], None]:
+        def draw(axes: Axes) -> None:
+            shown = np.array(weights)
+            axes.imshow(shown / shown.max(), cmap="Greys", vmin=0, vmax=1)
+            for edge in np.cumsum(CLUSTERS)[:-1] - 0.5:
+                axes.axhline(edge, color="C3", linewidth=0.6)
+                axes.axvline(edge, color="C3", linewidth=0.6)
+            axes.set(title=name, xlabel="party, by cluster")
+
+        return draw
+
+    def accuracies(axes: Axes) -> None:
+        axes.boxplot([point.accuracies for point in result.points], widths=0.6)
+        axes.set_xticks(range(1, 1 + len(result.points)), [point.method for point in result.points])
+        axes.set_ylabel("test accuracy")
+        axes.set_title(f"{result.problems} problems")
+
+    panels = (graph("oracle", result.oracle), graph("learned", result.learned), accuracies)
+    write_plot(path, (13.0, 4.5), *panels, title="Graphs of personalised boosting on rotated moons")
