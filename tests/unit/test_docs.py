@@ -28,6 +28,7 @@ from typer.testing import CliRunner
 from smpc_dp import simulate
 from smpc_dp.cli import app
 from smpc_dp.errors import Check, ConfigCheck
+from smpc_dp.learn.learned_graph import GraphLearning
 from smpc_dp.learn.methods import AveragerTable
 from smpc_dp.learn.registry import LEARNERS, check_learn
 from smpc_dp.net.local import create_local_session
@@ -263,7 +264,7 @@ def test_options_in_the_reference_are_those_of_the_commands() -> None:
 
 
 def test_every_parameter_of_a_learner_is_documented() -> None:
-    kinds: tuple[type[msgspec.Struct], ...] = (*LEARNERS.values(), AveragerTable)
+    kinds: tuple[type[msgspec.Struct], ...] = (*LEARNERS.values(), AveragerTable, GraphLearning)
     known = {field.encode_name for kind in kinds for field in msgspec.structs.fields(kind)}
     assert set(fields_below("docs/reference/session-file.md", "Parameters of learn")) == known | {
         "learner",

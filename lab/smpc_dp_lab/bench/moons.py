@@ -156,7 +156,8 @@ def plot(result: Moons, path: Path) -> None:
     def graph(name: str, weights: list[list[float]]) -> Callable[[Axes], None]:
         def draw(axes: Axes) -> None:
             shown = np.array(weights)
-            axes.imshow(shown / shown.max(), cmap="Greys", vmin=0, vmax=1)
+            # The square root shows small weights too.
+            axes.imshow(np.sqrt(shown / shown.max()), cmap="Greys", vmin=0, vmax=1)
             for edge in np.cumsum(CLUSTERS)[:-1] - 0.5:
                 axes.axhline(edge, color="C3", linewidth=0.6)
                 axes.axvline(edge, color="C3", linewidth=0.6)
