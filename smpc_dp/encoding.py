@@ -92,7 +92,8 @@ class Encoding(msgspec.Struct, frozen=True, omit_defaults=True):
         if issues:
             raise ConfigError(issues)
         lowers, uppers = (as_tuple(bound) for bound in bounds_of(lower, upper, l2_bound))
-        box = (lowers * (length // len(lowers)), uppers * (length // len(uppers)))
+        alike = len(lowers) == len(uppers) == 1
+        box = None if alike else (lowers * (length // len(lowers)), uppers * (length // len(uppers)))
         lower, upper = min(lowers), max(uppers)
         bits = 0 if precision is None else fractional_bits_of(precision)
         lowest, highest = on_grid(lower, bits), on_grid(upper, bits)
@@ -109,7 +110,7 @@ class Encoding(msgspec.Struct, frozen=True, omit_defaults=True):
             lowest=lowest,
             highest=highest,
             element_bytes=(largest.bit_length() + 7) // 8,
-            box=box if len(lowers) + len(uppers) > 2 else None,
+            box=box,
             l2_bound=None if l2_bound is None else float(l2_bound),
         )
 
