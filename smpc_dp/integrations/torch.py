@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Self
 
-from smpc_dp.errors import ConfigCheck, ConfigError
+from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
 from smpc_dp.optional import import_optional
 
 if TYPE_CHECKING:
+    from smpc_dp.integrations.declared import DeclaredPrivacy
     from smpc_dp.protocols.result import Result
     from smpc_dp.sync import Session
     from smpc_dp.trees import Bounds
@@ -31,6 +32,9 @@ class Averaging:
         choose: which entries of the state dict are averaged, by name: for adapters alone
             `lambda name: "lora_" in name`. All by default.
         bounds, clip: as of `Session.average`; paths are `['NAME']`.
+        declared: what makes the model private by itself, such as Opacus; charged once, before the first
+            average. The session has then no weights, whose sum would be exact, and nothing but parameters is
+            averaged: an optimiser that adds noise adds none to other states, such as running means.
 
     Attributes:
         results: of the averages so far.
@@ -46,13 +50,16 @@ class Averaging:
         choose: Callable[[str], bool] = lambda _name: True,
         bounds: Bounds | None = None,
         clip: bool = False,
+        declared: DeclaredPrivacy | None = None,
     ) -> None:
         if every < 1:
             raise ConfigError.at("every", f"must be at least 1, is {every}", ConfigCheck.RANGE)
         self.results: list[Result] = []
         self._model, self._session, self._every, self._choose = model, session, every, choose
         self._options: dict[str, Any] = {"weight": weight, "bounds": bounds, "clip": clip}
-        self._steps = 0
+        self._steps, self._declared = 0, declared
+        if declared is not None:
+            self._check_private()
         values = sum(tensor.numel() for tensor in self._state().values())
         if values != session.length:
             reason = f"{session.party}: has {values} values to average, vectors have {session.length}"
@@ -76,7 +83,26 @@ class Averaging:
         state = self._model.state_dict().items()
         return {name: tensor for name, tensor in state if tensor.is_floating_point() and self._choose(name)}
 
+    def _check_private(self) -> None:
+        """Raise ConfigError if an average would have more in it than parameters, which are private."""
+        party = self._session.party
+        parameters = {name for name, _ in self._model.named_parameters()}
+        issues = [
+            ConfigIssue(
+                f"model[{name!r}]", f"{party}: is no parameter, so without noise", ConfigCheck.CONFLICT
+            )
+            for name in self._state()
+            if name not in parameters
+        ]
+        if self._session.max_weight:
+            reason = f"{party}: the sum of secret weights is exact; with `declared` it must be 0"
+            issues.append(ConfigIssue("max_weight", reason, ConfigCheck.CONFLICT))
+        if issues:
+            raise ConfigError(issues)
+
     def _average(self) -> None:
+        if self._declared is not None:
+            self._declared.permit()
         state = self._state()
         result = self._session.average(state, label=f"step {self._steps}", **self._options)
         with torch.no_grad():

@@ -2,4 +2,4 @@
 
 from importlib.util import find_spec
 
-collect_ignore_glob = [] if find_spec("torch") and find_spec("pandas") else ["test_*.py"]
+collect_ignore_glob = [] if all(map(find_spec, ("torch", "opacus", "pandas"))) else ["test_*.py"]

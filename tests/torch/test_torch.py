@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import opacus
 import pandas as pd
 import pytest
 import torch
@@ -15,9 +16,11 @@ import torch
 import smpc_dp
 from smpc_dp.encoding import Encoding
 from smpc_dp.errors import ConfigError
+from smpc_dp.integrations.declared import DeclaredPrivacy
 from smpc_dp.integrations.torch import Averaging
 from smpc_dp.net.local import create_local_session
 from smpc_dp.net.session_file import Timeouts
+from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.trees import flatten
 from tests.threads import in_thread
 
@@ -148,3 +151,78 @@ def test_state_dicts_and_frames_are_trees() -> None:
     assert tree.restore(tree.vector)["f"].equals(frame)
     with pytest.raises(ConfigError, match=r"tree\['f'\]\['c'\]: a: Series is no leaf"):
         flatten({"f": frame.assign(c=[1, 2])}, encoding(6), party="a")
+
+
+def create_ledger(folder: Path, name: str, epsilon: float) -> Ledger:
+    terms: Any = {"relation": "add-remove", "unit": "record", "epsilon": epsilon, "delta": 1e-5}
+    return Ledger.create(folder / f"{name}.ledger", party=name, dataset="rows", **terms)
+
+
+def make_private(index: int, epsilon: float) -> tuple[Any, ...]:
+    """Return a party's engine, model, optimiser and batches, with Opacus' noise for two passes."""
+    generator = torch.Generator().manual_seed(index)
+    x = torch.randn(200, 3, generator=generator)
+    rows = torch.utils.data.TensorDataset(x, x.sum(1, keepdim=True))
+    model = torch.nn.Linear(3, 1)
+    engine = opacus.PrivacyEngine(accountant="rdp")
+    return engine, *engine.make_private_with_epsilon(
+        module=model,
+        optimizer=torch.optim.SGD(model.parameters(), lr=0.05),
+        data_loader=torch.utils.data.DataLoader(rows, batch_size=20),
+        target_epsilon=epsilon,
+        target_delta=1e-5,
+        epochs=2,
+        max_grad_norm=1.0,
+    )
+
+
+def test_local_dp_sgd_is_one_entry_of_the_ledger_for_all_averages(tmp_path: Path) -> None:
+    """Opacus trains, and its accountant proves what is declared; the ledgers are charged once."""
+    path = create_local_session(tmp_path, PARTIES, {**REAL, "length": 4}, timeouts=FAST)
+    epsilon = 3.0
+    ledgers = [create_ledger(tmp_path, name, epsilon) for name in PARTIES]
+    private = [make_private(index, epsilon) for index in range(4)]
+
+    def party(index: int) -> Any:
+        name, (engine, model, optimiser, batches) = PARTIES[index], private[index]
+        declared = DeclaredPrivacy(ledgers[index].path, name, epsilon, 1e-5, spent=engine.get_epsilon)
+        with (
+            smpc_dp.sync.connect(path, name) as session,
+            Averaging(model, session, every=4, declared=declared) as averaging,
+        ):
+            for _ in range(2):
+                for x, y in batches:
+                    optimiser.zero_grad()
+                    torch.nn.functional.mse_loss(model(x), y).backward()
+                    optimiser.step()
+                    averaging.step()
+        assert len(averaging.results) == 5
+        return floats(model)
+
+    serving = in_thread(lambda: asyncio.run(smpc_dp.serve(path)))
+    models = [each.result() for each in [in_thread(party, index) for index in range(4)]]
+    assert len(serving.result()) == 5
+    for model, ledger, (engine, *_) in zip(models, ledgers, private, strict=True):
+        [entry] = ledger.entries()
+        assert entry.event.mechanism == "local DP-SGD, declared by the caller"
+        assert 0.9 * epsilon < engine.get_epsilon(1e-5) <= epsilon
+        for name, value in model.items():
+            assert torch.equal(value, models[0][name])
+
+
+def test_what_is_not_private_is_not_averaged_as_if_it_were(tmp_path: Path) -> None:
+    length = sum(value.numel() for value in floats(model_of(0)).values())
+    path = create_local_session(tmp_path, PARTIES, {**REAL, "length": length, "max_weight": 9}, timeouts=FAST)
+    ledger = create_ledger(tmp_path, "alice", 1.0)
+    serving = in_thread(lambda: asyncio.run(smpc_dp.serve(path)))
+    with smpc_dp.sync.connect(path, "alice") as session, pytest.raises(ConfigError) as raised:
+        Averaging(
+            model_of(0), session, every=1, declared=DeclaredPrivacy(ledger.path, "alice", 1.0, 1e-5), weight=3
+        )
+    assert [issue.where for issue in raised.value.issues] == [
+        "model['1.running_mean']",
+        "model['1.running_var']",
+        "max_weight",
+    ]
+    assert ledger.entries() == ()
+    serving.result()
