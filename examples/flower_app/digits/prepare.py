@@ -12,8 +12,6 @@ from smpc_dp.net.session_file import Timeouts
 from .task import VALUES
 
 PARAMETERS: dict[str, object] = {
-    # One value for the metric "error".
-    "length": VALUES + 1,
     "lower": -64.0,
     "upper": 64.0,
     "precision": 1e-6,
@@ -23,8 +21,8 @@ PARAMETERS: dict[str, object] = {
     # A node may be lost in one round and not in the next: two such sums give away their difference.
     "same_survivors": False,
 }
-# A SuperNode starts a process for each message.
-TIMEOUTS = Timeouts(connect=60.0, step=90.0)
+# Seconds: a SuperNode starts a process for each message; and each of a million values takes a node some more.
+CONNECT, STEP, FOR_MILLION = 60.0, 90.0, 10.0
 NODE = """\
 party = "node-{number}"
 state = "{number}-state"
@@ -36,10 +34,16 @@ metrics = {{error = [0.0, 1.0]}}
 """
 
 
-def prepare(folder: Path, nodes: int) -> Path:
-    """Return the session file; the node with partition i has the file i.toml."""
+def prepare(folder: Path, nodes: int, padding: int = 0) -> Path:
+    """Return the session file; the node with partition i has the file i.toml.
+
+    `padding`: of `task.initial`.
+    """
     names = [f"node-{number}" for number in range(nodes)]
-    session = create_local_session(folder, names, PARAMETERS, timeouts=TIMEOUTS)
+    # One value is for the metric "error".
+    parameters = PARAMETERS | {"length": VALUES + padding + 1}
+    timeouts = Timeouts(connect=CONNECT, step=STEP + FOR_MILLION * nodes * padding / 1e6)
+    session = create_local_session(folder, names, parameters, timeouts=timeouts)
     for number in range(nodes):
         (folder / f"{number}-counter").mkdir()
         (folder / f"{number}.toml").write_text(NODE.format(number=number))

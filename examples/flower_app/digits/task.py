@@ -31,8 +31,10 @@ def rows_of(partition: int, partitions: int) -> tuple[Any, Any]:
     return x[chosen], y[chosen]
 
 
-def initial() -> Arrays:
-    return [np.zeros((CLASSES, PIXELS)), np.zeros(CLASSES)]
+def initial(padding: int = 0) -> Arrays:
+    """Return the first model; `padding`: so many more values, for measurements of large models."""
+    more = [np.zeros(padding, np.float32)] if padding else []
+    return [np.zeros((CLASSES, PIXELS)), np.zeros(CLASSES), *more]
 
 
 def model_of(arrays: Arrays) -> Any:
@@ -46,7 +48,8 @@ def train(arrays: Arrays, x: Any, y: Any) -> tuple[Arrays, float]:
     model = model_of(arrays)
     for _ in range(2):
         model.partial_fit(x, y, classes=np.arange(CLASSES))
-    return [model.coef_, model.intercept_], 1 - float(model.score(x, y))
+    padding = [array + np.float32(len(y) / 1000) for array in arrays[2:]]
+    return [model.coef_, model.intercept_, *padding], 1 - float(model.score(x, y))
 
 
 def accuracy(arrays: Arrays) -> float:
