@@ -39,6 +39,7 @@ from smpc_dp.integrations.flower.mod import app_hash, node_file, running_app_has
 from smpc_dp.integrations.flower.node import TRUSTED
 from smpc_dp.integrations.flower.records import ENVELOPES, HEAD, task_parts
 from smpc_dp.net.local import create_local_session
+from tests.snippets import block
 
 PARTIES = ("alice", "bob", "carol", "dave")
 MODEL = {"weight": np.zeros((2, 3), np.float32), "bias": np.zeros(2)}
@@ -113,25 +114,31 @@ def examples_of(party: str) -> int:
     return 10 * (PARTIES.index(party) + 1)
 
 
+def party_of(context: Context) -> str:
+    """Return a node's party, which it knows by `node_config` alone."""
+    return str(context.node_config["party"])
+
+
+def train(message: Message, context: Context) -> Message:
+    party = party_of(context)
+    model = {key: array.numpy() for key, array in message.content["arrays"].items()}
+    arrays = ArrayRecord({key: Array(np.asarray(v)) for key, v in values_of(party, model).items()})
+    metrics = MetricRecord(
+        {"num-examples": examples_of(party), "loss": float(PARTIES.index(party)), "secret": 4.5}
+    )
+    context.state["private"] = ConfigRecord({"patient": 7})
+    return Message(RecordDict({"arrays": arrays, "metrics": metrics}), reply_to=message)
+
+
 def make_app(mods: list[Any], failing: str = "") -> ClientApp:
-    """Return an app whose nodes know their party by `node_config` alone."""
+    """Return an app that trains and evaluates, and fails at one party."""
     app = ClientApp(mods=mods)
 
-    def party_of(context: Context) -> str:
-        return str(context.node_config["party"])
-
     @app.train()  # type: ignore[untyped-decorator]
-    def train(message: Message, context: Context) -> Message:
-        party = party_of(context)
-        if party == failing:
+    def train_or_fail(message: Message, context: Context) -> Message:
+        if party_of(context) == failing:
             raise ValueError("patient 7 has no age")
-        model = {key: array.numpy() for key, array in message.content["arrays"].items()}
-        arrays = ArrayRecord({key: Array(np.asarray(v)) for key, v in values_of(party, model).items()})
-        metrics = MetricRecord(
-            {"num-examples": examples_of(party), "loss": float(PARTIES.index(party)), "secret": 4.5}
-        )
-        context.state["private"] = ConfigRecord({"patient": 7})
-        return Message(RecordDict({"arrays": arrays, "metrics": metrics}), reply_to=message)
+        return train(message, context)
 
     @app.evaluate()  # type: ignore[untyped-decorator]
     def evaluate(message: Message, context: Context) -> Message:
@@ -284,6 +291,58 @@ def test_samples_and_single_replies_are_refused(tmp_path: Path) -> None:
         with pytest.raises(ConfigError, match="only averages"):
             call([])
     assert not scene.grid.replies
+
+
+CLIENT = """\
+from flwr.clientapp import ClientApp
+app = ClientApp()
+app.train()(train)
+"""
+SERVER = """\
+def main(strategy, grid, arrays):
+    result = strategy.start(
+        grid=grid,
+        initial_arrays=arrays,
+        num_rounds=2,
+    )
+    return result
+"""
+
+
+def patched(text: str, diff: list[str]) -> str:
+    """Return a text with lines of a diff: an import at its top, or some lines in the place of others."""
+    removed = "".join(f"{line[1:]}\n" for line in diff if line[0] == "-")
+    added = "".join(f"{line[1:]}\n" for line in diff if line[0] == "+" and "import" not in line)
+    imports = "".join(f"{line[1:]}\n" for line in diff if line[0] == "+" and "import" in line)
+    assert text.count(removed) == 1
+    return imports + text.replace(removed, added)
+
+
+def test_five_lines_of_the_guide_make_the_averages_of_an_app_secure(tmp_path: Path) -> None:
+    """An app whose lines are those of Flower's quickstart."""
+    diff = block("docs/guides/integrations.md", "diff", "secure_mod")
+    assert sum(line.startswith("+") for line in diff.splitlines()) == 5
+    client_diff, server_diff = (
+        part.splitlines()[1:] for part in diff.split(" # ")[1:] if "_app.py" in part.splitlines()[0]
+    )
+    scene = Scene(tmp_path)
+    path = create_local_session(tmp_path / "plain", PARTIES, SESSION | {"length": 8})
+    for party in PARTIES:
+        (tmp_path / party / "node.toml").write_text(
+            f'party = "{party}"\nstate = "state"\ncounter = "counter"\n[train]\nsession = "{path}"\n'
+        )
+    models = {}
+    for name, changed in (("plain", False), ("secure", True)):
+        client = patched(CLIENT, client_diff) if changed else CLIENT
+        server = patched(SERVER, server_diff) if changed else SERVER
+        variables: dict[str, Any] = {"train": train}
+        exec(client, variables)  # noqa: S102 - the guide's own lines
+        exec(server.replace("/etc/smpc/session.toml", str(path)), variables)  # noqa: S102
+        grid = MemoryGrid(variables["app"], scene.configs)
+        models[name] = variables["main"](FedAvg(fraction_evaluate=0.0), grid, model())
+        private = {HEAD, ENVELOPES}
+        assert all((set(reply.content) <= private) == changed for reply in grid.replies)
+    assert_close(models["secure"], models["plain"])
 
 
 # What the mod answers to others than `SecureGrid`
