@@ -1,4 +1,4 @@
-"""`smpc-dp-verify LOG`: verify the log of a verifiable average, a second time, by other code."""
+"""`smpc-dp-verify LOG`: verify the log of a run, a second time, by other code."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ import dataclasses
 import json
 import sys
 
-from smpc_dp_verify.errors import Unsupported
 from smpc_dp_verify.verify import FAILS, HOLDS, NO_SESSION, Opinion, Wanted, verify
 
-# Of a log that is of another kind, and of a verifier that had no more memory.
-UNSUPPORTED, NO_MEMORY = 6, 7
+# Of a verifier that had no more memory.
+NO_MEMORY = 7
 CONCLUSIONS = {HOLDS: "Everything holds.", NO_SESSION: "Self-consistent; no session was given to compare."}
 
 
@@ -49,9 +48,6 @@ def main(arguments: list[str] | None = None) -> int:
     except OSError as error:
         print(f"error: {error.filename}: {error.strerror}", file=sys.stderr)
         return FAILS
-    except Unsupported as error:
-        print(f"error: this verifier does not read {error}", file=sys.stderr)
-        return UNSUPPORTED
     except MemoryError:
         print("error: more memory is needed than --memory allows", file=sys.stderr)
         return NO_MEMORY
@@ -73,7 +69,12 @@ def _text(opinion: Opinion) -> str:
         lines += [f"counted: {', '.join(opinion.counted)}"]
         lines += [f"excluded: {name}, entry {entry}: {reason}" for name, entry, reason in opinion.excluded]
         lines += [f"void: {one} and {other}" for one, other in opinion.void]
-        lines += [f"average: {opinion.average}", f"head: {opinion.head}"]
+        if (drawn := opinion.statistic) is not None:
+            lines[1:] = [f"draws: {len(drawn.attempts)}, pairs: {sum(map(len, drawn.pairs))}"]
+            lines += [f"failed: {len(drawn.failed)}, estimate: {drawn.value}"]
+        else:
+            lines += [f"average: {opinion.average}"]
+        lines += [f"head: {opinion.head}"]
     where = "" if opinion.line is None else f"line {opinion.line}: "
     text = CONCLUSIONS.get(opinion.code, "It holds, and nothing that was given says which run this is.")
     return "\n".join([*lines, f"This log does not hold: {where}{opinion.reason}" if opinion.reason else text])

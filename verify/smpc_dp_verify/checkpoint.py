@@ -12,7 +12,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from smpc_dp_verify.errors import Refused, required
-from smpc_dp_verify.terms import has_small_order
+from smpc_dp_verify.session import has_small_order
 
 if TYPE_CHECKING:
     from smpc_dp_verify.session_log import SessionLog

@@ -1,4 +1,4 @@
-"""The log of one run: chain, signatures, certificates, proofs, exclusions and the total."""
+"""The log of a verifiable average: chain, signatures, certificates, proofs, exclusions and the total."""
 
 from __future__ import annotations
 
@@ -8,23 +8,12 @@ from fractions import Fraction
 from functools import cache
 from typing import Any
 
-import msgspec
-from cryptography.exceptions import InvalidSignature
-
 from smpc_dp_verify import proofs, ristretto
-from smpc_dp_verify.encodings import (
-    party_list,
-    party_set,
-    read_line,
-    read_list,
-    read_message,
-    read_set,
-    tuple_hash,
-    uint,
-)
+from smpc_dp_verify.encodings import party_list, read_list, read_message, tuple_hash, uint
 from smpc_dp_verify.errors import Refused, required
+from smpc_dp_verify.log import CERTIFICATE, RunLog, header_of
 from smpc_dp_verify.proofs import committed, decode_point, decode_scalar, total
-from smpc_dp_verify.terms import has_small_order, read_terms
+from smpc_dp_verify.terms import read_terms
 
 # The same statements come again where several logs are read.
 verify_noise, verify_range = cache(proofs.verify_noise), cache(proofs.verify_range)
@@ -40,11 +29,6 @@ ORDER = (
     ("tally", True),
     ("certify-tally", True),
 )
-HEADER = {"format": "text", "version": "integer", "session": "text", "request": "integer", "question": "text"}
-HEADER |= {"number": "integer", "runs": "hash", "before": "hash", "present": "base64", "root": "base64"}
-HEADER |= {"run_id": "hash"}
-ENTRY = {"sequence": "integer", "previous": "hash", "party": "name", "kind": "name", "payload": "base64"}
-ENTRY |= {"signature": "signature"}
 # Sizes of the fields of each message; None: of any size, -1: an integer.
 FIELDS: dict[str, tuple[int | None, ...]] = {
     "commit": (32, None, 32, 32, None, None),
@@ -53,7 +37,6 @@ FIELDS: dict[str, tuple[int | None, ...]] = {
     "open": (None, None, None),
     "tally": (None, None, -1),
 }
-CERTIFICATE = (None, None, None)
 BOUND = (b"gopa", uint(2))
 
 
@@ -63,40 +46,31 @@ def integers(packed: bytes, length: int) -> list[int]:
     return [int.from_bytes(packed[i : i + 8], "little", signed=True) for i in range(0, len(packed), 8)]
 
 
-class Audit:
-    """Reads the lines of a log, without line feeds; Refused says which check refuses it.
+class Audit(RunLog):
+    """The log of a verifiable average, read from its lines, without line feeds; Refused says what refuses it.
 
     Args:
         lines: of the log.
         proven: the parties whose proofs are verified; None: all.
 
     Attributes:
-        terms: what the header fixes. request, number, run, session_head: of the run; head: of the log.
+        terms: what the header fixes.
         participants, counted, silent: names, in the order of the roster.
         excluded: what is false, by name; shown_by: the number of the entry that shows it.
         void: the pairs of participants whose edge does not count.
         total: the sum that was published, in steps from the lowest value of each party.
     """
 
+    bound = BOUND
+
     def __init__(self, lines: Iterable[str], proven: Set[str] | None = None) -> None:
         self._proven = proven
-        rest = iter(lines)
-        first = next(rest, "")
-        header = read_line(first, HEADER)
-        required((header["format"], header["version"]) == ("smpc-dp board", 2), "the format")
-        self.terms = read_terms(header["session"], header["question"])
-        self.names, self.number, self.request = self.terms.names, header["number"], header["request"]
-        beginning = (tuple_hash("session-log", self.terms.digest), bytes(32))
-        required(self.number > 1 or (header["runs"], header["before"]) == beginning, "the first run")
-        required(self.number > 0, "the number of the run")
-        self.present = self._names(read_set(header["present"], len(self.names)))
-        parts = self.terms.digest, uint(self.request), header["question"].encode(), header["present"]
-        self.run = tuple_hash("star-run-id", *BOUND, *parts, header["root"])
-        required(self.run == header["run_id"], "the run id")
-        line = (header["runs"], uint(self.number), uint(self.request), self.run, header["before"])
-        self.session_head = tuple_hash("session-log-line", *line)
-        self.head = tuple_hash("board-header", first.encode())
-        self.entries = 0
+        header, rest = header_of(lines)
+        self.terms = read_terms(header.session, header.fields["request"], header.fields["question"])
+        super().__init__(header, self.terms.names, self.terms.corrupt, self.terms.scope)
+        fields = header.fields
+        parts = (header.session.digest, uint(self.request), fields["question"].encode(), fields["present"])
+        required(tuple_hash("star-run-id", *BOUND, *parts, fields["root"]) == self.run, "the run id")
         self.excluded: dict[str, str] = {}
         self.shown_by: dict[str, int] = {}
         self.participants: list[str] = []
@@ -111,9 +85,15 @@ class Audit:
         self._owed: dict[str, set[str]] = {}
         self._opened: dict[tuple[str, str], list[int]] = {}
         self._step, self._last = 0, 0
-        for text in rest:
-            self._take(read_line(text, ENTRY))
+        self.read(rest)
+
+    def _end(self) -> None:
         required(self._step == len(self._order), "no end")
+
+    @property
+    def is_one_log(self) -> bool:
+        """Whether no other log of this run can pass: with more false parties than c there may be two."""
+        return len(self.excluded) <= self.corrupt
 
     def average(self) -> list[Fraction]:
         """Return the average in the unit of the session, exactly."""
@@ -125,54 +105,25 @@ class Audit:
         """The participants that have not published."""
         return [name for name in self.participants if name not in self._entries["publish"]]
 
-    def _names(self, numbers: Iterable[int]) -> list[str]:
-        return [self.names[number - 1] for number in numbers]
-
-    def _packed(self, names: Iterable[str]) -> bytes:
-        return party_set([self.names.index(name) + 1 for name in names], len(self.names))
-
-    def _signed(
-        self,
-        step: str,
-        name: str,
-        body: bytes,
-        signature: bytes,
-        run: bytes,
-        bound: tuple[bytes, bytes] = BOUND,
-    ) -> None:
-        digest, to = hashlib.sha256(body).digest(), self.terms.aggregator.encode()
-        statement = tuple_hash("envelope", *bound, run, step.encode(), name.encode(), to, digest)
-        required(name in self.terms.keys, "a stranger")
-        try:
-            self.terms.keys[name].verify(signature, statement)
-        except InvalidSignature:
-            raise Refused(f"signature of {name}") from None
-        required(not has_small_order(signature[:32]), f"signature of {name}")
-
     def _take(self, entry: dict[str, Any]) -> None:
-        number = self.entries + 1
         required(self._step < len(self._order), "an entry after the last one")
-        required((entry["sequence"], entry["previous"]) == (number, self.head), "the chain of heads")
         name, kind, body, signature = (entry[key] for key in ("party", "kind", "payload", "signature"))
         self._signed(kind, name, body, signature, self.run)
         self._go_to(kind)
         is_own = self._order[self._step][1]
-        required((name == self.terms.aggregator) == is_own and name in (*self.names, name), "the author")
+        required((name == self.aggregator) == is_own, "the author")
         if not is_own:
             party = self.names.index(name) + 1
             required(party > self._last, "the order of the roster")
             self._last = party
         plain = kind.rstrip("-0123456789")
         fields = read_message(body, FIELDS.get(plain, CERTIFICATE))
-        self.entries = number
         if plain in ("commit", "publish", "open"):
             {"commit": self._commit, "publish": self._publish, "open": self._open}[plain](name, fields)
         else:
             required(fields is not None, "the format")
             self._other(plain, name, fields or [])
         self._step += is_own
-        parts = (uint(number), name.encode(), kind.encode(), hashlib.sha256(body).digest(), signature)
-        self.head = tuple_hash("board-head", self.head, tuple_hash("board-entry", *parts))
 
     def _go_to(self, kind: str) -> None:
         """Go on to the step of an entry; only parties' steps may be left out."""
@@ -205,11 +156,11 @@ class Audit:
             self._tally(fields)
         else:
             self._certify("attest-tally", fields, self.participants)
-        if name == self.terms.aggregator:
+        if name == self.aggregator:
             self._last = 0
 
     def _exclude(self, name: str, reason: str) -> None:
-        self.excluded[name], self.shown_by[name] = reason, self.entries
+        self.excluded[name], self.shown_by[name] = reason, self.entries + 1
 
     def _context(self, name: str) -> bytes:
         return tuple_hash("proof-context", self.run, name.encode())
@@ -228,7 +179,7 @@ class Audit:
             peers = read_list(neighbours, len(self.names))
             required(peers is not None and own not in peers, "neighbours")
             peers = peers or []
-            required(len(edges) == 32 * len(peers), "length")
+            required(len(edges) == 32 * len(peers) and len(peers) <= self.terms.most_neighbours, "length")
             points = {self.names[peer - 1]: edges[32 * i : 32 * i + 32] for i, peer in enumerate(peers)}
             for point in (value, secret, *points.values()):
                 decode_point(point)
@@ -415,37 +366,3 @@ class Audit:
         required(left == residual, "residual pairs")
         required(residual == 0, "every pairwise term cancels")
         self.counted = sorted(good, key=self.names.index)
-
-    # certificates
-
-    def _certify(
-        self, step: str, fields: list[Any], inside: list[str], *false: bytes, head: bytes | None = None
-    ) -> None:
-        head = self.head if head is None else head
-        self._certificate(step, fields, inside, self.run, head, BOUND, *false)
-
-    def _certificate(
-        self,
-        step: str,
-        fields: list[Any],
-        inside: list[str],
-        run: bytes,
-        head: bytes,
-        bound: tuple[bytes, bytes],
-        *false: bytes,
-    ) -> None:
-        members, signers, signatures = fields
-        required(members == self._packed(inside), "the members of a certificate")
-        attested = tuple_hash("board-attestation", *bound, run, step.encode(), head, members, *false)
-        who = self._names(read_set(signers, len(self.names)))
-        required(len(who) >= self.terms.quorum and {*who} <= {*inside}, "the quorum's signatures on the head")
-        required(len(signatures) == 64 * len(who), "one signature for each signer")
-        for i, name in enumerate(who):
-            signature = signatures[64 * i : 64 * i + 64]
-            self._signed(step, name, msgspec.msgpack.encode([attested]), signature, run, bound)
-
-    def certify_list(self, protocol: tuple[str, int], run: bytes, head: bytes, signed: list[bytes]) -> None:
-        """Check the signatures on a head of the session log, after the line of a run."""
-        inside = self._names(read_set(signed[0], len(self.names)))
-        bound = (protocol[0].encode(), uint(protocol[1]))
-        self._certificate("attest-begin", signed, inside, run, head, bound)

@@ -11,7 +11,7 @@ from smpc_dp_verify.encodings import read_line, tuple_hash, uint
 from smpc_dp_verify.errors import Refused, required
 
 if TYPE_CHECKING:
-    from smpc_dp_verify.run import Audit
+    from smpc_dp_verify.log import RunLog
 
 
 class Line(NamedTuple):
@@ -74,10 +74,11 @@ class SessionLog:
             self.heads_at.append(self.heads[-1])
         required(first, "the format")
 
-    def check(self, audit: Audit) -> None:
+    def check(self, audit: RunLog) -> None:
         """Check that the list has the run of a log, with this end, and that a quorum has signed that."""
         number = audit.number
-        required(self.session == self.scope == audit.terms.digest, "the session and its scope")
+        own = (audit.session.digest, audit.scope)
+        required((self.session, self.scope) == own, "the session and its scope")
         required(self.heads[number : number + 1] == [audit.session_head], "the run is a line")
         after = self.runs[number : number + 1]
         required(not after or after[0].before == audit.head, "the end of the run before")
@@ -92,11 +93,11 @@ class SessionLog:
             raise Refused("the quorum's signatures on the head") from None
 
     def select(
-        self, audit: Audit, run: bytes | None = None, request: int | None = None, head: bytes | None = None
+        self, audit: RunLog, run: bytes | None = None, request: int | None = None, head: bytes | None = None
     ) -> tuple[int, int, bool]:
         """Tell which try of how many a run is, and whether what a party has from its result selects it."""
         required(request in (None, audit.request), "the request that was given")
-        required(run in (None, audit.run), "the run that was given")
+        required(run in (None, audit.run_id), "the run that was given")
         self.check(audit)
         number = audit.number
         tries = [index for index, line in enumerate(self.runs, 1) if line.request == audit.request]

@@ -1,49 +1,47 @@
-"""What the header of a log fixes: parties, keys, quorum, grid, bounds and noise.
+"""What session and question of a log fix: quorum, grid, bounds and noise of a verifiable average.
 
-The variances of the noise are those of the question, which the run id binds; ε and δ are not planned anew.
+Specification: protocols/gopa/verifiable.md, docs/proofs/verifiable-plan.md, docs/proofs/learning.md.
 """
 
 from __future__ import annotations
 
-import json
 import math
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from smpc_dp_verify.encodings import tuple_hash
+from smpc_dp_verify.errors import Refused, required
+from smpc_dp_verify.gaussian import gaussian_epsilon, gaussian_mu
+from smpc_dp_verify.noise import Noise
+from smpc_dp_verify.schedule import group_of
+from smpc_dp_verify.session import MOST_PARTIES, Session
 
-from smpc_dp_verify import ristretto
-from smpc_dp_verify.encodings import read_value, tuple_hash
-from smpc_dp_verify.errors import Refused, Unsupported, required
-
-OPERATION = re.compile(r"(?s:.* )?(0|[1-9a-f][0-9a-f]*)/(0|[1-9a-f][0-9a-f]*)( of group [0-9a-f]{64})?")
-STATISTIC = re.compile("pairwise-statistic [0-9a-f]{64}")
-MEMBER = {"name", "role", "public_key", "certificate"}
-MOST_PARTIES, MOST_BITS, MOST_LENGTH = 10_000, 1 << 16, 4096
+OPERATION = re.compile(r"(?s:(.*) )?(0|[1-9a-f][0-9a-f]*)/(0|[1-9a-f][0-9a-f]*)( of group [0-9a-f]{64})?")
+MOST_BITS, MOST_LENGTH = 1 << 16, 4096
 # Bits of each coordinate that a grid is made for which the session does not give.
 GRID_BITS = 256
 # The number of standard deviations that no noise is beyond.
 TAIL = 40
+# How often the noise of one average of a learner may be enlarged, by which factor, and its least delta.
+TRIALS, SHRINK, LEAST_DELTA = 60, 0.999, 1e-10
 Number = int | float
-Range = tuple[tuple[int, ...], tuple[int, ...]]
 
 
 @dataclass(frozen=True)
 class Terms:
     """What all entries of a log are checked against.
 
-    `bits` of noise each coordinate; `range` of what is committed to, one for all or one for each coordinate;
+    `names` are of the parties, all or a group; `scope` is that of the session log. `bits` of noise each
+    coordinate; `range` of what is committed to, one for all or one for each coordinate;
     `squared` in its place bounds the sum of squares. `lowest`: the value on the grid that x̂ counts from;
     `centre`: what x̂ is above the committed value.
     """
 
-    digest: bytes
     names: list[str]
-    aggregator: str
-    checkpoint_key: bytes | None
-    keys: dict[str, Ed25519PublicKey]
+    scope: bytes
     corrupt: int
     lost: int
     length: int
@@ -55,11 +53,7 @@ class Terms:
     bits: int
     pair_variance: int
     highest: int
-
-    @property
-    def quorum(self) -> int:
-        """How many signatures certify a set."""
-        return (len(self.names) + self.corrupt) // 2 + 1
+    most_neighbours: int
 
     @property
     def most_delta(self) -> int:
@@ -82,87 +76,78 @@ class Terms:
         return len(self.names) - self.lost - min(false, max(self.corrupt, 1))
 
 
-def read_terms(text: str, operation: str) -> Terms:
-    """Return the terms of a session and question; raise Refused, or Unsupported for other kinds of runs."""
+def read_terms(session: Session, request: int, question: str) -> Terms:
+    """Return what session, request and question fix; raise Refused if they are of no verifiable average."""
+    asked = OPERATION.fullmatch(question)
+    if asked is None:
+        raise Refused("the question")
+    own, pair = int(asked[2], 16), int(asked[3], 16)
     try:
-        session = json.loads(text)
-        spelt = json.dumps(session, sort_keys=True, separators=(",", ":"), allow_nan=False)
-        required(spelt == text, "the format")
-        required(list(session) == ["parameters", "protocol", "roster", "version"], "the format")
-        if STATISTIC.fullmatch(operation) and session["protocol"] != "learn":
-            raise Unsupported("the log of a pairwise statistic")
-        asked = OPERATION.fullmatch(operation)
-        required(asked and len(operation) <= 1024, "the question")
-        if session["protocol"] == "learn" or (asked and asked[3]):
-            raise Unsupported("the log of a learner's group")
-        parameters = session["parameters"]
-        kind = (session["protocol"], session["version"], parameters.get("verifiable"))
+        if session.protocol == "learn":
+            return _of_group(session, request, question, own, pair)
+        kind = (session.protocol, session.version, session.parameters.get("verifiable"))
         required(kind == ("gopa", 2, True), "a session without verifiable averages")
-        keys, names, aggregator, checkpoint_key = _roster(session["roster"])
-        own, pair = (int(asked[i], 16) for i in (1, 2)) if asked else (0, 0)
-        return _terms(
-            tuple_hash("session-digest", text.encode()),
-            keys,
-            names,
-            aggregator,
-            checkpoint_key,
-            parameters,
-            own,
-            pair,
-        )
-    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError):
+        named = asked[4] in (None, f" of group {group_digest(session.names)}")
+        required(named and len(session.names) <= MOST_PARTIES, "the question")
+        return _terms(session.names, session.digest, session.parameters, own, pair)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
         raise Refused("the session is malformed") from None
 
 
-def _roster(roster: list[dict[str, Any]]) -> tuple[dict[str, Ed25519PublicKey], list[str], str, bytes | None]:
-    keys: dict[str, bytes] = {}
-    roles: dict[str, list[str]] = {"aggregator": [], "party": []}
-    addresses = []
-    checkpoint_key: bytes | None = None
-    for member in roster:
-        required({*member} - {"address", "checkpoint_key"} == MEMBER, "a member of the roster")
-        name, key = read_value(member["name"], "name"), read_value(member["public_key"], "hash")
-        required(name not in keys and key not in keys.values(), "two members of one name or key")
-        required(not has_small_order(key), "a key of small order")
-        keys[name] = key
-        roles[member["role"]].append(name)
-        addresses += [member["address"]] if "address" in member else []
-        if "checkpoint_key" in member:
-            required(member["role"] == "aggregator", "a key of checkpoints")
-            checkpoint_key = read_value(member["checkpoint_key"], "hash")
-    required(len({*addresses}) == len(addresses), "two members of one address")
-    required(len(roles["aggregator"]) == 1 and 0 < len(roles["party"]) <= MOST_PARTIES, "the roster")
-    required(checkpoint_key not in keys.values(), "two members of one name or key")
-    loaded = {name: Ed25519PublicKey.from_public_bytes(key) for name, key in keys.items()}
-    return loaded, roles["party"], roles["aggregator"][0], checkpoint_key
+def group_digest(names: list[str]) -> str:
+    """Return the hex digest of a group in a question."""
+    return tuple_hash("group", *(name.encode() for name in names)).hex()
 
 
-def has_small_order(encoded: bytes) -> bool:
-    """Tell whether a point of Ed25519 is no point, in another encoding, or of small order."""
-    y = int.from_bytes(encoded, "little") % 2**255
-    if y >= ristretto.P:
-        return True
-    square, x = ristretto.sqrt_ratio(y * y - 1, ristretto.D * y * y + 1)
-    point = (x, y, 1, x * y % ristretto.P)
-    for _ in range(3):
-        point = ristretto.add(point, point)
-    return not square or point[0] % ristretto.P == 0
+def corrupt_of(session: Session) -> int:
+    """Return c of a session that is not of a learner."""
+    corrupt = session.parameters.get("corrupt", 0.1)
+    required(type(corrupt) in (int, float) and 0 <= corrupt < 1, "the session is malformed")
+    return _part(corrupt, len(session.names))
+
+
+def _of_group(session: Session, request: int, question: str, own: int, pair: int) -> Terms:
+    """Return the terms of a request of a learner; the session's noise is planned for all of its steps."""
+    given = session.parameters
+    averager = given["averager"]
+    verifiable = (session.version, averager.get("verifiable"), averager.get("method"))
+    required(verifiable == (2, True, "gopa"), "a session without verifiable averages")
+    group, count = group_of(given, len(session.names), request)
+    names, size = [session.names[index] for index in group], len(group)
+    required(question == f"average {own:x}/{pair:x} of group {group_digest(names)}", "the question")
+    columns = (given["features"] + 1) * (given.get("classes", 2) if given.get("model") == "softmax" else 1)
+    length = given["length"] if given.get("model", "logistic") == "own" else columns
+    parameters = {
+        "length": length + (given.get("weights") == "points"),
+        "l2_bound": given.get("clip", 1.0),
+        "corrupt": averager.get("colluders", 1) / size,
+        "dropout": averager.get("missing", 0) / size,
+    }
+    scope = tuple_hash("sub-session", session.digest, *(name.encode() for name in names))
+    share = 1 - (given.get("metric_share", 0.1) if given.get("metric_every") else 0)
+    for epsilon, delta in _of_one(given["epsilon"] * share, given["delta"] * share, count):
+        try:
+            return _terms(names, scope, {**parameters, "epsilon": epsilon, "delta": delta}, own, pair)
+        except Refused as refused:
+            reason = refused
+    raise reason
+
+
+def _of_one(epsilon: float, delta: float, count: int) -> Iterator[tuple[float, float]]:
+    """Yield epsilon and delta of one of `count` averages that the budget may have been divided into."""
+    required(0 < epsilon < 1e9 and 0 < delta < 1 and count > 0, "epsilon and delta")
+    single = max(delta / (2 * count), LEAST_DELTA)
+    each = gaussian_epsilon(single, gaussian_mu(epsilon, delta) / math.sqrt(count))
+    for _ in range(TRIALS):
+        yield each, single
+        each *= SHRINK
 
 
 def _part(fraction: Number, parties: int) -> int:
     return math.floor(fraction * parties + 1e-9)
 
 
-def _terms(
-    digest: bytes,
-    keys: dict[str, Ed25519PublicKey],
-    names: list[str],
-    aggregator: str,
-    checkpoint_key: bytes | None,
-    parameters: dict[str, Any],
-    own: int,
-    pair: int,
-) -> Terms:
+def _terms(names: list[str], scope: bytes, parameters: dict[str, Any], own: int, pair: int) -> Terms:
     parties, length = len(names), parameters["length"]
     required(type(length) is int and 1 <= length <= MOST_LENGTH, "the length of vectors")
     required(own > 0 and 4 * own * length <= MOST_BITS, "bits of noise")
@@ -173,12 +158,9 @@ def _terms(
     bits = 0
     if parameters.get("kind", "real") == "real":
         precision = parameters.get("precision")
-        bits = (
-            1
-            - math.frexp(_precision(parameters, parties, length, widths) if precision is None else precision)[
-                1
-            ]
-        )
+        if precision is None:
+            precision = _precision(parameters, parties, length, widths)
+        bits = 1 - math.frexp(precision)[1]
     scale = Fraction(2) ** bits
     # Python rounds half to even, as the grid does.
     low, high = ([round(Fraction(value) * scale) for value in side] for side in (lows, highs))
@@ -186,14 +168,16 @@ def _terms(
     counted = (tuple(value - lowest for value in low), tuple(value - lowest for value in high))
     width = sum((b - a).bit_length() for a, b in zip(*counted, strict=True)) * (length // len(widths))
     required(width + (squared or 0).bit_length() <= MOST_BITS, "bits of the values")
+    corrupt = _part(parameters.get("corrupt", 0.1), parties)
+    lost = _part(parameters.get("dropout", max(0.1, 1 / parties) if parties >= 5 else 0.1), parties)
+    moves = [b - a for a, b in zip(*counted, strict=True)]
+    noise = Noise(parties, corrupt, lost, parameters["epsilon"], parameters["delta"])
+    noise.check(length, moves, squared, 4 * own, pair)
     return Terms(
-        digest=digest,
         names=names,
-        aggregator=aggregator,
-        checkpoint_key=checkpoint_key,
-        keys=keys,
-        corrupt=_part(parameters.get("corrupt", 0.1), parties),
-        lost=_part(parameters.get("dropout", max(0.1, 1 / parties) if parties >= 5 else 0.1), parties),
+        scope=scope,
+        corrupt=corrupt,
+        lost=lost,
         length=length,
         fractional_bits=bits,
         lowest=lowest,
@@ -203,6 +187,7 @@ def _terms(
         bits=4 * own,
         pair_variance=pair,
         highest=max(high) - lowest,
+        most_neighbours=noise.most_neighbours,
     )
 
 
@@ -222,7 +207,7 @@ def _precision(parameters: dict[str, Any], parties: int, length: int, widths: li
     required(0 < epsilon < 1000 and 0 < delta < 1, "epsilon and delta")
     bits = min(GRID_BITS, MOST_BITS / length)
     alike = "l2_bound" not in parameters and len(widths) == 1
-    mu = _gaussian_mu(epsilon, max(delta, 1e-290))
+    mu = gaussian_mu(epsilon, max(delta, 1e-290))
     steps = mu * math.sqrt(bits * parties / (4 * (length if alike else 1))) / 2
     if "l2_bound" in parameters:
         widths = [2 * parameters["l2_bound"]]
@@ -230,23 +215,3 @@ def _precision(parameters: dict[str, Any], parties: int, length: int, widths: li
     if len(widths) > 1:
         precision = min(precision, min(widths) / 2)
     return max(precision, 2.0**-900)
-
-
-def _gaussian_mu(epsilon: float, delta: float) -> float:
-    """Return the greatest shift of a standard Gaussian that is (ε, δ)-private [Balle, Wang 2018]."""
-
-    def tail(x: float) -> float:
-        return math.erfc(x / math.sqrt(2)) / 2
-
-    def spent(mu: float) -> float:
-        second = tail(epsilon / mu + mu / 2)
-        moved = math.exp(min(epsilon + math.log(second), 0.0)) if second else 0.0
-        return tail(epsilon / mu - mu / 2) - moved
-
-    low, high = 0.0, 1.0
-    while spent(high) <= delta:
-        low, high = high, 2 * high
-    for _ in range(200):
-        middle = (low + high) / 2
-        low, high = (middle, high) if spent(middle) <= delta else (low, middle)
-    return low

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
 
 from smpc_dp_verify.checkpoint import LONGEST_NOTE, check_checkpoint, witness_key
 from smpc_dp_verify.encodings import LONGEST_LINE
 from smpc_dp_verify.errors import Refused, required
+from smpc_dp_verify.log import Header, RunLog
 from smpc_dp_verify.run import Audit
 from smpc_dp_verify.session_log import SessionLog
+from smpc_dp_verify.statistic import QUESTION, Estimate, StatisticAudit
 
 # Everything holds for what was given; it does not hold; no session was given; nothing says which run it is.
 HOLDS, FAILS, NO_SESSION, SOME_RUN = 0, 1, 3, 4
@@ -58,6 +61,7 @@ class Opinion:
         counted, silent, void: names. excluded: name, number of the entry, what is false.
         average: in the unit of the session; each is rounded once.
         position, tries: which of how many tries the run is, if there is a session log.
+        statistic: of the log of a pairwise statistic, in the place of names and average.
     """
 
     code: int
@@ -75,6 +79,7 @@ class Opinion:
     average: list[float] = field(default_factory=list)
     position: int | None = None
     tries: int | None = None
+    statistic: Estimate | None = None
 
 
 class _Lines:
@@ -97,13 +102,10 @@ class _Lines:
 
 
 def verify(path: str | os.PathLike[str], wanted: Wanted | None = None) -> Opinion:
-    """Return what is found in the log of a verifiable average, a file of lines.
-
-    Raises OSError if a file cannot be read, and Unsupported for a log of another kind.
-    """
+    """Return what is found in the log of a run, a file of lines; raise OSError if a file cannot be read."""
     lines = _Lines(path, whole=True)
     try:
-        audit = Audit(lines)
+        audit = read_log(lines)
     except Refused as refused:
         line = None if str(refused) == "no end" else lines.number
         return Opinion(code=FAILS, reason=str(refused), line=line)
@@ -112,14 +114,21 @@ def verify(path: str | os.PathLike[str], wanted: Wanted | None = None) -> Opinio
         reason = ""
     except Refused as refused:
         code, position, tries, reason = FAILS, None, None, str(refused)
-    return Opinion(
+    opinion = Opinion(
         code=code,
         reason=reason,
-        session=audit.terms.digest.hex(),
+        session=audit.session.digest.hex(),
         run_id=audit.run.hex(),
         head=audit.head.hex(),
         session_head=audit.session_head.hex(),
         entries=audit.entries,
+        position=position,
+        tries=tries,
+    )
+    if isinstance(audit, StatisticAudit):
+        return replace(opinion, statistic=audit.estimate())
+    return replace(
+        opinion,
         counted=audit.counted,
         excluded=[
             (name, audit.shown_by[name], audit.excluded[name])
@@ -129,20 +138,28 @@ def verify(path: str | os.PathLike[str], wanted: Wanted | None = None) -> Opinio
         silent=audit.silent,
         void=audit.void,
         average=[float(value) for value in audit.average()],
-        position=position,
-        tries=tries,
     )
 
 
-def _select(audit: Audit, wanted: Wanted) -> tuple[int, int | None, int | None]:
+def read_log(lines: Iterable[str]) -> Audit | StatisticAudit:
+    """Return the audit of a log, of the kind that its header says."""
+    rest = iter(lines)
+    first = next(rest, "")
+    header = Header.read(first)
+    is_statistic = header.fields["question"].startswith(QUESTION) and header.session.protocol != "learn"
+    kind = StatisticAudit if is_statistic else Audit
+    return kind(itertools.chain([first], rest))
+
+
+def _select(audit: RunLog, wanted: Wanted) -> tuple[int, int | None, int | None]:
     """Return the verdict on a log that holds, and which of how many tries it is."""
     session, run, head = (
         None if digest is None else bytes.fromhex(digest)
         for digest in (wanted.session, wanted.run, wanted.head)
     )
-    required(session in (None, audit.terms.digest), "the session that was given")
+    required(session in (None, audit.session.digest), "the session that was given")
     required(wanted.request in (None, audit.request), "the request that was given")
-    required(run in (None, audit.run), "the run that was given")
+    required(run in (None, audit.run_id), "the run that was given")
     position = tries = None
     if wanted.session_log is None:
         required(head in (None, audit.head, audit.session_head), "the head that was given")
@@ -154,10 +171,9 @@ def _select(audit: Audit, wanted: Wanted) -> tuple[int, int | None, int | None]:
             with open(wanted.checkpoint, "rb") as file:
                 note = file.read(LONGEST_NOTE + 1)
             check_checkpoint(
-                note, listed, audit.terms.checkpoint_key, audit.number, wanted.witnesses, wanted.least
+                note, listed, audit.session.checkpoint_key, audit.number, wanted.witnesses, wanted.least
             )
-    # With more false parties than c there may be two logs of a run.
-    if len(audit.excluded) > audit.terms.corrupt and head != audit.head:
+    if not audit.is_one_log and head != audit.head:
         is_certain = False
     if session is None:
         return NO_SESSION, position, tries

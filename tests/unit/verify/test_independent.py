@@ -14,7 +14,7 @@ from smpc_dp_verify.__main__ import main
 from smpc_dp_verify.encodings import party_set, read_set
 from smpc_dp_verify.errors import Refused
 from smpc_dp_verify.run import Audit
-from smpc_dp_verify.terms import has_small_order
+from smpc_dp_verify.session import has_small_order
 
 ROOT = Path(__file__).resolve().parents[3]
 PACKAGE = ROOT / "verify" / "smpc_dp_verify"

@@ -1,0 +1,40 @@
+"""Privacy of a Gaussian shift [Balle, Wang 2018, Theorem 8]."""
+
+from __future__ import annotations
+
+import math
+
+
+def _delta(epsilon: float, mu: float) -> float:
+    """Return delta at epsilon of two Gaussians that are `mu` standard deviations apart."""
+
+    def tail(x: float) -> float:
+        return math.erfc(x / math.sqrt(2)) / 2
+
+    second = tail(epsilon / mu + mu / 2)
+    moved = math.exp(min(epsilon + math.log(second), 0.0)) if second else 0.0
+    return tail(epsilon / mu - mu / 2) - moved
+
+
+def gaussian_mu(epsilon: float, delta: float) -> float:
+    """Return the greatest shift of a standard Gaussian that is (ε, δ)-private."""
+    low, high = 0.0, 1.0
+    while _delta(epsilon, high) <= delta:
+        low, high = high, 2 * high
+    for _ in range(200):
+        middle = (low + high) / 2
+        low, high = (middle, high) if _delta(epsilon, middle) <= delta else (low, middle)
+    return low
+
+
+def gaussian_epsilon(delta: float, mu: float) -> float:
+    """Return the least epsilon at delta of a shift."""
+    low, high = 0.0, 1.0
+    if _delta(0.0, mu) <= delta:
+        return 0.0
+    while _delta(high, mu) > delta:
+        low, high = high, 2 * high
+    for _ in range(200):
+        middle = (low + high) / 2
+        low, high = (low, middle) if _delta(middle, mu) <= delta else (middle, high)
+    return high

@@ -1,0 +1,166 @@
+"""What logs of all kinds of runs have: header, chain, signatures, certificates [protocols/log/README.md]."""
+
+from __future__ import annotations
+
+import hashlib
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import msgspec
+from cryptography.exceptions import InvalidSignature
+
+from smpc_dp_verify.encodings import party_set, read_line, read_set, tuple_hash, uint
+from smpc_dp_verify.errors import Refused, required
+from smpc_dp_verify.session import Session, has_small_order, read_session
+
+HEADER = {"format": "text", "version": "integer", "session": "text", "request": "integer", "question": "text"}
+HEADER |= {"number": "integer", "runs": "hash", "before": "hash", "present": "base64", "root": "base64"}
+HEADER |= {"run_id": "hash"}
+ENTRY = {"sequence": "integer", "previous": "hash", "party": "name", "kind": "name", "payload": "base64"}
+ENTRY |= {"signature": "signature"}
+LONGEST_QUESTION = 1024
+# Sizes of the fields of each certificate; None: of any size.
+CERTIFICATE = (None, None, None)
+
+
+@dataclass(frozen=True)
+class Header:
+    """The first line of a log, and its fields and session."""
+
+    line: str
+    fields: dict[str, Any]
+    session: Session
+
+    @classmethod
+    def read(cls, line: str) -> Header:
+        """Read the first line of a log."""
+        fields = read_line(line, HEADER)
+        required((fields["format"], fields["version"]) == ("smpc-dp board", 2), "the format")
+        required(len(fields["question"]) <= LONGEST_QUESTION, "the question")
+        required(fields["number"] > 0, "the number of the run")
+        return cls(line, fields, read_session(fields["session"]))
+
+
+class RunLog(ABC):
+    """The log of one run, whose lines `read` takes; Refused says which check refuses it.
+
+    Args:
+        header: of the log.
+        names: of the parties of the run, in order: all of the session, or a group.
+        corrupt: c. scope: of the session log.
+
+    Attributes:
+        request, number, run, session_head: of the run; head: of the log; entries: how many were read.
+        run_id: the run id in results.
+    """
+
+    bound: ClassVar[tuple[bytes, bytes]]
+
+    def __init__(self, header: Header, names: list[str], corrupt: int, scope: bytes) -> None:
+        self.session, self.names, self.corrupt, self.scope = header.session, names, corrupt, scope
+        self.aggregator = header.session.aggregator
+        fields = header.fields
+        self.request, self.number, self.run = fields["request"], fields["number"], fields["run_id"]
+        self.run_id = self.run
+        beginning = (tuple_hash("session-log", scope), bytes(32))
+        required(self.number > 1 or (fields["runs"], fields["before"]) == beginning, "the first run")
+        self.present = self._names(read_set(fields["present"], len(names)))
+        line = (fields["runs"], uint(self.number), uint(self.request), self.run, fields["before"])
+        self.session_head = tuple_hash("session-log-line", *line)
+        self.head = tuple_hash("board-header", header.line.encode())
+        self.entries = 0
+
+    @property
+    def quorum(self) -> int:
+        """How many signatures certify a set."""
+        return (len(self.names) + self.corrupt) // 2 + 1
+
+    @property
+    @abstractmethod
+    def is_one_log(self) -> bool:
+        """Whether no other log of this run can pass, while at most c parties are corrupt."""
+
+    @abstractmethod
+    def _take(self, entry: dict[str, Any]) -> None:
+        """Take an entry that follows in the chain; it checks the signature."""
+
+    @abstractmethod
+    def _end(self) -> None:
+        """Refuse a log that ends too early."""
+
+    def read(self, lines: Iterable[str]) -> None:
+        """Read all entries."""
+        for line in lines:
+            entry = read_line(line, ENTRY)
+            number = self.entries + 1
+            required((entry["sequence"], entry["previous"]) == (number, self.head), "the chain of heads")
+            self._take(entry)
+            self.entries = number
+            name, kind, body = entry["party"].encode(), entry["kind"].encode(), entry["payload"]
+            parts = (uint(number), name, kind, hashlib.sha256(body).digest(), entry["signature"])
+            self.head = tuple_hash("board-head", self.head, tuple_hash("board-entry", *parts))
+        self._end()
+
+    def _names(self, numbers: Iterable[int]) -> list[str]:
+        return [self.names[number - 1] for number in numbers]
+
+    def _packed(self, names: Iterable[str]) -> bytes:
+        return party_set([self.names.index(name) + 1 for name in names], len(self.names))
+
+    def _signed(
+        self,
+        step: str,
+        name: str,
+        body: bytes,
+        signature: bytes,
+        run: bytes,
+        bound: tuple[bytes, bytes] | None = None,
+    ) -> None:
+        digest, to = hashlib.sha256(body).digest(), self.aggregator.encode()
+        parts = (*(bound or self.bound), run, step.encode(), name.encode(), to, digest)
+        required(name in (*self.names, self.aggregator), "a stranger")
+        try:
+            self.session.keys[name].verify(signature, tuple_hash("envelope", *parts))
+        except InvalidSignature:
+            raise Refused(f"signature of {name}") from None
+        required(not has_small_order(signature[:32]), f"signature of {name}")
+
+    def _certify(
+        self, step: str, fields: list[Any], inside: list[str], *false: bytes, head: bytes | None = None
+    ) -> None:
+        head = self.head if head is None else head
+        self._certificate(step, fields, inside, self.run, head, self.bound, *false)
+
+    def _certificate(
+        self,
+        step: str,
+        fields: list[Any],
+        inside: list[str],
+        run: bytes,
+        head: bytes,
+        bound: tuple[bytes, bytes],
+        *false: bytes,
+    ) -> None:
+        members, signers, signatures = fields
+        required(members == self._packed(inside), "the members of a certificate")
+        attested = tuple_hash("board-attestation", *bound, run, step.encode(), head, members, *false)
+        who = self._names(read_set(signers, len(self.names)))
+        required(len(who) >= self.quorum and {*who} <= {*inside}, "the quorum's signatures on the head")
+        required(len(signatures) == 64 * len(who), "one signature for each signer")
+        for i, name in enumerate(who):
+            signature = signatures[64 * i : 64 * i + 64]
+            self._signed(step, name, msgspec.msgpack.encode([attested]), signature, run, bound)
+
+    def certify_list(self, protocol: tuple[str, int], run: bytes, head: bytes, signed: list[bytes]) -> None:
+        """Check the signatures on a head of the session log, after the line of a run."""
+        inside = self._names(read_set(signed[0], len(self.names)))
+        bound = (protocol[0].encode(), uint(protocol[1]))
+        self._certificate("attest-begin", signed, inside, run, head, bound)
+
+
+def header_of(lines: Iterable[str]) -> tuple[Header, Iterator[str]]:
+    """Return the header of a log, and its other lines."""
+    rest = iter(lines)
+    return Header.read(next(rest, "")), rest

@@ -1,0 +1,81 @@
+"""The session in the header of a log: its roster, keys and parameters [protocols/log/README.md, "Header"]."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+from smpc_dp_verify import ristretto
+from smpc_dp_verify.encodings import read_value, tuple_hash
+from smpc_dp_verify.errors import Refused, required
+
+MEMBER = {"name", "role", "public_key", "certificate"}
+MOST_PARTIES = 10_000
+
+
+@dataclass(frozen=True)
+class Session:
+    """What the text of a session says; `names` are those of the parties, in order."""
+
+    digest: bytes
+    protocol: str
+    version: int
+    parameters: dict[str, Any]
+    keys: dict[str, Ed25519PublicKey]
+    names: list[str]
+    aggregator: str
+    checkpoint_key: bytes | None
+
+
+def read_session(text: str) -> Session:
+    """Return the session of a text, or refuse it; of parameters it checks that they are a table."""
+    try:
+        session = json.loads(text)
+        spelt = json.dumps(session, sort_keys=True, separators=(",", ":"), allow_nan=False)
+        required(spelt == text, "the format")
+        required(list(session) == ["parameters", "protocol", "roster", "version"], "the format")
+        protocol, version, parameters = (session[key] for key in ("protocol", "version", "parameters"))
+        fits = isinstance(protocol, str) and type(version) is int and isinstance(parameters, dict)
+        required(fits, "the format")
+        digest = tuple_hash("session-digest", text.encode())
+        return Session(digest, protocol, version, parameters, *_roster(session["roster"]))
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError):
+        raise Refused("the session is malformed") from None
+
+
+def _roster(roster: list[dict[str, Any]]) -> tuple[dict[str, Ed25519PublicKey], list[str], str, bytes | None]:
+    keys: dict[str, bytes] = {}
+    roles: dict[str, list[str]] = {"aggregator": [], "party": []}
+    addresses = []
+    checkpoint_key: bytes | None = None
+    for member in roster:
+        required({*member} - {"address", "checkpoint_key"} == MEMBER, "a member of the roster")
+        name, key = read_value(member["name"], "name"), read_value(member["public_key"], "hash")
+        required(name not in keys and key not in keys.values(), "two members of one name or key")
+        required(not has_small_order(key), "a key of small order")
+        keys[name] = key
+        roles[member["role"]].append(name)
+        addresses += [member["address"]] if "address" in member else []
+        if "checkpoint_key" in member:
+            required(member["role"] == "aggregator", "a key of checkpoints")
+            checkpoint_key = read_value(member["checkpoint_key"], "hash")
+    required(len({*addresses}) == len(addresses), "two members of one address")
+    required(len(roles["aggregator"]) == 1 and 0 < len(roles["party"]) <= MOST_PARTIES, "the roster")
+    required(checkpoint_key not in keys.values(), "two members of one name or key")
+    loaded = {name: Ed25519PublicKey.from_public_bytes(key) for name, key in keys.items()}
+    return loaded, roles["party"], roles["aggregator"][0], checkpoint_key
+
+
+def has_small_order(encoded: bytes) -> bool:
+    """Tell whether a point of Ed25519 is no point, in another encoding, or of small order."""
+    y = int.from_bytes(encoded, "little") % 2**255
+    if y >= ristretto.P:
+        return True
+    square, x = ristretto.sqrt_ratio(y * y - 1, ristretto.D * y * y + 1)
+    point = (x, y, 1, x * y % ristretto.P)
+    for _ in range(3):
+        point = ristretto.add(point, point)
+    return not square or point[0] % ristretto.P == 0
