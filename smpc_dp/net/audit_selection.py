@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import BinaryIO
+from typing import IO, BinaryIO
 
 import msgspec
 
@@ -19,6 +19,7 @@ from smpc_dp.log.runs import SessionLog, read_all
 from smpc_dp.log.signed_note import COSIGNATURE, MAX_BYTES, NoteKey
 from smpc_dp.net.session_file import load_session
 from smpc_dp.protocols.begin import check_begin, session_head
+from smpc_dp.protocols.names import GOPA, VERIFIABLE_VERSION
 from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.ustatistic import plan as statistic
 from smpc_dp.wire.sets import PartySet
@@ -93,8 +94,13 @@ class Wanted:
         head: str | None = None,
         receipt: LogReceipt | str | os.PathLike[str] | None = None,
         checkpoint: CheckpointPolicy | str | os.PathLike[str] | None = None,
+        *,
+        keep: IO[bytes] | None = None,
     ) -> Wanted:
-        """Read and check the arguments; raise ConfigError, LocalError or VerificationError."""
+        """Read and check the arguments; raise ConfigError, LocalError or VerificationError.
+
+        `keep` gets the bytes of the session log, as they were read.
+        """
         faults = [
             ConfigIssue(name, f"{given!r} is not 64 lower-case hex digits", ConfigCheck.FORMAT)
             for name, given in (("run", run), ("head", head))
@@ -111,7 +117,7 @@ class Wanted:
         if policy is not None and not isinstance(policy, CheckpointPolicy):
             policy = CheckpointPolicy.of(policy)
         digest = None if session is None else session_digest_of(session)
-        log = None if session_log is None else read_session_log(session_log)
+        log = None if session_log is None else read_session_log(session_log, keep)
         if receipt is None:
             return cls(digest, request, run, head, log, None, policy)
         receipt = receipt if isinstance(receipt, LogReceipt) else read_receipt(receipt)
@@ -188,18 +194,24 @@ def session_digest_of(text: str | os.PathLike[str]) -> str:
     return load_session(given).digest.hex()
 
 
-def read_session_log(path: str | os.PathLike[str]) -> SessionLog:
-    """Read a session log; raise LocalError if the file cannot be read or is no session log."""
+def read_session_log(path: str | os.PathLike[str], keep: IO[bytes] | None = None) -> SessionLog:
+    """Read a session log, and write what is read to `keep`.
+
+    Raises LocalError if the file cannot be read or is no session log.
+    """
     try:
         with open(path, "rb") as file:
-            return read_all(_lines(file))
+            log = read_all(_lines(file, keep))
+        if keep is not None:
+            keep.flush()
+        return log
     except OSError as error:
         raise LocalError(f"{path}: cannot read the session log ({error.strerror})") from None
     except VerificationError as error:
         raise LocalError(f"{path}: not a session log ({error})") from error
 
 
-def _lines(file: BinaryIO) -> Iterator[bytes]:
+def _lines(file: BinaryIO, keep: IO[bytes] | None) -> Iterator[bytes]:
     """Yield the lines of a session log, which may be a stranger's.
 
     Raises VerificationError for a long line.
@@ -207,6 +219,8 @@ def _lines(file: BinaryIO) -> Iterator[bytes]:
     while line := file.readline(MAX_LINE_BYTES + 1):
         if len(line) > MAX_LINE_BYTES:
             raise VerificationError(f"a line is longer than {MAX_LINE_BYTES} bytes", Check.TOO_LONG)
+        if keep is not None:
+            keep.write(line)
         yield line.removesuffix(b"\n")
 
 
@@ -273,7 +287,7 @@ def _check_listed(
     certified = log.certified
     if certified is None or certified.certifies < header.number:
         raise VerificationError("no quorum has signed the session log with this run", Check.NO_QUORUM)
-    known = {(context.protocol, context.version), (statistic.PROTOCOL, statistic.VERSION)}
+    known = {(GOPA, VERIFIABLE_VERSION), (statistic.PROTOCOL, statistic.VERSION)}
     if (certified.protocol, certified.version) not in known:
         raise VerificationError(
             "the session log has a certificate of another protocol", Check.BAD_CERTIFICATE

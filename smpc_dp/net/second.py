@@ -20,19 +20,20 @@ import msgspec
 from smpc_dp.decoding import decode_json
 from smpc_dp.errors import ConfigCheck, ConfigError, LocalError
 from smpc_dp.log.receipt import LogReceipt
-from smpc_dp.net.audit import Report, Second, audit
+from smpc_dp.net.audit import Report, Second, audit_stream
 from smpc_dp.net.audit_selection import FAILS, CheckpointPolicy, Wanted
 from smpc_dp.net.log_http import HTTP_SECONDS
 from smpc_dp.net.log_source import STORED_BYTES, open_log
 from smpc_dp.protocols.gopa.verifiable.statements import FALSE
+from smpc_dp.protocols.ustatistic.audit import StatisticVerdict
 from smpc_dp.wire.signing import printable
 
 PACKAGE = "smpc_dp_verify"
 SECONDS, MEMORY_MIB = 3_600.0, 1_024
 DISAGREE = 5
 """Exit code: the two auditors did not find the same."""
-# Exit codes of the second auditor that come with an opinion; 2: wrong usage, 6: another kind of log.
-_OPINIONS, _UNSUPPORTED = (0, 1, 3, 4), 6
+# Exit codes of the second auditor that come with an opinion.
+_OPINIONS = (0, 1, 3, 4)
 # What is read of its answer and of its errors.
 _MOST_ANSWER, _MOST_ERROR = 1 << 26, 1 << 12
 _BLOCK = 1 << 20
@@ -55,6 +56,7 @@ class Opinion(msgspec.Struct, frozen=True, kw_only=True):
     average: tuple[float, ...]
     position: int | None
     tries: int | None
+    statistic: StatisticVerdict | None
 
 
 def audit_twice(
@@ -80,30 +82,21 @@ def audit_twice(
         seconds: that the second auditor may take. memory: in MiB.
 
     Raises:
-        LocalError: also if the second auditor is not installed, came to no end within its bounds, or does not
-            read this kind of log.
+        LocalError: also if the second auditor is not installed, or came to no end within its bounds.
     """
     if importlib.util.find_spec(PACKAGE) is None:
         raise LocalError("the second auditor is not installed: install smpc-dp-verify")
     if not seconds > 0 or memory < 1:
         raise ConfigError.at("second", "seconds and memory must be above 0", ConfigCheck.RANGE)
-    wanted = Wanted.of(session, session_log, request, run, head, receipt, checkpoint)
-    with _as_file(source, timeout) as path, tempfile.NamedTemporaryFile() as note:
-        report = audit(
-            path,
-            session=wanted.session,
-            session_log=session_log,
-            run=wanted.run,
-            head=wanted.head,
-            request=request,
-            receipt=wanted.receipt,
-            checkpoint=wanted.checkpoint,
-            **rest,
-        )
+    kept = tempfile.NamedTemporaryFile
+    with _as_file(source, timeout) as path, kept() as listed, kept() as note:
+        # Both judge what was read once: an aggregator appends to the one, and replaces the other.
+        wanted = Wanted.of(session, session_log, request, run, head, receipt, checkpoint, keep=listed)
+        with open_log(path, timeout) as (stream, size):
+            report = audit_stream(stream, size=size, wanted=wanted, **rest)
         given: dict[str, object] = {"session": wanted.session, "run": wanted.run, "head": wanted.head}
-        given |= {"request": request, "session-log": session_log}
+        given |= {"request": request, "session-log": None if session_log is None else listed.name}
         if (policy := wanted.checkpoint) is not None:
-            # What the first has read: an aggregator may have replaced the file meanwhile.
             _keep(note, policy.note)
             given |= {"checkpoint": note.name, "witnesses": policy.least}
         options = [f"--{name}={value}" for name, value in given.items() if value is not None]
@@ -135,25 +128,33 @@ def differences(report: Report, opinion: Opinion) -> list[str]:
     if report.code != opinion.code:
         reason = f"'{opinion.reason}'" if opinion.reason else "no fault"
         return [f"exit code {report.code} ({report.conclusion}) and {opinion.code} (the second: {reason})"]
-    verdict = report.verdict
-    if report.code == FAILS or verdict is None:
+    if report.code == FAILS:
         return []
+    verdict, drawn = report.verdict, report.statistic
     pairs: dict[str, tuple[object, object]] = {
         "session": (report.session, opinion.session),
         "run id": (report.run_id, opinion.run_id),
         "head": (report.head, opinion.head),
         "session head": (report.session_head, opinion.session_head),
         "entries": (report.entries, opinion.entries),
-        "counted": (verdict.counted, opinion.counted),
-        "excluded": (
-            tuple((item.party, item.sequence, item.reason) for item in verdict.excluded),
-            tuple((name, entry, FALSE.get(reason, reason)) for name, entry, reason in opinion.excluded),
-        ),
-        "silent": (verdict.silent, opinion.silent),
-        "void edges": (verdict.void_edges, opinion.void),
-        "average": (verdict.average, opinion.average),
         "try": ((report.position, report.tries), (opinion.position, opinion.tries)),
     }
+    if verdict is not None:
+        pairs |= {
+            "counted": (verdict.counted, opinion.counted),
+            "excluded": (
+                tuple((item.party, item.sequence, item.reason) for item in verdict.excluded),
+                tuple((name, entry, FALSE.get(reason, reason)) for name, entry, reason in opinion.excluded),
+            ),
+            "silent": (verdict.silent, opinion.silent),
+            "void edges": (verdict.void_edges, opinion.void),
+            "average": (verdict.average, opinion.average),
+        }
+    if drawn is None or opinion.statistic is None:
+        pairs["kind of run"] = (drawn is None, opinion.statistic is None)
+    else:
+        names = StatisticVerdict.__struct_fields__
+        pairs |= {name: (getattr(drawn, name), getattr(opinion.statistic, name)) for name in names}
     return [f"{name}: {one} and {other}" for name, (one, other) in pairs.items() if one != other]
 
 
@@ -172,8 +173,7 @@ def second_opinion(path: Path, options: list[str], seconds: float, memory: int) 
         with contextlib.suppress(msgspec.MsgspecError):
             return decode_json(answer, Opinion)
     last = error.decode("utf-8", "replace").strip().rpartition("\n")[2].removeprefix("error: ")
-    failure = "cannot judge this log" if done.returncode == _UNSUPPORTED else "failed"
-    raise LocalError(f"the second auditor {failure}: {printable(last) or f'it ended with {done.returncode}'}")
+    raise LocalError(f"the second auditor failed: {printable(last) or f'it ended with {done.returncode}'}")
 
 
 def _start_of(file: IO[bytes], most: int) -> bytes:
