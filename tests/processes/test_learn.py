@@ -43,6 +43,9 @@ from smpc_dp.protocols.secagg import states as secagg
 from smpc_dp.protocols.secagg.noisy import NoisySumParameters
 from smpc_dp.protocols.session import session_json
 from smpc_dp.wire.envelope import Envelope
+from smpc_dp_verify import verify
+from smpc_dp_verify.run import Audit as SecondAudit
+from smpc_dp_verify.session_log import SessionLog
 from tests.command import smpc_dp
 from tests.pages import Page
 from tests.unit.net.hostile_headers import with_run_id
@@ -421,6 +424,12 @@ def test_logs_of_verifiable_groups_are_audited(tmp_path: Path) -> None:
         assert report.session_checked
         assert report.verdict is not None
         assert report.verdict.counted == tuple(names[party] for party in group)
+        # The second auditor draws the groups and plans their noise by itself; other tests have its proofs.
+        second = SecondAudit(log.read_text("utf-8").splitlines(), frozenset())
+        assert tuple(second.counted) == report.verdict.counted
+        assert tuple(map(float, second.average())) == report.verdict.average
+        of_group = next(path for path in log.parent.glob("group-*.jsonl") if run in path.read_text("utf-8"))
+        assert SessionLog(of_group.read_text("utf-8").splitlines()).select(second, bytes.fromhex(run))[2]
     # A witness of the session knows the logs of its groups, and no others.
     loaded, listed = load_session(path), sorted((tmp_path / "board").glob("group-*.jsonl"))
     scopes = [json.loads(log.read_bytes().partition(b"\n")[0])["scope"] for log in listed]
@@ -433,8 +442,8 @@ def test_logs_of_verifiable_groups_are_audited(tmp_path: Path) -> None:
         ({"request": 6}, "request 6 is no average"),
         ({"operation": "average 1/1"}, "of the group of step 1"),
     ):
-        report = audit(changed_header(logs[0], **change))
-        assert report.line == 1
+        report = audit(changed := changed_header(logs[0], **change))
+        assert (report.line, verify(changed).line) == (1, 1)
         assert fault in report.faults[0]
 
 
