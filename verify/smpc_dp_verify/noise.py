@@ -16,8 +16,8 @@ COMPLETE = 64
 PART, SMOOTHING = 1e-3, 6.0
 # So many different widths are composed one by one; of more, and of a ball, part 7 has the bound.
 MOST_WIDTHS = 16
-# By which factor delta, and the number of bits, may be off: both plans compute with rounded numbers.
-DELTA_FACTOR, BITS_FACTOR = 1.02, 0.97
+# By which factor delta may be off, and the bits where losses are composed on a grid.
+ROUNDED, COMPOSED, BITS_FACTOR = 1.001, 1.02, 0.97
 # Standard deviations that are composed, points of the grid in one of them, bits of a probability, and those
 # of the least one that counts.
 REACH, POINTS, BITS, LEAST = 16, 24, 200, 20
@@ -95,9 +95,11 @@ class Noise:
                 shown = _box(coins, each, epsilon)
             return shown <= factor * delta
 
-        fewer = min(bits - 4, math.floor(BITS_FACTOR * bits))
-        required(bits % 4 == 0 and is_enough(bits, DELTA_FACTOR), "the noise that the session plans")
-        required(not is_enough(fewer - fewer % 2, 1 / DELTA_FACTOR), "the noise that the session plans")
+        fewer, factor = bits - 4, ROUNDED
+        if length > 1:
+            fewer, factor = min(fewer, math.floor(BITS_FACTOR * bits / 2) * 2), COMPOSED
+        required(bits % 4 == 0 and is_enough(bits, factor), "the noise that the session plans")
+        required(not is_enough(fewer, 1 / factor), "the noise that the session plans")
 
 
 def _ball(coins: int, length: int, apart: int, most: int, epsilon: float, tail: float) -> float:

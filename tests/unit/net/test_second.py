@@ -13,8 +13,9 @@ from typer.testing import CliRunner
 from smpc_dp.cli import app
 from smpc_dp.crypto import proofs
 from smpc_dp.errors import LocalError
+from smpc_dp.net import second
 from smpc_dp.net.second import DISAGREE, audit_twice
-from tests.unit.net.test_statistic_audit import execute
+from tests.unit.net.test_statistic_audit import ended, execute
 
 ROOT = Path(__file__).resolve().parents[3]
 FOLDER = ROOT / "protocols" / "gopa" / "vectors"
@@ -87,8 +88,26 @@ def test_it_is_bounded(right: tuple[Path, dict[str, Any]], bounds: dict[str, Any
         audit_twice(right[0], threads=1, **bounds)
 
 
-def test_a_log_that_the_second_does_not_read(tmp_path: Path) -> None:
-    log = tmp_path / "log.jsonl"
-    log.write_bytes(execute().log)
-    with pytest.raises(LocalError, match="does not read the log of a pairwise statistic"):
-        audit_twice(log, threads=1)
+def test_both_find_that_a_statistic_holds(tmp_path: Path) -> None:
+    log, ran = tmp_path / "log.jsonl", execute()
+    log.write_bytes(ran.log)
+    code, text = run(str(log), "--session", ran.session, "--head", ended(ran), "--second", "--json")
+    assert (code, json.loads(text)["second"]) == (0, {"code": 0, "reason": "", "differences": []})
+
+
+def test_both_judge_the_same_session_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An aggregator appends to it while the first auditor is at work."""
+    content = json.loads((FOLDER / "session-log.json").read_text("utf-8"))
+    log, listed = tmp_path / "log.jsonl", tmp_path / "session.jsonl"
+    log.write_text("".join(f"{line}\n" for line in content["runs"][1]["log"]), "utf-8")
+    listed.write_text("".join(f"{line}\n" for line in content["log"]), "utf-8")
+    ask = second.second_opinion
+
+    def replaced(*given: Any) -> second.Opinion:
+        listed.write_text("none")
+        return ask(*given)
+
+    monkeypatch.setattr(second, "second_opinion", replaced)
+    head = content["runs"][1]["head"]
+    report = audit_twice(log, session=content["session"], head=head, session_log=listed, threads=1)
+    assert (report.code, report.tries) == (0, 2)

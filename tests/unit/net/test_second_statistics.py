@@ -1,4 +1,4 @@
-"""Both auditors find the same in logs of pairwise statistics and of learners' groups, true and false."""
+"""Both auditors find the same in logs of pairwise statistics, true and false."""
 
 from __future__ import annotations
 
@@ -6,19 +6,34 @@ import dataclasses
 import io
 import json
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from smpc_dp.kernels import Field
 from smpc_dp.kernels.named import find_kernel
-from smpc_dp.net.audit import audit_stream
+from smpc_dp.log.log import Header, decode_line
+from smpc_dp.log.runs import NO_HEAD, CertifiedLine, MemorySessionLog
+from smpc_dp.net.audit import audit, audit_stream
 from smpc_dp.net.audit_selection import Wanted as First
 from smpc_dp.net.second import Opinion, differences
+from smpc_dp.protocols.begin import attestation_digest
+from smpc_dp.protocols.phases import messages as common
+from smpc_dp.protocols.phases.messages import Attestation
+from smpc_dp.protocols.ustatistic import messages as m
 from smpc_dp_verify import Wanted, verify
-from tests.unit.net.test_statistic_audit import CHEATS, RecordedRun, ended, execute
-
-VECTORS = Path(__file__).resolve().parents[3] / "protocols" / "pairwise" / "vectors"
+from tests.unit.net.test_statistic_audit import (
+    AGGREGATOR,
+    CHEATS,
+    NAMES,
+    RecordedRun,
+    claimed,
+    ended,
+    execute,
+    outcome,
+)
 
 
 def both(log: bytes, folder: Path, **wanted: str) -> tuple[list[str], int]:
@@ -35,7 +50,7 @@ def honest() -> RecordedRun:
     return execute()
 
 
-RUNS = {
+RUNS: dict[str, dict[str, Any]] = {
     "two matchings": {},
     "a second draw": {"withheld": ["cem coin"]},
     "wrong coins, three draws": {"wrong": ["ben coin", "eve coin-2"]},
@@ -48,7 +63,7 @@ RUNS = {
 
 @pytest.mark.parametrize("case", RUNS)
 def test_both_find_the_same_statistic(case: str, tmp_path: Path) -> None:
-    ran = execute(**RUNS[case])  # type: ignore[arg-type]
+    ran = execute(**RUNS[case])
     if case == "no end":
         assert both(ran.log, tmp_path) == ([], 1)
         return
@@ -64,6 +79,48 @@ def test_both_find_the_same_statistic(case: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("cheat", CHEATS)
 def test_both_refuse_the_same_statistics(cheat: str, honest: RecordedRun, tmp_path: Path) -> None:
     assert both(CHEATS[cheat][0](honest), tmp_path, session=honest.session) == ([], 1)
+
+
+def test_both_refuse_an_outcome_that_the_aggregator_has_not_signed(
+    honest: RecordedRun, tmp_path: Path
+) -> None:
+    last = honest.entries[-1]
+    forged = honest.signed(replace(last, party="ada"), last.payload)
+    entries = [*honest.entries[:-1], replace(last, signature=forged.signature)]
+    assert both(honest.relinked(entries), tmp_path) == ([], 1)
+
+
+def test_both_find_the_same_pair_disputed(honest: RecordedRun, tmp_path: Path) -> None:
+    left_out = claimed(m.OUTCOME, AGGREGATOR, outcome(pairs=3, failed=[(1, 0)]))(honest)
+    assert both(left_out, tmp_path) == ([], 3)
+
+
+@pytest.mark.parametrize("protocol", ["gopa", "pairwise-statistic"])
+def test_both_take_a_certificate_of_either_protocol_in_a_session_log(
+    protocol: str, honest: RecordedRun, tmp_path: Path
+) -> None:
+    """A session has averages and statistics: its last certificate may be of the other kind of run."""
+    header, (name, version) = decode_line(honest.lines[0], Header), (protocol, 2 if protocol == "gopa" else 3)
+    context = dataclasses.replace(honest.context, protocol=name, version=version)
+    log = MemorySessionLog(context.session_digest, context.session_digest)
+    log.begin(header.request, bytes.fromhex(header.run_id), NO_HEAD)
+    last = log.begin(header.request + 1, b"2" * 32, bytes.fromhex(ended(honest)))
+    run = bytes.fromhex(last.run_id)
+    attested = Attestation(attestation_digest(context, run, log.head(), header.present))
+    signatures = b"".join(
+        context.write(honest.identities[party], run, common.ATTEST_BEGIN, (AGGREGATOR,), attested)[
+            0
+        ].signature
+        for party in NAMES
+    )
+    log.keep(CertifiedLine(2, name, version, header.present, header.present, signatures))
+    (tmp_path / "session.jsonl").write_bytes(log.export())
+    (tmp_path / "log.jsonl").write_bytes(honest.log)
+    given: dict[str, Any] = {"session_log": tmp_path / "session.jsonl", "head": ended(honest)}
+    report = audit(tmp_path / "log.jsonl", session=honest.session, threads=1, **given)
+    assert (report.code, report.tries) == (0, 1)
+    opinion = verify(tmp_path / "log.jsonl", Wanted(honest.session, **given))
+    assert (opinion.code, opinion.tries) == (0, 1)
 
 
 def test_both_refuse_every_changed_byte(honest: RecordedRun, tmp_path: Path) -> None:
