@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from tests.accessibility import check_accessible
 from tests.command import smpc_dp
 from tests.pages import Page
 from tests.signals import DEFAULT_SIGNALS
@@ -88,6 +89,7 @@ def test_the_files_are_kept_and_the_keys_are_private(shown: dict[str, Any], fold
 
 
 def test_the_page_has_the_fit_the_loss_and_what_was_sent(shown: dict[str, Any], folder: Path) -> None:
+    check_accessible(folder.parent / "report.html")
     page = Page((folder.parent / "report.html").read_text("utf-8"))
     assert page.faults == page.loads == []
     assert f"{shown['means']['int_rate']:,.4f}" in page.cells

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.accessibility import check_accessible
 from tests.command import smpc_dp
 from tests.pages import Page
 
@@ -47,6 +48,7 @@ def test_cheats_are_named_and_left_out(tmp_path: Path) -> None:
     }
     pages = {path.name: Page(path.read_text("utf-8")) for path in tmp_path.glob("*.html")}
     assert all(page.faults == page.loads == [] for page in pages.values())
+    check_accessible(*tmp_path.glob("*.html"))
     assert all(run["audit"]["conclusion"] in pages["demo.html"].text for run in (first, second))
     assert f"smpc-dp audit {folder}" in pages["demo.html"].text
     # The same loans are in both runs, each of epsilon 4 and delta 1e-5.

@@ -46,6 +46,7 @@ from smpc_dp.wire.envelope import Envelope
 from smpc_dp_verify import verify
 from smpc_dp_verify.run import Audit as SecondAudit
 from smpc_dp_verify.session_log import SessionLog
+from tests.accessibility import check_accessible
 from tests.command import smpc_dp
 from tests.pages import Page
 from tests.unit.net.hostile_headers import with_run_id
@@ -362,6 +363,7 @@ def test_run_starts_everybody_and_prints_what_was_learned(tmp_path: Path) -> Non
     assert set(results) == set(NAMES[:4])
     page = Page((tmp_path / "report.html").read_text("utf-8"))
     assert page.faults == page.loads == []
+    check_accessible(tmp_path / "report.html")
     assert f"{np.mean([result['values'][0][0] for result in results.values()]):.6g}" in page.cells
     assert results["ann"]["claim"] in page.text
     assert results["ann"]["guarantee"]["assumption"] in page.cells

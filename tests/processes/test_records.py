@@ -31,6 +31,7 @@ from smpc_dp.protocols.record_result import RecordResult
 from smpc_dp.records.plan import Plan
 from smpc_dp.records.table import Table
 from tests import command
+from tests.accessibility import check_accessible
 from tests.pages import Page
 
 PARTIES = ("alice", "bob", "carol", "dave", "erin")
@@ -334,6 +335,7 @@ def test_processes_with_one_killed(tmp_path: Path) -> None:
     assert "standard error of mean(age)" in shown
     page = Page((tmp_path / "alice.html").read_text("utf-8"))
     assert page.faults == page.loads == []
+    check_accessible(tmp_path / "alice.html")
     for one in results[0]["estimates"]:
         assert {"-" if one[key] is None else f"{one[key]:.6g}" for key in ("value", "low", "high")} <= set(
             page.cells

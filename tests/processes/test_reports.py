@@ -15,6 +15,7 @@ from smpc_dp.net.session_file import Timeouts
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.report.document import MOST_BYTES
 from smpc_dp.report.trace import Trace
+from tests.accessibility import check_accessible
 from tests.command import smpc_dp
 from tests.pages import Page
 
@@ -67,6 +68,7 @@ def test_a_run_with_noise_is_reported_with_intervals_ledgers_and_traffic(session
     assert code == 0, errors
     result = json.loads(printed)
     page = read(session.parent / "r.html")
+    check_accessible(session.parent / "r.html")
     for value in result["value"]:
         digits = f"{result['standard_error']:.1e}"
         assert any(abs(float(cell) - value) <= 10 ** int(digits[-3:]) for cell in page.cells if number(cell))
@@ -142,6 +144,7 @@ def test_a_simulation_is_reported_with_its_losses(tmp_path: Path, more: tuple[st
     done = smpc_dp("simulate", "average", *options, "--report", str(tmp_path / "r.html"), "--json")
     assert done.returncode == 0, done.stderr
     page = read(tmp_path / "r.html")
+    check_accessible(tmp_path / "r.html")
     assert json.loads(done.stdout)["survivors"] == 11
     assert "11 of 12" in page.text
     assert any("killed before it sent" in cell for cell in page.cells)

@@ -36,6 +36,7 @@ from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.result import Result
 from smpc_dp_lab.vectors.verifiable_parties import CHEAT, off_by_one
 from smpc_dp_lab.vectors.verifiable_runs import RecordedRun, execute, honest
+from tests.accessibility import serious_findings
 from tests.browser import CHROMIUM, browser
 
 HOSTILE = "<script>alert(1)</script>\x1b[31m\u202e\" onload='x" + "y" * 1_000_000
@@ -433,7 +434,9 @@ def test_a_browser_watches_a_run_until_the_page_names_the_cheat(tmp_path: Path) 
         for path in ("", "parties", "entries", "entry/2"):
             page.open(address + path, 390)
             assert page.evaluate("document.documentElement.scrollWidth") == 390
+            assert serious_findings(page) == [], path
         page.open(address + "receipt", 1400, "dark")
+        assert serious_findings(page) == []
         receipt = json.dumps(json.dumps(receipt_of(run, "ann").to_json()))
         page.evaluate(f"document.getElementById('receipt').value = {receipt}")
         page.evaluate("document.querySelector('form').submit()")

@@ -93,6 +93,9 @@ def test_both_refuse_an_outcome_that_the_aggregator_has_not_signed(
 def test_both_find_the_same_pair_disputed(honest: RecordedRun, tmp_path: Path) -> None:
     left_out = claimed(m.OUTCOME, AGGREGATOR, outcome(pairs=3, failed=[(1, 0)]))(honest)
     assert both(left_out, tmp_path) == ([], 3)
+    # No pair twice.
+    twice = claimed(m.OUTCOME, AGGREGATOR, outcome(pairs=2, failed=[(1, 0), (1, 0)]))(honest)
+    assert both(twice, tmp_path) == ([], 1)
 
 
 @pytest.mark.parametrize("protocol", ["gopa", "pairwise-statistic"])
