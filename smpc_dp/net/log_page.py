@@ -26,6 +26,7 @@ from smpc_dp.net.audit_selection import NO_SESSION, SOME_RUN
 from smpc_dp.net.growing_log import read_line
 from smpc_dp.net.log_watch import STEPS, LogWatch, Run
 from smpc_dp.protocols.gopa.verifiable import messages as v
+from smpc_dp.protocols.ustatistic import messages as m
 from smpc_dp.report.pages import environment
 from smpc_dp.wire.signing import decode
 
@@ -35,10 +36,18 @@ MOST_VALUES = 20
 # Bytes of a receipt that a page takes, and of a payload and its fields that it shows.
 MOST_RECEIPT = 1 << 20
 MOST_PAYLOAD, MOST_FIELD = 4_096, 256
-STEP_WORDS = {v.COMMIT: "committed", v.COIN: "opened its coin", v.PUBLISH: "published"}
+STEP_WORDS = {
+    v.COMMIT: "committed",
+    v.COIN: "opened its coin",
+    v.PUBLISH: "published",
+    m.HELLO: "committed to its coins",
+    m.COINS[1]: "opened its second coin",
+    m.COINS[2]: "opened its third coin",
+    m.DONE: "reported its pairs",
+}
 KIND_WORDS = {
     v.COMMIT: "commits to its value and noise, with proofs",
-    v.COIN: "opens its coin: all coins together decide the noise",
+    v.COIN: "opens its coin: all coins together decide the noise, or the matchings",
     v.PUBLISH: "publishes its value with noise, with a proof",
     v.TALLY: "the total that the aggregator claims",
     "open": "opens the noise that it shares with those who are excluded",
@@ -47,6 +56,11 @@ KIND_WORDS = {
     "certify-coins": "a quorum signed the coins",
     "certify-exclusions": "a quorum signed who is excluded",
     "certify-tally": "a quorum signed the end",
+    m.TERMS: "the statistic, its noise and its budget",
+    m.HELLO: "commits to its coins, and asks for this statistic",
+    "again": "a coin is missing or wrong: the matchings are drawn again, from the next coins",
+    m.DONE: "reports which of its pairs failed",
+    m.OUTCOME: "the estimate that the aggregator claims, and the pairs that it is without",
 }
 NOT_PROVEN = (
     "That a value is true: a party can lie within the bounds.",
@@ -59,6 +73,12 @@ _MESSAGES: dict[str, type[msgspec.Struct]] = {
     v.COIN: v.Coin,
     v.PUBLISH: v.Publish,
     v.TALLY: v.Tally,
+    m.TERMS: m.Terms,
+    m.HELLO: m.Hello,
+    **dict.fromkeys(m.COINS, m.Coin),
+    **dict.fromkeys(m.AGAINS, m.Again),
+    m.DONE: m.Done,
+    m.OUTCOME: m.Outcome,
 }
 _HOST = re.compile(r"[A-Za-z0-9.\-]{1,253}(:[0-9]{1,5})?|\[[0-9A-Fa-f:.]{2,45}\](:[0-9]{1,5})?")
 
@@ -85,6 +105,7 @@ class LogPages:
                 # Of a log that does not hold, the rest was not verified.
                 "ended": run.report is not None and verdict(run)["kind"] != "bad",
                 "average": _average(run.report),
+                "estimate": _estimate(run.report),
                 "parties": [_party(run, index) for index in range(min(FIRST_ROWS, len(run.names)))],
                 "count": len(run.names),
                 "entries": [_entry(run, at) for at in range(count, max(0, count - FIRST_ROWS), -1)],
@@ -323,7 +344,31 @@ def _facts(run: Run) -> dict[str, object]:
         "entries": run.entries,
         "present": len(run.present) if run.present is not None else "",
         "head": "" if run.report is None or run.report.head is None else run.report.head,
-        "steps": [(STEP_WORDS[kind], sum(map(bool, run.steps.get(kind, ())))) for kind in STEPS if run.steps],
+        "steps": [(STEP_WORDS[kind], done) for kind, done in _done(run)],
+    }
+
+
+def _done(run: Run) -> list[tuple[str, int]]:
+    """Return how many parties have done each step; a further coin is a step once somebody opened one."""
+    done = [(kind, sum(map(bool, made))) for kind, made in run.steps.items()]
+    return [(kind, count) for kind, count in done if count or kind not in m.COINS[1:]]
+
+
+def _estimate(report: Report | None) -> dict[str, object] | None:
+    result = None if report is None else report.statistic
+    if result is None or (report is not None and report.faults):
+        return None
+    drawn = sum(map(len, result.pairs))
+    return {
+        "value": f"{result.value:.6g}",
+        "error": "unknown" if result.standard_error is None else f"{result.standard_error:.2g}",
+        "pairs": drawn - len(result.failed),
+        "drawn": drawn,
+        "draws": len(result.attempts),
+        "disputed": [
+            (f"matching {matching + 1}", f"{garbler} and {evaluator}")
+            for matching, garbler, evaluator in result.disputed[:ROWS]
+        ],
     }
 
 
@@ -352,6 +397,8 @@ def _state(run: Run, name: str, index: int, made: Mapping[str, int]) -> tuple[st
     result = None if run.report is None or run.report.faults else run.report.verdict
     if name in run.excluded:
         return f"excluded: {run.excluded[name].reason}", "bad"
+    if run.draw:
+        return _state_of_draw(run, name, index, made)
     if result is not None and name in result.silent:
         return "silent: takes part, and the log has no publication of it", "warning"
     if result is not None and name in result.counted:
@@ -368,6 +415,27 @@ def _state(run: Run, name: str, index: int, made: Mapping[str, int]) -> tuple[st
     if run.present is not None and index + 1 not in run.present:
         return "not present", ""
     return "present" if run.present is not None else "in the roster", ""
+
+
+def _state_of_draw(run: Run, name: str, index: int, made: Mapping[str, int]) -> tuple[str, str]:
+    """Return the state of a party of a pairwise statistic that is not excluded."""
+    if run.present is None or index + 1 not in run.present:
+        return ("left out of a further draw", "warning") if m.HELLO in made else ("not present", "")
+    if name in run.pairs and run.report is not None and not run.report.faults:
+        pairs, failed, disputed = run.pairs[name]
+        text = f"in {pairs} pairs" + (f", of which {failed} failed" if failed else "")
+        if disputed:
+            text += f"; {disputed} of these both parties signed as evaluated"
+        if m.DONE not in made:
+            text += "; sent no report on them"
+        return text, "warning" if failed or m.DONE not in made else "good"
+    if m.DONE in made:
+        return STEP_WORDS[m.DONE], "good"
+    if m.COINS[run.draw - 1] in made:
+        return "opened its coin, as it had committed to it", "good"
+    if m.HELLO in made:
+        return f"{STEP_WORDS[m.HELLO]}; that of draw {run.draw} is not open", ""
+    return "present", ""
 
 
 def _entry(run: Run, number: int) -> dict[str, object]:

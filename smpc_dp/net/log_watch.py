@@ -26,14 +26,16 @@ from smpc_dp.net.log_session import LogSession
 from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.gopa.verifiable.audit import Auditor
 from smpc_dp.protocols.gopa.verifiable.verdict import Excluded
+from smpc_dp.protocols.ustatistic import messages as m
 from smpc_dp.protocols.ustatistic.audit import StatisticAuditor
 from smpc_dp.wire.sets import PartySet
 from smpc_dp.wire.signing import Context
 
 # Seconds between two looks for a newer log in a folder.
 LOOK_SECONDS = 0.5
-# What a party writes, in the order of a run.
+# What a party writes, in the order of a run: of an average, of a pairwise statistic.
 STEPS = (v.COMMIT, v.COIN, v.PUBLISH)
+STATISTIC_STEPS = (m.HELLO, *m.COINS, m.DONE)
 AGGREGATOR = -1
 WRONG_COIN = "opened a coin that is not the one it has committed to"
 # The proofs of a step are verified when this entry is taken.
@@ -48,10 +50,13 @@ class Run:
         path: the log. header, session: once they are read. present: indices of the parties that are present.
         parties, kinds, bytes: of each entry its author's index, the index of its kind in `kind_names`, and
             its first byte in the JSON lines.
-        steps: for each kind of `STEPS` the number of each party's entry, 0 for none.
+        steps: for each kind of `STEPS`, or of `STATISTIC_STEPS`, the number of each party's entry, or 0.
+        draw: of a pairwise statistic, the number of the current draw of matchings; 0 of an average.
         proven: the kinds whose proofs the audit has verified. excluded: by name.
         expected: the kind that is due next; "" after the last entry.
-        report: of the audit, once it has ended. failure: why it could not go on, "" if it could.
+        report: of the audit, once it has ended. pairs: of a pairwise statistic then, for each party its
+            pairs, those of them that failed, and those that failed although both signed them as evaluated.
+        failure: why it could not go on, "" if it could.
     """
 
     path: Path
@@ -68,7 +73,9 @@ class Run:
     expected: str = ""
     context: Context | None = None
     quorum: int = 0
+    draw: int = 0
     report: Report | None = None
+    pairs: dict[str, list[int]] = field(default_factory=dict)
     failure: str = ""
 
     @property
@@ -87,9 +94,10 @@ class Run:
         """Take what an auditor knows before the first entry."""
         self.context, self.quorum = auditor.context, auditor.quorum
         count = len(self.names)
-        if self.header is not None and isinstance(auditor, Auditor):
+        if self.header is not None:
             self.present = PartySet.unpack(self.header.present, count, auditor.context.aggregator)
-        self.steps = {kind: array("i", bytes(4 * count)) for kind in STEPS}
+        steps = STEPS if isinstance(auditor, Auditor) else STATISTIC_STEPS
+        self.steps = {kind: array("i", bytes(4 * count)) for kind in steps}
 
     def add(self, entry: Entry, byte: int, auditor: Auditor | StatisticAuditor) -> None:
         """Take an entry that the auditor has taken."""
@@ -109,6 +117,23 @@ class Run:
             self.proven |= {PROVEN_BY[entry.kind]}
         self.excluded = {item.party: item for item in _excluded_by(auditor)}
         self.expected = auditor.expected
+        if isinstance(auditor, StatisticAuditor):
+            self.present, self.draw = auditor.present, auditor.attempt
+
+    def end(self, report: Report | None, failure: str) -> None:
+        """Take the report of the audit, or why there is none."""
+        self.report, self.failure = report, failure
+        if report is None or report.statistic is None:
+            return
+        drawn = report.statistic
+        self.pairs = {name: [0, 0, 0] for name in drawn.present}
+        pairs = (pair for matching in drawn.pairs for pair in matching)
+        for index, named in enumerate(
+            (pairs, *((pair for _, *pair in each) for each in (drawn.failed, drawn.disputed)))
+        ):
+            for pair in named:
+                for name in pair:
+                    self.pairs[name][index] += 1
 
     def author(self, number: int) -> str:
         """Return the author of an entry, numbered from 1."""
@@ -227,7 +252,7 @@ class LogWatch:
         newer.join()
         if not superseded:
             with self._changing() as run:
-                run.report, run.failure = report, failure
+                run.end(report, failure)
 
     def _end_for_a_newer(self, path: Path, finished: threading.Event) -> None:
         """End the stream of a log when it is not the newest any more."""

@@ -140,13 +140,23 @@ class StatisticAuditor:
 
     @property
     def expected(self) -> str:
-        """Kind of the last entry; "" after it."""
-        return m.OUTCOME if self._outcome is None else ""
+        """Kinds of entries of which one is next; "" after the last one."""
+        return " or ".join(self._expected()) if self._outcome is None else ""
 
     @property
     def context(self) -> Context:
         """Context of the run."""
         return self._context
+
+    @property
+    def present(self) -> PartySet:
+        """The parties of the current draw."""
+        return self._present
+
+    @property
+    def attempt(self) -> int:
+        """Number of the current draw, from 1."""
+        return self._attempt
 
     def settle(self) -> None:
         """Do nothing: each entry is checked when it is taken."""

@@ -25,6 +25,7 @@ from typer.testing import CliRunner
 
 from smpc_dp.cli import app
 from smpc_dp.errors import LocalError
+from smpc_dp.log.log import Header, decode_line
 from smpc_dp.log.receipt import LogReceipt
 from smpc_dp.log.store import Store
 from smpc_dp.net import growing_log, log_page, log_watch
@@ -38,6 +39,7 @@ from smpc_dp_lab.vectors.verifiable_parties import CHEAT, off_by_one
 from smpc_dp_lab.vectors.verifiable_runs import RecordedRun, execute, honest
 from tests.accessibility import serious_findings
 from tests.browser import CHROMIUM, browser
+from tests.unit.net.test_statistic_audit import execute as statistic
 
 HOSTILE = "<script>alert(1)</script>\x1b[31m\u202e\" onload='x" + "y" * 1_000_000
 
@@ -300,6 +302,41 @@ def test_a_log_of_10000_parties_pages(tmp_path: Path) -> None:
     assert "All 10000 parties" in text_of(pages.overview())
 
 
+def test_a_statistic_is_watched_until_the_page_names_who_opened_a_wrong_coin(tmp_path: Path) -> None:
+    run = statistic(wrong=["ben coin"], unpaired=["dot"])
+    entries = run.entries
+    hellos, coins, again = (
+        next(i for i, each in enumerate(entries) if each.kind == kind)
+        for kind in ("coin", "again-2", "coin-2")
+    )
+    header = decode_line(run.lines[0], Header)
+    with serving(tmp_path, run.session) as server:
+        with Store.create(tmp_path / "request-3-0.board", header) as store:
+            store.append(entries[:hellos])
+            text = wait_for(server, f"{hellos} entries hold so far; next is 'coin or again-2'")
+            assert text.count("committed to its coins; that of draw 1 is not open") == 5
+            store.append(entries[hellos:coins])
+            text = wait_for(server, "Shown to have signed something false: ben.")
+            assert "excluded: opened a coin that is not the one it has committed to" in text
+            assert text.count("opened its coin, as it had committed to it") == 4
+            store.append(entries[coins:again])
+            text = wait_for(server, f"{again} entries hold so far")
+            assert text.count("that of draw 2 is not open") == 4
+            store.append(entries[again:-1])
+            text = wait_for(server, "next is 'pairs-done or outcome'")
+            assert (
+                text.count("reported its pairs hello") + text.count("reported its pairs statistic-hello") == 4
+            )
+            store.append(entries[-1:])
+        text = wait_for(server, "Every check of this log passed")
+        assert "Left out: ben, who signed something false." in text
+        assert "were drawn, in draw 2. The aggregator alone signs it." in text
+        assert "in 2 pairs, of which 2 failed" in text
+        assert "Not detected: false records, and a false estimate." in text
+        assert "a coin is missing or wrong: the matchings are drawn again" in shown(server, "/entries")
+        assert "report" in shown(server, f"/entry/{len(entries) - 1}")
+
+
 def test_a_changed_line_is_named(tmp_path: Path) -> None:
     lines = [*ran().lines]
     lines[4] = lines[4].replace(b'"signature":"', b'"signature":"0')[:-3] + b'"}'
@@ -415,6 +452,20 @@ def test_the_command_serves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert re.search(r"the page: http://127\.0\.0\.1:\d+/\n", done.output)
     done = CliRunner().invoke(app, ["board", "serve", str(tmp_path / "none"), "--port", "0"])
     assert "no such board" in str(done.exception)
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
+def test_a_browser_shows_a_statistic(tmp_path: Path) -> None:
+    (tmp_path / "log.jsonl").write_bytes(statistic(wrong=["ben coin"]).log)
+    with serving(tmp_path / "log.jsonl") as server, browser() as page:
+        address = f"http://127.0.0.1:{server.server_port}/"
+        page.open(address, 390, "dark")
+        page.until("document.getElementById('status').innerText.includes('Left out: ben')")
+        for path in ("", "parties", "entries", "entry/2", "entry/3"):
+            page.open(address + path, 390)
+            assert page.evaluate("document.documentElement.scrollWidth") == 390
+            assert serious_findings(page) == [], path
+        assert page.console == []
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
