@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import logging
 import os
 import secrets
@@ -13,6 +14,7 @@ import tokenize
 import warnings
 import weakref
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, Self
 
@@ -183,6 +185,17 @@ def read_npy(file: BinaryIO) -> NDArray[Any]:
     ) as error:
         raise ValueError(str(error)) from None
     return array
+
+
+@contextmanager
+def lock_folder(folder: str | os.PathLike[str]) -> Iterator[None]:
+    """Keep other processes that do the same from a folder; wait for them. Raises OSError."""
+    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(opened, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(opened)
 
 
 def write_file(path: str | os.PathLike[str], content: bytes, name: str) -> None:

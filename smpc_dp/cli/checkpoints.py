@@ -92,15 +92,18 @@ def accept(
     witness: Annotated[list[str], typer.Option(help="Key of a witness, name+id+base64; repeatable.")],
 ) -> None:
     """Add the cosignatures of witnesses to a checkpoint, each after it was verified."""
-    from smpc_dp.files import replace_file
+    from smpc_dp.files import lock_folder, replace_file
     from smpc_dp.log.checkpoint import add_cosignatures
     from smpc_dp.log.signed_note import NoteKey
 
-    content = _read(note)
     lines = b"".join(_read(path) for path in cosignatures)
-    result = add_cosignatures(content, lines, [NoteKey.parse(text, "--witness") for text in witness])
+    keys = [NoteKey.parse(text, "--witness") for text in witness]
     try:
-        replace_file(note, lambda out: out.write(result))
+        # The aggregator writes the file of a longer log, and others add to it.
+        with lock_folder(note.parent):
+            content = _read(note)
+            result = add_cosignatures(content, lines, keys)
+            replace_file(note, lambda out: out.write(result))
     except OSError as error:
         raise LocalError(f"{note}: cannot write the checkpoint ({error.strerror})") from None
     added = result.count(b"\n") - content.count(b"\n")

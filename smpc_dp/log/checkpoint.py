@@ -7,7 +7,6 @@ Specification: protocols/log/README.md.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 from base64 import b64encode
@@ -17,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from smpc_dp.errors import Check, LocalError, VerificationError
-from smpc_dp.files import read_bounded, replace_file
+from smpc_dp.files import lock_folder, read_bounded, replace_file
 from smpc_dp.identity.keys import Identity
 from smpc_dp.log.hash_tree import HASH_BYTES, MOST_HASHES, check_consistency, check_inclusion
 from smpc_dp.log.runs import SessionLog
@@ -228,12 +227,8 @@ class Witness:
     def _alone(self) -> Iterator[None]:
         try:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            folder = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            try:
-                fcntl.flock(folder, fcntl.LOCK_EX)
+            with lock_folder(self._folder):
                 yield
-            finally:
-                os.close(folder)
         except OSError as error:
             raise LocalError(f"{self._folder}: cannot use the witness's folder ({error.strerror})") from None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sqlite3
 from collections.abc import Iterator, Sequence
@@ -51,9 +52,10 @@ class Store:
     and of SQLite.
     """
 
-    def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
+    def __init__(self, path: Path, connection: sqlite3.Connection, *, writable: bool) -> None:
         self._path = path
         self._connection = connection
+        self._writable = writable
 
     @classmethod
     def create(cls, path: str | os.PathLike[str], header: Header) -> Self:
@@ -65,7 +67,7 @@ class Store:
             raise LocalError(f"{file}: exists already, and a board is never overwritten") from None
         except OSError as error:
             raise LocalError(f"{file}: cannot make the board ({error.strerror})") from None
-        store = cls(file, _connect(file, "rwc"))
+        store = cls(file, _connect(file, "rwc"), writable=True)
         try:
             store._connection.execute("PRAGMA journal_mode = WAL")
             store._connection.execute("PRAGMA synchronous = FULL")
@@ -99,7 +101,7 @@ class Store:
         file = Path(path)
         if not file.is_file():
             raise LocalError(f"{file}: no such board")
-        store = cls(file, _connect(file, "rw" if writable else "ro"))
+        store = cls(file, _connect(file, "rw" if writable else "ro"), writable=writable)
         try:
             store._connection.execute("PRAGMA synchronous = FULL")
             [(kind,)] = store._connection.execute("PRAGMA application_id").fetchall()
@@ -121,7 +123,12 @@ class Store:
         self.close()
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the file; after appending with all entries in it, also if a reader has it open."""
+        if self._writable:
+            # The last connection does this by itself, but not that of a reader, which may not write.
+            with contextlib.suppress(sqlite3.Error):
+                self._connection.execute("PRAGMA busy_timeout = 0")
+                self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         self._connection.close()
 
     def append(self, entries: Sequence[Entry]) -> None:

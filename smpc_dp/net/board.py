@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -11,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from smpc_dp.errors import Check, LocalError, VerificationError
-from smpc_dp.files import read_bounded, replace_file
+from smpc_dp.files import lock_folder, read_bounded, replace_file
 from smpc_dp.identity.keys import Identity
 from smpc_dp.log.checkpoint import sign_checkpoint
 from smpc_dp.log.log import Chain, Entry, Header, encode_line, first_head, next_head, not_next
@@ -70,12 +69,8 @@ class FileSessionLog(SessionLog):
     def _alone(self) -> Iterator[None]:
         """Keep other processes from the session logs of the folder; raise LocalError for an OSError."""
         try:
-            folder = os.open(self._path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            try:
-                fcntl.flock(folder, fcntl.LOCK_EX)
+            with lock_folder(self._path.parent):
                 yield
-            finally:
-                os.close(folder)
         except OSError as error:
             raise LocalError(f"{self._path}: cannot use the session log ({error.strerror})") from None
 

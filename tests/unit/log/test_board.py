@@ -297,6 +297,21 @@ def test_a_torn_journal_leaves_a_prefix(tmp_path: Path) -> None:
     assert len(lengths) > 10
 
 
+def test_a_closed_log_is_whole_in_its_file_while_a_reader_has_it_open(tmp_path: Path) -> None:
+    """A reader may not write, so it leaves the journal beside; the file is copied without it."""
+    header, entries = a_log(3)
+    with Store.create(tmp_path / "run.board", header) as store:
+        store.append(entries[:1])
+        reader = Store.open(tmp_path / "run.board")
+        assert len([*reader.lines()]) == 2
+        store.append(entries[1:])
+    (tmp_path / "copy.board").write_bytes((tmp_path / "run.board").read_bytes())
+    with Store.open(tmp_path / "copy.board") as copy:
+        assert len([*copy.lines()]) == 1 + len(entries)
+    assert (tmp_path / "run.board-wal").stat().st_size == 0
+    reader.close()
+
+
 # the server
 
 

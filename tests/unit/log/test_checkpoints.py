@@ -6,6 +6,7 @@ import hashlib
 import os
 import shutil
 import subprocess
+import threading
 from base64 import b64encode
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from typer.testing import CliRunner
 
 from smpc_dp.cli import app
 from smpc_dp.errors import Check, ConfigError, LocalError, VerificationError
+from smpc_dp.files import lock_folder
 from smpc_dp.identity.keys import Identity
 from smpc_dp.log.checkpoint import (
     Checkpoint,
@@ -391,6 +393,18 @@ def test_the_commands(tmp_path: Path) -> None:
     assert "1 cosignatures added" in done.stdout
     _, parsed = read_checkpoint(note.read_bytes(), bytes.fromhex(key))
     assert check_witnesses(parsed, [NoteKey.parse(trusted)], 1) == ("w1",)
+    # Another process adds to the file meanwhile: what it has added stays.
+    command = ["board", "accept", str(note), str(tmp_path / "line"), "--witness", trusted]
+    other = parsed.text + b"\n" + "".join(note.read_text("utf-8").splitlines(True)[5:6]).encode()
+    with lock_folder(tmp_path):
+        waiting = threading.Thread(target=run.invoke, args=(app, command))
+        waiting.start()
+        waiting.join(0.2)
+        added = other + b"\xe2\x80\x94 w2 AAAAAAAA\n"
+        note.write_bytes(added)
+    waiting.join()
+    assert note.read_bytes().startswith(added)
+    assert note.read_bytes() != added
     assert NoteKey.parse(str(log_key(SESSION.hex(), bytes.fromhex(key)))).kind == NOTE
     # The key of one session cannot replace what is remembered of another session's log.
     signer = Identity.load(tmp_path / "relay.checkpoints", "checkpoints")

@@ -36,7 +36,7 @@ from tests.unit.net.test_statistic_audit import (
 )
 
 
-def both(log: bytes, folder: Path, **wanted: str) -> tuple[list[str], int]:
+def both(log: bytes, folder: Path, **wanted: Any) -> tuple[list[str], int]:
     """Return in what the auditors differ, and the exit code of the first."""
     path = folder / "log.jsonl"
     path.write_bytes(log)
