@@ -88,8 +88,8 @@ def audit_twice(
         raise LocalError("the second auditor is not installed: install smpc-dp-verify")
     if not seconds > 0 or memory < 1:
         raise ConfigError.at("second", "seconds and memory must be above 0", ConfigCheck.RANGE)
-    kept = tempfile.NamedTemporaryFile
-    with _as_file(source, timeout) as path, kept() as listed, kept() as note:
+    temporary = tempfile.NamedTemporaryFile
+    with _as_file(source, timeout) as path, temporary() as listed, temporary() as note:
         # Both judge what was read once: an aggregator appends to the one, and replaces the other.
         wanted = Wanted.of(session, session_log, request, run, head, receipt, checkpoint, keep=listed)
         with open_log(path, timeout) as (stream, size):

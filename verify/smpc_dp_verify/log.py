@@ -20,7 +20,7 @@ HEADER |= {"number": "integer", "runs": "hash", "before": "hash", "present": "ba
 HEADER |= {"run_id": "hash"}
 ENTRY = {"sequence": "integer", "previous": "hash", "party": "name", "kind": "name", "payload": "base64"}
 ENTRY |= {"signature": "signature"}
-LONGEST_QUESTION = 1024
+LONGEST_OPERATION = 1024
 # Sizes of the fields of each certificate; None: of any size.
 CERTIFICATE = (None, None, None)
 
@@ -38,7 +38,7 @@ class Header:
         """Read the first line of a log."""
         fields = read_line(line, HEADER)
         required((fields["format"], fields["version"]) == ("smpc-dp board", 2), "the format")
-        required(len(fields["question"]) <= LONGEST_QUESTION, "the question")
+        required(len(fields["question"]) <= LONGEST_OPERATION, "the question")
         required(fields["number"] > 0, "the number of the run")
         return cls(line, fields, read_session(fields["session"]))
 

@@ -11,7 +11,7 @@ from smpc_dp_verify.errors import required
 
 STREAM = 9
 # Most places in all groups together that an audit draws.
-MOST_PLACES = 1 << 22
+MOST_MEMBERS = 1 << 22
 _WORD, _WIDE = (1 << 32) - 1, (1 << 128) - 1
 _FACTOR = 0x2360ED051FC65DA44385DF649FCCF645
 
@@ -71,7 +71,7 @@ def group_of(parameters: dict[str, Any], parties: int, request: int) -> tuple[li
     learner, steps = parameters["learner"], parameters["steps"]
     required(type(steps) is int and not rest and 1 <= step <= steps, "a request without an average")
     size = parameters["group"] if learner == "block-gossip" else parties
-    required(steps * max(size, parties + 1) <= MOST_PLACES, "a schedule that is too long")
+    required(steps * max(size, parties + 1) <= MOST_MEMBERS, "a schedule that is too long")
     if learner == "sgd":
         return [*range(parties)], steps
     required(learner == "block-gossip" and 2 <= size <= parties, "a learner without verifiable averages")

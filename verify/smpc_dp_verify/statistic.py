@@ -18,7 +18,7 @@ from smpc_dp_verify.errors import Refused, required
 from smpc_dp_verify.log import CERTIFICATE, RunLog, header_of
 from smpc_dp_verify.terms import corrupt_of
 
-QUESTION, BOUND = "pairwise-statistic ", (b"pairwise-statistic", uint(3))
+STATISTIC, BOUND = "pairwise-statistic ", (b"pairwise-statistic", uint(3))
 ATTEMPTS, MOST_PARTNERS = 3, 32
 LONGEST_TERMS, LONGEST_OPERATION = 1 << 20, 3000
 COINS = ("coin", "coin-2", "coin-3")
@@ -80,12 +80,12 @@ class StatisticAudit(RunLog):
         session, fields = header.session, header.fields
         required(session.protocol not in OTHERS, "a session without verifiable runs")
         super().__init__(header, session.names, corrupt_of(session), session.digest)
-        text, self._root = fields["question"].removeprefix(QUESTION), fields["root"]
+        text, self._root = fields["question"].removeprefix(STATISTIC), fields["root"]
         try:
             self._asked = bytes.fromhex(text)
         except ValueError:
             raise Refused("the question") from None
-        right = fields["question"] == QUESTION + self._asked.hex() and len(self._asked) == 32
+        right = fields["question"] == STATISTIC + self._asked.hex() and len(self._asked) == 32
         required(right and len(self._root) == 32, "the question")
         parts = (session.digest, uint(self.request), self._asked, fields["present"], self._root)
         required(tuple_hash("run-id", *BOUND, *parts) == self.run, "the run id")
@@ -249,7 +249,7 @@ class StatisticAudit(RunLog):
             required(msgspec.msgpack.encode(fields) == body and len(fields) == 9, "the format")
             *figures, pairs, failed, before = fields
             value, _, _, _, level, noise = figures
-            places = [tuple(place) for place in failed]
+            indices = [tuple(index) for index in failed]
         except (msgspec.MsgspecError, ValueError, OverflowError, TypeError, RecursionError):
             raise Refused("the format") from None
         required(None not in (value, level, noise) and type(pairs) is int, "the format")
@@ -257,10 +257,10 @@ class StatisticAudit(RunLog):
             required(figure is None or (type(figure) is float and math.isfinite(figure)), "the outcome")
         required(before == self.head, "the outcome is of another log")
         drawn = {(m, i) for m, each in enumerate(self._pairs) for i in range(len(each))}
-        whole = isinstance(failed, list) and all(type(n) is int for place in places for n in place)
-        required(whole and places == sorted(drawn & {*places}), "the pairs that failed")
-        required(pairs == len(drawn) - len(places), "how many pairs count")
-        self._outcome = [value, figures[1], noise, places]
+        whole = isinstance(failed, list) and all(type(n) is int for index in indices for n in index)
+        required(whole and indices == sorted(drawn & {*indices}), "the pairs that failed")
+        required(pairs == len(drawn) - len(indices), "how many pairs count")
+        self._outcome = [value, figures[1], noise, indices]
 
     def _in_order(self, name: str) -> None:
         party = self.names.index(name) + 1
@@ -269,8 +269,8 @@ class StatisticAudit(RunLog):
 
     def estimate(self) -> Estimate:
         """Return what the log says."""
-        value, error, noise, places = self._outcome or []
-        failed = [(matching, *self._pairs[matching][index]) for matching, index in places]
+        value, error, noise, indices = self._outcome or []
+        failed = [(matching, *self._pairs[matching][index]) for matching, index in indices]
         disputed = [
             each
             for each in failed

@@ -1,4 +1,4 @@
-"""What session and question of a log fix: quorum, grid, bounds and noise of a verifiable average.
+"""What session and operation of a log fix: quorum, grid, bounds and noise of a verifiable average.
 
 Specification: protocols/gopa/verifiable.md, docs/proofs/verifiable-plan.md, docs/proofs/learning.md.
 """
@@ -76,15 +76,15 @@ class Terms:
         return len(self.names) - self.lost - min(false, max(self.corrupt, 1))
 
 
-def read_terms(session: Session, request: int, question: str) -> Terms:
-    """Return what session, request and question fix; raise Refused if they are of no verifiable average."""
-    asked = OPERATION.fullmatch(question)
+def read_terms(session: Session, request: int, operation: str) -> Terms:
+    """Return what session, request and operation fix; raise Refused if they are of no verifiable average."""
+    asked = OPERATION.fullmatch(operation)
     if asked is None:
         raise Refused("the question")
     own, pair = int(asked[2], 16), int(asked[3], 16)
     try:
         if session.protocol == "learn":
-            return _of_group(session, request, question, own, pair)
+            return _of_group(session, request, operation, own, pair)
         kind = (session.protocol, session.version, session.parameters.get("verifiable"))
         required(kind == ("gopa", 2, True), "a session without verifiable averages")
         named = asked[4] in (None, f" of group {group_digest(session.names)}")
@@ -106,7 +106,7 @@ def corrupt_of(session: Session) -> int:
     return _part(corrupt, len(session.names))
 
 
-def _of_group(session: Session, request: int, question: str, own: int, pair: int) -> Terms:
+def _of_group(session: Session, request: int, operation: str, own: int, pair: int) -> Terms:
     """Return the terms of a request of a learner; the session's noise is planned for all of its steps."""
     given = session.parameters
     averager = given["averager"]
@@ -114,7 +114,7 @@ def _of_group(session: Session, request: int, question: str, own: int, pair: int
     required(verifiable == (2, True, "gopa"), "a session without verifiable averages")
     group, count = group_of(given, len(session.names), request)
     names, size = [session.names[index] for index in group], len(group)
-    required(question == f"average {own:x}/{pair:x} of group {group_digest(names)}", "the question")
+    required(operation == f"average {own:x}/{pair:x} of group {group_digest(names)}", "the question")
     columns = (given["features"] + 1) * (given.get("classes", 2) if given.get("model") == "softmax" else 1)
     length = given["length"] if given.get("model", "logistic") == "own" else columns
     parameters = {

@@ -14,7 +14,7 @@ from smpc_dp_verify.errors import Refused, required
 from smpc_dp_verify.log import Header, RunLog
 from smpc_dp_verify.run import Audit
 from smpc_dp_verify.session_log import SessionLog
-from smpc_dp_verify.statistic import QUESTION, Estimate, StatisticAudit
+from smpc_dp_verify.statistic import STATISTIC, Estimate, StatisticAudit
 
 # Everything holds for what was given; it does not hold; no session was given; nothing says which run it is.
 HOLDS, FAILS, NO_SESSION, SOME_RUN = 0, 1, 3, 4
@@ -146,7 +146,7 @@ def read_log(lines: Iterable[str]) -> Audit | StatisticAudit:
     rest = iter(lines)
     first = next(rest, "")
     header = Header.read(first)
-    is_statistic = header.fields["question"].startswith(QUESTION) and header.session.protocol != "learn"
+    is_statistic = header.fields["question"].startswith(STATISTIC) and header.session.protocol != "learn"
     kind = StatisticAudit if is_statistic else Audit
     return kind(itertools.chain([first], rest))
 
