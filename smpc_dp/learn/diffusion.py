@@ -6,7 +6,7 @@ as sent.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
 from smpc_dp.learn.averager import PeerExchange, Rows, check_rows
+from smpc_dp.learn.personalized import RecordGradients
 from smpc_dp.learn.topology import mixing_gap
 from smpc_dp.privacy.diffusion import DiffusionNoise
 from smpc_dp.privacy.guarantee import PrivacyGuarantee
@@ -22,6 +23,8 @@ from smpc_dp.privacy.sampling import NoiseSource, discrete_laplace
 
 if TYPE_CHECKING:
     from scipy import sparse
+
+    from smpc_dp.privacy.factorisation import CorrelatedNoise
 
 Integers = NDArray[np.int64]
 # Gradients of the data of the parties here at their models, shape (rows, length), at step 1, 2, ...
@@ -95,7 +98,7 @@ async def diffuse(
     if start.shape[1] % noise.dimension:
         reason = f"length {start.shape[1]} is no multiple of M = {noise.dimension}"
         raise ConfigError.at("start", reason, ConfigCheck.SHAPE)
-    retained = round((1 - step_size * ridge) * (1 << _FRACTION))
+    retained = round(retained_part(step_size, ridge) * (1 << _FRACTION))
     own: Integers = np.rint(np.ldexp(start, noise.bits)).astype(np.int64)
     for step in range(1, steps + 1):
         models = np.ldexp(own.astype(np.float64), -noise.bits)
@@ -110,6 +113,55 @@ async def diffuse(
         if watch is not None:
             watch(step, np.ldexp(own.astype(np.float64), -noise.bits))
     return Diffused(np.ldexp(own.astype(np.float64), -noise.bits), claim)
+
+
+def retained_part(step_size: float, ridge: float) -> float:
+    """Return 1 - mu rho on the grid that the own model's factor in an update has."""
+    return round((1 - step_size * ridge) * (1 << _FRACTION)) / (1 << _FRACTION)
+
+
+async def diffuse_records(
+    exchange: PeerExchange,
+    weights: sparse.csr_array,
+    batches: Sequence[RecordGradients],
+    factors: NDArray[np.float64],
+    steps: int,
+    retained: float,
+    noise: Sequence[CorrelatedNoise],
+    *,
+    source: NoiseSource,
+    room: tuple[int, float],
+) -> Rows:
+    """Run adapt-then-combine on batches in cyclic order, with correlated noise; return the models here.
+
+    Args:
+        exchange, weights: as of `diffuse`.
+        batches: gradients of the records of each batch of the parties here.
+        factors: shape (rows,): by what a step multiplies the gradient of one record.
+        retained: see `retained_part`.
+        noise: of the parties here, all on one grid; its guarantee is for as many batches and steps.
+        room: the length of a model, and the bound on a coordinate of a message.
+
+    Raises:
+        ConfigError: the descent diverges.
+    """
+    length, far = room
+    own: Integers = np.zeros((len(noise), length), np.int64)
+    drawn: list[list[Integers]] = [[] for _ in noise]
+    bits, rows = noise[0].bits if noise else 0, np.arange(len(noise))
+    for step in range(steps):
+        sent = np.zeros(own.shape)
+        if len(noise):
+            models = np.ldexp(own.astype(np.float64), -bits)
+            changes = batches[step % len(batches)].contributions(models, rows, factors, bits)
+            for one, earlier in zip(noise, drawn, strict=True):
+                earlier.append(one.draw(earlier, length, source))
+            moved = ((own * round(retained * (1 << _FRACTION))) >> _FRACTION) - changes
+            moved += np.array([each[-1] for each in drawn])
+            sent = np.ldexp(moved.astype(np.float64), -bits)
+        mixed = await exchange.mix(_check_bounded(exchange, sent, step + 1, far), weights)
+        own = np.rint(np.ldexp(mixed, bits)).astype(np.int64)
+    return np.ldexp(own.astype(np.float64), -bits)
 
 
 def update(gradients: Rows, noise: DiffusionNoise) -> Integers:

@@ -1,7 +1,7 @@
 """Diffusion as a learner of a session: each party keeps a model of its own, and mixes with its neighbours.
 
-With i.i.d. noise, or none, a party's final model is public. With graph-homomorphic noise it is the party's
-own and confidential, unless it is published with noise of its own.
+With i.i.d. or correlated noise, or none, a party's final model is public. With graph-homomorphic noise it is
+the party's own and confidential, unless it is published with noise of its own.
 """
 
 from __future__ import annotations
@@ -13,13 +13,15 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 import msgspec
 import numpy as np
 from msgspec import Meta
+from numpy.typing import NDArray
 
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
 from smpc_dp.learn.averager import PeerExchange
-from smpc_dp.learn.diffusion import Diffused, diffuse, publish_models
+from smpc_dp.learn.diffusion import Diffused, diffuse, diffuse_records, publish_models, retained_part
 from smpc_dp.learn.exchanges import EXACT_STEPS
 from smpc_dp.learn.models import Model, ModelName
 from smpc_dp.learn.pairing_schedule import Graph, Positive, graph_of, rename_argument
+from smpc_dp.learn.personalized import RecordGradients, check_sizes
 from smpc_dp.learn.requirements import (
     Learned,
     LearnerContext,
@@ -35,6 +37,8 @@ from smpc_dp.privacy.sampling import NoiseSource
 if TYPE_CHECKING:
     from scipy import sparse
 
+    from smpc_dp.privacy.factorisation import CorrelatedNoise
+
 CLAIM = "NO PRIVACY between neighbours: each sees the others' models, and from them their gradients"
 OWN = "a model is its party's own and NOT covered: with it, or with the average of all, the noise is gone"
 
@@ -47,14 +51,32 @@ class Diffusion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         Annotated[int, Meta(ge=1, le=1_000_000)], Meta(description="columns of every table without the label")
     ]
     steps: Annotated[Annotated[int, Meta(ge=1, le=100_000)], Meta(description="T")]
-    noise: Annotated[Literal["iid", "homomorphic", "none"], Meta(description="on the messages")] = "iid"
+    noise: Annotated[
+        Literal["iid", "homomorphic", "correlated", "none"],
+        Meta(description="on the messages: Laplace noise, or Gaussian noise correlated over the steps"),
+    ] = "iid"
     epsilon: Annotated[
         Positive | None,
         Meta(
-            description="of all messages of a party; not without noise; there is no `delta`",
+            description="of all messages of a party; of correlated noise for ONE RECORD; not without noise",
             extra={"default": "needed with noise"},
         ),
     ] = None
+    delta: Annotated[
+        Annotated[float, Meta(gt=0, lt=1)] | None,
+        Meta(description="of correlated noise alone", extra={"default": "needed there"}),
+    ] = None
+    sizes: Annotated[
+        tuple[Annotated[int, Meta(ge=1, le=1_000_000)], ...],
+        Meta(
+            description="of correlated noise: records of each party in the roster's order, public",
+            extra={"default": "needed there"},
+        ),
+    ] = ()
+    batches: Annotated[
+        Annotated[int, Meta(ge=1, le=1_000)],
+        Meta(description="of correlated noise: step t uses every b-th record of a party, from the t-th on"),
+    ] = 1
     publish: Annotated[
         Positive | None,
         Meta(
@@ -66,7 +88,9 @@ class Diffusion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     clip: Annotated[
         Positive | None,
         Meta(
-            description="**l1** norm that a gradient is clipped to; not without noise", extra={"default": "1"}
+            description="**l1** norm that a gradient is clipped to, of correlated noise the L2 norm of a "
+            "record's; not without noise",
+            extra={"default": "1"},
         ),
     ] = None
     ridge: Annotated[
@@ -92,10 +116,32 @@ class Diffusion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     @cached_property
     def planned(self) -> DiffusionNoise | None:
         """Return the planned noise, None without; raise ConfigError where none suffices."""
-        if self.noise == "none" or self.epsilon is None:
+        if self.epsilon is None or self.noise == "none" or self.noise == "correlated":  # noqa: PLR1714 - for mypy
             return None
         length, clip = self.loss.length, 1.0 if self.clip is None else self.clip
         return DiffusionNoise.plan(self.noise, self.epsilon, self.steps, self.rate, clip, length)
+
+    @cached_property
+    def correlated(self) -> tuple[CorrelatedNoise, ...]:
+        """Return the planned correlated noise of each party, none without; raise ConfigError."""
+        if self.noise != "correlated" or self.epsilon is None or self.delta is None:
+            return ()
+        from smpc_dp.privacy.factorisation import factorise, fine_bits, plan_correlated_noise
+
+        weights, length = self.combination(len(self.sizes)), self.loss.length
+        chosen = factorise(weights, self.steps, self.batches, retained_part(self.rate, self.ridge))
+        reaches = self.factors * (1.0 if self.clip is None else self.clip)
+        bits = fine_bits(reaches)
+        planned = {
+            reach: plan_correlated_noise(self.epsilon, self.delta, chosen, reach, bits, length)
+            for reach in set(reaches.tolist())
+        }
+        return tuple(planned[reach] for reach in reaches.tolist())
+
+    @property
+    def factors(self) -> NDArray[np.float64]:
+        """By what a step multiplies the gradient of one record of each party: mean batches have weight 1."""
+        return self.rate * self.batches / np.array(self.sizes, dtype=np.float64)
 
     def guarantee(self, noise: DiffusionNoise) -> PrivacyGuarantee:
         """Return the guarantee after all steps."""
@@ -125,14 +171,11 @@ class Diffusion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
                     result.append(ConfigIssue(name, 'is of noise, which is "none"', ConfigCheck.UNSUPPORTED))
         elif self.epsilon is None:
             result.append(ConfigIssue("epsilon", "is missing", ConfigCheck.MISSING))
-        if self.noise == "iid" and self.publish is not None:
-            result.append(
-                ConfigIssue(
-                    "publish",
-                    "is of homomorphic noise: with i.i.d. noise models are public",
-                    ConfigCheck.UNSUPPORTED,
-                )
-            )
+        if self.noise in ("iid", "correlated") and self.publish is not None:
+            kind = "i.i.d." if self.noise == "iid" else "correlated"
+            reason = f"is of homomorphic noise: with {kind} noise models are public"
+            result.append(ConfigIssue("publish", reason, ConfigCheck.UNSUPPORTED))
+        result += self._correlated_issues(parties)
         try:
             self.combination(parties)
             noise = self.planned
@@ -145,11 +188,52 @@ class Diffusion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
                         )
                     )
                 self.guarantee(noise)
+            if self.noise == "correlated" and not result:
+                result += self._room_issues()
         except ConfigError as error:
-            for argument, key in (("step_size", "rate"), ("l1_bound", "clip"), ("scale", "epsilon")):
+            for argument, key in (
+                ("step_size", "rate"),
+                ("l1_bound", "clip"),
+                ("scale", "epsilon"),
+                ("retained", "rate"),
+            ):
                 error = rename_argument(error, argument, key)
             result += error.issues
         return result
+
+    def _correlated_issues(self, parties: int) -> list[ConfigIssue]:
+        """Return the faults of the settings of correlated noise, and of those that are given without."""
+        if self.noise != "correlated":
+            names = [name for name in ("delta", "sizes") if getattr(self, name)]
+            names += ["batches"] if self.batches != 1 else []
+            reason = "is of correlated noise, and `noise` is another"
+            return [ConfigIssue(name, reason, ConfigCheck.UNSUPPORTED) for name in names]
+        result = []
+        if self.delta is None:
+            result.append(ConfigIssue("delta", "is missing", ConfigCheck.MISSING))
+        if len(self.sizes) != parties:
+            reason = f"{len(self.sizes)} for {parties} parties"
+            result.append(ConfigIssue("sizes", reason, ConfigCheck.SHAPE))
+        if self.batches > min((*self.sizes, self.steps)):
+            reason = f"{self.batches} need as many steps, and records of each party"
+            result.append(ConfigIssue("batches", reason, ConfigCheck.RANGE))
+        if self.model == "softmax":
+            result.append(
+                ConfigIssue("model", "with correlated noise 'logistic' or 'linear'", ConfigCheck.CHOICE)
+            )
+        return result
+
+    def _room_issues(self) -> list[ConfigIssue]:
+        """Return the fault of correlated noise that is too large for the grid of the messages."""
+        deviation = max(noise.reach for noise in self.correlated)
+        most = max(
+            noise.bound * -(-size // self.batches)
+            for noise, size in zip(self.correlated, self.sizes, strict=True)
+        )
+        if self.steps * most + 8 * deviation * math.sqrt(self.loss.length) <= EXACT_STEPS:
+            return []
+        reason = f"{self.epsilon:g} for {self.steps} steps needs too much noise for the grid of the messages"
+        return [ConfigIssue("epsilon", reason, ConfigCheck.INFEASIBLE)]
 
     def _largest(self, noise: DiffusionNoise) -> float:
         """Return a bound on a message's l2 norm in grid steps: all updates, eight deviations of all noise."""
@@ -159,6 +243,8 @@ class Diffusion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     @property
     def _bound(self) -> float:
         """Return a bound on a message's l2 norm. With noise the messages' grid is the noise's."""
+        if self.correlated:
+            return math.ldexp(EXACT_STEPS, -self.correlated[0].bits)
         if self.planned is None:
             return self.radius * math.sqrt(self.loss.length) * (1 + 1e-9)
         return math.ldexp(EXACT_STEPS, -self.planned.bits)
@@ -166,6 +252,8 @@ class Diffusion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     def requirements(self, parties: int) -> Requirements:
         """Return the requirements: a message of each party to its neighbours in each step."""
         messages = PrivateMessages(self.loss.length, self._bound, np.full(parties, self.steps), None, None)
+        if self.correlated:
+            return Requirements(exchange=messages, own=self.correlated[0].event())
         if self.planned is None:
             return Requirements(exchange=messages)
         return Requirements(exchange=messages, own=run_event(self.guarantee(self.planned)))
@@ -173,6 +261,8 @@ class Diffusion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     async def run(self, context: LearnerContext, data: list[Table]) -> Learned:
         """Run diffusion; see `requirements.Learner`."""
         exchange, noise = context.peers, self.planned
+        if self.correlated:
+            return await self._run_correlated(context, data)
         source = None if noise is None else context.source
         result = await self._descend(exchange, data, source)
         steps = np.full(len(data), self.steps)
@@ -188,6 +278,35 @@ class Diffusion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         if confidential:
             claim = f"{OWN}; {claim}"
         return Learned(self.kind, values, self.loss.names, steps, steps, (), guarantee, claim, confidential)
+
+    async def _run_correlated(self, context: LearnerContext, data: list[Table]) -> Learned:
+        """Run diffusion with correlated noise on the records of batches."""
+        exchange, model, here = context.peers, self.loss, context.peers.here
+        check_sizes(exchange, data, self.sizes)
+        clip = 1.0 if self.clip is None else self.clip
+        batches = [
+            RecordGradients(model, model.points([table[first :: self.batches] for table in data]), clip)
+            for first in range(self.batches)
+        ]
+        try:
+            values = await diffuse_records(
+                exchange,
+                self.combination(exchange.parties),
+                batches,
+                self.factors[here],
+                self.steps,
+                retained_part(self.rate, self.ridge),
+                [self.correlated[party] for party in here],
+                source=context.source,
+                room=(model.length, self._bound / math.sqrt(model.length)),
+            )
+        except ConfigError as error:
+            raise rename_argument(error, "step_size", "rate") from None
+        guarantee, steps = self.correlated[0].guarantee, np.full(len(data), self.steps)
+        most = 2.0 * max(noise.bound for noise in self.correlated)
+        guarantee = msgspec.structs.replace(guarantee, sensitivity={"l2": most})
+        claim = f"by the noise on each message: {guarantee.assumption}; the line by itself: {exchange.claim}"
+        return Learned(self.kind, values, model.names, steps, steps, (), guarantee, claim)
 
     async def _descend(
         self, exchange: PeerExchange, data: list[Table], source: NoiseSource | None

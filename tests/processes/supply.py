@@ -8,10 +8,16 @@ from pathlib import Path
 import numpy as np
 
 from smpc_dp.privacy.accountant.ledger import Ledger
+from smpc_dp.privacy.guarantee import Unit
 
 
 def supply(
-    inputs: Path, ledgers: Path, tables: Mapping[str, np.ndarray], epsilon: float, delta: float
+    inputs: Path,
+    ledgers: Path,
+    tables: Mapping[str, np.ndarray],
+    epsilon: float,
+    delta: float,
+    unit: Unit = "party",
 ) -> None:
     """Write each party's table and create its ledger, of a budget for substitution."""
     inputs.mkdir(exist_ok=True)
@@ -25,4 +31,5 @@ def supply(
             relation="substitution",
             epsilon=epsilon,
             delta=delta,
+            unit=unit,
         )

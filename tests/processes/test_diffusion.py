@@ -25,6 +25,7 @@ from smpc_dp.learn.requirements import Learned
 from smpc_dp.net.learning import learn, serve_learning
 from smpc_dp.net.local import create_local_session
 from smpc_dp.net.session_file import Timeouts
+from smpc_dp.privacy import factorisation
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.privacy.sampling import NoiseSource
 from tests.command import smpc_dp
@@ -137,6 +138,30 @@ def test_sockets_have_the_bits_of_the_simulation(tmp_path: Path) -> None:
             np.testing.assert_array_equal(result.values[0], simulated.values[party])
             assert result.guarantee is None
             assert "NO PRIVACY between neighbours" in result.claim
+
+
+def test_correlated_noise_is_charged_for_one_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each party's ledger, for a record; without the noise sockets have the bits of the simulation."""
+    given = PARAMETERS | {
+        "noise": "correlated",
+        "epsilon": 20.0,
+        "delta": 1e-6,
+        "sizes": [40] * 4,
+        "batches": 3,
+    }
+    path, _ = start(tmp_path, 1.0, given)
+    ledgers = tmp_path / "records"
+    supply(tmp_path / "inputs", ledgers, dict(zip(PARTIES, tables(), strict=True)), 25.0, 1e-6, "record")
+    monkeypatch.setattr(factorisation, "discrete_gaussian", lambda *given: np.zeros(given[1], np.int64))
+    results, failures = asyncio.run(everybody_in(path, ledgers))
+    assert failures == {}
+    simulated = simulate.learn(given, tables(), seed_for_simulation=1)
+    for party, result in enumerate(results):
+        np.testing.assert_array_equal(result.values[0], simulated.values[party])
+        assert result.guarantee is not None
+        assert (result.guarantee.epsilon, result.guarantee.protects) == (20.0, "record")
+        spent = Ledger.open(ledgers / f"{PARTIES[party]}.ledger").spent()
+        assert spent.epsilon == pytest.approx(20.0, rel=1e-4)
 
 
 async def everybody_in(

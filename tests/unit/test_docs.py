@@ -353,6 +353,10 @@ def test_errata_name_tests_that_exist() -> None:
         ),
         ("plan network", ["plan", "network", "--parties", "10", "--epsilon", "1", "--delta", "0.01"]),
         ("plan sgd", ["plan", "sgd", "--parties", "20", "--steps", "40", "--delta", "0.01"]),
+        (
+            "plan gossip",
+            ["plan", "gossip", "--parties", "4", "--steps", "4", "--epsilon", "1", "--delta", "0.01"],
+        ),
         ("plan collaboration", ["plan", "collaboration", "--sizes", "10,20", "--epsilons", "1"]),
         ("reproduce gopa-tradeoff", ["reproduce", "gopa-tradeoff", "--parties", "5", "--repetitions", "100"]),
         (
