@@ -14,6 +14,7 @@ from smpc_dp.errors import Code, ConfigCheck, ConfigError, PeerFault, SmpcError
 from smpc_dp.kernels.kernel import Kernel
 from smpc_dp.net.board import BoardFolder
 from smpc_dp.net.connection_pool import ConnectionPool, InboundEvent
+from smpc_dp.net.convictions import CERTIFICATE, FOLDER, Convictions
 from smpc_dp.net.deadline import StepTimer, aggregator_step_seconds, now
 from smpc_dp.net.driver import Drive
 from smpc_dp.net.events import Event, OnEvent, ignore, with_logging
@@ -64,6 +65,7 @@ class RequestServer:
         # Operations of past requests: a late party is answered in the messages of its own protocol.
         self._requested: dict[int, Membership] = {}
         self._culprits: dict[str, SmpcError] = {}
+        self._convictions: Convictions | None = None
         self._fixed = FixedSurvivors()
 
     async def gather(self, enough: int | None = None) -> None:
@@ -80,6 +82,7 @@ class RequestServer:
         requested = self._requested[number] = group or self._membership
         self._is_statistic = False
         timer = StepTimer(self._membership.session.timeouts, first=number == 1 and requested.group is None)
+        await self._heed_certificates()
         run = self._make(
             requested.context(number),
             requested.parameters,
@@ -91,8 +94,11 @@ class RequestServer:
         )
         self._drive = Drive(number, run, self._pool, timer, self, self._on_event)
         try:
-            if not await self._run():
-                return None
+            try:
+                if not await self._run():
+                    return None
+            finally:
+                await self._keep_convictions()
         except SmpcError as error:
             if isinstance(error, PeerFault):
                 self._culprits[error.culprit] = error
@@ -116,6 +122,23 @@ class RequestServer:
         member, make = self._membership, plan_maker(self._kernels)
         context, corrupt = member.context(number), member.parameters.plan.max_corrupt
         return statistic_states.aggregator(context, member.identity, make, board=self._board, corrupt=corrupt)
+
+    async def _heed_certificates(self) -> None:
+        """Judge the certificates beside the aggregator's key, once: convicted parties are refused."""
+        if self._convictions is None:
+            folder, roster = self._membership.key_file.with_name(FOLDER), self._membership.session.roster
+            self._convictions = await asyncio.to_thread(Convictions, folder, roster)
+            self._culprits |= {name: self._convictions.fault(name) for name in self._convictions.files}
+
+    async def _keep_convictions(self) -> None:
+        """Store the certificates of a request that has ended, and refuse their parties in later ones."""
+        inbox, convictions = getattr(self._drive.run.state, "inbox", None), self._convictions
+        if inbox is None or convictions is None:
+            return
+        for error in inbox.excluded.values():
+            if isinstance(error, PeerFault) and (certificate := error.evidence.get(CERTIFICATE)) is not None:
+                self._culprits[error.culprit] = error
+                await asyncio.to_thread(convictions.add, error.culprit, certificate)
 
     async def _ban_culprits(self) -> None:
         """Exclude from a request the parties that deviated in an earlier one."""

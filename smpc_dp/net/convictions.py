@@ -11,11 +11,13 @@ from pathlib import Path
 from smpc_dp.errors import Check, LocalError, PeerFault, VerificationError
 from smpc_dp.files import read_bounded, replace_file
 from smpc_dp.identity.roster import Roster
-from smpc_dp.protocols.covert.certificate import MAX_CERTIFICATE_BYTES, judge
+from smpc_dp.protocols.covert.certificate import MAX_CERTIFICATE_BYTES, Certificate, judge, run_of
 
 FOLDER = "certificates"
 SUFFIX = ".certificate"
 CERTIFICATE = "certificate"
+# A judge garbles a copy for each.
+MAX_CERTIFICATES = 1000
 
 _LOG = logging.getLogger("smpc_dp.net")
 
@@ -41,19 +43,24 @@ class Convictions:
             return
         except OSError as error:
             raise LocalError(f"{folder}: cannot read the certificates ({error.strerror})") from None
+        if len(files) > MAX_CERTIFICATES:
+            raise LocalError(f"{folder}: {len(files)} certificates, {MAX_CERTIFICATES} at most are judged")
         for file in files:
             self._add(file)
 
     def _add(self, file: Path) -> None:
-        """Add the party that a certificate convicts."""
+        """Add the party that a certificate convicts; one of nobody in the roster is not judged."""
+        content = read_bounded(file, "the certificate", MAX_CERTIFICATE_BYTES)
         try:
-            conviction = judge(read_bounded(file, "the certificate", MAX_CERTIFICATE_BYTES))
+            key = Certificate.decode(content).public_key
+            names = [member.name for member in self._roster if member.public_key == key]
+            if any(name not in self._files for name in names):
+                judge(content)
         except VerificationError as error:
             _LOG.warning("%s convicts nobody: %s", file, error)
             return
-        for member in self._roster:
-            if member.public_key == conviction.public_key:
-                self._files[member.name] = file
+        for name in names:
+            self._files.setdefault(name, file)
 
     @property
     def files(self) -> dict[str, Path]:
@@ -63,10 +70,13 @@ class Convictions:
 
     def check(self, peer: str) -> None:
         """Raise PeerFault if `peer` is convicted."""
-        with self._lock:
-            file = self._files.get(peer)
-        if file is not None:
-            raise PeerFault(peer, f"is refused: it is convicted of cheating by {file}", Check.CONVICTED)
+        if peer in self.files:
+            raise self.fault(peer)
+
+    def fault(self, peer: str) -> PeerFault:
+        """Return the fault of a convicted party."""
+        reason = f"is refused: it is convicted of cheating by {self.files[peer]}"
+        return PeerFault(peer, reason, Check.CONVICTED)
 
     @contextmanager
     def watch(self, peer: str) -> Iterator[None]:
@@ -76,14 +86,19 @@ class Convictions:
             yield
         except PeerFault as error:
             if error.check == Check.CONVICTED and CERTIFICATE in error.evidence:
-                self._store(error.culprit, error.evidence[CERTIFICATE])
+                self.add(error.culprit, error.evidence[CERTIFICATE])
             raise
 
-    def _store(self, name: str, content: bytes) -> None:
-        """Write a certificate, and refuse its party from now on."""
-        run = judge(content).run_id.hex()[:16]
+    def add(self, name: str, content: bytes) -> None:
+        """Write a certificate that convicts a party, and refuse the party from now on.
+
+        Raises LocalError if it cannot be written.
+        """
+        run = run_of(Certificate.decode(content)).hex()[:16]
         file = self._folder / f"{name}-{run}{SUFFIX}"
         with self._lock:
+            if name in self._files:
+                return
             # Refused even if the file cannot be written.
             self._files[name] = file
         try:

@@ -471,7 +471,7 @@ class Session:
 
         self.check_open()
         _check_label(label)
-        evaluations = self._evaluating()
+        evaluations = await self._evaluating()
         if evaluations is None:
             reason = "a session without an aggregator has no evaluations: its addresses are for its averages"
             raise ConfigError.at("topology", reason, ConfigCheck.UNSUPPORTED)
@@ -564,7 +564,7 @@ class Session:
             )
             self._notify_done(result.survivors, result.absent)
             return result
-        evaluations = self._evaluating()
+        evaluations = await self._evaluating()
         if evaluations is None:
             reason = "a session without an aggregator has no pairwise statistics: it learns them"
             raise ConfigError.at("topology", reason, ConfigCheck.UNSUPPORTED)
@@ -726,15 +726,17 @@ class Session:
         budget = self._budget()
         return None if budget is None else spent_budget(budget, self._membership.event(), self._charged)
 
-    def _evaluating(self) -> Evaluations | None:
+    async def _evaluating(self) -> Evaluations | None:
         """Return the evaluations with other parties, made at the first call; None without an aggregator."""
         if self._evaluations is None and (contexts := self._connection.contexts) is not None:
             from smpc_dp.net.convictions import FOLDER, Convictions
             from smpc_dp.net.evaluation import Evaluations
 
             member = self._membership
-            convictions = Convictions(member.key_file.with_name(FOLDER), member.session.roster)
-            self._evaluations = Evaluations(member.session, member.identity, contexts, convictions)
+            folder = member.key_file.with_name(FOLDER)
+            convictions = await asyncio.to_thread(Convictions, folder, member.session.roster)
+            if self._evaluations is None:
+                self._evaluations = Evaluations(member.session, member.identity, contexts, convictions)
         return self._evaluations
 
     def _notify_done(self, survivors: tuple[str, ...], absent: tuple[str, ...]) -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from smpc_dp.crypto.randomness import SystemRandomness
-from smpc_dp.errors import ConfigCheck, ConfigError, LocalError, SmpcError, TimeoutFault
+from smpc_dp.errors import ConfigCheck, ConfigError, LocalError, PeerFault, SmpcError, TimeoutFault
 from smpc_dp.identity.keys import Identity
 from smpc_dp.kernels.fields import Codes
 from smpc_dp.kernels.kernel import Kernel
@@ -18,6 +18,7 @@ from smpc_dp.kernels.named import kernel_of, registered_kernel
 from smpc_dp.net.charging import charge_run
 from smpc_dp.net.connection import AggregatorConnection, AggregatorWaits
 from smpc_dp.net.connection_pool import InboundEvent
+from smpc_dp.net.convictions import CERTIFICATE
 from smpc_dp.net.deadline import PATIENCE, pairs_seconds
 from smpc_dp.net.driver import Drive
 from smpc_dp.net.evaluation import Evaluations
@@ -33,6 +34,7 @@ from smpc_dp.protocols.engine.events import Event
 from smpc_dp.protocols.engine.run import Run
 from smpc_dp.protocols.garbled.relay import SealedConnection
 from smpc_dp.protocols.ustatistic.messages import (
+    CONVICTION,
     PAIR,
     RELAY,
     RELAY_END,
@@ -47,6 +49,7 @@ from smpc_dp.protocols.ustatistic.states import party
 from smpc_dp.protocols.ustatistic.wire import PairWire
 from smpc_dp.seen import Seen
 from smpc_dp.statistics.compiled import operation_of, plan_statistic
+from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import Context
 
 if TYPE_CHECKING:
@@ -145,6 +148,7 @@ class PairRounds(AggregatorWaits):
         # Tunnels of pairs with a direct channel, and the matchings that the aggregator has ended.
         self._halts: dict[int, Halt] = {}
         self._left: set[int] = set()
+        self._show: Callable[[int, bytes], Awaitable[None]]
         self.issues: list[str] = []
 
     async def begin_step(self, drive: Drive) -> None:
@@ -167,6 +171,9 @@ class PairRounds(AggregatorWaits):
         if envelope.step == PAIR:
             self._deliver(*self._pairs.open_pair(self._run.run_id, envelope))
             return None
+        if envelope.step == CONVICTION:
+            await asyncio.to_thread(self._take_conviction, envelope)
+            return None
         if envelope.step in (RELAY, RELAY_END):
             self._deliver_relayed(self._pairs.open_relay(self._run.run_id, envelope))
             return None
@@ -187,6 +194,12 @@ class PairRounds(AggregatorWaits):
                 self.issues.append(f"pair {garbler}, {evaluator}: {error}")
         return failed
 
+    def _take_conviction(self, envelope: Envelope) -> None:
+        """Refuse, from now on, a party that the aggregator shows to be convicted; makes a copy again."""
+        drawn, circuit = self._run.state.drawn, self._plan.circuit
+        convicted = self._pairs.open_conviction(self._run.run_id, drawn, circuit, envelope)
+        self._evaluations.convictions.add(*convicted)
+
     def _hang_up(self) -> None:
         """End the evaluations' waits: the run is over."""
         for tunnel in self._tunnels.values():
@@ -203,6 +216,12 @@ class PairRounds(AggregatorWaits):
 
         async def give(message: Relay | RelayEnd) -> None:
             await drive.connections.post(drive.request, [self._pairs.write_relay(run_id, message)])
+
+        async def show(matching: int, certificate: bytes) -> None:
+            shown = self._pairs.write_conviction(run_id, matching, certificate)
+            await drive.connections.post(drive.request, [shown])
+
+        self._show = show
 
         def tunnel(matching: int) -> Tunnel:
             async def send(content: bytes) -> None:
@@ -241,9 +260,20 @@ class PairRounds(AggregatorWaits):
             halt.now()
 
     async def _evaluate(self, matching: int, garbler: str, evaluator: str) -> None:
-        """Evaluate one pair; a partner that is convicted of cheating is refused."""
-        with self._evaluations.convictions.watch(evaluator if self._identity.name == garbler else garbler):
-            await self._evaluate_once(matching, garbler, evaluator)
+        """Evaluate one pair; a partner that is convicted of cheating is refused, and shown to be."""
+        peer = evaluator if self._identity.name == garbler else garbler
+        convictions = self._evaluations.convictions
+        try:
+            with convictions.watch(peer):
+                await self._evaluate_once(matching, garbler, evaluator)
+        except PeerFault as error:
+            if (certificate := error.evidence.get(CERTIFICATE)) is not None:
+                await self._show(matching, certificate)
+            raise
+        except TimeoutFault:
+            # The aggregator may have ended the pair because the partner is convicted: that is the reason.
+            convictions.check(peer)
+            raise
 
     async def _evaluate_once(self, matching: int, garbler: str, evaluator: str) -> None:
         """Evaluate one pair over the partner's channel, or relayed."""

@@ -13,13 +13,15 @@ import numpy as np
 import pytest
 
 import smpc_dp
-from smpc_dp.kernels import Field, kendall_tau, table_kernel
+from smpc_dp.errors import Check
+from smpc_dp.kernels import Field, auc, kendall_tau, table_kernel
 from smpc_dp.net.audit import audit
 from smpc_dp.net.audit_certificate import audit_certificate
 from smpc_dp.net.local import create_local_session
 from smpc_dp.net.session_file import Timeouts
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.protocols.covert.copies import GarblerCopy
+from smpc_dp.protocols.covert.evaluator import CovertEvaluatorRole
 from smpc_dp.protocols.covert.garbler import CovertGarblerRole
 from smpc_dp.protocols.covert.terms import TABLES, Terms
 from smpc_dp.protocols.garbled.draw import matchings
@@ -350,3 +352,80 @@ async def test_garblers_that_cheat_are_convicted_their_pairs_fail_and_ledgers_ar
         report = audit_certificate(file, path)
         assert (report.ok, report.message) == (True, "tables")
         assert file.name.startswith(f"{report.garbler}-")
+
+
+class OneCheat(CovertGarblerRole):
+    def _copy(self, terms: Terms, copy: int, seed: bytes) -> GarblerCopy:
+        kind = OtherTables if self.name == "alice" else GarblerCopy
+        return kind(terms, copy, seed)
+
+
+async def test_a_convicted_party_is_paired_no_more_and_its_partners_are_told_who_and_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Parties of label 1 garble: alice, who cheats, and bob. Nobody has a deadline within the test."""
+    monkeypatch.setattr("smpc_dp.protocols.covert.roles.CovertGarblerRole", OneCheat)
+    path = session(tmp_path, HOURS)
+
+    async def ask(opened: smpc_dp.Session, index: int) -> StatisticResult:
+        label = int(opened.party in ("alice", "bob"))
+        return await opened.pairwise(auc(GRID), 50 - index, 24.0, 2, public_label=label, covert=2)
+
+    async def act(opened: smpc_dp.Session, index: int) -> object:
+        first = await ask(opened, index)
+        return first, await ask(opened, index)
+
+    *answers, served, again = await execute(path, act, requests=2)
+    assert isinstance(served, StatisticResult)
+    assert isinstance(again, StatisticResult)
+    assert (served.pairs, served.failed) == (2, 2)
+    (fault,) = (fault for fault in served.faults if "alice: is convicted of cheating" in fault)
+    accuser = fault.removeprefix("alice: is convicted of cheating by the certificate of ")
+    assert isinstance(answers[0], smpc_dp.PeerFault)
+    faults: dict[str, tuple[str, ...]] = {}
+    for name, answer in zip(PARTIES[1:], answers[1:], strict=True):
+        assert isinstance(answer, tuple), answer
+        faults[name] = answer[0].faults
+    first, *others = faults.pop(accuser)
+    assert "alice: cheated" in first, first
+    others += [fault for partner in faults.values() for fault in partner]
+    assert len(others) == 1
+    assert "alice: is refused: it is convicted of cheating by" in others[0], others
+    assert (again.pairs, again.failed, again.absent) == (2, 0, ("alice",))
+    # Whoever joins anew is refused too, by the aggregator, before anything of it is paired.
+    *answers, served = await execute(path, ask, requests=1)
+    assert isinstance(served, StatisticResult)
+    assert (served.pairs, served.failed, served.absent) == (2, 0, ("alice",))
+    assert isinstance(answers[0], smpc_dp.SmpcError)
+    (file,) = (tmp_path / "keys" / "certificates").iterdir()
+    assert served.faults == (f"alice: is refused: it is convicted of cheating by {file}",)
+
+
+class FalseAccuser(CovertEvaluatorRole):
+    def _check_copies(self, _terms, learned, envelope, _statement):  # type: ignore[no-untyped-def]
+        content = self._certificate(envelope, min(learned.seeds)).encode()
+        raise smpc_dp.PeerFault(self._garbler, "cheated", Check.CONVICTED, {"certificate": content})
+
+
+async def test_who_accuses_an_honest_garbler_is_excluded_and_nobody_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("smpc_dp.protocols.covert.roles.CovertEvaluatorRole", FalseAccuser)
+    path = session(tmp_path, HOURS)
+
+    async def ask(opened: smpc_dp.Session, index: int) -> StatisticResult:
+        label = int(opened.party in ("alice", "bob"))
+        return await opened.pairwise(auc(GRID), 50 - index, 12.0, 1, public_label=label, covert=2)
+
+    *answers, served = await execute(path, ask, requests=1)
+    assert isinstance(served, smpc_dp.TimeoutFault)
+    for garbler in ("alice", "bob"):
+        assert f"accuses {garbler}: the copy follows from the seeds" in str(served)
+        assert f"{garbler}: is convicted" not in str(served)
+    assert sum(isinstance(answer, smpc_dp.PeerFault) for answer in answers) == 2
+    # What they wrote convicts nobody: alice and bob are taken again.
+    assert len(list((tmp_path / "keys" / "certificates").iterdir())) == 2
+    monkeypatch.undo()
+    *answers, served = await execute(path, ask, requests=1)
+    assert isinstance(served, StatisticResult)
+    assert (served.pairs, served.failed, served.absent, served.faults) == (2, 0, (), ())

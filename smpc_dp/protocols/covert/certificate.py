@@ -137,7 +137,7 @@ def judge(content: bytes) -> Conviction:
     """
     certificate = Certificate.decode(content)
     plan = _plan(certificate)
-    run_id = _run_id(certificate)
+    run_id = run_of(certificate)
     statement = _statement(certificate, run_id)
     bound = (PAIRWISE.encode(), encode_uint(VERSION))
     terms = Terms(bound, run_id, statement.start, plan)
@@ -200,8 +200,11 @@ def _plan(certificate: Certificate) -> Plan:
         raise VerificationError(f"no plan: {error}", Check.OTHER_PLAN) from None
 
 
-def _run_id(certificate: Certificate) -> bytes:
-    """Return the run id; refuse a session, nonces or keys of a form that no run has."""
+def run_of(certificate: Certificate) -> bytes:
+    """Return the run id of a certificate.
+
+    Raises VerificationError for a session, nonces or keys of a form that no run has.
+    """
     third = certificate.output == "aggregator"
     count = NAMES[third]
     expected = (count, 32 * count, 32 * count * third)

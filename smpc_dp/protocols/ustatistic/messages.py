@@ -25,6 +25,7 @@ MATCHED = "matched"
 PAIR = "pair"
 RELAY = "relay"
 RELAY_END = "relay-end"
+CONVICTION = "conviction"
 DONE = "pairs-done"
 RESULT = "estimate"
 TERMS = "statistic-terms"
@@ -114,6 +115,13 @@ class RelayEnd(Body, frozen=True):
     """No more frames of that pair will follow."""
 
     matching: Count
+
+
+class Conviction(Body, frozen=True):
+    """Certificate, without its circuit, against the garbler of a pair: to the aggregator, and to partners."""
+
+    matching: Count
+    certificate: Annotated[bytes, Meta(max_length=MAX_PAIR_BYTES)]
 
 
 class Done(Body, frozen=True):

@@ -25,6 +25,7 @@ from smpc_dp.protocols.garbled.effects import Receive, Send
 from smpc_dp.protocols.garbled.participant import Evaluated
 from smpc_dp.protocols.run_log import RunLog, Statement
 from smpc_dp.protocols.ustatistic import messages as m
+from smpc_dp.protocols.ustatistic.conviction import convict
 from smpc_dp.protocols.ustatistic.estimate import Estimate, estimate
 from smpc_dp.protocols.ustatistic.log import log_messages, log_statement
 from smpc_dp.protocols.ustatistic.relay import PairRelays
@@ -44,15 +45,17 @@ class Pairs(Work):
         relays: of the pairs whose frames are relayed.
         evaluations: by matching and pair.
         sent, received: how many messages of an evaluation went to a party, and came from it.
+        convictions: by name, how a convicted party is shown to its partners.
     """
 
-    __slots__ = ("evaluations", "received", "relays", "sent")
+    __slots__ = ("convictions", "evaluations", "received", "relays", "sent")
 
     def __init__(self, relays: PairRelays) -> None:
         self.relays = relays
         self.evaluations: dict[tuple[int, Pair], AggregatorEvaluation] = {}
         self.sent: Counter[tuple[str, int]] = Counter()
         self.received: Counter[tuple[str, int]] = Counter()
+        self.convictions: dict[str, m.Conviction] = {}
 
 
 class EndedPair(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -169,17 +172,51 @@ def on_relay(aggregator: Aggregator, state: CollectDone, _party: int, envelope: 
     return aggregator.write(state.run_id, envelope.step, (number(peer),), message)
 
 
-def end_pairs(aggregator: Aggregator, state: CollectorState, party: int) -> Sequence[Envelope]:
-    """Tell the partners of a lost party that their relayed pairs with it are over."""
+def on_conviction(
+    aggregator: Aggregator, state: CollectDone, _party: int, envelope: Envelope
+) -> list[Envelope]:
+    """Exclude the garbler of the sender's pair, if a certificate convicts it, and end its pairs.
+
+    A certificate that does not is its sender's fault.
+    """
+    _check(aggregator, state, envelope)
+    sender, pairs, drawn, inbox = envelope.sender, state.pairs, state.drawn, state.inbox
+    message = decode(envelope.body, m.Conviction, sender)
+    pair = drawn.partner(sender, message.matching) if message.matching < len(drawn.pairs) else None
+    if pair is None or pair[1] != sender:
+        raise PeerFault(sender, "accuses a party that did not garble for it", Check.NOT_PRESENT)
+    number = aggregator.context.number(pair[0])
+    if pairs is None or number in inbox.excluded:
+        return []
+    plan = aggregator.parameters.plan(state.requested)
+    try:
+        certificate = convict(aggregator.context, state.run_id, plan.circuit, pair, message)
+    except VerificationError as error:
+        raise PeerFault(sender, f"accuses {pair[0]}: {error}", error.check) from None
+    reason = f"is convicted of cheating by the certificate of {sender}"
+    fault = PeerFault(pair[0], reason, Check.CONVICTED, {"certificate": certificate})
+    pairs.convictions[pair[0]] = message
+    if number not in inbox.alive:
+        inbox.excluded[number] = fault
+        return []
+    aggregator.exclude(state, number, fault)
+    return end_pairs(aggregator, state, number)
+
+
+def end_pairs(aggregator: Aggregator, state: CollectorState, party: int) -> list[Envelope]:
+    """Tell the partners of a lost party that their pairs with it are over, and why if it is convicted."""
     if not isinstance(state, CollectDone) or state.pairs is None:
-        return ()
-    number = aggregator.context.number
-    return [
-        envelope
-        for partner, matching in state.pairs.relays.lost(aggregator.name_of(party))
-        if number(partner) in state.inbox.alive
-        for envelope in aggregator.write(state.run_id, m.RELAY_END, (number(partner),), m.RelayEnd(matching))
-    ]
+        return []
+    name, number, sent = aggregator.name_of(party), aggregator.context.number, list[Envelope]()
+    conviction = state.pairs.convictions.get(name)
+    for partner, matching in state.pairs.relays.lost(name):
+        if number(partner) not in state.inbox.alive:
+            continue
+        to = (number(partner),)
+        if conviction is not None:
+            sent += aggregator.write(state.run_id, m.CONVICTION, to, conviction)
+        sent += aggregator.write(state.run_id, m.RELAY_END, to, m.RelayEnd(matching))
+    return sent
 
 
 def finish_done(aggregator: Aggregator, state: CollectDone) -> Transition:

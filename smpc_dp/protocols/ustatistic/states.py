@@ -114,7 +114,12 @@ AGGREGATOR = CollectorRole(
             (pairs.Estimated,),
             (m.RESULT,),
             "anything: the run is over",
-            beside={m.PAIR: pairs.on_pair, m.RELAY: pairs.on_relay, m.RELAY_END: pairs.on_relay},
+            beside={
+                m.PAIR: pairs.on_pair,
+                m.RELAY: pairs.on_relay,
+                m.RELAY_END: pairs.on_relay,
+                m.CONVICTION: pairs.on_conviction,
+            },
             late=pairs.late_done,
             report=pairs.take_end,
         ),

@@ -7,10 +7,12 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from smpc_dp.errors import Check, PeerFault
+from smpc_dp.circuits.circuit import Circuit
+from smpc_dp.errors import Check, PeerFault, VerificationError
 from smpc_dp.protocols.engine.party import Member
 from smpc_dp.protocols.ustatistic import messages as m
-from smpc_dp.protocols.ustatistic.terms import pair_context
+from smpc_dp.protocols.ustatistic.conviction import accusation, convict
+from smpc_dp.protocols.ustatistic.terms import Draw, pair_context
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import Context, decode
 
@@ -69,6 +71,27 @@ class PairWire:
         if envelope.step == m.RELAY:
             return self._open(run_id, envelope, m.Relay)
         return self._open(run_id, envelope, m.RelayEnd)
+
+    def write_conviction(self, run_id: bytes, matching: int, certificate: bytes) -> Envelope:
+        """Return the envelope that shows the certificate against the garbler of a pair."""
+        return self._member.write(run_id, m.CONVICTION, accusation(matching, certificate))
+
+    def open_conviction(
+        self, run_id: bytes, drawn: Draw, circuit: Circuit, envelope: Envelope
+    ) -> tuple[str, bytes]:
+        """Return the party that the aggregator shows to be convicted, and the certificate.
+
+        Raises PeerFault for an unexpected message, and for a certificate that convicts nobody.
+        """
+        message, name = self._open(run_id, envelope, m.Conviction), self._member.name
+        paired = drawn.pairs[message.matching] if message.matching < len(drawn.pairs) else ()
+        for pair in paired:
+            try:
+                return pair[0], convict(self._member.context, run_id, circuit, pair, message)
+            except VerificationError as error:
+                if error.check != Check.OTHER_RUN:
+                    raise self._refuse(f"told {name} of a conviction: {error}", error.check) from None
+        raise self._refuse(f"told {name} of a conviction of no pair", Check.OTHER_RUN)
 
     def _open(self, run_id: bytes, envelope: Envelope, kind: type[B]) -> B:
         """Decode a message of the aggregator."""
