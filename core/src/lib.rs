@@ -13,6 +13,8 @@ pub mod proofs;
 pub mod shamir;
 pub mod stream_hash;
 pub mod tuple_hash;
+#[cfg(target_arch = "x86_64")]
+mod vectors;
 
 #[cfg(test)]
 mod fuzz;

@@ -12,6 +12,8 @@ use super::runs::{Ands, Xors};
 #[cfg(target_arch = "x86_64")]
 use super::x86;
 use crate::instructions::Level;
+#[cfg(target_arch = "x86_64")]
+use crate::vectors::expand;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Path {
@@ -159,7 +161,7 @@ impl Kernel {
             #[cfg(target_arch = "x86_64")]
             // SAFETY: `available` saw the features.
             #[allow(unsafe_code)]
-            _ => Cipher::Schedule(unsafe { x86::expand(key) }),
+            _ => Cipher::Schedule(unsafe { expand(key) }),
         }
     }
 

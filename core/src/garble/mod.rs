@@ -46,6 +46,7 @@ mod kernel;
 mod operands;
 mod portable;
 mod runs;
+#[cfg(target_arch = "x86_64")]
 mod simd;
 #[cfg(target_arch = "x86_64")]
 mod simd_runs;

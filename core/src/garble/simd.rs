@@ -8,47 +8,7 @@
 
 use super::block::Block;
 use super::operands::Wires;
-
-/// The round constants of AES-128's key schedule; round 0 has none.
-pub const ROUND_CONSTANTS: [u32; 11] = [
-    0, 0x01, 0x02, 0x04, 0x08, 0x10, 0x20, 0x40, 0x80, 0x1b, 0x36,
-];
-
-/// A vector of blocks.
-///
-/// # Safety
-/// Every function may run only where the machine has the instructions of the implementation, and
-/// `load` and `store` only where `LANES` blocks may be read or written.
-pub trait Vector: Copy {
-    const LANES: usize;
-    unsafe fn load(from: *const Block) -> Self;
-    unsafe fn store(self, to: *mut Block);
-    unsafe fn splat(block: Block) -> Self;
-    unsafe fn xor(self, other: Self) -> Self;
-    unsafe fn and(self, other: Self) -> Self;
-    /// One round of AES with the key `key` in every block.
-    unsafe fn round(self, key: Self) -> Self;
-    /// The last round of AES.
-    unsafe fn last_round(self, key: Self) -> Self;
-    /// The orthomorphism in every block.
-    unsafe fn sigma(self) -> Self;
-    /// All ones in the blocks whose lowest bit is 1, zero in the others.
-    unsafe fn mask(self) -> Self;
-    /// The next round key of AES-128 in every block.
-    unsafe fn next_key(self, constant: u32) -> Self;
-    /// Blocks from `LANES` places.
-    unsafe fn gather(from: [*const Block; 4]) -> Self;
-    /// `word` in every word.
-    unsafe fn word(word: u32) -> Self;
-    /// The key schedule's RotWord, SubWord and addition of a constant, in every word.
-    unsafe fn substitute(self, constant: u32) -> Self;
-    /// Words 0 of both, words 1 of both; and likewise 2 and 3, in every block.
-    unsafe fn low_words(self, other: Self) -> Self;
-    unsafe fn high_words(self, other: Self) -> Self;
-    /// Lower halves of both, and upper ones, in every block.
-    unsafe fn low_pairs(self, other: Self) -> Self;
-    unsafe fn high_pairs(self, other: Self) -> Self;
-}
+use crate::vectors::{ROUND_CONSTANTS, Vector};
 
 /// Source of the keys of the half-gates.
 ///
@@ -81,19 +41,6 @@ impl<V: Vector> SharedKeys<V> {
 }
 
 impl<V: Vector> SharedKeys<V> {
-    /// The first schedule of a pair, block by block.
-    #[inline(always)]
-    pub unsafe fn first(&self) -> [Block; 11] {
-        let mut schedule = [0; 11];
-        for (block, [key, _]) in schedule.iter_mut().zip(self.0) {
-            let mut lanes = [0; 4];
-            // SAFETY: no vector has more than four lanes; the caller's promise.
-            unsafe { key.store(lanes.as_mut_ptr()) };
-            *block = lanes[0];
-        }
-        schedule
-    }
-
     /// A schedule that was made before.
     #[inline(always)]
     pub unsafe fn expanded(schedule: &[Block; 11]) -> Self {

@@ -12,7 +12,7 @@
 use super::block::Block;
 use super::operands::GATE;
 use super::runs::{Ands, GateSlots, Xors};
-use super::simd::{ROUND_CONSTANTS, Vector};
+use crate::vectors::{ROUND_CONSTANTS, Vector};
 
 /// Gates in the blocks of the widest vector.
 const WIDEST: usize = 8;

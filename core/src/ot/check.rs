@@ -10,30 +10,37 @@ use polyval::universal_hash::UniversalHash;
 #[cfg(target_arch = "x86_64")]
 use zeroize::Zeroizing;
 
+#[cfg(target_arch = "x86_64")]
+use super::column::TILE;
+use super::column::{Column, Row16};
 use super::row::Kernels;
 #[cfg(target_arch = "x86_64")]
-use super::streams::TILE;
-use super::streams::{Column, Row16};
+use super::simd::Powers;
 #[cfg(target_arch = "x86_64")]
 use super::x86;
+#[cfg(target_arch = "x86_64")]
+use crate::instructions::Level;
 
 /// Chunks of fewer blocks are not worth the powers of the challenge.
 #[cfg(target_arch = "x86_64")]
-const FEW: usize = 16;
+const FEW: usize = 4;
 
 /// The hashes of columns that arrive tile by tile.
 pub enum ColumnHashes {
     Portable(Vec<Polyval>),
     #[cfg(target_arch = "x86_64")]
-    Wide(Box<x86::Powers>, Zeroizing<Vec<Row16>>),
+    Wide(Level, Box<Powers>, Zeroizing<Vec<Row16>>),
 }
 
 impl ColumnHashes {
     /// Starts `count` hashes of columns of `blocks` blocks under `challenge`.
     pub fn new(kernels: Kernels, challenge: &[u8; 16], count: usize, blocks: usize) -> Self {
         #[cfg(target_arch = "x86_64")]
-        if kernels == Kernels::Fastest && blocks >= FEW && x86::has_hash() {
-            return Self::wide(challenge, count, blocks.min(TILE));
+        if kernels == Kernels::Fastest
+            && blocks >= FEW
+            && let Some(level) = x86::hash_levels().next()
+        {
+            return Self::wide(level, challenge, count, blocks.min(TILE));
         }
         Self::portable(challenge, count)
     }
@@ -44,17 +51,23 @@ impl ColumnHashes {
 
     /// Creates hashes with the powers for parts of up to `most` blocks.
     #[cfg(target_arch = "x86_64")]
-    fn wide(challenge: &[u8; 16], count: usize, most: usize) -> Self {
-        let mut powers = Box::new(x86::Powers([[0; 16]; TILE]));
-        let mut last = [[0; 16]; TILE];
-        last[TILE - 1] = *challenge;
-        powers.0[TILE - 1] = *challenge;
-        for index in (TILE - most..TILE - 1).rev() {
-            // The first power is in place, so this is the product with the challenge.
-            last[TILE - 1] = hash_wide(&powers, &[0; 16], &last);
-            powers.0[index] = last[TILE - 1];
+    #[allow(unsafe_code)]
+    fn wide(level: Level, challenge: &[u8; 16], count: usize, most: usize) -> Self {
+        let zeros = [[0; 16]; TILE];
+        let mut powers = Box::new(Powers {
+            powers: zeros,
+            sums: zeros,
+        });
+        let mut power = *challenge;
+        for index in (TILE - most..TILE).rev() {
+            powers.powers[index] = power;
+            for (byte, other) in power[8..].iter().enumerate() {
+                powers.sums[index][byte] = power[byte] ^ other;
+            }
+            // SAFETY: `hash_levels` has the level. The first power is in place: this is the product with the challenge.
+            power = unsafe { x86::multiply(&powers, power) };
         }
-        Self::Wide(powers, Zeroizing::new(vec![[0; 16]; count]))
+        Self::Wide(level, powers, Zeroizing::new(vec![[0; 16]; count]))
     }
 
     /// Appends the first `blocks` blocks of each column's part.
@@ -66,22 +79,23 @@ impl ColumnHashes {
                 }
             }
             #[cfg(target_arch = "x86_64")]
-            Self::Wide(powers, states) if blocks == TILE => {
+            Self::Wide(level, powers, states) if blocks == TILE => {
                 for (state, column) in states.iter_mut().zip(columns) {
-                    *state = hash_wide(powers, state, &column.blocks);
+                    *state = hash_wide(*level, powers, state, &column.blocks);
                 }
             }
             #[cfg(target_arch = "x86_64")]
-            Self::Wide(powers, states) => {
+            Self::Wide(level, powers, states) => {
                 // The last block meets the first power: what is missing is missing in front.
                 let mut part = Zeroizing::new([[0; 16]; TILE]);
+                let whole = TILE - blocks.next_multiple_of(4);
                 for (state, column) in states.iter_mut().zip(columns) {
                     let tail = &mut part[TILE - blocks..];
                     tail.copy_from_slice(&column.blocks[..blocks]);
                     for (byte, other) in tail.as_flattened_mut().iter_mut().zip(&*state) {
                         *byte ^= other;
                     }
-                    *state = hash_wide(powers, &[0; 16], &part);
+                    *state = hash_wide(*level, powers, &[0; 16], &part[whole..]);
                 }
             }
         }
@@ -95,16 +109,16 @@ impl ColumnHashes {
                 Zeroizing::new(finished.collect())
             }
             #[cfg(target_arch = "x86_64")]
-            Self::Wide(_, states) => states,
+            Self::Wide(_, _, states) => states,
         }
     }
 }
 
 #[cfg(target_arch = "x86_64")]
 #[allow(unsafe_code)]
-fn hash_wide(powers: &x86::Powers, start: &Row16, blocks: &[Row16; TILE]) -> Row16 {
-    // SAFETY: `ColumnHashes::new` has seen that the machine has the instructions.
-    unsafe { x86::hash_column(powers, start, blocks) }
+fn hash_wide(level: Level, powers: &Powers, start: &Row16, blocks: &[Row16]) -> Row16 {
+    // SAFETY: `ColumnHashes::new` took the level from `hash_levels`.
+    unsafe { x86::hash_column(level, powers, start, blocks) }
 }
 
 /// Returns the hash of one column whose blocks are contiguous.
@@ -128,8 +142,8 @@ mod tests {
                 .collect();
             let mut hashes = vec![ColumnHashes::portable(&challenge, 2)];
             #[cfg(target_arch = "x86_64")]
-            if x86::has_hash() {
-                hashes.push(ColumnHashes::wide(&challenge, 2, blocks.min(TILE)));
+            for level in x86::hash_levels() {
+                hashes.push(ColumnHashes::wide(level, &challenge, 2, blocks.min(TILE)));
             }
             for mut hashes in hashes {
                 for start in (0..blocks).step_by(TILE) {

@@ -7,11 +7,11 @@
 use zeroize::{Zeroize, Zeroizing};
 
 use super::check::ColumnHashes;
+use super::column::{Column, Row16, TILE, TILE_ROWS};
 use super::error::OtError;
 use super::hash::hash;
 use super::labels;
 use super::row::{KAPPA, Kernels, Row};
-use super::streams::{Column, Row16, TILE, TILE_ROWS};
 use super::transpose::transpose;
 
 /// Most transfers of one chunk.

@@ -8,6 +8,7 @@
 
 mod base;
 mod check;
+mod column;
 mod error;
 mod extension;
 mod hash;
@@ -17,6 +18,8 @@ mod pprf;
 mod receiver;
 mod row;
 mod sender;
+#[cfg(target_arch = "x86_64")]
+mod simd;
 mod streams;
 mod transpose;
 #[cfg(target_arch = "x86_64")]

@@ -5,6 +5,13 @@ use std::time::Instant;
 use super::tests::{choices, setup};
 use super::*;
 
+/// Limits the kernels as the module of Python does.
+fn limit() {
+    if let Ok(name) = std::env::var("SMPC_DP_KERNELS") {
+        crate::instructions::limit(&name).unwrap();
+    }
+}
+
 fn median(mut runs: Vec<f64>) -> f64 {
     runs.sort_by(f64::total_cmp);
     runs[runs.len() / 2]
@@ -13,6 +20,7 @@ fn median(mut runs: Vec<f64>) -> f64 {
 #[test]
 #[ignore = "a measurement"]
 fn speed() {
+    limit();
     use curve25519_dalek::constants::RISTRETTO_BASEPOINT_TABLE;
     use curve25519_dalek::{ristretto::RistrettoPoint, scalar::Scalar};
     let mut base = Vec::new();
@@ -85,7 +93,8 @@ fn speed() {
 #[test]
 #[ignore = "a measurement"]
 fn parts() {
-    use crate::ot::streams::{Column, TILE, TILE_ROWS};
+    limit();
+    use crate::ot::column::{Column, TILE, TILE_ROWS};
     let columns = Box::new([Column::ZERO; KAPPA]);
     let mut rows = vec![[0; 16]; TILE_ROWS];
     let (mut a, mut b) = (vec![], vec![]);
@@ -158,6 +167,7 @@ fn threaded(k: usize, depth: usize, count: usize, chunks: usize) -> f64 {
 #[test]
 #[ignore = "a measurement"]
 fn wall_clock() {
+    limit();
     for k in [2, 4] {
         for depth in [1, 2, 3, 4] {
             for blocks in [128, 256, 512, 1024, 2048] {

@@ -6,6 +6,7 @@ use zeroize::Zeroizing;
 
 use super::base::BaseSender;
 use super::check::hash_blocks;
+use super::column::{Row16, TILE};
 use super::error::{OtError, expect_length};
 use super::extension::{
     self, CHALLENGE, Chunk, Columns, DESTROYED, FULL, HEADER, MAX_PENDING, expect_room,
@@ -14,7 +15,7 @@ use super::extension::{
 use super::pads::PadHash;
 use super::pprf;
 use super::row::{KAPPA, Kernels, Row};
-use super::streams::{Row16, Streams, TILE, correct};
+use super::streams::{Streams, correct};
 
 enum State {
     /// The first message is sent; the base response is expected.

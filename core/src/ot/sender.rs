@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use zeroize::{Zeroize, Zeroizing};
 
 use super::base::{self, Keys};
+use super::column::{Row16, TILE};
 use super::error::{OtError, expect_length};
 use super::extension::{
     self, Chunk, Columns, DESTROYED, FULL, HEADER, MAX_PENDING, expect_room, transpose_rows,
@@ -12,7 +13,7 @@ use super::extension::{
 use super::hash::hash;
 use super::pads::PadHash;
 use super::row::{Kernels, Row};
-use super::streams::{Row16, Streams, TILE, apply};
+use super::streams::{Streams, apply};
 use super::{labels, pprf};
 
 enum State {

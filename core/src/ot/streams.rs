@@ -7,52 +7,56 @@
 
 use aes::cipher::{BlockCipherEncrypt, KeyInit};
 use aes::{Aes128Enc, Block};
-use zeroize::Zeroize;
+use zeroize::{Zeroize, Zeroizing};
 
 use super::base::Key;
+use super::column::{Column, TILE};
+#[cfg(target_arch = "x86_64")]
+use super::simd::Schedule;
+#[cfg(target_arch = "x86_64")]
+use super::x86;
 #[cfg(target_arch = "x86_64")]
 use crate::instructions::Level;
-
-/// Blocks of 128 rows that are processed together: a column's part is 1 KiB, all columns 128 KiB.
-pub const TILE: usize = 64;
-/// Rows of a tile.
-pub const TILE_ROWS: usize = TILE * 128;
-
-/// A column's part in a tile.
-///
-/// Aligned to cache lines, and one line longer than a power of two: the same row of all columns would
-/// otherwise fall into a few sets of the cache.
-#[derive(Clone, Copy)]
-#[repr(C, align(64))]
-pub struct Column {
-    pub blocks: [Row16; TILE],
-    padding: [u8; 64],
-}
-
-impl Column {
-    pub const ZERO: Self = Self {
-        blocks: [[0; 16]; TILE],
-        padding: [0; 64],
-    };
-
-    /// The bytes of all blocks.
-    pub fn bytes(&self) -> &[u8] {
-        self.blocks.as_flattened()
-    }
-
-    /// The bytes of all blocks.
-    pub fn bytes_mut(&mut self) -> &mut [u8] {
-        self.blocks.as_flattened_mut()
-    }
-}
-
-/// 128 bits of a column.
-pub type Row16 = [u8; 16];
+#[cfg(target_arch = "x86_64")]
+use crate::vectors::expand;
 
 /// The leaves' ciphers; 2^k for each digit.
+enum Ciphers {
+    Portable(Vec<Aes128Enc>),
+    #[cfg(target_arch = "x86_64")]
+    Wide(Level, Zeroizing<Vec<Schedule>>),
+}
+
+impl Ciphers {
+    fn new(leaves: &[Key]) -> Self {
+        #[cfg(target_arch = "x86_64")]
+        if let Some(level) = x86::levels().next() {
+            return Self::wide(level, leaves);
+        }
+        Self::portable(leaves)
+    }
+
+    fn portable(leaves: &[Key]) -> Self {
+        let expanded = leaves.iter().map(|leaf| Aes128Enc::new(leaf.into()));
+        Self::Portable(expanded.collect())
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[allow(unsafe_code)]
+    fn wide(level: Level, leaves: &[Key]) -> Self {
+        let mut schedules = Zeroizing::new(Vec::with_capacity(leaves.len()));
+        for leaf in leaves {
+            // SAFETY: every level has AES-NI and SSSE3.
+            schedules.push(unsafe { expand(u128::from_le_bytes(*leaf)) });
+        }
+        Self::Wide(level, schedules)
+    }
+}
+
+/// The streams of all leaves, at one tile.
 pub struct Streams {
     k: usize,
-    ciphers: Vec<Aes128Enc>,
+    ciphers: Ciphers,
     /// The numbers of a tile's blocks, which the streams encrypt.
     numbers: Box<[Block; TILE]>,
     /// Scratch for one digit.
@@ -64,10 +68,7 @@ impl Streams {
     pub fn new(k: usize, leaves: &[Key]) -> Self {
         Self {
             k,
-            ciphers: leaves
-                .iter()
-                .map(|leaf| Aes128Enc::new(leaf.into()))
-                .collect(),
+            ciphers: Ciphers::new(leaves),
             numbers: Box::new([Block::default(); TILE]),
             buffers: vec![Column::ZERO; 1 << k],
         }
@@ -91,17 +92,33 @@ impl Streams {
         punctured: bool,
         columns: &mut [Column],
     ) -> &Column {
-        let ciphers = &self.ciphers[digit << self.k..(digit + 1) << self.k];
-        for (cipher, buffer) in ciphers.iter().zip(&mut self.buffers).skip(punctured.into()) {
-            let blocks = aes::cipher::Array::cast_slice_from_core_mut(&mut buffer.blocks);
-            cipher
-                .encrypt_blocks_b2b(&self.numbers[..count], &mut blocks[..count])
-                .expect("both have `count` blocks");
+        let leaves = digit << self.k..(digit + 1) << self.k;
+        match &self.ciphers {
+            Ciphers::Portable(ciphers) => {
+                let buffers = self.buffers.iter_mut();
+                for (cipher, buffer) in ciphers[leaves].iter().zip(buffers).skip(punctured.into()) {
+                    let blocks = aes::cipher::Array::cast_slice_from_core_mut(&mut buffer.blocks);
+                    cipher
+                        .encrypt_blocks_b2b(&self.numbers[..count], &mut blocks[..count])
+                        .expect("both have `count` blocks");
+                }
+                if punctured {
+                    self.buffers[0].bytes_mut().fill(0);
+                }
+                fold(&mut self.buffers, columns);
+            }
+            #[cfg(target_arch = "x86_64")]
+            Ciphers::Wide(level, schedules) => {
+                let numbers = aes::cipher::Array::cast_slice_to_core(&*self.numbers);
+                let numbers = numbers.first_chunk().expect("a tile's blocks");
+                let (leaves, total) = (&schedules[leaves], &mut self.buffers[0]);
+                // SAFETY: `Ciphers::wide` got a level of this machine.
+                #[allow(unsafe_code)]
+                unsafe {
+                    x86::sums(*level, leaves, numbers, count, punctured, columns, total);
+                }
+            }
         }
-        if punctured {
-            self.buffers[0].bytes_mut().fill(0);
-        }
-        fold(&mut self.buffers, columns);
         &self.buffers[0]
     }
 }
@@ -138,7 +155,7 @@ fn add(left: &mut Column, right: &Column) {
 
 /// Column b becomes the sum of the buffers whose number has bit b; buffer 0 becomes the sum of all.
 #[inline(always)]
-fn fold_kernel(buffers: &mut [Column], columns: &mut [Column]) {
+fn fold(buffers: &mut [Column], columns: &mut [Column]) {
     for (bit, column) in columns.iter_mut().enumerate().rev() {
         let (low, high) = buffers.split_at_mut(1 << bit);
         let high = &high[..1 << bit];
@@ -174,7 +191,6 @@ macro_rules! widened {
     };
 }
 
-widened!(fold, fold_kernel, (buffers: &mut [Column], columns: &mut [Column]));
 widened!(
     /// `output = sum ^ choices`, a digit's corrections.
     correct, correct_kernel, (output: &mut [u8], sum: &[u8], choices: &[u8])
@@ -205,15 +221,38 @@ mod tests {
                 let terms = buffers.iter().enumerate().filter(|(y, _)| chosen(*y));
                 terms.fold(0, |sum, (_, column)| sum ^ column.bytes()[i])
             };
-            for kernel in [fold, fold_kernel] {
-                let mut folded = buffers.clone();
+            let mut folded = buffers.clone();
+            let mut columns = vec![Column::ZERO; k];
+            fold(&mut folded, &mut columns);
+            for i in 0..16 * TILE {
+                assert_eq!(folded[0].bytes()[i], sum(&|_| true, i));
+                for (bit, column) in columns.iter().enumerate() {
+                    assert_eq!(column.bytes()[i], sum(&|y| y >> bit & 1 == 1, i));
+                }
+            }
+        }
+    }
+
+    /// Every width gives the sums of the portable version.
+    #[cfg(target_arch = "x86_64")]
+    #[test]
+    fn sums_of_every_width() {
+        for k in [2, 4] {
+            let leaves: Vec<Key> = (0..2u8 << k).map(|y| [y.wrapping_mul(37); 16]).collect();
+            let sums = |ciphers, count: usize, punctured| {
+                let mut streams = Streams::new(k, &leaves);
+                streams.ciphers = ciphers;
+                streams.seek(u64::MAX - 70);
                 let mut columns = vec![Column::ZERO; k];
-                kernel(&mut folded, &mut columns);
-                for i in 0..16 * TILE {
-                    assert_eq!(folded[0].bytes()[i], sum(&|_| true, i));
-                    for (bit, column) in columns.iter().enumerate() {
-                        assert_eq!(column.bytes()[i], sum(&|y| y >> bit & 1 == 1, i));
-                    }
+                let total = streams.sums(1, count, punctured, &mut columns).blocks;
+                let parts = columns.iter().map(|column| column.blocks[..count].to_vec());
+                (total[..count].to_vec(), parts.collect::<Vec<_>>())
+            };
+            for (count, punctured) in [(1, false), (TILE, false), (TILE - 1, true), (9, true)] {
+                let expected = sums(Ciphers::portable(&leaves), count, punctured);
+                for level in x86::levels() {
+                    let wide = sums(Ciphers::wide(level, &leaves), count, punctured);
+                    assert_eq!(wide, expected, "{level:?}, k {k}, {count} blocks");
                 }
             }
         }

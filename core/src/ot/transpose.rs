@@ -1,11 +1,9 @@
 //! Transposition of a tile: from 128 columns to its rows.
 
+use super::column::{Column, TILE_ROWS};
 use super::row::{KAPPA, Kernels, Row};
-use super::streams::{Column, TILE_ROWS};
 #[cfg(target_arch = "x86_64")]
 use super::x86;
-#[cfg(target_arch = "x86_64")]
-use crate::instructions::Level;
 
 /// Words of 64 rows that are transposed side by side: independent lanes for the vector unit.
 const LANES: usize = 8;
@@ -36,8 +34,7 @@ fn transpose_words(words: &mut [[u64; LANES]; 64]) {
     exchange::<1>(words);
 }
 
-/// The portable kernel: also the body of the vector versions.
-#[inline(always)]
+/// The portable kernel.
 fn kernel(columns: &[Column; KAPPA], rows: &mut [Row]) {
     let mut words = [[0; LANES]; 64];
     for (group, rows) in rows.chunks_mut(64 * LANES).enumerate() {
@@ -59,12 +56,6 @@ fn kernel(columns: &[Column; KAPPA], rows: &mut [Row]) {
     }
 }
 
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2")]
-fn kernel_avx2(columns: &[Column; KAPPA], rows: &mut [Row]) {
-    kernel(columns, rows);
-}
-
 /// Fills `rows`, the first of the tile: bit c of row r is bit r of column c.
 #[allow(unsafe_code)]
 pub fn transpose(kernels: Kernels, columns: &[Column; KAPPA], rows: &mut [Row]) {
@@ -73,12 +64,9 @@ pub fn transpose(kernels: Kernels, columns: &[Column; KAPPA], rows: &mut [Row]) 
         return kernel(columns, rows);
     }
     #[cfg(target_arch = "x86_64")]
-    if x86::has_transpose() {
+    if let Some(level) = x86::levels().next() {
         // SAFETY: the machine has the instructions.
-        return unsafe { x86::transpose(columns, rows) };
-    } else if Level::Vaes256.permitted() && is_x86_feature_detected!("avx2") {
-        // SAFETY: the machine has AVX2, the only requirement of this safe code.
-        return unsafe { kernel_avx2(columns, rows) };
+        return unsafe { x86::transpose(level, columns, rows) };
     }
     kernel(columns, rows);
 }
@@ -124,14 +112,14 @@ mod tests {
             transpose(Kernels::Fastest, &columns, &mut vector);
             assert_eq!(portable, vector);
             #[cfg(target_arch = "x86_64")]
-            if is_x86_feature_detected!("avx2") {
+            for level in x86::levels() {
                 vector.fill([0; 16]);
-                // SAFETY: the machine has AVX2.
+                // SAFETY: the machine has the level.
                 #[allow(unsafe_code)]
                 unsafe {
-                    kernel_avx2(&columns, &mut vector);
+                    x86::transpose(level, &columns, &mut vector);
                 }
-                assert_eq!(portable, vector);
+                assert_eq!(portable, vector, "{level:?}");
             }
         }
     }

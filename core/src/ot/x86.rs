@@ -1,102 +1,185 @@
-//! The kernels for x86-64 with AVX-512: the hash of columns, and the transposition.
+//! The kernels for x86-64: AES-NI, VAES on 256 bits and on 512 bits, with carry-less products and transpositions as wide.
 //!
-//! The portable versions are in `check` and `transpose`, which choose; tests compare them.
+//! The portable versions are in `streams`, `check` and `transpose`, which choose; tests compare them.
 
 #![allow(unsafe_code)]
 
 use std::arch::x86_64::*;
 
+use super::column::{Column, Row16, TILE};
+use super::row::{KAPPA, Row};
+use super::simd::{self, Powers, Schedule};
 use crate::instructions::Level;
 
-use super::row::{KAPPA, Row};
-use super::streams::{Column, Row16, TILE};
+/// Levels with kernels here, the widest first.
+const LEVELS: [Level; 3] = [Level::Vaes512, Level::Vaes256, Level::Aes];
 
-/// Tells whether `hash_column` may be called.
-pub fn has_hash() -> bool {
-    Level::Vaes512.permitted()
-        && is_x86_feature_detected!("avx512f")
-        && is_x86_feature_detected!("vpclmulqdq")
+/// Returns the levels whose streams and transposition may be called, the widest first.
+pub fn levels() -> impl Iterator<Item = Level> {
+    LEVELS
+        .into_iter()
+        .filter(|level| level.permitted() && level.detected())
 }
 
-/// Tells whether `transpose` may be called.
-pub fn has_transpose() -> bool {
-    Level::Vaes512.permitted()
-        && is_x86_feature_detected!("avx512f")
-        && is_x86_feature_detected!("avx512bw")
-        && is_x86_feature_detected!("gfni")
+/// Returns the levels whose hash may be called, the widest first.
+pub fn hash_levels() -> impl Iterator<Item = Level> {
+    levels().filter(|&level| {
+        is_x86_feature_detected!("pclmulqdq")
+            && (level == Level::Aes || is_x86_feature_detected!("vpclmulqdq"))
+    })
 }
 
-/// The powers of a challenge h in POLYVAL's product: entry j is h^(TILE - j).
-#[repr(align(64))]
-pub struct Powers(pub [Row16; TILE]);
+/// Runs a function of the module of a level; `Level::Portable` has none.
+macro_rules! dispatch {
+    ($level:expr, $function:ident $(::<$k:literal, $punctured:literal>)? ( $($argument:expr),* )) => {
+        match $level {
+            Level::Vaes512 => vaes512::$function$(::<$k, $punctured>)?($($argument),*),
+            Level::Vaes256 => vaes256::$function$(::<$k, $punctured>)?($($argument),*),
+            _ => aes::$function$(::<$k, $punctured>)?($($argument),*),
+        }
+    };
+}
 
-/// Returns the sum of `blocks[j]` times power j, the first block plus `start`: POLYVAL's state
-/// after them.
+/// Computes the sums of a digit's streams (`streams`), with the number of leaves that says what k is.
 ///
 /// # Safety
-/// `has_hash()`.
-#[target_feature(enable = "avx512f,vpclmulqdq,pclmulqdq")]
-pub unsafe fn hash_column(powers: &Powers, start: &Row16, blocks: &[Row16; TILE]) -> Row16 {
-    const { assert!(TILE.is_multiple_of(4)) };
-    // SAFETY: every load is of 16 or 64 bytes inside the arrays: TILE blocks are TILE / 4 vectors.
-    let (from, factors, start) = unsafe {
-        (
-            blocks.as_ptr().cast::<__m512i>(),
-            powers.0.as_ptr().cast::<__m512i>(),
-            _mm512_zextsi128_si512(_mm_loadu_si128(start.as_ptr().cast())),
-        )
-    };
-    let mut low = _mm512_setzero_si512();
-    let mut middle = low;
-    let mut high = low;
-    let mut first = start;
-    for vector in 0..TILE / 4 {
-        // SAFETY: as above.
-        let (block, factor) = unsafe {
-            (
-                _mm512_loadu_si512(from.add(vector)),
-                _mm512_loadu_si512(factors.add(vector)),
-            )
-        };
-        let block = _mm512_xor_si512(block, first);
-        first = _mm512_setzero_si512();
-        low = _mm512_xor_si512(low, _mm512_clmulepi64_epi128::<0x00>(block, factor));
-        high = _mm512_xor_si512(high, _mm512_clmulepi64_epi128::<0x11>(block, factor));
-        // 0x96 is the sum of three.
-        middle = _mm512_ternarylogic_epi64::<0x96>(
-            middle,
-            _mm512_clmulepi64_epi128::<0x01>(block, factor),
-            _mm512_clmulepi64_epi128::<0x10>(block, factor),
-        );
+/// `levels` has the level.
+pub unsafe fn sums(
+    level: Level,
+    leaves: &[Schedule],
+    numbers: &[Row16; TILE],
+    count: usize,
+    punctured: bool,
+    columns: &mut [Column],
+    total: &mut Column,
+) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        match (columns.len(), punctured) {
+            (2, false) => dispatch!(
+                level,
+                sums::<2, false>(leaves, numbers, count, columns, total)
+            ),
+            (2, true) => dispatch!(
+                level,
+                sums::<2, true>(leaves, numbers, count, columns, total)
+            ),
+            (_, false) => dispatch!(
+                level,
+                sums::<4, false>(leaves, numbers, count, columns, total)
+            ),
+            (_, true) => dispatch!(
+                level,
+                sums::<4, true>(leaves, numbers, count, columns, total)
+            ),
+        }
     }
-    let (low, middle, high) = (sum_of_lanes(low), sum_of_lanes(middle), sum_of_lanes(high));
-    let low = _mm_xor_si128(low, _mm_slli_si128::<8>(middle));
-    let high = _mm_xor_si128(high, _mm_srli_si128::<8>(middle));
-    // Times x^-128, 64 bits at a time: the modulus is x^128 + (x^63 + x^62 + x^57) x^64 + 1.
-    let modulus = _mm_set_epi64x(0xc200_0000_0000_0000_u64 as i64, 0);
-    let fold = |value| {
-        let carried = _mm_clmulepi64_si128::<0x10>(value, modulus);
-        _mm_xor_si128(_mm_shuffle_epi32::<0x4e>(value), carried)
-    };
-    let state = _mm_xor_si128(high, fold(fold(low)));
-    let mut bytes = [0; 16];
-    // SAFETY: 16 bytes are stored.
-    unsafe { _mm_storeu_si128(bytes.as_mut_ptr().cast(), state) };
-    bytes
 }
 
-#[inline]
-#[target_feature(enable = "avx512f")]
-fn sum_of_lanes(value: __m512i) -> __m128i {
-    let half = _mm256_xor_si256(
-        _mm512_castsi512_si256(value),
-        _mm512_extracti64x4_epi64::<1>(value),
-    );
-    _mm_xor_si128(
-        _mm256_castsi256_si128(half),
-        _mm256_extracti128_si256::<1>(half),
-    )
+/// Returns POLYVAL's state after `blocks`, a multiple of 4, from `start`.
+///
+/// # Safety
+/// `hash_levels` has the level.
+pub unsafe fn hash_column(level: Level, powers: &Powers, start: &Row16, blocks: &[Row16]) -> Row16 {
+    // SAFETY: the caller's promise.
+    unsafe { dispatch!(level, hash_column(powers, start, blocks)) }
 }
+
+/// Returns `block` times the last power.
+///
+/// # Safety
+/// `hash_levels` is not empty.
+#[target_feature(enable = "pclmulqdq")]
+pub unsafe fn multiply(powers: &Powers, block: Row16) -> Row16 {
+    // SAFETY: the caller's promise.
+    unsafe { simd::hash_column::<__m128i>(powers, &[0; 16], &[block]) }
+}
+
+/// Fills `rows`, the first of the tile: bit c of row r is bit r of column c.
+///
+/// # Safety
+/// `levels` has the level.
+pub unsafe fn transpose(level: Level, columns: &[Column; KAPPA], rows: &mut [Row]) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        if level == Level::Vaes512 && is_x86_feature_detected!("gfni") {
+            transpose_gfni(columns, rows);
+        } else {
+            dispatch!(level, transpose(columns, rows));
+        }
+    }
+}
+
+/// The entry points for one set of instructions.
+macro_rules! entry_points {
+    ($module:ident, $vector:ty, $features:literal, $products:literal) => {
+        mod $module {
+            use std::arch::x86_64::*;
+
+            use crate::ot::column::{Column, Row16, TILE};
+            use crate::ot::row::{KAPPA, Row};
+            use crate::ot::simd::{self, Powers, Schedule};
+
+            /// # Safety
+            /// The machine has the instructions.
+            #[target_feature(enable = $features)]
+            pub unsafe fn sums<const K: usize, const PUNCTURED: bool>(
+                leaves: &[Schedule],
+                numbers: &[Row16; TILE],
+                count: usize,
+                columns: &mut [Column],
+                total: &mut Column,
+            ) {
+                // SAFETY: the caller's promise.
+                unsafe {
+                    simd::sums::<$vector, K, PUNCTURED>(leaves, numbers, count, columns, total);
+                }
+            }
+
+            /// # Safety
+            /// The machine has the instructions.
+            #[target_feature(enable = $products)]
+            pub unsafe fn hash_column(powers: &Powers, start: &Row16, blocks: &[Row16]) -> Row16 {
+                // SAFETY: the caller's promise.
+                unsafe { simd::hash_column::<$vector>(powers, start, blocks) }
+            }
+
+            /// # Safety
+            /// The machine has the instructions.
+            #[target_feature(enable = $features)]
+            pub unsafe fn transpose(columns: &[Column; KAPPA], rows: &mut [Row]) {
+                const LANES: usize = <$vector as crate::vectors::Vector>::LANES;
+                const ROWS: usize = 128 * LANES;
+                for (number, rows) in rows.chunks_mut(ROWS).enumerate() {
+                    // SAFETY: the caller's promise; ROWS rows may be written.
+                    unsafe {
+                        if rows.len() == ROWS {
+                            simd::transpose::<$vector>(columns, LANES * number, rows.as_mut_ptr());
+                        } else {
+                            let mut whole = [[0; 16]; ROWS];
+                            simd::transpose::<$vector>(columns, LANES * number, whole.as_mut_ptr());
+                            rows.copy_from_slice(&whole[..rows.len()]);
+                        }
+                    }
+                }
+            }
+        }
+    };
+}
+
+entry_points!(aes, __m128i, "aes,ssse3,sse4.1", "sse4.1,pclmulqdq");
+entry_points!(
+    vaes256,
+    __m256i,
+    "aes,vaes,avx2",
+    "avx2,pclmulqdq,vpclmulqdq"
+);
+entry_points!(
+    vaes512,
+    __m512i,
+    "aes,vaes,avx2,avx512f,avx512bw,avx512vl",
+    "avx512f,avx512bw,avx512vl,pclmulqdq,vpclmulqdq"
+);
 
 /// Rows that one line of 64 bytes of every column makes.
 const LINE_ROWS: usize = 512;
@@ -121,9 +204,9 @@ fn interleave(mut vectors: [__m512i; 8]) -> [__m512i; 8] {
 /// Fills `rows`, the first of the tile: bit c of row r is bit r of column c.
 ///
 /// # Safety
-/// `has_transpose()`.
+/// The machine has the instructions.
 #[target_feature(enable = "avx512f,avx512bw,gfni")]
-pub unsafe fn transpose(columns: &[Column; KAPPA], rows: &mut [Row]) {
+unsafe fn transpose_gfni(columns: &[Column; KAPPA], rows: &mut [Row]) {
     let mut scratch = [[_mm512_setzero_si512(); 8]; KAPPA / 8];
     let (whole, rest) = rows.as_chunks_mut::<LINE_ROWS>();
     let lines = whole.len();
