@@ -14,7 +14,7 @@
 use std::ops::Range;
 
 use curve25519_dalek::constants::RISTRETTO_BASEPOINT_TABLE;
-use curve25519_dalek::ristretto::{CompressedRistretto, RistrettoPoint};
+use curve25519_dalek::ristretto::{CompressedRistretto, RistrettoBasepointTable, RistrettoPoint};
 use curve25519_dalek::scalar::Scalar;
 use curve25519_dalek::traits::Identity;
 use zeroize::Zeroizing;
@@ -35,6 +35,9 @@ const COINS: usize = 64 + STRING;
 pub const ENTRY: usize = STRING + POINT;
 /// Most transfers of a batch: that many serve an extension.
 pub const MAX_BASE: usize = KAPPA;
+
+/// Multiplications of one point for which its table costs more than it saves.
+const FEW: usize = 48;
 
 /// The output of one base transfer.
 pub type Key = [u8; 16];
@@ -236,9 +239,14 @@ pub fn respond(
         &[context, seed],
     ));
     let (coins, _) = coins.as_chunks::<COINS>();
+    let table = (choices.len() > FEW).then(|| RistrettoBasepointTable::create(&peer));
+    let share = |scalar: &Scalar| match &table {
+        Some(table) => scalar * table,
+        None => peer * scalar,
+    };
     let parts = on_threads(choices.len(), threads, |range| {
         let (coins, choices) = (&coins[range.clone()], &choices[range.clone()]);
-        respond_part(&hashes, &peer, range.start, coins, choices)
+        respond_part(&hashes, &share, range.start, coins, choices)
     });
     let mut message = Vec::with_capacity(choices.len() * ENTRY);
     let mut keys = Zeroizing::new(Vec::with_capacity(choices.len()));
@@ -252,7 +260,7 @@ pub fn respond(
 /// Returns message and keys of the transfers from number `start` on.
 fn respond_part(
     hashes: &Hashes,
-    peer: &RistrettoPoint,
+    share: &impl Fn(&Scalar) -> RistrettoPoint,
     start: usize,
     coins: &[[u8; COINS]],
     choices: &[u8],
@@ -265,7 +273,7 @@ fn respond_part(
         let scalar = Zeroizing::new(Scalar::from_bytes_mod_order_wide(wide));
         half_points
             .push(&*scalar * RISTRETTO_BASEPOINT_TABLE - hashes.half_point(number, choice, string));
-        half_shared.push(peer * *scalar);
+        half_shared.push(share(&scalar));
     }
     let points = RistrettoPoint::double_and_compress_batch(half_points.iter());
     let shared = Zeroizing::new(RistrettoPoint::double_and_compress_batch(
