@@ -9,6 +9,7 @@ In docs/reference/commands.md the tables of options stand between a comment `<!-
 `<!-- end -->`.
 In protocols/*/*.md a comment `<!-- states: MODULE.ROLE -->` stands before the table and the diagram of a
 role's states, which end at a comment `<!-- end -->`.
+docs/performance.md has the results of benchmarks/.
 `python -m smpc_dp_lab.reference` writes the files anew.
 """
 
@@ -26,6 +27,8 @@ import typer
 from smpc_dp import errors
 from smpc_dp.protocols.engine.table import markdown
 from smpc_dp.settings import rows
+from smpc_dp_lab.bench.page import load_results
+from smpc_dp_lab.bench.page import markdown as performance
 
 PAGE = Path("docs") / "reference" / "session-file.md"
 HEAD = "| key | type | range and meaning | default |\n|---|---|---|---|\n"
@@ -36,6 +39,7 @@ ERRORS = Path("docs") / "reference" / "errors.md"
 _CHECKS = re.compile(r"(<!-- checks: (\w+) -->\n).*?(?=\n<!-- end -->)", re.DOTALL)
 COMMANDS = Path("docs") / "reference" / "commands.md"
 _OPTIONS = re.compile(r"(<!-- options: ([\w.]+)\.(\w+) -->\n).*?(?=\n<!-- end -->)", re.DOTALL)
+PERFORMANCE, BENCHMARKS = Path("docs") / "performance.md", Path("benchmarks")
 _COMMON = ("as_json", "install_completion", "show_completion")
 _STATES = re.compile(r"(<!-- states: ([\w.]+)\.(\w+) -->\n).*?(?=<!-- end -->)", re.DOTALL)
 _SHARED = re.compile(r"^\| `[^|]*`, `.*$", re.MULTILINE)
@@ -126,6 +130,7 @@ def specified(text: str) -> str:
 
 
 if __name__ == "__main__":
+    PERFORMANCE.write_text(performance(load_results(BENCHMARKS)), "utf-8")
     PAGE.write_text(rendered(PAGE.read_text("utf-8")), "utf-8")
     ERRORS.write_text(listed(ERRORS.read_text("utf-8")), "utf-8")
     COMMANDS.write_text(optioned(COMMANDS.read_text("utf-8")), "utf-8")

@@ -59,6 +59,11 @@ SEED_BYTES = 32
 START_BYTES = 16
 
 
+def kernels() -> list[str]:
+    """Return the kernels that the processor has and `SMPC_DP_KERNELS` permits, the one in use last."""
+    return _core.garbling_kernels()
+
+
 class Mode(StrEnum):
     """Sharing of AES keys between half-gates: none, or among the instances of a tile."""
 

@@ -37,7 +37,8 @@ from smpc_dp.protocols.record_result import RecordResult
 from smpc_dp.protocols.registry import PARAMETER_CHECKERS
 from smpc_dp.records.result import Estimate
 from smpc_dp_lab import vectors
-from smpc_dp_lab.reference import COMMANDS, listed, optioned, rendered, specified
+from smpc_dp_lab.bench.page import load_results, markdown
+from smpc_dp_lab.reference import BENCHMARKS, COMMANDS, PERFORMANCE, listed, optioned, rendered, specified
 from tests.documents import assert_documented, fields_below
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -255,6 +256,15 @@ def test_the_lists_of_codes_are_those_of_the_code() -> None:
     page = (ROOT / "docs" / "reference" / "errors.md").read_text("utf-8")
     assert {*re.findall(r"^\| `([a-z-]+)` \|", page, re.MULTILINE)} == {*Check, *ConfigCheck}
     assert listed(page) == page, "python -m smpc_dp_lab.reference writes them"
+
+
+def test_the_page_of_performance_has_the_stored_results() -> None:
+    page = (ROOT / PERFORMANCE).read_text("utf-8")
+    results = load_results(ROOT / BENCHMARKS)
+    assert markdown(results) == page, "python -m smpc_dp_lab.reference writes it"
+    for result in results:
+        rows = page.partition(f"## {result['bench']}\n")[2].partition("\n## ")[0]
+        assert rows.count("\n| ") >= 3
 
 
 def test_options_in_the_reference_are_those_of_the_commands() -> None:

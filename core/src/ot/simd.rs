@@ -235,8 +235,8 @@ pub unsafe fn sums<V: Wide, const K: usize, const PUNCTURED: bool>(
     for start in (0..count).step_by(step) {
         // SAFETY: the caller's promise; `start + step` is at most TILE, a multiple of `step`.
         unsafe {
-            let place = |at: usize| start + at * V::LANES;
-            let load = |at| V::load(numbers.as_ptr().add(place(at)).cast());
+            let from = |at: usize| start + at * V::LANES;
+            let load = |at| V::load(numbers.as_ptr().add(from(at)).cast());
             let numbers: [V; ABREAST] = [load(0), load(1)];
             let mut sum = [V::zero(); ABREAST];
             let mut sums = [[V::zero(); ABREAST]; K];
@@ -261,9 +261,9 @@ pub unsafe fn sums<V: Wide, const K: usize, const PUNCTURED: bool>(
                 }
             }
             for at in 0..ABREAST {
-                sum[at].store(total.blocks.as_mut_ptr().add(place(at)).cast());
+                sum[at].store(total.blocks.as_mut_ptr().add(from(at)).cast());
                 for (column, sum) in columns.iter_mut().zip(sums) {
-                    sum[at].store(column.blocks.as_mut_ptr().add(place(at)).cast());
+                    sum[at].store(column.blocks.as_mut_ptr().add(from(at)).cast());
                 }
             }
         }

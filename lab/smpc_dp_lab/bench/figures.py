@@ -15,6 +15,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Literal, Self
 
+from smpc_dp.crypto.garble import kernels
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
 
 Better = Literal["higher", "lower"]
@@ -219,11 +220,13 @@ def alternate(
 
 
 def machine() -> dict[str, object]:
-    """Return what the figures depend on: processor, cores that may be used, memory and system."""
+    """Return what figures depend on: processor, kernels in use, cores that may be used, memory, system."""
     pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return {
         "processor": _processor(),
+        "kernels": kernels()[-1],
+        "openssl": os.environ.get("OPENSSL_ia32cap"),  # noqa: SIM112 (OpenSSL's name)
         "architecture": platform.machine(),
         "cores": usable,
         "memory_bytes": pages,
@@ -239,3 +242,14 @@ def _processor() -> str:
         return platform.processor()
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return names[0] if names else platform.processor()
+
+
+def shown(value: float, unit: str) -> str:
+    """Return a value with its unit, three digits long."""
+    if unit in ("B", "B/s"):
+        for prefix, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
+            if value >= size:
+                return f"{value / size:.3g} {prefix}{unit}"
+    if unit == "s" and value < 1:
+        return f"{value * 1e3:.3g} ms" if value >= 1e-3 else f"{value * 1e6:.3g} µs"
+    return f"{value:.3g} {unit}"

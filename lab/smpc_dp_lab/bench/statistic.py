@@ -102,7 +102,7 @@ def _of_pairs(ones: list[dict[str, Measured]], peers: list[Measured], emp: Trial
     def of(name: str, key: str) -> list[float]:
         return [float(one[name][key]) for one in ones]
 
-    goal, theirs = Target("median", 0.025), _peer(peers, "one cpu", f"mpyc, a party of three, {PEER}")
+    goal, theirs = Target("ratio_to_peer", 1.0), _peer(peers, "one cpu", f"mpyc, a party of three, {PEER}")
     fresh = f"{how}; connecting and the setup of oblivious transfers included, pair {FRESH} of a process"
     cold = f"{how}; the same of the first pair, all caches cold"
     # Which figure, of which key, with which note, peer and target; of both sides each.

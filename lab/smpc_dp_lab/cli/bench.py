@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -247,6 +248,44 @@ def learn(
     )
 
 
+@app.command()
+def growth(runs: Runs = 1, as_json: Json = False) -> None:
+    """Measure how the cost of a secure sum grows with parties, length and degree."""
+    from smpc_dp_lab.bench.growth import run_growth_bench
+
+    _show("sizes", as_json, lambda show: run_growth_bench(runs, show))
+
+
+@app.command(name="all")
+def everything(
+    out: Annotated[Path, typer.Option(help="Folder for the results and index.html.")],
+    only: Annotated[
+        list[str] | None, typer.Option(help="One of the benchmarks; may be repeated. Left out: all.")
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="One round each, at small sizes.")] = False,
+    emp: Emp = None,
+    drivers: Annotated[
+        str | None, typer.Option(help="A folder with the compiled drivers of other crates' range proofs.")
+    ] = None,
+    flower: Annotated[str | None, typer.Option(help="An interpreter with flwr.")] = None,
+    opendp: Annotated[str | None, typer.Option(help="An interpreter with opendp.")] = None,
+    mpyc: Annotated[str | None, typer.Option(help="An interpreter with mpyc.")] = None,
+    gosta: Annotated[str | None, typer.Option(help="A folder with the authors' gosta code.")] = None,
+    gosta_python: Annotated[
+        str | None, typer.Option(help="An interpreter with numpy below 1.23, for that code.")
+    ] = None,
+) -> None:
+    """Measure everything, and write one page of all results."""
+    from smpc_dp_lab.bench.everything import Peers, run_all
+
+    peers = Peers(emp, drivers, flower, opendp, mpyc, gosta, gosta_python)
+    with Bar("rounds", quiet=False) as bar:
+        reports = run_all(out, peers, bar.show, quick=quick, only=tuple(only or ()))
+    for report in reports:
+        console().print(f"[bold]{report.bench}[/bold]")
+        _print(report)
+
+
 def _show(unit: str, as_json: bool, bench: Callable[[Progressing], Report]) -> None:
     """Run a benchmark with a progress display, and print its report."""
     with Bar(unit, quiet=as_json) as bar:
@@ -258,6 +297,8 @@ def _show(unit: str, as_json: bool, bench: Callable[[Progressing], Report]) -> N
 
 
 def _print(report: Report) -> None:
+    from smpc_dp_lab.bench.figures import shown
+
     out = console()
     # What the columns beside the name need; the name is wrapped.
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
@@ -267,10 +308,10 @@ def _print(report: Report) -> None:
     for figure in report.figures:
         table.add_row(
             figure.name,
-            _number(figure.median, figure.unit),
-            "" if figure.peer is None else _number(figure.peer.median, figure.unit),
+            shown(figure.median, figure.unit),
+            "" if figure.peer is None else shown(figure.peer.median, figure.unit),
             "" if figure.ratio_to_peer is None else f"{figure.ratio_to_peer:.3g}",
-            "" if figure.limit is None else _number(figure.limit.median, figure.unit),
+            "" if figure.limit is None else shown(figure.limit.median, figure.unit),
             "" if figure.ratio_to_limit is None else f"{figure.ratio_to_limit:.2f}",
             "" if figure.met is None else "met" if figure.met else "MISSED",
         )
@@ -290,13 +331,3 @@ def _print(report: Report) -> None:
         # Figures of several sizes share a note, and what follows the colon of their names.
         kinds = dict.fromkeys(name.rpartition(": ")[2] for name in names)
         out.print(f"{', '.join(kinds)}: {note}.", markup=False)
-
-
-def _number(value: float, unit: str) -> str:
-    if unit in ("B", "B/s"):
-        for prefix, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
-            if value >= size:
-                return f"{value / size:.3g} {prefix}{unit}"
-    if unit == "s" and value < 1:
-        return f"{value * 1e3:.3g} ms" if value >= 1e-3 else f"{value * 1e6:.3g} µs"
-    return f"{value:.3g} {unit}"

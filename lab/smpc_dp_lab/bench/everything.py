@@ -1,0 +1,82 @@
+"""`smpc-dp bench all`: runs all benchmarks, stores their results and writes one page of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from smpc_dp.errors import LocalError
+from smpc_dp.report.document import write
+from smpc_dp_lab import bench
+from smpc_dp_lab.bench.figures import Progress, Report
+from smpc_dp_lab.bench.growth import SIZES, run_growth_bench
+from smpc_dp_lab.bench.page import RESULTS, load_results, page
+
+
+@dataclass(frozen=True, slots=True)
+class Peers:
+    """Where peers are: folders of compiled drivers, interpreters with peers' packages; None: not measured."""
+
+    emp: str | None = None
+    proofs: str | None = None
+    flower: str | None = None
+    opendp: str | None = None
+    mpyc: str | None = None
+    gosta: str | None = None
+    gosta_python: str | None = None
+
+
+def benchmarks(peers: Peers, progress: Progress | None, *, quick: bool) -> Mapping[str, Callable[[], Report]]:
+    """Return all benchmarks by name; together they take a quarter of an hour, `quick` some minutes."""
+    runs = 1 if quick else 5
+    length = 10_000 if quick else 100_000
+    parties = 40 if quick else 100
+    few = {of: values[:3] for of, values in SIZES.items()} if quick else SIZES
+    return {
+        "garbling": lambda: bench.run_garbling_bench(runs, progress, peers.emp),
+        "ot": lambda: bench.run_ot_bench(runs, progress, peers.emp),
+        "compare": lambda: bench.run_compare_bench(runs, progress, peers.emp),
+        "pairwise": lambda: bench.run_statistic_bench(
+            runs, progress, 2_000 if quick else 246_000, peers.mpyc, peers.emp
+        ),
+        "proofs": lambda: bench.run_proofs_bench(runs, progress, peers.proofs),
+        "sampling": lambda: bench.run_sampling_bench(runs, progress, peer_python=peers.opendp),
+        "secagg": lambda: bench.run_secagg_bench(parties, length, runs, progress, peer_python=peers.flower),
+        "gopa": lambda: bench.run_gopa_bench((100,) if quick else (100, 1_000), 1, progress),
+        "learn": lambda: bench.run_learn_bench(runs, progress, (1_000,), peers.gosta, peers.gosta_python),
+        "engines": lambda: bench.run_engines_bench(1, progress, (3,), (30, 100)),
+        "session": lambda: bench.run_session_bench(5 if quick else 10, 1_000_000, 1, progress),
+        "growth": lambda: run_growth_bench(1 if quick else 3, progress, few),
+    }
+
+
+def run_all(
+    out: Path,
+    peers: Peers,
+    progress: Progress | None = None,
+    *,
+    quick: bool = False,
+    only: tuple[str, ...] = (),
+) -> list[Report]:
+    """Run all benchmarks, or those named, and write results and `index.html` into the folder `out`.
+
+    Each result is stored as soon as it is measured. The page has all results of the folder.
+
+    Raises LocalError if a file cannot be written; otherwise as the benchmarks do.
+    """
+    reports = []
+    for name, measure in benchmarks(peers, progress, quick=quick).items():
+        if only and name not in only:
+            continue
+        reports.append(measure())
+        text = msgspec.json.format(msgspec.json.encode(reports[-1].to_json()), indent=2)
+        try:
+            out.mkdir(parents=True, exist_ok=True)
+            (out / RESULTS.format(name)).write_bytes(text + b"\n")
+        except OSError as error:
+            raise LocalError(f"{out}: {error.strerror}") from None
+    write(page(load_results(out)), out / "index.html")
+    return reports
