@@ -38,9 +38,16 @@ def check(
         Path | None,
         typer.Option(help="A session file for statistics of records, whose release is audited as it is."),
     ] = None,
-    epsilon: Annotated[float, typer.Option(help="Claimed epsilon: the noise is calibrated to it.")] = 1.0,
+    epsilon: Annotated[
+        float | None,
+        typer.Option(
+            help="Claimed epsilon: a mechanism is calibrated to it (default 1); the release of a "
+            "session, whose noise is its own, is tested for it (default its own, over the whole profile)."
+        ),
+    ] = None,
     delta: Annotated[
-        float | None, typer.Option(help="Claimed delta; default 0 for Laplace and responses, else 1e-5.")
+        float | None,
+        typer.Option(help="Claimed delta; default 0 for Laplace and responses, the session's, else 1e-5."),
     ] = None,
     samples: Annotated[
         int | None,
@@ -65,11 +72,12 @@ def check(
     that they show. Exit code 1 if that refutes the claim. Finding nothing is no proof.
     """
     if session is not None and mechanism is None:
-        _check_session(session, samples, as_json)
+        _check_session(session, samples, epsilon, delta, as_json=as_json)
         return
     if session is not None or mechanism is None:
         raise ConfigError.at("MECHANISM", "either a mechanism is needed, or --session", ConfigCheck.CONFLICT)
     samples = 1_000_000 if samples is None else samples
+    epsilon = 1.0 if epsilon is None else epsilon
     # Loading these takes longer than starting all other commands.
     from smpc_dp.encoding import Encoding
     from smpc_dp.privacy import empirical, mechanisms
@@ -109,12 +117,11 @@ def check(
         print_json(printed)
     else:
         worst = result.findings[0]
-        strongest = f"epsilon >= {worst.lower:.6g} at delta = {worst.claim.delta:.6g}"
         verdict = "no violation found, which is no proof that there is none"
         rows = [
             ("claimed", f"epsilon = {epsilon:g} at delta = {delta:g}, substitution"),
             ("shown by the samples", f"epsilon >= {result.lower:.6g} at that delta"),
-            ("strongest of all tests", f"{strongest}, where {worst.claim.epsilon:.6g} is claimed"),
+            ("strongest of all tests", f"{worst.shown}, where {worst.claim.epsilon:.6g} is claimed"),
             ("by the event", f"{worst.event}: {worst.hits} against {worst.neighbour_hits} times"),
             ("releases", f"{samples} on each input, half of them to choose the events"),
             ("verdict", "VIOLATION: the claim is false" if result.refuted else verdict),
@@ -125,12 +132,14 @@ def check(
         raise typer.Exit(1)
 
 
-def _check_session(path: Path, samples: int | None, as_json: bool) -> None:
+def _check_session(
+    path: Path, samples: int | None, epsilon: float | None, delta: float | None, *, as_json: bool
+) -> None:
     """Audit the release of a session file, and print the result; exit code 1 for a violation."""
     from smpc_dp.net.session_file import load_session
     from smpc_dp.simulate.record_audit import audit_records
 
-    result = audit_records(load_session(path).checked_parameters, samples)
+    result = audit_records(load_session(path).checked_parameters, samples, epsilon=epsilon, delta=delta)
     if as_json:
         print_json(result.to_json())
     else:
@@ -140,8 +149,7 @@ def _check_session(path: Path, samples: int | None, as_json: bool) -> None:
             ("in the release", f"the sums and the noise of {result.counted} parties, those that count"),
             (
                 "strongest of all tests",
-                f"epsilon >= {worst.lower:.6g} at delta = {worst.claim.delta:.6g}, where "
-                f"{worst.claim.epsilon:.6g} is claimed",
+                f"{worst.shown}, where {worst.claim.epsilon:.6g} is claimed",
             ),
             ("variance of the noise", f"{result.variance:.6g} of that claimed, {result.least:.6g} at least"),
             ("neighbours", f"{result.moved:.6g} of the sensitivity apart, 1 at most"),

@@ -73,12 +73,19 @@ class Finding:
         """Whether the claim is false, up to the false-alarm rate."""
         return self.lower > self.claim.epsilon
 
+    @property
+    def shown(self) -> str:
+        """The bound in words; one that is not above 0 says nothing."""
+        if self.lower <= 0:
+            return "nothing found: the lower bound is 0"
+        return f"epsilon >= {self.lower:.6g} at delta = {self.claim.delta:.6g}"
+
     def to_json(self) -> dict[str, object]:
         """Return plain JSON data."""
         return {
             "epsilon": self.claim.epsilon,
             "delta": self.claim.delta,
-            "epsilon_lower": self.lower if math.isfinite(self.lower) else None,
+            "epsilon_lower": max(self.lower, 0.0),
             "event": self.event,
             "hits": [self.hits, self.neighbour_hits],
             "counted": self.samples,

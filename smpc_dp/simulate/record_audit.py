@@ -96,12 +96,23 @@ class RecordAudit:
 
 
 def audit_records(
-    parameters: object, samples: int | None = None, randomness: Randomness | None = None
+    parameters: object,
+    samples: int | None = None,
+    randomness: Randomness | None = None,
+    *,
+    epsilon: float | None = None,
+    delta: float | None = None,
 ) -> RecordAudit:
     """Audit a session's release; its claim is refuted with probability 0.002 at most if it is right.
 
-    `samples` are releases on each of two neighbouring inputs; None takes as many as show one missing share of
-    the noise, 100,000 at least. Raises ConfigError for another kind of session, and too many draws.
+    Args:
+        samples: releases on each of two neighbouring inputs; None takes as many as show one missing share of
+            the noise, 100,000 at least.
+        epsilon, delta: another claim, in the place of the session's and of its profile; where one is None it
+            is the session's.
+
+    Raises:
+        ConfigError: another kind of session, an epsilon or delta that is none, or too many draws.
     """
     if not isinstance(parameters, Audited):
         raise ConfigError.at(
@@ -113,10 +124,7 @@ def audit_records(
         # The deviation of a measured variance is sqrt(2 / draws) of it; a share is 1 / counted.
         enough = 2 * (APART * counted) ** 2 / (2 * min(request.length, MOST_COORDINATES))
         samples = max(LEAST_SAMPLES, math.ceil(enough))
-    composed = Composition([parameters.event()])
-    claims = [
-        Claim(part * request.epsilon, min(1.0, composed.delta(part * request.epsilon))) for part in PARTS
-    ]
+    claims = _claims(parameters, epsilon, delta)
     pairs = _neighbours(parameters.schema, counted, parameters.public_rows)
     findings: list[Finding] = []
     moved, noise = 0.0, _Noise()
@@ -131,14 +139,29 @@ def audit_records(
     expected = counted * float(request.variance)
     return RecordAudit(
         counted=counted,
-        epsilon=request.epsilon,
-        delta=request.delta,
+        epsilon=claims[0].epsilon,
+        delta=request.delta if delta is None else delta,
         samples=samples,
         findings=tuple(findings),
         variance=noise.variance / expected,
         least=noise.least(),
         moved=moved,
     )
+
+
+def _claims(parameters: Audited, epsilon: float | None, delta: float | None) -> list[Claim]:
+    """Return what is tested: the session's whole profile, its claim first, or the one claim given."""
+    request = parameters.request
+    if epsilon is None and delta is None:
+        composed = Composition([parameters.event()])
+        return [
+            Claim(part * request.epsilon, min(1.0, composed.delta(part * request.epsilon))) for part in PARTS
+        ]
+    claim = Claim(request.epsilon if epsilon is None else epsilon, request.delta if delta is None else delta)
+    if not (0 <= claim.epsilon < math.inf and 0 <= claim.delta < 1):
+        reason = f"epsilon must be 0 or more and delta in [0, 1), are {claim.epsilon:g} and {claim.delta:g}"
+        raise ConfigError.at("epsilon", reason, ConfigCheck.RANGE)
+    return [claim]
 
 
 @dataclass

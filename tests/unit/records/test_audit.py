@@ -125,5 +125,17 @@ def test_the_command_audits_a_session_file(tmp_path: Path) -> None:
     # One run in 500 may find what is not there.
     assert done.returncode == int(printed["violation"])
     assert {"variance", "least_variance", "moved", "strongest"} <= printed.keys()
+    # Another claim than the session's is tested by itself, and refuted; of a weak one nothing is found.
+    false = command.smpc_dp(
+        *("plan", "check", "--session", str(path), "--samples", "20000", "--epsilon", "0.01"), "--json"
+    )
+    assert false.returncode == 1
+    assert [json.loads(false.stdout)[key] for key in ("epsilon", "delta", "tested")] == [0.01, 1e-6, 4]
+    weak = command.smpc_dp(
+        *("plan", "check", "--session", str(path), "--samples", "20000", "--delta", "0.999")
+    )
+    assert weak.returncode == 0
+    assert "nothing found: the lower bound is 0" in weak.stdout
+    assert ">= -" not in weak.stdout
     refused = command.smpc_dp("plan", "check")
     assert "either a mechanism is needed, or --session" in refused.stdout + refused.stderr
