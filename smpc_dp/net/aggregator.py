@@ -28,6 +28,7 @@ from smpc_dp.protocols.engine.run import Run
 from smpc_dp.protocols.exchange.states import Relayed
 from smpc_dp.protocols.phases.key_graph import Watch
 from smpc_dp.protocols.phases.survivors import FixedSurvivors
+from smpc_dp.protocols.phases.weighted_encoding import WeightedEncoding
 from smpc_dp.protocols.record_result import RecordResult
 from smpc_dp.protocols.records import RecordParameters
 from smpc_dp.protocols.registry import MakeAggregator, make_aggregator
@@ -362,7 +363,9 @@ def _result(membership: Membership, outcome: Outcome) -> Result | RecordResult:
     """Return what an aggregator has of a request for a sum, or for statistics of records."""
     if isinstance(membership.parameters, RecordParameters):
         return RecordResult.of(outcome, membership.parameters, membership.names)
-    return Result.of(outcome, "sum", distributions=membership.parameters.noise_distributions)
+    # Of vectors with private weights there are averages alone.
+    kind = "average" if isinstance(outcome.encoding, WeightedEncoding) else "sum"
+    return Result.of(outcome, kind, distributions=membership.parameters.noise_distributions)
 
 
 def log_folder(

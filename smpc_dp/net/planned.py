@@ -13,6 +13,7 @@ from smpc_dp.privacy.guarantee import PlainStruct, Relation, Unit
 from smpc_dp.privacy.secagg_plan import communication
 from smpc_dp.protocols.names import REPORTS
 from smpc_dp.protocols.phases.parameters import SumParameters
+from smpc_dp.protocols.phases.weighted_encoding import WeightedEncoding
 from smpc_dp.protocols.records import RecordParameters
 from smpc_dp.protocols.result import Noise
 from smpc_dp.protocols.secret_sharing.records import SharedRecordParameters
@@ -233,13 +234,17 @@ def _answers(parameters: SumParameters, noise: Noise | None) -> tuple[list[Plann
     if isinstance(parameters, RecordParameters):
         return _of_request(parameters, parties)
     encoding = parameters.encoding
+    error, assumed = 0.0 if noise is None else noise.total / parties, ""
+    if isinstance(encoding, WeightedEncoding):
+        # A ratio of two sums with noise; the smaller the weights, the larger its error.
+        error, assumed, encoding = math.sqrt(2) * error, "if every weight is max_weight", encoding.given
     width = max(encoding.widths) * encoding.step
-    error = 0.0 if noise is None else noise.total / parties
     answer = PlannedAnswer(
         text="the average, each coordinate",
         standard_error=error,
         range=width,
         relative=error / width,
+        assumed=assumed,
     )
     return [answer], [] if error <= LARGE * width else [_large(answer, parties)]
 

@@ -596,7 +596,7 @@ class Session:
     ) -> Result:
         """Encode a vector and run one request."""
         _check_label(label)
-        self._check_sums()
+        self._check_sums(kind)
         self._request += 1
         try:
             encoding = self._membership.encoding
@@ -607,9 +607,14 @@ class Session:
             raise
         return await self._run_encoded(kind, ring_vector, clipped, label)
 
-    def _check_sums(self) -> None:
-        """Raise ConfigError for a sum in a session that asks of records, or learns."""
+    def _check_sums(self, kind: Kind = "average") -> None:
+        """Raise ConfigError in a session without sums; with private weights for all but averages."""
+        from smpc_dp.protocols.phases.weighted_encoding import WeightedEncoding
+
         self._membership.refuse_sums()
+        if kind == "sum" and isinstance(self._membership.parameters.sum_encoding, WeightedEncoding):
+            reason = "with epsilon and max_weight a session has averages alone: call average"
+            raise ConfigError.at("max_weight", reason, ConfigCheck.UNSUPPORTED)
         if RECORDS in self._membership.session.parameters:
             reason = "the session asks statistics of records: call statistics"
             raise ConfigError.at(RECORDS, reason, ConfigCheck.UNSUPPORTED)
@@ -653,7 +658,7 @@ class Session:
         For callers who check an input before they connect. `ring_vector` is copied.
         """
         self.check_open()
-        self._check_sums()
+        self._check_sums(kind)
         self._request += 1
         return await self._run_encoded(kind, ring_vector.copy(), clipped, label)
 

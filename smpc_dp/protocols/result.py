@@ -19,6 +19,7 @@ from smpc_dp.summary import SHOWN_VALUES, spent_text, value_text
 if TYPE_CHECKING:
     from smpc_dp.log.receipt import LogReceipt
     from smpc_dp.privacy.noise_bounds import Part
+    from smpc_dp.protocols.phases.weighted_encoding import WeightedEncoding
     from smpc_dp.trees import Leaf
 
 
@@ -239,6 +240,18 @@ class Outcome:
     noise: Noise | None = None
 
 
+_HONEST_NOISE = (
+    "if every survivor drew its noise as the protocol says; not what a corrupt party adds, nor how far the "
+    "survivors stand for others"
+)
+
+
+def _check_level(level: float) -> None:
+    """Raise ConfigError for a level that is none."""
+    if not 0 < level < 1:
+        raise ConfigError.at("level", f"must be between 0 and 1, is {level}", ConfigCheck.RANGE)
+
+
 def noise_reach(distributions: tuple[Part, ...], deviation: float, step: float, level: float) -> float:
     """Return how far the noise of a sum goes with a probability.
 
@@ -264,7 +277,8 @@ class Result:
         noise: the noise in the sum; None for an exact release.
         distributions: of the noise's independent terms in each coordinate, in grid steps, with the number of
             each; empty where its standard deviation alone is known, or there is none.
-        noisy_weight: whether the weight has noise too.
+        noisy_weight: whether the weight has noise too; `weighted`: the encoding of vectors with private
+            weights, whose `fixed_point` has one number more (`WeightedEncoding`).
         tree: the average of trees, like the caller's own; None for vectors. leaves: its arrays, in the order
             of `value`, with the step and the bytes of each.
         clipped: how many of the caller's own values were clipped to the bounds (0 unless asked for).
@@ -285,14 +299,20 @@ class Result:
     noise: Noise | None = None
     distributions: tuple[Part, ...] = ()
     noisy_weight: bool = False
+    weighted: WeightedEncoding | None = None
     tree: Any = None
     leaves: tuple[Leaf, ...] = ()
 
     @property
     def standard_error(self) -> float:
-        """Standard deviation of the noise in each coordinate of `value`; 0 for an exact release."""
+        """Standard deviation of the noise in each coordinate of `value`; 0 for an exact release.
+
+        With private weights the greatest of all coordinates, to first order.
+        """
         if self.noise is None:
             return 0.0
+        if self.weighted is not None:
+            return self.weighted.error(self.fixed_point, len(self.survivors), self.noise.total)
         return self.noise.total / (self.weight if self.kind == "average" else 1)
 
     @property
@@ -300,6 +320,8 @@ class Result:
         """Standard error of a trusted curator over the honest parties at the same epsilon and delta."""
         if self.noise is None:
             return 0.0
+        if self.weighted is not None:
+            return self.weighted.error(self.fixed_point, len(self.survivors), self.noise.curator)
         return self.noise.curator / (self.noise.honest if self.kind == "average" else 1)
 
     @property
@@ -312,25 +334,27 @@ class Result:
     def interval(self, level: float = 0.95) -> Interval:
         """Return a confidence interval for each coordinate of `value`, from the distribution of the noise.
 
-        Where only the standard deviation is known it is Chebyshev's, and wide. Raises ConfigError for a level
-        that is not between 0 and 1, and for an average whose weight has noise too.
+        Where only the standard deviation is known it is Chebyshev's, and wide. With private weights it is
+        Fieller's, of normal noise, within the bounds. Raises ConfigError for a level that is not between 0
+        and 1, and for an average on shares whose weight has noise too.
         """
+        if self.weighted is not None and self.noise is not None:
+            _check_level(level)
+            low, high = self.weighted.interval(self.fixed_point, len(self.survivors), self.noise.total, level)
+            covers = f"the weighted average of the survivors' vectors, {_HONEST_NOISE}"
+            return Interval(low, high, level, covers)
         reach = self._reach(level)
         value = self.value.astype(np.float64)
         covers = f"the {self.kind} of the survivors' vectors, rounded to the grid"
         if self.noise is None:
             covers += ": there is no noise"
         else:
-            covers += (
-                ", if every survivor drew its noise as the protocol says; not what a corrupt party adds, nor "
-                "how far the survivors stand for others"
-            )
+            covers += f", {_HONEST_NOISE}"
         return Interval(value - reach, value + reach, level, covers)
 
     def _reach(self, level: float) -> float:
         """Return how far the noise goes with a probability, in the unit of `value`."""
-        if not 0 < level < 1:
-            raise ConfigError.at("level", f"must be between 0 and 1, is {level}", ConfigCheck.RANGE)
+        _check_level(level)
         if self.noise is None:
             return 0.0
         if self.noisy_weight and self.kind == "average":
@@ -362,7 +386,9 @@ class Result:
         clipped = f"; {self.clipped} values of this party were clipped" if self.clipped else ""
         lines.append(missing + faults + clipped)
         privacy = self.privacy
-        if self.noise is not None and not self.noisy_weight:
+        if self.weighted is not None:
+            lines.append(f"noise: standard error {self.standard_error:.2g} at most; the weight has noise too")
+        elif self.noise is not None and not self.noisy_weight:
             lines.append(f"noise: ±{self._reach(0.95):.2g} in each coordinate, with probability 95 %")
         if privacy.epsilon is None:
             lines.append("privacy: exact, no differential privacy")
@@ -410,6 +436,12 @@ class Result:
         noise = outcome.noise
         encoding = outcome.encoding
         value: NDArray[np.float64] | NDArray[np.int64]
+        weight, weighted = outcome.weight, None
+        # Not at the top: it imports parameters, which import this module.
+        from smpc_dp.protocols.phases.weighted_encoding import WeightedEncoding
+
+        if isinstance(encoding, WeightedEncoding):
+            weighted, weight = encoding, encoding.total_weight(outcome.total, len(outcome.survivors))
         if kind == "average":
             value = encoding.average(outcome.total, outcome.weight)
         else:
@@ -419,7 +451,8 @@ class Result:
             kind=kind,
             fixed_point=outcome.total,
             step=encoding.step,
-            weight=outcome.weight,
+            weight=weight,
+            weighted=weighted,
             survivors=outcome.survivors,
             absent=outcome.absent,
             privacy=replace(outcome.privacy, receipt=receipt),
@@ -431,7 +464,7 @@ class Result:
             if noise is None or distributions is None
             else distributions(len(outcome.survivors), noise.residual_pairs),
             # Sums on shares alone have noise and weights.
-            noisy_weight=noise is not None and encoding.max_weight > 0,
+            noisy_weight=weighted is None and noise is not None and encoding.max_weight > 0,
         )
 
     def to_json(self) -> dict[str, object]:

@@ -198,8 +198,9 @@ def average(  # noqa: PLR0913 - the keys of a session file, and what a simulatio
     parameters: Any
     declared: dict[str, object] = {}
     if method == "gopa" or not epsilon is delta is l2_bound is None:
-        if weights is not None:
-            raise ConfigError.at("weights", "are for the exact sum", ConfigCheck.UNSUPPORTED)
+        if weights is not None and (verifiable or topology == "direct" or kind == "sum"):
+            reason = "with noise are for averages through an aggregator that are not verifiable"
+            raise ConfigError.at("weights", reason, ConfigCheck.UNSUPPORTED)
         given: dict[str, object] = {
             "kind": "integer" if precision is None else "real",
             "precision": precision,
@@ -212,6 +213,7 @@ def average(  # noqa: PLR0913 - the keys of a session file, and what a simulatio
             "topology": topology if method == "gopa" else None,
             "mechanism": mechanism if method == "secagg" else None,
             "verifiable": True if verifiable else None,
+            "max_weight": None if weights is None else _largest(weights),
         }
         if verifiable and precision == DEFAULT_PRECISION:
             given["precision"] = None

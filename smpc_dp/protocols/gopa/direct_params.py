@@ -13,6 +13,7 @@ from smpc_dp.protocols.gopa.direct_messages import EVERY_PARTY_STEPS
 from smpc_dp.protocols.gopa.params import GopaParameters
 from smpc_dp.protocols.gopa.params import check_parameters as check_relay
 from smpc_dp.protocols.result import WHOLE_PARTY, Privacy
+from smpc_dp.protocols.secagg.noisy import protected
 
 Topology = Literal["relay", "direct"]
 # Each party has a channel to every other, checks a signature of each in each step, and stores all
@@ -36,8 +37,8 @@ class DirectParameters(GopaParameters, frozen=True):
         return replace(
             relayed,
             claim=(
-                f"each honest party's vector is ({session.epsilon:g}, {session.delta:g})-differentially "
-                f"private ({WHOLE_PARTY}) in all that up to {plan.max_corrupt} colluding "
+                f"each honest party's {protected(self.encoding)} ({session.epsilon:g}, {session.delta:g})-"
+                f"differentially private ({WHOLE_PARTY}) in all that up to {plan.max_corrupt} colluding "
                 "parties, the coordinator among them or not, or any single curious party see: every x_hat "
                 "and the average; noise shared with parties who were lost after the certificate stays in it"
             ),

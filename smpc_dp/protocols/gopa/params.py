@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from smpc_dp.crypto.randomness import Randomness
-from smpc_dp.encoding import Encoding, RingVector
+from smpc_dp.encoding import RingVector
 from smpc_dp.errors import Code, ConfigCheck, ConfigError, ConfigIssue, PrivacyError
 from smpc_dp.privacy.distributions import BinomialDistribution, DiscreteGaussianDistribution
 from smpc_dp.privacy.guarantee import PrivacyGuarantee, delta_warnings
@@ -22,8 +22,15 @@ from smpc_dp.protocols import names
 from smpc_dp.protocols.gopa.messages import PARTY_STEPS
 from smpc_dp.protocols.gopa.plan import SessionNoise, plan_session
 from smpc_dp.protocols.phases.parameters import MAX_PARTIES, SumParameters
+from smpc_dp.protocols.phases.weighted_encoding import WeightedEncoding
 from smpc_dp.protocols.result import WHOLE_PARTY, Noise, Privacy
-from smpc_dp.protocols.secagg.noisy import PrivateSettings, check_room, decode_noisy, with_precision
+from smpc_dp.protocols.secagg.noisy import (
+    PrivateSettings,
+    check_room,
+    decode_noisy,
+    protected,
+    with_precision,
+)
 from smpc_dp.protocols.secagg.params import SAME, check_sum
 
 if TYPE_CHECKING:
@@ -173,8 +180,8 @@ class GopaParameters(SumParameters, frozen=True):
                 warnings=delta_warnings(session.delta, plan.parties),
             ),
             claim=(
-                f"each honest party's vector is ({session.epsilon:g}, {session.delta:g})-differentially "
-                f"private ({WHOLE_PARTY}) in all that the relay, up to "
+                f"each honest party's {protected(self.encoding)} ({session.epsilon:g}, {session.delta:g})-"
+                f"differentially private ({WHOLE_PARTY}) in all that the relay, up to "
                 f"{plan.max_corrupt} colluding parties, or any single curious party see; {lost}"
             ),
             assumptions=("computational: X25519, HKDF-SHA256, AES-256-CTR, Ed25519, TupleHash256",),
@@ -190,7 +197,6 @@ class GopaParameters(SumParameters, frozen=True):
 
 REFUSED = {
     SAME: "cannot be combined with protocol 'gopa': it is for exact sums, and each request here has noise",
-    "max_weight": "cannot be combined with protocol 'gopa': its averages have no weights",
     "mechanism": "cannot be combined with protocol 'gopa': it is of protocol 'secagg' with epsilon",
 }
 
@@ -249,11 +255,11 @@ def check_and_plan(
 
 def _planned(base: SumParameters, epsilon: float, delta: float, on_dropout: OnDropout) -> GopaParameters:
     """Return the parameters of a checked session, with planned noise."""
-    encoding: Encoding = replace(base.encoding, element_bytes=8)
+    encoding = WeightedEncoding.of(replace(base.encoding, element_bytes=8))
     plan, session = plan_session(
         base.plan,
         diameter=encoding.diameter,
-        length=encoding.length,
+        length=encoding.ring_length,
         epsilon=epsilon,
         delta=delta,
         roll_back=on_dropout == "roll-back",

@@ -19,6 +19,7 @@ from smpc_dp.privacy.distributions import DiscreteGaussianDistribution, SkellamD
 from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.privacy.secagg_plan import SMALL_SESSION
 from smpc_dp.protocols.phases.parameters import SumParameters
+from smpc_dp.protocols.phases.weighted_encoding import WeightedEncoding
 from smpc_dp.protocols.result import WHOLE_PARTY, Noise, Privacy
 from smpc_dp.protocols.secagg.claim import privacy_of
 from smpc_dp.protocols.secagg.params import OF_GOPA, SAME, SumSettings, check_sum
@@ -43,7 +44,6 @@ DEFAULT_STEPS = 1 << 20
 MOST_COMPLETE = 200
 REFUSED = OF_GOPA | {
     SAME: "is for exact sums: with epsilon each request is private by its noise, whoever survives",
-    "max_weight": "cannot be combined with epsilon, delta, mechanism or l2_bound: noisy sums have no weights",
 }
 
 
@@ -124,7 +124,8 @@ class NoisySumParameters(SumParameters, frozen=True):
         return Privacy.private(
             guarantee,
             claim=(
-                f"each honest party's vector is ({self.epsilon:g}, {self.delta:g})-differentially private "
+                f"each honest party's {protected(self.encoding)} ({self.epsilon:g}, {self.delta:g})-"
+                "differentially private "
                 f"({WHOLE_PARTY}) in what is released, given {self.known_noise}: "
                 f"{exact.claim.replace('an exact', 'a noisy', 1)}"
             ),
@@ -135,6 +136,11 @@ class NoisySumParameters(SumParameters, frozen=True):
                 "samplers do not run in constant time",
             ),
         )
+
+
+def protected(encoding: Encoding) -> str:
+    """Return what of a party epsilon protects, as the subject of a claim."""
+    return "vector and weight together are" if encoding.max_weight else "vector is"
 
 
 def decode_noisy(
@@ -194,7 +200,7 @@ def sensitivity_of(encoding: Encoding) -> Sensitivity:
     """Return the greatest distance of two vectors of an encoding, in grid steps: substitution of a vector."""
     from smpc_dp.privacy.mechanisms.sensitivity import Sensitivity
 
-    widths, length = encoding.widths, encoding.length
+    widths, length = encoding.widths, encoding.ring_length
     l1 = float(sum(widths) * (length // len(widths)))
     return Sensitivity.on_integers(
         "substitution", dimension=length, l1=l1, l2=encoding.diameter, linf=float(max(widths))
@@ -293,7 +299,7 @@ def _planned(
     from smpc_dp.privacy.mechanisms.additive import FAMILIES, DiscreteGaussian
     from smpc_dp.privacy.mechanisms.distributed import DistributedSum
 
-    plan, encoding = base.plan, replace(base.encoding, element_bytes=8)
+    plan, encoding = base.plan, WeightedEncoding.of(replace(base.encoding, element_bytes=8))
     sensitivity = sensitivity_of(encoding)
     parties, missing, looking = noise_counts(plan)
     result = DistributedSum.calibrate(

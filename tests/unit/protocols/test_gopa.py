@@ -219,7 +219,7 @@ def test_result_says_what_it_costs() -> None:
         ({"delta": 1.0}, "delta", "between 0 and 1"),
         ({"delta": None}, "delta", "is missing"),
         ({"on_dropout": "panic"}, "on_dropout", "'keep' or 'roll-back'"),
-        ({"max_weight": 3}, "max_weight", "cannot be combined with protocol 'gopa'"),
+        ({"max_weight": 3, "kind": "integer", "precision": None}, "kind", "a weighted average is no integer"),
         ({"mechanism": "skellam"}, "mechanism", "cannot be combined with protocol 'gopa'"),
         ({"upper": 0.0}, "lower", "must be below upper"),
         ({"nonsense": 1}, "nonsense", "unknown parameter of gopa"),
@@ -242,7 +242,9 @@ def test_too_few_users_are_told_at_planning() -> None:
 def test_simulation_refuses_what_does_not_fit() -> None:
     values = np.zeros((5, 1))
     with pytest.raises(ConfigError, match="weights"):
-        simulate.average(values, lower=0, upper=1, method="gopa", epsilon=1, delta=1e-6, weights=[1] * 5)
+        simulate.average(
+            values, lower=0, upper=1, method="gopa", epsilon=1, delta=1e-6, weights=[1] * 5, verifiable=True
+        )
     with pytest.raises(ConfigError, match="delta"):
         simulate.average(values, lower=0, upper=1, epsilon=1.0)
     with pytest.raises(ConfigError, match="epsilon"):

@@ -337,6 +337,9 @@ def plan_session_noise(
         ConfigError: naming the parameter that asks for too much, or leaves too few honest parties.
     """
     encoding: Encoding = replace(base.encoding, element_bytes=8)
+    if encoding.max_weight:
+        reason = "cannot be combined with verifiable = true: what is proven is about vectors without weights"
+        raise ConfigError.at("max_weight", reason, ConfigCheck.UNSUPPORTED)
     plan = base.plan
     issues = []
     if on_dropout != "keep":

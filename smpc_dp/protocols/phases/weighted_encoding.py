@@ -1,0 +1,136 @@
+"""Encoding of a private vector with its private weight: one vector of a bounded norm, and their ratio.
+
+With s = w/W in [0, 1], m the middle of the bounds and R the largest norm of x - m, a party sends
+(s (x - m), R (s - 1)). Its squared norm is at most R^2 (s^2 + (1 - s)^2) <= R^2: the noise for vectors alone
+covers the weight too, which stays as secret as the vector. The weighted average is m plus a ratio of sums.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from msgspec.structs import asdict
+from numpy.typing import ArrayLike, NDArray
+
+from smpc_dp import ball
+from smpc_dp.encoding import Encoding, RingVector
+from smpc_dp.errors import ConfigCheck, ConfigError
+from smpc_dp.records.intervals import fieller, normal_quantile, within
+
+# The half diagonal of a box is rounded up by this.
+_UPWARDS = 1 + 1e-12
+
+
+class WeightedEncoding(Encoding, frozen=True, kw_only=True):
+    """Encoding of vectors with weights of 0 to `max_weight`; `given` is that of the vectors alone.
+
+    `radius` is R, in the caller's unit. A ring vector has one element more than a vector.
+    """
+
+    given: Encoding
+    radius: float
+
+    @classmethod
+    def of(cls, encoding: Encoding) -> Encoding:
+        """Return the encoding that adds weights to vectors; the same where there are none.
+
+        Raises ConfigError for vectors of integers, whose averages are none.
+        """
+        if not encoding.max_weight:
+            return encoding
+        if encoding.integer:
+            reason = "must be 'real' with max_weight: a weighted average is no integer"
+            raise ConfigError.at("kind", reason, ConfigCheck.UNSUPPORTED)
+        values = asdict(encoding)
+        given = Encoding(**{**values, "max_weight": 0})
+        radius = encoding.l2_bound
+        if radius is None:
+            low, high = (np.broadcast_to(side, given.length) for side in given.bounds)
+            radius = float(np.linalg.norm((high - low) / 2)) * _UPWARDS
+        steps = math.isqrt(ball.squared_limit(radius, encoding.fractional_bits))
+        return cls(**{**values, "lowest": -steps, "highest": steps}, given=given, radius=radius)
+
+    @property
+    def widths(self) -> list[int]:
+        """Largest distance of two ring vectors in a coordinate, in steps."""
+        return [2 * self.highest]
+
+    @property
+    def diameter(self) -> float:
+        """L2 distance of the two farthest ring vectors on the grid, in steps, rounded up."""
+        return 2 * math.sqrt(ball.squared_limit(self.radius, self.fractional_bits)) * (1 + 1e-15)
+
+    @property
+    def middle(self) -> NDArray[np.float64]:
+        """m: 0 for a bound on the norm."""
+        if self.l2_bound is not None:
+            return np.zeros(1)
+        low, high = self.bounds
+        return np.atleast_1d((low + high) / 2)
+
+    def encode(
+        self, vector: ArrayLike, *, party: str, weight: float | None = None, clip: bool = False
+    ) -> tuple[RingVector, int]:
+        """Encode a vector and its weight; see `Encoding.encode`."""
+        ring_vector, clipped = self.given.encode(vector, party=party, clip=clip)
+        share = self._checked_weight(weight, party) / self.max_weight
+        values = self.given.real(ring_vector.astype(np.int64) + np.int64(self.given.lowest)) - self.middle
+        both = np.append(share * values, self.radius * (share - 1))
+        grid, _ = ball.on_grid(both, self.radius, self.fractional_bits)
+        return (grid - np.int64(self.lowest)).astype(self.dtype), clipped
+
+    def _sums(self, grid: NDArray[np.int64], contributors: int) -> tuple[NDArray[np.float64], float]:
+        """Return the sums of s (x - m) and of s, in which there is noise."""
+        real = self.real(grid)
+        return real[:-1], float(real[-1]) / self.radius + contributors
+
+    def average(self, grid: NDArray[np.int64], weight: int) -> NDArray[np.float64]:
+        """Return the weighted average, within the bounds; `weight`: the number of contributors.
+
+        Where noise makes the sum of the weights negative it is the middle of the bounds.
+        """
+        top, below = self._sums(grid, weight)
+        values = top / below if below > 0 else np.zeros_like(top)
+        if self.l2_bound is not None:
+            return np.asarray(values / max(1.0, ball.norm(values) / self.l2_bound))
+        return np.asarray(np.clip(values + self.middle, *self.bounds), np.float64)
+
+    def total_weight(self, grid: NDArray[np.int64], contributors: int) -> int:
+        """Return the sum of the weights, in which there is noise, rounded."""
+        return round(self._sums(grid, contributors)[1] * self.max_weight)
+
+    def error(self, grid: NDArray[np.int64], contributors: int, deviation: float) -> float:
+        """Return the greatest standard error of a coordinate, to first order; at most the widest range.
+
+        `deviation`: of the noise of each coordinate, in the caller's unit.
+        """
+        top, below = self._sums(grid, contributors)
+        low, high = self._limits()
+        widest = float(np.max(high - low))
+        if below <= 0:
+            return widest
+        ratio = float(np.abs(top).max()) / below
+        return min(widest, deviation * math.hypot(1, ratio / self.radius) / below)
+
+    def interval(
+        self, grid: NDArray[np.int64], contributors: int, deviation: float, level: float
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return Fieller's interval of each coordinate, within the bounds; arguments as of `error`."""
+        top, below = self._sums(grid, contributors)
+        z, deviation = normal_quantile(1 - level), deviation + contributors * self.step
+        low, high = (np.broadcast_to(side, self.length) for side in self._limits())
+        middle = np.broadcast_to(self.middle, self.length)
+        ends = [
+            within(fieller(float(one), deviation, below, deviation / self.radius, z), least, most)
+            for one, least, most in zip(top, low - middle, high - middle, strict=True)
+        ]
+        result = np.array(ends, np.float64).reshape(-1, 2) + middle[:, None]
+        return result[:, 0], result[:, 1]
+
+    def _limits(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return the least and the greatest value of coordinates."""
+        if self.l2_bound is not None:
+            return np.array([-self.l2_bound]), np.array([self.l2_bound])
+        low, high = self.bounds
+        return np.atleast_1d(low).astype(np.float64), np.atleast_1d(high).astype(np.float64)
