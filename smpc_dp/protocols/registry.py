@@ -43,9 +43,11 @@ from smpc_dp.wire.signing import Context, Signer
 
 if TYPE_CHECKING:
     from smpc_dp.log.keeping import Board
+    from smpc_dp.privacy.budget import Released
     from smpc_dp.protocols.gopa.params import GopaParameters
+    from smpc_dp.protocols.secret_sharing.records import SharedRecordParameters
 
-T = TypeVar("T", bound=SumParameters)
+T = TypeVar("T", bound="Released")
 
 # Every sum is a secure sum, or similar. Further modules of the other protocols are imported by their sessions
 # alone, in the functions below.
@@ -141,13 +143,22 @@ def _check_mpyc(parameters: Mapping[str, object], parties: int) -> tuple[object 
         from smpc_dp.protocols.secret_sharing.tables import check_tables
 
         return check_tables(parameters, parties)
+    if RECORDS in parameters and BUDGET in parameters:
+        return _check_budget(_check_shared_records, parameters, parties)
     if RECORDS in parameters:
-        from smpc_dp.protocols.secret_sharing.records import check_records as check_shared_records
-
-        return check_shared_records(parameters, parties)
+        return _check_shared_records(parameters, parties)
     from smpc_dp.protocols.secret_sharing.params import check_parameters
 
     return check_parameters(parameters, parties)
+
+
+def _check_shared_records(
+    parameters: Mapping[str, object], parties: int
+) -> tuple[SharedRecordParameters | None, list[ConfigIssue]]:
+    """Check statistics of records on shares."""
+    from smpc_dp.protocols.secret_sharing.records import check_records as check_shared_records
+
+    return check_shared_records(parameters, parties)
 
 
 PARAMETER_CHECKERS: dict[tuple[str, int], ParameterChecker] = {

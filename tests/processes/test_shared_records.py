@@ -27,8 +27,10 @@ SERVERS = ("server1", "server2", "server3")
 
 
 async def test_servers_answer_with_one_noise(tmp_path: Path) -> None:
-    """6 deviations: a false alarm in 1e8 runs."""
-    path = create_local_session(tmp_path, PARTIES, SHARED, protocol="mpyc", timeouts=TIMEOUTS)
+    """From a budget of one request. 6 deviations: a false alarm in 1e8 runs."""
+    budget = {"epsilon": SHARED["epsilon"], "delta": SHARED["delta"], "requests": 1}
+    given = {key: value for key, value in SHARED.items() if key not in budget} | {"budget": budget}
+    path = create_local_session(tmp_path, PARTIES, given, protocol="mpyc", timeouts=TIMEOUTS)
     tables = {name: rows(name) for name in PARTIES}
     book = tmp_path / "alice.ledger"
     Ledger.create(
@@ -47,7 +49,10 @@ async def test_servers_answer_with_one_noise(tmp_path: Path) -> None:
             plan = session.plan()
             assert plan is not None
             assert "the servers draw one together" in str(plan)
-            return await session.statistics(tables[name])
+            result = await session.statistics(tables[name])
+            with pytest.raises(smpc_dp.PrivacyError, match="request 2 is refused"):
+                await session.statistics(tables[name])
+            return result
 
     serving = [asyncio.create_task(serve_shares(path, name, requests=1)) for name in SERVERS]
     results = await asyncio.gather(*map(party, PARTIES))
@@ -56,7 +61,11 @@ async def test_servers_answer_with_one_noise(tmp_path: Path) -> None:
     result = results[0]
     assert result.survivors == PARTIES
     assert (result.answers.present, result.answers.counted) == (1, 1)
-    assert (result.privacy.unit, result.privacy.epsilon) == ("record", 4.0)
+    assert result.privacy.unit == "record"
+    assert 3.99 < (result.privacy.epsilon or 0) <= 4.0
+    assert result.privacy.budget is not None
+    assert (result.privacy.budget.requests, result.privacy.budget.left) == (1, 0)
+    assert 3.99 < (result.privacy.budget.spent or 0) <= result.privacy.budget.budget == 4.0
     assert result.privacy.receipt is not None
     assert 3.9 < (result.privacy.receipt.spent.epsilon or 0) <= 4.0
     ages = np.concatenate([tables[name]["age"] for name in PARTIES])

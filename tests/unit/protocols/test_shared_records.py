@@ -32,6 +32,18 @@ def test_the_noise_is_that_of_a_trusted_curator_however_many_parties(parties: in
     assert count.standard_error == pytest.approx(ten.standard_error, rel=0.01)
 
 
+def test_requests_share_a_budget() -> None:
+    """All of them together cost no more, and hardly less."""
+    parameters = {key: value for key, value in given().items() if key not in ("epsilon", "delta")}
+    parameters["budget"] = {"epsilon": 2.0, "delta": 1e-6, "requests": 5}
+    shared = planned(parameters, 5)
+    assert 0.7 < (shared.epsilon or 0) < 1
+    assert 1.99 < Composition([sum_event(shared)] * 5).epsilon(1e-6) <= 2
+    checked, issues = PARAMETER_CHECKERS["mpyc", 1]({**parameters, "epsilon": 1.0}, 5)
+    assert checked is None
+    assert [one.where for one in issues] == ["epsilon"]
+
+
 @pytest.mark.parametrize(("rows", "relation"), [("private", "add-remove"), ("public", "substitution")])
 def test_the_event_has_the_unit_and_the_relation(rows: str, relation: str) -> None:
     more = {"public_rows": [100] * 5} if rows == "public" else {}
