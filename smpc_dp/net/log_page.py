@@ -344,7 +344,7 @@ def _facts(run: Run) -> dict[str, object]:
         "entries": run.entries,
         "present": len(run.present) if run.present is not None else "",
         "head": "" if run.report is None or run.report.head is None else run.report.head,
-        "steps": [(STEP_WORDS[kind], done) for kind, done in _done(run)],
+        "steps": [(STEP_WORDS[kind].capitalize(), done) for kind, done in _done(run)],
     }
 
 

@@ -10,7 +10,7 @@ from typing import ClassVar
 from smpc_dp.report.table import Table
 
 WIDTH, HEIGHT = 480, 280
-LEFT, RIGHT, TOP, BOTTOM = 64, 24, 12, 44
+LEFT, RIGHT, TOP, BOTTOM = 64, 36, 12, 44
 # Lines of different colours; intervals that one picture shows; the room for their names, and for each.
 SERIES = 4
 MOST_INTERVALS = 40
