@@ -156,7 +156,15 @@ def test_a_simulation_is_reported_with_its_losses(tmp_path: Path, more: tuple[st
     assert ("on_dropout" in page.cells) is bool(more)
 
 
-@pytest.mark.parametrize("command", [("demo",), ("simulate", "average"), ("audit", "board.jsonl")])
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("demo",),
+        ("simulate", "average"),
+        ("audit", "board.jsonl"),
+        ("statistics", "session.toml", "--as", "alice"),
+    ],
+)
 def test_each_command_refuses_a_report_that_cannot_be_written_first(
     tmp_path: Path, command: tuple[str, ...]
 ) -> None:

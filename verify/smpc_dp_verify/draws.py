@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cache
 
 PART, SPARE, REFUSAL = 1e-3, 4, 2.0**-40
 # ln of a probability of which no better bound is needed.
@@ -19,6 +20,7 @@ class Draws:
     disconnected: float
 
 
+@cache
 def plan_draws(parties: int, corrupt: int, lost: int, delta: float) -> Draws | None:
     """Return the draws of a session, None if all parties are neighbours; `corrupt` is 1 or more."""
     most = (parties - 1) // 2

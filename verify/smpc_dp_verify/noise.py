@@ -150,13 +150,14 @@ def _box(coins: int, widths: Sequence[int], epsilon: float) -> float:
 
 def _losses(coins: int, width: int) -> list[tuple[float, float]]:
     """Return the losses of a binomial that moves by `width`, with their probabilities."""
-    reach = REACH / 2 * math.sqrt(coins) + width
+    reach = REACH / 2 * math.sqrt(coins)
     low, high = max(0, math.floor(coins / 2 - reach)), min(coins, math.ceil(coins / 2 + reach))
-    logs = {x: log_choose(coins, x) - coins * math.log(2) for x in range(max(0, low - width), high + 1)}
-    return [
-        (logs[x] - logs[x - width] if x >= width else math.inf, math.exp(logs[x]))
-        for x in range(low, high + 1)
-    ]
+    result = []
+    for x in range(low, high + 1):
+        log = log_choose(coins, x)
+        loss = log - log_choose(coins, x - width) if x >= width else math.inf
+        result.append((loss, math.exp(log - coins * math.log(2))))
+    return result
 
 
 def _one(coins: int, width: int, epsilon: float) -> float:

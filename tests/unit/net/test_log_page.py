@@ -471,15 +471,20 @@ def test_a_browser_shows_a_statistic(tmp_path: Path) -> None:
 @pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
 def test_a_browser_watches_a_run_until_the_page_names_the_cheat(tmp_path: Path) -> None:
     run, half = ran(), first_of(ran(), v.PUBLISH)
-    with serving(tmp_path) as server, browser() as page:
+    with serving(tmp_path) as server, browser() as page, browser() as other, socket.socket() as slow:
         address = f"http://127.0.0.1:{server.server_port}/"
         page.open(address, 390)
+        other.open(address, 1400, "dark")
+        # A third viewer asks for the events, and reads none.
+        slow.connect(("127.0.0.1", server.server_port))
+        slow.sendall(b"GET /events HTTP/1.0\r\n\r\n")
         with begun(tmp_path, run) as store:
             store.append(run.entries[:half])
             page.until(f"document.body.innerText.includes('{half} entries hold so far')")
             assert CHEAT not in page.evaluate("document.getElementById('status').innerText")
             store.append(run.entries[half:])
-            page.until(f"document.getElementById('status').innerText.includes('Left out: {CHEAT}')")
+            for each in (page, other):
+                each.until(f"document.getElementById('status').innerText.includes('Left out: {CHEAT}')")
         # Of the same page, which was opened once: what is live was replaced.
         assert page.evaluate("performance.getEntriesByType('navigation').length") == 1
         for path in ("", "parties", "entries", "entry/2"):
