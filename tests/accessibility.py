@@ -46,7 +46,8 @@ def check_accessible(*reports: Path) -> None:
         for report in reports:
             for width, scheme in VIEWS:
                 page.open(report.as_uri(), width, scheme)
-                assert serious_findings(page) == [], (report.name, width, scheme)
+                found = serious_findings(page)
+                assert not found, (report.name, width, scheme, found)
                 assert page.evaluate("document.documentElement.scrollWidth") <= width, (report.name, width)
         assert page.console == []
         assert {*page.requests} <= {"about:blank", *(report.as_uri() for report in reports)}
