@@ -132,6 +132,7 @@ class Session:
     learn = _blocking(asynchronous.Session.learn)
     evaluate = _blocking(asynchronous.Session.evaluate)
     pairwise = _blocking(asynchronous.Session.pairwise)
+    similarities = _blocking(asynchronous.Session.similarities)
 
     def __init__(self, session: asynchronous.Session, background: _Background) -> None:
         self._session, self._background = session, background

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from smpc_dp.protocols.ustatistic.result import StatisticResult
     from smpc_dp.records.table import Source, Table
     from smpc_dp.statistics.reports import SentReport
+    from smpc_dp.statistics.similarity import Similarities
     from smpc_dp.trees import Bounds
 
 Kind = Literal["sum", "average"]
@@ -497,6 +498,38 @@ class Session:
             self._on_event(Event(self.party, "step", step=step, waiting=1, detail=f"evaluation with {peer}"))
 
         return await evaluations.evaluate(operation, peer, label, on_step)
+
+    async def similarities(
+        self, vector: ArrayLike, epsilon: float, *, levels: int = 7, covert: int = 0
+    ) -> Similarities:
+        """Compare this party's vector with that of each other party by a noisy cosine; all call this.
+
+        Garbled circuits compute cosine and noise, and both of a pair learn the sum alone: never an exact
+        cosine, nor a bit of it. As for `evaluate`, one of each two parties needs an address. Experimental:
+        docs/proofs/personalized.md.
+
+        Args:
+            vector: this party's, of one length at all parties; it is scaled to norm 1.
+            epsilon: for this party's WHOLE vector, all n - 1 comparisons together; equal at all parties.
+            levels: of the grid: entries of the scaled vector are rounded to multiples of 1/levels.
+            covert: as of `evaluate`.
+
+        Raises:
+            ConfigError: an argument is wrong, or another party's differs. PrivacyError: the ledger refuses.
+                Nothing of the vector was sent then. A comparison that fails is spent, and left out.
+        """
+        self.check_open()
+        from smpc_dp.net.similarity import compare
+
+        evaluations = self._evaluating()
+        if evaluations is None:
+            reason = "a session without an aggregator has no evaluations: its addresses are for its averages"
+            raise ConfigError.at("topology", reason, ConfigCheck.UNSUPPORTED)
+        names = [member.name for member in self._membership.session.roster.parties]
+        check = evaluations.check_peer
+        return await compare(
+            self.party, names, self.evaluate, check, self._ledger, vector, epsilon, levels, covert=covert
+        )
 
     async def pairwise(
         self,

@@ -4,6 +4,7 @@ from smpc_dp.simulate.average import average, check_size
 from smpc_dp.simulate.learning import learn
 from smpc_dp.simulate.local import local_auc, local_pairwise
 from smpc_dp.simulate.pairwise import evaluate
+from smpc_dp.simulate.similarity import similarities
 from smpc_dp.simulate.statistic import pairwise
 from smpc_dp.simulate.statistics import statistics
 
@@ -15,5 +16,6 @@ __all__ = [
     "local_auc",
     "local_pairwise",
     "pairwise",
+    "similarities",
     "statistics",
 ]

@@ -1,0 +1,68 @@
+"""One party's comparisons with all others, by evaluations of one circuit with noise."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from smpc_dp.crypto.randomness import SystemRandomness
+from smpc_dp.errors import ConfigCheck, ConfigError, PeerFault, TimeoutFault
+from smpc_dp.kernels.cosine import unit_codes
+from smpc_dp.statistics.similarity import Similarities, opponents, plan_similarities
+
+if TYPE_CHECKING:
+    from smpc_dp.privacy.accountant.ledger import Ledger
+    from smpc_dp.protocols.garbled.evaluation import Evaluation
+
+
+async def compare(
+    own: str,
+    names: list[str],
+    evaluate: Callable[..., Awaitable[Evaluation]],
+    check_peer: Callable[[str], None],
+    ledger: Ledger | None,
+    vector: ArrayLike,
+    epsilon: float,
+    levels: int,
+    *,
+    covert: int,
+) -> Similarities:
+    """Compare a party's vector with those of all other `names`; see `Session.similarities` and `evaluate`."""
+    row = np.asarray(vector, dtype=np.float64)
+    if row.ndim != 1 or not len(row):
+        raise ConfigError.at("vector", f"must be numbers in a row, shape is {row.shape}", ConfigCheck.SHAPE)
+    codes = [int(code) for code in unit_codes(row[None], levels)[0]]
+    plan = await asyncio.to_thread(plan_similarities, len(row), len(names), epsilon, levels)
+    circuit, index, randomness = plan.circuit, names.index(own), SystemRandomness()
+    for name in names:
+        if name != own:
+            check_peer(name)
+    if ledger is not None:
+        # At once, before anything that depends on the vector: which comparisons fail may depend on others.
+        label = f"similarities with {len(names) - 1} parties"
+        await asyncio.to_thread(ledger.charge, randomness.bytes(32), plan.event(), label)
+    scores: dict[str, float] = {}
+    failed: dict[str, str] = {}
+    for number in opponents(index, len(names)):
+        peer = names[number]
+        bits = int.from_bytes(randomness.bytes((plan.noise.joint_bits + 7) // 8), "big")
+        try:
+            evaluated = await evaluate(
+                circuit,
+                [*codes, bits % (1 << plan.noise.joint_bits)],
+                peer=peer,
+                role="garbler" if index < number else "evaluator",
+                evaluator_inputs=range(len(row) + 1, 2 * len(row) + 2),
+                covert=covert,
+                label="similarity",
+            )
+        except (PeerFault, TimeoutFault) as error:
+            failed[peer] = str(error)
+            continue
+        if evaluated.value is not None:
+            scores[peer] = float(plan.scores(np.array([evaluated.value[0]], dtype=np.uint64))[0])
+    return Similarities(scores, failed, plan.guarantee, plan.deviation)
