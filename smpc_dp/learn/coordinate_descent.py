@@ -7,7 +7,7 @@ is the mean loss of party u's records plus ridge_u |theta|^2. At each tick one p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
 from smpc_dp.learn.averager import Parties, PeerExchange, Rows, check_rows
+from smpc_dp.learn.schedule import by_level
 from smpc_dp.privacy.record_gradients import GradientNoise, Integers
 from smpc_dp.privacy.sampling import NoiseSource, discrete_gaussian
 
@@ -117,21 +118,17 @@ class PersonalizedObjective:
         return float(1 - (scaled * 2 * self.ridges).min() / (len(self.sizes) * largest))
 
 
-def independent_batches(wakes: NDArray[np.intp], weights: sparse.csr_array) -> Iterator[tuple[int, Parties]]:
-    """Yield runs of ticks whose parties are no neighbours of each other: in parallel they do the same.
+def independent_ticks(wakes: NDArray[np.intp], weights: sparse.csr_array) -> list[NDArray[np.intp]]:
+    """Return numbers of ticks, run by run: in parallel those of a run do what they do one after the other.
 
-    Yields:
-        (the number of the first tick, the parties of the run).
+    No party of a run is in it twice or beside a neighbour; each party and its neighbours tick in order.
     """
-    blocked, start = np.zeros(weights.shape[0], dtype=bool), 0
-    for tick, party in enumerate(wakes):
-        if blocked[party]:
-            yield start, wakes[start:tick]
-            blocked[:], start = False, tick
-        blocked[party] = True
-        blocked[weights.indices[weights.indptr[party] : weights.indptr[party + 1]]] = True
-    if start < len(wakes):
-        yield start, wakes[start:]
+    near = np.split(weights.indices, weights.indptr[1:-1])
+    neighbours = [[party, *of.tolist()] for party, of in enumerate(near)]
+    level, last = np.empty(len(wakes), dtype=np.intp), [0] * len(neighbours)
+    for tick, party in enumerate(wakes.tolist()):
+        level[tick] = last[party] = 1 + max([last[one] for one in neighbours[party]])
+    return by_level(level)
 
 
 async def descend(
@@ -158,7 +155,7 @@ async def descend(
             is sent. Not with noise: nothing would protect it.
         noise: of each of the n parties; None: nothing is protected.
         source: `NoiseSource.system()` in a real run; needed with noise.
-        watch: called with the number of ticks done and the models here after each run of ticks; for studies.
+        watch: called with the number of runs of ticks done and the models here after each; for studies.
 
     Raises:
         ConfigError: an argument is refused, or a model is no longer finite.
@@ -181,7 +178,8 @@ async def descend(
     around = np.zeros((len(here), length))
     if start is not None:
         around += await exchange.mix(np.ldexp(own.astype(np.float64), -bits), objective.weights)
-    for first, parties in independent_batches(wakes, objective.weights):
+    for done, ticks in enumerate(independent_ticks(wakes, objective.weights), 1):
+        parties = wakes[ticks]
         rows, change = row_of[parties], np.zeros_like(own)
         rows = rows[rows >= 0]
         if len(rows):
@@ -196,14 +194,14 @@ async def descend(
                 moved = np.rint(np.ldexp(moved, bits)) - taken
                 for index, variance in enumerate(variances):
                     moved[index] -= discrete_gaussian(source, own.shape[1], variance)
-            change[rows] = check_models(moved, first) - own[rows]
+            change[rows] = check_models(moved, int(ticks[0])) - own[rows]
         releases[parties] += 1
         sent = columns[:, parties]
         spread = sparse.csr_array((sent.data, (sent.indices, parties[_columns(sent)])), shape=(n, n))
         around += await exchange.mix(np.ldexp(change.astype(np.float64), -bits), spread)
         own += change
         if watch is not None:
-            watch(first + len(parties), np.ldexp(own.astype(np.float64), -bits))
+            watch(done, np.ldexp(own.astype(np.float64), -bits))
     return np.ldexp(own.astype(np.float64), -bits)
 
 

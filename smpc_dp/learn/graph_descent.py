@@ -7,7 +7,6 @@ p_uv = c_u F_u + c_v F_v + lambda_1/2 |theta_u - theta_v|^2, s = lambda_1, and r
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -15,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smpc_dp.errors import ConfigCheck, ConfigError
-from smpc_dp.learn.schedule import PublicDraws
+from smpc_dp.learn.schedule import PublicDraws, by_level
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]
@@ -131,15 +130,14 @@ def draw_steps(draws: PublicDraws, parties: int, peers: int, steps: int) -> Ints
     return result
 
 
-def independent_steps(steps: Ints, parties: int) -> Iterator[Ints]:
-    """Yield numbers of steps without a common party, so that each party has its steps in order."""
+def independent_steps(steps: Ints, parties: int) -> list[Ints]:
+    """Return numbers of steps without a common party, run by run; each party has its steps in order."""
     level, last = np.empty(len(steps), dtype=np.intp), [0] * parties
     for number, members in enumerate(steps.tolist()):
         level[number] = now = 1 + max([last[member] for member in members])
         for member in members:
             last[member] = now
-    order = np.argsort(level, kind="stable")
-    yield from np.split(order, np.flatnonzero(np.diff(level[order])) + 1)
+    return by_level(level)
 
 
 def descend_graph(objective: GraphObjective, weights: Floats, steps: Ints) -> Floats:
@@ -162,7 +160,7 @@ def descend_graph(objective: GraphObjective, weights: Floats, steps: Ints) -> Fl
         raise ConfigError.at("weights", "must be symmetric, without a diagonal", ConfigCheck.CONFLICT)
     result = weights.copy()
     degrees = result.sum(axis=1)
-    for chosen in independent_steps(steps, n) if len(steps) else ():
+    for chosen in independent_steps(steps, n):
         own, peers = steps[chosen, :1], steps[chosen, 1:]
         before = result[own, peers]
         after = objective.step(degrees[own[:, 0]], degrees[peers], before, objective.costs[own, peers])

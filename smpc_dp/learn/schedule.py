@@ -144,6 +144,12 @@ class ManyClocks:
         return np.stack(drawn, axis=1).reshape(-1, 2)
 
 
+def by_level(level: Ints) -> list[Ints]:
+    """Return the numbers of events of each level, ascending, level by level."""
+    order = np.argsort(level, kind="stable")
+    return np.split(order, np.flatnonzero(np.diff(level[order])) + 1) if len(order) else []
+
+
 @dataclass(frozen=True, eq=False)
 class Round:
     """Meetings that concern each party once at most, so that they can be held at the same time.

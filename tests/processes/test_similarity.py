@@ -6,6 +6,7 @@ import asyncio
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 import smpc_dp
 from smpc_dp.errors import ConfigError, PrivacyError

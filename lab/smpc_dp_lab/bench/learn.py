@@ -75,13 +75,35 @@ def run_learn_bench(
                 measures[f"GoSta {task}, n = {parties:,}"] = _gosta(graph, records, task)
                 measures[f"peer GoSta {task}, n = {parties:,}"] = _peer(theirs, task, parties)
                 measures[f"dual averaging {task}, n = {parties:,}"] = _dual(graph, task)
+            for name, both in _personalised(graph).items():
+                measures[name], measures[f"peer {name}"] = both
         taken = alternate(runs, measures, Steps(progress, "rounds", runs))
     figures = [_figure(name, values, taken, theirs) for name, values in taken.items() if "peer" not in name]
     known = versions("numpy", gosta=theirs.version)
     return Report("learn", figures, known, {"runs": runs, "sizes": list(sizes)})
 
 
+def _personalised(graph: Topology) -> dict[str, tuple[Measure, Measure]]:
+    from smpc_dp_lab.bench.learn_personalized import GRAPH_PARTIES, descent_measures, graph_measures
+
+    return {
+        f"coordinate descent, n = {graph.parties:,}": descent_measures(graph),
+        f"graph of n = {graph.parties:,}": graph_measures(min(graph.parties, GRAPH_PARTIES)),
+    }
+
+
 def _figure(name: str, values: list[float], taken: dict[str, list[float]], theirs: GostaPeer) -> Figure:
+    if name.startswith(("coordinate", "graph")):
+        note = (
+            "p = 100, ten records a party, Watts-Strogatz graph; one update a party, together where "
+            "parties are no neighbours"
+            if name.startswith("coordinate")
+            else "Algorithm 2.4, five peers, at most 1,000 parties; steps without a common party together"
+        )
+        loop = Peer.of("a loop in numpy", np.__version__, taken[f"peer {name}"])
+        return rate(
+            name, "updates/s" if name.startswith("coordinate") else "steps/s", values, note, peer=loop
+        )
     gosta = name.startswith("GoSta")
     beside = Peer.of("the authors' gosta", theirs.version, taken.get(f"peer {name}", []))
     if gosta:

@@ -41,8 +41,9 @@ def test_an_absent_peer_is_null() -> None:
         f"{learner} {clock}, n = 100"
         for clock in ("synchronous", "asynchronous")
         for learner in ("GoSta", "dual averaging")
-    ]
-    assert all(figure["peer"] is None and figure["met"] is None for figure in figures)
+    ] + ["coordinate descent, n = 100", "graph of n = 100"]
+    assert all(figure["peer"] is None and figure["met"] is None for figure in figures[:4])
+    assert [figure["peer"]["name"] for figure in figures[4:]] == ["a loop in numpy"] * 2
     assert all(figure["median"] > 0 for figure in figures)
     assert report.versions["gosta"] is None
 

@@ -16,7 +16,7 @@ from scipy import sparse
 from smpc_dp import simulate
 from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.learn.averager import PlainExchange, Rows
-from smpc_dp.learn.coordinate_descent import PersonalizedObjective, descend, independent_batches
+from smpc_dp.learn.coordinate_descent import PersonalizedObjective, descend, independent_ticks
 from smpc_dp.learn.personalized import Personalized
 from smpc_dp.learn.registry import check_learn
 from smpc_dp.learn.schedule import PublicDraws
@@ -135,14 +135,20 @@ def test_the_gap_shrinks_as_proposition_2_1_says() -> None:
 
 
 @given(st.lists(st.integers(0, 6), min_size=1, max_size=40))
-def test_runs_of_ticks_are_of_parties_that_are_no_neighbours(wakes: list[int]) -> None:
+def test_runs_of_ticks_are_of_parties_that_are_no_neighbours_and_keep_their_order(wakes: list[int]) -> None:
     ring = sparse.csr_array(np.roll(np.eye(7), 1, axis=0) + np.roll(np.eye(7), -1, axis=0))
-    batches = list(independent_batches(np.array(wakes), ring))
-    assert [party for _, batch in batches for party in batch] == wakes
-    for start, batch in batches:
-        assert wakes[start : start + len(batch)] == batch.tolist()
-        assert len(set(batch.tolist())) == len(batch)
-        assert not any((a - b) % 7 in (1, 6) for a in batch for b in batch)
+    runs = independent_ticks(np.array(wakes), ring)
+    held = [int(tick) for run in runs for tick in run]
+    assert sorted(held) == list(range(len(wakes)))
+    for run in runs:
+        parties = [wakes[tick] for tick in run]
+        assert len({*parties}) == len(parties)
+        assert not any((a - b) % 7 in (1, 6) for a in parties for b in parties)
+    position = {tick: number for number, tick in enumerate(held)}
+    for first in range(len(wakes)):
+        for second in range(first + 1, len(wakes)):
+            if (wakes[first] - wakes[second]) % 7 in (0, 1, 6):
+                assert position[first] < position[second]
 
 
 @given(st.integers(0, 2**32), st.integers(1, 6), st.floats(1e-3, 1e3), st.floats(1e-3, 1e3))
