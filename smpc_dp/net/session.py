@@ -521,7 +521,7 @@ class Session:
         self.check_open()
         from smpc_dp.net.similarity import compare
 
-        evaluations = self._evaluating()
+        evaluations = await self._evaluating()
         if evaluations is None:
             reason = "a session without an aggregator has no evaluations: its addresses are for its averages"
             raise ConfigError.at("topology", reason, ConfigCheck.UNSUPPORTED)
