@@ -93,15 +93,18 @@ async def test_a_party_with_another_tree_is_named_with_the_path_before_anything_
     assert (charged(path, "bob"), charged(path, "alice")) == (0, 1)
 
 
-async def test_a_tree_that_is_refused_is_not_sent(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("value", "reason"), [(np.nan, "must be finite"), (10.5, "is outside [-10.0, 10.0]")], ids=["nan", "far"]
+)
+async def test_a_tree_that_is_refused_is_not_sent(value: float, reason: str, tmp_path: Path) -> None:
     path = create_local_session(tmp_path, PARTIES, REAL, timeouts=FAST)
     trees = {name: tree_of(index) for index, name in enumerate(PARTIES)}
-    trees["bob"]["weight"][0, 1] = np.nan
+    trees["bob"]["weight"][0, 1] = value
     served = await execute(path, trees)
     del served["aggregator"]
     refused = served.pop("bob")
     assert isinstance(refused, smpc_dp.PrivacyError)
-    assert str(refused) == "bob: ['weight'][0, 1] must be finite"
+    assert str(refused) == f"bob: ['weight'][0, 1] {reason}"
     assert charged(path, "bob") == 0
     for ended in served.values():
         assert isinstance(ended, Result)
