@@ -24,8 +24,16 @@ from smpc_dp.learn.coordinate_descent import PersonalizedObjective, descend
 from smpc_dp.learn.exchanges import EXACT_STEPS
 from smpc_dp.learn.learned_graph import LearnedGraph, LearnGraph, no_graph
 from smpc_dp.learn.models import Model, Points, bound_features
+from smpc_dp.learn.neighbour_sums import descend_by_sums, members
 from smpc_dp.learn.pairing_schedule import Graph, Positive, Seed, Ticks, graph_of
-from smpc_dp.learn.requirements import Learned, LearnerContext, PrivateMessages, Requirements, Table
+from smpc_dp.learn.requirements import (
+    Learned,
+    LearnerContext,
+    PrivateAverages,
+    PrivateMessages,
+    Requirements,
+    Table,
+)
 from smpc_dp.learn.schedule import PublicDraws
 from smpc_dp.privacy.guarantee import PrivacyGuarantee
 from smpc_dp.privacy.record_gradients import GradientNoise, contributions, grid_bits, plan_gradient_noise
@@ -34,10 +42,14 @@ if TYPE_CHECKING:
     from scipy import sparse
 
 CLAIM = "NO PRIVACY between neighbours: each sees the others' models, and from them their gradients"
+OWN = "of the neighbours' models a party sees noisy or exact sums alone; its own model is NOT covered"
 # Of the grid of models without noise: messages of an l2 norm below 2^10.
 _BITS = 30
 # Of the largest share of the budget.
 _LEAST_SHARE = 1e-9
+
+# Of a sum: its party and a neighbour together cannot tell the others' models apart.
+_LEAST_NEIGHBOURS = 3
 
 # Settings of every learner of personalised models.
 Sizes = Annotated[
@@ -170,6 +182,14 @@ class Personalized(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     ] = "logistic"
     seed: Annotated[Seed, Meta(description="public, of who updates when")] = 1
     graph: LearnGraph = None
+    sum_bound: Annotated[
+        Positive | None,
+        Meta(
+            description="L2 norm that models are clipped to in secure sums over a party's neighbours, one "
+            "for each tick, by `averager`; then `epsilon` is for ALL DATA of a party",
+            extra={"default": "none: neighbours see models"},
+        ),
+    ] = None
 
     @property
     def loss(self) -> Model:
@@ -198,7 +218,7 @@ class Personalized(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     @cached_property
     def noise(self) -> tuple[GradientNoise, ...] | None:
         """The noise of each party, None without; raises ConfigError where none suffices."""
-        if self.epsilon is None or self.delta is None:
+        if self.epsilon is None or self.delta is None or self.sum_bound is not None:
             return None
         clip, objective = self.reach if self.clip is None else self.clip, self.objective
         bits, decay = grid_bits(clip * objective.reaches), objective.contraction
@@ -250,13 +270,7 @@ class Personalized(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
             reason = f"{len(self.sizes)} for {parties} parties"
             return [ConfigIssue("sizes", reason, ConfigCheck.SHAPE)]
         result = []
-        if (self.epsilon is None) != (self.delta is None):
-            result.append(ConfigIssue("delta", "goes with epsilon", ConfigCheck.MISSING))
-        if self.epsilon is None and (self.clip is not None or self.split != "even"):
-            name = "clip" if self.clip is not None else "split"
-            result.append(ConfigIssue(name, "is of noise: there is no epsilon", ConfigCheck.UNSUPPORTED))
-        if self.epsilon is not None and self.clip is None and self.model == "linear":
-            result.append(ConfigIssue("clip", "is needed for the linear model", ConfigCheck.MISSING))
+        result += self._noise_issues()
         if self.graph is not None:
             result += no_graph(self.topology, self.weights) + self.graph.issues(parties, self.loss.length)
             if self.graph.loss_bound is None:
@@ -271,9 +285,46 @@ class Personalized(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
             noise = self.noise if self.objective.degrees.all() else None
             if noise is not None:
                 self._check_room(noise)
+            if self.sum_bound is not None:
+                result += self._sum_issues()
         except ConfigError as error:
             result += error.issues
         return result
+
+    def _noise_issues(self) -> list[ConfigIssue]:
+        """Return what is wrong with the settings of the noise, or of the sums."""
+        result = []
+        if (self.epsilon is None) != (self.delta is None):
+            result.append(ConfigIssue("delta", "goes with epsilon", ConfigCheck.MISSING))
+        if self.epsilon is None and (self.clip is not None or self.split != "even"):
+            name = "clip" if self.clip is not None else "split"
+            result.append(ConfigIssue(name, "is of noise: there is no epsilon", ConfigCheck.UNSUPPORTED))
+        if self.sum_bound is not None:
+            result += [
+                ConfigIssue(
+                    name, "is of models that neighbours see: there is sum_bound", ConfigCheck.CONFLICT
+                )
+                for name, given in (("clip", self.clip), ("graph", self.graph))
+                if given is not None
+            ]
+            if self.split != "even":
+                result.append(
+                    ConfigIssue(
+                        "split", "is of models that neighbours see: there is sum_bound", ConfigCheck.CONFLICT
+                    )
+                )
+        elif self.epsilon is not None and self.clip is None and self.model == "linear":
+            result.append(ConfigIssue("clip", "is needed for the linear model", ConfigCheck.MISSING))
+        return result
+
+    def _sum_issues(self) -> list[ConfigIssue]:
+        """Return the fault of sums that are a neighbour's model to a party and a second neighbour."""
+        counts = [len(members(self.objective, party)) - 1 for party in range(len(self.sizes))]
+        if min(counts) >= _LEAST_NEIGHBOURS:
+            return []
+        party = counts.index(min(counts))
+        reason = f"party {party} has {counts[party]} neighbours, secure sums need {_LEAST_NEIGHBOURS}"
+        return [ConfigIssue("topology", reason, ConfigCheck.UNSUPPORTED)]
 
     def _check_room(self, noise: tuple[GradientNoise, ...]) -> None:
         deviation = max(math.sqrt(max(one.variances)) for one in noise)
@@ -287,6 +338,16 @@ class Personalized(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     def requirements(self, parties: int) -> Requirements:
         """Return what it communicates: one vector of a party to its neighbours at each of its ticks."""
         sent = np.bincount(self.wakes, minlength=parties).astype(np.intp)
+        if self.sum_bound is not None:
+            groups = [members(self.objective, party) for party in range(parties)]
+            taken = np.zeros(parties, np.intp)
+            for count, group in zip(sent, groups, strict=True):
+                taken[group] += count
+            sizes = frozenset(len(group) for count, group in zip(sent, groups, strict=True) if count)
+            averages = PrivateAverages(
+                self.loss.length, self.sum_bound, sizes, taken, self.epsilon, self.delta
+            )
+            return Requirements(average=averages)
         sent += 0 if self.graph is None else self.graph.rounds(self.ticks)
         messages = PrivateMessages(self.loss.length, math.ldexp(EXACT_STEPS, -self.bits), sent)
         claim = self.guarantee
@@ -297,6 +358,8 @@ class Personalized(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     async def run(self, context: LearnerContext, data: list[Table]) -> Learned:
         """Learn; see `requirements.Learner`."""
+        if self.sum_bound is not None:
+            return await self._run_by_sums(context, data, self.sum_bound)
         exchange, model = context.peers, self.loss
         check_sizes(exchange, data, self.sizes)
         tables = [self._bounded(table) for table in data]
@@ -338,6 +401,30 @@ class Personalized(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         graph = None if learned is None else learned.weights[exchange.here]
         return Learned(
             self.kind, values, model.names, steps, steps, (), guarantee, claim + exchange.claim, graph=graph
+        )
+
+    async def _run_by_sums(self, context: LearnerContext, data: list[Table], bound: float) -> Learned:
+        """Learn with secure sums of neighbours' models; a model is its party's own."""
+        averager, model = context.average, self.loss
+        if averager is None:
+            raise ConfigError.at("averager", "is needed for sums", ConfigCheck.MISSING)
+        for party, table in zip(averager.here.tolist(), data, strict=True):
+            if len(table) != self.sizes[party]:
+                reason = f"party {party} has {len(table)} records, not {self.sizes[party]}"
+                raise ConfigError.at("sizes", reason, ConfigCheck.DIFFERS)
+        points = model.points([self._bounded(table) for table in data])
+        values, done, failures = await descend_by_sums(
+            averager,
+            self.objective,
+            RecordGradients(model, points, self.reach),
+            model.length,
+            self.wakes,
+            bound,
+        )
+        steps = np.bincount(self.wakes, minlength=averager.parties)[averager.here].astype(np.intp)
+        claim = f"{OWN}; {averager.claim}"
+        return Learned(
+            self.kind, values, model.names, steps, done, tuple(failures), None, claim, confidential=True
         )
 
     def _bounded(self, table: Table) -> Table:
