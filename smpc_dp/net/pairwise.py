@@ -118,7 +118,7 @@ class PairwiseMember:
             parameters.garbler: self.plan.garbler_values,
             parameters.evaluator: self.plan.evaluator_values,
         }
-        return values.get(self.identity.name, ())
+        return self.plan.given(values.get(self.identity.name, ()))
 
     def role(
         self, inputs: Sequence[Rows], request: int = 1, transfers: Transfers | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -186,11 +187,11 @@ def signed(sent: list[bytes]) -> list[tuple[str, bytes]]:
     return [(fields[2], data) for data, fields in envelopes]
 
 
-def run_attack(copies: int, seed: int) -> tuple[bool, int | None]:
+def run_attack(copies: int, seed: int, theirs: int | None = None) -> tuple[bool, int | None]:
     """Cheat in one copy, chosen at random; return whether alice is convicted, and the output without it."""
     rng = np.random.default_rng(seed)
     cheat = cheat_in(int(rng.integers(1, copies + 1)))
-    theirs = int(rng.integers(1 << COINS + 1))
+    theirs = int(rng.integers(1 << COINS + 1)) if theirs is None else theirs
     ends = evaluate_in_memory(roles(copies, garbler=cheat, seed=seed, theirs=theirs))
     if is_convicted(ends):
         assert judge(fault(ends, "bob").evidence["certificate"]).garbler == "alice"
@@ -835,43 +836,121 @@ def test_a_certificate_whose_names_no_roster_can_have_is_refused(name: str) -> N
     refuses(replace(true, names=[true.names[0], name, *true.names[2:]]).encode(), Check.MALFORMED)
 
 
-def disturbance(seed: int, messages: int) -> Tamper:
-    """Lose, repeat, change, cut or exchange one message of an honest run, or end it there."""
-    rng = np.random.default_rng(seed)
-    target, how = int(rng.integers(messages)), int(rng.integers(5))
-    count, before = -1, b""
+@functools.cache
+def earlier_messages(copies: int, output: str) -> tuple[bytes, ...]:
+    """What the same three sent in an honest run before."""
+    sent: list[bytes] = []
 
-    def tamper(_sender: str, _to: str, data: bytes) -> list[bytes]:
+    def listen(_sender: str, _to: str, data: bytes) -> list[bytes]:
+        sent.append(data)
+        return [data]
+
+    evaluate_in_memory(roles(copies, output, seed=77), listen)
+    return tuple(sent)
+
+
+def disturbance(rng: np.random.Generator, earlier: tuple[bytes, ...]) -> Tamper:
+    """Disturb one to three messages of an honest run.
+
+    A message is lost, repeated, changed, cut, exchanged with the one before, replaced by or put behind one of
+    an earlier run; or its sender crashes there, or a transfer is cancelled: nothing comes to its receiver any
+    more.
+    """
+    targets = set(rng.integers(len(earlier), size=rng.integers(1, 4)).tolist())
+    count, before, crashed, cancelled = -1, b"", set[str](), set[str]()
+
+    def tamper(sender: str, to: str, data: bytes) -> list[bytes]:
         nonlocal count, before
         count += 1
-        earlier, before = before, data
-        if count != target:
+        last, before = before, data
+        if sender in crashed or to in cancelled:
+            return []
+        if count not in targets:
             return [data]
+        how, old = int(rng.integers(9)), earlier[int(rng.integers(len(earlier)))]
+        if how == 7:
+            crashed.add(sender)
+        if how == 8:
+            cancelled.add(to)
         wrong = bytearray(data)
         wrong[int(rng.integers(len(data)))] ^= 1 << int(rng.integers(8))
-        return [[], [data, data], [bytes(wrong)], [data[: len(data) // 2]], [earlier or data]][how]
+        half, repeated = data[: len(data) // 2], [data, data]
+        return [[], repeated, [bytes(wrong)], [half], [last or data], [old], [old, data], [], []][how]
 
     return tamper
 
 
-def check_schedules(first: int, count: int) -> None:
-    for seed in range(first, first + count):
-        try:
-            ends = evaluate_in_memory(roles(seed=seed), disturbance(seed, 60))
-        except RuntimeError:
-            # A message is lost: everybody waits, and in memory nobody has a deadline.
-            continue
-        assert not any(
-            isinstance(end, PeerFault) and end.evidence.get("certificate") for end in ends.values()
+def play(seed: int) -> str:
+    """Play a disturbed run of honest parties; in every fourth bob shows all that he could show of alice."""
+    rng = np.random.default_rng(seed)
+    copies, output = int(rng.integers(2, 5)), ("aggregator", "both", "evaluator", "garbler")[rng.integers(4)]
+    taking = roles(copies, output, seed=seed, evaluator=(CovertEvaluatorRole, Framer)[seed % 4 == 3])
+    try:
+        ends: Ends = evaluate_in_memory(taking, disturbance(rng, earlier_messages(copies, output)))
+    except RuntimeError:
+        # A message is lost: everybody waits, and in memory nobody has a deadline.
+        ends = {}
+    for content in getattr(taking["bob"], "framed", []):
+        refuses(content)
+    for end in ends.values():
+        assert not (isinstance(end, PeerFault) and (end.evidence or end.check == Check.CONVICTED)), (
+            seed,
+            end,
         )
+    return (
+        "waited" if not ends else "failed" if any(isinstance(e, SmpcError) for e in ends.values()) else "done"
+    )
 
 
-def test_no_certificate_arises_from_honest_runs_over_a_broken_network() -> None:
-    check_schedules(0, 40)
+def test_no_certificate_arises_from_honest_runs_with_crashes_losses_replays_and_cancelled_transfers(
+    schedules: range,
+) -> None:
+    ends = Counter(play(seed) for seed in schedules)
+    print(f"covert: {len(schedules)} schedules, {dict(ends)}")
+    assert ends["failed"]
+    assert ends["waited"]
+
+
+def check_gain(copies: int, sequences: int) -> None:
+    """Cheat each partner in turn until the conviction, and take what is published for the partner's bit.
+
+    Published is the pair's output alone: a mean with other pairs tells less. A pair that it survives, with
+    probability 1/copies each, loses its epsilon: the guess is right but once in 64, where the noise of an
+    honest garbler leaves 2 of 3 at most. Of a pair in which it is caught it learns nothing. Within four
+    standard errors: 1 alarm in 15,000 for each of the three; seeds are fixed.
+    """
+    survived, right, convicted = [], 0, 0
+    for sequence in range(sequences):
+        count = 0
+        for partner in range(5):
+            seed = 50_000 + 100 * sequence + 10_000 * copies + partner
+            theirs = int(np.random.default_rng(seed).integers(1 << COINS + 1))
+            caught, published = run_attack(copies, seed, theirs)
+            if caught:
+                convicted += 1
+                break
+            count += 1
+            right += published == theirs & 1
+        survived.append(count)
+    gained, share = np.array(survived), 1 / copies
+    # The claim: at least one pair is lost with probability 1/copies, and with it nothing else is held back.
+    assert abs(np.mean(gained > 0) - share) <= 4 * np.sqrt(share * (1 - share) / sequences)
+    chances = share ** np.arange(1, 6)
+    mean, square = chances.sum(), ((2 * np.arange(1, 6) - 1) * chances).sum()
+    assert abs(gained.mean() - mean) <= 4 * np.sqrt((square - mean**2) / sequences)
+    wrong = gained.sum() / 64
+    assert gained.sum() - right <= wrong + 4 * np.sqrt(wrong) + 1
+    assert convicted == sequences - np.count_nonzero(gained == 5)
+
+
+@pytest.mark.parametrize("copies", [2, 4])
+def test_a_garbler_gains_over_all_its_pairs_what_the_claim_says(copies: int) -> None:
+    check_gain(copies, 6)
 
 
 @pytest.mark.long
 @pytest.mark.slow
-@pytest.mark.parametrize("part", range(10))
-def test_no_certificate_arises_from_10000_honest_runs_over_a_broken_network(part: int) -> None:
-    check_schedules(1000 * part, 1000)
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("copies", [2, 4])
+def test_a_garbler_gains_over_all_its_pairs_what_the_claim_says_in_400_sequences(copies: int) -> None:
+    check_gain(copies, 400)

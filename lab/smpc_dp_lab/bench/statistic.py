@@ -21,6 +21,7 @@ from smpc_dp.errors import LocalError
 from smpc_dp.net.pairwise import AGGREGATOR, create_pairwise_session
 from smpc_dp.published.kernels import TAU_COINS
 from smpc_dp.published.library import find
+from smpc_dp_lab.bench import covert
 from smpc_dp_lab.bench.drivers import DriverPeers, Trial
 from smpc_dp_lab.bench.figures import (
     Figure,
@@ -73,6 +74,9 @@ def run_statistic_bench(
     batches: list[dict[str, Measured]] = []
     wholes: list[Measured] = []
     peers: list[Measured] = []
+    single: dict[int, list[dict[str, Measured]]] = {copies: [] for copies in covert.COPIES}
+    batched: dict[int, list[dict[str, Measured]]] = {copies: [] for copies in (0, *covert.COPIES)}
+    floors = {(copies, size): list[float]() for copies in covert.COPIES for size in (1, covert.BATCH)}
     drivers = DriverPeers(emp, [EMP])
     with tempfile.TemporaryDirectory(prefix="smpc-dp-") as folder:
         path = Path(folder) / f"{CIRCUIT}.txt"
@@ -86,10 +90,40 @@ def run_statistic_bench(
             "whole": lambda: wholes.append(_worker_of(["whole", str(parties)])),
             "mpyc": lambda: peers.append(_mpyc(peer_python or sys.executable)),
         }
+        for copies in batched:
+            trials |= _covert_trials(copies, single, batched, floors)
         alternate(runs, trials, Steps(progress, "pairs", runs))
     figures = [*_of_pairs(ones, peers, one), *_of_batches(batches, peers, many), *_of_wholes(wholes, ones)]
+    wall = one.peer("last wall", "s", EMP_PEER)
+    figures += covert.covert_figures(CIRCUIT, single, batched, floors, wall)
     known = versions("numpy", openssl=ssl.OPENSSL_VERSION, mpyc=peers[0].get("version"), **drivers.versions)
     return Report("pairwise", figures, known, {"runs": runs, "parties": parties, "batch": BATCH})
+
+
+def _covert_trials(
+    copies: int,
+    single: Mapping[int, list[dict[str, Measured]]],
+    batched: Mapping[int, list[dict[str, Measured]]],
+    floors: Mapping[tuple[int, int], list[float]],
+) -> dict[str, Callable[[], None]]:
+    """Return the measurements with so many copies; without any, of a batch alone."""
+    trials: dict[str, Callable[[], None]] = {
+        f"batch, {copies} copies": lambda: batched[copies].append(garbled_session(covert.BATCH, copies))
+    }
+    if not copies:
+        return trials
+
+    def measure_floors() -> None:
+        for (number, size), values in floors.items():
+            if number == copies:
+                measured = _worker_of(["floor", CIRCUIT, str(size), str(copies)])
+                values.append(float(measured["cpu"]))
+
+    return {
+        f"one, {copies} copies": lambda: single[copies].append(garbled_session(1, copies)),
+        **trials,
+        f"floor, {copies} copies": measure_floors,
+    }
 
 
 def _of_pairs(ones: list[dict[str, Measured]], peers: list[Measured], emp: Trial) -> list[Figure]:
@@ -239,15 +273,10 @@ def _mpyc(python: str) -> Measured:
     return reported
 
 
-def garbled_session(instances: int) -> dict[str, Measured]:
+def garbled_session(instances: int, copies: int = 0) -> dict[str, Measured]:
     """Run garbler, evaluator and aggregator as processes; return the measurements of each."""
     with tempfile.TemporaryDirectory(prefix="smpc-dp-") as folder:
-        parameters = {
-            "circuit": CIRCUIT,
-            "instances": instances,
-            "output": "aggregator",
-            "evaluator_inputs": [3, 4, 5],
-        }
+        parameters = covert.parameters(CIRCUIT, instances, copies)
         session = str(create_pairwise_session(folder, parameters))
         times = FRESH if instances == 1 else 1
         calls = [[session, name, str(times)] for name in _NAMES]

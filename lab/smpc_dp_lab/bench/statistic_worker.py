@@ -1,7 +1,7 @@
 """One process of `smpc-dp bench pairwise`: `python -m smpc_dp_lab.bench.statistic_worker`.
 
 As a member of a session it evaluates the noisy kernel with fresh setups, then several times with the cached
-setup; alone it computes a whole statistic through every gate.
+setup; alone it computes a whole statistic through every gate, or the floor of a covert evaluation.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from smpc_dp.net.pairwise import Conduit, PairwiseMember, drive
 from smpc_dp.protocols.garbled.effects import Buffer
 from smpc_dp.protocols.garbled.transfers import Transfers
 from smpc_dp.simulate.statistic import pairwise
+from smpc_dp_lab.bench.covert import floor_seconds
 from smpc_dp_lab.bench.pairwise_worker import random_inputs
 
 CACHED = 20
@@ -103,7 +104,7 @@ def whole(parties: int) -> Mapping[str, object]:
     field = Field(-(1 << 31), (1 << 31) - 1)
     first = rng.integers(-(1 << 31), 1 << 31, parties)
     began, clock = time.process_time(), time.perf_counter()
-    result = pairwise(kendall_tau(field, field), (first, first[::-1]), 1.0, 1)
+    result = pairwise(kendall_tau(field, field), (first, first[::-1]), 1.0, 1, covert=0)
     return {
         "pairs": result.pairs,
         "wall": time.perf_counter() - clock,
@@ -112,10 +113,15 @@ def whole(parties: int) -> Mapping[str, object]:
     }
 
 
+def called(arguments: Sequence[str]) -> Mapping[str, object]:
+    """Measure what the arguments name: a whole statistic, a floor, or a member of a session."""
+    if arguments[0] == "whole":
+        return whole(int(arguments[1]))
+    if arguments[0] == "floor":
+        return {"cpu": floor_seconds(arguments[1], int(arguments[2]), int(arguments[3]))}
+    return member(arguments[0], arguments[1], int(arguments[2]))
+
+
 if __name__ == "__main__":
-    reported = (
-        whole(int(sys.argv[2]))
-        if sys.argv[1] == "whole"
-        else member(sys.argv[1], sys.argv[2], int(sys.argv[3]))
-    )
+    reported = called(sys.argv[1:])
     sys.stdout.write(json.dumps(reported) + "\n")

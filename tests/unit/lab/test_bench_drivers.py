@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from smpc_dp.errors import LocalError
-from smpc_dp_lab.bench import drivers, pairwise, statistic, transfers
+from smpc_dp_lab.bench import covert, drivers, pairwise, statistic, transfers
 from smpc_dp_lab.bench.drivers import DRIVERS, DriverPeers
 from smpc_dp_lab.bench.figures import Peer
 from smpc_dp_lab.bench.garbling_core import Rates
@@ -252,7 +252,7 @@ def test_pairs_of_a_statistic_stand_beside_the_peer_that_evaluates_the_same_file
     keys = ("fresh", "first", "connect", "wall", "bytes", "rounds", "cached", "cached_bytes", "cached_rounds")
     log = tmp_path / "log"
 
-    def session(instances: int) -> dict[str, dict[str, float]]:
+    def session(instances: int, _copies: int = 0) -> dict[str, dict[str, float]]:
         with log.open("a") as lines:
             lines.write(f"ours {instances}\n")
         return {name: dict.fromkeys(keys, float(instances)) for name in ("garbler", "evaluator")}
@@ -260,6 +260,8 @@ def test_pairs_of_a_statistic_stand_beside_the_peer_that_evaluates_the_same_file
     monkeypatch.setattr(statistic, "garbled_session", session)
     monkeypatch.setattr(statistic, "_worker_of", lambda _: {"pairs": 5, "wall": 1.0, "memory": 1.0})
     monkeypatch.setattr(statistic, "_mpyc", lambda _: {"absent": "no module"})
+    monkeypatch.setattr(statistic, "_covert_trials", lambda *_: {})
+    monkeypatch.setattr(covert, "covert_figures", lambda *_: [])
     costs = {"garbler": ("s", 2.0), "evaluator": ("s", 4.0), "wall": ("s", 8.0), "sent": ("B", 50.0)}
     figures = {f"{when} {name}": cost for when in ("first", "last") for name, cost in costs.items()}
     figures["first garbler"] = ("s", 16.0)

@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 
 from smpc_dp.errors import ConfigError, LocalError
-from smpc_dp_lab.bench import statistic
+from smpc_dp_lab.bench import covert, statistic
 
 
 def test_a_pair_and_a_whole_statistic_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(statistic, "BATCH", 64)
     monkeypatch.setattr(statistic, "FRESH", 2)
     monkeypatch.setattr(statistic, "_mpyc", lambda _python: {})
+    monkeypatch.setattr(covert, "COPIES", (2,))
     shown = statistic.run_statistic_bench(1, parties=100).to_json()
     assert shown["bench"] == "pairwise"
     figures = {figure["name"]: figure for figure in shown["figures"]}  # type: ignore[attr-defined]
@@ -26,6 +27,11 @@ def test_a_pair_and_a_whole_statistic_are_measured(monkeypatch: pytest.MonkeyPat
     assert figures["fresh pair, garbler"]["target"] == {"of": "median", "at_least": 0.025}
     assert figures["fresh pair, rounds"]["median"] > figures["pair with cached setup, rounds"]["median"] > 1
     assert all(figure["peer"] is None for figure in figures.values())
+    # The bytes are counted, not measured: the floor is below them, and they meet the targets.
+    for name in ("fresh covert pair, λ = 2, sent", "a pair of 200, λ = 2, sent"):
+        matching = [figure for figure in shown["figures"] if figure["name"] == name]  # type: ignore[attr-defined]
+        assert 1 / 1.3 < matching[0]["ratio_to_limit"] < 1
+        assert all(figure["met"] for figure in matching)
     # The target is for another size.
     assert figures["50 pairs in one process"]["target"] is None
 
