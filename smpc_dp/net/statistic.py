@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from smpc_dp.crypto.randomness import SystemRandomness
-from smpc_dp.errors import ConfigCheck, ConfigError, LocalError, PeerFault, SmpcError, TimeoutFault
+from smpc_dp.errors import Check, ConfigCheck, ConfigError, LocalError, PeerFault, SmpcError, TimeoutFault
 from smpc_dp.identity.keys import Identity
 from smpc_dp.kernels.fields import Codes
 from smpc_dp.kernels.kernel import Kernel
@@ -149,6 +149,7 @@ class PairRounds(AggregatorWaits):
         self._halts: dict[int, Halt] = {}
         self._left: set[int] = set()
         self._show: Callable[[int, bytes], Awaitable[None]]
+        self._give: Callable[[Relay | RelayEnd], Awaitable[None]]
         self.issues: list[str] = []
 
     async def begin_step(self, drive: Drive) -> None:
@@ -221,7 +222,7 @@ class PairRounds(AggregatorWaits):
             shown = self._pairs.write_conviction(run_id, matching, certificate)
             await drive.connections.post(drive.request, [shown])
 
-        self._show = show
+        self._show, self._give = show, give
 
         def tunnel(matching: int) -> Tunnel:
             async def send(content: bytes) -> None:
@@ -269,6 +270,9 @@ class PairRounds(AggregatorWaits):
         except PeerFault as error:
             if (certificate := error.evidence.get(CERTIFICATE)) is not None:
                 await self._show(matching, certificate)
+            elif error.check == Check.CONVICTED:
+                # Refused: it need not wait, and nor need the aggregator.
+                await self._give(RelayEnd(matching))
             raise
         except TimeoutFault:
             # The aggregator may have ended the pair because the partner is convicted: that is the reason.
