@@ -69,6 +69,7 @@ class SessionPlan(PlainStruct, frozen=True, kw_only=True):
         sent, received: bytes of one party, about.
         steps: messages of one party, one after the other.
         warnings: what a reader must not miss.
+        noise: the law of a share, None without noise or with servers.
         requests: those that are charged together, as the steps of a regression are.
     """
 
@@ -87,6 +88,7 @@ class SessionPlan(PlainStruct, frozen=True, kw_only=True):
     received: int
     steps: int
     warnings: tuple[str, ...]
+    noise: str | None = None
     requests: int = 1
 
     @property
@@ -105,6 +107,7 @@ class SessionPlan(PlainStruct, frozen=True, kw_only=True):
         yield f"{each} charged: {self.charge}"
         if self.factor is not None:
             shares = f"{self.counted} of {self.parties} shares are counted on"
+            shares += ", of discrete Laplace noise" if self.noise == "discrete-laplace" else ""
             drawn = "the servers draw one together" if self.counted is None else shares
             yield f"noise: {drawn}; the error is {self.factor:.3g} times that of a trusted curator"
         for answer in self.answers:
@@ -156,6 +159,7 @@ def session_plan(session: SessionFile) -> SessionPlan | None:
         received=traffic["down"]["total"],
         steps=len(parameters.party_steps),
         warnings=tuple(lines),
+        noise=getattr(parameters, "mechanism", None),
         requests=parameters.steps if isinstance(parameters, RecordParameters) else 1,
     )
 

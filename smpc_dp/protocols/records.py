@@ -341,7 +341,12 @@ def row_issues(schema: Schema, rows: list[int] | None, parties: int) -> list[Con
 
 
 def plan_records(
-    plan: SecAggPlan, schema: Schema, good: Mapping[str, Any], max_bits: int | None = None
+    plan: SecAggPlan,
+    schema: Schema,
+    good: Mapping[str, Any],
+    max_bits: int | None = None,
+    *,
+    laplace: bool = False,
 ) -> Plan:
     """Return the request of checked settings, with the shares of noise that count in a secure sum."""
     from smpc_dp.records.plan import MOST_BITS, plan_request
@@ -357,6 +362,7 @@ def plan_records(
         corrupt=looking,
         weights=good["answer_weights"],
         max_bits=MOST_BITS if max_bits is None else max_bits,
+        laplace=laplace,
     )
 
 

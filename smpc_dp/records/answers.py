@@ -17,7 +17,6 @@ from smpc_dp.records.intervals import (
     around,
     hidden_count,
     minus,
-    normal_quantile,
     scaled,
     shown_count,
     shown_ratio,
@@ -119,15 +118,15 @@ def counts(one: Statistic, noisy: NoisySums, display: Display) -> Iterator[Estim
     block = product(schema, by=counted_cells(one, schema))
     deviation, outside = noisy.deviation(block), display.outside
     least = display.hide * deviation
-    total = float(noisy.sums(block).sum())
+    total, z = float(noisy.sums(block).sum()), noisy.distribution.quantile(outside)
     for value, cell in zip(noisy.sums(block).tolist(), cell_labels(block.selectors, schema), strict=True):
         if cell and least > 0 and value < least:
-            ends = -math.inf, hidden_count(value, deviation, least, outside)
+            ends = -math.inf, hidden_count(value, deviation, least, outside, noisy.distribution)
             yield Estimate.of(one, "count", "rows", ends, cell=cell, error=deviation, note=HIDDEN)
             continue
-        ends = around(value, deviation, normal_quantile(outside))
+        ends = around(value, deviation, z)
         if cell and least > 0:
-            ends = shown_count(value, deviation, least, outside)
+            ends = shown_count(value, deviation, least, outside, noisy.distribution)
         spread = value * (1 - value / total) if cell and 0 < value < total else math.nan
         sampled = math.sqrt(spread)
         yield Estimate.of(
@@ -142,7 +141,7 @@ def sums(one: Statistic, noisy: NoisySums, display: Display) -> Iterator[Estimat
     by = [selector(schema, each) for each in one.by]
     first = product(schema, name, by=by)
     count = product(schema, over=one.columns, by=by)
-    z = normal_quantile(display.outside)
+    z = noisy.distribution.quantile(display.outside)
     deviation = column.unit * noisy.deviation(first)
     values = column.unit * noisy.sums(first)
     if column.middle != 0:
@@ -167,7 +166,12 @@ def means(one: Statistic, noisy: NoisySums, display: Display) -> Iterator[Estima
         if below <= display.least(errors[1]):
             yield Estimate.of(one, f"mean({name})", name, INFINITE, cell=cell, over=below, note=WITHIN_NOISE)
             continue
-        ends = shown_ratio((top, errors[0]), (below, errors[1]), display.least(errors[1]), display.outside)
+        if errors[1] == 0:
+            ends = around(top / below, errors[0] / below, noisy.distribution.quantile(display.outside))
+        else:
+            ends = shown_ratio(
+                (top, errors[0]), (below, errors[1]), display.least(errors[1]), display.outside
+            )
         ratio, half = top / below, column.width / 2
         yield Estimate.of(
             one,

@@ -6,8 +6,10 @@ such counts and ratios have their level given that they are shown.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +18,10 @@ from numpy.typing import NDArray
 _CLEAR = 10.0
 _GRID = 4000
 _BISECTIONS = 60
+
+# Nodes of the mixture that a sum of shares of Laplace noise is, and how far it reaches.
+_NODES = 400
+_WIDTH, _TAIL, _GREATEST = 12.0, 46.0, 400.0
 
 INFINITE = (-math.inf, math.inf)
 Interval = tuple[float, float]
@@ -27,6 +33,53 @@ def normal_quantile(outside: float) -> float:
     from scipy.special import ndtri
 
     return float(-ndtri(outside / 2)) * (1 + 1e-12)
+
+
+@dataclass(frozen=True)
+class ErrorDistribution:
+    """The law of the noise of one sum over its standard deviation: normal, or of shares of Laplace noise.
+
+    `shape`: shares in the sum over those that are one Laplace noise together; None: normal. A sum of them is
+    a normal number times the root of a gamma number of this shape.
+    """
+
+    shape: float | None = None
+
+    @functools.cached_property
+    def _mixture(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """The normal components' precisions (roots), and the logarithms of their weights."""
+        from scipy.special import gammaln, logsumexp
+
+        shape = self.shape or 1.0
+        root = _WIDTH * math.sqrt(shape)
+        lowest = math.log(shape) - root / shape - _TAIL / shape
+        logs = np.linspace(lowest, math.log(shape + root + _GREATEST), _NODES)
+        weights = shape * logs - np.exp(logs) - gammaln(shape)
+        return np.sqrt(shape) * np.exp(-logs / 2), np.asarray(weights - logsumexp(weights))
+
+    def log_below(self, value: float) -> float:
+        """Return log P(noise <= value)."""
+        # Not at the top: every session imports this module, and few need it.
+        from scipy.special import log_ndtr, logsumexp
+
+        if self.shape is None:
+            return float(log_ndtr(value))
+        precisions, weights = self._mixture
+        return float(logsumexp(weights + log_ndtr(value * precisions)))
+
+    def quantile(self, outside: float) -> float:
+        """Return z such that the noise is outside [-z, z] with this probability."""
+        return normal_quantile(outside) if self.shape is None else _quantile(self, outside)
+
+
+@functools.lru_cache(maxsize=64)
+def _quantile(distribution: ErrorDistribution, outside: float) -> float:
+    """Return the quantile of Laplace noise; all cells of a table have the same."""
+    wanted = math.log(outside / 2)
+    return -_crossing(distribution.log_below, wanted, 2 * wanted - 10.0, 0.0) * (1 + 1e-9)
+
+
+NORMAL = ErrorDistribution()
 
 
 def around(value: float, deviation: float, z: float) -> Interval:
@@ -76,41 +129,47 @@ def scaled(interval: Interval, factor: float, offset: float = 0.0) -> Interval:
     return offset + factor * interval[0], offset + factor * interval[1]
 
 
-def shown_count(value: float, deviation: float, least: float, outside: float) -> Interval:
+def shown_count(
+    value: float, deviation: float, least: float, outside: float, distribution: ErrorDistribution = NORMAL
+) -> Interval:
     """Return the interval of a count of 0 or more that is shown because its noisy value is `least` or more.
 
-    The lower end is exact for normal noise given that; the upper one errs above.
+    The lower end is exact given that; the upper one errs above.
     """
-    low, high = around(value, deviation, normal_quantile(outside))
-    if deviation == 0 or value >= least + _CLEAR * deviation:
+    low, high = around(value, deviation, distribution.quantile(outside))
+    if deviation == 0 or (distribution is NORMAL and value >= least + _CLEAR * deviation):
         return max(low, 0.0), max(high, 0.0)
 
     def above(true: float) -> float:
-        return _log_ratio(true - value, true - least, deviation)
+        return distribution.log_below((true - value) / deviation) - distribution.log_below(
+            (true - least) / deviation
+        )
 
     low = _crossing(above, math.log(outside / 2), 0.0, max(value, 0.0))
     return low, max(high, low)
 
 
-def hidden_count(value: float, deviation: float, least: float, outside: float) -> float:
-    """Return the upper end for a count that is not shown because its noisy value is below `least`."""
+def hidden_count(
+    value: float, deviation: float, least: float, outside: float, distribution: ErrorDistribution = NORMAL
+) -> float:
+    """Return the upper end for a count that is not shown because its noisy value is below `least`.
+
+    Laplace noise has no memory: given that a count is hidden, nothing bounds it; its end holds over all
+    releases.
+    """
+    if distribution.shape is not None:
+        return max(0.0, value + distribution.quantile(outside) * deviation)
     limit = math.log(outside / 2)
 
     def below(true: float) -> float:
-        return -_log_ratio(value - true, least - true, deviation)
+        return distribution.log_below((least - true) / deviation) - distribution.log_below(
+            (value - true) / deviation
+        )
 
     highest = least + deviation
     while below(highest) < -limit and highest < math.inf:
         highest = 2 * highest - least
     return max(0.0, _crossing(below, -limit, value, highest)) if highest < math.inf else math.inf
-
-
-def _log_ratio(top: float, below: float, deviation: float) -> float:
-    """Return log(Phi(top / deviation) / Phi(below / deviation))."""
-    # Not at the top: every session imports this module, and few need it.
-    from scipy.special import log_ndtr
-
-    return float(log_ndtr(top / deviation) - log_ndtr(below / deviation))
 
 
 def _crossing(increasing: Callable[[float], float], wanted: float, low: float, high: float) -> float:

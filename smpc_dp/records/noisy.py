@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,6 +10,7 @@ from numpy.typing import NDArray
 
 from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.records.features import Block, Selector
+from smpc_dp.records.intervals import NORMAL, ErrorDistribution
 from smpc_dp.records.plan import Plan, noisy_values
 from smpc_dp.records.schema import Number, Schema
 from smpc_dp.records.sensitivity import Scaled
@@ -63,6 +65,13 @@ class NoisySums:
         """Return whether the request has a block, or it is the public number of rows."""
         return block in self.plan.offsets or is_public(block, self.plan.schema)
 
+    @property
+    def distribution(self) -> ErrorDistribution:
+        """The law of the noise in each coordinate."""
+        if self.plan.laplace is None:
+            return NORMAL
+        return _distribution_of(self.present / self.plan.laplace.parts)
+
     def sums(self, block: Block) -> Floats:
         """Return the noisy sum of each cell, in the block's own steps."""
         if is_public(block, self.plan.schema):
@@ -81,6 +90,12 @@ class NoisySums:
         scaled = Scaled(block, self.plan.offsets[block][1])
         rounding = self.present / 2 + 1 if scaled.rounded else 1.0
         return (self.plan.deviation(self.present) + rounding) / float(scaled.scale)
+
+
+@functools.lru_cache(maxsize=64)
+def _distribution_of(shape: float) -> ErrorDistribution:
+    """Return the law of so many Laplace noises; the same request has many sums in a simulation."""
+    return ErrorDistribution(shape)
 
 
 def cell_labels(selectors: tuple[Selector, ...], schema: Schema) -> list[dict[str, str]]:

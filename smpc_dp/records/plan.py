@@ -24,12 +24,13 @@ from smpc_dp.privacy.gaussian import gaussian_mu
 from smpc_dp.privacy.guarantee import PlainStruct, PrivacyGuarantee
 from smpc_dp.privacy.mechanisms.additive import DiscreteGaussian
 from smpc_dp.privacy.mechanisms.distributed import DistributedSum
+from smpc_dp.privacy.mechanisms.laplace_shares import LaplaceShare, least_scale
 from smpc_dp.privacy.mechanisms.sensitivity import Sensitivity
 from smpc_dp.privacy.search import bisect
 from smpc_dp.records.ask import FITS, Ask, Statistic, read_ask
 from smpc_dp.records.features import Block
 from smpc_dp.records.schema import Schema
-from smpc_dp.records.sensitivity import Scaled, sensitivity_of
+from smpc_dp.records.sensitivity import Scaled, l1_sensitivity, row_l1, sensitivity_of
 from smpc_dp.records.split import deviations
 from smpc_dp.records.table import Integers, Table
 from smpc_dp.records.terms import Term, is_public, terms_of
@@ -45,6 +46,10 @@ SUM_BITS = 61
 # Scales are multiples of a power of two, to within a part in 2^7.
 SCALE_BITS = 8
 MAX_LENGTH = 1 << 22
+# The deviation of discrete Laplace noise in ring steps: its shares take a draw for each doubling.
+LAPLACE_BITS = 12
+# Answers that are one sum with its noise where all others that they need are public.
+LINEAR = ("count", "table", "histogram", "sum", "mean")
 # A standard error above this share of the range is warned of.
 LARGE = 0.1
 
@@ -108,7 +113,7 @@ class Priced:
         return [f"{line} with {more} rows (more parties){least}; fewer statistics in the request help too"]
 
     def _epsilon_for(self, factor: float) -> float | None:
-        """Return the epsilon at which the noise is smaller by a factor, None where it is above 100."""
+        """Return the epsilon at which Gaussian noise is smaller by a factor, None where it is above 100."""
         wanted = gaussian_mu(self.epsilon, self.delta) * factor
         if gaussian_mu(100.0, self.delta) < wanted:
             return None
@@ -185,9 +190,29 @@ class Plan(Priced):
         exact = [min(max(value, int(a)), int(b)) for value, a, b in zip(values, low, high, strict=True)]
         return np.array(exact, dtype=np.int64)
 
+    @property
+    def laplace(self) -> LaplaceShare | None:
+        """The share of discrete Laplace noise; None where the noise is Gaussian."""
+        share = self.mechanism.share
+        return share if isinstance(share, LaplaceShare) else None
+
+    def worst(self, weights: Mapping[str, float]) -> float:
+        """Return the largest weighted error of an answer over its range, with the counted shares alone."""
+        spread = self.deviation(self.mechanism.honest)
+        result = 0.0
+        for term in self.terms:
+            square = sum(
+                factor / (float(self.offsets[block][1]) * block.greatest(self.schema)) ** 2
+                for block, factor in term.squares.items()
+                if not is_public(block, self.schema)
+            )
+            result = max(result, spread * term.groups * math.sqrt(square * weights.get(term.text, 1.0)))
+        return result
+
     def scale_texts(self) -> Any:
-        """Return the scale of each block, which is derived with floating point."""
-        return [(one.block, f"{one.scale.numerator:x}/{one.scale.denominator:x}") for one in self.blocks]
+        """Return the scale of each block and of Laplace noise, which are derived with floating point."""
+        texts = [(one.block, f"{one.scale.numerator:x}/{one.scale.denominator:x}") for one in self.blocks]
+        return texts if self.laplace is None else [texts, f"{self.laplace.scale.numerator:x}"]
 
     def event(self) -> Event:
         """Return what the request is to a ledger of its unit and relation."""
@@ -246,6 +271,7 @@ def plan_request(
     corrupt: int = 0,
     weights: Mapping[str, float] | None = None,
     max_bits: int = MOST_BITS,
+    laplace: bool = False,
 ) -> Plan:
     """Plan what is asked for, at (epsilon, delta) for one unit of the schema.
 
@@ -255,6 +281,7 @@ def plan_request(
         epsilon, delta: of the whole request.
         parties: vectors in the sum; of these `missing` and `corrupt` bring no noise that counts.
         weights: for texts of answers, how much their squared error counts beside that of others; 1 otherwise.
+        laplace: whether shares may be of discrete Laplace noise, where that makes the largest error less.
         max_bits: of the deviation of the noise in ring steps; less makes a coarser grid and shorter elements.
 
     Raises:
@@ -270,6 +297,7 @@ def plan_request(
     _check(epsilon, delta, terms, weights or {})
     blocks = list(dict.fromkeys(block for term in terms for block in term.squares))
     blocks = [block for block in blocks if not is_public(block, schema)]
+    weights = weights or {}
     if not blocks:
         raise ConfigError.at(
             "ask", "the number of rows is public: nothing else is asked for", ConfigCheck.INFEASIBLE
@@ -277,7 +305,7 @@ def plan_request(
     if sum(block.cells for block in blocks) > MAX_LENGTH:
         raise ConfigError.at("ask", f"more than {MAX_LENGTH} cells", ConfigCheck.TOO_LARGE)
     mu = gaussian_mu(epsilon, delta)
-    spread = [one / mu for one in deviations(terms, blocks, schema, weights or {})]
+    spread = [one / mu for one in deviations(terms, blocks, schema, weights)]
     scaled = _scaled(blocks, spread, schema, parties, max_bits)
     sensitivity = sensitivity_of(scaled, schema)
     mechanism = DistributedSum.calibrate(
@@ -285,7 +313,7 @@ def plan_request(
     )
     variance = Fraction(math.ceil(mechanism.share.distribution.value))
     _check_room(scaled, schema, parties, variance)
-    return Plan(
+    plan = Plan(
         schema=schema,
         statistics=statistics,
         terms=terms,
@@ -296,6 +324,35 @@ def plan_request(
         epsilon=epsilon,
         delta=delta,
     )
+    other = _with_laplace(plan, weights) if laplace else None
+    return plan if other is None or other.worst(weights) >= plan.worst(weights) else other
+
+
+def _with_laplace(plan: Plan, weights: Mapping[str, float]) -> Plan | None:
+    """Return the plan with shares of discrete Laplace noise; None unless each answer is of one block.
+
+    Each block's deviation makes the largest error of its answers that of all others, which is the least.
+    """
+    if any(one.kind not in LINEAR for one in plan.statistics):
+        return None
+    schema, factors = plan.schema, dict.fromkeys((one.block for one in plan.blocks), 0.0)
+    for term in plan.terms:
+        blocks = [block for block in term.squares if not is_public(block, schema)]
+        if len(blocks) != 1:
+            return None
+        factor = term.squares[blocks[0]] * term.groups**2 * weights.get(term.text, 1.0)
+        factors[blocks[0]] = max(factors[blocks[0]], factor)
+    whole = sum(row_l1(block, schema) * math.sqrt(factor) for block, factor in factors.items())
+    spread = [math.sqrt(2.0) * whole / (plan.epsilon * math.sqrt(factor)) for factor in factors.values()]
+    parties = plan.mechanism.parties
+    scaled = tuple(_scaled(list(factors), spread, schema, parties, LAPLACE_BITS))
+    sensitivity = l1_sensitivity(scaled, schema)
+    counted = plan.mechanism.honest
+    share = LaplaceShare(sensitivity, least_scale(sensitivity.l1, plan.epsilon), counted)
+    variance = Fraction(math.ceil(share.variance))
+    _check_room(scaled, schema, parties, variance)
+    mechanism = replace(plan.mechanism, share=share)
+    return replace(plan, blocks=scaled, sensitivity=sensitivity, mechanism=mechanism, variance=variance)
 
 
 def _check(epsilon: float, delta: float, terms: Sequence[Term], weights: Mapping[str, float]) -> None:

@@ -62,6 +62,27 @@ def sensitivity_of(blocks: Sequence[Scaled], schema: Schema) -> Sensitivity:
     )
 
 
+def row_l1(block: Block, schema: Schema) -> float:
+    """Return how far two neighbours are apart in L1 in a block of rows whose greatest value is 1."""
+    if schema.relation == "add-remove":
+        return 1.0
+    signed = any(block.powers.count(name) == 1 for name in block.powers)
+    return 2.0 if signed or any(selector.cells > 1 for selector in block.selectors) else 1.0
+
+
+def l1_sensitivity(blocks: Sequence[Scaled], schema: Schema) -> Sensitivity:
+    """Return how far the vectors of two neighbouring tables are apart, by the sum of the blocks' bounds."""
+    rows = sum(one.scale * one.block.greatest(schema) * int(row_l1(one.block, schema)) for one in blocks)
+    touched = sum(_touched(one, schema) for one in blocks if one.rounded)
+    most = max(_furthest(one, schema) for one in blocks)
+    return Sensitivity.on_integers(
+        schema.relation,
+        dimension=sum(one.block.cells for one in blocks),
+        l1=float(schema.party_factor * (math.ceil(schema.person_factor * rows) + touched)),
+        linf=float(max(1, schema.party_factor * most)),
+    )
+
+
 def _furthest(one: Scaled, schema: Schema) -> int:
     """Return how far one coordinate of a party moves, at most; rounding moves it no further than that."""
     if one.block.of_party:

@@ -23,6 +23,7 @@ from smpc_dp.privacy.accountant.compose import Composition
 from smpc_dp.privacy.empirical import FALSE_ALARM, Claim, Finding, audit
 from smpc_dp.protocols.gopa.records import GopaRecordParameters
 from smpc_dp.protocols.secagg.records import FitSumParameters, RecordSumParameters
+from smpc_dp.records.fit import FitPlan
 from smpc_dp.records.schema import Number, Schema
 from smpc_dp.records.table import Table, read_table
 
@@ -37,6 +38,10 @@ FAR = 1000.0
 LEAST_SAMPLES = 100_000
 # Deviations by which a share less must lower the measured variance, for enough draws.
 APART = 8.0
+
+
+# The variance of a squared draw over the square of the variance.
+GAUSSIAN, LAPLACE = 2.0, 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,19 +124,23 @@ def audit_records(
             "session", "asks no statistics of records of parties that add noise", ConfigCheck.UNSUPPORTED
         )
     request, source = parameters.request, randomness or SystemRandomness()
+    spread = GAUSSIAN if isinstance(request, FitPlan) or request.laplace is None else LAPLACE
     counted = request.mechanism.honest
     if samples is None:
         # The deviation of a measured variance is sqrt(2 / draws) of it; a share is 1 / counted.
-        enough = 2 * (APART * counted) ** 2 / (2 * min(request.length, MOST_COORDINATES))
+        enough = spread * (APART * counted) ** 2 / (2 * min(request.length, MOST_COORDINATES))
         samples = max(LEAST_SAMPLES, math.ceil(enough))
     claims = _claims(parameters, epsilon, delta)
     pairs = _neighbours(parameters.schema, counted, parameters.public_rows)
     findings: list[Finding] = []
-    moved, noise = 0.0, _Noise()
+    moved, noise = 0.0, _Noise(spread)
     for pair in pairs:
         vectors = [[request.vector(table) for table in tables] for tables in pair]
         difference = np.sum(vectors[0], axis=0).astype(float) - np.sum(vectors[1], axis=0).astype(float)
-        moved = max(moved, float(np.linalg.norm(difference)) / request.sensitivity.l2)
+        bounds = request.sensitivity
+        moved = max(
+            moved, float(np.linalg.norm(difference)) / bounds.l2, float(np.abs(difference).sum()) / bounds.l1
+        )
         chosen = np.argsort(-np.abs(difference), kind="stable")[:MOST_COORDINATES]
         sample = functools.partial(_released, parameters, vectors, chosen, noise, source)
         findings += audit(sample, claims, samples, tests=len(pairs))
@@ -166,8 +175,12 @@ def _claims(parameters: Audited, epsilon: float | None, delta: float | None) -> 
 
 @dataclass
 class _Noise:
-    """What is known of the noise of all releases: the number of draws, and the sum of their squares."""
+    """What is known of the noise of all releases: the number of draws, and the sum of their squares.
 
+    `spread`: the variance of a square over the square of the variance.
+    """
+
+    spread: float = GAUSSIAN
     draws: int = 0
     squares: float = 0.0
 
@@ -184,7 +197,9 @@ class _Noise:
         # Not at the top: it takes a while to load.
         from scipy.stats import chi2
 
-        return float(chi2.ppf(FALSE_ALARM, self.draws) / self.draws)
+        # squares of a wider law tell as much as fewer normal ones
+        freedom = self.draws * GAUSSIAN / self.spread
+        return float(chi2.ppf(FALSE_ALARM, freedom) / freedom)
 
 
 def _released(

@@ -32,7 +32,9 @@ if TYPE_CHECKING:
     from smpc_dp.privacy.secagg_plan import SecAggPlan
 
 MechanismName = Literal["discrete-gaussian", "skellam"]
-DISTRIBUTIONS: dict[MechanismName, type[DiscreteGaussianDistribution | SkellamDistribution]] = {
+# Of statistics of records too, whose plan draws it.
+ShareName = Literal["discrete-gaussian", "skellam", "discrete-laplace"]
+DISTRIBUTIONS: dict[ShareName, type[DiscreteGaussianDistribution | SkellamDistribution]] = {
     "discrete-gaussian": DiscreteGaussianDistribution,
     "skellam": SkellamDistribution,
 }
@@ -55,7 +57,7 @@ class NoisySumParameters(SumParameters, frozen=True):
 
     epsilon: float
     delta: float
-    mechanism: MechanismName
+    mechanism: ShareName
     variance: Fraction
     honest: int
     curator_deviation: float

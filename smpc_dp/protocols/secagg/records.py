@@ -30,7 +30,11 @@ from smpc_dp.protocols.secagg.noisy import NoisySumParameters, check_room, count
 from smpc_dp.protocols.secagg.params import Corrupt, SecAggParameters, Security, Share
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from smpc_dp.privacy.accountant.events import Event
+    from smpc_dp.privacy.sampling import NoiseSource
     from smpc_dp.records.fit import FitPlan
     from smpc_dp.records.plan import Plan
     from smpc_dp.records.schema import Schema
@@ -76,6 +80,11 @@ class RecordSumParameters(PrivateRecordParameters, NoisyRecordParameters, frozen
 
     request: Plan
     public_rows: tuple[int, ...] | None
+
+    def own_noise(self, source: NoiseSource, count: int) -> NDArray[np.int64]:
+        """Return `count` draws of a share, in grid steps."""
+        share = self.request.laplace
+        return super().own_noise(source, count) if share is None else share.noise(source, count)
 
 
 class FitSumParameters(PrivateRecordParameters, FitRecordParameters, frozen=True):
@@ -197,8 +206,12 @@ def check_records(
 def _planned(plan: SecAggPlan, schema: Schema, good: Mapping[str, Any]) -> RecordSumParameters:
     from smpc_dp.privacy.mechanisms.additive import DiscreteGaussian
 
-    request = records.plan_records(plan, schema, good)
+    request = records.plan_records(plan, schema, good, laplace=True)
     records.check_planned_errors(request, good, plan.parties)
+    if request.laplace is not None:
+        whole = request.laplace.variance * request.laplace.parts
+        common = _common(plan, request, good, math.sqrt(whole))
+        return RecordSumParameters(**{**common, "mechanism": "discrete-laplace"}, request=request)
     curator = DiscreteGaussian.calibrate(good["epsilon"], good["delta"], request.sensitivity)
     return RecordSumParameters(**_common(plan, request, good, math.sqrt(curator.variance)), request=request)
 

@@ -95,7 +95,7 @@ def test_one_share_of_noise_that_is_left_out_is_found(
 
 
 def test_by_default_there_are_enough_releases_to_see_one_share_of_many() -> None:
-    parameters = planned(given(ask=["count"]), 60)
+    parameters = planned(given(ask=["mean(age)"]), 60)
     counted = parameters.request.mechanism.honest
     less = replace(parameters, variance=parameters.request.variance * (counted - 1) / counted)
     source = SeededRandomnessForSimulation(2, "audit")
