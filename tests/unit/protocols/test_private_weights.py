@@ -88,7 +88,9 @@ def test_the_intervals_of_the_ratio_have_their_level(given: dict[str, Any]) -> N
     encoding = parameters.encoding
     assert isinstance(encoding, WeightedEncoding)
     rng, source = np.random.default_rng(2), SeededRandomnessForSimulation(2, "weights")
-    rows = (vectors(encoding, PARTIES, rng) + encoding.middle) / 2
+    # Far from the middle, where the noise of the weights counts.
+    far = np.array([3.8, 0.9, 9.6]) if encoding.l2_bound is None else np.array([1.9, 0.0, 0.0])
+    rows = np.tile(far, (PARTIES, 1))
     weights = rng.integers(1, 11, PARTIES)
     truth = weights @ rows / weights.sum()
     exact = sum(
