@@ -10,6 +10,7 @@ import json
 import ssl
 import tempfile
 from collections.abc import Callable
+from statistics import median
 from typing import Any, TypeVar
 
 from smpc_dp.crypto.garble import Mode
@@ -171,6 +172,8 @@ def run_compare_bench(runs: int = 7, progress: Progress | None = None, emp: str 
     peer, peer_of_one = (bench.emp.trial("emp_sh2pc", "less_u16", number) for number in (COMPARISONS, 1))
     many = bench.repeat("many", lambda: _pair("less_u16", COMPARISONS, "evaluate"), peer)
     one = bench.repeat("one", lambda: _pair("less_u16", 1, "evaluate"), peer_of_one)
+    channel = median(_pair("add32", 1, "channel")["channel"] for _ in range(runs))
+    tables = find("less_u16").build().and_count * AND_BYTES
 
     def after(step: str) -> list[float]:
         return [(run["steps"]["done"] - run["steps"][step]) / COMPARISONS for run in many]
@@ -186,7 +189,8 @@ def run_compare_bench(runs: int = 7, progress: Progress | None = None, emp: str 
 
     def done(name: str, runs: list[dict[str, Any]], beside: Trial, note: str, goal: Target) -> Figure:
         seconds = [run["steps"]["done"] for run in runs]
-        return cost(name, "s", seconds, note, peer=beside.peer("total", "s", PLAIN), target=goal)
+        floor = Limit.of("bytes sent, over the channel alone", [run["bytes"] / channel for run in runs])
+        return cost(name, "s", seconds, note, peer=beside.peer("total", "s", PLAIN), limit=floor, target=goal)
 
     def sent(name: str, runs: list[dict[str, Any]], beside: Trial) -> Figure:
         return cost(name, "B", [run["bytes"] for run in runs], how, peer=beside.peer("sent", "B", PLAIN))
@@ -195,7 +199,15 @@ def run_compare_bench(runs: int = 7, progress: Progress | None = None, emp: str 
     return bench.report(
         [
             done(name, many, peer, f"{how}; {bound}", PEERS),
-            cost(online, "s", after("inputs"), f"{how}; {setup}", peer=alike, target=PEERS),
+            cost(
+                online,
+                "s",
+                after("inputs"),
+                f"{how}; {setup}",
+                peer=alike,
+                limit=Limit("tables, over the channel alone", tables / channel),
+                target=PEERS,
+            ),
             cost("a comparison after the base transfers", "s", after("transfers"), base),
             sent(f"{name}, sent", many, peer),
             done("one comparison", one, peer_of_one, how, PEERS),
