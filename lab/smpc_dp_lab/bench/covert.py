@@ -149,7 +149,13 @@ def covert_figures(
             counted = floor_bytes(circuit, BATCH, copies) / BATCH
             limited = {"limit": Limit.of("counted floor", [counted]), "target": target}
         figures += [
-            cost(name, "s", both(runs, "fresh", BATCH), f"{how}; connecting and setups included", **beside),
+            cost(
+                name,
+                "s",
+                both(runs, "fresh", BATCH),
+                f"{how}; connecting included, not the first of a process",
+                **beside,
+            ),
             cost(f"{name}, wall", "s", clock(runs, BATCH), "the clock, connecting included"),
             cost(f"{name}, sent", "B", sent, sizes, **limited),
         ]

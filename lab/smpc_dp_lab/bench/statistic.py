@@ -278,7 +278,7 @@ def garbled_session(instances: int, copies: int = 0) -> dict[str, Measured]:
     with tempfile.TemporaryDirectory(prefix="smpc-dp-") as folder:
         parameters = covert.parameters(CIRCUIT, instances, copies)
         session = str(create_pairwise_session(folder, parameters))
-        times = FRESH if instances == 1 else 1
+        times = FRESH if instances <= covert.BATCH else 1
         calls = [[session, name, str(times)] for name in _NAMES]
         return dict(zip(_NAMES, _ended(calls), strict=True))
 

@@ -83,7 +83,7 @@ def member(session: str, name: str, times: int) -> Mapping[str, object]:
                 "bytes": first.bytes_sent,
                 "rounds": flights,
             }
-            if trial < times - 1 or times == 1:
+            if trial < times - 1 or times == 1 or loaded.plan.parameters.instances > 1:
                 continue
             for request in range(2, CACHED + 2):
                 last = drive(loaded.role(inputs, request, transfers), channels)
