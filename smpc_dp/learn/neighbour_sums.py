@@ -1,8 +1,8 @@
-"""Coordinate descent whose neighbour terms are secure sums: nobody sees a neighbour's model.
+"""Coordinate descent whose neighbour terms are secure sums of models.
 
 At each tick the neighbours of one party add up their models, each clipped and times its weight; the party
 takes part with zeros. What a sum says of a model is the averager's matter: noise, or nothing. Its parties are
-public, and so is each sum.
+public, and so is each sum. Exact sums give models away: see docs/proofs/personalized.md.
 """
 
 from __future__ import annotations

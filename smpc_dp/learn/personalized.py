@@ -42,7 +42,8 @@ if TYPE_CHECKING:
     from scipy import sparse
 
 CLAIM = "NO PRIVACY between neighbours: each sees the others' models, and from them their gradients"
-OWN = "of the neighbours' models a party sees noisy or exact sums alone; its own model is NOT covered"
+OWN = "of the neighbours' models a party sees noisy sums alone; its own model is NOT covered"
+EXACT = "NO PRIVACY: models change one at a time, so exact sums give them away to whoever sees the sums"
 # Of the grid of models without noise: messages of an l2 norm below 2^10.
 _BITS = 30
 # Of the largest share of the budget.
@@ -186,7 +187,8 @@ class Personalized(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         Positive | None,
         Meta(
             description="L2 norm that models are clipped to in secure sums over a party's neighbours, one "
-            "for each tick, by `averager`; then `epsilon` is for ALL DATA of a party",
+            "for each tick, by `averager`; then `epsilon` is for ALL DATA of a party, and without it sums "
+            "give models away",
             extra={"default": "none: neighbours see models"},
         ),
     ] = None
@@ -422,7 +424,7 @@ class Personalized(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
             bound,
         )
         steps = np.bincount(self.wakes, minlength=averager.parties)[averager.here].astype(np.intp)
-        claim = f"{OWN}; {averager.claim}"
+        claim = f"{EXACT if self.epsilon is None else OWN}; {averager.claim}"
         return Learned(
             self.kind, values, model.names, steps, done, tuple(failures), None, claim, confidential=True
         )

@@ -1,4 +1,4 @@
-"""Personalised models by secure sums over real sockets: the simulation's models, and nobody's shown."""
+"""Personalised models by secure sums over real sockets: the simulation's models."""
 
 from __future__ import annotations
 

@@ -10,6 +10,7 @@ import pytest
 
 from smpc_dp import simulate
 from smpc_dp.errors import ConfigCheck, ConfigError
+from smpc_dp.learn.averager import Averaged, PlainAverager
 from smpc_dp.learn.registry import check_learn
 
 SETTINGS: dict[str, Any] = {
@@ -34,7 +35,7 @@ def test_exact_sums_give_the_models_of_broadcasts(fidelity: Any) -> None:
     summed = simulate.learn(SETTINGS | {"sum_bound": 50.0}, tables(), fidelity=fidelity)
     assert np.allclose(summed.values, shown.values, atol=1e-7)
     assert summed.confidential is True
-    assert "its own model is NOT covered" in summed.claim
+    assert "exact sums give them away" in summed.claim
     assert summed.done.sum() == 12
 
 
@@ -59,6 +60,33 @@ def test_each_sum_is_charged_to_every_neighbour_for_all_of_its_data() -> None:
     learned = simulate.learn(given, tables(), seed_for_simulation=1)
     assert learned.guarantee is not None
     assert (learned.guarantee.epsilon, learned.guarantee.protects) == (50.0, "party")
+    assert "its own model is NOT covered" in learned.claim
+
+
+def test_exact_sums_give_models_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On the complete graph, to whoever sees the sums alone: each has one model that is not known yet."""
+    seen: list[np.ndarray] = []
+    average = PlainAverager.average
+
+    async def watched(*given: Any, **named: Any) -> Averaged:
+        averaged = await average(*given, **named)
+        seen.append(averaged.values[0] * 5)
+        return averaged
+
+    monkeypatch.setattr(PlainAverager, "average", watched)
+    summed = simulate.learn(SETTINGS | {"sum_bound": 50.0}, tables(), fidelity="plain")
+    checked, _ = check_learn(SETTINGS | {"sum_bound": 50.0}, 5)
+    wakes = checked.learner.wakes.tolist()  # type: ignore[union-attr]
+    # All start at zero. A sum has the model of the party that updated last, and models solved for before.
+    solved, changed = np.zeros((5, 3)), None
+    for party, mean in zip(wakes, seen, strict=True):
+        if changed not in (None, party):
+            solved[changed] = 0
+            solved[changed] = 4 * mean - (solved.sum(axis=0) - solved[party])
+        changed = party
+    others = [party for party in range(5) if party != wakes[-1]]
+    assert np.abs(summed.values).max() > 0.01
+    assert np.allclose(solved[others], summed.values[others], atol=1e-9)
 
 
 @pytest.mark.parametrize(
