@@ -14,9 +14,9 @@ LEFT, RIGHT, TOP, BOTTOM = 64, 36, 12, 44
 # Lines of different colours; intervals that one picture shows; the room for their names, and for each.
 SERIES = 4
 MOST_INTERVALS = 40
-NAMES, ROW = 160, 24
+NAMES, ROW = 200, 24
 # A label is cut to so many characters, as many as have room.
-LABEL = 19
+LABEL = 24
 
 
 def ticks(low: float, high: float, most: int = 5) -> list[float]:
@@ -98,6 +98,13 @@ class Lines:
         return [(number, name, points(line)) for number, (name, line) in enumerate(self.series[:SERIES], 1)]
 
 
+def _label(name: str) -> str:
+    """Return a name as a picture has it: of a long one the part in brackets, which tells it from the others."""
+    if len(name) > LABEL and name.endswith("]"):
+        name = name[name.find("[") + 1 : -1]
+    return name if len(name) <= LABEL else f"{name[: LABEL - 1]}…"
+
+
 @dataclass(frozen=True, slots=True)
 class Drawn:
     """One interval in the picture: its height, its name, its ends and its value."""
@@ -154,7 +161,7 @@ class Intervals:
         return [
             Drawn(
                 TOP + ROW * (index + 0.5),
-                name if len(name) <= LABEL else f"{name[: LABEL - 1]}…",
+                _label(name),
                 at(least),
                 at(most),
                 at(value),

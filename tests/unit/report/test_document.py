@@ -115,6 +115,8 @@ def test_pictures_show_what_their_tables_say() -> None:
     assert drawn[0].low < drawn[0].value < drawn[0].high
     assert drawn[1].high > drawn[0].high
     assert intervals("x" * 90).drawn[0].label.endswith("…")
+    assert intervals("count [sex = f, smoker = no]").drawn[0].label == "sex = f, smoker = no"
+    assert intervals("count [sex = f]").drawn[0].label == "count [sex = f]"
 
 
 @pytest.mark.parametrize(
