@@ -515,8 +515,9 @@ class Session:
             covert: as of `evaluate`.
 
         Raises:
-            ConfigError: an argument is wrong, or another party's differs. PrivacyError: the ledger refuses.
-                Nothing of the vector was sent then. A comparison that fails is spent, and left out.
+            ConfigError: an argument is wrong, or differs from the other parties' in each comparison that did
+                not fail otherwise. PrivacyError: the ledger refuses. Nothing of the vector was sent then. A
+                comparison that fails, or with one party whose arguments differ, is spent, and left out.
         """
         self.check_open()
         from smpc_dp.net.similarity import compare

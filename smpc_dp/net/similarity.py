@@ -12,6 +12,8 @@ from numpy.typing import ArrayLike
 from smpc_dp.crypto.randomness import SystemRandomness
 from smpc_dp.errors import ConfigCheck, ConfigError, PeerFault, TimeoutFault
 from smpc_dp.kernels.cosine import unit_codes
+from smpc_dp.privacy.arguments import ArgumentChecks
+from smpc_dp.protocols.garbled.params import MAX_COPIES, MIN_COPIES
 from smpc_dp.statistics.similarity import Similarities, opponents, plan_similarities
 
 if TYPE_CHECKING:
@@ -35,6 +37,10 @@ async def compare(
     row = np.asarray(vector, dtype=np.float64)
     if row.ndim != 1 or not len(row):
         raise ConfigError.at("vector", f"must be numbers in a row, shape is {row.shape}", ConfigCheck.SHAPE)
+    checks = ArgumentChecks()
+    if covert:
+        checks.require_integer("covert", covert, MIN_COPIES, MAX_COPIES)
+    checks.raise_issues()
     codes = [int(code) for code in unit_codes(row[None], levels)[0]]
     plan = await asyncio.to_thread(plan_similarities, len(row), len(names), epsilon, levels)
     circuit, index, randomness = plan.circuit, names.index(own), SystemRandomness()
@@ -47,6 +53,7 @@ async def compare(
         await asyncio.to_thread(ledger.charge, randomness.bytes(32), plan.event(), label)
     scores: dict[str, float] = {}
     failed: dict[str, str] = {}
+    differs: ConfigError | None = None
     for number in opponents(index, len(names)):
         peer = names[number]
         bits = int.from_bytes(randomness.bytes((plan.noise.joint_bits + 7) // 8), "big")
@@ -60,9 +67,13 @@ async def compare(
                 covert=covert,
                 label="similarity",
             )
-        except (PeerFault, TimeoutFault) as error:
+        except (ConfigError, PeerFault, TimeoutFault) as error:
+            # One party that asks for something else must not cost the scores of all others.
+            differs = error if isinstance(error, ConfigError) else differs
             failed[peer] = str(error)
             continue
         if evaluated.value is not None:
             scores[peer] = float(plan.scores(np.array([evaluated.value[0]], dtype=np.uint64))[0])
+    if differs is not None and not scores:
+        raise differs
     return Similarities(scores, failed, plan.guarantee, plan.deviation)

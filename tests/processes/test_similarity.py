@@ -64,8 +64,27 @@ async def test_pairs_learn_one_noisy_score_and_ledgers_are_charged(tmp_path: Pat
     assert [Ledger.open(tmp_path / f"{name}.ledger").spent().epsilon for name in PARTIES] == spent
 
 
+async def test_copies_out_of_range_are_refused_before_the_charge(tmp_path: Path) -> None:
+    path = create_local_session(tmp_path, PARTIES, PARAMETERS, addresses=True, timeouts=FAST)
+    book = tmp_path / "alice.ledger"
+    Ledger.create(book, party="alice", dataset="d", relation="substitution", epsilon=30.0, delta=1e-6)
+    serving = asyncio.create_task(smpc_dp.serve(path))
+    async with smpc_dp.connect(path, party="alice", ledger=book) as session:
+        with pytest.raises(ConfigError, match="covert"):
+            await session.similarities([1.0, 2.0], 20.0, covert=1)
+    serving.cancel()
+    await asyncio.gather(serving, return_exceptions=True)
+    assert Ledger.open(book).spent().epsilon == 0
+
+
 async def test_budgets_that_differ_are_named(tmp_path: Path) -> None:
     path = create_local_session(tmp_path, PARTIES, PARAMETERS, addresses=True, timeouts=FAST)
     results = await compare(path, {"alice": 20.0, "bob": 20.0, "carol": 10.0}, ledgers=False)
     assert isinstance(results["carol"], ConfigError)
     assert "circuit" in str(results["carol"])
+    # The others have the score that they agreed on.
+    for name, other in (("alice", "bob"), ("bob", "alice")):
+        result = results[name]
+        assert isinstance(result, Similarities), result
+        assert list(result.scores) == [other]
+        assert "circuit" in result.failed["carol"]
