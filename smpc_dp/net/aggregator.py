@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from smpc_dp.errors import Code, ConfigCheck, ConfigError, PeerFault, SmpcError
+from smpc_dp.errors import Code, ConfigCheck, ConfigError, LocalError, PeerFault, SmpcError
 from smpc_dp.kernels.kernel import Kernel
 from smpc_dp.net.board import BoardFolder
 from smpc_dp.net.connection_pool import ConnectionPool, InboundEvent
@@ -68,6 +68,8 @@ class RequestServer:
         self._culprits: dict[str, SmpcError] = {}
         self._convictions: Convictions | None = None
         self._fixed = FixedSurvivors()
+        # What most parties asked for in the last request.
+        self.operation = ""
 
     async def gather(self, enough: int | None = None) -> None:
         """Wait until `enough` parties (None: all) have connected, or `connect` seconds have passed."""
@@ -209,6 +211,7 @@ class RequestServer:
             if operations.began and operations.is_clear(live):
                 break
         statistic, held = operations.settle()
+        self.operation = operations.text
         self._is_statistic = statistic and requested.group is None
         # Events that came before the request began, and were not processed, count as well.
         return [*held, *early]
@@ -330,7 +333,7 @@ async def serve(
     logs = log_folder(membership, session, board)
     on_event = with_logging(on_event)
     results: list[Result | RecordResult | StatisticResult | SmpcError] = []
-    asked = membership
+    following = membership
     async with open_aggregator(
         membership, listen_on, logs=logs, on_event=on_event, watch=watch, kernels=kernels, role=role
     ) as server:
@@ -340,27 +343,43 @@ async def serve(
                 break
             if isinstance(ended, Relayed):
                 continue
+            asked = _asked(membership, following, server.operation)
             results.append(_result(asked, ended) if isinstance(ended, Outcome) else ended)
-            asked = _following(membership, asked, results)
+            following = _following(membership, asked, results[-1])
         if membership.parameters.is_logged:
             await server.linger()
     return results
 
 
+def _asked(first: Membership, following: Membership, operation: str) -> Membership | None:
+    """Return what parties asked: the step of a regression after the last result, or the first one again.
+
+    None: a step that begins elsewhere, of which nothing is known here.
+    """
+    if getattr(first.parameters, "steps", 1) == 1:
+        return first
+    wanted = (each for each in (following, first) if each.parameters.planned() in operation)
+    return next(wanted, None)
+
+
 def _following(
-    first: Membership,
-    asked: Membership,
-    results: Sequence[Result | RecordResult | StatisticResult | SmpcError],
+    first: Membership, asked: Membership | None, last: Result | RecordResult | StatisticResult | SmpcError
 ) -> Membership:
     """Return what parties ask next: of a regression by steps the one that begins where the last one ended."""
-    last, steps = results[-1], getattr(first.parameters, "steps", 1)
-    if steps == 1 or not isinstance(last, RecordResult) or len(results) % steps == 0:
+    if asked is None or not isinstance(last, RecordResult):
         return first
     return replace(asked, parameters=asked.parameters.following(last.answers))
 
 
-def _result(membership: Membership, outcome: Outcome) -> Result | RecordResult:
-    """Return what an aggregator has of a request for a sum, or for statistics of records."""
+def _result(membership: Membership | None, outcome: Outcome) -> Result | RecordResult | SmpcError:
+    """Return what an aggregator has of a request for a sum, or for statistics of records.
+
+    `membership` None: a sum that it cannot read.
+    """
+    if membership is None:
+        return LocalError(
+            "the parties asked for a step of the regression that does not follow the last result"
+        )
     if isinstance(membership.parameters, RecordParameters):
         return RecordResult.of(outcome, membership.parameters, membership.names)
     # Of vectors with private weights there are averages alone.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from collections.abc import Collection
 from dataclasses import replace
@@ -12,7 +13,7 @@ from smpc_dp.errors import LocalError, PeerFault
 from smpc_dp.net.connection_pool import SMALL_MESSAGE, InboundEvent
 from smpc_dp.net.member import Membership
 from smpc_dp.protocols.exchange.messages import HELLO as EXCHANGE_HELLO
-from smpc_dp.protocols.phases.messages import HELLO
+from smpc_dp.protocols.phases.messages import HELLO, Hello
 from smpc_dp.protocols.ustatistic.messages import HELLO as STATISTIC_HELLO
 from smpc_dp.wire.abort import QUIT, TEXTS, Abort
 from smpc_dp.wire.signing import decode
@@ -89,6 +90,19 @@ class Operations:
         # Of two equally frequent kinds, the one that was asked for first.
         step = max(requested, key=lambda each: requested[each], default=HELLO)
         return step == STATISTIC_HELLO, list(self._held)
+
+    @property
+    def text(self) -> str:
+        """What most parties ask for, in the hellos of sums; empty if there are none."""
+        asked: dict[str, str] = {}
+        for inbound in self._held:
+            if inbound.envelope is None or inbound.envelope.step != HELLO or inbound.peer in self._ignored:
+                continue
+            # The role excludes the sender of a hello that is none.
+            with contextlib.suppress(PeerFault):
+                asked.setdefault(inbound.peer, decode(inbound.envelope.body, Hello, inbound.peer).operation)
+        counts = Counter(asked.values())
+        return min(counts, key=lambda each: (-counts[each], each), default="")
 
     def _requested(self) -> Counter[str]:
         """Count the parties that ask for each kind of request."""

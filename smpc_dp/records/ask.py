@@ -30,6 +30,8 @@ _OF_MORE = ("covariance", "correlation")
 _OF_TIME = ("survival", "logrank")
 # Regressions by Newton steps, each of which is a request.
 FITS = ("logistic", "poisson")
+# A column may have such a name.
+_FIT = re.compile(rf"\s*(?:{'|'.join(FITS)})\s*\(")
 
 
 class Statistic(msgspec.Struct, frozen=True):
@@ -84,7 +86,7 @@ def read_ask(ask: Ask, schema: Schema) -> tuple[Statistic, ...]:
 def asks_fit(ask: object) -> bool:
     """Tell whether a regression by Newton steps is among what is asked for, as it is written."""
     texts = ask.split(";") if isinstance(ask, str) else ask if isinstance(ask, Sequence) else ()
-    return any(isinstance(text, str) and text.strip().startswith(FITS) for text in texts)
+    return any(isinstance(text, str) and _FIT.match(text) is not None for text in texts)
 
 
 class _Reader:

@@ -21,6 +21,8 @@ from smpc_dp.records.result import Answers, Estimate
 Floats = NDArray[np.float64]
 # The longest step of a coefficient of a column in [-1, 1].
 LONGEST = 3.0
+# Of the intervals that decide whether a step is taken: members that ask for others go on at the same place.
+STEP_LEVEL = 0.95
 # Of x.b, in a step whose interval is known, and what is tried to find it.
 _MOST = 8.0
 _ROUNDS = 1000
@@ -44,16 +46,13 @@ def fitted(
     # for the noise of the information, and for the residual of the step; each for all coefficients at once
     outside = (1 - level) / 2
     equations = _equations(plan, total, present)
-    error = plan.deviations(present)[1] * math.sqrt(2 * chi_square(plan.length - plan.size, outside))
-    solved = equations.solve(np.eye(plan.size), outside)
-    least = float(np.linalg.eigvalsh(equations.matrix)[0])
     names, contrasts = ["intercept", *plan.statistic.columns[1:]], _contrasts(plan)
-    following = plan.at
-    if solved is None or least <= error:
+    solved = _solved(plan, equations, present, outside)
+    if solved is None:
         estimates = [_estimate(plan, name, INFINITE, note=REFUSED) for name in names]
     else:
-        step, wide, _ = solved
-        rest = _remainder(plan, equations.matrix, step, wide, error / least)
+        step, wide, part = solved
+        rest = _remainder(plan, equations.matrix, step, wide, part)
         shown = equations.solve(contrasts, outside)
         spread = np.sqrt(((contrasts @ np.linalg.inv(equations.matrix)) * contrasts).sum(axis=1))
         estimates = []
@@ -68,8 +67,6 @@ def fitted(
                     plan, name, ends, value=value, error=deviation, sampled=float(spread[row]), note=note
                 )
             )
-        moved = plan.start + step * min(1.0, LONGEST / max(float(np.abs(step).max()), LONGEST))
-        following = tuple(round(value / COEFFICIENT) for value in moved.tolist())
     return Answers(
         estimates=tuple(estimates),
         level=level,
@@ -81,8 +78,31 @@ def fitted(
         rows=None,
         guarantee=None if plan.shares is None else plan.guarantee(),
         not_protected=NO_PRIVACY if plan.shares is None else not_protected(plan.schema),
-        following=following,
+        following=_following(plan, equations, present),
     )
+
+
+def _solved(
+    plan: FitPlan, equations: NormalEquations, present: int, outside: float
+) -> tuple[Floats, Floats, float] | None:
+    """Return the Newton step, how far each coefficient of it is off, and the error of the information.
+
+    The last is a part of the least eigenvalue; None where that is within the noise.
+    """
+    error = plan.deviations(present)[1] * math.sqrt(2 * chi_square(plan.length - plan.size, outside))
+    solved = equations.solve(np.eye(plan.size), outside)
+    least = float(np.linalg.eigvalsh(equations.matrix)[0])
+    return None if solved is None or least <= error else (solved[0], solved[1], error / least)
+
+
+def _following(plan: FitPlan, equations: NormalEquations, present: int) -> tuple[int, ...]:
+    """Return where the next step begins, whatever level the intervals have."""
+    solved = _solved(plan, equations, present, (1 - STEP_LEVEL) / 2)
+    if solved is None:
+        return plan.at
+    step = solved[0]
+    moved = plan.start + step * min(1.0, LONGEST / max(float(np.abs(step).max()), LONGEST))
+    return tuple(round(value / COEFFICIENT) for value in moved.tolist())
 
 
 def _equations(plan: FitPlan, total: NDArray[np.int64], present: int) -> NormalEquations:

@@ -90,3 +90,23 @@ def test_a_plan_states_what_all_steps_cost(tmp_path: Path) -> None:
     assert planned.returncode == 0, planned.stdout
     assert "all 5 requests together are charged: epsilon = 4, delta = 1e-06 for one record" in planned.stdout
     assert "standard error of logistic(ill ~ age + dose)" in planned.stdout
+
+
+async def test_the_aggregator_answers_for_the_step_that_parties_ask(tmp_path: Path) -> None:
+    """Of parties that begin anew after one step it has the same estimates as they do."""
+    terms = {**TERMS, "ask": FITS["ill"], "steps": 2}
+    path = create_local_session(tmp_path, PARTIES, terms, timeouts=FAST)
+    tables = dict(zip(PARTIES, [hospital(seed, 400) for seed in range(4)], strict=True))
+
+    async def party(name: str) -> RecordResult:
+        async with smpc_dp.connect(path, party=name) as session:
+            first = session._membership.parameters
+            await session._record_request(tables[name], first, "", 0.95, False)
+            return await session.statistics(tables[name], label="again")
+
+    serving = asyncio.create_task(smpc_dp.serve(path, requests=3))
+    ended = await asyncio.gather(*map(party, PARTIES))
+    served = await serving
+    for found in ended:
+        assert found.answers.estimates == served[-1].answers.estimates  # type: ignore[union-attr]
+    assert served[0].answers.estimates == served[1].answers.estimates  # type: ignore[union-attr]

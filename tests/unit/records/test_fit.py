@@ -173,6 +173,29 @@ def test_few_rows_are_refused_and_the_next_step_begins_where_this_one_did() -> N
     assert answers.following == plan.at
 
 
+def test_where_the_next_step_begins_does_not_depend_on_the_level_of_the_intervals() -> None:
+    """Members that ask for other levels begin at the same place, also near the noise."""
+    schema, read = read_schema(SCHEMA), NoiseSource.keyed(b"h" * 32)
+    plan = plan_fit(schema, FITS["ill"], steps=5, budget=(1.0, 1e-6), parties=2)
+    table = read_table(hospital(1, 20_000), schema)
+    mixed = False
+    for rows in (100, 200, 400, 800, 1600):
+        noise = plan.mechanism.share.noise(read, 2 * plan.length).reshape(2, -1).sum(axis=0)
+        total = 2 * plan.vector(table.part(0, rows)) + noise
+        made = [fitted(plan, total, 2, level=level) for level in (0.01, 0.5, 0.95, 1 - 1e-6)]
+        assert len({one.following for one in made}) == 1
+        mixed = mixed or len({one.estimates[0].value is None for one in made}) == 2
+    assert mixed
+
+
+def test_a_column_may_be_named_as_a_regression_is() -> None:
+    columns = {"poisson_kind": {"values": ["a", "b"]}, "logistic": {"values": ["a", "b"]}}
+    given = {"records": {"columns": columns, "max_rows": 100}, "epsilon": 1.0, "delta": 1e-6}
+    for ask in ("logistic x poisson_kind", "poisson_kind x logistic"):
+        checked, issues = PARAMETER_CHECKERS["secagg", 1]({**given, "ask": ask}, 5)
+        assert (type(checked).__name__, issues) == ("RecordSumParameters", [])
+
+
 def test_separated_rows_never_run_away() -> None:
     """Where no fit exists, exact steps stay finite, and there is no interval."""
     age = np.linspace(0, 100, 400)
