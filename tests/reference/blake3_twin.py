@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from functools import lru_cache
 
 IV = (
     *(0x6A09E667, 0xBB67AE85, 0x3C6EF372, 0xA54FF53A),
@@ -56,6 +57,7 @@ def node(data: bytes, first: int, key: Sequence[int], root: int) -> list[int]:
     return compress(key, struct.pack("<16I", *both), 0, KEYED_HASH | PARENT | root)
 
 
+@lru_cache(64)
 def keyed_hash(key: bytes, data: bytes) -> bytes:
-    """32 bytes."""
+    """32 bytes; kept, as it takes long and transcripts are hashed again and again."""
     return struct.pack("<8I", *node(data, 0, struct.unpack("<8I", key), ROOT))

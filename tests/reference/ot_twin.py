@@ -69,6 +69,20 @@ class BaseTransfers:
         """The two messages, the sender's pairs of keys, the receiver's keys."""
         a = int.from_bytes(tuple_hash("base-scalar", 64, self.context, self.sender_seed), "little")
         first = group.encode(group.times(a % group.ORDER, group.BASE))
+        response, received = self.answer(first)
+        pairs = []
+        for i in range(len(self.choices)):
+            entry = response[80 * i : 80 * i + 80]
+            pair = []
+            for x in range(2):
+                hashed = self._point(first, i, x, self._mix(first, i, x, entry[48:], entry[:48]))
+                shared = group.times(a % group.ORDER, group.add(group.decode(entry[48:]), hashed))
+                pair.append(self._key(first, i, x, entry, shared))
+            pairs.append(pair)
+        return first, response, pairs, received
+
+    def answer(self, first: bytes) -> tuple[bytes, list[bytes]]:
+        """The receiver's message and its keys. Raises ValueError if `first` is no point."""
         coins = tuple_hash("base-coins", N * 112, self.context, self.receiver_seed)
         response, received = b"", []
         for i, choice in enumerate(self.choices):
@@ -80,16 +94,7 @@ class BaseTransfers:
             shared = group.times(b, group.decode(first))
             received.append(self._key(first, i, choice, entry, shared))
             response += entry
-        pairs = []
-        for i in range(len(self.choices)):
-            entry = response[80 * i : 80 * i + 80]
-            pair = []
-            for x in range(2):
-                hashed = self._point(first, i, x, self._mix(first, i, x, entry[48:], entry[:48]))
-                shared = group.times(a % group.ORDER, group.add(group.decode(entry[48:]), hashed))
-                pair.append(self._key(first, i, x, entry, shared))
-            pairs.append(pair)
-        return first, response, pairs, received
+        return response, received
 
     def _point(self, first: bytes, i: int, x: int, string: bytes) -> group.Point:
         half = group.map_to_group(tuple_hash("base-point", 32, self.context, first, bytes([i, x]), string))

@@ -16,7 +16,7 @@ from typing import Any
 from smpc_dp_verify.encodings import tuple_hash, uint
 from tests.reference import garble_twin, ot_twin
 from tests.reference.blake3_twin import keyed_hash
-from tests.reference.secagg_twin import agree, pack, public_key, seal, sign
+from tests.reference.secagg_twin import Fields, agree, pack, public_key, seal, sign
 
 K = 2
 PIECE = 1 << 19
@@ -242,15 +242,20 @@ class Evaluation:
 
     # Messages.
 
-    def control(self, sender: Party, to: Party, step: str, *fields: bytes | int) -> None:
-        """A signed message."""
+    def control(
+        self, sender: Party, to: Party, step: str, *fields: Fields | bytes | int
+    ) -> tuple[bytes, bytes]:
+        """A signed message; its body and signature."""
         body = pack(fields)
-        ends = (step.encode(), sender.name.encode(), to.name.encode())
-        statement = tuple_hash(
-            "envelope", *self.protocol(), self.run_id, *ends, hashlib.sha256(body).digest()
-        )
-        envelope = (self.run_id, step, sender.name, to.name, body, sign(sender.seed, statement))
+        signature = sign(sender.seed, self.envelope(sender, to, step, body))
+        envelope = (self.run_id, step, sender.name, to.name, body, signature)
         self.sent.setdefault((sender.name, to.name), []).append(b"\1" + pack(envelope))
+        return body, signature
+
+    def envelope(self, sender: Party, to: Party, step: str, body: bytes) -> bytes:
+        """What the signature of a message is of."""
+        ends = (step.encode(), sender.name.encode(), to.name.encode())
+        return tuple_hash("envelope", *self.protocol(), self.run_id, *ends, hashlib.sha256(body).digest())
 
     def piece(self, side: int, content: bytes) -> None:
         """A piece, which enters the hash of its side."""
@@ -305,6 +310,18 @@ class Evaluation:
                     held = None if forgets else self.transfers
                     index = (self.setup, held.next_index) if held else (b"", 0)
                     self.control(party, other, "hello", party.nonce, circuit, plan, party.key, *index)
+        self.begin()
+        start = self.garbler.take(32)
+        for party in self.everyone[1:]:
+            self.control(self.garbler, party, "start", start)
+        self.start = start
+        if self.vector["forgot"]:
+            self.transfers = None
+        self.keys = self.digest("pairwise-keys", *self.ends())[:16]
+        self.open_seed = self.digest("pairwise-open", *self.ends())[:16]
+
+    def begin(self) -> None:
+        """The id of the run, by what the hellos say."""
         self.run_id = tuple_hash(
             "run-id",
             *self.protocol(),
@@ -314,14 +331,6 @@ class Evaluation:
             b"".join(party.nonce for party in self.everyone),
             b"".join(party.key for party in self.everyone),
         )
-        start = self.garbler.take(32)
-        for party in self.everyone[1:]:
-            self.control(self.garbler, party, "start", start)
-        self.start = start
-        if self.vector["forgot"]:
-            self.transfers = None
-        self.keys = self.digest("pairwise-keys", *self.ends())[:16]
-        self.open_seed = self.digest("pairwise-open", *self.ends())[:16]
 
     def _set_up(self) -> None:
         self.setup = self.digest("pairwise-transfer", *self.ends())
@@ -435,21 +444,26 @@ class Evaluation:
             proof = self.digest("pairwise-outputs", uint(block.number), hashed)
         self.control(self.evaluator, self.garbler, "confirm", block.number, value, shown, proof)
         if self.third:
-            self._seal(self.evaluator, "labels", block.number, labels)
+            self._show(self.evaluator, "labels", block.number, labels)
             pairs = garble_twin.output_hashes(self.circuit.plain, block.setting, block.garbled)
             hashes = b"".join(octets(label) for row in pairs for pair in row for label in pair)
-            self._seal(self.garbler, "hashes", block.number, hashes + pack_bits(zero_colours))
+            self._show(self.garbler, "hashes", block.number, hashes + pack_bits(zero_colours))
             self._check_labels(block, pairs)
         for row, active, zeros in zip(self.outputs, colours, zero_colours, strict=True):
             row += [a ^ z for a, z in zip(active, zeros, strict=True)]
 
-    def _seal(self, sender: Party, step: str, block: int, message: bytes) -> None:
+    def _show(self, sender: Party, step: str, block: int, message: bytes) -> None:
+        """Send the third party its part of the output."""
+        sealed = self.sealed(sender, step, block, message)
+        self.control(sender, self.everyone[2], step, block, self.value(), sealed)
+
+    def sealed(self, sender: Party, step: str, block: int, message: bytes) -> bytes:
+        """What only the third party can read."""
         aggregator = self.everyone[2]
         ends = (sender.name.encode(), aggregator.name.encode())
         key = agree(sender.secret, aggregator.key, self.run_id, self.digest("seal-key", *ends))
         associated = self.digest("seal-aad", *ends, step.encode(), uint(block))
-        sealed = seal(key, sender.take(24), message, associated)
-        self.control(sender, aggregator, step, block, self.value(), sealed)
+        return seal(key, sender.take(24), message, associated)
 
     def _check_labels(self, block: Block, pairs: list[list[list[int]]]) -> None:
         """What the third party checks of each output label."""
