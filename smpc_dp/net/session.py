@@ -511,7 +511,8 @@ class Session:
         Args:
             vector: this party's, of one length at all parties; it is scaled to norm 1.
             epsilon: for this party's WHOLE vector, all n - 1 comparisons together; equal at all parties.
-            levels: of the grid: entries of the scaled vector are rounded to multiples of 1/levels.
+            levels: of the grid: entries of the scaled vector are cut to multiples of 1/levels. Above the
+                root of the length; at four times it equal vectors have scores of about 0.8.
             covert: as of `evaluate`.
 
         Raises:

@@ -90,7 +90,7 @@ def plan_similarities(length: int, parties: int, epsilon: float, levels: int = 7
     Args:
         length: entries of a vector.
         epsilon: for a party's vector, all of its comparisons together.
-        levels: of the grid of a vector of norm 1: entries are multiples of 1/levels.
+        levels: of the grid of a vector of norm 1: entries are multiples of 1/levels; above sqrt(length).
 
     Raises:
         ConfigError: an argument is out of range, or epsilon is too small for the grid.
@@ -98,6 +98,11 @@ def plan_similarities(length: int, parties: int, epsilon: float, levels: int = 7
     if not isinstance(parties, int) or parties < 2:
         raise ConfigError.at("parties", f"{parties!r} is not an integer of at least 2", ConfigCheck.RANGE)
     kernel = cosine(length, levels)
+    if levels * levels <= length:
+        reason = (
+            f"{levels} for {length} entries: equal ones would become 0; at least {math.isqrt(length) + 1}"
+        )
+        raise ConfigError.at("levels", reason, ConfigCheck.RANGE)
     noise = design_noise(kernel.steps, epsilon, 0.0, parties - 1, "laplace")
     return SimilarityPlan(kernel, noise, parties, epsilon)
 

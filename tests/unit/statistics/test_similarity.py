@@ -108,6 +108,7 @@ def test_neighbours_are_the_greatest_scores() -> None:
         (np.ones(3), 1.0, 7, "vectors"),
         (np.full((3, 2), np.nan), 1.0, 7, "vector"),
         (np.ones((3, 2)), 1.0, 0, "levels"),
+        (np.ones((3, 49)), 1.0, 7, "levels: 7 for 49 entries.*at least 8"),
     ],
 )
 def test_bad_arguments_are_named(vectors: np.ndarray, epsilon: float, levels: int, where: str) -> None:
