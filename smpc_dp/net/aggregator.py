@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
@@ -34,6 +35,7 @@ from smpc_dp.protocols.records import RecordParameters
 from smpc_dp.protocols.registry import MakeAggregator, make_aggregator
 from smpc_dp.protocols.result import Outcome, Result
 from smpc_dp.protocols.ustatistic import states as statistic_states
+from smpc_dp.protocols.ustatistic.messages import CONVICTION
 from smpc_dp.protocols.ustatistic.messages import HELLO as STATISTIC_HELLO
 from smpc_dp.protocols.ustatistic.result import StatisticResult
 from smpc_dp.protocols.ustatistic.terms import statistic_context
@@ -41,6 +43,8 @@ from smpc_dp.protocols.ustatistic.terms import statistic_context
 # After the last request logs are shown for at most so many step times: no party can keep an aggregator for
 # ever.
 LINGER_STEPS = 10
+
+_LOG = logging.getLogger("smpc_dp.net")
 
 
 class RequestServer:
@@ -134,14 +138,18 @@ class RequestServer:
             self._culprits |= {name: self._convictions.fault(name) for name in self._convictions.files}
 
     async def _keep_convictions(self) -> None:
-        """Store the certificates of a request that has ended, and refuse their parties in later ones."""
+        """Store the certificates of a request, and refuse their parties in later ones."""
         inbox, convictions = getattr(self._drive.run.state, "inbox", None), self._convictions
         if inbox is None or convictions is None:
             return
         for error in inbox.excluded.values():
             if isinstance(error, PeerFault) and (certificate := error.evidence.get(CERTIFICATE)) is not None:
                 self._culprits[error.culprit] = error
-                await asyncio.to_thread(convictions.add, error.culprit, certificate)
+                try:
+                    await asyncio.to_thread(convictions.add, error.culprit, certificate)
+                except LocalError as failed:
+                    # The others' request goes on; this process refuses the party all the same.
+                    _LOG.error("%s", failed)
 
     async def _ban_culprits(self) -> None:
         """Exclude from a request the parties that deviated in an earlier one."""
@@ -288,7 +296,17 @@ class RequestServer:
             # Others ask for a statistic where this party asks for a sum, or the other way round.
             self._pool.refuse_request(context, inbound, Code.KIND)
             return events.PeersLost((inbound.peer,))
-        return events.Message(envelope)
+        event = events.Message(envelope)
+        return await self._accuse(drive, event) if envelope.step == CONVICTION else event
+
+    async def _accuse(self, drive: Drive, event: events.Message) -> events.Event | None:
+        """Give the role an accusation, and store the certificate at once if it convicts; return None.
+
+        It is not shown again to a process that is started anew.
+        """
+        await drive.act(event)
+        await self._keep_convictions()
+        return None
 
 
 async def serve(

@@ -199,7 +199,11 @@ class PairRounds(AggregatorWaits):
         """Refuse, from now on, a party that the aggregator shows to be convicted; makes a copy again."""
         drawn, circuit = self._run.state.drawn, self._plan.circuit
         convicted = self._pairs.open_conviction(self._run.run_id, drawn, circuit, envelope)
-        self._evaluations.convictions.add(*convicted)
+        try:
+            self._evaluations.convictions.add(*convicted)
+        except LocalError as error:
+            # Refused all the same, while this process lasts: the other pairs go on.
+            self.issues.append(str(error))
 
     def _hang_up(self) -> None:
         """End the evaluations' waits: the run is over."""
@@ -264,13 +268,16 @@ class PairRounds(AggregatorWaits):
         """Evaluate one pair; a partner that is convicted of cheating is refused, and shown to be."""
         peer = evaluator if self._identity.name == garbler else garbler
         convictions = self._evaluations.convictions
+        certificate: bytes | None = None
         try:
             with convictions.watch(peer):
-                await self._evaluate_once(matching, garbler, evaluator)
+                try:
+                    await self._evaluate_once(matching, garbler, evaluator)
+                except PeerFault as error:
+                    certificate = error.evidence.get(CERTIFICATE)
+                    raise
         except PeerFault as error:
-            if (certificate := error.evidence.get(CERTIFICATE)) is not None:
-                await self._show(matching, certificate)
-            elif error.check == Check.CONVICTED:
+            if certificate is None and error.check == Check.CONVICTED:
                 # Refused: it need not wait, and nor need the aggregator.
                 await self._give(RelayEnd(matching))
             raise
@@ -278,6 +285,10 @@ class PairRounds(AggregatorWaits):
             # The aggregator may have ended the pair because the partner is convicted: that is the reason.
             convictions.check(peer)
             raise
+        finally:
+            # Also if it could not be stored here.
+            if certificate is not None:
+                await self._show(matching, certificate)
 
     async def _evaluate_once(self, matching: int, garbler: str, evaluator: str) -> None:
         """Evaluate one pair over the partner's channel, or relayed."""

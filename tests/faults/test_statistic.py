@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace as replace_plan
 
 import numpy as np
 import pytest
 from msgspec.structs import replace
 from nacl.signing import SigningKey
 
-from smpc_dp.errors import Code, ConfigError, PeerFault, SmpcError, TimeoutFault
+from smpc_dp.errors import Check, Code, ConfigError, PeerFault, SmpcError, TimeoutFault
 from smpc_dp.kernels import Field, Kernel, kendall_tau
 from smpc_dp.kernels.named import find_kernel
 from smpc_dp.net.statistic import plan_maker
+from smpc_dp.protocols.covert.copies import GarblerCopy
+from smpc_dp.protocols.covert.garbler import CovertGarblerRole
+from smpc_dp.protocols.covert.roles import aggregator_role, party_role
+from smpc_dp.protocols.covert.terms import TABLES, Terms
 from smpc_dp.protocols.engine.events import Cancellation, Deadline, Message, PeersLost, Report, Start
 from smpc_dp.protocols.engine.run import Run
+from smpc_dp.protocols.garbled.params import MAX_COPIES
 from smpc_dp.protocols.ustatistic import messages as m
 from smpc_dp.protocols.ustatistic import states as states
 from smpc_dp.protocols.ustatistic.pairs import EndedPair
 from smpc_dp.protocols.ustatistic.plan import StatisticPlan
 from smpc_dp.protocols.ustatistic.result import StatisticResult
-from smpc_dp.protocols.ustatistic.terms import statistic_context
+from smpc_dp.protocols.ustatistic.terms import pair_context, statistic_context
 from smpc_dp.protocols.ustatistic.wire import PairWire
+from smpc_dp.simulate.pairwise import evaluate_in_memory
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from smpc_dp.simulate.simulated_run import Signer
 from smpc_dp.statistics.compiled import operation_of, plan_statistic
@@ -523,6 +530,82 @@ def test_who_waits_for_a_silent_partner_gets_the_estimate() -> None:
         == table.aggregator.result.value
     )
     assert any("eve" in fault and "deadline passed" in fault for fault in table.aggregator.result.faults)
+
+
+class OtherTables(GarblerCopy):
+    """A copy whose signed tables do not follow from its seed."""
+
+    def digests(self) -> dict[int, bytes]:
+        return super().digests() | {TABLES: bytes(32)}
+
+
+class Cheat(CovertGarblerRole):
+    def _copy(self, terms: Terms, copy: int, seed: bytes) -> GarblerCopy:
+        return OtherTables(terms, copy, seed)
+
+
+def cheated(table: Table, copies: int, run_id: bytes = b"") -> tuple[str, str, Envelope]:
+    """Play a pair of which the garbler cheats in all copies; return both names, and the accusation.
+
+    `run_id`: of the pair, by default the table's.
+    """
+    run_id, parameters = run_id or table.aggregator.run_id, replace_plan(table.plan, covert=copies)
+    drawn = {each for party in table.parties.values() for each in drawn_for(party) or ()}
+    matching, garbler, evaluator = min(drawn)
+    context = pair_context(table.aggregator.member.context, run_id, matching, (garbler, evaluator))
+    plan, random = parameters.evaluation(garbler, evaluator), SeededRandomnessForSimulation(1, "pair")
+    records = parameters.inputs(np.zeros((1, 2), np.int64), random)
+    ends = evaluate_in_memory(
+        {
+            garbler: Cheat(context, table.signers[garbler], plan, records, random),
+            evaluator: party_role(context, table.signers[evaluator], plan, records, random),
+            AGGREGATOR: aggregator_role(context, table.signers[AGGREGATOR], plan, random),
+        }
+    )
+    end = ends[evaluator]
+    assert isinstance(end, PeerFault)
+    assert end.check == Check.CONVICTED
+    wire = PairWire(table.parties[evaluator].member)
+    certificate = end.evidence["certificate"]
+    return garbler, evaluator, wire.write_conviction(table.aggregator.run_id, matching, certificate)
+
+
+@pytest.mark.parametrize(
+    ("before", "copies"), [("nothing", MAX_COPIES), ("garbler leaves", 2), ("aggregator is started anew", 2)]
+)
+def test_a_garbler_that_cheats_is_convicted_whatever_happens_before_it_is_accused(
+    before: str, copies: int
+) -> None:
+    """The certificate of the most copies fits into its message."""
+    table = Table(names=NAMES[:4])
+    table.execute()
+    garbler, evaluator, accusation = cheated(table, copies)
+    if before == "garbler leaves":
+        table.deliver(table.aggregator.handle(PeersLost((garbler,))))
+    elif before == "aggregator is started anew":
+        table.aggregator._state = table.aggregator.state.restorable
+    inbox, number = table.aggregator.state.inbox, NAMES.index(garbler) + 1
+    for _ in range(2):
+        table.aggregator.handle(Message(accusation))
+        fault = inbox.excluded[number]
+        assert isinstance(fault, PeerFault)
+        assert (fault.check, [*fault.evidence]) == (Check.CONVICTED, ["certificate"])
+    assert sum(f"{garbler}: is convicted of cheating" in fault for fault in inbox.faults) == 1
+    assert NAMES.index(evaluator) + 1 in inbox.alive
+
+
+def test_a_certificate_of_another_run_excludes_who_shows_it() -> None:
+    table = Table(names=NAMES[:4])
+    table.execute()
+    garbler, evaluator, accusation = cheated(table, 2, b"o" * 32)
+    table.aggregator.handle(Message(accusation))
+    inbox = table.aggregator.state.inbox
+    assert NAMES.index(garbler) + 1 in inbox.alive
+    ((number, fault),) = inbox.excluded.items()
+    assert (number, isinstance(fault, PeerFault) and fault.check) == (
+        NAMES.index(evaluator) + 1,
+        Check.OTHER_RUN,
+    )
 
 
 def test_the_partner_of_who_was_lost_with_its_coin_in_is_told_at_once() -> None:

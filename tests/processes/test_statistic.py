@@ -8,6 +8,7 @@ import runpy
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ import pytest
 import smpc_dp
 from smpc_dp.errors import Check
 from smpc_dp.kernels import Field, auc, kendall_tau, table_kernel
+from smpc_dp.net.aggregator import RequestServer
 from smpc_dp.net.audit import audit
 from smpc_dp.net.audit_certificate import audit_certificate
 from smpc_dp.net.local import create_local_session
@@ -25,6 +27,7 @@ from smpc_dp.protocols.covert.evaluator import CovertEvaluatorRole
 from smpc_dp.protocols.covert.garbler import CovertGarblerRole
 from smpc_dp.protocols.covert.terms import TABLES, Terms
 from smpc_dp.protocols.garbled.draw import matchings
+from smpc_dp.protocols.ustatistic import pairs
 from smpc_dp.protocols.ustatistic.result import StatisticResult
 
 PARTIES = ("alice", "bob", "carol", "dave", "eve")
@@ -366,6 +369,21 @@ async def test_a_convicted_party_is_paired_no_more_and_its_partners_are_told_who
     """Parties of label 1 garble: alice, who cheats, and bob. Nobody has a deadline within the test."""
     monkeypatch.setattr("smpc_dp.protocols.covert.roles.CovertGarblerRole", OneCheat)
     path = session(tmp_path, HOURS)
+    stored: list[set[str]] = []
+    heed, close = RequestServer._heed_certificates, pairs._close
+    serving: list[RequestServer] = []
+
+    async def heed_certificates(server: RequestServer) -> None:
+        serving.append(server)
+        await heed(server)
+
+    def close_log(*arguments: Any) -> Any:
+        assert serving[-1]._convictions is not None
+        stored.append(set(serving[-1]._convictions.files))
+        return close(*arguments)
+
+    monkeypatch.setattr(RequestServer, "_heed_certificates", heed_certificates)
+    monkeypatch.setattr(pairs, "_close", close_log)
 
     async def ask(opened: smpc_dp.Session, index: int) -> StatisticResult:
         label = int(opened.party in ("alice", "bob"))
@@ -383,6 +401,8 @@ async def test_a_convicted_party_is_paired_no_more_and_its_partners_are_told_who
     assert isinstance(served, StatisticResult)
     assert isinstance(again, StatisticResult)
     assert (served.pairs, served.failed) == (2, 2)
+    # Before the run was over: an aggregator that is started anew is not shown it again.
+    assert stored == [{"alice"}] * 2
     (fault,) = (fault for fault in served.faults if "alice: is convicted of cheating" in fault)
     accuser = fault.removeprefix("alice: is convicted of cheating by the certificate of ")
     assert isinstance(answers[0], smpc_dp.SmpcError)

@@ -177,7 +177,8 @@ def on_conviction(
 ) -> list[Envelope]:
     """Exclude the garbler of the sender's pair, if a certificate convicts it, and end its pairs.
 
-    A certificate that does not is its sender's fault.
+    It is convicted also if it has left, or was excluded, before. A certificate that does not convict it is
+    its sender's fault.
     """
     _check(aggregator, state, envelope)
     sender, pairs, drawn, inbox = envelope.sender, state.pairs, state.drawn, state.inbox
@@ -186,7 +187,8 @@ def on_conviction(
     if pair is None or pair[1] != sender:
         raise PeerFault(sender, "accuses a party that did not garble for it", Check.NOT_PRESENT)
     number = aggregator.context.number(pair[0])
-    if pairs is None or number in inbox.excluded:
+    known = inbox.excluded.get(number)
+    if isinstance(known, PeerFault) and known.check == Check.CONVICTED:
         return []
     plan = aggregator.parameters.plan(state.requested)
     try:
@@ -195,9 +197,11 @@ def on_conviction(
         raise PeerFault(sender, f"accuses {pair[0]}: {error}", error.check) from None
     reason = f"is convicted of cheating by the certificate of {sender}"
     fault = PeerFault(pair[0], reason, Check.CONVICTED, {"certificate": certificate})
-    pairs.convictions[pair[0]] = message
+    if pairs is not None:
+        pairs.convictions[pair[0]] = message
     if number not in inbox.alive:
         inbox.excluded[number] = fault
+        inbox.faults.append(str(fault))
         return []
     aggregator.exclude(state, number, fault)
     return end_pairs(aggregator, state, number)

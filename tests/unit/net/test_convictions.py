@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from smpc_dp.errors import Check, LocalError, PeerFault
 from smpc_dp.identity.roster import Roster
 from smpc_dp.net.convictions import FOLDER, Convictions
+from smpc_dp.net.statistic import PairRounds
 from tests.faults.test_covert import IDENTITIES, certificate
 
 ROSTER = Roster([IDENTITIES[name].entry("party") for name in ("alice", "bob")], requires_aggregator=False)
@@ -72,3 +74,23 @@ def test_what_the_own_checks_do_not_show_convicts_nobody(tmp_path: Path, check: 
         raise PeerFault("alice", "said so", check, evidence)
     convictions.check("alice")
     assert not (tmp_path / FOLDER).exists()
+
+
+async def test_a_certificate_that_cannot_be_stored_is_shown_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rounds, shown = PairRounds.__new__(PairRounds), list[tuple[int, bytes]]()
+    rounds._identity = IDENTITIES["bob"]
+    rounds._evaluations = SimpleNamespace(convictions=Convictions(tmp_path / "none" / FOLDER, ROSTER))  # type: ignore[assignment]
+
+    async def evaluate_once(*_pair: object) -> None:
+        raise convicted()
+
+    async def show(matching: int, content: bytes) -> None:
+        shown.append((matching, content))
+
+    monkeypatch.setattr(rounds, "_evaluate_once", evaluate_once)
+    rounds._show = show
+    with pytest.raises(LocalError, match="cannot write the certificate"):
+        await rounds._evaluate(2, "alice", "bob")
+    assert shown == [(2, certificate())]
