@@ -99,7 +99,7 @@ class Lines:
 
 
 def _label(name: str) -> str:
-    """Return a name as a picture has it: of a long one the part in brackets, which tells it from the others."""
+    """Return a name as a picture has it: of a long one the part in brackets, which tells it from others."""
     if len(name) > LABEL and name.endswith("]"):
         name = name[name.find("[") + 1 : -1]
     return name if len(name) <= LABEL else f"{name[: LABEL - 1]}…"
