@@ -221,7 +221,7 @@ def _range(kind: Any, *, plain: bool = True, code: bool = False) -> str:
 def _joined(within: str) -> str:
     """Join bounds to follow "a number" in an error."""
     if within.startswith("above ") and ", below " in within:
-        return within.replace("above ", "between ").replace(", below ", " and ")
+        return within.replace(", below ", " and below ")
     if " to " in within:
         return f"from {within}"
     return f"of {within}" if within.startswith("at ") else within

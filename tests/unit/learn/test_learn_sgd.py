@@ -173,7 +173,7 @@ def test_a_rate_that_diverges_is_stopped() -> None:
         ({"features": None}, "features", "missing"),
         ({"colour": 1}, "colour", "unknown"),
         ({"epsilon": -1.0}, "epsilon", "above 0"),
-        ({"delta": 1}, "delta", "between 0 and 1"),
+        ({"delta": 1}, "delta", "above 0 and below 1"),
         ({"group": 7}, "group", "6 parties"),
         ({"averager": 3}, "averager", "table"),
         ({"averager": {"method": "magic"}}, "averager.method", "magic"),

@@ -213,10 +213,10 @@ def test_result_says_what_it_costs() -> None:
 @pytest.mark.parametrize(
     ("change", "where", "reason"),
     [
-        ({"epsilon": 0.0}, "epsilon", "between 0 and 1000"),
+        ({"epsilon": 0.0}, "epsilon", "above 0 and below 1000"),
         ({"epsilon": "much"}, "epsilon", "must be a number"),
         ({"epsilon": True}, "epsilon", "must be a number"),
-        ({"delta": 1.0}, "delta", "between 0 and 1"),
+        ({"delta": 1.0}, "delta", "above 0 and below 1"),
         ({"delta": None}, "delta", "is missing"),
         ({"on_dropout": "panic"}, "on_dropout", "'keep' or 'roll-back'"),
         ({"max_weight": 3, "kind": "integer", "precision": None}, "kind", "a weighted average is no integer"),
