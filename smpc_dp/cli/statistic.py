@@ -198,6 +198,8 @@ def reported_text(result: Mapping[str, Any]) -> str:
         f"{result['confidence']:.0%} interval: {low:.6g} to {high:.6g}",
         f"from {result['reports']} reports of {count} parties",
     ]
+    if result["standard_error_bound"] is not None:
+        lines.append(f"standard error at most {result['standard_error_bound']:.2g}, whatever the records")
     if result["missing"]:
         lines.append(f"without, as lost sample: {', '.join(result['missing'])}")
     lines += [f"fault: {line}" for line in result["faults"]]

@@ -35,6 +35,10 @@ MISSING = (
     "the estimate against bias from parties without a report: the standard error takes them for missing at "
     "random"
 )
+ROUNDED = "the estimate against bias from rounding to bins: no bound is known, and the interval covers none"
+FEW = "the interval against few reports: it is normal, of an estimated error, and both can be far too small"
+# Fewer reports are few.
+ENOUGH = 30
 
 
 # Steps of a session's messages, from a party and back.
@@ -291,7 +295,12 @@ class ReportRequest:
             made = _with_lost(made, lost_error(labels, reports))
         else:
             made = self.plan.estimate(values, labels=chosen, kernel=kernel, confidence=confidence)
-        privacy = dataclasses.replace(made.privacy, not_protected=(*made.privacy.not_protected, MISSING))
+        limits = [*made.privacy.not_protected, MISSING]
+        if made.bias_bound is None:
+            limits.append(ROUNDED)
+        if made.reports < ENOUGH:
+            limits.append(FEW)
+        privacy = dataclasses.replace(made.privacy, not_protected=tuple(limits))
         missing = tuple(name for name in order if name not in reports)
         return ReportedEstimate(dataclasses.replace(made, privacy=privacy), tuple(reports), missing, faults)
 

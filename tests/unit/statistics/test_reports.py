@@ -11,11 +11,11 @@ import pytest
 from smpc_dp.errors import ConfigError, LocalError, PrivacyError
 from smpc_dp.identity.keys import Identity
 from smpc_dp.identity.roster import Member, Roster
-from smpc_dp.kernels import Field, auc, gini_mean_difference
+from smpc_dp.kernels import Field, auc, gini_mean_difference, kendall_tau
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.statistics.local import LocalPairwise
 from smpc_dp.statistics.local_auc import LocalAuc
-from smpc_dp.statistics.reports import LocalReport, ReportRequest, lost_error
+from smpc_dp.statistics.reports import FEW, ROUNDED, LocalReport, ReportRequest, lost_error
 from smpc_dp.wire.signing import decode, encode
 
 PARTIES = [f"p{number}" for number in range(30)]
@@ -250,3 +250,21 @@ def test_parties_report_from_processes_of_their_own(tmp_path: Path) -> None:
     received = [path.read_bytes() for path in (tmp_path / "reports").glob("*.report")]
     result = ReportRequest(PAIRS, Roster(members), "processes").estimate(received)
     assert result.reported == ("p0", "p1", "p2")
+
+
+def test_an_estimate_says_what_its_interval_leaves_out(tmp_path: Path) -> None:
+    """Rounding to bins without a known bound, and few reports."""
+    fields = Field(0, 9), Field(0, 9)
+    binned = ReportRequest(LocalPairwise.plan(kendall_tau(*fields), 4.0, bins=[2, 2]), ROSTER, "binned")
+    received = [
+        binned.report([number % 10] * 2, IDENTITIES[name], ledger(tmp_path, name), tmp_path / "reports")
+        for number, name in enumerate(PARTIES)
+    ]
+    for request, reports, expected in (
+        (binned, received, {ROUNDED}),
+        (binned, received[:29], {ROUNDED, FEW}),
+    ):
+        assert set(request.estimate(reports).estimate.privacy.not_protected) & {ROUNDED, FEW} == expected
+    (tmp_path / "exact").mkdir()
+    exact = collected(GINI, tmp_path / "exact")
+    assert not set(GINI.estimate(exact).estimate.privacy.not_protected) & {ROUNDED, FEW}
