@@ -205,9 +205,10 @@ def _estimate(one: Mapping[str, Any], exact: bool) -> str:
     cell = ", ".join(f"{column} = {value}" for column, value in one["cell"].items())
     name = f"{one['name']} [{cell}]" if cell else one["name"]
     value, low, high = (_number(one[key]) for key in ("value", "low", "high"))
+    none = exact or one["low"] is one["high"] is None
     note = f" ({one['note']})" if one["note"] else ""
     over = "" if one["over"] is None else f" over {one['over']:.6g} values"
-    interval = "" if exact else f" in [{low}, {high}]"
+    interval = "" if none else f" in [{low}, {high}]"
     return f"  {name}: {value}{interval} {one['unit']}{over}{note}"
 
 

@@ -135,7 +135,8 @@ class Answers(PlainStruct, frozen=True, kw_only=True):
             value = "-" if one.value is None else f"{one.value:.6g}"
             low, high = (("-" if end is None else f"{end:.6g}") for end in (one.low, one.high))
             over = "" if one.over is None else f" over {one.over:.6g} values"
-            interval = "" if self.guarantee is None else f" [{low}, {high}]"
+            none = self.guarantee is None or one.low is one.high is None
+            interval = "" if none else f" [{low}, {high}]"
             lines.append(f"{name}: {value}{interval} {one.unit}{over} {one.note}".rstrip())
         if self.guarantee is None:
             lines.append("exact: no differential privacy")

@@ -170,6 +170,7 @@ def test_few_rows_are_refused_and_the_next_step_begins_where_this_one_did() -> N
     answers = noisy_steps(plan, [read_table(hospital(1, 30), schema)] * 2, NoiseSource.keyed(b"g" * 32))
     assert {one.note for one in answers.estimates} == {REFUSED}
     assert {(one.value, one.low, one.high) for one in answers.estimates} == {(None, None, None)}
+    assert "[" not in str(answers)
     assert answers.following == plan.at
 
 
