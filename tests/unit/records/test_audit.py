@@ -134,7 +134,8 @@ def test_the_command_audits_a_session_file(tmp_path: Path) -> None:
     weak = command.smpc_dp(
         *("plan", "check", "--session", str(path), "--samples", "20000", "--delta", "0.999")
     )
-    assert weak.returncode == 0
+    # By its variance right noise is refuted once in 1000 runs, whatever the claim.
+    assert weak.returncode == int("of the variance that is claimed" in weak.stdout)
     assert "nothing found: the lower bound is 0" in weak.stdout
     assert ">= -" not in weak.stdout
     refused = command.smpc_dp("plan", "check")
