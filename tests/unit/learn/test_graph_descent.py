@@ -128,7 +128,7 @@ def test_steps_are_drawn_without_replacement_and_held_in_order(parties: int, see
 
 
 def test_peers_are_drawn_evenly() -> None:
-    """Chi-squared of 35 degrees over (first, second peer) of 6 parties... each below 80: 1e-5 each."""
+    """Chi-squared over all steps of 7 parties with 2 peers: a false alarm in 1e7; the seed is fixed."""
     steps = draw_steps(PublicDraws(5), 7, 2, 21_000)
     counts = np.zeros((7, 7, 7))
     np.add.at(counts, tuple(steps.T), 1)

@@ -83,7 +83,7 @@ def test_weights_cost_no_noise(protocol: str, given: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("given", [BOX, BALL], ids=["box", "ball"])
 def test_the_intervals_of_the_ratio_have_their_level(given: dict[str, Any]) -> None:
-    """6,000 intervals: their coverage has a deviation of 0.3 %; the seed is fixed."""
+    """6,000 intervals: their coverage has a deviation of 0.3 %, a false alarm in 1000; the seed is fixed."""
     parameters = checked("secagg", {**given, "max_weight": 10})
     encoding = parameters.encoding
     assert isinstance(encoding, WeightedEncoding)
@@ -109,7 +109,8 @@ def test_the_intervals_of_the_ratio_have_their_level(given: dict[str, Any]) -> N
         hits.append((low <= truth) & (truth <= high))
         errors.append(encoding.average(grid, contributors) - truth)
     assert 0.94 < np.mean(hits) < 0.965
-    assert encoding.error(grid, contributors, deviation.total) > 0.8 * np.std(errors, axis=0).max()
+    # Of a coordinate at its bound; each of the others has less.
+    assert 0.8 < encoding.error(grid, contributors, deviation.total) / np.std(errors, axis=0).max() < 2
     # Without noise the ratio is the weighted average, up to the grid.
     grid, _ = parameters.decode(np.array(exact, np.uint64), PARTIES)
     assert encoding.average(grid, PARTIES) == pytest.approx(truth, abs=PARTIES * encoding.step)

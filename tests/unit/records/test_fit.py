@@ -146,7 +146,11 @@ def noisy_steps(plan: FitPlan, tables: list[Table], source: NoiseSource) -> Any:
 
 @pytest.mark.parametrize("response", FITS)
 def test_intervals_hold_the_fit_of_the_pooled_rows(response: str) -> None:
-    """Conservative: of 60 releases of 3 coefficients none is outside, which 95 % would fail surely."""
+    """Of 20 releases of 3 coefficients. The intervals reach over 3.2 standard errors, more than their 95 %.
+
+    Fewer than 57 inside: a false alarm in 1e5; the mean square of errors over standard errors, as far from 1
+    as that of 20 independent ones: one in 1000. The seeds are fixed.
+    """
     tables = [hospital(seed, 20_000) for seed in (1, 2)]
     schema, truth = read_schema(SCHEMA), reference(pooled(tables), response)
     plan = plan_fit(schema, FITS[response], steps=5, budget=(4.0, 1e-6), parties=2)
@@ -155,13 +159,15 @@ def test_intervals_hold_the_fit_of_the_pooled_rows(response: str) -> None:
         [read_table(one, schema) for one in tables],
     )
     inside = bounded = 0
+    squares = []
     for _ in range(20):
         for one, value in zip(noisy_steps(plan, read, source).estimates, truth, strict=True):
             bounded += one.low is not None
             inside += one.low is None or one.low <= value <= one.high
-            assert one.value == pytest.approx(value, abs=8 * one.standard_error)
+            squares.append(((one.value - value) / one.standard_error) ** 2)
     assert bounded == 60
     assert inside >= 57
+    assert 0.3 < np.mean(squares) < 2.2
 
 
 def test_few_rows_are_refused_and_the_next_step_begins_where_this_one_did() -> None:
