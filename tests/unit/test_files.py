@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,7 @@ from typer.testing import CliRunner
 
 from smpc_dp.cli import app, plan_pairwise
 from smpc_dp.errors import ConfigError, LocalError
-from smpc_dp.files import read_bounded
+from smpc_dp.files import lock_folder, read_bounded
 from smpc_dp.net import inputs, session_file
 from smpc_dp.privacy.gopa import graphs
 from smpc_dp.published import publish
@@ -89,3 +91,11 @@ def test_a_graph_of_nothing_but_faults_lists_some(tmp_path: Path) -> None:
         graphs.read_edges(file, 5)
     assert len(raised.value.issues) == 101
     assert str(raised.value).endswith("edges:101: not read on, after as many faults")
+
+
+def test_a_locked_folder_keeps_others_out(tmp_path: Path) -> None:
+    other = os.open(tmp_path, os.O_RDONLY)
+    with lock_folder(tmp_path), pytest.raises(BlockingIOError):
+        fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    os.close(other)

@@ -6,8 +6,8 @@ import hashlib
 import os
 import shutil
 import subprocess
-import threading
 from base64 import b64encode
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 
@@ -349,7 +349,7 @@ def test_what_is_no_key_is_refused(text: str) -> None:
         NoteKey.parse(text)
 
 
-def test_the_commands(tmp_path: Path) -> None:
+def test_the_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = CliRunner()
     make = ["keygen", "relay", "--role", "aggregator", "--address", "127.0.0.1:7", "--checkpoints"]
     made = run.invoke(app, [*make, "--out", str(tmp_path)])
@@ -396,13 +396,15 @@ def test_the_commands(tmp_path: Path) -> None:
     # Another process adds to the file meanwhile: what it has added stays.
     command = ["board", "accept", str(note), str(tmp_path / "line"), "--witness", trusted]
     other = parsed.text + b"\n" + "".join(note.read_text("utf-8").splitlines(True)[5:6]).encode()
-    with lock_folder(tmp_path):
-        waiting = threading.Thread(target=run.invoke, args=(app, command))
-        waiting.start()
-        waiting.join(0.2)
-        added = other + b"\xe2\x80\x94 w2 AAAAAAAA\n"
+    added = other + b"\xe2\x80\x94 w2 AAAAAAAA\n"
+
+    def wait(folder: Path) -> AbstractContextManager[None]:
         note.write_bytes(added)
-    waiting.join()
+        return lock_folder(folder)
+
+    with monkeypatch.context() as patched:
+        patched.setattr("smpc_dp.files.lock_folder", wait)
+        assert run.invoke(app, command).exit_code == 0
     assert note.read_bytes().startswith(added)
     assert note.read_bytes() != added
     assert NoteKey.parse(str(log_key(SESSION.hex(), bytes.fromhex(key)))).kind == NOTE
