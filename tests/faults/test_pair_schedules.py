@@ -137,7 +137,7 @@ async def execute(members: dict[str, Membership], folder: Path, seed: int, repor
             noise="laplace",
             zetas=None,
             public_label=None,
-            covert=2,
+            covert=2 * (seed % 2),
         )
         retained = StoredRun(SeenRuns(folder / f"seen {seed} {name}"), member.context(1).scope)
         machine = requested.machine(member.context(1), member.identity, 0, retained.seen)

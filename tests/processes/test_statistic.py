@@ -207,7 +207,8 @@ async def test_users_kernels_and_public_labels(tmp_path: Path) -> None:
 
     async def act(opened: smpc_dp.Session, index: int) -> object:
         first = await opened.pairwise(near, index, 12.0, 1, noise="randomised_response")
-        second = await opened.pairwise("auc", 50 - index, 12.0, 1, public_label=int(index < 2))
+        label = int(index < 2)
+        second = await opened.pairwise("auc", 50 - index, 12.0, 1, public_label=label, covert=0)
         return first, second
 
     *answers, first, second = await execute(session(tmp_path), act, kernels=[near])
@@ -215,6 +216,8 @@ async def test_users_kernels_and_public_labels(tmp_path: Path) -> None:
     assert isinstance(second, StatisticResult)
     assert first.pairs == 2
     assert second.pairs == 2
+    assert "covert garbler" in first.privacy.claim
+    assert "semi-honest garbler" in second.privacy.claim
     # Three steps of noise have odds of 1e-7.
     assert second.value == pytest.approx(1.0, abs=0.6)
     for answer in answers:
