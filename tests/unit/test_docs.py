@@ -261,6 +261,7 @@ def test_the_lists_of_codes_are_those_of_the_code() -> None:
 def test_the_page_of_performance_has_the_stored_results() -> None:
     page = (ROOT / PERFORMANCE).read_text("utf-8")
     results = load_results(ROOT / BENCHMARKS)
+    assert results
     assert markdown(results) == page, "python -m smpc_dp_lab.reference writes it"
     for result in results:
         rows = page.partition(f"## {result['bench']}\n")[2].partition("\n## ")[0]
