@@ -3,6 +3,7 @@
 //!
 //! A lane is one AND gate of one instance. All kernels give the same bytes; a test compares them.
 
+#[cfg(target_arch = "x86_64")]
 use zeroize::Zeroize;
 
 use super::block::Block;
@@ -53,6 +54,7 @@ macro_rules! dispatch {
 
 impl Kernel {
     /// Returns the kernels of this machine that its limit permits, the fastest last.
+    #[cfg_attr(not(target_arch = "x86_64"), allow(unused_mut))]
     pub fn available() -> Vec<Self> {
         let mut kernels = vec![Self(Path::Portable)];
         #[cfg(target_arch = "x86_64")]

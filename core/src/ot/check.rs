@@ -7,10 +7,9 @@
 use aes::cipher::Array;
 use polyval::Polyval;
 use polyval::universal_hash::UniversalHash;
-#[cfg(target_arch = "x86_64")]
 use zeroize::Zeroizing;
 
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", test))]
 use super::column::TILE;
 use super::column::{Column, Row16};
 use super::row::Kernels;
@@ -34,6 +33,7 @@ pub enum ColumnHashes {
 
 impl ColumnHashes {
     /// Starts `count` hashes of columns of `blocks` blocks under `challenge`.
+    #[cfg_attr(not(target_arch = "x86_64"), allow(unused_variables))]
     pub fn new(kernels: Kernels, challenge: &[u8; 16], count: usize, blocks: usize) -> Self {
         #[cfg(target_arch = "x86_64")]
         if kernels == Kernels::Fastest
@@ -140,6 +140,7 @@ mod tests {
             let all: Vec<Row16> = (0..2 * blocks)
                 .map(|block| std::array::from_fn(|i| (block * 31 + i * i * 7 + 1) as u8))
                 .collect();
+            #[cfg_attr(not(target_arch = "x86_64"), allow(unused_mut))]
             let mut hashes = vec![ColumnHashes::portable(&challenge, 2)];
             #[cfg(target_arch = "x86_64")]
             for level in x86::hash_levels() {

@@ -7,7 +7,9 @@
 
 use aes::cipher::{BlockCipherEncrypt, KeyInit};
 use aes::{Aes128Enc, Block};
-use zeroize::{Zeroize, Zeroizing};
+use zeroize::Zeroize;
+#[cfg(target_arch = "x86_64")]
+use zeroize::Zeroizing;
 
 use super::base::Key;
 use super::column::{Column, TILE};
