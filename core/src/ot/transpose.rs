@@ -105,7 +105,9 @@ mod tests {
     #[test]
     fn the_vector_versions_agree() {
         let columns = columns();
-        for length in [1, 511, 512, 700, TILE_ROWS] {
+        for length in [
+            1, 127, 128, 129, 255, 257, 511, 512, 513, 700, 8191, TILE_ROWS,
+        ] {
             let mut portable = vec![[0; 16]; length];
             transpose(Kernels::Portable, &columns, &mut portable);
             let mut vector = vec![[0; 16]; length];
@@ -113,13 +115,15 @@ mod tests {
             assert_eq!(portable, vector);
             #[cfg(target_arch = "x86_64")]
             for level in x86::levels() {
-                vector.fill([0; 16]);
-                // SAFETY: the machine has the level.
-                #[allow(unsafe_code)]
-                unsafe {
-                    x86::transpose(level, &columns, &mut vector);
+                for version in [x86::transpose, x86::transpose_by_exchanges] {
+                    vector.fill([0; 16]);
+                    // SAFETY: the machine has the level.
+                    #[allow(unsafe_code)]
+                    unsafe {
+                        version(level, &columns, &mut vector);
+                    }
+                    assert_eq!(portable, vector, "{level:?}, {length} rows");
                 }
-                assert_eq!(portable, vector, "{level:?}");
             }
         }
     }

@@ -105,9 +105,18 @@ pub unsafe fn transpose(level: Level, columns: &[Column; KAPPA], rows: &mut [Row
         if level == Level::Vaes512 && is_x86_feature_detected!("gfni") {
             transpose_gfni(columns, rows);
         } else {
-            dispatch!(level, transpose(columns, rows));
+            transpose_by_exchanges(level, columns, rows);
         }
     }
+}
+
+/// Does what `transpose` does, without GFNI.
+///
+/// # Safety
+/// `levels` has the level.
+pub unsafe fn transpose_by_exchanges(level: Level, columns: &[Column; KAPPA], rows: &mut [Row]) {
+    // SAFETY: the caller's promise.
+    unsafe { dispatch!(level, transpose(columns, rows)) }
 }
 
 /// The entry points for one set of instructions.
