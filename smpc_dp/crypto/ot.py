@@ -243,9 +243,10 @@ class BaseSender:
         return f"BaseSender(peer={self.peer!r})"
 
     def keys(self, count: int, response: bytes) -> Rows:
-        """Return both keys of `count` transfers, uint8 of shape (count, 2, 16).
+        """Return both keys of `count` transfers, 1 to 128, uint8 of shape (count, 2, 16).
 
-        Raises PeerFault for a response of another length, or that encodes no group elements.
+        Raises PeerFault for a response of another length, or that encodes no group elements, ValueError for
+        another count.
         """
         with _blaming(self.peer):
             pairs = _core.ot_base_pairs(self._context, self._seed, count, response)

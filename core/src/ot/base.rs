@@ -304,14 +304,19 @@ pub fn base_first(context: &[u8; 32], seed: &[u8; 32]) -> Vec<u8> {
     BaseSender::start(&lone_context(context), seed).1
 }
 
-/// Returns both keys of each of `count` base transfers without an extension; `seed` is that of
-/// `base_first`.
+/// Returns both keys of each of `count` base transfers without an extension, at most `MAX_BASE`;
+/// `seed` is that of `base_first`.
 pub fn base_pairs(
     context: &[u8; 32],
     seed: &[u8; 32],
     count: usize,
     response: &[u8],
 ) -> Result<KeyPairs, OtError> {
+    if !(1..=MAX_BASE).contains(&count) {
+        return Err(OtError::Argument(format!(
+            "count: {count}, not 1 to {MAX_BASE}"
+        )));
+    }
     let (sender, _) = BaseSender::start(&lone_context(context), seed);
     sender.finish(count, response, 1)
 }

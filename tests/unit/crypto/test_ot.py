@@ -246,5 +246,9 @@ def test_base_transfers_alone_refuse_wrong_messages_and_arguments() -> None:
     for choices in ([], [2], [0] * 129):
         with pytest.raises(ValueError, match="choices"):
             ot.base_respond("alice", CONTEXT, RECEIVER_SEED, choices, sender.first)
+    # None; as many as have a multiple of 2**64 bytes; and more than have numbers of their own.
+    for count, message in ((0, b""), (1 << 60, b""), (257, bytes(257 * 80))):
+        with pytest.raises(ValueError, match=f"count: {count}, not 1 to 128"):
+            sender.keys(count, message)
     with pytest.raises(ValueError, match="seed"):
         ot.BaseSender("bob", CONTEXT, b"")
