@@ -8,10 +8,10 @@ from pathlib import Path
 
 import msgspec
 
-from smpc_dp.errors import LocalError
+from smpc_dp.errors import ConfigCheck, ConfigIssue, LocalError
 from smpc_dp.report.document import write
 from smpc_dp_lab import bench
-from smpc_dp_lab.bench.figures import Progress, Report
+from smpc_dp_lab.bench.figures import Progress, Report, refuse
 from smpc_dp_lab.bench.growth import SIZES, run_growth_bench
 from smpc_dp_lab.bench.page import RESULTS, load_results, page
 
@@ -65,10 +65,20 @@ def run_all(
 
     Each result is stored as soon as it is measured. The page has all results of the folder.
 
-    Raises LocalError if a file cannot be written; otherwise as the benchmarks do.
+    Raises ConfigError for a name of no benchmark, LocalError if a file cannot be written; otherwise as the
+    benchmarks do.
     """
+    known = benchmarks(peers, progress, quick=quick)
+    names = ", ".join(known)
+    refuse(
+        [
+            ConfigIssue("only", f"must be one of {names}, is {name!r}", ConfigCheck.CHOICE)
+            for name in only
+            if name not in known
+        ]
+    )
     reports = []
-    for name, measure in benchmarks(peers, progress, quick=quick).items():
+    for name, measure in known.items():
         if only and name not in only:
             continue
         reports.append(measure())

@@ -35,7 +35,7 @@ def rows(result: Json) -> Iterator[tuple[str, ...]]:
             _ratio(figure["ratio_to_peer"]),
             "" if limit is None else shown(limit["median"], unit),
             _ratio(figure["ratio_to_limit"]),
-            goal + {True: "met", False: "missed", None: ""}[figure["met"]] if goal else "",
+            goal + {True: "met", False: "missed", None: "not measured"}[figure["met"]] if goal else "",
         )
 
 
@@ -43,9 +43,10 @@ def markdown(results: Sequence[Json]) -> str:
     """Return docs/performance.md: a table of each benchmark, and the fits of growth."""
     parts = [
         "# Performance\n\n"
-        "Medians, with peers and limits of the same run. `smpc-dp bench all --out benchmarks` measures them,"
-        "\n`python -m smpc_dp_lab.reference` writes this page. What a figure counts is in its `note` "
-        "in\n[benchmarks/](../benchmarks/README.md)."
+        "Medians, with peers and limits of the same run; each table is of a run of its own, on the machine\n"
+        "that it names. `smpc-dp bench all --out benchmarks` measures them, "
+        "`python -m smpc_dp_lab.reference`\nwrites this page. "
+        "What a figure counts is in its `note` in [benchmarks/](../benchmarks/README.md)."
     ]
     for result in results:
         parts.append(f"## {result['bench']}\n\n{_machine(result)}")
@@ -61,8 +62,13 @@ def page(results: Sequence[Json]) -> Report:
     figures = [figure for result in results for figure in result["figures"]]
     goals = [figure for figure in figures if figure["met"] is not None]
     met = sum(figure["met"] for figure in goals)
-    machine = results[0]["machine"] if results else {}
-    facts = Facts(tuple((name, str(value)) for name, value in machine.items() if value is not None))
+    # What differs between results stands with each.
+    shared = {
+        name: value
+        for name, value in (results[0]["machine"] if results else {}).items()
+        if value is not None and all(result["machine"].get(name) == value for result in results)
+    }
+    facts = Facts(tuple((name, str(value)) for name, value in shared.items()))
     return Report(
         "Benchmarks",
         f"{met} of {len(goals)} targets met",
@@ -110,7 +116,9 @@ def _machine(result: Json) -> str:
     machine = result["machine"]
     kernels = f", kernels {machine['kernels']}" if machine.get("kernels") else ""
     versions = ", ".join(f"{name} {version}" for name, version in result["versions"].items() if version)
-    return f"{machine['processor']}{kernels}, {machine['cores']} cores; {versions}."
+    runs = max(figure["runs"] for figure in result["figures"])
+    measured = "1 measurement" if runs == 1 else f"up to {runs} measurements"
+    return f"{machine['processor']}{kernels}, {machine['cores']} cores; {versions}; {measured} of a figure."
 
 
 def _ratio(value: float | None) -> str:
