@@ -254,3 +254,13 @@ class Certified(Body, frozen=True):
     members: bytes
     signers: bytes
     signatures: bytes
+
+
+def longest_set(parties: int) -> int:
+    """Return the greatest length in bytes of a packed set of parties, with room for its header."""
+    return parties // 8 + 16
+
+
+def longest_certificate(parties: int) -> int:
+    """Return the greatest length in bytes of a `Certified` with a signature of each party."""
+    return 2 * longest_set(parties) + SIGNATURE_BYTES * parties + 64

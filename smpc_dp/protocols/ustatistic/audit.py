@@ -168,6 +168,8 @@ class StatisticAuditor:
     def longest(self, kind: str) -> int:
         """Return the greatest length in bytes of an entry's payload: longer ones need not be read."""
         parties = len(self._context.names)
+        if kind == common.CERTIFY_BEGIN:
+            return common.longest_certificate(parties)
         if kind == m.TERMS:
             return m.MAX_TERMS + _MORE
         if kind == m.HELLO:

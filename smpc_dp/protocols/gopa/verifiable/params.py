@@ -34,7 +34,7 @@ from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.gopa.verifiable.planned import BITS_STEP, planned_noise
 from smpc_dp.protocols.gopa.verifiable.precision import bound_squared_of, box_of, steps_of, with_precision
 from smpc_dp.protocols.names import VERIFIABLE_VERSION
-from smpc_dp.protocols.phases.messages import SIGNATURE_BYTES
+from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.phases.parameters import SumParameters
 from smpc_dp.protocols.result import Noise, Privacy
 from smpc_dp.protocols.secagg.noisy import TAIL, check_room
@@ -168,10 +168,9 @@ class VerifiableParameters(GopaParameters, frozen=True):
         """Return the greatest length in bytes of an entry's payload, by its kind."""
         if not v.is_of_the_relay(kind):
             return self.most_heard_bytes
-        a_set = self.plan.parties // 8 + 16
         if kind == v.TALLY:
-            return a_set + 8 * self.encoding.ring_length + 64
-        return 2 * a_set + SIGNATURE_BYTES * self.plan.parties + 64
+            return m.longest_set(self.plan.parties) + 8 * self.encoding.ring_length + 64
+        return m.longest_certificate(self.plan.parties)
 
     @property
     def extra_bytes(self) -> int:
