@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import math
 import os
 import subprocess
 import sys
@@ -32,6 +33,8 @@ PACKAGE = "smpc_dp_verify"
 SECONDS, MEMORY_MIB = 3_600.0, 1_024
 DISAGREE = 5
 """Exit code: the two auditors did not find the same."""
+# By how much figures may differ, relatively: both round, and compose losses on grids of their own.
+ROUNDED, COMPOSED = 1e-9, 0.02
 # Exit codes of the second auditor that come with an opinion.
 _OPINIONS = (0, 1, 3, 4)
 # What is read of its answer and of its errors.
@@ -54,6 +57,10 @@ class Opinion(msgspec.Struct, frozen=True, kw_only=True):
     silent: tuple[str, ...]
     void: tuple[tuple[str, str], ...]
     average: tuple[float, ...]
+    standard_error: float | None
+    bias: float | None
+    epsilon: float | None
+    delta: float | None
     position: int | None
     tries: int | None
     statistic: StatisticVerdict | None
@@ -149,6 +156,15 @@ def differences(report: Report, opinion: Opinion) -> list[str]:
             "silent": (verdict.silent, opinion.silent),
             "void edges": (verdict.void_edges, opinion.void),
             "average": (verdict.average, opinion.average),
+            "delta": (verdict.delta, opinion.delta),
+        }
+        computed = {
+            "standard error": (verdict.standard_error, opinion.standard_error, ROUNDED),
+            "bias": (verdict.bias, opinion.bias, ROUNDED),
+            "epsilon": (verdict.epsilon, opinion.epsilon, COMPOSED),
+        }
+        pairs |= {
+            name: (one, other) for name, (one, other, far) in computed.items() if not _near(one, other, far)
         }
     if drawn is None or opinion.statistic is None:
         pairs["kind of run"] = (drawn is None, opinion.statistic is None)
@@ -156,6 +172,11 @@ def differences(report: Report, opinion: Opinion) -> list[str]:
         names = StatisticVerdict.__struct_fields__
         pairs |= {name: (getattr(drawn, name), getattr(opinion.statistic, name)) for name in names}
     return [f"{name}: {one} and {other}" for name, (one, other) in pairs.items() if one != other]
+
+
+def _near(one: float | None, other: float | None, far: float) -> bool:
+    """Tell whether two numbers, computed in different ways, are the same."""
+    return one == other or (one is not None and other is not None and math.isclose(one, other, rel_tol=far))
 
 
 def second_opinion(path: Path, options: list[str], seconds: float, memory: int) -> Opinion:

@@ -13,9 +13,13 @@ NEGLIGIBLE = -150.0
 
 @dataclass(frozen=True)
 class Draws:
-    """Each party draws `degree` others; at most `drawn_by` draw it; `disconnected`: the part of delta."""
+    """Each party draws `degree` others and may lose `losses` of them; at most `drawn_by` draw it.
+
+    `disconnected` is the part of delta.
+    """
 
     degree: int
+    losses: int
     drawn_by: int
     disconnected: float
 
@@ -43,7 +47,7 @@ def plan_draws(parties: int, corrupt: int, lost: int, delta: float) -> Draws | N
     while fits(high, losses + 1):
         losses += 1
     drawn_by = min(drawn_at_most(parties, high) + corrupt, parties - 1)
-    return Draws(high, drawn_by, disconnected(parties, corrupt, high, losses))
+    return Draws(high, losses, drawn_by, disconnected(parties, corrupt, high, losses))
 
 
 def disconnected(parties: int, corrupt: int, degree: int, losses: int) -> float:

@@ -21,6 +21,8 @@ HEADER |= {"run_id": "hash"}
 ENTRY = {"sequence": "integer", "previous": "hash", "party": "name", "kind": "name", "payload": "base64"}
 ENTRY |= {"signature": "signature"}
 LONGEST_OPERATION = 1024
+# The bytes of a line beside its payload, at most, and the longest payload in a line of any length.
+REST, LONGEST_PAYLOAD = 768, 12_582_144
 # Sizes of the fields of each certificate; None: of any size.
 CERTIFICATE = (None, None, None)
 
@@ -83,6 +85,13 @@ class RunLog(ABC):
         """Whether no other log of this run can pass, while at most c parties are corrupt."""
 
     @abstractmethod
+    def _longest(self, kind: str) -> int:
+        """Return the most bytes of an entry's payload."""
+
+    def _longest_certificate(self) -> int:
+        return 2 * (len(self.names) // 8 + 16) + 64 * len(self.names) + 64
+
+    @abstractmethod
     def _take(self, entry: dict[str, Any]) -> None:
         """Take an entry that follows in the chain; it checks the signature."""
 
@@ -94,6 +103,8 @@ class RunLog(ABC):
         """Read all entries."""
         for line in lines:
             entry = read_line(line, ENTRY)
+            most = REST + 4 * (-(-self._longest(entry["kind"]) // 3))
+            required(len(line.encode()) <= most, "the length of a payload of its kind")
             number = self.entries + 1
             required((entry["sequence"], entry["previous"]) == (number, self.head), "the chain of heads")
             self._take(entry)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
 
-from smpc_dp_verify.draws import Draws, log_choose, plan_draws
+from smpc_dp_verify.draws import Draws, disconnected, log_choose, plan_draws
 from smpc_dp_verify.errors import required
 
 # Up to so many parties all are neighbours.
@@ -21,21 +21,29 @@ ROUNDED, COMPOSED, BITS_FACTOR = 1.001, 1.02, 0.97
 # Standard deviations that are composed, points of the grid in one of them, bits of a probability, and those
 # of the least one that counts.
 REACH, POINTS, BITS, LEAST = 16, 24, 200, 20
-MOST_BITS = 1 << 16
+# Up to which epsilon, and how often halved, one is looked for after exclusions.
+MOST_EPSILON, BISECTIONS = 1 << 16, 50
 
 
 @dataclass(frozen=True)
 class Noise:
-    """Noise of a session: `corrupt` is c, `lost` is D."""
+    """Noise of a session: `corrupt` is c, `lost` is D, and of `more` corrupt parties the noise is known.
+
+    `widths`: of the range of each coordinate, or of all; `squared`: b, in their place.
+    """
 
     parties: int
     corrupt: int
     lost: int
     epsilon: float
     delta: float
+    length: int
+    widths: tuple[int, ...]
+    squared: int | None
+    more: int = 0
 
     def __post_init__(self) -> None:
-        fits = 1e-100 < self.epsilon < 1000 and 1e-100 < self.delta < 1 and self.honest >= 2
+        fits = 1e-100 < self.epsilon < 100 and 1e-100 < self.delta < 1 and self.honest >= 2
         required(fits, "epsilon, delta and honest parties")
 
     @property
@@ -45,14 +53,14 @@ class Noise:
 
     @property
     def _curious(self) -> int:
-        return max(self.corrupt, 1)
+        return max(self.corrupt, 1) + self.more
 
     @cached_property
     def draws(self) -> Draws | None:
         """How neighbours are drawn; None: all are."""
         if self.parties <= COMPLETE:
             return None
-        return plan_draws(self.parties, self._curious, self.lost, self.delta)
+        return plan_draws(self.parties, max(self.corrupt, 1), self.lost, self.delta)
 
     @property
     def most_neighbours(self) -> int:
@@ -60,46 +68,88 @@ class Noise:
         others = self.parties - 1
         return others if self.draws is None else min(self.draws.degree + self.draws.drawn_by, others)
 
-    def check(self, length: int, widths: Sequence[int], squared: int | None, bits: int, pair: int) -> None:
-        """Refuse other noise than the planned one.
+    @property
+    def _each(self) -> list[int]:
+        """How far each coordinate may move."""
+        if self.squared is not None:
+            return [2 * math.isqrt(self.squared)] * self.length
+        return list(self.widths) * (self.length // len(self.widths))
 
-        `widths`: of the range of each coordinate, or of all; `squared`: b, in their place.
-        """
-        each = list(widths) * (length // len(widths))
-        is_ball = len({*each}) > MOST_WIDTHS or (squared is not None and length > 1)
-        apart = sum(width * width for width in each)
-        if squared is not None:
-            each = [2 * math.isqrt(squared)] * length
-            apart = 4 * squared if length > 1 else each[0] ** 2
-        among = self.honest if self.draws is None else max(self.honest, self.parties - self._curious)
-        # On a path of all honest parties, part 5.
-        farthest = math.sqrt(apart * (among - 1))
-        w = math.sqrt(2 * math.log(1 / (PART * self.delta)))
+    @property
+    def _apart(self) -> int:
+        """The most that the squares of the moves may sum to."""
+        if self.squared is not None and self.length > 1:
+            return 4 * self.squared
+        return sum(width * width for width in self._each)
+
+    @property
+    def _among(self) -> int:
+        return self.honest if self.draws is None else max(self.honest, self.parties - self._curious)
+
+    @property
+    def _farthest(self) -> float:
+        """D sqrt(N - 1), on a path of all honest parties (part 5)."""
+        return math.sqrt(self._apart * (self._among - 1))
+
+    @property
+    def _tail(self) -> float:
+        return math.sqrt(2 * math.log(1 / (PART * self.delta)))
+
+    def _of_pairs(self, sigma: float) -> float:
+        """Return what pairwise noise takes of epsilon."""
+        mu = self._farthest / sigma
+        return mu * mu / 2 + mu * self._tail
+
+    @property
+    def _delta_left(self) -> float:
+        """What pairwise noise and the graph leave of delta."""
+        apart = 0.0
+        if self.draws is not None:
+            draws = self.draws
+            apart = disconnected(self.parties, self._curious, draws.degree, draws.losses)
+        return self.delta * (1 - PART) - apart
+
+    def _shown(self, bits: int, epsilon: float) -> float:
+        """Return delta at epsilon of the honest parties' coins, `bits` of each in each coordinate."""
+        coins, each = self.honest * bits, self._each
+        if bits < 1 or coins <= max(each):
+            return 1.0
+        if len({*each}) > MOST_WIDTHS or (self.squared is not None and self.length > 1):
+            return _ball(coins, self.length, self._apart, max(each), epsilon, PART * self.delta)
+        return _box(coins, each, epsilon)
+
+    def check(self, bits: int, pair: int) -> None:
+        """Refuse other noise than the planned one."""
+        w, among = self._tail, self._among
         mu = PART * self.epsilon / (w + math.sqrt(w * w + 2 * PART * self.epsilon))
         rank = max(1, (among - 1) * (among - 2) // 2)
-        least = max(farthest / mu, SMOOTHING * math.sqrt(among * rank / (2 * math.pi)))
+        least = max(self._farthest / mu, SMOOTHING * math.sqrt(among * rank / (2 * math.pi)))
         sigma = 2.0 ** math.ceil(math.log2(least))
         required(pair == math.ceil(sigma * sigma), "the pairwise noise that the session plans")
-        mu = farthest / sigma
-        epsilon = self.epsilon - mu * mu / 2 - mu * w
-        delta = self.delta * (1 - PART) - (0.0 if self.draws is None else self.draws.disconnected)
+        epsilon, delta = self.epsilon - self._of_pairs(sigma), self._delta_left
         required(epsilon > 0 and delta > 0, "epsilon, delta and honest parties")
-
-        def is_enough(count: int, factor: float) -> bool:
-            coins = self.honest * count
-            if count < 1 or coins <= max(each):
-                return False
-            if is_ball:
-                shown = _ball(coins, length, apart, max(each), epsilon, PART * self.delta)
-            else:
-                shown = _box(coins, each, epsilon)
-            return shown <= factor * delta
-
         fewer, factor = bits - 4, ROUNDED
-        if length > 1:
+        if self.length > 1:
             fewer, factor = min(fewer, math.floor(BITS_FACTOR * bits / 2) * 2), COMPOSED
-        required(bits % 4 == 0 and is_enough(bits, factor), "the noise that the session plans")
-        required(not is_enough(fewer, 1 / factor), "the noise that the session plans")
+        is_planned = bits % 4 == 0 and self._shown(bits, epsilon) <= factor * delta
+        required(is_planned, "the noise that the session plans")
+        required(self._shown(fewer, epsilon) > delta / factor, "the noise that the session plans")
+
+    def epsilon_after(self, excluded: int, bits: int, pair: int) -> float | None:
+        """Return epsilon at delta after so many exclusions, None if nothing is claimed ["Privacy"]."""
+        more = excluded - self.corrupt
+        if more <= 0:
+            return self.epsilon
+        if self.honest - more < 2:
+            return None
+        left = replace(self, more=more)
+        delta, low, high = left._delta_left, 0.0, float(MOST_EPSILON)
+        if delta <= 0 or left._shown(bits, high) > delta:
+            return None
+        for _ in range(BISECTIONS):
+            middle = (low + high) / 2
+            low, high = (low, middle) if left._shown(bits, middle) <= delta else (middle, high)
+        return max(self.epsilon, high + left._of_pairs(math.sqrt(pair)))
 
 
 def _ball(coins: int, length: int, apart: int, most: int, epsilon: float, tail: float) -> float:
@@ -129,6 +179,13 @@ def _box(coins: int, widths: Sequence[int], epsilon: float) -> float:
     """Return delta of coins in each coordinate that moves by its width (parts 1, 4 and 8)."""
     if len(widths) == 1:
         return _one(coins, widths[0], epsilon)
+    finite, losses, step = _composed(coins, tuple(widths))
+    return 1 - finite + finite * losses.delta(step, epsilon)
+
+
+@cache
+def _composed(coins: int, widths: tuple[int, ...]) -> tuple[float, _Losses, float]:
+    """Return the chance that all losses are finite, these on a grid, and its step."""
     step = 2 * math.sqrt(sum(width * width for width in widths) / coins) / (POINTS * math.sqrt(len(widths)))
     finite, losses = 1.0, _Losses({0: 1.0})
     for width, count in Counter(widths).items():
@@ -145,7 +202,7 @@ def _box(coins: int, widths: Sequence[int], epsilon: float) -> float:
             one[at + 1] = one.get(at + 1, 0.0) + chance * above
         finite *= (1 - beyond) ** count
         losses = losses.then(_Losses(one).times(count))
-    return 1 - finite + finite * losses.delta(step, epsilon)
+    return finite, losses, step
 
 
 def _losses(coins: int, width: int) -> list[tuple[float, float]]:

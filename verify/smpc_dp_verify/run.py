@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Iterable, Set
 from fractions import Fraction
 from functools import cache
@@ -11,7 +12,7 @@ from typing import Any
 from smpc_dp_verify import proofs, ristretto
 from smpc_dp_verify.encodings import party_list, read_list, read_message, tuple_hash, uint
 from smpc_dp_verify.errors import Refused, required
-from smpc_dp_verify.log import CERTIFICATE, RunLog, header_of
+from smpc_dp_verify.log import CERTIFICATE, LONGEST_PAYLOAD, RunLog, header_of
 from smpc_dp_verify.proofs import committed, decode_point, decode_scalar, total
 from smpc_dp_verify.terms import read_terms
 
@@ -38,6 +39,8 @@ FIELDS: dict[str, tuple[int | None, ...]] = {
     "tally": (None, None, -1),
 }
 BOUND = (b"gopa", uint(2))
+# Tries that the bound on the bias is for, where no session log lists them.
+TRIES = 1000
 
 
 def integers(packed: bytes, length: int) -> list[int]:
@@ -85,6 +88,7 @@ class Audit(RunLog):
         self._owed: dict[str, set[str]] = {}
         self._opened: dict[tuple[str, str], list[int]] = {}
         self._step, self._last = 0, 0
+        required((1 << 10) + self._longest_right() <= LONGEST_PAYLOAD, "the session is malformed")
         self.read(rest)
 
     def _end(self) -> None:
@@ -94,6 +98,37 @@ class Audit(RunLog):
     def is_one_log(self) -> bool:
         """Whether no other log of this run can pass: with more false parties than c there may be two."""
         return len(self.excluded) <= self.corrupt
+
+    def _longest(self, kind: str) -> int:
+        if kind == "tally":
+            return len(self.names) // 8 + 80 + 8 * self.terms.length
+        if kind.startswith("certify"):
+            return self._longest_certificate()
+        return min((18 << 10) + 2 * self._longest_right(), LONGEST_PAYLOAD)
+
+    def _longest_right(self) -> int:
+        """Return the bytes of the longest right message of a party ["The auditor"]."""
+        terms, neighbours = self.terms, self.terms.noise.most_neighbours
+        edges = min(neighbours, terms.lost + max(self.corrupt, 1))
+        return max(
+            8 * terms.length + proofs.noise_proof_bytes(terms.length * terms.bits),
+            (34 + 8 * terms.length) * edges,
+            self._value_proof_bytes() + 34 * neighbours,
+        )
+
+    def epsilon(self) -> float | None:
+        """Return epsilon of each honest party after the exclusions; None: nothing is claimed any more."""
+        return self.terms.noise.epsilon_after(len(self.excluded), self.terms.bits, self.terms.pair_variance)
+
+    def standard_error(self) -> float:
+        """Return the standard deviation of the noise in the average: no pairwise term is left in it."""
+        return math.sqrt(self.terms.bits / 4 / len(self.counted)) * 2.0**-self.terms.fractional_bits
+
+    def bias(self, tries: int) -> float:
+        """Return the most by which cheats move the average in so many tries ["What cheats gain"]."""
+        s, cheats = math.sqrt(self.terms.bits / 4), max(self.corrupt, len(self.excluded), 1)
+        most = cheats * s / 2 + s * math.sqrt(2 * cheats * math.log(tries))
+        return most / len(self.counted) * 2.0**-self.terms.fractional_bits
 
     def average(self) -> list[Fraction]:
         """Return the average in the unit of the session, exactly."""
@@ -179,7 +214,9 @@ class Audit(RunLog):
             peers = read_list(neighbours, len(self.names))
             required(peers is not None and own not in peers, "neighbours")
             peers = peers or []
-            required(len(edges) == 32 * len(peers) and len(peers) <= self.terms.most_neighbours, "length")
+            required(
+                len(edges) == 32 * len(peers) and len(peers) <= self.terms.noise.most_neighbours, "length"
+            )
             points = {self.names[peer - 1]: edges[32 * i : 32 * i + 32] for i, peer in enumerate(peers)}
             for point in (value, secret, *points.values()):
                 decode_point(point)

@@ -20,7 +20,8 @@ from smpc_dp_verify.terms import corrupt_of
 
 STATISTIC, BOUND = "pairwise-statistic ", (b"pairwise-statistic", uint(3))
 ATTEMPTS, MOST_PARTNERS = 3, 32
-LONGEST_TERMS, LONGEST_OPERATION = 1 << 20, 3000
+# The longest terms and operation; what other fields of a payload take.
+LONGEST_TERMS, LONGEST_OPERATION, MORE = 1 << 20, 3000, 1024
 COINS = ("coin", "coin-2", "coin-3")
 AGAINS = ("again-2", "again-3")
 # Sessions of these protocols have no sums through an aggregator.
@@ -91,7 +92,8 @@ class StatisticAudit(RunLog):
         required(tuple_hash("run-id", *BOUND, *parts) == self.run, "the run id")
         required(len(self.present) >= self.quorum, "too few are present")
         self._first = list(self.present)
-        self._begun, self._terms = False, None
+        self._begun = False
+        self._terms: dict[str, Any] | None = None
         self._hellos: dict[str, list[Any]] = {}
         self._attempts: list[Attempt] = []
         self._coins: dict[str, bytes] = {}
@@ -108,6 +110,17 @@ class StatisticAudit(RunLog):
 
     def _end(self) -> None:
         required(self._outcome is not None, "no end")
+
+    def _longest(self, kind: str) -> int:
+        partners = 0 if self._terms is None else self._terms["partners"]
+        sizes = {
+            "certify-begin": self._longest_certificate(),
+            "statistic-terms": LONGEST_TERMS + MORE,
+            "statistic-hello": 4 * LONGEST_OPERATION + MORE,
+            "pairs-done": 9 * partners + MORE,
+            "outcome": 27 * partners * (len(self.names) // 2) + MORE,
+        }
+        return sizes.get(kind, len(self.names) // 8 + MORE)
 
     def _expected(self) -> tuple[str, ...]:
         if not self._begun:

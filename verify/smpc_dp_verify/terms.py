@@ -28,6 +28,24 @@ TAIL = 40
 # How often the noise of one average of a learner may be enlarged, by which factor, and its least delta.
 TRIALS, SHRINK, LEAST_DELTA = 60, 0.999, 1e-10
 Number = int | float
+# Parameters that only a right value is known of: the first is the default.
+CHOICES: dict[str, tuple[object, ...]] = {
+    "verifiable": (True,),
+    "on_dropout": ("keep",),
+    "topology": ("relay",),
+    "max_weight": (0,),
+    "kind": ("real", "integer"),
+}
+# Bounds of the others that are numbers, both included.
+RANGES = {
+    "precision": (2.0**-1000, 2.0**1000),
+    "dropout": (0.0, math.nextafter(0.5, 0)),
+    "corrupt": (0.0, math.nextafter(1.0, 0)),
+    "security": (20.0, 128.0),
+    "epsilon": (0.0, 100.0),
+    "delta": (0.0, 1.0),
+}
+BOUNDS = ("lower", "upper", "l2_bound")
 
 
 @dataclass(frozen=True)
@@ -53,7 +71,7 @@ class Terms:
     bits: int
     pair_variance: int
     highest: int
-    most_neighbours: int
+    noise: Noise
 
     @property
     def most_delta(self) -> int:
@@ -89,9 +107,35 @@ def read_terms(session: Session, request: int, operation: str) -> Terms:
         required(kind == ("gopa", 2, True), "a session without verifiable averages")
         named = asked[4] in (None, f" of group {group_digest(session.names)}")
         required(named and len(session.names) <= MOST_PARTIES, "the question")
+        _check_settings(session.parameters)
         return _terms(session.names, session.digest, session.parameters, own, pair)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
         raise Refused("the session is malformed") from None
+
+
+def _check_settings(parameters: dict[str, Any]) -> None:
+    """Refuse parameters that are unknown or out of range [docs/reference/session-file.md]."""
+    required({*parameters} <= {"length", *CHOICES, *RANGES, *BOUNDS}, "a parameter that is unknown")
+    for name, choices in CHOICES.items():
+        value = parameters.get(name, choices[0])
+        required(any(type(value) is type(one) and value == one for one in choices), f"the parameter {name}")
+    for name, (low, high) in RANGES.items():
+        required(name not in parameters or _is_number(parameters[name], low, high), f"the parameter {name}")
+    is_whole = parameters.get("kind") == "integer"
+    required(not (is_whole and "precision" in parameters), "the parameter precision")
+    required("l2_bound" not in parameters or not {"lower", "upper"} & {*parameters}, "the bounds")
+    for name in BOUNDS:
+        bound = parameters.get(name, 0)
+        is_list = isinstance(bound, list) and name != "l2_bound"
+        required(not is_list or len(bound) == parameters["length"], "the bounds")
+        for value in bound if is_list else [bound]:
+            # A bound on the norm is a float64, that of an integer is whole.
+            fits = float(value) == value if name == "l2_bound" else not is_whole or float(value).is_integer()
+            required(_is_number(value) and fits, "the bounds")
+
+
+def _is_number(value: object, low: float = -math.inf, high: float = math.inf) -> bool:
+    return type(value) in (int, float) and low <= value <= high and math.isfinite(float(value))  # type: ignore
 
 
 def group_digest(names: list[str]) -> str:
@@ -168,11 +212,18 @@ def _terms(names: list[str], scope: bytes, parameters: dict[str, Any], own: int,
     counted = (tuple(value - lowest for value in low), tuple(value - lowest for value in high))
     width = sum((b - a).bit_length() for a, b in zip(*counted, strict=True)) * (length // len(widths))
     required(width + (squared or 0).bit_length() <= MOST_BITS, "bits of the values")
+    required(all(a < b for a, b in zip(low, high, strict=True)) and squared != 0, "the bounds")
     corrupt = _part(parameters.get("corrupt", 0.1), parties)
     lost = _part(parameters.get("dropout", max(0.1, 1 / parties) if parties >= 5 else 0.1), parties)
-    moves = [b - a for a, b in zip(*counted, strict=True)]
-    noise = Noise(parties, corrupt, lost, parameters["epsilon"], parameters["delta"])
-    noise.check(length, moves, squared, 4 * own, pair)
+    # Who stays can certify, whoever is corrupt [docs/proofs/secagg-plan.md].
+    required(parties >= 3 and parties - corrupt - 2 * lost >= 2, "corrupt parties and losses")
+    farthest = max(abs(lowest), abs(max(high)))
+    required(parties * farthest < 1 << 63 and parties * (max(high) - lowest) < 1 << 64, "the bounds")
+    deviation = math.isqrt(parties * (own + parties * pair))
+    required(parties * (max(high) - lowest) + 2 * TAIL * deviation < 1 << 62, "the bounds")
+    moves = tuple(b - a for a, b in zip(*counted, strict=True))
+    noise = Noise(parties, corrupt, lost, parameters["epsilon"], parameters["delta"], length, moves, squared)
+    noise.check(4 * own, pair)
     return Terms(
         names=names,
         scope=scope,
@@ -187,7 +238,7 @@ def _terms(names: list[str], scope: bytes, parameters: dict[str, Any], own: int,
         bits=4 * own,
         pair_variance=pair,
         highest=max(high) - lowest,
-        most_neighbours=noise.most_neighbours,
+        noise=noise,
     )
 
 

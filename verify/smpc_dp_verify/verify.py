@@ -12,7 +12,7 @@ from smpc_dp_verify.checkpoint import LONGEST_NOTE, check_checkpoint, witness_ke
 from smpc_dp_verify.encodings import LONGEST_LINE
 from smpc_dp_verify.errors import Refused, required
 from smpc_dp_verify.log import Header, RunLog
-from smpc_dp_verify.run import Audit
+from smpc_dp_verify.run import TRIES, Audit
 from smpc_dp_verify.session_log import SessionLog
 from smpc_dp_verify.statistic import STATISTIC, Estimate, StatisticAudit
 
@@ -59,7 +59,8 @@ class Opinion:
         line: the first that is wrong, from 1; None: none, or the log has no end.
         session, run_id, head, session_head: digests in hex, as far as they are known.
         counted, silent, void: names. excluded: name, number of the entry, what is false.
-        average: in the unit of the session; each is rounded once.
+        average: in the unit of the session; each is rounded once. standard_error: of the noise in it.
+        bias: the most that cheats move it. epsilon, delta: after the exclusions; None: nothing is claimed.
         position, tries: which of how many tries the run is, if there is a session log.
         statistic: of the log of a pairwise statistic, in the place of names and average.
     """
@@ -77,6 +78,10 @@ class Opinion:
     silent: list[str] = field(default_factory=list)
     void: list[tuple[str, str]] = field(default_factory=list)
     average: list[float] = field(default_factory=list)
+    standard_error: float | None = None
+    bias: float | None = None
+    epsilon: float | None = None
+    delta: float | None = None
     position: int | None = None
     tries: int | None = None
     statistic: Estimate | None = None
@@ -110,10 +115,10 @@ def verify(path: str | os.PathLike[str], wanted: Wanted | None = None) -> Opinio
         line = None if str(refused) == "no end" else lines.number
         return Opinion(code=FAILS, reason=str(refused), line=line)
     try:
-        code, position, tries = _select(audit, wanted or Wanted())
+        code, position, tries, runs = _select(audit, wanted or Wanted())
         reason = ""
     except Refused as refused:
-        code, position, tries, reason = FAILS, None, None, str(refused)
+        code, position, tries, runs, reason = FAILS, None, None, None, str(refused)
     opinion = Opinion(
         code=code,
         reason=reason,
@@ -138,6 +143,10 @@ def verify(path: str | os.PathLike[str], wanted: Wanted | None = None) -> Opinio
         silent=audit.silent,
         void=audit.void,
         average=[float(value) for value in audit.average()],
+        standard_error=audit.standard_error(),
+        bias=audit.bias(runs or TRIES),
+        epsilon=audit.epsilon(),
+        delta=audit.terms.noise.delta,
     )
 
 
@@ -151,8 +160,8 @@ def read_log(lines: Iterable[str]) -> Audit | StatisticAudit:
     return kind(itertools.chain([first], rest))
 
 
-def _select(audit: RunLog, wanted: Wanted) -> tuple[int, int | None, int | None]:
-    """Return the verdict on a log that holds, and which of how many tries it is."""
+def _select(audit: RunLog, wanted: Wanted) -> tuple[int, int | None, int | None, int | None]:
+    """Return the verdict on a log that holds, which of how many tries it is, and how many runs are listed."""
     session, run, head = (
         None if digest is None else bytes.fromhex(digest)
         for digest in (wanted.session, wanted.run, wanted.head)
@@ -160,13 +169,14 @@ def _select(audit: RunLog, wanted: Wanted) -> tuple[int, int | None, int | None]
     required(session in (None, audit.session.digest), "the session that was given")
     required(wanted.request in (None, audit.request), "the request that was given")
     required(run in (None, audit.run_id), "the run that was given")
-    position = tries = None
+    position = tries = runs = None
     if wanted.session_log is None:
         required(head in (None, audit.head, audit.session_head), "the head that was given")
         is_certain = run is not None or head is not None
     else:
         listed = SessionLog(_Lines(wanted.session_log, whole=False))
         position, tries, is_certain = listed.select(audit, run, wanted.request, head)
+        runs = len(listed.runs)
         if wanted.checkpoint is not None:
             with open(wanted.checkpoint, "rb") as file:
                 note = file.read(LONGEST_NOTE + 1)
@@ -176,5 +186,5 @@ def _select(audit: RunLog, wanted: Wanted) -> tuple[int, int | None, int | None]
     if not audit.is_one_log and head != audit.head:
         is_certain = False
     if session is None:
-        return NO_SESSION, position, tries
-    return HOLDS if is_certain else SOME_RUN, position, tries
+        return NO_SESSION, position, tries, runs
+    return HOLDS if is_certain else SOME_RUN, position, tries, runs

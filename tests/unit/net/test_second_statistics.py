@@ -23,7 +23,11 @@ from smpc_dp.protocols.begin import attestation_digest
 from smpc_dp.protocols.phases import messages as common
 from smpc_dp.protocols.phases.messages import Attestation
 from smpc_dp.protocols.ustatistic import messages as m
+from smpc_dp.protocols.ustatistic.audit import StatisticAuditor
+from smpc_dp.wire.sets import pack_set
+from smpc_dp.wire.signing import encode
 from smpc_dp_verify import Wanted, verify
+from smpc_dp_verify.statistic import StatisticAudit
 from tests.unit.net.test_statistic_audit import (
     AGGREGATOR,
     CHEATS,
@@ -88,6 +92,19 @@ def test_both_refuse_an_outcome_that_the_aggregator_has_not_signed(
     forged = honest.signed(replace(last, party="ada"), last.payload)
     entries = [*honest.entries[:-1], replace(last, signature=forged.signature)]
     assert both(honest.relinked(entries), tmp_path) == ([], 1)
+
+
+def test_both_read_a_certificate_of_many_parties(honest: RecordedRun) -> None:
+    names = tuple(f"party-{number}" for number in range(200))
+    context = dataclasses.replace(honest.context, names=names)
+    header = decode_line(honest.lines[0], Header)
+    first = StatisticAuditor(context, replace(header, present=pack_set({*range(1, 201)}, 200)), 20)
+    certified = common.Certified(bytes(26), bytes(26), bytes(64 * 200))
+    assert first.longest(common.CERTIFY_BEGIN) >= len(encode(certified))
+    second = object.__new__(StatisticAudit)
+    second.names, second._terms = [*names], {"partners": 2}
+    for kind in (common.CERTIFY_BEGIN, m.TERMS, m.HELLO, "coin", "again-2"):
+        assert second._longest(kind) == first.longest(kind)
 
 
 def test_both_find_the_same_pair_disputed(honest: RecordedRun, tmp_path: Path) -> None:

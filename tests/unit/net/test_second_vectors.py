@@ -16,14 +16,21 @@ from msgspec.structs import replace
 from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.transcript import digest
 from smpc_dp.errors import LocalError
-from smpc_dp.log.log import Chain, Entry
+from smpc_dp.log.log import Chain, Entry, encode_line
 from smpc_dp.net.audit import audit
 from smpc_dp.net.second import Opinion, differences
 from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.phases import messages as m
 from smpc_dp.wire.sets import PartySet, pack_set
 from smpc_dp.wire.signing import decode, encode
-from smpc_dp_lab.vectors.verifiable_runs import RecordedRun, honest
+from smpc_dp_lab.vectors.verifiable_runs import (
+    Cheater,
+    RecordedRun,
+    entry_of,
+    execute,
+    honest,
+    parameters,
+)
 from smpc_dp_verify import Wanted, verify
 
 FOLDER = Path(__file__).resolve().parents[3] / "protocols" / "gopa" / "vectors"
@@ -185,6 +192,25 @@ def test_signatures_of_all_are_right_signatures(tmp_path: Path) -> None:
     log = tmp_path / "log.jsonl"
     log.write_bytes(b"".join(line + b"\n" for line in signed_by_all(honest(), honest().entries, {})))
     assert both(log) == ([], 3)
+
+
+@pytest.mark.parametrize(("more", "code"), [(0, 3), (1, 1)])
+def test_both_read_no_longer_payload_than_its_kind_may_have(more: int, code: int, tmp_path: Path) -> None:
+    """A party that commits to something malformed is excluded, up to the longest line of a commitment."""
+    log = tmp_path / "log.jsonl"
+    beside = len(encode_line(replace(entry_of(honest(), v.COMMIT, "dan"), payload=b"")))
+    # A line has 768 bytes beside the payload, which may take what the others leave.
+    longest = 3 * ((768 - beside) // 4 - (-parameters().longest_entry(v.COMMIT) // 3))
+
+    def tamper(_: Cheater, step: str, message: Any) -> Any:
+        if step != v.COMMIT:
+            return message
+        padded = replace(message, range_proof=bytes(1 << 15))
+        return replace(padded, range_proof=bytes((1 << 15) + longest + 3 * more - len(encode(padded))))
+
+    lines = execute({"dan": tamper}).lines
+    log.write_bytes(b"".join(line + b"\n" for line in lines))
+    assert both(log) == ([], code)
 
 
 COLLUSIONS: dict[str, Callable[[RecordedRun], list[Entry]]] = {

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
+import math
 from itertools import islice
 from typing import Any
 
 import numpy as np
 import pytest
 
+from smpc_dp.errors import ConfigError
 from smpc_dp.learn.block_gossip import GroupDraws
+from smpc_dp.privacy.secagg_plan import plan_secagg
 from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters, check_parameters
+from smpc_dp_verify.draws import plan_draws
 from smpc_dp_verify.errors import Refused
 from smpc_dp_verify.schedule import group_of, pcg64
 from smpc_dp_verify.session import Session
@@ -25,6 +30,8 @@ SESSIONS: dict[str, tuple[int, dict[str, Any]]] = {
     "coordinates of their own": (9, BOX | {"delta": 1e-5}),
     "a ball": (12, {"length": 4, "l2_bound": 2.0, "lower": None, "upper": None}),
     "a drawn graph": (100, {"precision": 0.2}),
+    "draws of more than half": (65, {"corrupt": 0.3, "dropout": 0.2, "precision": 0.3}),
+    "secure aggregation has all for neighbours": (66, {"corrupt": 0.0, "dropout": 0.485, "precision": 0.5}),
     "a large one": (300, {"dropout": 0.05, "precision": 0.1}),
 }
 
@@ -48,7 +55,7 @@ def test_both_plan_the_same(name: str) -> None:
     noise = parameters.session
     terms = second(session, noise.own_variance, noise.pair_variance)
     assert (terms.bits, terms.pair_variance) == (parameters.bits, noise.pair_variance)
-    assert terms.most_neighbours == parameters.most_neighbours
+    assert terms.noise.most_neighbours == parameters.most_neighbours
     assert (terms.corrupt, terms.least_left(1)) == (parameters.plan.max_corrupt, parameters.least_left(1))
     more = max(noise.own_variance + 2, noise.own_variance * 21 // 20)
     for own in (noise.own_variance - 1, more):
@@ -57,6 +64,80 @@ def test_both_plan_the_same(name: str) -> None:
     for pair in (noise.pair_variance // 4, noise.pair_variance * 4, noise.pair_variance - 1):
         with pytest.raises(Refused, match="pairwise noise"):
             second(session, noise.own_variance, pair)
+
+
+@pytest.mark.parametrize("name", ["one coordinate", "coordinates of their own", "a ball", "a drawn graph"])
+def test_both_state_the_same_after_exclusions(name: str) -> None:
+    parameters, session = planned(name)
+    noise, most = parameters.session, parameters.most_false
+    terms = second(session, noise.own_variance, noise.pair_variance)
+    for excluded in {0, parameters.plan.max_corrupt, most - 1, most, noise.honest + most}:
+        first = parameters.epsilon_without(excluded)
+        other = terms.noise.epsilon_after(excluded, terms.bits, terms.pair_variance)
+        assert (math.inf if other is None else other) == pytest.approx(first, rel=2e-3)
+
+
+@pytest.mark.parametrize("parties", [65, 66, 91, 200])
+def test_no_graph_is_drawn_where_secure_aggregation_has_all_for_neighbours(parties: int) -> None:
+    """docs/proofs/verifiable-plan.md: only then n - c - 2 D < 4, and draws of half of the others are few."""
+    complete = set()
+    for lost in (0, 1, 5, parties // 4, parties // 2 - 2, (parties - 1) // 2):
+        for left in range(1, 8):
+            corrupt = parties - 2 * lost - left
+            if corrupt < 0 or parties - lost - max(corrupt, 1) < 2:
+                continue
+            try:
+                plan = plan_secagg(parties, dropout=lost / parties, corrupt=corrupt / parties, security=40)
+            except ConfigError:
+                assert left < 2
+                continue
+            assert left >= 2
+            if plan.complete:
+                complete.add(left)
+                assert plan_draws(parties, max(corrupt, 1), lost, 0.9) is None
+    assert complete
+    assert complete <= {2, 3}
+
+
+RIGHT: list[dict[str, Any]] = [
+    {"security": 128},
+    {"on_dropout": "keep", "topology": "relay", "max_weight": 0, "kind": "real"},
+    {"lower": [0], "upper": 1},
+]
+WRONG: list[dict[str, Any]] = [
+    *({"security": value} for value in (19, 129, "40", True)),
+    *({"max_weight": value} for value in (1, False, 0.0)),
+    *({"precision": value} for value in (0, True, "1")),
+    *({"dropout": value} for value in (-0.1, 0.5, "0")),
+    *({"corrupt": value} for value in (-0.1, 1)),
+    *({"lower": value} for value in (True, "0", [0, 0], [], 1.0)),
+    {"on_dropout": "roll-back"},
+    {"topology": "star"},
+    {"kind": "complex"},
+    {"kind": "integer", "precision": 1},
+    {"kind": "integer", "lower": 0.5},
+    {"l2_bound": 1.0},
+    {"parties": 10},
+    {"mechanism": "skellam"},
+    {"same_survivors": True},
+    {"epsilon": 100},
+]
+
+
+@pytest.mark.parametrize("change", [*RIGHT, *WRONG], ids=str)
+def test_both_take_the_same_parameters(change: dict[str, Any]) -> None:
+    """Also those that change nothing in a log."""
+    parameters, session = planned("one coordinate")
+    given = {**session.parameters, **change}
+    first, issues = check_parameters(given, 10)
+    assert bool(issues) == (change in WRONG)
+    noise = parameters.session if first is None else first.session
+    changed = dataclasses.replace(session, parameters=given)
+    if issues:
+        with pytest.raises(Refused):
+            second(changed, noise.own_variance, noise.pair_variance)
+    else:
+        second(changed, noise.own_variance, noise.pair_variance)
 
 
 def test_the_second_draws_the_same_groups() -> None:
