@@ -80,13 +80,20 @@ class Convictions:
 
     @contextmanager
     def watch(self, peer: str) -> Iterator[None]:
-        """Refuse a convicted `peer`; store the certificate if it is convicted within the block."""
+        """Refuse a convicted `peer`; store the certificate if it is convicted within the block.
+
+        Raises LocalError, with the conviction as its cause, for a certificate that cannot be written.
+        """
         self.check(peer)
         try:
             yield
         except PeerFault as error:
             if error.check == Check.CONVICTED and CERTIFICATE in error.evidence:
-                self.add(error.culprit, error.evidence[CERTIFICATE])
+                try:
+                    self.add(error.culprit, error.evidence[CERTIFICATE])
+                except LocalError as failed:
+                    # The certificate cannot be made again: it stays in the cause's evidence.
+                    raise failed from error
             raise
 
     def add(self, name: str, content: bytes) -> None:

@@ -159,9 +159,9 @@ def plan_pairwise(
             "pairs are drawn independently of the data; each noisy kernel value comes from a two-party "
             "computation that shows nothing else, so epsilon holds against computationally bounded observers "
             "alone, against the aggregator with any other parties as far as that computation does: garblers "
-            "are semi-honest or, with covert = c, by default 4, deterred by conviction: an undetected cheat "
-            "(probability 1/c for each pair) loses that pair's epsilon, and is no part of delta; the noise "
-            "is continuous Laplace noise that nobody knows; records are independent and of one distribution "
-            "for the error"
+            "are semi-honest or, with covert = c, by default 4, deterred by conviction, over all pairs: an "
+            "undetected cheat (probability 1/c for each pair) loses that pair's epsilon, and is no part of "
+            "delta; the noise is continuous Laplace noise that nobody knows; records are independent and of "
+            "one distribution for the error"
         ),
     )

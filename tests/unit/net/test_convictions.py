@@ -59,8 +59,10 @@ def test_a_conviction_is_stored_as_a_whole_and_holds_although_it_cannot_be_store
     with pytest.raises(PeerFault, match="is refused"):
         Convictions(tmp_path / FOLDER, ROSTER).check("alice")
     blocked = Convictions(tmp_path / "none" / FOLDER, ROSTER)
-    with pytest.raises(LocalError, match="cannot write the certificate"), blocked.watch("alice"):
+    with pytest.raises(LocalError, match="cannot write the certificate") as failed, blocked.watch("alice"):
         raise convicted()
+    assert isinstance(failed.value.__cause__, PeerFault)
+    assert failed.value.__cause__.evidence["certificate"] == certificate()
     with pytest.raises(PeerFault, match="is refused"):
         blocked.check("alice")
 
