@@ -111,6 +111,7 @@ class LogPages:
                 "entries": [_entry(run, at) for at in range(count, max(0, count - FIRST_ROWS), -1)],
                 "limits": _limits(run, self._cosigners(run)),
                 "command": self._command(run, host),
+                "selects": "head" if run.draw else "run id",
                 "checkpoint": self.file_beside(run, "checkpoint"),
             }
         return self._render("board.html", **given)
@@ -250,6 +251,10 @@ class LogPages:
         if receipt:
             return shlex.join([*command, "--receipt", "receipt.json"])
         command += ["--session", "session.toml"]
+        if run.draw:
+            # Of a statistic a run id selects no log: the end is signed by the aggregator alone.
+            head = None if run.report is None else run.report.head
+            return shlex.join([*command, "--head", head or "HEAD"])
         return shlex.join([*command, "--run", "" if run.header is None else run.header.run_id])
 
     def _render(self, template: str, **given: object) -> str:

@@ -39,6 +39,7 @@ from smpc_dp_lab.vectors.verifiable_parties import CHEAT, off_by_one
 from smpc_dp_lab.vectors.verifiable_runs import RecordedRun, execute, honest
 from tests.accessibility import serious_findings
 from tests.browser import CHROMIUM, browser
+from tests.unit.net.test_statistic_audit import ended as head_of
 from tests.unit.net.test_statistic_audit import execute as statistic
 
 HOSTILE = "<script>alert(1)</script>\x1b[31m\u202e\" onload='x" + "y" * 1_000_000
@@ -315,6 +316,7 @@ def test_a_statistic_is_watched_until_the_page_names_who_opened_a_wrong_coin(tmp
             store.append(entries[:hellos])
             text = wait_for(server, f"{hellos} entries hold so far; next is 'coin or again-2'")
             assert text.count("committed to its coins; that of draw 1 is not open") == 5
+            assert "--head HEAD" in text
             store.append(entries[hellos:coins])
             text = wait_for(server, "Shown to have signed something false: ben.")
             assert "excluded: opened a coin that is not the one it has committed to" in text
@@ -330,6 +332,7 @@ def test_a_statistic_is_watched_until_the_page_names_who_opened_a_wrong_coin(tmp
             store.append(entries[-1:])
         text = wait_for(server, "Every check of this log passed")
         assert "Left out: ben, who signed something false." in text
+        assert f"--head {head_of(run)} The head in it is" in text
         assert "were drawn, in draw 2. The aggregator alone signs it." in text
         assert "in 2 pairs, of which 2 failed" in text
         assert "Not detected: false records, and a false estimate." in text
