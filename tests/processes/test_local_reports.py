@@ -228,6 +228,9 @@ async def test_reports_that_do_not_count_are_refused_and_two_are_kept(tmp_path: 
             second = request.report([number % 6], member.identity, book, tmp_path / str(number))
     signed, other = (decode(content, LocalReport, "alice") for content in (first, second))
     forged = encode(LocalReport("alice", signed.request, other.report, signed.signature))
+    with pytest.raises(smpc_dp.PeerFault, match="in another's name") as sent:
+        request.check(stored_of(path, "bob"), "alice")
+    assert sent.value.culprit == "alice"
     confirmed = [
         await send_raw(path, "alice", content)
         for content in (stored_of(path, "bob"), forged, b"junk", first, second, first)
