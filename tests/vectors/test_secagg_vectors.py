@@ -134,7 +134,8 @@ def test_every_reason_is_of_a_vector() -> None:
 
 def test_every_negative_vector_has_its_check() -> None:
     for protocol, checks in CHECKS.items():
-        negative = (PUBLISHED.parents[1] / protocol / "vectors").glob("*negative-*.json")
+        folder = PUBLISHED.parents[1] / protocol / "vectors"
+        negative = [*folder.glob("*negative-*.json"), *folder.glob("no-certificate-*.json")]
         assert {path.stem for path in negative} == {*checks}
 
 
