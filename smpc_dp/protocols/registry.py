@@ -62,7 +62,9 @@ def _check_secagg(
 ) -> tuple[SumParameters | None, list[ConfigIssue]]:
     """Check an exact sum, one with noise (epsilon, delta or a mechanism), or statistics of records."""
     if BUDGET in parameters and not asks_fit(parameters):
-        return _check_budget(_check_secagg, parameters, parties)
+        # Of several requests together Gaussian noise is smaller than Laplace noise.
+        records = functools.partial(check_records, laplace=False)
+        return _check_budget(records if RECORDS in parameters else _check_secagg, parameters, parties)
     if RECORDS in parameters:
         return check_records(parameters, parties)
     check = check_noisy if set(PRIVACY_KEYS) & set(parameters) else check_secagg

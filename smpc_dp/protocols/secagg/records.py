@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
@@ -188,25 +189,30 @@ def _planned_fit(plan: SecAggPlan, schema: Schema, good: Mapping[str, Any]) -> F
 
 
 def check_records(
-    parameters: Mapping[str, object], parties: int
+    parameters: Mapping[str, object], parties: int, *, laplace: bool = True
 ) -> tuple[RecordSumParameters | FitParameters | None, list[ConfigIssue]]:
-    """Check a `[parameters]` table (`RecordSettings`, `FitSettings`); return every fault found."""
+    """Check a `[parameters]` table (`RecordSettings`, `FitSettings`); return every fault found.
+
+    `laplace`: whether statistics may have discrete Laplace noise, where it is smaller in one request.
+    """
     if asks_fit(parameters):
         return check_fit(parameters, parties)
     return records.check_record_settings(
         RecordSettings,
         parameters,
         parties,
-        _planned,
+        functools.partial(_planned, laplace=laplace),
         unknown="unknown parameter of secagg with records",
         refused=REFUSED,
     )
 
 
-def _planned(plan: SecAggPlan, schema: Schema, good: Mapping[str, Any]) -> RecordSumParameters:
+def _planned(
+    plan: SecAggPlan, schema: Schema, good: Mapping[str, Any], *, laplace: bool
+) -> RecordSumParameters:
     from smpc_dp.privacy.mechanisms.additive import DiscreteGaussian
 
-    request = records.plan_records(plan, schema, good, laplace=True)
+    request = records.plan_records(plan, schema, good, laplace=laplace)
     records.check_planned_errors(request, good, plan.parties)
     if request.laplace is not None:
         whole = request.laplace.variance * request.laplace.parts

@@ -59,7 +59,7 @@ def test_one_request_has_the_whole_budget() -> None:
         ({**SUM, "budget": {**BUDGET, "rounds": 3}}, "budget.rounds", "unknown key"),
         ({**SUM, "budget": {"epsilon": 1.0, "requests": 3}}, "budget.delta", "is missing"),
         ({**SUM, "budget": 3}, "budget", "is not a table"),
-        ({**SUM, "budget": BUDGET, "max_weight": 3}, "max_weight", "cannot be combined"),
+        ({**SUM, "budget": BUDGET, "max_weight": 3, "kind": "integer"}, "kind", "must be 'real'"),
     ],
 )
 def test_what_is_wrong_is_named(parameters: dict[str, Any], where: str, reason: str) -> None:
