@@ -79,9 +79,12 @@ def write(folder: Path, protocol: str = "secagg") -> list[str]:
     return sorted(files)
 
 
-def _of(runs: ModuleType, faults: ModuleType, prefix: str = "") -> dict[str, JsonObject]:
-    """Return the vectors of one module's runs, and of another module's faults in them."""
-    files = {f"{prefix}run-{scenario.name}": runs.to_json(scenario) for scenario in runs.SCENARIOS}
+def _of(
+    runs: ModuleType, faults: ModuleType, prefix: str = "", scenarios: ModuleType | None = None
+) -> dict[str, JsonObject]:
+    """Return the vectors of runs of their own scenarios, or those of `scenarios`, and of faults in them."""
+    played = (scenarios or runs).SCENARIOS
+    files = {f"{prefix}run-{scenario.name}": runs.to_json(scenario) for scenario in played}
     return files | {f"{prefix}negative-{fault.name}": fault.to_json() for fault in faults.all_faults()}
 
 
@@ -114,7 +117,9 @@ PROTOCOLS: dict[str, Callable[[], dict[str, JsonObject]]] = {
     "exchange": lambda: _of(exchange_runs, exchange_negative),
     "mpyc": _mpyc,
     "pairwise": _pairwise,
-    "covert": lambda: _of(covert_runs, covert_negative) | covert_certificates.generate(),
+    "covert": lambda: (
+        _of(pairwise_runs, covert_negative, scenarios=covert_runs) | covert_certificates.generate()
+    ),
     "proofs": proofs.generate,
     "sampling": sampling.generate,
 }

@@ -13,10 +13,10 @@ from smpc_dp.protocols.covert import messages as c
 from smpc_dp.protocols.covert import terms as t
 from smpc_dp.protocols.covert.certificate import Certificate, CircuitFields, judge
 from smpc_dp_lab.vectors.covert_negative import CONVICTED, COVERT_KINDS, all_faults
-from smpc_dp_lab.vectors.covert_runs import find
+from smpc_dp_lab.vectors.covert_runs import SCENARIOS
 from smpc_dp_lab.vectors.fault import flip
 from smpc_dp_lab.vectors.pairwise_fault import Base, Fault, opened, replay
-from smpc_dp_lab.vectors.pairwise_runs import EVALUATOR, GARBLER, SCHEMA, JsonObject, new_run
+from smpc_dp_lab.vectors.pairwise_runs import EVALUATOR, GARBLER, SCHEMA, JsonObject, find, new_run
 
 BASE = "both"
 ANOTHER_POINT = BaseSender(EVALUATOR, bytes(32), bytes(32)).first
@@ -73,7 +73,7 @@ def _json(name: str, about: str, certificate: bytes, convicts: JsonObject | None
 
 def _certificate(fault: Fault) -> bytes:
     """Return the certificate that the evaluator makes of a fault."""
-    base = Base(find(fault.base), COVERT_KINDS)
+    base = Base(find(fault.base, SCENARIOS), COVERT_KINDS)
     ended = replay(new_run(base.scenario).roles[fault.receiver], base.run.sent_to(fault.receiver), fault).end
     if not isinstance(ended, PeerFault):
         raise LookupError(f"{fault.name}: no certificate")
@@ -83,7 +83,7 @@ def _certificate(fault: Fault) -> bytes:
 def _made(faults: dict[str, Fault]) -> Made:
     """Return what false certificates are made of."""
     true = Certificate.decode(_certificate(faults["sign-checked-tables"]))
-    base = Base(find(BASE), COVERT_KINDS)
+    base = Base(find(BASE, SCENARIOS), COVERT_KINDS)
 
     def with_statement(data: bytes) -> Certificate:
         envelope = opened(data, GARBLER)
@@ -105,7 +105,7 @@ def _false(made: Made) -> Iterator[tuple[str, str, bytes]]:
     yield "evaluator-first", about, made.framed.encode()
     about = "The copy is the one that the evaluator left closed."
     yield "closed-copy", about, replace(honest, copy=closed, seed=made.seeds[closed]).encode()
-    other = find("evaluator-has-no-input").built
+    other = find("evaluator-has-no-input", SCENARIOS).built
     changes: dict[str, tuple[str, Callable[[Certificate], Certificate]]] = {
         "signature": ("The signature has a flipped bit.", lambda x: replace(x, signature=flip(x.signature))),
         "statement": (

@@ -11,7 +11,7 @@ from smpc_dp.protocols.garbled import messages as m
 from smpc_dp.protocols.garbled.participant import EVALUATOR as FROM_EVALUATOR
 from smpc_dp.protocols.garbled.participant import GARBLER as FROM_GARBLER
 from smpc_dp.wire.signing import decode
-from smpc_dp_lab.vectors.covert_runs import find
+from smpc_dp_lab.vectors.covert_runs import SCENARIOS
 from smpc_dp_lab.vectors.fault import CONTENT, DECODING, Fields, Kinds, flip
 from smpc_dp_lab.vectors.pairwise_fault import (
     AGREEMENT,
@@ -24,7 +24,7 @@ from smpc_dp_lab.vectors.pairwise_fault import (
 )
 from smpc_dp_lab.vectors.pairwise_negative_output import inside
 from smpc_dp_lab.vectors.pairwise_negative_transfer import OFF_THE_GROUP
-from smpc_dp_lab.vectors.pairwise_runs import AGGREGATOR, EVALUATOR, GARBLER
+from smpc_dp_lab.vectors.pairwise_runs import AGGREGATOR, EVALUATOR, GARBLER, find
 
 COVERT_KINDS: Kinds = {
     **KINDS,
@@ -48,7 +48,7 @@ SEED_FIRST, CORRECTIONS, LABELS, TABLES = 0, 5, 6, 7
 
 def all_faults() -> Iterator[Fault]:
     """Yield every negative vector."""
-    both, third = (Base(find(name), COVERT_KINDS) for name in ("both", "aggregator"))
+    both, third = (Base(find(name, SCENARIOS), COVERT_KINDS) for name in ("both", "aggregator"))
     yield from _seeds(both)
     yield from _statements(both)
     yield from _opened(both)

@@ -1,8 +1,8 @@
-"""Whole covert evaluations as vectors: every input and random byte, and every message that follows."""
+"""Scenarios of covert evaluations; `pairwise_runs` plays them."""
 
 from __future__ import annotations
 
-from smpc_dp_lab.vectors.pairwise_runs import FREE, JsonObject, Scenario, new_run, run_json
+from smpc_dp_lab.vectors.pairwise_runs import FREE, Scenario
 
 # Coins of the garbler, a record and coins of the evaluator: the record changes where both noise bits are one.
 COINS = """10 17
@@ -62,14 +62,3 @@ SCENARIOS = (
         covert=2,
     ),
 )
-
-
-def to_json(scenario: Scenario) -> JsonObject:
-    """Return the vector of one run."""
-    return run_json(new_run(scenario).execute())
-
-
-def find(name: str) -> Scenario:
-    """Return the scenario of this name."""
-    [scenario] = [scenario for scenario in SCENARIOS if scenario.name == name]
-    return scenario

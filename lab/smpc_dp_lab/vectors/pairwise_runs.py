@@ -251,9 +251,9 @@ def new_run(scenario: Scenario) -> Run:
     return Run(scenario, plan, context, signers, randomness, inputs, roles, transfers)
 
 
-def find(name: str) -> Scenario:
+def find(name: str, scenarios: Sequence[Scenario] = SCENARIOS) -> Scenario:
     """Return the scenario of this name."""
-    [scenario] = [scenario for scenario in SCENARIOS if scenario.name == name]
+    [scenario] = [scenario for scenario in scenarios if scenario.name == name]
     return scenario
 
 
