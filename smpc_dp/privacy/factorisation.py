@@ -18,9 +18,8 @@ from numpy.typing import NDArray
 
 from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.privacy.arguments import ArgumentChecks
-from smpc_dp.privacy.gaussian import gaussian_mu
 from smpc_dp.privacy.guarantee import PrivacyGuarantee
-from smpc_dp.privacy.record_gradients import CLOSENESS
+from smpc_dp.privacy.record_gradients import CLOSENESS, SMOOTHING, grid_bits, planned_mu, record_guarantee
 from smpc_dp.privacy.sampling import NoiseSource, discrete_gaussian
 
 if TYPE_CHECKING:
@@ -39,10 +38,6 @@ _MOST_BANDS = 64
 _ITERATIONS = 15
 # Grid steps in the contribution of one record, at least; in a standard deviation, at most.
 _FINE, _MOST_DEVIATION = 1 << 18, 1 << 36
-# Variance, in squared steps, that goes into being a rounded Gaussian.
-_SMOOTHING = 4
-# Of the budget, for the closeness of all coordinates.
-_SPARE = 1e-9
 _ASSUMPTION = (
     "the party follows the protocol and draws its noise honestly; others may see all messages of all "
     "parties, and know all records but one; how many records each party has, and which batch is used when, "
@@ -275,13 +270,10 @@ class CorrelatedNoise:
     @property
     def guarantee(self) -> PrivacyGuarantee:
         """What holds for one record of the party, of all its messages together."""
-        return PrivacyGuarantee(
-            epsilon=self.epsilon,
-            delta=self.delta,
-            relation="substitution",
-            sensitivity={"l2": 2.0 * self.bound},
-            unit="grid step",
-            protects="record",
+        return record_guarantee(
+            self.epsilon,
+            self.delta,
+            self.bound,
             mechanism=f"discrete Gaussian noise, correlated over {len(self.variances)} steps",
             assumption=_ASSUMPTION,
             proof=f"{self.mu:.6g}-Gaussian DP of all messages: docs/proofs/factorisation.md",
@@ -299,7 +291,7 @@ class CorrelatedNoise:
 
 def fine_bits(reaches: Floats) -> int:
     """Return the bits of a grid on which each of these contributions has at least 2^18 steps."""
-    return max(0, math.ceil(math.log2(_FINE / float(np.min(reaches)))))
+    return grid_bits(reaches, _FINE)
 
 
 def plan_correlated_noise(
@@ -315,13 +307,7 @@ def plan_correlated_noise(
     Raises:
         ConfigError: an argument is out of range, or the noise is too large for the grid.
     """
-    from smpc_dp.privacy.accountant.compose import LEAST_DELTA
-
-    checks = ArgumentChecks()
-    checks.require_budget(epsilon, delta, least=LEAST_DELTA)
-    checks.raise_issues()
-    bound = math.ceil(Fraction(reach) * Fraction(2) ** bits)
-    mu = gaussian_mu(epsilon * (1 - _SPARE), delta * (1 - _SPARE))
+    bound, mu = math.ceil(Fraction(reach) * Fraction(2) ** bits), planned_mu(epsilon, delta)
     own = np.diag(factorisation.matrix)
     # |C D| for D of one record, and the rounding of the earlier noise: 2 steps in each coordinate.
     moved = 2 * bound * sensitivity(factorisation.matrix, factorisation.batches)
@@ -330,5 +316,5 @@ def plan_correlated_noise(
         steps = len(own)
         reason = f"{epsilon:g} for {steps} steps needs too much noise"
         raise ConfigError.at("epsilon", reason, ConfigCheck.INFEASIBLE)
-    variances = tuple(Fraction(math.ceil((moved / mu / one) ** 2 * (1 + 1e-9)) + _SMOOTHING) for one in own)
+    variances = tuple(Fraction(math.ceil((moved / mu / one) ** 2 * (1 + 1e-9)) + SMOOTHING) for one in own)
     return CorrelatedNoise(factorisation, bits, bound, variances, mu, epsilon, delta)

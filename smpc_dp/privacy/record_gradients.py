@@ -27,13 +27,11 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-# Grid steps in the contribution of one record, at least.
-_FINE = 1 << 12
 # Of a standard deviation in grid steps.
 _MOST_DEVIATION = 1 << 38
 # Variance, in squared steps, that goes into being a rounded Gaussian: a ripple of 4 is 2.1e-34, in each
 # coordinate of each release.
-_SMOOTHING = 4
+SMOOTHING = 4
 CLOSENESS = 1e-15
 # Of the budget, for the closeness of all releases of at most 10^18 coordinates.
 _SPARE = 1e-9
@@ -70,13 +68,10 @@ class GradientNoise:
     @property
     def guarantee(self) -> PrivacyGuarantee:
         """What holds for one record of the party, of all releases together."""
-        return PrivacyGuarantee(
-            epsilon=self.epsilon,
-            delta=self.delta,
-            relation="substitution",
-            sensitivity={"l2": 2.0 * self.bound},
-            unit="grid step",
-            protects="record",
+        return record_guarantee(
+            self.epsilon,
+            self.delta,
+            self.bound,
             mechanism=f"discrete Gaussian noise on at most {len(self.variances)} sums of gradients",
             assumption=_ASSUMPTION,
             proof=f"{self.mu:.6g}-Gaussian DP and {self.rho:.6g}-zCDP of all releases: "
@@ -97,6 +92,37 @@ class GradientNoise:
         return Event(claim.mechanism, claim.relation, known, unit="record")
 
 
+def planned_mu(epsilon: float, delta: float) -> float:
+    """Return mu of Gaussian DP for this budget, a little within it: for the closeness of all releases.
+
+    Raises ConfigError for a budget out of range.
+    """
+    # Not at the top: the accountant loads scipy.
+    from smpc_dp.privacy.accountant.compose import LEAST_DELTA
+
+    checks = ArgumentChecks()
+    checks.require_budget(epsilon, delta, least=LEAST_DELTA)
+    checks.raise_issues()
+    return gaussian_mu(epsilon * (1 - _SPARE), delta * (1 - _SPARE))
+
+
+def record_guarantee(
+    epsilon: float, delta: float, bound: int, *, mechanism: str, assumption: str, proof: str
+) -> PrivacyGuarantee:
+    """Return the guarantee of one record whose contribution is at most `bound` grid steps in the l2 norm."""
+    return PrivacyGuarantee(
+        epsilon=epsilon,
+        delta=delta,
+        relation="substitution",
+        sensitivity={"l2": 2.0 * bound},
+        unit="grid step",
+        protects="record",
+        mechanism=mechanism,
+        assumption=assumption,
+        proof=proof,
+    )
+
+
 def plan_gradient_noise(
     epsilon: float, delta: float, shares: Sequence[float], reach: float, bits: int
 ) -> GradientNoise:
@@ -111,22 +137,15 @@ def plan_gradient_noise(
     Raises:
         ConfigError: an argument is out of range, or the noise is too large for the grid.
     """
-    # Not at the top: the accountant loads scipy.
-    from smpc_dp.privacy.accountant.compose import LEAST_DELTA
-
-    checks = ArgumentChecks()
-    checks.require_budget(epsilon, delta, least=LEAST_DELTA)
-    checks.raise_issues()
     bound = math.ceil(Fraction(reach) * Fraction(2) ** bits)
-    # A little within the budget: for the closeness.
-    mu, total = gaussian_mu(epsilon * (1 - _SPARE), delta * (1 - _SPARE)), math.fsum(shares)
+    mu, total = planned_mu(epsilon, delta), math.fsum(shares)
     if not mu > 0:
         reason = f"{epsilon:g} at delta {delta:g} leaves no room"
         raise ConfigError.at("epsilon", reason, ConfigCheck.INFEASIBLE)
     # (2 B)^2 / (variance - smoothing) = mu^2 share, rounded up: a sampler takes denominators of bounded size.
     square = Fraction(mu) ** 2
     variances = tuple(
-        Fraction(math.ceil(4 * bound**2 * Fraction(total) / (square * Fraction(one))) + _SMOOTHING)
+        Fraction(math.ceil(4 * bound**2 * Fraction(total) / (square * Fraction(one))) + SMOOTHING)
         for one in shares
     )
     if max(variances, default=Fraction(0)) > _MOST_DEVIATION**2:
@@ -136,9 +155,9 @@ def plan_gradient_noise(
     return GradientNoise(bits, bound, variances, mu, epsilon, delta)
 
 
-def grid_bits(reaches: Floats) -> int:
-    """Return the bits of a grid on which each of these contributions has at least 2^12 steps."""
-    return max(0, math.ceil(math.log2(_FINE / float(np.min(reaches)))))
+def grid_bits(reaches: Floats, least: int = 1 << 12) -> int:
+    """Return the bits of a grid on which each of these contributions has at least `least` steps."""
+    return max(0, math.ceil(math.log2(least / float(np.min(reaches)))))
 
 
 def contributions(gradients: Floats, factor: Floats, clip: float, bits: int) -> Integers:
