@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.privacy.accountant.compose import Composition
-from smpc_dp.privacy.accountant.events import Event, exact_release
+from smpc_dp.privacy.accountant.events import Event
 from smpc_dp.privacy.budget import Budget, request_epsilons
 from smpc_dp.privacy.gaussian import gaussian_mu
 from smpc_dp.privacy.guarantee import PrivacyGuarantee
@@ -181,9 +181,7 @@ class FitPlan(Priced):
         return {"fit": self.statistic, "steps": self.steps, "scales": scales, "at": self.at}
 
     def event(self) -> Event:
-        """Return what one step is to a ledger of its unit and relation."""
-        if self.shares is None:
-            return exact_release("secure sum of scores and information", self.schema.relation)
+        """Return what one private step is to a ledger of its unit and relation."""
         return msgspec.structs.replace(self.mechanism.event(), unit=self.schema.unit)
 
     def guarantee(self) -> PrivacyGuarantee:
