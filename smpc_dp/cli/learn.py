@@ -11,7 +11,7 @@ import numpy as np
 import typer
 
 from smpc_dp.cli.member import HostMember, exit_code
-from smpc_dp.cli.output import UNCHARGED, console, print_json, report_line, write_json
+from smpc_dp.cli.output import UNCHARGED, deliver, report_line
 from smpc_dp.errors import ConfigError, ConfigIssue, PrivacyError
 from smpc_dp.learn.registry import LearnParameters
 from smpc_dp.learn.requirements import Learned, privacy_text
@@ -58,15 +58,15 @@ def run_learning(host: HostMember, out: Path | None, *, serves: bool, as_json: b
         report_line(f"request {request}: {reason}")
     for result in learned:
         printed = result.to_json()
-        if out is not None:
-            write_json(printed, out, own=result.confidential)
-        if as_json:
-            print_json(printed)
-        elif not events:
-            console().print(learned_text({host.name: printed}))
-            if host.ledger is None:
-                console().print(UNCHARGED)
+        text = partial(_member_text, host, printed)
+        if not deliver(printed, out, text, as_json=as_json, quiet=events, confidential=result.confidential):
+            code = code or 1
     return code
+
+
+def _member_text(host: HostMember, result: dict[str, Any]) -> str:
+    """Format what one party has learned, and say if nothing was charged."""
+    return "\n".join([learned_text({host.name: result}), *([UNCHARGED] if host.ledger is None else [])])
 
 
 def check_data(checked: LearnParameters, files: Mapping[str, Path]) -> None:
@@ -103,10 +103,11 @@ def report_learned(
     *,
     as_json: bool,
     out: Path | None = None,
-) -> None:
+) -> bool:
     """Print what each party has learned, and the parties that failed; write the model to `out`.
 
-    Exits with 1 if the aggregator failed, or all did, or nobody completed a step: then nothing was learned.
+    Returns False if the model could not be written. Exits with 1 if the aggregator failed, or all did, or
+    nobody completed a step: then nothing was learned.
     """
     for name, outcome in outcomes.items():
         if not outcome.ok:
@@ -117,13 +118,9 @@ def report_learned(
         for name, result in results.items():
             report_line(f"{name}: all {result['steps'][0]} steps failed: {'; '.join(result['failures'][:3])}")
         raise typer.Exit(1)
-    if out is not None:
-        model = model_file(results)
-        write_json(model, out, own=model["confidential"])
-    if as_json:
-        print_json(results)
-    else:
-        console().print(learned_text(results))
+    model = model_file(results)
+    text = partial(learned_text, results)
+    return deliver(results, out, text, as_json=as_json, confidential=model["confidential"], stored=model)
 
 
 def learned_text(results: Mapping[str, dict[str, Any]]) -> str:

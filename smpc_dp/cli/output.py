@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -84,15 +84,40 @@ def _check_can_write(path: Path, name: str) -> None:
         raise LocalError(f"{path}: cannot write {name} (no right to write to {folder})")
 
 
-def write_json(value: object, path: Path, *, own: bool = False) -> None:
-    """Write one JSON object to a file, which is `own`: for nobody else to read; raise LocalError."""
+def deliver(
+    printed: object,
+    out: Path | None,
+    text: Callable[[], str],
+    *,
+    as_json: bool = False,
+    quiet: bool = False,
+    confidential: bool = False,
+    stored: object = None,
+) -> bool:
+    """Write a result to the file `out`, and print it; return False, with a message, if it was not written.
+
+    A result that could not be written is printed as JSON in any case: the run that gave it is over.
+    `text`: its lines for a person, which `quiet` leaves out; `confidential`: the file is for its owner alone;
+    `stored`: what the file holds, where that is not `printed`.
+    """
+    written = out is None or _write_json(printed if stored is None else stored, out, confidential)
+    if as_json or not written:
+        print_json(printed)
+    elif not quiet:
+        console().print(text())
+    return written
+
+
+def _write_json(value: object, path: Path, confidential: bool) -> bool:
     try:
-        if own:
+        if confidential:
             path.touch(mode=0o600)
             path.chmod(0o600)
         path.write_text(json.dumps(value, allow_nan=False) + "\n", "utf-8")
     except OSError as error:
-        raise LocalError(f"{path}: cannot write the result ({error.strerror})") from None
+        report_error(LocalError(f"{path}: cannot write the result ({error.strerror})"))
+        return False
+    return True
 
 
 def result_text(result: Mapping[str, Any]) -> str:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -16,14 +16,12 @@ from smpc_dp.cli.output import (
     UNCHARGED,
     check_can_write,
     console,
-    print_json,
+    deliver,
     progress_console,
-    report_error,
     result_text,
-    write_json,
 )
 from smpc_dp.cli.statistics import load_rows, plan_lines, records_text, take_part
-from smpc_dp.errors import ConfigCheck, ConfigError, LocalError, SmpcError
+from smpc_dp.errors import ConfigCheck, ConfigError, SmpcError
 from smpc_dp.net.events import Event, OnEvent
 from smpc_dp.net.inputs import read_vector
 from smpc_dp.net.launcher import print_event, run_child
@@ -165,7 +163,10 @@ def party(
         return await _contribute(host, operation, weight, clip, results)
 
     code = run_child(partial(exit_code, compute, name, events=events), supervised=events)
-    written = [_hand_over(result, name, out, as_json=as_json, events=events) for result in results]
+    written = [
+        deliver(result.to_json(), out, partial(_text, result, name), as_json=as_json, quiet=events)
+        for result in results
+    ]
     # What could not be written was printed as JSON: nothing is added to that.
     if results and all(written) and not (serves or as_json or events or ledger):
         console().print(UNCHARGED)
@@ -207,18 +208,6 @@ async def _serve(host: HostMember, role: Role, requests: int | None, results: li
         del results[:-1]
 
 
-def _hand_over(result: Ended, name: str, out: Path | None, *, as_json: bool, events: bool) -> bool:
-    """Write a result to its file and print it; return False if it could not be written."""
-    printed = result.to_json()
-    retained = out is None or _write(printed, out)
-    # A result that could not be written must not be lost: the run is over.
-    if as_json or not retained:
-        print_json(printed)
-    elif not events:
-        _print(result, printed, name)
-    return retained
-
-
 async def _contribute(
     host: HostMember, operation: Operation | None, weight: int | None, clip: bool, results: list[Ended]
 ) -> Report | None:
@@ -245,32 +234,20 @@ async def _contribute(
         return None if host.audit is None else await opened.log().audit(keep=host.audit)
 
 
-def _print(result: Ended, printed: Mapping[str, Any], name: str) -> None:
-    """Print a result."""
+def _text(result: Ended, name: str) -> str:
+    """Format a result of the member `name`."""
     from smpc_dp.protocols.record_result import RecordResult
     from smpc_dp.protocols.secret_sharing.agreement import Opened
     from smpc_dp.protocols.ustatistic.result import StatisticResult
 
     if isinstance(result, StatisticResult):
-        console().print(statistics.statistic_text(printed))
-    elif isinstance(result, RecordResult):
-        console().print(records_text(printed))
-    elif isinstance(result, Opened):
-        console().print(str(result))
-    else:
-        console().print(result_text(printed))
-        if result.clipped:
-            console().print(f"clipped: {result.clipped} values of {name}")
-
-
-def _write(printed: object, out: Path) -> bool:
-    """Write a result to its file; return False, with a message, if that fails."""
-    try:
-        write_json(printed, out)
-    except LocalError as error:
-        report_error(error)
-        return False
-    return True
+        return statistics.statistic_text(result.to_json())
+    if isinstance(result, RecordResult):
+        return records_text(result.to_json())
+    if isinstance(result, Opened):
+        return str(result)
+    clipped = [f"clipped: {result.clipped} values of {name}"] if result.clipped else []
+    return "\n".join([result_text(result.to_json()), *clipped])
 
 
 def _refuse_given(options: Mapping[str, object], why: str) -> None:

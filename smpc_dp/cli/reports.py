@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from smpc_dp.cli.member import HostMember, exit_code
-from smpc_dp.cli.output import console, print_json, privacy_lines, write_json
+from smpc_dp.cli.output import deliver, privacy_lines
 from smpc_dp.cli.statistic import reported_text
 from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.net.inputs import read_vector
@@ -48,14 +48,11 @@ def run_reporting(host: HostMember, out: Path | None, *, serves: bool, as_json: 
             results.append(await session.report(record))
 
     code = run_child(partial(exit_code, act, host.name, events=events), supervised=events)
+    format_result = reported_text if serves else sent_text
     for result in results:
         printed = result.to_json()
-        if out is not None:
-            write_json(printed, out)
-        if as_json:
-            print_json(printed)
-        elif not events:
-            console().print(reported_text(printed) if serves else sent_text(printed))
+        if not deliver(printed, out, partial(format_result, printed), as_json=as_json, quiet=events):
+            code = code or 1
     return code
 
 

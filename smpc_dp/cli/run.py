@@ -19,11 +19,10 @@ from smpc_dp.cli.output import (
     UNCHARGED,
     check_can_write,
     console,
-    print_json,
+    deliver,
     report_error,
     report_line,
     result_text,
-    write_json,
 )
 from smpc_dp.cli.party import Operation
 from smpc_dp.cli.reporting import Reporting, ReportPath
@@ -151,15 +150,14 @@ def run(
     books = {} if ledgers is None else {name: _ledger(ledgers, name) for name in parties}
     with _reported(reporting, loaded, outcomes, results, books, statistic=wanted is not None):
         if learning:
-            report_learned(outcomes, pool, results, as_json=as_json, out=out)
+            written = report_learned(outcomes, pool, results, as_json=as_json, out=out)
         else:
-            _report(outcomes, aggregator, results, as_json, out)
-    _print_uncharged(ledgers, as_json)
-    if learning:
-        return
-    logged = wanted is not None and not isinstance(checked, SharedParameters)
-    if (logged or isinstance(checked, VerifiableParameters)) and not as_json:
-        _print_log_position(board if board is not None else session.parent / "board")
+            written = _report(outcomes, aggregator, results, as_json, out)
+    if not written:
+        # It was printed as JSON: nothing is added to that.
+        raise typer.Exit(1)
+    if not as_json:
+        _print_notes(ledgers, checked, wanted is not None, board or session.parent / "board")
 
 
 @contextlib.contextmanager
@@ -298,13 +296,13 @@ def _launch(
     return launcher.outcomes
 
 
-def _print_uncharged(ledgers: Path | None, as_json: bool) -> None:
-    if ledgers is None and not as_json:
+def _print_notes(ledgers: Path | None, checked: object, statistic: bool, board: Path) -> None:
+    """Say if nothing was charged, and print the name of this run's log, if it has one."""
+    if ledgers is None:
         console().print(UNCHARGED)
-
-
-def _print_log_position(board: Path) -> None:
-    """Print the name of this run's log in the board's folder."""
+    logged = statistic and not isinstance(checked, SharedParameters)
+    if not (logged or isinstance(checked, VerifiableParameters)):
+        return
     logs = sorted(board.glob("request-*.jsonl"), key=lambda path: path.stat().st_mtime)
     console().print(
         f"log: {logs[-1] if logs else board}, which smpc-dp audit checks, given --session and --head"
@@ -394,8 +392,8 @@ def _report(
     results: dict[str, dict[str, Any]],
     as_json: bool,
     out: Path | None,
-) -> None:
-    """Print the results of all members, and the failures; write the result to `out`."""
+) -> bool:
+    """Print the results of all members, and the failures; write the result to `out`, and say if it was."""
     failed = {name: outcome for name, outcome in outcomes.items() if not outcome.ok}
     if aggregator in failed or not results:
         # The others repeat what the aggregator has said.
@@ -408,19 +406,21 @@ def _report(
     agree = all(other[key] == result[key] for other in results.values() for key in agreed)
     if not agree:
         raise LocalError("the parties were given differing results")
-    if out is not None:
-        write_json(result, out)
-    if as_json:
-        print_json(result)
-    else:
-        console().print(text(result))
-        for name, other in results.items():
-            if other.get("clipped"):
-                console().print(f"clipped: {other['clipped']} values of {name}")
+
+    def shown() -> str:
+        clipped = [
+            f"clipped: {other['clipped']} values of {name}"
+            for name, other in results.items()
+            if other.get("clipped")
+        ]
+        return "\n".join([text(result), *clipped])
+
+    written = deliver(result, out, shown, as_json=as_json)
     for name, outcome in failed.items():
         # An analyst that has all reports waits for nobody.
         if name not in result.get("reported", ()):
             report_line(f"{name}: {outcome.reason}")
+    return written
 
 
 # A key that results of one kind alone have, what must be the same in all of them, and how they are printed.

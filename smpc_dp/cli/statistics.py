@@ -12,11 +12,9 @@ import typer
 from smpc_dp.cli.member import HostMember, exit_code
 from smpc_dp.cli.output import (
     check_can_write,
-    console,
-    print_json,
+    deliver,
     privacy_lines,
     progress_console,
-    write_json,
 )
 from smpc_dp.cli.reporting import Reporting, ReportPath
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
@@ -86,12 +84,8 @@ def statistics(
     code = run_child(partial(exit_code, compute, name, events=False), supervised=False)
     for result in results:
         printed = result.to_json()
-        if out is not None:
-            write_json(printed, out)
-        if as_json:
-            print_json(printed)
-        else:
-            console().print(records_text(printed))
+        if not deliver(printed, out, partial(records_text, printed), as_json=as_json):
+            code = code or 1
     if reporting is not None:
         # Not at the top: most calls write no report.
         from smpc_dp.cli.run_report import write_run_report
