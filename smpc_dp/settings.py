@@ -9,6 +9,7 @@ them.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Collection, Mapping
 from typing import Any, Literal
 
@@ -33,6 +34,7 @@ _NAMES: tuple[tuple[type[inspect.Type], str, str, type | None], ...] = (
     (inspect.DictType, "table", "a table", None),
     (inspect.StructType, "table", "a table", None),
 )
+_ARRAYS = inspect.ListType | inspect.VarTupleType
 
 
 def read(
@@ -99,7 +101,13 @@ def _converted(kind: Any, value: object) -> Any:
             return convert(value, kind)
     except msgspec.ValidationError as error:
         result = str(error)
-        # The fault of an inner value is reported unchanged, with its path.
+        element = re.search(r" - at `\$\[(\d+)\]`$", result)
+        if element and isinstance(value, list):
+            index = int(element[1])
+            items = [one.item_type for one in _parts(kind)[0] if isinstance(one, _ARRAYS)]
+            needed = _ranges(items)
+            raise ValueError(f"element {index} must be {needed}, is {shown(value[index])}") from None
+        # The fault of a value further inside is reported unchanged, with its path.
         if isinstance(value, dict) or " - at `" in result:
             raise ValueError(result) from None
     expected = _range(kind)
@@ -203,6 +211,11 @@ def _range(kind: Any, *, plain: bool = True, code: bool = False) -> str:
     kinds, _, extra = _parts(kind)
     if not plain and "range" in extra:
         return extra["range"]
+    return _ranges(kinds, plain=plain, code=code)
+
+
+def _ranges(kinds: Collection[inspect.Type], *, plain: bool = True, code: bool = False) -> str:
+    """Return the ranges of the alternatives of a type as text, as `_range` does."""
     texts = []
     for one in kinds:
         if isinstance(one, inspect.LiteralType):
@@ -210,6 +223,9 @@ def _range(kind: Any, *, plain: bool = True, code: bool = False) -> str:
             texts.append(" or ".join([", ".join(values[:-1]), values[-1]]) if len(values) > 1 else values[0])
             continue
         known = next((text for kind_of, _, text, _ in _NAMES if isinstance(one, kind_of)), "")
+        if plain and isinstance(one, _ARRAYS) and one.min_length:
+            most = f" to {one.max_length}" if one.max_length else " or more"
+            known += f" of {one.min_length}{most} elements"
         within = _bounds(one, not plain)
         if plain:
             texts.append(" ".join(part for part in (known, _joined(within)) if part))

@@ -209,9 +209,12 @@ class Schema(PlainStruct, frozen=True, kw_only=True):
 
 def read_schema(given: Mapping[str, object], where: str = "records.") -> Schema:
     """Check a `[records]` table; raise ConfigError with every fault."""
-    good, issues = read(SchemaSettings, _tagged(given), where)
-    columns: dict[str, Column] = good.get("columns", {})
-    issues += _column_issues(columns, where)
+    given = dict(given)
+    columns, issues = given.get("columns"), list[ConfigIssue]()
+    if isinstance(columns, Mapping):
+        given["columns"], issues = _read_columns(columns, f"{where}columns")
+    good, others = read(SchemaSettings, given, where)
+    issues += others
     if "columns" in good:
         issues += _unit_issues(good, where)
     if issues:
@@ -219,31 +222,43 @@ def read_schema(given: Mapping[str, object], where: str = "records.") -> Schema:
     return Schema(**good)
 
 
-def _tagged(given: Mapping[str, object]) -> dict[str, object]:
-    """Return the table with the kind of each column, which its keys decide where it does not say one."""
-    columns = given.get("columns")
-    if not isinstance(columns, Mapping):
-        return dict(given)
-    tagged = {
-        name: {"kind": "category" if "values" in column else "number", **column}
-        if isinstance(column, Mapping)
-        else column
-        for name, column in columns.items()
-    }
-    return {**given, "columns": tagged}
-
-
-def _column_issues(columns: Mapping[str, Column], where: str) -> list[ConfigIssue]:
-    issues = []
-    if not columns or len(columns) > MAX_COLUMNS:
-        reason = f"1 to {MAX_COLUMNS} are needed, there are {len(columns)}"
-        issues.append(ConfigIssue(f"{where}columns", reason, ConfigCheck.RANGE))
-    for name, column in columns.items():
+def _read_columns(given: Mapping[str, object], where: str) -> tuple[dict[str, Column], list[ConfigIssue]]:
+    """Read the table of columns; return those without a fault, and every fault."""
+    columns: dict[str, Column] = {}
+    issues: list[ConfigIssue] = []
+    if not given or len(given) > MAX_COLUMNS:
+        reason = f"1 to {MAX_COLUMNS} are needed, there are {len(given)}"
+        return {}, [ConfigIssue(where, reason, ConfigCheck.RANGE)]
+    for name, column in given.items():
         if not NAME.fullmatch(name):
             reason = f"{shown(name)} must be a letter or _, then letters, digits and _"
-            issues.append(ConfigIssue(f"{where}columns", reason, ConfigCheck.FORMAT))
-        issues += column.issues(f"{where}columns.{name}")
-    return issues
+            issues.append(ConfigIssue(where, reason, ConfigCheck.FORMAT))
+            continue
+        read_column, faults = _read_column(column, f"{where}.{name}")
+        issues += faults
+        if read_column is not None:
+            columns[name] = read_column
+    return columns, issues
+
+
+def _read_column(given: object, where: str) -> tuple[Column | None, list[ConfigIssue]]:
+    """Read one column, of the kind that its keys decide where it does not say one."""
+    if isinstance(given, Number | Category):
+        return given, given.issues(where)
+    if not isinstance(given, Mapping):
+        return None, [ConfigIssue(where, f"must be a table, is {shown(given)}", ConfigCheck.TYPE)]
+    own = dict(given)
+    name = own.pop("kind", "category" if "values" in own else "number")
+    kinds: dict[object, type[Column]] = {"number": Number, "category": Category}
+    kind = kinds.get(name) if isinstance(name, str) else None
+    if kind is None:
+        reason = f"must be 'number' or 'category', is {shown(name)}"
+        return None, [ConfigIssue(f"{where}.kind", reason, ConfigCheck.CHOICE)]
+    good, issues = read(kind, own, f"{where}.")
+    if issues:
+        return None, issues
+    column: Column = kind(**good)
+    return column, column.issues(where)
 
 
 def _unit_issues(good: Mapping[str, object], where: str) -> list[ConfigIssue]:
