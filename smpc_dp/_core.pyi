@@ -201,6 +201,19 @@ class Garbler:
 
     def transfer(self, wires: NDArray[np.uint32], index: int, pads: NDArray[np.uint8]) -> None:
         """Make pads[0] the zero labels of `wires` from `place` on, and pads[1] ^= pads[0] ^ offset."""
+    def correct(self, pads: NDArray[np.uint8]) -> None:
+        """Set pads[1] ^= pads[0] ^ offset, of whole wires; no label is set."""
+
+    def list_digest(
+        self, wires: NDArray[np.uint32], pads: NDArray[np.uint8], start: bytes, key: bytes
+    ) -> bytes:
+        """The keyed BLAKE3 of the hashes of both labels of each position; pads (masks, instances, 16)."""
+
+    def open_list(
+        self, wires: NDArray[np.uint32], pads: NDArray[np.uint8], start: bytes, bits: NDArray[np.uint8]
+    ) -> bytes:
+        """The active label of each position and the hash of its sibling, 32 bytes together."""
+
     def deltas(self) -> NDArray[np.uint8]: ...
     def encode(self, first: int, bits: NDArray[np.uint8]) -> NDArray[np.uint8]: ...
     def output_zero_labels(self) -> NDArray[np.uint8]: ...
@@ -256,6 +269,19 @@ def garbling_label_hashes(
     kernel: str | None = None,
 ) -> NDArray[np.uint8]:
     """The hashes of labels (outputs, instances, 16) of a circuit's outputs, in the same shape."""
+
+def garbling_opened_list(
+    opened: NDArray[np.uint8],
+    bits: NDArray[np.uint8],
+    start: bytes,
+    key: bytes,
+    *,
+    mode: str,
+    tile: int,
+    first_instance: int = 0,
+    kernel: str | None = None,
+) -> tuple[bytes, NDArray[np.uint8]]:
+    """What `Garbler.list_digest` gives, from `Garbler.open_list`'s (positions, instances, 32); the labels."""
 
 class NoiseKey:
     """The key of noise, of `smpc_dp.crypto.noise`; overwritten when it is dropped.

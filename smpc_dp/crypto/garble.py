@@ -173,6 +173,31 @@ class Garbler:
         """
         self._core.transfer(wires, index, pads)
 
+    def correct(self, pads: Bytes) -> None:
+        """Turn pads[1] of random oblivious transfers into the corrections to the offsets, in place.
+
+        `pads` (2, transfers, 16) are of whole wires, each of all instances. Sets no label, unlike `transfer`.
+        Raises ValueError for another shape.
+        """
+        self._core.correct(pads)
+
+    def list_digest(self, wires: Wires, pads: Bytes, start: bytes, key: bytes) -> bytes:
+        """Return the keyed BLAKE3 of the hashes of both labels of each position of a label list, 32 bytes.
+
+        Places are the inputs `wires`, each of all instances; the last ones are masks, whose labels are the
+        zero labels xor `pads` (masks, instances, 16). Place k is hashed as output k, under keys from `start`
+        (16 bytes). Of each pair the label of colour 0 comes first, of masks that of 0. `key`: 32 bytes.
+        Source: protocols/covert/README.md. Raises ValueError for other shapes or lengths.
+        """
+        return self._core.list_digest(wires, pads, start, key)
+
+    def open_list(self, wires: Wires, pads: Bytes, start: bytes, bits: Bytes) -> bytes:
+        """Return the active labels of a label list, each with its sibling's hash: 32 bytes a label.
+
+        `bits` (positions, instances) are 0 or 1; the other arguments and errors are those of `list_digest`.
+        """
+        return self._core.open_list(wires, pads, start, bits)
+
     def deltas(self) -> Bytes:
         """Return the offset (instances, 16) between the two labels of each wire: secret."""
         return self._core.deltas()
@@ -271,6 +296,22 @@ def label_hashes(labels: Bytes, run: Run) -> Bytes:
         raise ValueError(f"labels: shape {labels.shape}, not (outputs, {run.n_instances}, {LABEL_BYTES})")
     return _core.garbling_label_hashes(
         labels, run.start, mode=run.mode.value, tile=run.tile, first_instance=run.first_instance
+    )
+
+
+def opened_list(opened: Bytes, bits: Bytes, run: Run, key: bytes) -> tuple[bytes, Bytes]:
+    """Return what `Garbler.list_digest` gives, from what `Garbler.open_list` gave, and the active labels.
+
+    Args:
+        opened: shape (positions, instances, 32).
+        bits: of the masks, the last positions, 0 or 1, shape (masks, instances).
+        run: `start` is that of the list.
+        key: 32 bytes.
+
+    The labels have shape (positions, instances, 16). Raises ValueError for other shapes or lengths.
+    """
+    return _core.garbling_opened_list(
+        opened, bits, run.start, key, mode=run.mode.value, tile=run.tile, first_instance=run.first_instance
     )
 
 

@@ -15,9 +15,9 @@ def working_memory(size: int) -> NDArray[np.uint8]:
     """Return an uninitialised array of `size` bytes, in pages of 2 MiB where the system has them.
 
     The system allocates pages at their first use. 512 small pages take ten times as long as a large one, and
-    longer than the computation on them.
+    longer than the computation on them; a few small pages take less.
     """
-    if not hasattr(mmap, "MADV_HUGEPAGE"):
+    if size < LARGE_PAGE // 16 or not hasattr(mmap, "MADV_HUGEPAGE"):
         return np.empty(size, np.uint8)
     # Linux uses large pages for mappings of a whole number of them.
     whole = -(-size // LARGE_PAGE) * LARGE_PAGE

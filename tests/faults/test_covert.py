@@ -231,10 +231,9 @@ class OtherTransfers(GarblerCopy):
 class WrongCorrection(GarblerCopy):
     """One correction is wrong where bob's choice is 1: a selective failure."""
 
-    @property
-    def corrections(self) -> bytes:
-        right = super().corrections
-        return bytes([right[0] ^ 4]) + right[1:]
+    def take(self, response: bytes) -> None:
+        super().take(response)
+        self.corrections = bytes([self.corrections[0] ^ 4]) + self.corrections[1:]
 
 
 class OtherTables(GarblerCopy):
@@ -248,9 +247,9 @@ class OtherTables(GarblerCopy):
 class WrongMask(GarblerCopy):
     """The masks' labels of 0 and 1 are exchanged, so that an input bit of bob is inverted."""
 
-    def _list_labels(self) -> None:
-        self._pads = self._pads ^ self._offsets(COINS + 1)
-        super()._list_labels()
+    def take(self, response: bytes) -> None:
+        super().take(response)
+        self._pads = self._pads ^ self.garbler.deltas()
 
 
 class WrongDecoding(GarblerCopy):
@@ -323,9 +322,9 @@ def coined() -> Circuit:
 
 
 class SeesCoins(CovertGarblerRole):
-    def _outputs(self, copy, opened):  # type: ignore[no-untyped-def]
+    def _outputs(self, terms, copy, opened):  # type: ignore[no-untyped-def]
         self.coins = copy._coins
-        return super()._outputs(copy, opened)
+        return super()._outputs(terms, copy, opened)
 
 
 class SeesChoices(CovertEvaluatorRole):
@@ -401,16 +400,9 @@ class LateTables(GarblerCopy):
 class LateCorrections(GarblerCopy):
     """After all checks: a correction that is wrong where bob's choice is 1."""
 
-    sends = False
-
-    @property
-    def corrections(self) -> bytes:
-        right = super().corrections
-        return bytes([right[0] ^ 4]) + right[1:] if self.sends else right
-
     def digests(self) -> dict[int, bytes]:
         made = super().digests()
-        self.sends = True
+        self.corrections = bytes([self.corrections[0] ^ 4]) + self.corrections[1:]
         return made
 
 

@@ -3,13 +3,17 @@
 use std::sync::Arc;
 
 use smpc_core::garble::{
-    AND, Block, Circuit, Evaluator, Garbler, Gate, INV, Kernel, Mode, Plan, XOR,
+    AND, Block, Circuit, Evaluator, Garbler, Gate, INV, Kernel, List, Mode, Plan, XOR,
 };
+use smpc_core::stream_hash::StreamHash;
 
 const INSTANCES: usize = 8;
 const INPUTS: usize = 4;
 /// Bytes of the active labels of all inputs.
 pub const LABELS: usize = 16 * INPUTS * INSTANCES;
+
+/// Bytes of a seed, of pads of a mask, and of the bits of two places.
+pub const LIST: usize = 32 + (16 + 2) * INSTANCES;
 
 fn circuit() -> Arc<Circuit> {
     let gate = |number: u32| Gate {
@@ -104,4 +108,26 @@ pub fn inputs(secret: &[u8]) -> Vec<u8> {
     garbler.zeros(0, &mut labels);
     labels.extend(garbler.encode(2, encoded, &garbler.deltas()).iter());
     bytes(&labels).collect()
+}
+
+/// The hashes of a label list under a secret seed and secret pads, and its active labels for secret bits.
+pub fn list(secret: &[u8]) -> Vec<u8> {
+    let (seed, rest) = secret.split_at(32);
+    let (pads, bits) = rest.split_at(16 * INSTANCES);
+    let bits: Vec<u8> = bits.iter().map(|byte| byte & 1).collect();
+    let mut all = Vec::new();
+    for plan in plans(4) {
+        let garbler = garbler(seed, plan);
+        let list = List::new(&garbler, &[0, 2], pads, 9);
+        let mut hash = StreamHash::new(&[1; 32]);
+        list.digest(&mut hash);
+        all.extend(hash.digest());
+        let mut opened = vec![0; 64 * INSTANCES];
+        list.open(&bits, &mut opened);
+        all.extend(opened);
+        let mut sums = pads.to_vec();
+        garbler.correct(pads, &mut sums);
+        all.extend(sums);
+    }
+    all
 }

@@ -21,7 +21,7 @@ pub struct Kernel {
     pub run: fn(&[u8], Publish<'_>) -> Vec<u8>,
 }
 
-pub const KERNELS: [Kernel; 15] = [
+pub const KERNELS: [Kernel; 16] = [
     Kernel {
         name: "masks",
         secret: 32,
@@ -81,6 +81,12 @@ pub const KERNELS: [Kernel; 15] = [
         secret: 24,
         memcheck: true,
         run: |secret, _| garble::inputs(secret),
+    },
+    Kernel {
+        name: "label_list",
+        secret: garble::LIST,
+        memcheck: true,
+        run: |secret, _| garble::list(secret),
     },
     Kernel {
         name: "ot_sender",

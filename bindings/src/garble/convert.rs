@@ -11,6 +11,7 @@ use pyo3::prelude::*;
 use zeroize::Zeroizing;
 
 use smpc_core::garble::{Block, Circuit, Kernel, LABEL, Mode, Plan, Refused, write_labels};
+use smpc_core::stream_hash::{KEY, StreamHash};
 
 use crate::errors::raise;
 use crate::threads::check_threads;
@@ -189,5 +190,30 @@ pub fn check_chunk(wires: &[u32], plan: &Plan, index: usize, count: usize) -> Py
     match index.checked_add(count) {
         Some(end) if end <= all && count > 0 => Ok(()),
         _ => value_error(format!("transfers: {count} from {index}, of {all}")),
+    }
+}
+
+/// Returns the pads of the last ones of `wires`, each of all instances.
+pub fn pads_of<'a>(
+    plan: &Plan,
+    wires: &[u32],
+    pads: &'a PyReadonlyArray3<'_, u8>,
+) -> PyResult<&'a [u8]> {
+    let shape = pads.shape();
+    if shape[0] > wires.len() || shape[1..] != [plan.instances, LABEL] {
+        return value_error(format!(
+            "pads: shape {shape:?}, not (masks, {}, {LABEL}) for {} wires",
+            plan.instances,
+            wires.len()
+        ));
+    }
+    contiguous(pads, "pads")
+}
+
+/// Returns an empty hash under a key.
+pub fn stream_hash(key: &[u8]) -> PyResult<StreamHash> {
+    match key.try_into() {
+        Ok(key) => Ok(StreamHash::new(key)),
+        Err(_) => value_error(format!("key: {} bytes, not {KEY}", key.len())),
     }
 }

@@ -8,11 +8,12 @@ use numpy::{
 };
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
 use zeroize::Zeroizing;
 
 use smpc_core::garble::{
-    Block, Circuit, Evaluator, GATE, Garbler, Gate, Kernel, LABEL, hash_output, read_labels,
-    suggest_tile, write_labels,
+    Block, Circuit, Evaluator, GATE, Garbler, Gate, Kernel, LABEL, List, check_opened, hash_output,
+    read_labels, suggest_tile, write_labels,
 };
 
 use crate::errors::raise;
@@ -21,7 +22,7 @@ mod convert;
 
 use convert::{
     bits_of, block, check_bits, check_chunk, colour_rows, contiguous, input_range, label_range,
-    label_rows, plan, rows, value_error, wires_of,
+    label_rows, pads_of, plan, rows, stream_hash, value_error, wires_of,
 };
 
 #[pyclass(frozen, module = "smpc_dp._core")]
@@ -213,6 +214,58 @@ impl PyGarbler {
             .map_err(raise)
     }
 
+    fn correct(&self, py: Python<'_>, pads: &Bound<'_, PyArray3<u8>>) -> PyResult<()> {
+        let count = pads.shape()[1];
+        if pads.shape() != [2, count, LABEL] || !count.is_multiple_of(self.0.plan().instances) {
+            return value_error(format!(
+                "pads: shape {:?}, not (2, transfers of whole wires, {LABEL})",
+                pads.shape()
+            ));
+        }
+        let mut pads = pads
+            .try_readwrite()
+            .map_err(|error| PyValueError::new_err(format!("pads: {error}")))?;
+        let both = pads
+            .as_slice_mut()
+            .map_err(|error| PyValueError::new_err(format!("pads: {error}")))?;
+        let (first, second) = both.split_at_mut(count * LABEL);
+        py.detach(|| self.0.correct(first, second));
+        Ok(())
+    }
+
+    fn list_digest<'py>(
+        &self,
+        py: Python<'py>,
+        wires: PyReadonlyArray1<'_, u32>,
+        pads: PyReadonlyArray3<'_, u8>,
+        start: &[u8],
+        key: &[u8],
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        let (start, mut hash) = (block(start, "start")?, stream_hash(key)?);
+        let wires = wires_of(self.0.circuit(), &wires)?;
+        let pads = pads_of(self.0.plan(), wires, &pads)?;
+        py.detach(|| List::new(&self.0, wires, pads, start).digest(&mut hash));
+        Ok(PyBytes::new(py, &hash.digest()))
+    }
+
+    fn open_list<'py>(
+        &self,
+        py: Python<'py>,
+        wires: PyReadonlyArray1<'_, u32>,
+        pads: PyReadonlyArray3<'_, u8>,
+        start: &[u8],
+        bits: PyReadonlyArray2<'_, u8>,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        let start = block(start, "start")?;
+        let wires = wires_of(self.0.circuit(), &wires)?;
+        let bits = bits_of(wires, self.0.plan(), &bits)?;
+        let pads = pads_of(self.0.plan(), wires, &pads)?;
+        PyBytes::new_with(py, 2 * LABEL * bits.len(), |to| {
+            py.detach(|| List::new(&self.0, wires, pads, start).open(bits, to));
+            Ok(())
+        })
+    }
+
     fn deltas<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray2<u8>>> {
         let deltas = py.detach(|| self.0.deltas());
         rows(py, [deltas.len(), LABEL], |row, to| {
@@ -400,11 +453,45 @@ fn garbling_label_hashes<'py>(
     })
 }
 
+#[pyfunction]
+#[pyo3(signature = (opened, bits, start, key, *, mode, tile, first_instance = 0, kernel = None))]
+#[allow(clippy::too_many_arguments)]
+fn garbling_opened_list<'py>(
+    py: Python<'py>,
+    opened: PyReadonlyArray3<'_, u8>,
+    bits: PyReadonlyArray2<'_, u8>,
+    start: &[u8],
+    key: &[u8],
+    mode: &str,
+    tile: usize,
+    first_instance: u64,
+    kernel: Option<&str>,
+) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyArray3<u8>>)> {
+    let (shape, masks) = (opened.shape(), bits.shape());
+    if shape[2] != 2 * LABEL || masks[0] > shape[0] || masks[1] != shape[1] {
+        return value_error(format!(
+            "opened, bits: shapes {shape:?} and {masks:?}, not (positions, instances, {}) and (masks, instances)",
+            2 * LABEL
+        ));
+    }
+    let plan = plan(shape[1], start, (mode, tile), first_instance, 1, kernel)?;
+    let mut hash = stream_hash(key)?;
+    let (content, bits) = (
+        contiguous(&opened, "opened")?,
+        check_bits(contiguous(&bits, "bits")?)?,
+    );
+    let mut labels = vec![0; content.len() / 2];
+    py.detach(|| check_opened(&plan, content, bits, &mut labels, &mut hash));
+    let labels = PyArray1::from_vec(py, labels).reshape([shape[0], shape[1], LABEL])?;
+    Ok((PyBytes::new(py, &hash.digest()), labels))
+}
+
 /// Adds everything here to the module.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<GarblingCircuit>()?;
     module.add_class::<PyGarbler>()?;
     module.add_class::<PyEvaluator>()?;
     module.add_function(wrap_pyfunction!(garbling_kernels, module)?)?;
+    module.add_function(wrap_pyfunction!(garbling_opened_list, module)?)?;
     module.add_function(wrap_pyfunction!(garbling_label_hashes, module)?)
 }

@@ -170,6 +170,19 @@ impl Garbler {
         Ok(())
     }
 
+    /// Turns the second pads of random transfers, of whole wires, into the corrections to the offsets.
+    pub fn correct(&self, first: &[u8], second: &mut [u8]) {
+        let deltas = self.deltas();
+        let (first, second) = (
+            first.as_chunks::<LABEL>().0,
+            second.as_chunks_mut::<LABEL>().0,
+        );
+        for ((second, first), delta) in second.iter_mut().zip(first).zip(deltas.iter().cycle()) {
+            let sum = Block::from_le_bytes(*first) ^ Block::from_le_bytes(*second) ^ delta;
+            *second = sum.to_le_bytes();
+        }
+    }
+
     /// Exchanges both labels of `wires`, which have been given, where `bits` is 1; laid out as for `open`.
     pub fn flip(&mut self, wires: &[u32], bits: &[u8]) -> Result<(), Refused> {
         self.check_fresh()?;

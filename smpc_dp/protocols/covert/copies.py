@@ -8,7 +8,7 @@ from typing import Protocol
 
 import numpy as np
 
-from smpc_dp.crypto.garble import Bytes, Evaluator, Garbler
+from smpc_dp.crypto.garble import Bytes, Evaluator, Garbler, Wires, opened_list
 from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.memory import working_memory
 from smpc_dp.crypto.ot import Receiver, Sender
@@ -17,25 +17,22 @@ from smpc_dp.errors import Check, VerificationError
 from smpc_dp.protocols.covert import terms as t
 from smpc_dp.protocols.covert.terms import Terms
 from smpc_dp.protocols.garbled.messages import LABEL_BYTES, TABLE_PIECE
-from smpc_dp.protocols.garbled.plan import COVERT_FIELD, Bits, pack_bits
+from smpc_dp.protocols.garbled.plan import COVERT_FIELD, Bits, Plan, pack_bits
 
-HASH_BYTES = 16
-OPENED_BYTES = LABEL_BYTES + HASH_BYTES
+OPENED_BYTES = LABEL_BYTES + 16
 """Of each label of the list: the active label, and the hash of its sibling."""
 
 
 def check_labels(terms: Terms, copy: int, content: bytes | memoryview, masked: Bits, signed: bytes) -> Bytes:
-    """Return the active labels of a copy's label list, shape (labels, 16), of the garbler's message.
+    """Return the active labels of a copy's label list, shape (wires, instances, 16), of a message.
 
     `masked` are the evaluator's masked inputs, one bit each. Raises VerificationError unless the hashes of
     the labels and those of their siblings give the signed digest.
     """
-    opened = np.frombuffer(content, np.uint8).reshape(-1, OPENED_BYTES)
-    labels = np.ascontiguousarray(opened[:, :LABEL_BYTES])
-    choices = np.concatenate([labels[: len(labels) - masked.size, 0] & 1, masked.reshape(-1)])
-    hashes = np.stack([terms.label_hashes(copy, labels), opened[:, LABEL_BYTES:]], axis=1)
-    ordered = np.where(choices[:, None, None] == 1, hashes[:, ::-1], hashes)
-    if not hmac.compare_digest(terms.hash(copy, t.LABELS, ordered.tobytes()), signed):
+    opened = np.frombuffer(content, np.uint8).reshape(-1, terms.instances, OPENED_BYTES)
+    bits = masked.reshape(-1, terms.instances)
+    made, labels = opened_list(opened, bits, terms.list_run(copy), terms.message_key(copy, t.LABELS))
+    if not hmac.compare_digest(made, signed):
         reason = f"its labels of copy {copy} are not those that it signed"
         raise VerificationError(reason, Check.BAD_OPENING)
     return labels
@@ -56,20 +53,18 @@ class GarblerCopy:
         self._copy = copy
         self._seed = terms.derive("garbler", copy, "garbling", seed)
         self._opening = terms.derive("garbler", copy, "decoding", seed)
-        own = terms.random_wires(terms.plan.garbler_values)
-        drawn = draw_bits(terms.derive("garbler", copy, "coins", seed), len(own) * terms.instances)
-        self._coins = drawn.reshape(len(own), terms.instances)
+        shape = terms.plan.width(terms.plan.random(terms.plan.garbler_values)), terms.instances
+        drawn = draw_bits(terms.derive("garbler", copy, "coins", seed), shape[0] * shape[1])
+        self._coins = drawn.reshape(shape)
         self._sender: Sender | None = None
         if terms.transfers:
             context = terms.between(Label.COVERT_TRANSFER, copy)
             transfer = terms.derive("garbler", copy, "transfer", seed)
             self._sender = Sender(terms.plan.parameters.evaluator, context, transfer, COVERT_FIELD)
-        self._pads: Bytes = np.empty((0, LABEL_BYTES), np.uint8)
-        self._garbler = self._garble()
-        self._pairs: Bytes = np.empty((0, 2, LABEL_BYTES), np.uint8)
-        self._hashes: Bytes = np.empty((0, 2, HASH_BYTES), np.uint8)
-        self._zero_choices: Bits = np.empty(0, np.uint8)
-        self._corrections = b""
+        # First pads of the evaluator's wires, and the corrections; there after `take`.
+        self._pads: Bytes = np.empty((0, terms.instances, LABEL_BYTES), np.uint8)
+        self.corrections = b""
+        self._made: Garbler | None = None
 
     @property
     def _transfers(self) -> Sender:
@@ -82,13 +77,19 @@ class GarblerCopy:
         terms, plan = self._terms, self._terms.plan
         garbler = Garbler(plan.compiled, terms.garbling(self._copy), self._seed)
         if len(self._coins):
-            wires = terms.random_wires(plan.garbler_values)
+            wires = plan.wires(plan.random(plan.garbler_values))
             garbler.open_inputs(wires, self._coins, terms.open_seed(self._copy))
-        if len(self._pads):
-            rows = self._pads[~terms.given_transfers].reshape(-1, terms.instances, LABEL_BYTES)
-            for wire, row in zip(terms.random_wires(plan.evaluator_values).tolist(), rows, strict=True):
-                garbler.set_zero_labels(wire, row[None])
+        for value, rows in plan.by_value(plan.evaluator_values, self._pads):
+            if value in plan.parameters.random_inputs:
+                garbler.set_zero_labels(plan.first_wire(value), rows)
         return garbler
+
+    @property
+    def garbler(self) -> Garbler:
+        """The garbler, which has made all tables after `digests`."""
+        if self._made is None:
+            self._made = self._garble()
+        return self._made
 
     def respond(self, first: bytes) -> bytes:
         """Return the base response."""
@@ -101,20 +102,11 @@ class GarblerCopy:
 
     def take(self, response: bytes) -> None:
         """Check the evaluator's response; compute the corrections of all transfers to the offsets."""
-        pads = self._transfers.random(response)
-        self._pads = pads[:, 0].copy()
-        width = self._terms.plan.width(self._terms.plan.evaluator_values)
-        self._corrections = (pads[:, 0] ^ pads[:, 1] ^ self._offsets(width)).tobytes()
-        self._garbler = self._garble()
-
-    @property
-    def corrections(self) -> bytes:
-        """The corrections, 16 bytes a transfer."""
-        return self._corrections
-
-    def _offsets(self, width: int) -> Bytes:
-        """Return the offset of each label of so many wires, shape (width * instances, 16)."""
-        return np.tile(self._garbler.deltas(), (width, 1))
+        pads = np.empty((2, self._terms.transfers, LABEL_BYTES), np.uint8)
+        self._transfers.random(response, pads)
+        self._pads = pads[0].reshape(-1, self._terms.instances, LABEL_BYTES)
+        self.garbler.correct(pads)
+        self.corrections = pads[1].tobytes()
 
     def digests(self) -> dict[int, bytes]:
         """Garble the copy; return the hashes of all that the garbler does not send before it has signed."""
@@ -123,63 +115,42 @@ class GarblerCopy:
         if terms.transfers:
             made[t.CORRECTIONS] = terms.hash(copy, t.CORRECTIONS, self.corrections)
         hashed = terms.stream_hash(copy, t.TABLES)
-        for piece in _tables(self._garbler):
+        for piece in _tables(self.garbler, terms.plan):
             hashed.update(piece)
         made[t.TABLES] = hashed.digest()
-        self._list_labels()
-        made[t.LABELS] = terms.hash(copy, t.LABELS, self._hashes.tobytes())
+        made[t.LABELS] = self.garbler.list_digest(*self._list, terms.message_key(copy, t.LABELS))
         made[t.DECODING] = terms.decoding(copy, *self.decoding())
         return made
 
-    def _list_labels(self) -> None:
-        """Make both labels, and their hashes, of each label of the list."""
-        terms, plan = self._terms, self._terms.plan
-        zeros = self._garbler.zero_labels(0, plan.circuit.n_inputs)
-        own = zeros[terms.given_wires(plan.garbler_values)].reshape(-1, LABEL_BYTES)
-        theirs = zeros[terms.given_wires(plan.evaluator_values)].reshape(-1, LABEL_BYTES)
-        firsts = np.concatenate([own, theirs ^ self._pads[terms.given_transfers]])
-        offsets = self._offsets(len(firsts) // terms.instances)
-        # Of the garbler's labels the first has colour 0; of the masks it is that of 0.
-        self._zero_choices = firsts[:, 0] & np.uint8(1)
-        self._zero_choices[len(own) :] = 0
-        firsts ^= offsets & np.negative(self._zero_choices)[:, None]
-        seconds = firsts ^ offsets
-        self._pairs = np.stack([firsts, seconds], axis=1)
-        self._hashes = np.stack(
-            [terms.label_hashes(self._copy, labels) for labels in (firsts, seconds)], axis=1
-        )
+    @property
+    def _list(self) -> tuple[Wires, Bytes, bytes]:
+        """Wires of the label list, the pads of the masks, and the start of the hashes."""
+        terms = self._terms
+        return terms.list_wires, self._pads[terms.given_positions], terms.list_run(self._copy).start
 
     def labels(self, inputs: Bits, masked: Bits) -> bytes:
         """Return the active labels for these bits, each with the hash of its sibling.
 
-        `inputs` are the garbler's given ones, `masked` the evaluator's masked ones.
+        `inputs` are the garbler's given ones, `masked` the evaluator's masked ones, of all instances each.
         """
-        bits = np.concatenate([inputs.reshape(-1), masked.reshape(-1)])
-        choices = bits ^ self._zero_choices
-        positions = np.arange(len(choices))
-        active, siblings = self._pairs[positions, choices], self._hashes[positions, 1 - choices]
-        return np.concatenate([active, siblings], axis=1).tobytes()
+        bits = np.concatenate([rows.reshape(-1, self._terms.instances) for rows in (inputs, masked)])
+        return self.garbler.open_list(*self._list, bits)
 
     def tables(self) -> Iterator[memoryview]:
         """Yield the tables in pieces; one is valid until the next is asked for."""
-        return _tables(self._garble())
+        return _tables(self._garble(), self._terms.plan)
 
     def decoding(self) -> tuple[bytes, bytes]:
         """Return the opening of the decoding, and its content."""
-        colours = pack_bits(self._garbler.output_colours())
+        colours = pack_bits(self.garbler.output_colours())
         if self._terms.plan.parameters.output != "aggregator":
             return self._opening, colours
-        return self._opening, self._garbler.output_hashes().tobytes() + colours
-
-    @property
-    def garbler(self) -> Garbler:
-        """The garbler, which has made all tables."""
-        return self._garbler
+        return self._opening, self.garbler.output_hashes().tobytes() + colours
 
 
-def _tables(garbler: Garbler) -> Iterator[memoryview]:
+def _tables(garbler: Garbler, plan: Plan) -> Iterator[memoryview]:
     """Yield a garbler's tables in pieces; one is valid until the next is asked for."""
-    buffer = working_memory(TABLE_PIECE)
+    buffer = working_memory(min(TABLE_PIECE, plan.compiled.table_bytes(plan.parameters.instances)))
     while size := garbler.fill(buffer):
         yield buffer[:size].data
 
@@ -236,17 +207,20 @@ class EvaluatorCopy:
 
 
 def set_inputs(terms: Terms, copy: int, evaluator: Evaluator, labels: Bytes, held: Bytes) -> None:
-    """Give the evaluator of the closed copy its active labels, of the label list and of its transfers."""
+    """Give the evaluator of the closed copy its active labels.
+
+    `labels` are those of the label list, `held` those of its transfers; the latter are changed.
+    """
     plan = terms.plan
-    own = terms.given_wires(plan.garbler_values)
-    rows = labels.reshape(-1, terms.instances, LABEL_BYTES)
-    active = held.copy()
-    active[terms.given_transfers] ^= labels[len(labels) - np.count_nonzero(terms.given_transfers) :]
-    theirs = active.reshape(-1, terms.instances, LABEL_BYTES)
-    wires = plan.wires(plan.evaluator_values)
-    for wire, row in zip([*own, *wires], [*rows[: len(own)], *theirs], strict=True):
-        evaluator.set_input_labels(int(wire), row[None])
-    if len(drawn := terms.random_wires(plan.garbler_values)):
+    theirs = held.reshape(-1, terms.instances, LABEL_BYTES)
+    theirs[terms.given_positions] ^= labels[terms.own_count :]
+    for values, rows in (
+        (plan.given(plan.garbler_values), labels[: terms.own_count]),
+        (plan.evaluator_values, theirs),
+    ):
+        for value, row in plan.by_value(values, rows):
+            evaluator.set_input_labels(plan.first_wire(value), row)
+    if len(drawn := plan.wires(plan.random(plan.garbler_values))):
         evaluator.open_inputs(drawn, terms.open_seed(copy))
 
 

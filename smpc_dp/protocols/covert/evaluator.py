@@ -199,8 +199,8 @@ class CovertEvaluatorRole(EvaluatorRole, Streams):
         held: Bits = np.empty((0, LABEL_BYTES), np.uint8)
         if copy is not None:
             if self._inputs is not None:
-                choices = copy.choices[terms.given_transfers]
-                masked = bits_of(self._inputs, self._block).reshape(-1) ^ choices
+                choices = copy.choices.reshape(-1, terms.instances)[terms.given_positions]
+                masked = bits_of(self._inputs, terms.block) ^ choices
                 yield self._piece(EVALUATOR, pack_bits(masked))
             corrections = yield from self._take_exactly(LABEL_BYTES * terms.transfers, "corrections")
             signed = self._signed(terms, statement, number, t.CORRECTIONS)
@@ -208,8 +208,8 @@ class CovertEvaluatorRole(EvaluatorRole, Streams):
                 reason = f"its corrections of copy {number} are not those that it signed"
                 raise PeerFault(self._garbler, reason, Check.TRANSCRIPT_DIFFERS)
             held = copy.held(corrections)
-        own = len(terms.given_wires(self._plan.garbler_values)) * self._block.count
-        content = yield from self._take_exactly(OPENED_BYTES * (own + masked.size), "labels")
+        size = OPENED_BYTES * len(terms.list_wires) * terms.instances
+        content = yield from self._take_exactly(size, "labels")
         try:
             signed = self._signed(terms, statement, number, t.LABELS)
             labels = check_labels(terms, number, content, masked, signed)
@@ -237,7 +237,7 @@ class CovertEvaluatorRole(EvaluatorRole, Streams):
         self, terms: Terms, evaluator: Evaluator, closed: int, envelope: Envelope, statement: Statement
     ) -> Effects[Evaluated]:
         """Compare hashes with the garbler, and give or learn the output."""
-        to, block = self._plan.parameters.output, self._block
+        to, block = self._plan.parameters.output, terms.block
         self.step = "outputs"
         check = yield from self._take(self._garbler, CHECK, messages.Check)
         self._check_block(self._garbler, block.number, check.block)

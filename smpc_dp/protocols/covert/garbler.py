@@ -72,7 +72,7 @@ class CovertGarblerRole(GarblerRole, Streams):
         self.step = "inputs"
         copy = copies[closed - 1]
         masked = yield from self._masked(terms)
-        own = np.empty((0, 0), np.uint8) if self._inputs is None else bits_of(self._inputs, self._block)
+        own = np.empty((0, 0), np.uint8) if self._inputs is None else bits_of(self._inputs, terms.block)
         if terms.transfers:
             yield self._piece(GARBLER, copy.corrections)
         if labels := copy.labels(own, masked):
@@ -80,7 +80,7 @@ class CovertGarblerRole(GarblerRole, Streams):
         self.step = "tables"
         for piece in copy.tables():
             yield self._piece(GARBLER, bytes(piece))
-        return (yield from self._outputs(copy, envelope))
+        return (yield from self._outputs(terms, copy, envelope))
 
     def _copy(self, terms: Terms, copy: int, seed: bytes) -> GarblerCopy:
         """Return a copy of this seed."""
@@ -118,7 +118,7 @@ class CovertGarblerRole(GarblerRole, Streams):
 
     def _masked(self, terms: Terms) -> Effects[Bits]:
         """Take the evaluator's masked inputs, shape (wires, instances)."""
-        shape = (len(terms.given_wires(self._plan.evaluator_values)), self._block.count)
+        shape = len(terms.given_positions), terms.instances
         if not shape[0]:
             return np.empty(shape, np.uint8)
         content = yield from self._take_piece(EVALUATOR, -(-shape[0] * shape[1] // 8))
@@ -127,9 +127,9 @@ class CovertGarblerRole(GarblerRole, Streams):
             raise PeerFault(self._evaluator, reason, Check.WRONG_LENGTH)
         return bits
 
-    def _outputs(self, copy: GarblerCopy, opened: Envelope) -> Effects[Evaluated]:
+    def _outputs(self, terms: Terms, copy: GarblerCopy, opened: Envelope) -> Effects[Evaluated]:
         """Compare hashes with the evaluator, and give the output to those that learn it."""
-        to, block = self._plan.parameters.output, self._block
+        to, block = self._plan.parameters.output, terms.block
         value = self._value()
         self.step = "outputs"
         check = messages.Check(block.number, self._sequence[GARBLER], value)

@@ -6,16 +6,10 @@ from smpc_dp.protocols.covert.terms import Terms, Transcript, is_evaluators
 from smpc_dp.protocols.garbled.effects import Effects, Send
 from smpc_dp.protocols.garbled.messages import MAX_PIECE
 from smpc_dp.protocols.garbled.participant import EVALUATOR, GARBLER, Participant
-from smpc_dp.protocols.garbled.plan import Block
 
 
 class Streams(Participant):
     """Participant that records the transcript of each stream."""
-
-    @property
-    def _block(self) -> Block:
-        """The one block of all instances."""
-        return next(self._plan.blocks())
 
     def _transcript(self, stream: int) -> Transcript:
         """Return the transcript of a stream so far, to be extended."""

@@ -5,16 +5,17 @@ from __future__ import annotations
 import hmac
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from smpc_dp.crypto.garble import Bytes, Run, Wires, label_hashes
+from smpc_dp.crypto.garble import Run, Wires
 from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.stream_hash import StreamHash
 from smpc_dp.crypto.transcript import digest, encode_uint
 from smpc_dp.errors import Check, VerificationError
-from smpc_dp.protocols.garbled.plan import Plan
+from smpc_dp.protocols.garbled.plan import Block, Plan
 
 SEED_BYTES = 32
 SEEDS = 0
@@ -62,6 +63,7 @@ class Terms:
     start: bytes
     plan: Plan
     plan_digest: bytes = field(init=False)
+    _message_keys: dict[tuple[int, int], bytes] = field(init=False, default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "plan_digest", self.plan.digest())
@@ -81,20 +83,28 @@ class Terms:
         """Number of instances."""
         return self.plan.parameters.instances
 
-    def given_wires(self, values: Sequence[int]) -> Wires:
-        """Return the wires of those of these input values that are given."""
-        return self.plan.wires(self.plan.given(values))
+    @cached_property
+    def block(self) -> Block:
+        """The one block, of all instances."""
+        return next(self.plan.blocks())
 
-    def random_wires(self, values: Sequence[int]) -> Wires:
-        """Return the wires of those of these input values that are random."""
-        return self.plan.wires(self.plan.random(values))
-
-    @property
-    def given_transfers(self) -> NDArray[np.bool_]:
-        """Whether each transfer is of a given input."""
+    @cached_property
+    def given_positions(self) -> NDArray[np.intp]:
+        """Places of the evaluator's given wires among all of its wires."""
         values = self.plan.evaluator_values
-        given = np.isin(self.plan.wires(values), self.given_wires(values))
-        return np.repeat(given, self.instances)
+        wires = self.plan.wires(values)
+        return np.flatnonzero(np.isin(wires, self.plan.wires(self.plan.given(values))))
+
+    @cached_property
+    def own_count(self) -> int:
+        """Number of wires in the label list that are the garbler's; the others are masks."""
+        return self.plan.width(self.plan.given(self.plan.garbler_values))
+
+    @cached_property
+    def list_wires(self) -> Wires:
+        """Wires of the label list: the garbler's given inputs, then the evaluator's."""
+        given = self.plan.given
+        return self.plan.wires((*given(self.plan.garbler_values), *given(self.plan.evaluator_values)))
 
     @property
     def positions(self) -> tuple[int, ...]:
@@ -126,23 +136,22 @@ class Terms:
 
     def garbling(self, copy: int) -> Run:
         """Return the garbling settings of a copy, which is one block."""
-        start = self.between(Label.COVERT_KEYS, copy)[:16]
-        return self.plan.garbling(next(self.plan.blocks()), start)
+        return self.plan.garbling(self.block, self.between(Label.COVERT_KEYS, copy)[:16])
+
+    def list_run(self, copy: int) -> Run:
+        """Return the settings of the hashes of a copy's label list."""
+        return self.plan.garbling(self.block, self.between(Label.COVERT_LABEL_KEYS, copy)[:16])
 
     def open_seed(self, copy: int) -> bytes:
         """Return the 16 public bytes of which the active labels of the garbler's random inputs are made."""
         return self.between(Label.COVERT_OPEN, copy)[:16]
 
-    def label_hashes(self, copy: int, labels: Bytes) -> Bytes:
-        """Return the hashes of labels of a copy's label list, shape (labels, 16), wire by wire."""
-        run = self.plan.garbling(next(self.plan.blocks()), self.between(Label.COVERT_LABEL_KEYS, copy)[:16])
-        rows = np.ascontiguousarray(labels).reshape(-1, run.n_instances, labels.shape[-1])
-        return label_hashes(rows, run).reshape(labels.shape)
-
     def message_key(self, stream: int, message: int) -> bytes:
         """Return the key of the hashes of one message of a stream."""
-        parts = (self.plan_digest, encode_uint(stream), encode_uint(message))
-        return self.bound(Label.COVERT_MESSAGE, *parts)
+        if (known := self._message_keys.get((stream, message))) is None:
+            parts = (self.plan_digest, encode_uint(stream), encode_uint(message))
+            known = self._message_keys[stream, message] = self.bound(Label.COVERT_MESSAGE, *parts)
+        return known
 
     def stream_hash(self, stream: int, message: int) -> StreamHash:
         """Return the hash of one message of a stream, still empty."""

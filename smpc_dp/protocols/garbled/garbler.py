@@ -90,7 +90,11 @@ class GarblerRole(Participant):
         yield from self._greet()
         self.step = "setup"
         sender = (yield from self._set_up()) if plan.evaluator_values else None
-        buffers = cycle(working_memory((RETAINED + 1) * TABLE_PIECE).reshape(-1, TABLE_PIECE))
+        # Of tables and of pads: no more than the greatest block needs.
+        most = next(plan.blocks()).count
+        pads = 2 * LABEL_BYTES * most * plan.width(plan.evaluator_values)
+        size = min(TABLE_PIECE, max(plan.compiled.table_bytes(most), pads))
+        buffers = cycle(working_memory((RETAINED + 1) * size).reshape(RETAINED + 1, size))
         outputs: list[Bits] = []
         held: list[Decode] = []
         value = b""

@@ -116,6 +116,18 @@ class Plan:
         """Return those of these input values that are random."""
         return tuple(index for index in values if index in self.parameters.random_inputs)
 
+    def first_wire(self, value: int) -> int:
+        """Return the first wire of an input value."""
+        return sum(self.circuit.inputs[:value])
+
+    def by_value(self, values: Sequence[int], rows: Bits) -> Iterator[tuple[int, Bits]]:
+        """Yield each of these input values with its rows; `rows` has one of each wire, or is empty."""
+        first = 0
+        for value in values if len(rows) else ():
+            width = self.circuit.inputs[value]
+            yield value, rows[first : first + width]
+            first += width
+
     def wires(self, values: Sequence[int]) -> NDArray[np.uint32]:
         """Return the input wires of these input values, value by value."""
         widths = self.circuit.inputs

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 
 from smpc_dp import _core
 from smpc_dp.crypto import garble
+from smpc_dp.crypto.stream_hash import StreamHash
 from smpc_dp.errors import VerificationError
 
 Bytes = NDArray[np.uint8]
@@ -197,6 +199,77 @@ def test_a_flipped_bit_reaches_the_label_where_the_colour_is_one(row: int, bit: 
     first = int(np.argmax(colours[row]))
     with pytest.raises(VerificationError, match=rf"output 0 of instance {first} is neither"):
         garble.check_labels(wrong, hashes, run)
+
+
+@pytest.mark.parametrize("mode", [garble.Mode.TILE, garble.Mode.UNIQUE])
+@pytest.mark.parametrize("n", [1, 50, 700])
+def test_a_label_list_is_hashed_label_by_label(mode: garble.Mode, n: int) -> None:
+    run, key, start = a_run(mode, n=n), bytes(range(32)), bytes(range(16))
+    garbler, rng = garble.Garbler(ADDER, run, SEED), np.random.default_rng(n)
+    wires = np.array([5, 0, 9, 2], np.uint32)
+    pads = rng.integers(0, 256, (2, n, 16), dtype=np.uint8)
+    zeros = garbler.zero_labels(0, 16)[wires]
+    zeros[2:] ^= pads
+    firsts = zeros.copy()
+    firsts[:2] ^= np.where(zeros[:2, :, :1] & 1, garbler.deltas(), 0)
+    of_list = garble.Run(start, mode, run.tile, n)
+    pairs = np.stack(
+        [garble.label_hashes(each, of_list) for each in (firsts, firsts ^ garbler.deltas())], axis=2
+    )
+    hashed = StreamHash(key)
+    hashed.update(pairs.tobytes())
+    assert garbler.list_digest(wires, pads, start, key) == hashed.digest()
+
+    bits = rng.integers(0, 2, (4, n), dtype=np.uint8)
+    content = garbler.open_list(wires, pads, start, bits)
+    opened = np.frombuffer(content, np.uint8).reshape(4, n, 32)
+    made, labels = garble.opened_list(opened, bits[2:], of_list, key)
+    assert made == hashed.digest()
+    assert np.array_equal(labels, zeros ^ np.where(bits[:, :, None], garbler.deltas(), 0))
+    assert np.array_equal(garble.label_hashes(labels ^ garbler.deltas(), of_list), opened[:, :, 16:])
+    for position, instance, byte in ((0, 0, 3), (3, n - 1, 20), (1, n // 2, 31)):
+        wrong = opened.copy()
+        wrong[position, instance, byte] ^= 64
+        assert garble.opened_list(wrong, bits[2:], of_list, key)[0] != made
+    assert garble.opened_list(opened, 1 - bits[2:], of_list, key)[0] != made
+
+
+def test_corrections_turn_second_pads_into_the_sibling_s_label() -> None:
+    run = a_run(n=50)
+    garbler = garble.Garbler(ADDER, run, SEED)
+    pads = np.random.default_rng(2).integers(0, 256, (2, 150, 16), dtype=np.uint8)
+    expected = pads[0] ^ pads[1] ^ np.tile(garbler.deltas(), (3, 1))
+    garbler.correct(pads)
+    assert np.array_equal(pads[1], expected)
+    with pytest.raises(ValueError, match="whole wires"):
+        garbler.correct(pads[:, :149].copy())
+
+
+@pytest.mark.parametrize("wrong", ["pads", "wires", "start", "key", "bits", "opened"])
+def test_a_label_list_of_another_shape_is_refused(wrong: str) -> None:
+    run = a_run(n=50)
+    garbler = garble.Garbler(ADDER, run, SEED)
+    wires, pads = np.array([5, 99 if wrong == "wires" else 1], np.uint32), np.zeros((1, 50, 16), np.uint8)
+    more = np.zeros((3, 50, 16), np.uint8) if wrong == "pads" else pads
+    start, key = bytes(15 if wrong == "start" else 16), bytes(31 if wrong == "key" else 32)
+    bits = np.zeros((3 if wrong == "bits" else 2, 50), np.uint8)
+    opened = np.zeros((2, 50, 31 if wrong == "opened" else 32), np.uint8)
+    calls: list[Callable[[], object]] = [
+        lambda: garbler.list_digest(wires, more, start, key),
+        lambda: garbler.open_list(wires, more, start, bits),
+        lambda: garble.opened_list(opened, bits, garble.Run(start, run.mode, run.tile, 50), key),
+    ]
+    named = {
+        "pads": [0, 1],
+        "wires": [0, 1],
+        "start": [0, 1, 2],
+        "key": [0, 2],
+        "bits": [1, 2],
+        "opened": [2],
+    }
+    for index in named[wrong]:
+        with pytest.raises(ValueError, match=wrong):
+            calls[index]()
 
 
 def test_the_colour_that_selects_says_nothing_about_the_bit() -> None:
