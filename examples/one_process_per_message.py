@@ -39,10 +39,11 @@ from smpc_dp.protocols.engine.keyring import KeyRing
 from smpc_dp.protocols.engine.saved import ATTEST, SavedRun, Saving
 from smpc_dp.protocols.engine.saved_collector import SavedCollection
 from smpc_dp.protocols.engine.store import Store
+from smpc_dp.protocols.gopa.check import check_gopa
 from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
 from smpc_dp.protocols.phases.key_graph import Ready
 from smpc_dp.protocols.phases.parameters import SumParameters
-from smpc_dp.protocols.registry import check_gopa, make_aggregator, make_party
+from smpc_dp.protocols.registry import make_aggregator, make_party
 from smpc_dp.protocols.result import Outcome
 from smpc_dp.protocols.secagg.params import check_parameters
 from smpc_dp.simulate.average import with_board

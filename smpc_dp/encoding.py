@@ -149,6 +149,18 @@ class Encoding(msgspec.Struct, frozen=True, omit_defaults=True):
         return math.sqrt(square) * (1 + 1e-15)
 
     @property
+    def operations(self) -> tuple[str, ...]:
+        """What is computed of vectors with this encoding."""
+        return ("sum", "average")
+
+    def average_error(self, error: float) -> tuple[float, float, str]:
+        """Return the standard error of an average, its range, and what they are stated for.
+
+        `error`: of the noise in the sum over the number of vectors, in the caller's unit.
+        """
+        return error, max(self.widths) * self.step, ""
+
+    @property
     def step(self) -> float:
         """Distance of neighbouring values: 2^-fractional_bits."""
         return math.ldexp(1.0, -self.fractional_bits)

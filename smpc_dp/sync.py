@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from smpc_dp.net.audit import Report
     from smpc_dp.net.planned import SessionPlan
     from smpc_dp.net.served_log import ServedLog as AsynchronousLog
-    from smpc_dp.protocols.registry import MakeParty
+    from smpc_dp.protocols.descriptor import MakeParty
     from smpc_dp.trees import Bounds
 
 P = ParamSpec("P")

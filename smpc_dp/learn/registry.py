@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
 from smpc_dp.encoding import shown
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, PrivacyError
@@ -26,6 +28,7 @@ from smpc_dp.learn.methods import AveragerTable, GroupParameters, PlannedAverage
 from smpc_dp.learn.own import OwnFunctions, OwnModel
 from smpc_dp.learn.pair_descent import DualAveraging, DualAveragingReports
 from smpc_dp.learn.pair_statistics import GossipClear, GossipReports
+from smpc_dp.learn.pairing_schedule import number_parties
 from smpc_dp.learn.personalized import Personalized
 from smpc_dp.learn.requirements import Learned, Learner, Table
 from smpc_dp.learn.sgd import FederatedSgd, SgdSettings
@@ -143,6 +146,11 @@ class LearnParameters:
         return OwnModel.check(self.learner, grid, parties, data, functions, weights)
 
     @property
+    def groups(self) -> NDArray[np.intp] | None:
+        """The parties whose gradients each step averages, shape (steps, size); None for other learners."""
+        return self.learner.groups(self.parties) if isinstance(self.learner, SgdSettings) else None
+
+    @property
     def requests(self) -> tuple[GroupParameters, ...]:
         """The parameters of every kind of request of a session with these."""
         averages = (self.average, self.mix, self.metric)
@@ -162,9 +170,12 @@ def _together(steps: PrivacyGuarantee, metric: PrivacyGuarantee) -> PrivacyGuara
 
 
 def check_learn_as(
-    version: int, parameters: Mapping[str, object], parties: int
+    version: int, parameters: Mapping[str, object], names: Sequence[str]
 ) -> tuple[LearnParameters | None, list[ConfigIssue]]:
-    """Check a `[parameters]` table as `check_learn` does, for this version of the protocol."""
+    """Check the `[parameters]` of a session of this version, with these parties, as `check_learn` does."""
+    numbered, issues = number_parties(parameters, names)
+    if issues:
+        return None, issues
     expected = version_of(LEARN, parameters)
     if version != expected:
         why = (
@@ -172,7 +183,7 @@ def check_learn_as(
         )
         reason = f"{why} need version = {expected}, this session file has version = {version}"
         return None, [ConfigIssue("averager.verifiable", reason, ConfigCheck.CONFLICT)]
-    return check_learn(parameters, parties)
+    return check_learn(numbered, len(names))
 
 
 def check_learn(

@@ -7,9 +7,8 @@ import logging
 import os
 from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from smpc_dp.errors import Code, ConfigCheck, ConfigError, LocalError, PeerFault, SmpcError
 from smpc_dp.kernels.kernel import Kernel
@@ -24,15 +23,14 @@ from smpc_dp.net.operations import HELLOS, Operations, is_hello, leaving_error
 from smpc_dp.net.served_log import answer, is_log_request
 from smpc_dp.net.statistic import plan_maker
 from smpc_dp.net.transport.endpoint import listen
+from smpc_dp.protocols.descriptor import MakeAggregator
 from smpc_dp.protocols.engine import events
 from smpc_dp.protocols.engine.run import Run
 from smpc_dp.protocols.exchange.states import Relayed
 from smpc_dp.protocols.phases.key_graph import Watch
 from smpc_dp.protocols.phases.survivors import FixedSurvivors
-from smpc_dp.protocols.phases.weighted_encoding import WeightedEncoding
 from smpc_dp.protocols.record_result import RecordResult
-from smpc_dp.protocols.records import RecordParameters
-from smpc_dp.protocols.registry import MakeAggregator, make_aggregator
+from smpc_dp.protocols.registry import make_aggregator
 from smpc_dp.protocols.result import Outcome, Result
 from smpc_dp.protocols.ustatistic import states as statistic_states
 from smpc_dp.protocols.ustatistic.messages import CONVICTION
@@ -72,8 +70,8 @@ class RequestServer:
         self._culprits: dict[str, SmpcError] = {}
         self._convictions: Convictions | None = None
         self._fixed = FixedSurvivors()
-        # What most parties asked for in the last request.
-        self.operation = ""
+        # What most parties asked for in the last request, and whether it was a statistic.
+        self.operation, self.is_statistic = "", False
 
     async def gather(self, enough: int | None = None) -> None:
         """Wait until `enough` parties (None: all) have connected, or `connect` seconds have passed."""
@@ -87,7 +85,7 @@ class RequestServer:
         `group`: the membership of a request of a group.
         """
         requested = self._requested[number] = group or self._membership
-        self._is_statistic = False
+        self.is_statistic = False
         timer = StepTimer(self._membership.session.timeouts, first=number == 1 and requested.group is None)
         await self._heed_certificates()
         run = self._make(
@@ -164,12 +162,12 @@ class RequestServer:
             held = await self._ask(self._drive)
             if held is None:
                 return False
-        if self._is_statistic:
+        if self.is_statistic:
             number, timer = self._drive.request, self._drive.timer
             self._drive = Drive(number, self._statistic(number), self._pool, timer, self, self._on_event)
         drive = self._drive
         async with drive.outcome():
-            if self._is_statistic:
+            if self.is_statistic:
                 await self._ban_culprits()
             if longest := drive.run.role.longest(drive.run.member):
                 # A false statement is kept as evidence, whatever its length, and shown.
@@ -220,7 +218,7 @@ class RequestServer:
                 break
         statistic, held = operations.settle()
         self.operation = operations.text
-        self._is_statistic = statistic and requested.group is None
+        self.is_statistic = statistic and requested.group is None
         # Events that came before the request began, and were not processed, count as well.
         return [*held, *early]
 
@@ -292,7 +290,7 @@ class RequestServer:
                 # The party can ask for the next request.
                 self._pool.refuse_request(context, inbound, Code.PAST, drive.request)
             return None
-        if is_hello(inbound) and self._is_statistic != asks_statistic:
+        if is_hello(inbound) and self.is_statistic != asks_statistic:
             # Others ask for a statistic where this party asks for a sum, or the other way round.
             self._pool.refuse_request(context, inbound, Code.KIND)
             return events.PeersLost((inbound.peer,))
@@ -351,7 +349,7 @@ async def serve(
     logs = log_folder(membership, session, board)
     on_event = with_logging(on_event)
     results: list[Result | RecordResult | StatisticResult | SmpcError] = []
-    following = membership
+    following = membership.parameters
     async with open_aggregator(
         membership, listen_on, logs=logs, on_event=on_event, watch=watch, kernels=kernels, role=role
     ) as server:
@@ -359,50 +357,33 @@ async def serve(
             ended = await server.request(len(results) + 1)
             if ended is None:
                 break
-            if isinstance(ended, Relayed):
-                continue
-            asked = _asked(membership, following, server.operation)
-            results.append(_result(asked, ended) if isinstance(ended, Outcome) else ended)
-            following = _following(membership, asked, results[-1])
+            if server.is_statistic or isinstance(ended, SmpcError):
+                results.append(cast("StatisticResult | SmpcError", ended))
+                following = membership.parameters
+            else:
+                result, following = _answered(membership, following, server.operation, cast(Outcome, ended))
+                results.append(result)
         if membership.parameters.is_logged:
             await server.linger()
     return results
 
 
-def _asked(first: Membership, following: Membership, operation: str) -> Membership | None:
-    """Return what parties asked: the step of a regression after the last result, or the first one again.
+def _answered(
+    membership: Membership, following: Any, operation: str, outcome: Outcome
+) -> tuple[Result | RecordResult | SmpcError, Any]:
+    """Return what an aggregator has of a request for a sum, and the parameters of the next one.
 
-    None: a step that begins elsewhere, of which nothing is known here.
+    Those are the session's again, or of a regression by steps the ones of the step after this; `following`
+    are those that were expected of this request, whose `operation` says where its step begins.
     """
-    if getattr(first.parameters, "steps", 1) == 1:
-        return first
-    wanted = (each for each in (following, first) if each.parameters.planned() in operation)
-    return next(wanted, None)
-
-
-def _following(
-    first: Membership, asked: Membership | None, last: Result | RecordResult | StatisticResult | SmpcError
-) -> Membership:
-    """Return what parties ask next: of a regression by steps the one that begins where the last one ended."""
-    if asked is None or not isinstance(last, RecordResult):
-        return first
-    return replace(asked, parameters=asked.parameters.following(last.answers))
-
-
-def _result(membership: Membership | None, outcome: Outcome) -> Result | RecordResult | SmpcError:
-    """Return what an aggregator has of a request for a sum, or for statistics of records.
-
-    `membership` None: a sum that it cannot read.
-    """
-    if membership is None:
-        return LocalError(
-            "the parties asked for a step of the regression that does not follow the last result"
-        )
-    if isinstance(membership.parameters, RecordParameters):
-        return RecordResult.of(outcome, membership.parameters, membership.names)
-    # Of vectors with private weights there are averages alone.
-    kind = "average" if isinstance(outcome.encoding, WeightedEncoding) else "sum"
-    return Result.of(outcome, kind, distributions=membership.parameters.noise_distributions)
+    first = membership.parameters
+    wanted = (following, first) if first.steps > 1 else (first,)
+    asked = next((one for one in wanted if first.steps == 1 or one.planned() in operation), None)
+    if asked is None:
+        reason = "the parties asked for a step of the regression that does not follow the last result"
+        return LocalError(reason), first
+    result = asked.result(outcome, membership.names)
+    return result, asked.following(result.answers) if first.steps > 1 else first
 
 
 def log_folder(

@@ -45,13 +45,14 @@ from smpc_dp.net.log_groups import group_of
 from smpc_dp.net.log_http import HTTP_SECONDS
 from smpc_dp.net.log_session import LogSession, parse_session_text, read_long_session
 from smpc_dp.net.log_source import Reopen, make_rereadable, open_log
-from smpc_dp.protocols.gopa.verifiable import audit as verifiable_audit
-from smpc_dp.protocols.gopa.verifiable.audit import CHANGED, Again, Auditor
+from smpc_dp.net.protocols import session_protocol
+from smpc_dp.protocols.auditing import Excluded, LogAuditor, LogVerdict
+from smpc_dp.protocols.descriptor import DESCRIPTORS, Audit
+from smpc_dp.protocols.gopa.verifiable.audit import CHANGED, Again
 from smpc_dp.protocols.gopa.verifiable.batch_verifier import EarlierFault, at_once
-from smpc_dp.protocols.gopa.verifiable.verdict import Excluded, Verdict
-from smpc_dp.protocols.names import GOPA, LEARN, VERIFIABLE_VERSION
-from smpc_dp.protocols.ustatistic import audit as statistic_audit
-from smpc_dp.protocols.ustatistic.audit import StatisticAuditor, StatisticVerdict
+from smpc_dp.protocols.gopa.verifiable.verdict import Verdict
+from smpc_dp.protocols.names import GOPA, LEARN, VERIFIABLE_VERSION, is_verifiable
+from smpc_dp.protocols.ustatistic.audit import StatisticVerdict
 from smpc_dp.protocols.ustatistic.log import OPERATION
 from smpc_dp.wire.signing import Context, printable
 
@@ -68,7 +69,7 @@ class Observer(Protocol):
     def began(self, header: Header, session: LogSession) -> None:
         """Take the header, without its session where that is long; the session is not planned yet."""
 
-    def took(self, entry: Entry, byte: int, auditor: Auditor | StatisticAuditor) -> None:
+    def took(self, entry: Entry, byte: int, auditor: LogAuditor) -> None:
         """Take an entry that the auditor has taken, and its first byte; its proofs may still wait."""
 
 
@@ -221,26 +222,23 @@ def audit_stream(
             _read(reader, functools.partial(_entries, again), pool, wanted, known, size, progress, observer)
     except BadLog as error:
         bad = error
-    verdict: Verdict | None = known["verdict"]
-    statistic: StatisticVerdict | None = known["statistic"]
+    ended: LogVerdict | None = known["verdict"] or known["statistic"]
     selected: Selected | None = known["selected"]
-    faults = (str(bad), *known["noted"]) if bad is not None else () if verdict is None else verdict.faults
+    faults = (str(bad), *known["noted"]) if bad is not None else () if ended is None else ended.faults
     # Parts come from the log: control characters are removed for terminals.
     faults = tuple(map(printable, faults))
     code = FAILS
     if not faults and selected is not None:
         code = SOME_RUN if not selected.certain else HOLDS
         code = NO_SESSION if wanted.session is None else code
-    result = None if verdict is None else _averaged(verdict)
-    if statistic is not None:
-        result = _drawn(statistic)
+    result = None if ended is None else ended.summary
     return Report(
         ok=code == HOLDS,
         code=code,
         conclusion=conclusion(
             faults, result, known["session"], known["header"], code, "" if selected is None else selected.why
         ),
-        limits="" if selected is None else _limits(verdict, statistic, known["corrupt"]) + _appended(known),
+        limits="" if ended is None or selected is None else ended.limits(known["corrupt"]) + _appended(known),
         session=known["session"],
         session_checked=wanted.session is not None and wanted.session == known["session"],
         request=None if known["header"] is None else known["header"].request,
@@ -256,13 +254,13 @@ def audit_stream(
         byte=None if bad is None else bad.byte,
         check=None if bad is None else bad.check,
         faults=faults,
-        excluded=() if verdict is None else verdict.excluded,
-        verdict=verdict,
-        statistic=statistic,
+        excluded=() if ended is None else ended.excluded,
+        verdict=known["verdict"],
+        statistic=known["statistic"],
         entries=known["entries"],
         bytes=known["bytes"],
         seconds=time.perf_counter() - begun,
-        receipt=None if code == FAILS else _receipt(wanted, verdict),
+        receipt=None if code == FAILS else _receipt(wanted, known["verdict"]),
         checkpoint=None if code == FAILS else known["checkpoint"],
     )
 
@@ -298,9 +296,11 @@ def _read(
         if wanted.receipt is not None:
             check_log(wanted.receipt, known["session"], reader.header.run_id)
         wanted.check_request(reader.header)
-        if not _is_statistic(reader, session):
+        kind = _kind_of(reader, session)
+        if not (kind and kind.redraws):
             wanted.check_run(reader.header.run_id)
-        auditor = _auditor(reader, session, None if wanted.session is None else session.digest, again, pool)
+        digest = None if wanted.session is None else session.digest
+        auditor = _auditor(kind, reader.header, session, digest, again, pool)
     except LocalError:
         raise
     except SmpcError as error:
@@ -314,7 +314,7 @@ def _read(
         raise
 
 
-def _settle(auditor: Auditor | StatisticAuditor) -> None:
+def _settle(auditor: LogAuditor) -> None:
     """Wait for the auditor's checks of single entries; raise the first fault."""
     try:
         auditor.settle()
@@ -324,7 +324,7 @@ def _settle(auditor: Auditor | StatisticAuditor) -> None:
 
 def _take_all(
     reader: LogReader,
-    auditor: Auditor | StatisticAuditor,
+    auditor: LogAuditor,
     wanted: Wanted,
     known: dict[str, Any],
     size: int | None,
@@ -361,7 +361,7 @@ def _take_all(
 
 def _judge(
     reader: LogReader,
-    auditor: Auditor | StatisticAuditor,
+    auditor: LogAuditor,
     wanted: Wanted,
     known: dict[str, Any],
     head: bytes,
@@ -373,8 +373,7 @@ def _judge(
         known["checkpoint"] = wanted.check_checkpoint(reader.header, known["checkpoint_key"])
         known[auditor.part] = auditor.verdict(result.runs)
         if wanted.receipt is not None:
-            verdict = known["verdict"]
-            attested = "" if verdict is None else verdict.attested
+            attested = known[auditor.part].attested
             check_end(wanted.receipt, auditor.context, auditor.quorum, attested, reader.chain.length)
         known["selected"], known["corrupt"] = (
             check_one_log(result, wanted, head, auditor.doubt),
@@ -391,20 +390,27 @@ def _session(reader: LogReader) -> LogSession:
     return parse_session_text(text.whole()) if long is None else long
 
 
-def _is_statistic(reader: LogReader, session: LogSession) -> bool:
-    """Tell whether the log is of a pairwise statistic."""
-    return reader.header.operation.startswith(OPERATION) and session.protocol != LEARN
+def _kind_of(reader: LogReader, session: LogSession) -> Audit | None:
+    """Return how a log in this session is audited; None for a run that has none."""
+    name = "gopa-verifiable" if is_verifiable(session.protocol, session.parameters) else ""
+    if reader.header.operation.startswith(OPERATION) and session.protocol != LEARN:
+        described = session_protocol(session.protocol, session.version)
+        name = "pairwise" if described is not None and described.is_sum else ""
+    return DESCRIPTORS[name].audit if name else None
 
 
 def _auditor(
-    reader: LogReader, session: LogSession, known: bytes | None, again: Again, pool: _Pool
-) -> Auditor | StatisticAuditor:
+    kind: Audit | None,
+    header: Header,
+    session: LogSession,
+    known: bytes | None,
+    again: Again,
+    pool: _Pool,
+) -> LogAuditor:
     """Return the auditor of a log; the session is planned only when the run id is right."""
-    header, learns = reader.header, session.protocol == LEARN
-    statistic = _is_statistic(reader, session)
-    verifiable = statistic or learns or session.parameters.get("verifiable") is True
-    if not verifiable or session.aggregator is None:
+    if kind is None or session.aggregator is None:
         raise VerificationError(f"a run of '{session.protocol}' that is not verifiable", Check.NOT_VERIFIABLE)
+    learns = session.protocol == LEARN
     context = functools.partial(
         Context,
         protocol=GOPA if learns else session.protocol,
@@ -417,18 +423,11 @@ def _auditor(
         grouped=learns,
     )
     names: Sequence[str] = session.names
-    check_run_id = statistic_audit.check_run_id if statistic else verifiable_audit.check_run_id
-    check_run_id(context(names=names), header)
+    kind.check_run_id(context(names=names), header)
     parameters: Any = session.planned(known)
-    # Whether the session's sums are logged; None where it has none through an aggregator.
-    logged: bool | None = getattr(parameters, "is_logged", None)
-    if statistic and logged is not None:
-        return StatisticAuditor(context(names=names), header, parameters.plan.max_corrupt)
     if learns:
         names, parameters = group_of(session, parameters, header.request, header.operation)
-    elif not logged:
-        raise VerificationError(f"a run of '{session.protocol}' that is not verifiable", Check.NOT_VERIFIABLE)
-    return Auditor(context(names=names), parameters, header, again, pool)
+    return kind.auditor(context(names=names), parameters, header, again, pool)
 
 
 def _entries(reopen: Reopen) -> Generator[tuple[Entry, bytes], None, None]:
@@ -468,39 +467,8 @@ class _Pool:
         return future.result
 
 
-def _limits(verdict: Verdict | None, statistic: StatisticVerdict | None, corrupt: int) -> str:
-    """Return the sentences about what a verdict does not show."""
-    assumed = f"All this holds only if at most c = {corrupt} of the parties are corrupt."
-    if statistic is not None:
-        return f"Not detected: false records, and a false estimate. {assumed}"
-    tries = "" if verdict is None else f" The bound on the bias is for {verdict.tries} tries"
-    if verdict is not None:
-        listed = ", as many as the session log lists runs."
-        tries += listed if verdict.tries_listed else ", which is an assumption."
-    return f"Not detected: false inputs within the bounds. {assumed}{tries}"
-
-
 def _appended(known: dict[str, Any]) -> str:
     """Return the sentence about what cosignatures do not show."""
     if known["checkpoint"] is None or not known["checkpoint"].witnesses:
         return ""
     return " A witness's cosignature says that the session log was only appended to, not that it is right."
-
-
-def _averaged(verdict: Verdict) -> str:
-    """Describe the average of a verdict."""
-    who = f"the average is that of {len(verdict.counted)} parties whose every statement is true"
-    if excluded := ", ".join(item.party for item in verdict.excluded):
-        who += f", without {excluded}, who signed a false one"
-    if len(verdict.excluded) > verdict.corrupt:
-        who += f" (no more than {verdict.corrupt} should be corrupt: there may be another log of this run)"
-    return who
-
-
-def _drawn(verdict: StatisticVerdict) -> str:
-    """Describe the estimate of a verdict."""
-    drawn, failed = sum(map(len, verdict.pairs)), len(verdict.failed)
-    who = f"{drawn} pairs were drawn from the coins of all {len(verdict.present)} parties, {failed} failed"
-    if (given_up := len(verdict.attempts) - 1) > 0:
-        who += f"; it is draw number {given_up + 1}, as coins were missing in those before"
-    return who

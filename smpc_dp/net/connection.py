@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -21,11 +21,12 @@ from smpc_dp.net.seen import StoredRun
 from smpc_dp.net.transport.channel import ChannelClosed
 from smpc_dp.net.transport.endpoint import Endpoint, dial
 from smpc_dp.net.transport.tls import Contexts
+from smpc_dp.protocols.descriptor import MakeParty
 from smpc_dp.protocols.engine import events
 from smpc_dp.protocols.engine.run import Run
 from smpc_dp.protocols.phases.messages import START
 from smpc_dp.protocols.phases.survivors import FixedSurvivors
-from smpc_dp.protocols.registry import MakeParty, roles_of
+from smpc_dp.protocols.registry import roles_of
 from smpc_dp.protocols.result import Outcome
 from smpc_dp.protocols.ustatistic.messages import START as STATISTIC_START
 from smpc_dp.seen import NOTHING_SEEN, Seen
@@ -267,7 +268,7 @@ class AggregatorConnection(Connection):
         """Return the party's role in a request."""
         context = membership.context(request, operation)
         parameters, identity = membership.parameters, membership.identity
-        make: Callable[..., Run[Any]] = self._role or roles_of(parameters).party
+        make = cast("Callable[..., Run[Any]]", self._role or roles_of(parameters).party)
         chosen = {}
         if parameters.is_logged and not self.check_total:
             chosen["check_total"], self.check_total = False, True

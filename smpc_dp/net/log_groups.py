@@ -6,10 +6,11 @@ from typing import cast
 
 from smpc_dp.errors import Check, VerificationError
 from smpc_dp.learn.registry import LearnParameters
-from smpc_dp.learn.sgd import REQUESTS_A_STEP, SgdSettings
+from smpc_dp.learn.sgd import REQUESTS_A_STEP
 from smpc_dp.net.log_session import LogSession
 from smpc_dp.net.session_file import SessionFile
 from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
+from smpc_dp.protocols.names import LEARN
 from smpc_dp.seen import scope_of_group
 from smpc_dp.wire.signing import group_operation
 
@@ -18,13 +19,15 @@ def is_scope(session: SessionFile, scope: str) -> bool:
     """Tell whether a session has a session log of this scope, in hex: its digest, or that of a group."""
     if scope == session.digest.hex():
         return True
-    planned = session.checked_parameters
-    if not isinstance(planned, LearnParameters) or not isinstance(planned.learner, SgdSettings):
+    if session.protocol != LEARN:
+        return False
+    groups = cast("LearnParameters", session.checked_parameters).groups
+    if groups is None:
         return False
     names = [member.name for member in session.roster.parties]
-    groups = {tuple(group.tolist()) for group in planned.learner.groups(len(names))}
     return any(
-        scope_of_group(session.digest, [names[party] for party in group]).hex() == scope for group in groups
+        scope_of_group(session.digest, [names[party] for party in group]).hex() == scope
+        for group in {tuple(each.tolist()) for each in groups}
     )
 
 
@@ -36,11 +39,9 @@ def group_of(
     `planned` are the session's parameters. Raises VerificationError for a request that is no verifiable
     average of the learner.
     """
-    learner = planned.learner
-    if not isinstance(learner, SgdSettings):
+    if (groups := planned.groups) is None:
         raise VerificationError(f"a run of '{session.protocol}' that is not verifiable", Check.NOT_VERIFIABLE)
     step, rest = divmod(request, REQUESTS_A_STEP)
-    groups = learner.groups(planned.parties)
     if rest or not 1 <= step <= len(groups) or planned.average is None:
         raise VerificationError(
             f"request {request} is no average of gradients in this session", Check.NOT_VERIFIABLE

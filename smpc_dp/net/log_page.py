@@ -24,7 +24,7 @@ from smpc_dp.net.audit import Report
 from smpc_dp.net.audit_receipt import check_end, check_entry, check_log
 from smpc_dp.net.audit_selection import NO_SESSION, SOME_RUN
 from smpc_dp.net.growing_log import read_line
-from smpc_dp.net.log_watch import STEPS, LogWatch, Run
+from smpc_dp.net.log_watch import LogWatch, Run
 from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.ustatistic import messages as m
 from smpc_dp.report.pages import environment
@@ -408,7 +408,7 @@ def _state(run: Run, name: str, index: int, made: Mapping[str, int]) -> tuple[st
         return "silent: takes part, and the log has no publication of it", "warning"
     if result is not None and name in result.counted:
         return "counted: all its proofs hold", "good"
-    for step in reversed(STEPS):
+    for step in reversed(run.steps):
         if step in made:
             if step == v.COIN:
                 return "opened its coin, as it had committed to it", "good"

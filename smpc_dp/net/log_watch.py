@@ -16,28 +16,21 @@ from typing import Self
 
 from msgspec.structs import replace
 
-from smpc_dp.errors import Check, LocalError, SmpcError
+from smpc_dp.errors import LocalError, SmpcError
 from smpc_dp.log.log import Entry, Header
 from smpc_dp.log.store import is_begun, is_store
 from smpc_dp.net.audit import Report, audit_stream
 from smpc_dp.net.audit_selection import Wanted
 from smpc_dp.net.growing_log import open_growing
 from smpc_dp.net.log_session import LogSession
+from smpc_dp.protocols.auditing import Excluded, LogAuditor
 from smpc_dp.protocols.gopa.verifiable import messages as v
-from smpc_dp.protocols.gopa.verifiable.audit import Auditor
-from smpc_dp.protocols.gopa.verifiable.verdict import Excluded
-from smpc_dp.protocols.ustatistic import messages as m
-from smpc_dp.protocols.ustatistic.audit import StatisticAuditor
 from smpc_dp.wire.sets import PartySet
 from smpc_dp.wire.signing import Context
 
 # Seconds between two looks for a newer log in a folder.
 LOOK_SECONDS = 0.5
-# What a party writes, in the order of a run: of an average, of a pairwise statistic.
-STEPS = (v.COMMIT, v.COIN, v.PUBLISH)
-STATISTIC_STEPS = (m.HELLO, *m.COINS, m.DONE)
 AGGREGATOR = -1
-WRONG_COIN = "opened a coin that is not the one it has committed to"
 # The proofs of a step are verified when this entry is taken.
 PROVEN_BY = {v.CERTIFY_COMMITMENTS: v.COMMIT, "certify-exclusions": v.PUBLISH, v.TALLY: v.PUBLISH}
 
@@ -50,7 +43,7 @@ class Run:
         path: the log. header, session: once they are read. present: indices of the parties that are present.
         parties, kinds, bytes: of each entry its author's index, the index of its kind in `kind_names`, and
             its first byte in the JSON lines.
-        steps: for each kind of `STEPS`, or of `STATISTIC_STEPS`, the number of each party's entry, or 0.
+        steps: for each kind of a party's entries the number of each party's, or 0.
         draw: of a pairwise statistic, the number of the current draw of matchings; 0 of an average.
         proven: the kinds whose proofs the audit has verified. excluded: by name.
         expected: the kind that is due next; "" after the last entry.
@@ -90,16 +83,14 @@ class Run:
         """Number of entries that were read and hold so far."""
         return len(self.bytes)
 
-    def begin(self, auditor: Auditor | StatisticAuditor) -> None:
+    def begin(self, auditor: LogAuditor) -> None:
         """Take what an auditor knows before the first entry."""
         self.context, self.quorum = auditor.context, auditor.quorum
         count = len(self.names)
-        if self.header is not None:
-            self.present = PartySet.unpack(self.header.present, count, auditor.context.aggregator)
-        steps = STEPS if isinstance(auditor, Auditor) else STATISTIC_STEPS
-        self.steps = {kind: array("i", bytes(4 * count)) for kind in steps}
+        self.present = auditor.present
+        self.steps = {kind: array("i", bytes(4 * count)) for kind in auditor.steps}
 
-    def add(self, entry: Entry, byte: int, auditor: Auditor | StatisticAuditor) -> None:
+    def add(self, entry: Entry, byte: int, auditor: LogAuditor) -> None:
         """Take an entry that the auditor has taken."""
         try:
             index = self.names.index(entry.party)
@@ -115,10 +106,9 @@ class Run:
         # A certificate or the tally is taken when the proofs before it are verified.
         if entry.kind in PROVEN_BY:
             self.proven |= {PROVEN_BY[entry.kind]}
-        self.excluded = {item.party: item for item in _excluded_by(auditor)}
+        self.excluded = {item.party: item for item in auditor.excluded}
         self.expected = auditor.expected
-        if isinstance(auditor, StatisticAuditor):
-            self.present, self.draw = auditor.present, auditor.attempt
+        self.present, self.draw = auditor.present, auditor.attempt
 
     def end(self, report: Report | None, failure: str) -> None:
         """Take the report of the audit, or why there is none."""
@@ -144,15 +134,6 @@ class Run:
     def kind(self, number: int) -> str:
         """Return the kind of an entry, numbered from 1."""
         return self.kind_names[self.kinds[number - 1]]
-
-
-def _excluded_by(auditor: Auditor | StatisticAuditor) -> Sequence[Excluded]:
-    """Return who signed something false, as an auditor has found so far."""
-    if isinstance(auditor, Auditor):
-        return auditor.excluded
-    return [
-        Excluded(name, number, WRONG_COIN, Check.BAD_OPENING) for name, number in auditor.false_coins.items()
-    ]
 
 
 class LogWatch:
@@ -205,7 +186,7 @@ class LogWatch:
             # The session's text may be long, and the parsed one is here.
             run.header, run.session = replace(header, session=""), session
 
-    def took(self, entry: Entry, byte: int, auditor: Auditor | StatisticAuditor) -> None:
+    def took(self, entry: Entry, byte: int, auditor: LogAuditor) -> None:
         """See `Observer.took`."""
         with self._changing() as run:
             if run.context is None:

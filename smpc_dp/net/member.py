@@ -181,16 +181,14 @@ class Membership:
     @property
     def opened_tables(self) -> OpenedTables | None:
         """The party's record of exact tables, in a file beside its key; None where the session has none."""
-        from smpc_dp.protocols.secret_sharing.tables import TableParameters
-
-        if not isinstance(self.parameters, TableParameters):
+        if (dataset := self.parameters.opened_once) is None:
             return None
         from smpc_dp.net.opened_tables import SUFFIX as TABLES
         from smpc_dp.net.opened_tables import OpenedTables
 
         asked = "; ".join(self.parameters.texts)
         path = self.key_file.with_name(self.name + TABLES)
-        return OpenedTables(path, self.name, self.parameters.dataset, asked)
+        return OpenedTables(path, self.name, dataset, asked)
 
     @property
     def servers(self) -> tuple[str, ...]:
@@ -296,7 +294,7 @@ def requests_of(session: SessionFile) -> tuple[Any, ...]:
 
     Raises ConfigError for one that cannot run.
     """
-    result: tuple[Any, ...] = getattr(session.checked_parameters, "requests", ())
+    result = session.checked_parameters.requests
     aggregator, direct = session.roster.aggregator, is_direct(session.protocol, session.parameters)
     if session.roster.servers and result:
         from smpc_dp.net.servers.shared import check_programs

@@ -6,7 +6,7 @@ from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.net.connection import AggregatorConnection, Connection
 from smpc_dp.net.events import OnEvent
 from smpc_dp.net.member import Membership
-from smpc_dp.protocols.registry import MakeParty
+from smpc_dp.protocols.descriptor import MakeParty
 
 
 async def open_connection(

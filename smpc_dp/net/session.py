@@ -36,11 +36,11 @@ if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.receipt import Receipt, SpentBudget
     from smpc_dp.privacy.budget import Budget
     from smpc_dp.privacy.circuit_noise import NoiseKind
+    from smpc_dp.protocols.descriptor import MakeParty
     from smpc_dp.protocols.garbled.evaluation import AnyCircuit, Evaluation, Input, Role
     from smpc_dp.protocols.garbled.params import Mode, Output
     from smpc_dp.protocols.record_result import RecordResult
     from smpc_dp.protocols.records import RecordParameters
-    from smpc_dp.protocols.registry import MakeParty
     from smpc_dp.protocols.result import Outcome, Result
     from smpc_dp.protocols.secret_sharing.terms import PairDistribution
     from smpc_dp.protocols.ustatistic.result import StatisticResult
@@ -292,14 +292,13 @@ class Session:
         except SmpcError as error:
             await self._connection.decline(self._request, error)
             raise
-        from smpc_dp.protocols.record_result import KIND, RecordResult
+        from smpc_dp.protocols.record_result import KIND
 
         outcome, receipt = await self._outcome(KIND, ready.ring_vector, label, parameters.planned())
         names = self._membership.names
         result = await asyncio.to_thread(
-            lambda: RecordResult.of(
+            lambda: parameters.result(
                 outcome,
-                parameters,
                 names,
                 level=level,
                 simultaneous=simultaneous,
@@ -311,10 +310,10 @@ class Session:
 
     def _record_parameters(self, ask: str | Sequence[str] | None) -> RecordParameters:
         """Return the parameters of a session that asks of records; raise ConfigError for what differs."""
-        from smpc_dp.protocols.records import RecordParameters, asked
+        from smpc_dp.protocols.records import asked
 
-        parameters = self._membership.parameters
-        if not isinstance(parameters, RecordParameters):
+        parameters: RecordParameters = self._membership.parameters
+        if RECORDS not in self._membership.session.parameters:
             raise ConfigError.at(
                 "records",
                 "the session file has no records: statistics are of records",
@@ -644,15 +643,13 @@ class Session:
 
     def _check_sums(self, kind: Kind = "average") -> None:
         """Raise ConfigError in a session without sums; with private weights for all but averages."""
-        from smpc_dp.protocols.phases.weighted_encoding import WeightedEncoding
-
         self._membership.refuse_sums()
-        if kind == "sum" and isinstance(self._membership.parameters.sum_encoding, WeightedEncoding):
-            reason = "with epsilon and max_weight a session has averages alone: call average"
-            raise ConfigError.at("max_weight", reason, ConfigCheck.UNSUPPORTED)
         if RECORDS in self._membership.session.parameters:
             reason = "the session asks statistics of records: call statistics"
             raise ConfigError.at(RECORDS, reason, ConfigCheck.UNSUPPORTED)
+        if kind not in self._membership.parameters.operations:
+            reason = "with epsilon and max_weight a session has averages alone: call average"
+            raise ConfigError.at("max_weight", reason, ConfigCheck.UNSUPPORTED)
 
     async def _average_tree(
         self, given: Mapping[str, Any], bounds: Bounds | None, weight: float | None, clip: bool, label: str

@@ -17,31 +17,19 @@ from base64 import b64decode, b64encode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from smpc_dp import extensions
 from smpc_dp.encoding import shown
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, LocalError
 from smpc_dp.files import read_bounded
 from smpc_dp.identity.roster import ROLES, Member, Role, Roster, entry_of
+from smpc_dp.net.protocols import session_protocol, session_protocols
 from smpc_dp.net.toml_text import toml, toml_key
 from smpc_dp.net.transport.difference import difference
-from smpc_dp.protocols.names import (
-    LEARN,
-    MPYC,
-    REPORTS,
-    VERIFIABLE_VERSION,
-    VERSION,
-    has_servers,
-    is_direct,
-)
-from smpc_dp.protocols.registry import (
-    PARAMETER_CHECKERS,
-    direct_roster_issues,
-    requires_aggregator,
-    server_roster_issues,
-    versions_of,
-)
+from smpc_dp.protocols.descriptor import CheckedParameters
+from smpc_dp.protocols.names import MPYC, has_servers, is_direct
+from smpc_dp.protocols.registry import direct_roster_issues, server_roster_issues
 from smpc_dp.protocols.session import canonical_session, session_digest, session_json
 
 __all__ = ["SessionFile", "Timeouts", "difference", "load_session", "parse_session", "write_session"]
@@ -54,9 +42,6 @@ MAX_TIMEOUT = 86_400.0
 MAX_FAULTS = 1000
 # Deepest nesting of tables and arrays in parameters.
 MAX_DEPTH = 32
-_LEARN = frozenset({(LEARN, VERSION), (LEARN, VERIFIABLE_VERSION)})
-# What stands above the protocols of sums.
-_ABOVE = _LEARN | {(REPORTS, VERSION)}
 _TOP = ("protocol", "version", "parameters", "timeouts", "roster")
 _TIMEOUTS = ("connect", "step", "gather")
 _ENTRY = ("name", "role", "address", "public_key", "certificate", "checkpoint_key")
@@ -91,7 +76,7 @@ class SessionFile:
     protocol: str
     version: int
     parameters: Mapping[str, object]
-    checked_parameters: object
+    checked_parameters: CheckedParameters
     timeouts: Timeouts
     roster: Roster
     digest: bytes = field(init=False)
@@ -161,7 +146,8 @@ def check_document(document: Mapping[str, object]) -> SessionFile:
         checked = plan_parameters(read.protocol, read.version, read.parameters, read.names, issues)
     if issues or read.roster is None:
         raise ConfigError(issues)
-    return SessionFile(read.protocol, read.version, read.parameters, checked, read.timeouts, read.roster)
+    planned = cast("CheckedParameters", checked)
+    return SessionFile(read.protocol, read.version, read.parameters, planned, read.timeouts, read.roster)
 
 
 def check_outline(document: Mapping[str, object]) -> tuple[Outline, Roster]:
@@ -184,8 +170,8 @@ def _outline(document: Mapping[str, object], issues: list[ConfigIssue]) -> Outli
         given = document.get("parameters")
         table = given if isinstance(given, dict) else {}
         direct, shared = is_direct(protocol, table), has_servers(protocol, table)
-        aggregator = not direct and not shared
-        needed = aggregator and ((protocol, version) in _ABOVE or requires_aggregator(protocol, version))
+        described = session_protocol(protocol, version)
+        needed = not direct and not shared and described is not None and described.requires_aggregator
         roster, result = Roster.checked(members, requires_aggregator=needed)
         issues += result + (direct_roster_issues(members) if direct else [])
         issues += server_roster_issues(MPYC if shared else protocol, members)
@@ -259,10 +245,7 @@ def _protocol(document: Mapping[str, object], issues: list[ConfigIssue]) -> tupl
 
 def check_protocol(protocol: str, version: int, issues: list[ConfigIssue]) -> None:
     """Add a fault if the protocol, or its version, is unknown."""
-    protocols = _ABOVE | PARAMETER_CHECKERS.keys()
-    if (protocol, version) in protocols:
-        return
-    protocols |= {(protocol, number) for number in versions_of(protocol)}
+    protocols = session_protocols(protocol)
     if (protocol, version) not in protocols:
         known = ", ".join(f"{name} {number}" for name, number in sorted(protocols))
         versions = " or ".join(str(number) for name, number in sorted(protocols) if name == protocol)
@@ -330,29 +313,16 @@ def plan_parameters(
     parameters: Mapping[str, object],
     names: Sequence[str],
     issues: list[ConfigIssue],
-) -> object:
+) -> Any:
     """Return the parameters as the protocol's checker plans them, for parties with these names.
 
     Returns None if they are wrong, or the protocol is unknown; `issues` has the faults. This can take
     seconds.
     """
-    checked: object = None
-    if (protocol, version) in _LEARN:
-        # Learners take long to load: only sessions that learn load them.
-        from smpc_dp.learn.pairing_schedule import number_parties
-        from smpc_dp.learn.registry import check_learn_as
-
-        reported, result = number_parties(parameters, names)
-        if not result:
-            checked, result = check_learn_as(version, reported, len(names))
-    elif (protocol, version) == (REPORTS, VERSION):
-        from smpc_dp.statistics.report_parameters import check_reports
-
-        checked, result = check_reports(parameters, len(names))
-    elif (checker := versions_of(protocol).get(version)) is not None:
-        checked, result = checker(parameters, len(names))
-    else:
+    described = session_protocol(protocol, version)
+    if described is None or described.check is None:
         return None
+    checked, result = described.check(parameters, names if described.named else len(names))
     issues += [
         ConfigIssue(where if where == "roster" else f"parameters.{where}", reason, check)
         for where, reason, check in result

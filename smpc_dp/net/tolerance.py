@@ -34,5 +34,5 @@ def tolerances(session: SessionFile) -> list[Tolerance]:
     """Return the tolerances of a session's requests, each once: those of a learner may differ."""
     servers = len(session.roster.servers)
     pool = (servers, (servers - 1) // 2) if servers else ()
-    planned = getattr(session.checked_parameters, "requests", ())
+    planned = session.checked_parameters.requests
     return list(dict.fromkeys(Tolerance(*one.tolerated, *pool) for one in planned))

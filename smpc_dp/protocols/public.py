@@ -43,10 +43,11 @@ def table(protocol: str, role: RoleName) -> tuple[tables.Line, ...]:
     Raises:
         ConfigError: there is no such protocol or role.
     """
+    stated = [name for name, one in DESCRIPTORS.items() if one.states]
     issues = [
         ConfigIssue(reason, f"must be one of {', '.join(known)}, is {given!r}", ConfigCheck.CHOICE)
         for reason, given, known in (
-            ("protocol", protocol, list(DESCRIPTORS)),
+            ("protocol", protocol, stated),
             ("role", role, ["party", "aggregator"]),
         )
         if given not in known

@@ -10,7 +10,6 @@ from smpc_dp.protocols.result import Evidence, Outcome, Privacy
 from smpc_dp.summary import spent_text
 
 if TYPE_CHECKING:
-    from smpc_dp.protocols.records import RecordParameters
     from smpc_dp.records.result import Answers
     from smpc_dp.records.table import Dropped
 
@@ -41,17 +40,11 @@ class RecordResult:
     def of(
         cls,
         outcome: Outcome,
-        parameters: RecordParameters,
-        names: tuple[str, ...],
-        *,
-        level: float = 0.95,
-        simultaneous: bool = False,
+        answers: Answers,
         receipt: Receipt | None = None,
         dropped: Dropped | None = None,
     ) -> RecordResult:
-        """Return the answers that an outcome gives; `names`: the parties, in the roster's order."""
-        numbers = [names.index(name) for name in outcome.survivors]
-        answers = parameters.answers(outcome.total, numbers, level=level, simultaneous=simultaneous)
+        """Return the result of a request with this outcome and these answers."""
         return cls(
             answers=answers,
             survivors=outcome.survivors,

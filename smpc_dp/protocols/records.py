@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Protocol, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, Protocol, Self, TypeVar, cast
 
 import msgspec
 from msgspec import Meta
@@ -15,7 +15,10 @@ from smpc_dp.encoding import Encoding
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, PrivacyError
 from smpc_dp.privacy.secagg_plan import SecAggPlan, default_dropout
 from smpc_dp.protocols.names import RECORDS
-from smpc_dp.protocols.phases.parameters import MAX_PARTIES
+from smpc_dp.protocols.phases.cost import PlannedAnswer, record_answer
+from smpc_dp.protocols.phases.parameters import MAX_PARTIES, RequestParameters
+from smpc_dp.protocols.record_result import KIND, RecordResult
+from smpc_dp.protocols.result import Outcome
 from smpc_dp.protocols.secagg.noisy import MOST_COMPLETE, noise_counts
 from smpc_dp.protocols.secagg.params import Corrupt, Security, Share, plan_graph
 from smpc_dp.settings import read
@@ -27,12 +30,13 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from smpc_dp.privacy.accountant.events import Event
+    from smpc_dp.privacy.accountant.receipt import Receipt
     from smpc_dp.records.ask import Statistic
     from smpc_dp.records.fit import FitPlan
     from smpc_dp.records.plan import Plan, PlannedError
     from smpc_dp.records.result import Answers
     from smpc_dp.records.schema import Schema
-    from smpc_dp.records.table import Integers, Table
+    from smpc_dp.records.table import Dropped, Integers, Table
 
 _STATED = "is not for statistics of records: the columns and what is asked state it"
 # Keys of sums that statistics of records lack.
@@ -111,7 +115,7 @@ class Request(Protocol):
     def vector(self, table: Table) -> Integers: ...
 
 
-class RecordParameters:
+class RecordParameters(RequestParameters):
     """What the parameters of any protocol have for statistics of records: a base without fields.
 
     Attributes:
@@ -120,8 +124,6 @@ class RecordParameters:
     """
 
     __slots__ = ()
-    protocol: ClassVar[str]
-    version: ClassVar[int]
     request: Request
     public_rows: tuple[int, ...] | None
     encoding: Encoding
@@ -145,17 +147,28 @@ class RecordParameters:
         return None if self.public_rows is None else sum(self.public_rows[at] > 0 for at in numbers)
 
     @property
-    def steps(self) -> int:
-        """The requests that the answers take, one after the other."""
-        return 1
+    def operations(self) -> tuple[str, ...]:
+        """What parties may ask of a request."""
+        return (KIND,)
 
-    def following(self, answers: Answers) -> Self:  # noqa: ARG002
-        """Return the parameters of the next request, given the answers of this one."""
-        return self
+    def planned_answers(self, parties: int, error: float = 0.0) -> tuple[list[PlannedAnswer], list[str]]:  # noqa: ARG002
+        """Return the errors of all answers over so many parties, and what is to be warned of."""
+        return [*map(record_answer, self.errors(parties))], self.warnings(parties)
 
-    def planned(self) -> str:
-        """Return values derived with floating point, which are compared before a run begins."""
-        raise NotImplementedError
+    def result(
+        self,
+        outcome: Outcome,
+        names: tuple[str, ...],
+        *,
+        level: float = 0.95,
+        simultaneous: bool = False,
+        receipt: Receipt | None = None,
+        dropped: Dropped | None = None,
+    ) -> RecordResult:
+        """Return the answers that an outcome gives; `names`: the parties, in the roster's order."""
+        numbers = [names.index(name) for name in outcome.survivors]
+        answers = self.answers(outcome.total, numbers, level=level, simultaneous=simultaneous)
+        return RecordResult.of(outcome, answers, receipt, dropped)
 
     def event(self) -> Event:
         """Return what one request is to a privacy ledger."""
@@ -170,9 +183,18 @@ class RecordParameters:
         return []
 
     def answers(
-        self, total: NDArray[np.int64], numbers: Sequence[int], *, level: float, simultaneous: bool
+        self,
+        total: NDArray[np.int64],
+        numbers: Sequence[int],
+        *,
+        level: float,
+        simultaneous: bool,
+        hide: float | None = None,
     ) -> Answers:
-        """Return the answers that a sum over the parties at these places gives."""
+        """Return the answers that a sum over the parties at these places gives.
+
+        `hide`: as of `records.answers.estimate`, in the place of its default, for answers with noise.
+        """
         raise NotImplementedError
 
 
@@ -204,10 +226,16 @@ class NoisyRecordParameters(PlannedRecordParameters):
     request: Plan
 
     def answers(
-        self, total: NDArray[np.int64], numbers: Sequence[int], *, level: float, simultaneous: bool
+        self,
+        total: NDArray[np.int64],
+        numbers: Sequence[int],
+        *,
+        level: float,
+        simultaneous: bool,
+        hide: float | None = None,
     ) -> Answers:
         """Return the answers that a sum over the parties at these places gives, with intervals."""
-        from smpc_dp.records.answers import estimate
+        from smpc_dp.records.answers import DEFAULT_HIDE, estimate
 
         return estimate(
             self.request,
@@ -217,6 +245,7 @@ class NoisyRecordParameters(PlannedRecordParameters):
             holders=self.holders_of(numbers),
             level=level,
             simultaneous=simultaneous,
+            hide=DEFAULT_HIDE if hide is None else hide,
         )
 
 
@@ -231,12 +260,18 @@ class FitRecordParameters(PlannedRecordParameters):
         """The requests that the answers take, one after the other."""
         return self.request.steps
 
-    def following(self, answers: Answers) -> Self:
+    def following(self, last: Answers) -> Self:
         """Return the parameters of the next request, given the answers of this one."""
-        return cast(Self, replace(cast(Any, self), request=self.request.following(answers)))
+        return cast(Self, replace(cast(Any, self), request=self.request.following(last)))
 
     def answers(
-        self, total: NDArray[np.int64], numbers: Sequence[int], *, level: float, simultaneous: bool
+        self,
+        total: NDArray[np.int64],
+        numbers: Sequence[int],
+        *,
+        level: float,
+        simultaneous: bool,
+        hide: float | None = None,  # noqa: ARG002
     ) -> Answers:
         """Return the coefficients after the step that a sum over the parties at these places gives."""
         from smpc_dp.records.fit_answers import fitted

@@ -21,9 +21,9 @@ from smpc_dp.crypto.randomness import Randomness, SystemRandomness
 from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.privacy.accountant.compose import Composition
 from smpc_dp.privacy.empirical import FALSE_ALARM, Claim, Finding, audit
+from smpc_dp.protocols.descriptor import CheckedParameters
 from smpc_dp.protocols.gopa.records import GopaRecordParameters
 from smpc_dp.protocols.secagg.records import FitSumParameters, RecordSumParameters
-from smpc_dp.records.fit import FitPlan
 from smpc_dp.records.schema import Number, Schema
 from smpc_dp.records.table import Table, read_table
 
@@ -101,7 +101,7 @@ class RecordAudit:
 
 
 def audit_records(
-    parameters: object,
+    checked: CheckedParameters,
     samples: int | None = None,
     randomness: Randomness | None = None,
     *,
@@ -119,12 +119,13 @@ def audit_records(
     Raises:
         ConfigError: another kind of session, an epsilon or delta that is none, or too many draws.
     """
-    if not isinstance(parameters, Audited):
+    parameters: Audited | None = next((one for one in checked.requests if one.hides_records), None)
+    if parameters is None:
         raise ConfigError.at(
             "session", "asks no statistics of records of parties that add noise", ConfigCheck.UNSUPPORTED
         )
     request, source = parameters.request, randomness or SystemRandomness()
-    spread = GAUSSIAN if isinstance(request, FitPlan) or request.laplace is None else LAPLACE
+    spread = LAPLACE if parameters.noise_law == "discrete-laplace" else GAUSSIAN
     counted = request.mechanism.honest
     if samples is None:
         # The deviation of a measured variance is sqrt(2 / draws) of it; a share is 1 / counted.

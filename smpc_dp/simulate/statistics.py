@@ -11,7 +11,7 @@ from smpc_dp.crypto.randomness import Randomness, SystemRandomness
 from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.protocols.secagg.records import FitParameters, RecordSumParameters, check_records
-from smpc_dp.records.answers import DEFAULT_HIDE, estimate
+from smpc_dp.records.answers import DEFAULT_HIDE
 from smpc_dp.records.ask import Ask
 from smpc_dp.records.result import Answers
 from smpc_dp.records.schema import Schema, schema_of
@@ -79,33 +79,12 @@ def statistics(  # noqa: PLR0913 - the keys of a session file, and what a simula
     if not 0 <= lost <= parameters.plan.max_dropouts:
         reason = f"must be 0 to {parameters.plan.max_dropouts}, as planned, is {lost}"
         raise ConfigError.at("lost", reason, ConfigCheck.RANGE)
-    present = len(tables) - lost
-    if not isinstance(parameters, RecordSumParameters):
-        return _all_steps(read[:present], parameters, seed_for_simulation, level, simultaneous)
-    return estimate(
-        parameters.request,
-        _noisy_total(read[:present], parameters, seed_for_simulation),
-        present,
-        rows=parameters.rows_of(list(range(present))),
-        holders=parameters.holders_of(list(range(present))),
-        level=level,
-        simultaneous=simultaneous,
-        hide=hide,
-    )
-
-
-def _all_steps(
-    tables: Sequence[Table],
-    parameters: FitParameters,
-    seed_for_simulation: int | None,
-    level: float,
-    simultaneous: bool,
-) -> Answers:
-    """Return the answers of the last step of a regression."""
-    numbers = list(range(len(tables)))
+    present = read[: len(tables) - lost]
     for step in range(parameters.steps):
-        total = _noisy_total(tables, parameters, seed_for_simulation, f"step {step} ")
-        answers = parameters.answers(total, numbers, level=level, simultaneous=simultaneous)
+        purpose = f"step {step} " if parameters.steps > 1 else ""
+        total = _noisy_total(present, parameters, seed_for_simulation, purpose)
+        numbers = range(len(present))
+        answers = parameters.answers(total, numbers, level=level, simultaneous=simultaneous, hide=hide)
         if step + 1 < parameters.steps:
             parameters = parameters.following(answers)
     return answers
@@ -115,13 +94,13 @@ def _noisy_total(
     tables: Sequence[Table],
     parameters: RecordSumParameters | FitParameters,
     seed_for_simulation: int | None,
-    step: str = "",
+    purpose: str,
 ) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
     """Return the sum of the parties' vectors and of their shares of the noise."""
     plan = parameters.request
     total = np.zeros(plan.length, dtype=np.int64)
     for index, table in enumerate(tables):
-        key = _randomness(seed_for_simulation, f"{step}party {index}").bytes(KEY_BYTES)
+        key = _randomness(seed_for_simulation, f"{purpose}party {index}").bytes(KEY_BYTES)
         source = NoiseSource.keyed(key, b"records", b"noise")
         total += plan.vector(table) + parameters.own_noise(source, plan.length)
     return total

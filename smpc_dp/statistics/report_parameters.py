@@ -22,6 +22,8 @@ from smpc_dp.kernels.named import ALIASES, REQUIRED_FIELDS, find_kernel
 from smpc_dp.privacy.accountant.events import Event
 from smpc_dp.privacy.local_auc import exact_variance
 from smpc_dp.privacy.local_pairwise import variance_bound
+from smpc_dp.protocols.phases.cost import LARGE, Cost, PlannedAnswer
+from smpc_dp.protocols.phases.parameters import RequestParameters
 from smpc_dp.settings import read
 from smpc_dp.statistics.local import LocalPairwise
 from smpc_dp.statistics.local_auc import LocalAuc
@@ -30,6 +32,9 @@ from smpc_dp.statistics.reports import ReportRequest
 # Leaves of the tree: the error is planned over all of them.
 MAX_LEVELS = 20
 EVEN = "scores that are spread evenly, whatever their label"
+
+# Of a signed report in its envelope, or of its confirmation, about.
+REPORT_BYTES = 350
 
 
 class FieldTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -91,18 +96,13 @@ class ReportSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True)
-class ReportParameters:
+class ReportParameters(RequestParameters):
     """Checked parameters of local reports: the plan of a report, and the public labels."""
 
     plan: LocalPairwise | LocalAuc
     parties: int
     label: str
     labels: tuple[int, ...] | None
-
-    @property
-    def requests(self) -> tuple[ReportParameters]:
-        """The one kind of request of the session."""
-        return (self,)
 
     @property
     def tolerated(self) -> tuple[int, int, int]:
@@ -173,6 +173,37 @@ class ReportParameters:
         except PrivacyError as error:
             raise PrivacyError(f"{party}: {error}", code=error.code) from None
         return within, int((within != values).sum())
+
+
+def cost_of_report(parameters: ReportParameters, _servers: int = 0) -> Cost:
+    """Return the cost of local reports: each party draws its own noise."""
+    error, assumed = parameters.error()
+    relative = error / parameters.width
+    answer = PlannedAnswer(
+        text=parameters.kernel,
+        standard_error=error,
+        range=parameters.width,
+        relative=relative,
+        assumed=assumed,
+    )
+    event = parameters.event()
+    helps = (
+        f"the standard error of {answer.text} is {100 * relative:.3g} % of its range; more parties, a larger "
+        "epsilon or fewer bins help, and garbled or shared statistics of pairs need less noise"
+    )
+    return Cost(
+        unit=event.unit,
+        relation=event.relation,
+        epsilon=parameters.plan.privacy.epsilon,
+        delta=0.0,
+        counted=None,
+        factor=None,
+        answers=(answer,),
+        sent=REPORT_BYTES,
+        received=REPORT_BYTES,
+        steps=1,
+        warnings=() if relative <= LARGE else (helps,),
+    )
 
 
 def check_reports(

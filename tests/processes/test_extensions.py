@@ -27,6 +27,7 @@ from smpc_dp.net.aggregator import serve
 from smpc_dp.net.local import create_local_session
 from smpc_dp.net.session import connect
 from smpc_dp.net.session_file import Timeouts, load_session
+from smpc_dp.protocols.descriptor import ParameterChecker
 from smpc_dp.protocols.registry import RESERVED, versions_of
 from smpc_dp.protocols.result import Result
 from smpc_dp.protocols.ustatistic import plan as statistic
@@ -302,12 +303,18 @@ def test_what_is_broken_is_named_with_its_package(
     assert str(caught.value).startswith(f"the {group.kind} 'bad' of breaker {why}")
 
 
+def check_of(protocol: str) -> ParameterChecker:
+    check = versions_of(protocol)[1].check
+    assert check is not None
+    return check
+
+
 def test_checked_parameters_have_the_name_of_the_protocol(installed: Path) -> None:
     install(installed, {Group.PROTOCOLS: {"other": "smpc_dp_example.protocol:unanimous"}}, "renamer")
     with pytest.raises(
         LocalError, match="'other' of renamer makes no SumParameters with the protocol 'other'"
     ):
-        versions_of("other")[1](SUM, 4)
+        check_of("other")(SUM, 4)
 
 
 def test_two_packages_cannot_register_one_name(installed: Path) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import ModuleType
 
 from smpc_dp.files import read_bounded
+from smpc_dp.protocols.descriptor import DESCRIPTORS
 from smpc_dp_lab.vectors import (
     covert_certificates,
     covert_negative,
@@ -111,7 +112,7 @@ def _pairwise() -> dict[str, JsonObject]:
     return made | pairwise_garbling.generate() | pairwise_ot.generate()
 
 
-PROTOCOLS: dict[str, Callable[[], dict[str, JsonObject]]] = {
+_GENERATORS: dict[str, Callable[[], dict[str, JsonObject]]] = {
     "secagg": _secagg,
     "gopa": _gopa,
     "exchange": lambda: _of(exchange_runs, exchange_negative),
@@ -120,6 +121,9 @@ PROTOCOLS: dict[str, Callable[[], dict[str, JsonObject]]] = {
     "covert": lambda: (
         _of(pairwise_runs, covert_negative, scenarios=covert_runs) | covert_certificates.generate()
     ),
+}
+PROTOCOLS = {folder: _GENERATORS[folder] for one in DESCRIPTORS.values() for folder in one.vectors} | {
     "proofs": proofs.generate,
     "sampling": sampling.generate,
 }
+"""By the folder of `protocols/`: those that the descriptors name, and what protocols are made of."""

@@ -26,6 +26,7 @@ from smpc_dp.protocols.engine.events import Cancellation, Event
 from smpc_dp.protocols.engine.party import Apply, PartyState
 from smpc_dp.protocols.engine.run import Run
 from smpc_dp.protocols.engine.state import Transition
+from smpc_dp.protocols.gopa.check import check_gopa
 from smpc_dp.protocols.gopa.verifiable import committing, joining, publishing
 from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.gopa.verifiable.committing import AwaitCoinsCertificate, AwaitCommitmentsCertificate
@@ -36,7 +37,6 @@ from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
 from smpc_dp.protocols.gopa.verifiable.publishing import AwaitExclusionsCertificate
 from smpc_dp.protocols.gopa.verifiable.statements import signed
 from smpc_dp.protocols.gopa.verifiable.states import AGGREGATOR, PARTY, aggregator, party
-from smpc_dp.protocols.registry import check_gopa
 from smpc_dp.protocols.result import Outcome
 from smpc_dp.protocols.session import canonical_session, session_digest, session_json
 from smpc_dp.seen import NOTHING_SEEN, Seen

@@ -16,14 +16,11 @@ from smpc_dp.encoding import Encoding
 from smpc_dp.errors import Check, ConfigCheck, ConfigError, VerificationError
 from smpc_dp.kernels.described import describe, read_kernel
 from smpc_dp.kernels.kernel import Kernel
-from smpc_dp.protocols.record_result import KIND
 from smpc_dp.protocols.result import Evidence, Noise, Outcome
 from smpc_dp.protocols.secret_sharing.agreement import Opened
 from smpc_dp.protocols.secret_sharing.claims import SharedEvidence, with_servers
 from smpc_dp.protocols.secret_sharing.messages import MAX_OPERATION
-from smpc_dp.protocols.secret_sharing.params import SharedParameters, VectorParameters
-from smpc_dp.protocols.secret_sharing.records import SharedRecordParameters
-from smpc_dp.protocols.secret_sharing.tables import TableParameters
+from smpc_dp.protocols.secret_sharing.params import SharedParameters
 from smpc_dp.protocols.secret_sharing.terms import ProgramKind, ProgramTerms
 from smpc_dp.protocols.ustatistic.result import StatisticResult
 from smpc_dp.statistics.shared.pairs import PAIR_DISTRIBUTIONS
@@ -35,12 +32,14 @@ from smpc_dp.statistics.shared.plan import (
 )
 from smpc_dp.statistics.shared.result import event_of, privacy_of, statistic_result
 from smpc_dp.statistics.shared.tables import read_tables
-from smpc_dp.statistics.shared.vectors import record_program, vector_program
+from smpc_dp.statistics.shared.vectors import PROGRAMS
 from smpc_dp.wire.signing import Context
 
 if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.events import Event
     from smpc_dp.privacy.central_pairwise import CentralDistribution
+    from smpc_dp.protocols.secret_sharing.records import SharedRecordParameters
+    from smpc_dp.protocols.secret_sharing.tables import TableParameters
 
 DISTRIBUTIONS = ("laplace", "gaussian", *PAIR_DISTRIBUTIONS)
 
@@ -55,12 +54,11 @@ def compile_operation(
     if not operation.startswith("{"):
         if public_labels:
             raise ConfigError.at("public_label", "sums have no labels", ConfigCheck.UNSUPPORTED)
-        kind = operation.split(" ", 1)[0]
-        if not isinstance(parameters, SharedRecordParameters | TableParameters):
-            return _sum(parameters, kind, parties)
-        if kind != KIND:
-            raise ConfigError.at("operation", f"{kind[:40]!r} is not {KIND}", ConfigCheck.CHOICE)
-        return record_program(parameters, parties)
+        kind, known = operation.split(" ", 1)[0], parameters.operations
+        if kind not in known:
+            reason = f"{kind[:40]!r} is not {' or '.join(known)}"
+            raise ConfigError.at("operation", reason, ConfigCheck.CHOICE)
+        return PROGRAMS.get(parameters.program, _sum)(parameters, parties)
     try:
         requested: Any = json.loads(operation)
         kernel = read_kernel(requested)
@@ -145,8 +143,8 @@ def sum_outcome(
     """Return the sum that a run has opened; raise VerificationError for an impossible one."""
     encoding = parameters.sum_encoding
     program = _of(planned, opened.terms)
-    if isinstance(parameters, TableParameters):
-        return _tables_outcome(context, parameters, servers, program, opened)
+    if parameters.program == "tables":
+        return _tables_outcome(context, cast("TableParameters", parameters), servers, program, opened)
     sums = opened.values[: encoding.ring_length]
     if len(sums) < encoding.ring_length:
         raise VerificationError("the servers opened fewer values than vectors have", Check.WRONG_LENGTH)
@@ -176,8 +174,8 @@ def sum_outcome(
         survivors=opened.included,
         absent=_absent(context, opened),
         faults=(*opened.faults, *_refused(opened, encoding.ring_length)),
-        privacy=parameters.privacy(servers)
-        if isinstance(parameters, SharedRecordParameters)
+        privacy=cast("SharedRecordParameters", parameters).privacy(servers)
+        if parameters.program == "records"
         else with_servers(privacy_of(program, servers)),
         evidence=_evidence(context, opened),
         noise=Noise(total=error, curator=error, honest=parties, residual_pairs=0) if noises else None,
@@ -235,15 +233,9 @@ def statistic_outcome(
 
 
 @functools.lru_cache(maxsize=16)
-def _sum(parameters: SharedParameters, requested: str, parties: int) -> Program:
-    """Return the program of a sum."""
+def _sum(parameters: SharedParameters, parties: int) -> Program:
+    """Return the program of a sum, or of an average, of vectors in a box."""
     encoding = parameters.sum_encoding
-    if requested not in ("sum", "average"):
-        raise ConfigError.at(
-            "operation", f"{requested[:40]!r} is neither a sum nor an average", ConfigCheck.CHOICE
-        )
-    if parameters.is_bounded_in_norm:
-        return vector_program(cast("VectorParameters", parameters), parties)
     kind: ProgramKind = "weighted-mean" if encoding.max_weight else "sum"
     width = max(encoding.highest - encoding.lowest, 1)
     bounds = [(0, width)] * encoding.length

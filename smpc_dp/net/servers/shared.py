@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from smpc_dp.net.servers.programs import charge_of, compile_operation
-from smpc_dp.protocols.record_result import KIND
-from smpc_dp.protocols.records import RecordParameters
 from smpc_dp.protocols.secret_sharing.agreement import MakeTerms
 from smpc_dp.protocols.secret_sharing.messages import MAX_OPERATION
-from smpc_dp.protocols.secret_sharing.params import SharedParameters
+from smpc_dp.protocols.secret_sharing.params import RECORDS, SharedParameters
 from smpc_dp.protocols.secret_sharing.terms import MODULUS_BITS, ProgramTerms
 from smpc_dp.statistics.shared.pairs import MAX_PARTNERS
 
 if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.events import Event
+    from smpc_dp.protocols.records import RecordParameters
 
 # Bytes of one message of the bridge.
 PIECE = 1 << 18
@@ -27,12 +26,7 @@ def check_programs(planned: Sequence[SharedParameters]) -> None:
     """Raise ConfigError for sums that are impossible."""
     for parameters in planned:
         if parameters.encoding is not None:
-            compile_operation(parameters, _example_of(parameters), parameters.parties, (), b"")
-
-
-def _example_of(parameters: SharedParameters) -> str:
-    """Return an operation of the session."""
-    return KIND if isinstance(parameters, RecordParameters) else "sum"
+            compile_operation(parameters, parameters.operations[0], parameters.parties, (), b"")
 
 
 def terms_maker(parameters: SharedParameters) -> MakeTerms:
@@ -46,8 +40,8 @@ def terms_maker(parameters: SharedParameters) -> MakeTerms:
 
 def sum_event(parameters: SharedParameters) -> Event:
     """Return the privacy event of one sum, or of one request for statistics of records."""
-    if isinstance(parameters, RecordParameters):
-        return parameters.event()
+    if parameters.program in RECORDS:
+        return cast("RecordParameters", parameters).event()
     return charge_of(compile_operation(parameters, "sum", parameters.parties, (), b""))
 
 

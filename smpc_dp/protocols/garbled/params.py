@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 import msgspec
 
@@ -38,6 +38,8 @@ class PairwiseParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True
     `random_inputs` are uniform bits that the protocol draws for their party.
     """
 
+    # Of a session there are no other requests.
+    requests: ClassVar[tuple[()]] = ()
     circuit: str
     garbler: str
     evaluator: str

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from fractions import Fraction
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from msgspec import Meta
 from msgspec.structs import replace
@@ -65,6 +65,7 @@ class GopaRecordParameters(GopaParameters, NoisyRecordParameters, frozen=True):
     `hidden_totals`: as in the settings, as it was asked for.
     """
 
+    hides_records: ClassVar[bool] = True
     request: Plan
     public_rows: tuple[int, ...] | None
     hidden_totals: float

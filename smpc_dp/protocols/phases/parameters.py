@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import msgspec
 import numpy as np
@@ -16,8 +16,9 @@ from smpc_dp.errors import LocalError
 from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.privacy.secagg_plan import SecAggPlan
 from smpc_dp.protocols import names
+from smpc_dp.protocols.phases.cost import PlannedAnswer, average_answer
 from smpc_dp.protocols.phases.messages import PARTY_STEPS
-from smpc_dp.protocols.result import Noise, Privacy
+from smpc_dp.protocols.result import Noise, Outcome, Privacy, Result
 
 if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.events import Event
@@ -38,27 +39,85 @@ def add_uniform_terms(
     add_masks(ring_vector, seeds, signs, threads=threads)
 
 
-class SumParameters(msgspec.Struct, frozen=True):
-    """Parameters of a sum: the encoding, the plan, and the terms that hide the vectors."""
+class RequestParameters:
+    """What the parameters of a request have in every protocol: a base without fields.
 
-    protocol: ClassVar[str] = names.SECAGG
+    Attributes:
+        is_logged: whether a run has a log, and the party stores its state of the session log.
+        hides_records: whether parties add noise to sums of their records.
+        encoding: of the vectors; None where there are none.
+    """
+
+    __slots__ = ()
+    protocol: ClassVar[str]
     version: ClassVar[int] = names.VERSION
-    # Name of the roles, in `smpc_dp.protocols.descriptor`.
-    descriptor: ClassVar[str] = "secagg"
-    # Whether a run has a log, and the party stores its state of the session log.
     is_logged: ClassVar[bool] = False
-    encoding: Encoding
-    plan: SecAggPlan
+    hides_records: ClassVar[bool] = False
+    encoding: Any
 
     @property
-    def requests(self) -> tuple[SumParameters, ...]:
+    def requests(self) -> tuple[Self, ...]:
         """Parameters of every kind of request of a session."""
         return (self,)
 
     @property
     def sum_encoding(self) -> Encoding:
-        """Encoding of sums."""
-        return self.encoding
+        """Encoding of the vectors; raises ConfigError where the session has none."""
+        encoding: Encoding = self.encoding
+        return encoding
+
+    @property
+    def operations(self) -> tuple[str, ...]:
+        """What parties may ask of a request, the one that an aggregator returns first."""
+        return self.sum_encoding.operations
+
+    @property
+    def steps(self) -> int:
+        """The requests that the answers take, one after the other."""
+        return 1
+
+    @property
+    def noise_law(self) -> str | None:
+        """Name of the law of a party's share of the noise; None without noise, or without a name."""
+        return None
+
+    @property
+    def opened_once(self) -> str | None:
+        """Name of the data set of which no second request is allowed; None where any number is."""
+        return None
+
+    def planned(self) -> str:
+        """Return further values derived with floating point, which are compared before a run begins."""
+        return ""
+
+    def planned_answers(self, parties: int, error: float = 0.0) -> tuple[list[PlannedAnswer], list[str]]:
+        """Return the errors of all answers over so many parties, and what is to be warned of.
+
+        `error`: of the noise in the sum over the number of parties, in the unit of the vectors.
+        """
+        return average_answer(self.sum_encoding, parties, error)
+
+    def noise_distributions(self, survivors: int, residual_pairs: int) -> tuple[Part, ...]:  # noqa: ARG002
+        """Return the distributions of the independent terms of the noise, and how many there are of each."""
+        return ()
+
+    def following(self, last: Any) -> Self:  # noqa: ARG002
+        """Return the parameters of the next request, given the result of this one."""
+        return self
+
+    def result(self, outcome: Outcome, names: tuple[str, ...]) -> Any:  # noqa: ARG002
+        """Return what an aggregator has of a request; `names`: the parties, in the roster's order."""
+        return Result.of(outcome, self.operations[0], distributions=self.noise_distributions)
+
+
+class SumParameters(RequestParameters, msgspec.Struct, frozen=True):
+    """Parameters of a sum: the encoding, the plan, and the terms that hide the vectors."""
+
+    protocol: ClassVar[str] = names.SECAGG
+    # Name of the roles, in `smpc_dp.protocols.descriptor`.
+    descriptor: ClassVar[str] = "secagg"
+    encoding: Encoding
+    plan: SecAggPlan
 
     @property
     def tolerated(self) -> tuple[int, int, int]:
@@ -114,17 +173,9 @@ class SumParameters(msgspec.Struct, frozen=True):
         """Return the sum on the integer grid, shape (length,), and its weight; raise VerificationError."""
         return self.encoding.decode(total, contributors)
 
-    def planned(self) -> str:
-        """Return further values derived with floating point, which are compared before a run begins."""
-        return ""
-
     def noise(self, survivors: int, residual_pairs: int) -> Noise | None:  # noqa: ARG002
         """Return the noise in a sum over `survivors`; None if there is none."""
         return None
-
-    def noise_distributions(self, survivors: int, residual_pairs: int) -> tuple[Part, ...]:  # noqa: ARG002
-        """Return the distributions of the independent terms of that noise, and how many there are of each."""
-        return ()
 
     def event(self) -> Event:
         """Return the privacy event of one request."""

@@ -62,6 +62,18 @@ class WeightedEncoding(Encoding, frozen=True, kw_only=True):
         return 2 * math.sqrt(ball.squared_limit(self.radius, self.fractional_bits)) * (1 + 1e-15)
 
     @property
+    def operations(self) -> tuple[str, ...]:
+        """What is computed of vectors with private weights: averages alone."""
+        return ("average",)
+
+    def average_error(self, error: float) -> tuple[float, float, str]:
+        """Return the error of a ratio of two sums with noise; see `Encoding.average_error`.
+
+        The smaller the weights, the larger it is.
+        """
+        return math.sqrt(2) * error, self.given.average_error(0.0)[1], "if every weight is max_weight"
+
+    @property
     def middle(self) -> NDArray[np.float64]:
         """m: 0 for a bound on the norm."""
         if self.l2_bound is not None:

@@ -71,6 +71,11 @@ class NoisySumParameters(SumParameters, frozen=True):
         """Return `count` draws of a share, in grid steps."""
         return DISTRIBUTIONS[self.mechanism](self.variance).draw(source, count)
 
+    @property
+    def noise_law(self) -> str | None:
+        """Name of the law of a share."""
+        return self.mechanism
+
     def planned(self) -> str:
         """Return the variance of a share in hexadecimal."""
         return f"{self.variance.numerator:x}/{self.variance.denominator:x}"

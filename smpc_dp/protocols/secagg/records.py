@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from msgspec import Meta
 from msgspec.structs import replace
@@ -45,6 +45,8 @@ REFUSED = REFUSED_NOISY | records.REFUSED | records.NO_TABLES
 
 class PrivateRecordParameters(NoisySumParameters, PlannedRecordParameters, frozen=True):
     """What the parameters of all secure sums for statistics of records have."""
+
+    hides_records: ClassVar[bool] = True
 
     def planned(self) -> str:
         """Return the variance of a share, and the scale of each block: all that is derived with floats."""

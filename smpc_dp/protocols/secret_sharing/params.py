@@ -15,13 +15,13 @@ from smpc_dp.privacy.central_gaussian import WideGaussian
 from smpc_dp.privacy.guarantee import PrivacyGuarantee, delta_warnings
 from smpc_dp.privacy.secagg_plan import default_dropout, part_of
 from smpc_dp.protocols import names
+from smpc_dp.protocols.phases.parameters import RequestParameters
 from smpc_dp.protocols.result import Privacy
 from smpc_dp.protocols.secret_sharing.claims import HONEST_SERVERS, vector_privacy
 from smpc_dp.settings import read
 
 if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.events import Event
-    from smpc_dp.privacy.noise_bounds import Part
 
 
 FEWEST_SERVERS, MOST_SERVERS = 3, 9
@@ -30,10 +30,13 @@ MAX_PARTIES = 100_000
 MAX_LENGTH = 1 << 20
 SUM_KEYS = ("length", "lower", "upper", "kind", "precision", "max_weight")
 ENCODING_KEYS = ("length", "lower", "upper", "precision", "max_weight")
+# What servers compute: sums of vectors in a box, or of a bounded norm; of records, with noise; exact tables.
+Program = Literal["sums", "norm", "records", "tables"]
+RECORDS: tuple[Program, ...] = ("records", "tables")
 NOISE_KEYS = ("epsilon", "delta", "mechanism")
 
 
-class SharedParameters(msgspec.Struct, frozen=True):
+class SharedParameters(RequestParameters, msgspec.Struct, frozen=True):
     """Checked parameters.
 
     Attributes:
@@ -44,10 +47,7 @@ class SharedParameters(msgspec.Struct, frozen=True):
     """
 
     protocol: ClassVar[str] = names.MPYC
-    version: ClassVar[int] = names.VERSION
-    is_logged: ClassVar[bool] = False
-    # Whether the vectors are bounded in their L2 norm, not in each coordinate.
-    is_bounded_in_norm: ClassVar[bool] = False
+    program: ClassVar[Program] = "sums"
     parties: int
     fewest: int
     encoding: Encoding | None
@@ -55,11 +55,6 @@ class SharedParameters(msgspec.Struct, frozen=True):
     delta: float
     mechanism: str
     seconds: float
-
-    @property
-    def requests(self) -> tuple[SharedParameters, ...]:
-        """Parameters of every kind of request of a session."""
-        return (self,)
 
     @property
     def tolerated(self) -> tuple[int, int, int]:
@@ -74,14 +69,6 @@ class SharedParameters(msgspec.Struct, frozen=True):
             raise ConfigError.at("parameters.length", reason, ConfigCheck.MISSING)
         return self.encoding
 
-    def planned(self) -> str:
-        """Return further values derived with floating point, which are compared before a run begins."""
-        return ""
-
-    def noise_distributions(self, survivors: int, residual_pairs: int) -> tuple[Part, ...]:  # noqa: ARG002
-        """Return nothing: intervals know the standard deviation of noise on shares alone."""
-        return ()
-
 
 class VectorParameters(SharedParameters, frozen=True):
     """Checked parameters of sums of vectors of a bounded L2 norm, for groups of a learner.
@@ -89,7 +76,7 @@ class VectorParameters(SharedParameters, frozen=True):
     `noise` is drawn once for a sum, by the servers together; None for exact sums.
     """
 
-    is_bounded_in_norm: ClassVar[bool] = True
+    program: ClassVar[Program] = "norm"
     noise: WideGaussian | None = None
 
     def planned(self) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from msgspec.structs import replace
 
@@ -16,7 +16,7 @@ from smpc_dp.protocols import names, records
 from smpc_dp.protocols.records import AskSettings, Delta, Epsilon, NoisyRecordParameters, protected
 from smpc_dp.protocols.result import Privacy
 from smpc_dp.protocols.secret_sharing.claims import HONEST_SERVERS, ON_SHARES, with_servers
-from smpc_dp.protocols.secret_sharing.params import Dropout, Seconds, SharedParameters, party_issues
+from smpc_dp.protocols.secret_sharing.params import Dropout, Program, Seconds, SharedParameters, party_issues
 
 if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.events import Event
@@ -49,6 +49,7 @@ class SharedRecordParameters(SharedParameters, NoisyRecordParameters, frozen=Tru
     of a trusted curator's noise, in ring steps.
     """
 
+    program: ClassVar[Program] = "records"
     encoding: Encoding
     request: Plan
     public_rows: tuple[int, ...] | None

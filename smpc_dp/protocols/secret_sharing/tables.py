@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from msgspec import Meta
 
@@ -14,7 +14,7 @@ from smpc_dp.protocols import names, records
 from smpc_dp.protocols.records import AskSettings, RecordParameters
 from smpc_dp.protocols.result import Privacy
 from smpc_dp.protocols.secret_sharing.claims import HONEST_SERVERS, ON_SHARES, with_servers
-from smpc_dp.protocols.secret_sharing.params import Dropout, Seconds, SharedParameters, party_issues
+from smpc_dp.protocols.secret_sharing.params import Dropout, Program, Seconds, SharedParameters, party_issues
 
 if TYPE_CHECKING:
     import numpy as np
@@ -59,14 +59,16 @@ class TableSettings(AskSettings, frozen=True, kw_only=True):
 class TableParameters(SharedParameters, RecordParameters, frozen=True):
     """Checked parameters of exact tables; `dataset` names the rows in a party's record of what was opened."""
 
+    program: ClassVar[Program] = "tables"
     encoding: Encoding
     request: ExactTables
     public_rows: tuple[int, ...] | None
     dataset: str
 
-    def planned(self) -> str:
-        """Return nothing: nothing is derived with floating point."""
-        return ""
+    @property
+    def opened_once(self) -> str:
+        """Name of the data set of which no second request is allowed."""
+        return self.dataset
 
     def warnings(self, parties: int) -> list[str]:  # noqa: ARG002
         """Return what must not be missed before a request: that it is exact."""
@@ -86,6 +88,7 @@ class TableParameters(SharedParameters, RecordParameters, frozen=True):
         *,
         level: float,
         simultaneous: bool,  # noqa: ARG002
+        hide: float | None = None,  # noqa: ARG002
     ) -> Answers:
         """Return the tables; `total` has the cells of the finest one."""
         return self.request.answers(total, level)

@@ -19,8 +19,10 @@ from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.transcript import digest
 from smpc_dp.errors import Check, PeerFault, VerificationError
 from smpc_dp.log.log import Entry, Header
+from smpc_dp.protocols.auditing import Excluded
 from smpc_dp.protocols.begin import check_begin, session_head
 from smpc_dp.protocols.phases import messages as common
+from smpc_dp.protocols.phases.parameters import SumParameters
 from smpc_dp.protocols.session import session_json
 from smpc_dp.protocols.ustatistic import messages as m
 from smpc_dp.protocols.ustatistic.log import OPERATION
@@ -43,6 +45,7 @@ from smpc_dp.wire.signing import Context, decode
 _OF_AGGREGATOR = (common.CERTIFY_BEGIN, m.TERMS, *m.AGAINS, m.OUTCOME)
 # Bytes of a number in a message, at most, and of all in one with a bound of its own.
 _NUMBER, _MORE = 9, 1024
+WRONG_COIN = "opened a coin that is not the one it has committed to"
 
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,6 +90,27 @@ class StatisticVerdict(msgspec.Struct, frozen=True, kw_only=True):
     standard_error: float | None
     noise_error: float
 
+    # See `LogVerdict`.
+    faults: ClassVar[tuple[str, ...]] = ()
+    excluded: ClassVar[tuple[Excluded, ...]] = ()
+    attested: ClassVar[str] = ""
+
+    @property
+    def summary(self) -> str:
+        """What is estimated, as a part of a sentence."""
+        drawn, failed = sum(map(len, self.pairs)), len(self.failed)
+        who = f"{drawn} pairs were drawn from the coins of all {len(self.present)} parties, {failed} failed"
+        if (given_up := len(self.attempts) - 1) > 0:
+            who += f"; it is draw number {given_up + 1}, as coins were missing in those before"
+        return who
+
+    def limits(self, corrupt: int) -> str:
+        """Return the sentences about what the verdict does not show, where so many parties may be corrupt."""
+        return (
+            "Not detected: false records, and a false estimate. All this holds only if at most "
+            f"c = {corrupt} of the parties are corrupt."
+        )
+
 
 def check_run_id(context: Context, header: Header) -> None:
     """Raise VerificationError unless a header's run id is that of its session, parties and commitments.
@@ -124,8 +148,8 @@ class StatisticAuditor:
         self._hellos: dict[str, m.Hello] = {}
         self._coins: dict[str, bytes] = {}
         self._false: list[str] = []
-        # Names of all draws with a wrong coin, each with the number of its entry.
-        self.false_coins: dict[str, int] = {}
+        # All draws' parties with a wrong coin.
+        self._excluded: dict[str, Excluded] = {}
         self._attempt = 1
         self._given_up: list[Attempt] = []
         self._draw: Draw | None = None
@@ -133,8 +157,9 @@ class StatisticAuditor:
         self._outcome: m.Outcome | None = None
         self._last = 0
 
-    # As in the auditor of verifiable runs: the verdict's name in a report, and faults that do not end it.
+    # See `LogAuditor`.
     part: ClassVar[str] = "statistic"
+    steps: ClassVar[tuple[str, ...]] = (m.HELLO, *m.COINS, m.DONE)
     noted: ClassVar[tuple[str, ...]] = ()
     doubt: ClassVar[str] = "its end is signed by the aggregator alone"
 
@@ -152,6 +177,11 @@ class StatisticAuditor:
     def present(self) -> PartySet:
         """The parties of the current draw."""
         return self._present
+
+    @property
+    def excluded(self) -> tuple[Excluded, ...]:
+        """Parties that opened a coin that is not the one that they had committed to."""
+        return tuple(self._excluded.values())
 
     @property
     def attempt(self) -> int:
@@ -330,7 +360,7 @@ class StatisticAuditor:
         commitments = self._hellos[name].commitments
         if not is_opening(self._context, self._plan, self._attempt, name, coin, commitments):
             self._false.append(name)
-            self.false_coins[name] = entry.sequence
+            self._excluded[name] = Excluded(name, entry.sequence, WRONG_COIN, Check.BAD_OPENING)
             return
         self._coins[name] = coin
         if len(self._coins) == len(self._present):
@@ -432,6 +462,13 @@ class StatisticAuditor:
     def _names(self, parties: Iterable[int]) -> tuple[str, ...]:
         """Return the names of parties."""
         return tuple(self._context.names[party - 1] for party in parties)
+
+
+def auditor(
+    context: Context, parameters: SumParameters, header: Header, *_workers: object
+) -> StatisticAuditor:
+    """Return the auditor of a log in a session with these parameters."""
+    return StatisticAuditor(context, header, parameters.plan.max_corrupt)
 
 
 def _plan_of(header: Header) -> bytes:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
+from typing import Any
 
 from smpc_dp.protocols.secret_sharing.params import VectorParameters
 from smpc_dp.protocols.secret_sharing.records import SharedRecordParameters
@@ -21,10 +23,21 @@ def vector_program(parameters: VectorParameters, parties: int) -> Program:
     return wide_sum_program(parties, bounds, noise, parameters.epsilon, parameters.delta)
 
 
-def record_program(parameters: SharedRecordParameters | TableParameters, parties: int) -> Program:
+def record_program(parameters: SharedRecordParameters, parties: int) -> Program:
     """Return the program of a request for statistics of records; raise ConfigError."""
-    if isinstance(parameters, TableParameters):
-        most, smallest = parameters.schema.max_rows, parameters.request.smallest
-        return table_program(parties, parameters.request.length, most, smallest, LEAST_PARTIES)
     budget = parameters.request.epsilon, parameters.request.delta
     return wide_sum_program(parties, parameters.bounds, parameters.noise, *budget)
+
+
+def exact_program(parameters: TableParameters, parties: int) -> Program:
+    """Return the program of a request for exact tables; raise ConfigError."""
+    most, smallest = parameters.schema.max_rows, parameters.request.smallest
+    return table_program(parties, parameters.request.length, most, smallest, LEAST_PARTIES)
+
+
+PROGRAMS: dict[str, Callable[[Any, int], Program]] = {
+    "norm": vector_program,
+    "records": record_program,
+    "tables": exact_program,
+}
+"""By `SharedParameters.program`."""

@@ -14,7 +14,7 @@ import pytest
 from msgspec.structs import replace
 
 from smpc_dp import files
-from smpc_dp.errors import ConfigError, LocalError
+from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, LocalError
 from smpc_dp.files import Spool
 from smpc_dp.log import header as long_header
 from smpc_dp.log.log import encode_line
@@ -128,7 +128,12 @@ def test_nothing_is_planned_for_a_header_that_does_not_agree_with_itself(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     plans: list[object] = []
-    monkeypatch.setattr(log_session, "plan_parameters", lambda *given: plans.append(given))
+
+    def plan(*given: list[ConfigIssue]) -> None:
+        plans.append(given)
+        given[-1].append(ConfigIssue("epsilon", "is none", ConfigCheck.RANGE))
+
+    monkeypatch.setattr(log_session, "plan_parameters", plan)
     session = box_of_many_widths()
     refused(session, "the run id is not that of this session")
     line = with_its_run_id(session)

@@ -13,6 +13,7 @@ import pytest
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, LocalError
 from smpc_dp.identity.keys import Identity
 from smpc_dp.identity.roster import Member
+from smpc_dp.net import protocols
 from smpc_dp.net.session_file import (
     SessionFile,
     Timeouts,
@@ -21,7 +22,7 @@ from smpc_dp.net.session_file import (
     parse_session,
     write_session,
 )
-from smpc_dp.protocols import registry
+from smpc_dp.protocols.descriptor import Descriptor
 
 IDENTITIES = {
     name: Identity.from_seed(name, name.encode().ljust(32)) for name in ("alice", "bob", "agg", "dave")
@@ -51,7 +52,8 @@ def check_dummy(parameters: Mapping[str, object], parties: int) -> tuple[object 
 
 @pytest.fixture(autouse=True)
 def dummy_protocol(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(registry.PARAMETER_CHECKERS, ("dummy", 1), check_dummy)
+    known = {**protocols.SESSIONS, ("dummy", 1): Descriptor(protocol="dummy", check=check_dummy)}
+    monkeypatch.setattr(protocols, "SESSIONS", known)
 
 
 @pytest.fixture
@@ -72,7 +74,8 @@ def test_round_trip(tmp_path: Path) -> None:
     session = load_session(path)
     assert (session.protocol, session.version) == ("dummy", 1)
     assert session.parameters == PARAMETERS
-    assert session.checked_parameters == ("checked", 2)
+    checked: object = session.checked_parameters
+    assert checked == ("checked", 2)
     assert session.timeouts == Timeouts(5.0, 0.5)
     assert list(session.roster) == MEMBERS
     assert len(session.digest) == 32

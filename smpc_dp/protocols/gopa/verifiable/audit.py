@@ -19,6 +19,7 @@ import numpy as np
 from smpc_dp.crypto import proofs
 from smpc_dp.errors import Check, PeerFault, SmpcError, VerificationError
 from smpc_dp.log.log import Entry, Header
+from smpc_dp.protocols.auditing import Excluded
 from smpc_dp.protocols.begin import check_begin, session_head
 from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.gopa.verifiable.batch_verifier import Position, Workers, at_once, raise_first
@@ -34,7 +35,7 @@ from smpc_dp.protocols.gopa.verifiable.openings import OpeningAudit
 from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
 from smpc_dp.protocols.gopa.verifiable.signatures import SignatureAudit
 from smpc_dp.protocols.gopa.verifiable.statements import CHECKS, COMMIT_MALFORMED, FALSE, Rules, failures
-from smpc_dp.protocols.gopa.verifiable.verdict import Excluded, Verdict
+from smpc_dp.protocols.gopa.verifiable.verdict import Verdict
 from smpc_dp.protocols.phases import keys
 from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.phases.certify import check_certificate
@@ -132,8 +133,15 @@ class Auditor:
         """Wait for the checks of single entries; raise the EarlierFault of the first wrong one."""
         raise_first(self._signatures.checks, self._edges.checks)
 
-    # Name of its verdict in a report.
+    # See `LogAuditor`.
     part: ClassVar[str] = "verdict"
+    steps: ClassVar[tuple[str, ...]] = (v.COMMIT, v.COIN, v.PUBLISH)
+    attempt: ClassVar[int] = 0
+
+    @property
+    def present(self) -> PartySet:
+        """The parties that are present."""
+        return self._present
 
     @property
     def doubt(self) -> str:
@@ -496,3 +504,6 @@ class Auditor:
     def _name(self, party: int) -> str:
         """Return the name of a party by its number."""
         return self._context.names[party - 1]
+
+
+auditor = Auditor

@@ -4,16 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from smpc_dp.errors import Check
-
-
-class Excluded(msgspec.Struct, frozen=True):
-    """Party that signed a false statement: the entry that shows it, the false part, and the check."""
-
-    party: str
-    sequence: int
-    reason: str
-    check: Check
+from smpc_dp.protocols.auditing import Excluded
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,3 +43,22 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     delta: float
     attested: str
     faults: tuple[str, ...]
+
+    @property
+    def summary(self) -> str:
+        """What is averaged, as a part of a sentence."""
+        who = f"the average is that of {len(self.counted)} parties whose every statement is true"
+        if excluded := ", ".join(item.party for item in self.excluded):
+            who += f", without {excluded}, who signed a false one"
+        if len(self.excluded) > self.corrupt:
+            who += f" (no more than {self.corrupt} should be corrupt: there may be another log of this run)"
+        return who
+
+    def limits(self, corrupt: int) -> str:
+        """Return the sentences about what the verdict does not show, where so many parties may be corrupt."""
+        listed = "as many as the session log lists runs" if self.tries_listed else "which is an assumption"
+        return (
+            "Not detected: false inputs within the bounds. All this holds only if at most "
+            f"c = {corrupt} of the parties are corrupt. The bound on the bias is for {self.tries} tries, "
+            f"{listed}."
+        )
