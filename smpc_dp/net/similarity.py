@@ -7,14 +7,14 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from smpc_dp.crypto.randomness import SystemRandomness
 from smpc_dp.errors import ConfigCheck, ConfigError, PeerFault, TimeoutFault
 from smpc_dp.kernels.cosine import unit_codes
 from smpc_dp.privacy.arguments import ArgumentChecks
 from smpc_dp.protocols.garbled.params import MAX_COPIES, MIN_COPIES
-from smpc_dp.statistics.similarity import Similarities, opponents, plan_similarities
+from smpc_dp.statistics.similarity import Similarities, plan_similarities
 
 if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.ledger import Ledger
@@ -34,13 +34,7 @@ async def compare(
     covert: int,
 ) -> Similarities:
     """Compare a party's vector with those of all other `names`; see `Session.similarities` and `evaluate`."""
-    row = np.asarray(vector, dtype=np.float64)
-    if row.ndim != 1 or not len(row):
-        raise ConfigError.at("vector", f"must be numbers in a row, shape is {row.shape}", ConfigCheck.SHAPE)
-    checks = ArgumentChecks()
-    if covert:
-        checks.require_integer("covert", covert, MIN_COPIES, MAX_COPIES)
-    checks.raise_issues()
+    row = _checked(vector, covert)
     codes = [int(code) for code in unit_codes(row[None], levels)[0]]
     plan = await asyncio.to_thread(plan_similarities, len(row), len(names), epsilon, levels)
     circuit, index, randomness = plan.circuit, names.index(own), SystemRandomness()
@@ -53,9 +47,9 @@ async def compare(
         await asyncio.to_thread(ledger.charge, randomness.bytes(32), plan.event(), label)
     scores: dict[str, float] = {}
     failed: dict[str, str] = {}
-    differs: ConfigError | None = None
-    for number in opponents(index, len(names)):
-        peer = names[number]
+    differs: list[ConfigError] = []
+
+    async def with_peer(number: int, peer: str) -> None:
         bits = int.from_bytes(randomness.bytes((plan.noise.joint_bits + 7) // 8), "big")
         try:
             evaluated = await evaluate(
@@ -69,11 +63,32 @@ async def compare(
             )
         except (ConfigError, PeerFault, TimeoutFault) as error:
             # One party that asks for something else must not cost the scores of all others.
-            differs = error if isinstance(error, ConfigError) else differs
+            differs.extend([error] if isinstance(error, ConfigError) else [])
             failed[peer] = str(error)
-            continue
-        if evaluated.value is not None:
-            scores[peer] = float(plan.scores(np.array([evaluated.value[0]], dtype=np.uint64))[0])
-    if differs is not None and not scores:
-        raise differs
+        else:
+            if evaluated.value is not None:
+                scores[peer] = float(plan.scores(np.array([evaluated.value[0]], dtype=np.uint64))[0])
+
+    # All at once: a party that waits for one that is absent would keep those that wait for it.
+    others = [(number, peer) for number, peer in enumerate(names) if peer != own]
+    tasks = [asyncio.create_task(with_peer(number, peer)) for number, peer in others]
+    try:
+        await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+    if differs and not scores:
+        raise differs[0]
     return Similarities(scores, failed, plan.guarantee, plan.deviation)
+
+
+def _checked(vector: ArrayLike, covert: int) -> NDArray[np.float64]:
+    """Return the vector as an array; raise ConfigError for what is none, or for a number of copies."""
+    row = np.asarray(vector, dtype=np.float64)
+    if row.ndim != 1 or not len(row):
+        raise ConfigError.at("vector", f"must be numbers in a row, shape is {row.shape}", ConfigCheck.SHAPE)
+    checks = ArgumentChecks()
+    if covert:
+        checks.require_integer("covert", covert, MIN_COPIES, MAX_COPIES)
+    checks.raise_issues()
+    return row

@@ -8,7 +8,7 @@ scores, and a graph made of them, cost nothing more. Proofs: docs/proofs/persona
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -124,17 +124,3 @@ class Similarities:
     def nearest(self, neighbours: int = 10) -> tuple[str, ...]:
         """Return the names of the parties with the greatest scores, greatest first."""
         return tuple(sorted(self.scores, key=lambda name: -self.scores[name])[:neighbours])
-
-
-def opponents(party: int, parties: int) -> Iterator[int]:
-    """Yield a party's partners in rounds in which each party has one at most: all others, each once."""
-    # The circle method: party 0 stays, the others turn; with an odd number one sits out.
-    turning = parties - 1 + parties % 2
-    for shift in range(turning):
-        if party == 0:
-            partner = 1 + shift
-        else:
-            partner = 1 + (2 * shift - (party - 1)) % turning
-            partner = 0 if partner == party else partner
-        if partner < parties:
-            yield partner

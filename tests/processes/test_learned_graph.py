@@ -15,6 +15,7 @@ from smpc_dp.net.learning import learn, serve_learning
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.simulate.learning import learn as simulated_learn
 from tests.command import smpc_dp
+from tests.processes.supply import create_ledgers
 from tests.processes.test_gossip import PARTIES, session
 
 GRAPH: dict[str, Any] = {"alone": 8, "every": 5, "steps": 12, "peers": 2, "density": 0.3}
@@ -59,16 +60,7 @@ def test_processes_learn_the_graph_of_the_simulation(tmp_path: Path, parameters:
 
 async def test_a_private_graph_is_charged_once_with_its_models(tmp_path: Path) -> None:
     path = session(tmp_path, LINEAR | {"epsilon": 2.0, "delta": 1e-6}, TABLES)
-    for name in PARTIES:
-        Ledger.create(
-            tmp_path / f"{name}.ledger",
-            party=name,
-            dataset="d",
-            relation="substitution",
-            unit="record",
-            epsilon=2.0,
-            delta=1e-6,
-        )
+    create_ledgers(tmp_path, PARTIES, 2.0, 1e-6, "record")
     serving = asyncio.create_task(serve_learning(path))
     inputs = tmp_path / "inputs"
     results = await asyncio.gather(

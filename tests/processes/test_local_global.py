@@ -14,6 +14,7 @@ from smpc_dp.net.learning import learn, serve_learning
 from smpc_dp.net.local import create_local_session
 from smpc_dp.net.session_file import Timeouts
 from smpc_dp.privacy.accountant.ledger import Ledger
+from tests.processes.supply import create_ledgers
 
 NAMES = ("ann", "ben", "cat")
 GIVEN: dict[str, object] = {
@@ -44,15 +45,7 @@ def test_parties_hand_the_global_model_on(tmp_path: Path, private: bool) -> None
     for name, table in zip(NAMES, tables, strict=True):
         np.save(tmp_path / f"{name}.npy", table)
         if private:
-            Ledger.create(
-                tmp_path / f"{name}.ledger",
-                party=name,
-                dataset="d",
-                relation="substitution",
-                epsilon=2.0,
-                delta=1e-6,
-                unit="record",
-            )
+            create_ledgers(tmp_path, [name], 2.0, 1e-6, "record")
 
     async def everybody() -> list[Learned]:
         serving = asyncio.create_task(serve_learning(path))

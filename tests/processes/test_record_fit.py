@@ -15,6 +15,7 @@ from smpc_dp.net.session_file import Timeouts
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.protocols.record_result import RecordResult
 from tests import command
+from tests.processes.supply import create_ledgers
 from tests.processes.test_records import write_tables
 from tests.unit.records.test_fit import FITS, SCHEMA, hospital, pooled, reference
 
@@ -44,16 +45,7 @@ async def test_all_steps_are_charged_to_each_ledger_and_a_spent_one_refuses_the_
     terms = {**TERMS, "ask": FITS["ill"], "epsilon": 4.0, "delta": 1e-6, "steps": 3}
     path = create_local_session(tmp_path, PARTIES, terms, timeouts=FAST)
     tables = dict(zip(PARTIES, [hospital(seed, 10_000) for seed in range(4)], strict=True))
-    for name in PARTIES:
-        Ledger.create(
-            tmp_path / f"{name}.ledger",
-            party=name,
-            dataset="rows",
-            relation="add-remove",
-            epsilon=4.5,
-            delta=1e-6,
-            unit="record",
-        )
+    create_ledgers(tmp_path, PARTIES, 4.5, 1e-6, "record", "add-remove")
 
     async def party(name: str) -> RecordResult | smpc_dp.SmpcError:
         try:

@@ -11,10 +11,13 @@ import pytest
 import smpc_dp
 from smpc_dp.errors import ConfigError, PrivacyError
 from smpc_dp.net.local import create_local_session
+from smpc_dp.net.session_file import Timeouts
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.statistics.similarity import Similarities
+from tests.processes.supply import create_ledgers
 from tests.processes.test_evaluate import FAST, PARAMETERS, PARTIES
 
+NAMES = (*PARTIES, "dave", "eve", "frank")
 VECTORS = {"alice": [3.0, 4.0], "bob": [6.0, 8.0], "carol": [-3.0, -4.0]}
 
 
@@ -26,7 +29,7 @@ async def compare(
     async def one(name: str) -> Similarities:
         ledger = path.parent / f"{name}.ledger" if ledgers else None
         async with smpc_dp.connect(path, party=name, ledger=ledger) as session:
-            return await session.similarities(VECTORS[name], epsilons[name])
+            return await session.similarities(VECTORS.get(name, [1.0, 2.0]), epsilons[name])
 
     results = await asyncio.gather(*(one(name) for name in epsilons), return_exceptions=True)
     serving.cancel()
@@ -36,15 +39,7 @@ async def compare(
 
 async def test_pairs_learn_one_noisy_score_and_ledgers_are_charged(tmp_path: Path) -> None:
     path = create_local_session(tmp_path, PARTIES, PARAMETERS, addresses=True, timeouts=FAST)
-    for name in PARTIES:
-        Ledger.create(
-            tmp_path / f"{name}.ledger",
-            party=name,
-            dataset="d",
-            relation="substitution",
-            epsilon=40.0,
-            delta=1e-6,
-        )
+    create_ledgers(tmp_path, PARTIES, 40.0, 1e-6)
     results = await compare(path, dict.fromkeys(PARTIES, 24.0), ledgers=True)
     scores = {}
     for name, other in (("alice", "bob"), ("alice", "carol"), ("bob", "carol")):
@@ -64,10 +59,24 @@ async def test_pairs_learn_one_noisy_score_and_ledgers_are_charged(tmp_path: Pat
     assert [Ledger.open(tmp_path / f"{name}.ledger").spent().epsilon for name in PARTIES] == spent
 
 
+async def test_absent_parties_cost_no_pair_of_the_others_its_score(tmp_path: Path) -> None:
+    """Two are away: nobody else waits for them first, so all pairs of the four others are in time."""
+    path = create_local_session(
+        tmp_path, NAMES, PARAMETERS, addresses=True, timeouts=Timeouts(connect=60.0, step=6.0, gather=6.0)
+    )
+    present = [name for name in NAMES if name not in ("alice", "dave")]
+    results = await compare(path, dict.fromkeys(present, 40.0), ledgers=False)
+    for name in present:
+        result = results[name]
+        assert isinstance(result, Similarities), result
+        assert sorted(result.scores) == [other for other in present if other != name]
+        assert sorted(result.failed) == ["alice", "dave"]
+
+
 async def test_copies_out_of_range_are_refused_before_the_charge(tmp_path: Path) -> None:
     path = create_local_session(tmp_path, PARTIES, PARAMETERS, addresses=True, timeouts=FAST)
+    create_ledgers(tmp_path, ["alice"], 30.0, 1e-6)
     book = tmp_path / "alice.ledger"
-    Ledger.create(book, party="alice", dataset="d", relation="substitution", epsilon=30.0, delta=1e-6)
     serving = asyncio.create_task(smpc_dp.serve(path))
     async with smpc_dp.connect(path, party="alice", ledger=book) as session:
         with pytest.raises(ConfigError, match="covert"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from smpc_dp import simulate
@@ -12,7 +12,7 @@ from smpc_dp.errors import ConfigError
 from smpc_dp.kernels.compiled import compile_kernel, evaluate
 from smpc_dp.kernels.cosine import cosine, unit_codes
 from smpc_dp.privacy.accountant.compose import Composition
-from smpc_dp.statistics.similarity import Similarities, opponents, plan_similarities
+from smpc_dp.statistics.similarity import Similarities, plan_similarities
 
 
 @pytest.mark.parametrize(("length", "levels"), [(1, 1), (3, 7), (5, 20)])
@@ -80,17 +80,6 @@ def test_scores_are_the_cosines_with_the_planned_noise() -> None:
     assert abs(noise.mean()) < 6 * plan.deviation / 780**0.5
     # The fourth moment of Laplace is 6 times the squared variance.
     assert abs(noise.var() / plan.deviation**2 - 1) < 6 * (5 / 780) ** 0.5
-
-
-@settings(max_examples=15)
-@given(st.integers(2, 17))
-def test_rounds_pair_every_two_parties_once(parties: int) -> None:
-    orders = [list(opponents(party, parties)) for party in range(parties)]
-    for party, order in enumerate(orders):
-        assert sorted(order) == [other for other in range(parties) if other != party]
-    if parties % 2 == 0:
-        for party, order in enumerate(orders):
-            assert all(orders[other][number] == party for number, other in enumerate(order))
 
 
 def test_neighbours_are_the_greatest_scores() -> None:
