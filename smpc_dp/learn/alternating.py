@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smpc_dp.learn.averager import PeerExchange, Rows
-from smpc_dp.learn.coordinate_descent import Gradients, PersonalizedObjective, check_models, pulled_models
+from smpc_dp.learn.coordinate_descent import Gradients, PersonalizedObjective, integer_models, pulled_models
 from smpc_dp.learn.learned_graph import GraphLearning, LearnedGraph, losses_of_all, others, sent_by
-from smpc_dp.privacy.record_gradients import GradientNoise, Integers
-from smpc_dp.privacy.sampling import NoiseSource, discrete_gaussian
+from smpc_dp.privacy.record_gradients import Integers, RecordNoise
+from smpc_dp.privacy.sampling import NoiseSource
 
 # Of the bound of a loss, without noise.
 _LOSS_STEPS = 1 << 20
@@ -65,7 +65,7 @@ class Alternation:
         length: int,
         bits: int,
         bound: float,
-        noise: Sequence[GradientNoise] | None,
+        noise: Sequence[RecordNoise] | None,
         source: NoiseSource,
     ) -> None:
         self._exchange, self._objective, self._records, self._graph = exchange, objective, records, learned
@@ -87,13 +87,12 @@ class Alternation:
     def _floats(self, parties: slice | list[int]) -> Rows:
         return np.ldexp(self.models[parties].astype(np.float64), -self._bits)
 
-    def _variance(self, party: int) -> int | None:
-        """Return the variance of a party's next release, None without noise."""
+    def _drawn(self, party: int, length: int) -> Integers | None:
+        """Return the noise of a party's next release, None without."""
         if self._noise is None:
             return None
-        release = self._releases[party]
         self._releases[party] += 1
-        return int(self._noise[party].variances[release])
+        return self._noise[party].draw(self._source, length, int(self._releases[party]) - 1)
 
     async def _tick(self, number: int, party: int) -> None:
         row, sent = self._row_of.get(party), np.zeros((len(self._row_of), self.models.shape[1]))
@@ -103,7 +102,7 @@ class Alternation:
         received = await self._exchange.mix(sent, sent_by(party, near.tobytes(), len(self.models)))
         values = received[:1] if row is None else sent[[row]]
         if len(values):
-            self.models[[party]] = check_models(np.rint(np.ldexp(values, self._bits)), number)
+            self.models[[party]] = integer_models(np.rint(np.ldexp(values, self._bits)), number)
 
     def _moved(self, number: int, party: int, row: int) -> Integers:
         """Return a party's next model in grid steps, (2.3) or (2.9), shape (1, length)."""
@@ -111,15 +110,14 @@ class Alternation:
         parties, models = np.array([party]), self._floats([party])
         near = self._graph.around(self._floats(slice(None)), party)
         moved = pulled_models(objective, models, near[None], parties)
-        variance = self._variance(party)
-        if variance is None:
+        drawn = self._drawn(party, moved.shape[1])
+        if drawn is None:
             moved -= objective.factors[party] * self._records.mean(models, rows)
             moved = np.rint(np.ldexp(moved, bits))
         else:
             taken = self._records.contributions(models, rows, objective.reaches[parties], bits)
-            moved = np.rint(np.ldexp(moved, bits)) - taken
-            moved -= discrete_gaussian(self._source, moved.shape[1], variance)
-        return check_models(moved, number)
+            moved = np.rint(np.ldexp(moved, bits)) - (taken + drawn)
+        return integer_models(moved, number)
 
     async def _learn_graph(self) -> None:
         own = [self._loss(row, int(party)) for row, party in enumerate(self._exchange.here)]
@@ -137,9 +135,9 @@ class Alternation:
 
     def _loss(self, row: int, party: int) -> int:
         """Return a party's sum of losses in steps, with noise; 0 for a party without records."""
-        variance = self._variance(party)
+        drawn = self._drawn(party, 1)
         if not self._objective.sizes[party]:
             return 0
         models, rows = self._floats([party]), np.array([row])
         total = int(self._records.sum_losses(models, rows, self._bound, self._steps(party))[0])
-        return total if variance is None else total + int(discrete_gaussian(self._source, 1, variance)[0])
+        return total if drawn is None else total + int(drawn[0])

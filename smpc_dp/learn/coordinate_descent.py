@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
 from smpc_dp.learn.averager import Parties, PeerExchange, Rows, check_rows
 from smpc_dp.learn.schedule import by_level
-from smpc_dp.privacy.record_gradients import GradientNoise, Integers
-from smpc_dp.privacy.sampling import NoiseSource, discrete_gaussian
+from smpc_dp.privacy.record_gradients import Integers, RecordNoise
+from smpc_dp.privacy.sampling import NoiseSource
 
 if TYPE_CHECKING:
     from scipy import sparse
@@ -140,7 +140,7 @@ async def descend(
     bits: int,
     *,
     start: Rows | None = None,
-    noise: Sequence[GradientNoise] | None = None,
+    noise: Sequence[RecordNoise] | None = None,
     source: NoiseSource | None = None,
     watch: Watch | None = None,
 ) -> Rows:
@@ -189,12 +189,11 @@ async def descend(
                 moved -= objective.factors[here[rows]][:, None] * gradients.mean(models, rows)
                 moved = np.rint(np.ldexp(moved, bits))
             else:
-                variances = [noise[party].variances[releases[party]] for party in here[rows]]
                 taken = gradients.contributions(models, rows, objective.reaches[here[rows]], bits)
                 moved = np.rint(np.ldexp(moved, bits)) - taken
-                for index, variance in enumerate(variances):
-                    moved[index] -= discrete_gaussian(source, own.shape[1], variance)
-            change[rows] = check_models(moved, int(ticks[0])) - own[rows]
+                for index, party in enumerate(here[rows]):
+                    moved[index] -= noise[party].draw(source, own.shape[1], int(releases[party]))
+            change[rows] = integer_models(moved, int(ticks[0])) - own[rows]
         releases[parties] += 1
         sent = columns[:, parties]
         spread = sparse.csr_array((sent.data, (sent.indices, parties[_columns(sent)])), shape=(n, n))
@@ -217,7 +216,7 @@ def pulled_models(objective: PersonalizedObjective, models: Rows, neighbours: Ro
     return np.asarray(pulled - (factor * 2 * objective.ridges[parties])[:, None] * models)
 
 
-def check_models(moved: Rows, tick: int) -> Integers:
+def integer_models(moved: Rows, tick: int) -> Integers:
     """Return models in grid steps as integers; raise ConfigError for models that have diverged."""
     if not (np.abs(moved) < 2.0**52).all():
         raise ConfigError.at("coupling", f"the descent diverges at tick {tick}", ConfigCheck.INFEASIBLE)

@@ -25,14 +25,14 @@ from numpy.typing import NDArray
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
 from smpc_dp.learn.averager import FAILURES, ParticipationCounter, PeerExchange, Rows
 from smpc_dp.learn.exchanges import EXACT_STEPS
-from smpc_dp.learn.models import Model
+from smpc_dp.learn.models import Model, RecordGradients
 from smpc_dp.learn.pairing_schedule import Positive, Seed, Ticks
-from smpc_dp.learn.personalized import RecordGradients
+from smpc_dp.learn.personalized import NoiseMechanism, delta_issues, norm_order
 from smpc_dp.learn.requirements import Learned, LearnerContext, PrivateMessages, Requirements, Table
 from smpc_dp.learn.schedule import PublicDraws
 from smpc_dp.privacy.guarantee import PrivacyGuarantee
-from smpc_dp.privacy.record_gradients import GradientNoise, grid_bits, plan_gradient_noise
-from smpc_dp.privacy.sampling import NoiseSource, discrete_gaussian
+from smpc_dp.privacy.record_gradients import RecordNoise, grid_bits, plan_record_noise
+from smpc_dp.privacy.sampling import NoiseSource
 
 if TYPE_CHECKING:
     from scipy import sparse
@@ -104,7 +104,9 @@ class DataOwners(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         ),
     ]
     ticks: Annotated[Ticks, Meta(description="T, of all owners' Poisson clocks together, drawn by `seed`")]
-    clip: Annotated[Positive, Meta(description="L2 norm that a record's gradient is clipped to")]
+    clip: Annotated[
+        Positive, Meta(description="L2 norm, of `laplace` L1, that a record's gradient is clipped to")
+    ]
     epsilons: Annotated[
         tuple[Positive, ...],
         Meta(
@@ -116,6 +118,7 @@ class DataOwners(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         Annotated[float, Meta(gt=0, lt=1)] | None,
         Meta(description="with `epsilons`", extra={"default": "none"}),
     ] = None
+    mechanism: NoiseMechanism = "gaussian"
     answers: Annotated[
         Annotated[int, Meta(ge=1, le=1_000_000)] | None,
         Meta(
@@ -141,6 +144,11 @@ class DataOwners(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     def loss(self) -> Model:
         """The model with its loss."""
         return Model(self.model, self.features)
+
+    @property
+    def order(self) -> Literal[1, 2]:
+        """The order of the norm for which noise is planned."""
+        return norm_order(self.mechanism)
 
     @property
     def most(self) -> int:
@@ -171,14 +179,12 @@ class DataOwners(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         return max(_BITS, grid_bits(self.clip / np.array(self.sizes, dtype=np.float64)))
 
     @cached_property
-    def noise(self) -> tuple[GradientNoise, ...]:
+    def noise(self) -> tuple[RecordNoise, ...]:
         """The noise of each owner, empty without; raises ConfigError where none suffices."""
-        if self.delta is None:
-            return ()
         shares = [_SCALAR] * self.most
         return tuple(
-            plan_gradient_noise(epsilon, self.delta, shares, self.clip / size, self.bits)
-            for epsilon, size in zip(self.epsilons, self.sizes, strict=True)
+            plan_record_noise(self.mechanism, epsilon, self.delta, shares, self.clip / size, self.bits)
+            for epsilon, size in zip(self.epsilons, self.sizes, strict=False)
         )
 
     @property
@@ -199,8 +205,10 @@ class DataOwners(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
             if given != owners and (given or name == "sizes"):
                 reason = f"{given} for {owners} owners: the first of {parties} parties is the learner"
                 result.append(ConfigIssue(name, reason, ConfigCheck.SHAPE))
-        if bool(self.epsilons) != (self.delta is not None):
-            result.append(ConfigIssue("delta", "goes with epsilons", ConfigCheck.MISSING))
+        result += delta_issues(max(self.epsilons, default=None), self.delta, self.mechanism)
+        if self.mechanism != "gaussian" and not self.epsilons:
+            reason = "is of noise: there are no epsilons"
+            result.append(ConfigIssue("mechanism", reason, ConfigCheck.UNSUPPORTED))
         if result:
             return result
         length, room = self.loss.length, math.ldexp(EXACT_STEPS, -self.bits)
@@ -208,10 +216,10 @@ class DataOwners(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
             reason = f"{self.radius:g} is beyond the grid of the messages, of {room:.3g}"
             result.append(ConfigIssue("radius", reason, ConfigCheck.INFEASIBLE))
         try:
-            deviation = max((math.sqrt(max(one.variances)) for one in self.noise), default=0.0)
+            far = max((one.far(length) for one in self.noise), default=0.0)
         except ConfigError as error:
             return [*result, *error.issues]
-        if 2 * self.clip + 16 * math.ldexp(deviation, -self.bits) * math.sqrt(length) > room:
+        if 2 * self.clip + math.ldexp(far, -self.bits) > room:
             reason = "needs too much noise, or clip is too large, for the grid of the messages"
             result.append(ConfigIssue("epsilons", reason, ConfigCheck.INFEASIBLE))
         return result
@@ -254,7 +262,7 @@ class OwnerAnswers:
         width = settings.features + 1
         tables = [table if table.size else np.zeros((0, width)) for table in data]
         model = settings.loss
-        self._gradients = RecordGradients(model, model.points(tables), settings.clip)
+        self._gradients = RecordGradients(model, model.points(tables), settings.clip, settings.order)
         self._counter = ParticipationCounter(len(settings.sizes) + 1, settings.most)
         self.given: Counter[int] = Counter()
 
@@ -265,8 +273,7 @@ class OwnerAnswers:
         factor = np.array([1.0 / settings.sizes[party - 1]])
         summed = self._gradients.contributions(query[None], row, factor, settings.bits)[0]
         if settings.noise:
-            noise = settings.noise[party - 1]
-            summed = summed + discrete_gaussian(source, len(summed), noise.variances[self.given[party]])
+            summed = summed + settings.noise[party - 1].draw(source, len(summed), self.given[party])
         self.given[party] += 1
         return np.asarray(np.ldexp(summed.astype(np.float64), -settings.bits))
 

@@ -19,9 +19,9 @@ from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
 from smpc_dp.learn.averager import PeerExchange
 from smpc_dp.learn.diffusion import Diffused, diffuse, diffuse_records, publish_models, retained_part
 from smpc_dp.learn.exchanges import EXACT_STEPS
-from smpc_dp.learn.models import Model, ModelName
+from smpc_dp.learn.models import Model, ModelName, RecordGradients
 from smpc_dp.learn.pairing_schedule import Graph, Positive, graph_of, rename_argument
-from smpc_dp.learn.personalized import RecordGradients, check_sizes
+from smpc_dp.learn.personalized import check_sizes
 from smpc_dp.learn.requirements import (
     Learned,
     LearnerContext,

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
 from smpc_dp.learn.averager import Rows
 from smpc_dp.learn.requirements import Table
+from smpc_dp.privacy.record_gradients import Integers, contributions
 
 ModelName = Literal["logistic", "softmax", "linear"]
 # Features and labels up to this have gradients whose norm does not overflow: it would be clipped to nothing.
@@ -183,6 +184,44 @@ class TableModel:
             self.model.metric(models[index], self.data[row]) for index, row in enumerate(rows.tolist())
         ]
         return np.array(measured, dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class RecordGradients:
+    """Gradients of a linear model's loss at the records of the parties here, each clipped to a norm."""
+
+    model: Model
+    points: Points
+    clip: float
+    order: Literal[1, 2] = 2
+
+    def _of_records(self, models: Rows, rows: NDArray[np.intp]) -> NDArray[np.float64]:
+        features, labels = self.points.features[rows], self.points.labels[rows]
+        scores = self.model.scores(models, features)
+        predicted = scores if self.model.kind == "linear" else 0.5 * (1 + np.tanh(scores / 2))
+        here = self.points.share[rows] > 0
+        return np.asarray(((predicted - labels) * here)[..., None] * features)
+
+    def mean(self, models: Rows, rows: NDArray[np.intp]) -> Rows:
+        """See `coordinate_descent.Gradients.mean`."""
+        return self.model.gradient(models, self.points, rows)
+
+    def contributions(
+        self, models: Rows, rows: NDArray[np.intp], factor: NDArray[np.float64], bits: int
+    ) -> Integers:
+        """See `coordinate_descent.Gradients.contributions`."""
+        return contributions(self._of_records(models, rows), factor, self.clip, bits, self.order)
+
+    def sum_losses(self, models: Rows, rows: NDArray[np.intp], bound: float, steps: int) -> Integers:
+        """See `alternating.Losses.sum_losses`."""
+        scores, labels = self.model.scores(models, self.points.features[rows]), self.points.labels[rows]
+        if self.model.kind == "linear":
+            losses = (scores - labels) ** 2 / 2
+        else:
+            losses = np.logaddexp(0.0, np.where(labels > 0, -scores, scores))
+        clipped = np.clip(losses, 0.0, bound) * (self.points.share[rows] > 0)
+        taken = np.minimum(np.floor(clipped / bound * steps), steps)
+        return np.asarray(taken.astype(np.int64).sum(axis=1))
 
 
 def clip_rows(vectors: Rows, bound: float) -> Rows:

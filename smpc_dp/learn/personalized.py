@@ -8,7 +8,6 @@ protected from everybody; the graph and the number of records of each party are 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
@@ -19,11 +18,11 @@ from numpy.typing import NDArray
 
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
 from smpc_dp.learn.alternating import Alternation, release_shares
-from smpc_dp.learn.averager import PeerExchange, Rows
+from smpc_dp.learn.averager import PeerExchange
 from smpc_dp.learn.coordinate_descent import PersonalizedObjective, descend
 from smpc_dp.learn.exchanges import EXACT_STEPS
 from smpc_dp.learn.learned_graph import LearnedGraph, LearnGraph, no_graph
-from smpc_dp.learn.models import Model, Points, bound_features
+from smpc_dp.learn.models import Model, RecordGradients, bound_features
 from smpc_dp.learn.neighbour_sums import descend_by_sums, members
 from smpc_dp.learn.pairing_schedule import Graph, Positive, Seed, Ticks, graph_of
 from smpc_dp.learn.requirements import (
@@ -36,7 +35,7 @@ from smpc_dp.learn.requirements import (
 )
 from smpc_dp.learn.schedule import PublicDraws
 from smpc_dp.privacy.guarantee import PrivacyGuarantee
-from smpc_dp.privacy.record_gradients import GradientNoise, contributions, grid_bits, plan_gradient_noise
+from smpc_dp.privacy.record_gradients import Mechanism, RecordNoise, grid_bits, plan_record_noise
 
 if TYPE_CHECKING:
     from scipy import sparse
@@ -73,43 +72,13 @@ RecordDelta = Annotated[
     Annotated[float, Meta(gt=0, lt=1)] | None,
     Meta(description="with `epsilon`", extra={"default": "none"}),
 ]
-
-
-@dataclass(frozen=True)
-class RecordGradients:
-    """Gradients of a linear model's loss at the records of the parties here."""
-
-    model: Model
-    points: Points
-    clip: float
-
-    def _of_records(self, models: Rows, rows: NDArray[np.intp]) -> NDArray[np.float64]:
-        features, labels = self.points.features[rows], self.points.labels[rows]
-        scores = self.model.scores(models, features)
-        predicted = scores if self.model.kind == "linear" else 0.5 * (1 + np.tanh(scores / 2))
-        here = self.points.share[rows] > 0
-        return np.asarray(((predicted - labels) * here)[..., None] * features)
-
-    def mean(self, models: Rows, rows: NDArray[np.intp]) -> Rows:
-        """See `coordinate_descent.Gradients.mean`."""
-        return self.model.gradient(models, self.points, rows)
-
-    def contributions(
-        self, models: Rows, rows: NDArray[np.intp], factor: NDArray[np.float64], bits: int
-    ) -> NDArray[np.int64]:
-        """See `coordinate_descent.Gradients.contributions`."""
-        return contributions(self._of_records(models, rows), factor, self.clip, bits)
-
-    def sum_losses(self, models: Rows, rows: NDArray[np.intp], bound: float, steps: int) -> NDArray[np.int64]:
-        """See `alternating.Losses.sum_losses`."""
-        scores, labels = self.model.scores(models, self.points.features[rows]), self.points.labels[rows]
-        if self.model.kind == "linear":
-            losses = (scores - labels) ** 2 / 2
-        else:
-            losses = np.logaddexp(0.0, np.where(labels > 0, -scores, scores))
-        clipped = np.clip(losses, 0.0, bound) * (self.points.share[rows] > 0)
-        taken = np.minimum(np.floor(clipped / bound * steps), steps)
-        return np.asarray(taken.astype(np.int64).sum(axis=1))
+NoiseMechanism = Annotated[
+    Mechanism,
+    Meta(
+        description="of the noise; `k-norm` (for the L2 norm) and `laplace` (L1) take no `delta`: their "
+        "epsilons add up"
+    ),
+]
 
 
 def check_sizes(exchange: PeerExchange, data: list[Table], sizes: tuple[int, ...]) -> None:
@@ -118,6 +87,21 @@ def check_sizes(exchange: PeerExchange, data: list[Table], sizes: tuple[int, ...
         if len(table) != sizes[party]:
             reason = f"{exchange.name_of(int(party))} has {len(table)} records, not {sizes[party]}"
             raise ConfigError.at("sizes", reason, ConfigCheck.DIFFERS)
+
+
+def norm_order(mechanism: Mechanism) -> Literal[1, 2]:
+    """Return the order of the norm that a mechanism's noise is for."""
+    return 1 if mechanism == "laplace" else 2
+
+
+def delta_issues(epsilon: float | None, delta: float | None, mechanism: Mechanism) -> list[ConfigIssue]:
+    """Return the fault of a delta that is missing, or that is there in vain, if there is one."""
+    if epsilon is not None and mechanism != "gaussian":
+        reason = f"is not for {mechanism!r}, whose epsilon is pure"
+        return [] if delta is None else [ConfigIssue("delta", reason, ConfigCheck.UNSUPPORTED)]
+    if (epsilon is None) == (delta is None):
+        return []
+    return [ConfigIssue("delta", "goes with epsilon", ConfigCheck.MISSING)]
 
 
 def tick_issues(wakes: NDArray[np.intp], parties: int) -> list[ConfigIssue]:
@@ -167,15 +151,19 @@ class Personalized(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     ] = 1.0
     epsilon: RecordEpsilon = None
     delta: RecordDelta = None
+    mechanism: NoiseMechanism = "gaussian"
     split: Annotated[
         Literal["even", "late"],
-        Meta(description="of the budget over a party's updates; late: shares grow with the tick as C^(-t/2)"),
+        Meta(
+            description="of the budget over a party's updates; late: shares grow with the tick as C^(-t/2), "
+            "those of epsilon as C^(-t/3)"
+        ),
     ] = "even"
     clip: Annotated[
         Positive | None,
         Meta(
-            description="L2 norm that a record's gradient is clipped to; with `epsilon` alone",
-            extra={"default": "√(B² + 1), which clips nothing of the logistic loss"},
+            description="L2 norm, of `laplace` L1, that gradients of records are clipped to; with `epsilon`",
+            extra={"default": "√(B² + 1), of `laplace` √p times that: clips nothing of the logistic loss"},
         ),
     ] = None
     model: Annotated[
@@ -203,6 +191,18 @@ class Personalized(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         """The largest norm of a record with its intercept."""
         return math.hypot(self.record_bound, 1.0)
 
+    @property
+    def clipped(self) -> float:
+        """The norm that a record's gradient is clipped to, of order `order`."""
+        if self.clip is not None:
+            return self.clip
+        return self.reach * math.sqrt(self.loss.length) if self.order == 1 else self.reach
+
+    @property
+    def order(self) -> Literal[1, 2]:
+        """The order of the norm for which noise is planned."""
+        return norm_order(self.mechanism)
+
     @cached_property
     def wakes(self) -> NDArray[np.intp]:
         """The party of each tick, shape (T,)."""
@@ -218,14 +218,16 @@ class Personalized(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         return PersonalizedObjective(weights, sizes, self.coupling, ridges, curvature * self.reach**2)
 
     @cached_property
-    def noise(self) -> tuple[GradientNoise, ...] | None:
+    def noise(self) -> tuple[RecordNoise, ...] | None:
         """The noise of each party, None without; raises ConfigError where none suffices."""
-        if self.epsilon is None or self.delta is None or self.sum_bound is not None:
+        if self.epsilon is None or self.sum_bound is not None:
             return None
-        clip, objective = self.reach if self.clip is None else self.clip, self.objective
+        clip, objective = self.clipped, self.objective
         bits, decay = grid_bits(clip * objective.reaches), objective.contraction
+        # Shares of mu^2, whose noise has the variance 1/share, or of epsilon, with 1/share^2.
+        power = 2 if self.mechanism == "gaussian" else 3
         growth = (
-            decay ** ((self.ticks - 1 - np.arange(self.ticks)) / 2)
+            decay ** ((self.ticks - 1 - np.arange(self.ticks)) / power)
             if self.split == "late"
             else np.ones(len(self.wakes))
         )
@@ -238,7 +240,9 @@ class Personalized(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         if self.graph is not None:
             shares = release_shares(self.graph, self.wakes, len(self.sizes))
         return tuple(
-            plan_gradient_noise(self.epsilon, self.delta, shares[party], clip * float(reach), bits)
+            plan_record_noise(
+                self.mechanism, self.epsilon, self.delta, shares[party], clip * float(reach), bits
+            )
             for party, reach in enumerate(objective.reaches)
         )
 
@@ -248,13 +252,10 @@ class Personalized(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         if self.noise is None:
             return None
         # Parties differ in these two alone: rho, epsilon and delta are the same for all.
-        releases = max(len(one.variances) for one in self.noise)
-        return msgspec.structs.replace(
-            self.noise[0].guarantee,
-            sensitivity={"l2": 2.0 * max(one.bound for one in self.noise)},
-            mechanism=f"discrete Gaussian noise on at most {releases} sums of gradients"
-            + (" or losses" if self.graph else ""),
-        )
+        most = max(self.noise, key=lambda one: one.releases).guarantee
+        sensitivity = {f"l{self.order}": 2.0 * max(one.bound for one in self.noise)}
+        mechanism = most.mechanism + (" or losses" if self.graph else "")
+        return msgspec.structs.replace(most, sensitivity=sensitivity, mechanism=mechanism)
 
     @property
     def bits(self) -> int:
@@ -296,25 +297,23 @@ class Personalized(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     def _noise_issues(self) -> list[ConfigIssue]:
         """Return what is wrong with the settings of the noise, or of the sums."""
         result = []
-        if (self.epsilon is None) != (self.delta is None):
-            result.append(ConfigIssue("delta", "goes with epsilon", ConfigCheck.MISSING))
-        if self.epsilon is None and (self.clip is not None or self.split != "even"):
-            name = "clip" if self.clip is not None else "split"
-            result.append(ConfigIssue(name, "is of noise: there is no epsilon", ConfigCheck.UNSUPPORTED))
+        result += delta_issues(self.epsilon, self.delta, self.mechanism)
+        of_noise = [
+            name
+            for name, given in (
+                ("clip", self.clip is not None),
+                ("split", self.split != "even"),
+                ("mechanism", self.mechanism != "gaussian"),
+            )
+            if given
+        ]
+        if self.epsilon is None:
+            reason = "is of noise: there is no epsilon"
+            result += [ConfigIssue(name, reason, ConfigCheck.UNSUPPORTED) for name in of_noise]
         if self.sum_bound is not None:
-            result += [
-                ConfigIssue(
-                    name, "is of models that neighbours see: there is sum_bound", ConfigCheck.CONFLICT
-                )
-                for name, given in (("clip", self.clip), ("graph", self.graph))
-                if given is not None
-            ]
-            if self.split != "even":
-                result.append(
-                    ConfigIssue(
-                        "split", "is of models that neighbours see: there is sum_bound", ConfigCheck.CONFLICT
-                    )
-                )
+            reason = "is of models that neighbours see: there is sum_bound"
+            names = of_noise + (["graph"] if self.graph else [])
+            result += [ConfigIssue(name, reason, ConfigCheck.CONFLICT) for name in names]
         elif self.epsilon is not None and self.clip is None and self.model == "linear":
             result.append(ConfigIssue("clip", "is needed for the linear model", ConfigCheck.MISSING))
         return result
@@ -328,12 +327,11 @@ class Personalized(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         reason = f"party {party} has {counts[party]} neighbours, secure sums need {_LEAST_NEIGHBOURS}"
         return [ConfigIssue("topology", reason, ConfigCheck.UNSUPPORTED)]
 
-    def _check_room(self, noise: tuple[GradientNoise, ...]) -> None:
-        deviation = max(math.sqrt(max(one.variances)) for one in noise)
+    def _check_room(self, noise: tuple[RecordNoise, ...]) -> None:
         # A loss may reach its bound at every record.
         most = max(2 * one.bound * size for one, size in zip(noise, self.sizes, strict=True))
         losses = 0 if self.graph is None else most
-        if 16 * deviation * math.sqrt(self.loss.length) + losses > EXACT_STEPS:
+        if max(one.far(self.loss.length) for one in noise) + losses > EXACT_STEPS:
             reason = f"{self.epsilon:g} needs too much noise for the grid of the messages"
             raise ConfigError.at("epsilon", reason, ConfigCheck.INFEASIBLE)
 
@@ -365,8 +363,7 @@ class Personalized(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         exchange, model = context.peers, self.loss
         check_sizes(exchange, data, self.sizes)
         tables = [self._bounded(table) for table in data]
-        clip = self.reach if self.clip is None else self.clip
-        gradients = RecordGradients(model, model.points(tables), clip)
+        gradients = RecordGradients(model, model.points(tables), self.clipped, self.order)
         source = None if self.noise is None else context.source
         learned = None
         if self.graph is not None and self.graph.loss_bound is not None:

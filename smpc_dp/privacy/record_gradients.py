@@ -2,7 +2,8 @@
 
 A record's gradient, times a factor, is truncated to a grid of steps 2^-bits within an l2 norm of `bound`
 steps. So the sum over records is exact, and two tables that differ in one record have sums at most 2 `bound`
-apart. Proofs: docs/proofs/personalized.md.
+apart. Noise is discrete Gaussian, or gives pure epsilon: K-norm noise for the l2 norm, discrete Laplace noise
+for the l1 norm. Proofs: docs/proofs/personalized.md.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,12 +21,15 @@ from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.privacy.arguments import ArgumentChecks
 from smpc_dp.privacy.gaussian import gaussian_mu
 from smpc_dp.privacy.guarantee import PrivacyGuarantee
+from smpc_dp.privacy.k_norm import k_norm
+from smpc_dp.privacy.sampling import NoiseSource, discrete_gaussian, discrete_laplace
 
 if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.events import Event
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
+Mechanism = Literal["gaussian", "k-norm", "laplace"]
 
 # Of a standard deviation in grid steps.
 _MOST_DEVIATION = 1 << 38
@@ -39,6 +43,8 @@ _ASSUMPTION = (
     "the party follows the protocol and draws its noise honestly; others may see all messages of all "
     "parties, and know all records but one; how many records each party has is public"
 )
+# Scales of an exponential that it exceeds with a probability below 1e-86.
+_FAR = 200
 
 
 @dataclass(frozen=True)
@@ -64,6 +70,19 @@ class GradientNoise:
     def rho(self) -> float:
         """Rho of zero-concentrated DP, of all releases together."""
         return self.mu**2 / 2
+
+    @property
+    def releases(self) -> int:
+        """How many releases it is for."""
+        return len(self.variances)
+
+    def draw(self, source: NoiseSource, length: int, release: int) -> Integers:
+        """Return the noise of a release, counted from 0, in grid steps."""
+        return discrete_gaussian(source, length, self.variances[release])
+
+    def far(self, length: int) -> float:
+        """Return an l2 norm, in grid steps, that the noise of no release exceeds but by a miracle."""
+        return 16 * math.sqrt(max(self.variances, default=Fraction(0)) * length)
 
     @property
     def guarantee(self) -> PrivacyGuarantee:
@@ -92,6 +111,67 @@ class GradientNoise:
         return Event(claim.mechanism, claim.relation, known, unit="record")
 
 
+@dataclass(frozen=True)
+class PureNoise:
+    """K-norm or discrete Laplace noise on the sums that one party releases: pure epsilon, added up.
+
+    Attributes:
+        mechanism: "k-norm": `bound` is of the l2 norm; "laplace": of the l1 norm.
+        bits, bound: see `GradientNoise`.
+        scales: of the noise of each release, in grid steps; a release has epsilon 2 bound/scale.
+        epsilon: of all releases together.
+    """
+
+    mechanism: Literal["k-norm", "laplace"]
+    bits: int
+    bound: int
+    scales: tuple[int, ...]
+    epsilon: float
+
+    @property
+    def releases(self) -> int:
+        """How many releases it is for."""
+        return len(self.scales)
+
+    def draw(self, source: NoiseSource, length: int, release: int) -> Integers:
+        """Return the noise of a release, counted from 0, in grid steps."""
+        scale = self.scales[release]
+        if self.mechanism == "laplace" or length == 1:
+            return discrete_laplace(source, length, scale)
+        return k_norm(source, length, scale)
+
+    def far(self, length: int) -> float:
+        """Return an l2 norm, in grid steps, that the noise of no release exceeds but by a miracle."""
+        return float(max(self.scales, default=0)) * (_FAR + 2.0 * length)
+
+    @property
+    def guarantee(self) -> PrivacyGuarantee:
+        """What holds for one record of the party, of all releases together."""
+        name = "discrete Laplace" if self.mechanism == "laplace" else "K-norm"
+        return record_guarantee(
+            self.epsilon,
+            0.0,
+            self.bound,
+            norm="l1" if self.mechanism == "laplace" else "l2",
+            mechanism=f"{name} noise on at most {self.releases} sums of gradients",
+            assumption=_ASSUMPTION,
+            proof="simple composition of all releases: docs/proofs/personalized.md",
+        )
+
+    def event(self) -> Event:
+        """Return all releases together as one event for a ledger."""
+        from smpc_dp.privacy.accountant.events import Event, Line, Pure, Renyi
+
+        claim = self.guarantee
+        # Pure epsilon is epsilon^2/2-zCDP [Bun and Steinke 2016, Proposition 1.4].
+        rho = math.fsum((2 * self.bound / scale) ** 2 / 2 for scale in self.scales)
+        known = (Pure(self.epsilon), Renyi((Line(0.0, rho),), all_orders=True))
+        return Event(claim.mechanism, claim.relation, known, unit="record")
+
+
+RecordNoise = GradientNoise | PureNoise
+
+
 def planned_mu(epsilon: float, delta: float) -> float:
     """Return mu of Gaussian DP for this budget, a little within it: for the closeness of all releases.
 
@@ -107,14 +187,21 @@ def planned_mu(epsilon: float, delta: float) -> float:
 
 
 def record_guarantee(
-    epsilon: float, delta: float, bound: int, *, mechanism: str, assumption: str, proof: str
+    epsilon: float,
+    delta: float,
+    bound: int,
+    *,
+    mechanism: str,
+    assumption: str,
+    proof: str,
+    norm: Literal["l1", "l2"] = "l2",
 ) -> PrivacyGuarantee:
-    """Return the guarantee of one record whose contribution is at most `bound` grid steps in the l2 norm."""
+    """Return the guarantee of one record whose contribution is at most `bound` grid steps in the norm."""
     return PrivacyGuarantee(
         epsilon=epsilon,
         delta=delta,
         relation="substitution",
-        sensitivity={"l2": 2.0 * bound},
+        sensitivity={norm: 2.0 * bound},
         unit="grid step",
         protects="record",
         mechanism=mechanism,
@@ -155,23 +242,69 @@ def plan_gradient_noise(
     return GradientNoise(bits, bound, variances, mu, epsilon, delta)
 
 
+def plan_pure_noise(
+    mechanism: Literal["k-norm", "laplace"], epsilon: float, shares: Sequence[float], reach: float, bits: int
+) -> PureNoise:
+    """Return the noise of one party's releases, with a pure epsilon.
+
+    Args:
+        epsilon: of all releases, for one record.
+        shares: of epsilon for each release, above 0; their sum is taken for 1.
+        reach, bits: see `plan_gradient_noise`; "laplace": the l1 norm.
+
+    Raises:
+        ConfigError: an argument is out of range, or the noise is too large for the grid.
+    """
+    checks = ArgumentChecks()
+    checks.require_budget(epsilon)
+    checks.raise_issues()
+    bound = math.ceil(Fraction(reach) * Fraction(2) ** bits)
+    total = sum(map(Fraction, shares))
+    scales = tuple(math.ceil(2 * bound * total / (Fraction(epsilon) * Fraction(one))) for one in shares)
+    if max(scales, default=0) > _MOST_DEVIATION:
+        reason = f"{epsilon:g} for {len(shares)} releases needs too much noise"
+        raise ConfigError.at("epsilon", reason, ConfigCheck.INFEASIBLE)
+    return PureNoise(mechanism, bits, bound, scales, epsilon)
+
+
+def plan_record_noise(
+    mechanism: Mechanism,
+    epsilon: float,
+    delta: float | None,
+    shares: Sequence[float],
+    reach: float,
+    bits: int,
+) -> RecordNoise:
+    """Return the noise of one party's releases, see `plan_gradient_noise` and `plan_pure_noise`."""
+    if mechanism == "gaussian":
+        return plan_gradient_noise(epsilon, 0.0 if delta is None else delta, shares, reach, bits)
+    return plan_pure_noise(mechanism, epsilon, shares, reach, bits)
+
+
 def grid_bits(reaches: Floats, least: int = 1 << 12) -> int:
     """Return the bits of a grid on which each of these contributions has at least `least` steps."""
     return max(0, math.ceil(math.log2(least / float(np.min(reaches)))))
 
 
-def contributions(gradients: Floats, factor: Floats, clip: float, bits: int) -> Integers:
+def contributions(
+    gradients: Floats, factor: Floats, clip: float, bits: int, order: Literal[1, 2] = 2
+) -> Integers:
     """Return each party's sum of its records' contributions, in grid steps.
 
     Args:
         gradients: shape (rows, records, length), zero where there is no record.
         factor: shape (rows,), above 0.
-        clip: the l2 norm that a record's gradient is scaled down to.
+        clip: the norm that a record's gradient is scaled down to.
+        order: of the norm.
     """
-    norms = np.linalg.norm(gradients, axis=2, keepdims=True)
-    # A little below, so that no rounding lifts a norm over the bound.
-    scale = np.minimum(1.0, clip / np.maximum(norms, 1e-300)) * (1 - 1e-9)
-    parts = np.ldexp(gradients * scale * factor[:, None, None], bits)
+    parts = np.ldexp(clip_records(gradients, clip, order) * factor[:, None, None], bits)
     # Toward zero: truncation adds nothing to a norm.
     summed: Integers = np.trunc(parts).astype(np.int64).sum(axis=1)
     return summed
+
+
+def clip_records(gradients: Floats, clip: float, order: Literal[1, 2] = 2) -> Floats:
+    """Return gradients, shape (rows, records, length), each scaled down to a norm of at most `clip`."""
+    norms = np.linalg.norm(gradients, ord=order, axis=2, keepdims=True)
+    # A little below, so that no rounding lifts a norm over the bound.
+    return np.asarray(gradients * (np.minimum(1.0, clip / np.maximum(norms, 1e-300)) * (1 - 1e-9)))

@@ -19,7 +19,8 @@ from smpc_dp.errors import ConfigError, PrivacyError, SmpcError
 from smpc_dp.learn.data_owners import CentralSteps, DataOwners, OwnerAnswers, most_answers
 from smpc_dp.learn.registry import check_learn
 from smpc_dp.learn.requirements import Learned, LearnerContext
-from smpc_dp.privacy.record_gradients import grid_bits, plan_gradient_noise
+from smpc_dp.privacy.accountant.compose import Composition
+from smpc_dp.privacy.record_gradients import GradientNoise, grid_bits, plan_gradient_noise
 from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.simulate.exchanging import MemoryRelay
 
@@ -178,16 +179,15 @@ def test_one_record_moves_an_answer_within_the_planned_sensitivity(seed: int, sc
 def test_an_answer_has_the_noise_of_its_owner() -> None:
     """3,000 answers of each owner's budget; six deviations of chi-squared of 9,000 degrees are .09."""
     settings = learner(PRIVATE | {"ticks": 9_000, "answers": 3_000})
+    gaussian = [one for one in settings.noise if isinstance(one, GradientNoise)]
     for party in (1, 3):
         answers = OwnerAnswers(settings, np.array([party]), [tables()[party]])
         source = NoiseSource.keyed(bytes(32), party.to_bytes(1, "big"))
         drawn = np.array([answers.answer(party, np.zeros(3), source) for _ in range(3_000)])
-        noise = settings.noise[party - 1]
+        noise = gaussian[party - 1]
         units = np.ldexp(drawn - drawn.mean(axis=0), settings.bits)
         assert abs(float(np.mean(units**2)) / float(noise.variances[0]) - 1) < 0.1
-    planned = [
-        math.sqrt(float(one.variances[0])) * size for one, size in zip(settings.noise, SIZES, strict=True)
-    ]
+    planned = [math.sqrt(float(one.variances[0])) * size for one, size in zip(gaussian, SIZES, strict=True)]
     assert planned[0] > 1.8 * planned[1] > 3.2 * planned[2]
 
 
@@ -284,3 +284,28 @@ def test_a_learner_with_records_and_an_owner_with_others_are_named() -> None:
         simulate.learn(GIVEN, [data[0], data[1][:-1], *data[2:]], fidelity="plain")
     with pytest.raises(ConfigError, match=r"sizes: party 0 has 8 records, not 0"):
         simulate.learn(GIVEN, [data[1], *data[1:]], fidelity="plain")
+
+
+@pytest.mark.parametrize("mechanism", ["k-norm", "laplace"])
+def test_owners_with_pure_noise_pay_no_delta(mechanism: str) -> None:
+    change = PRIVATE | {"delta": None, "mechanism": mechanism}
+    learned = simulate.learn(change, tables(), fidelity="plain", seed_for_simulation=1)
+    assert learned.guarantee is not None
+    assert (learned.guarantee.epsilon, learned.guarantee.delta) == (max(PRIVATE["epsilons"]), 0.0)
+    each = learner(change).requirements(len(SIZES) + 1).own_by_party
+    spent = [Composition([event]).epsilon(0.0) for event in each]
+    assert spent == [0.0, *PRIVATE["epsilons"]]
+
+
+@pytest.mark.parametrize(
+    ("change", "where"),
+    [
+        ({"mechanism": "k-norm"}, "delta"),
+        ({"mechanism": "k-norm", "epsilons": [], "delta": None}, "mechanism"),
+        ({"delta": None}, "delta"),
+    ],
+)
+def test_delta_goes_with_gaussian_noise_alone(change: dict[str, Any], where: str) -> None:
+    checked, issues = check_learn(PRIVATE | change, len(SIZES) + 1)
+    assert checked is None
+    assert where in {issue.where for issue in issues}

@@ -16,11 +16,13 @@ from smpc_dp.learn.alternating import Alternation, release_shares
 from smpc_dp.learn.averager import Boxes, PlainExchange, Rows
 from smpc_dp.learn.graph_descent import GraphObjective, descend_graph, draw_steps
 from smpc_dp.learn.learned_graph import LearnedGraph
-from smpc_dp.learn.personalized import Personalized, RecordGradients
+from smpc_dp.learn.models import RecordGradients
+from smpc_dp.learn.personalized import Personalized
 from smpc_dp.learn.registry import check_learn
 from smpc_dp.learn.requirements import LearnerContext
 from smpc_dp.learn.schedule import PublicDraws
 from smpc_dp.privacy.accountant.compose import Composition
+from smpc_dp.privacy.record_gradients import GradientNoise
 from smpc_dp.privacy.sampling import NoiseSource
 
 Floats = NDArray[np.float64]
@@ -161,6 +163,7 @@ def test_all_releases_cost_the_whole_budget_and_no_more() -> None:
     counts = np.bincount(settings.wakes, minlength=len(SIZES))
     shares = release_shares(settings.graph, settings.wakes, len(SIZES))
     for party, (noise, planned) in enumerate(zip(settings.noise, shares, strict=True)):
+        assert isinstance(noise, GradientNoise)
         # Three losses beside its models.
         assert len(noise.variances) == len(planned) == counts[party] + 3
         assert sum(planned) == pytest.approx(1.0)
