@@ -20,6 +20,7 @@ from smpc_dp.protocols.covert.roles import aggregator_role, party_role
 from smpc_dp.protocols.covert.terms import TABLES, Terms
 from smpc_dp.protocols.engine.events import Cancellation, Deadline, Message, PeersLost, Report, Start
 from smpc_dp.protocols.engine.run import Run
+from smpc_dp.protocols.garbled.aggregator import AggregatorEvaluation
 from smpc_dp.protocols.garbled.params import MAX_COPIES
 from smpc_dp.protocols.ustatistic import messages as m
 from smpc_dp.protocols.ustatistic import states as states
@@ -544,14 +545,14 @@ class Cheat(CovertGarblerRole):
         return OtherTables(terms, copy, seed)
 
 
-def cheated(table: Table, copies: int, run_id: bytes = b"") -> tuple[str, str, Envelope]:
+def cheated(table: Table, copies: int, run_id: bytes = b"", garbler: str = "") -> tuple[str, str, Envelope]:
     """Play a pair of which the garbler cheats in all copies; return both names, and the accusation.
 
-    `run_id`: of the pair, by default the table's.
+    `run_id`: of the pair, by default the table's; `garbler`: the first pair that it garbles.
     """
     run_id, parameters = run_id or table.aggregator.run_id, replace_plan(table.plan, covert=copies)
     drawn = {each for party in table.parties.values() for each in drawn_for(party) or ()}
-    matching, garbler, evaluator = min(drawn)
+    matching, garbler, evaluator = min(each for each in drawn if garbler in ("", each[1]))
     context = pair_context(table.aggregator.member.context, run_id, matching, (garbler, evaluator))
     plan, random = parameters.evaluation(garbler, evaluator), SeededRandomnessForSimulation(1, "pair")
     records = parameters.inputs(np.zeros((1, 2), np.int64), random)
@@ -592,6 +593,36 @@ def test_a_garbler_that_cheats_is_convicted_whatever_happens_before_it_is_accuse
         assert (fault.check, [*fault.evidence]) == (Check.CONVICTED, ["certificate"])
     assert sum(f"{garbler}: is convicted of cheating" in fault for fault in inbox.faults) == 1
     assert NAMES.index(evaluator) + 1 in inbox.alive
+
+
+@pytest.mark.parametrize("restored", [False, True])
+def test_all_pairs_that_a_convicted_party_garbled_count_as_failed(restored: bool) -> None:
+    """Those that have an output too, and those whose halves are on their way; no others."""
+    table = Table(partners=3, names=NAMES[:4])
+    table.execute()
+    state, evaluations = table.aggregator.state, table.aggregator.state.pairs.evaluations
+    pairs = [(matching, pair) for matching, drawn in enumerate(state.drawn.pairs) for pair in drawn]
+    # Six pairs of four parties: one garbles two.
+    garbler = max(NAMES, key=[pair[0] for _, pair in pairs].count)
+    accused, *own = [each for each in pairs if each[1][0] == garbler]
+    *_, accusation = cheated(table, 2, garbler=garbler)
+    for matching, pair in pairs:
+        if (matching, pair) != accused:
+            state.ended.append(EndedPair(matching, pair, 1))
+    assert set(own) < set(state.outputs)
+    role = aggregator_role(
+        pair_context(table.aggregator.member.context, table.aggregator.run_id, *accused),
+        table.signers[AGGREGATOR],
+        table.plan.evaluation(*accused[1]),
+        SeededRandomnessForSimulation(1, "pair"),
+    )
+    evaluations[accused] = AggregatorEvaluation(role, role.run())
+    if restored:
+        table.aggregator._state = state.restorable
+    table.aggregator.handle(Message(accusation))
+    others = {each for each in pairs if each[1][0] != garbler}
+    assert set(table.aggregator.state.outputs) == others
+    assert evaluations[accused].over != restored
 
 
 def test_a_certificate_of_another_run_excludes_who_shows_it() -> None:

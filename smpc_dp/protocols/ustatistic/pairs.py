@@ -103,8 +103,9 @@ class CollectDone(CollectorState, frozen=True, kw_only=True, eq=False):
 
     @property
     def outputs(self) -> dict[tuple[int, Pair], int]:
-        """The outputs of the pairs that are done."""
-        return {(each.matching, each.pair): each.output for each in self.ended if each.output is not None}
+        """The outputs of the pairs that are done; of several ends of a pair the last one counts."""
+        last = {(each.matching, each.pair): each.output for each in self.ended}
+        return {index: output for index, output in last.items() if output is not None}
 
 
 class Estimated(CollectorState, frozen=True, kw_only=True, eq=False):
@@ -197,6 +198,7 @@ def on_conviction(
         raise PeerFault(sender, f"accuses {pair[0]}: {error}", error.check) from None
     reason = f"is convicted of cheating by the certificate of {sender}"
     fault = PeerFault(pair[0], reason, Check.CONVICTED, {"certificate": certificate})
+    _fail_garbled(state, fault)
     if pairs is not None:
         pairs.convictions[pair[0]] = message
     if number not in inbox.alive:
@@ -205,6 +207,20 @@ def on_conviction(
         return []
     aggregator.exclude(state, number, fault)
     return end_pairs(aggregator, state, number)
+
+
+def _fail_garbled(state: CollectDone, fault: PeerFault) -> None:
+    """Count all pairs that a convicted party garbled as failed, those that have an output too."""
+    failed = {(each.matching, each.pair) for each in state.ended} - state.outputs.keys()
+    for matching, drawn in enumerate(state.drawn.pairs):
+        for pair in drawn:
+            if pair[0] != fault.culprit or (matching, pair) in failed:
+                continue
+            state.ended.append(EndedPair(matching, pair, None, f"pair {pair[0]}, {pair[1]}: {fault}"))
+            evaluation = None if state.pairs is None else state.pairs.evaluations.get((matching, pair))
+            if evaluation is not None and not evaluation.over:
+                evaluation.over = True
+                evaluation.effects.close()
 
 
 def end_pairs(aggregator: Aggregator, state: CollectorState, party: int) -> list[Envelope]:
