@@ -325,7 +325,7 @@ async def test_a_garbler_that_cheats_is_convicted_refused_and_shown_by_the_certi
         for result in honest:
             assert isinstance(result, smpc_dp.Evaluation)
             assert result.value == (3,)
-            assert "caught and convicted with probability 1/2" in result.claim
+            assert "with probability 1/2, and convicted unless it stops before it signs" in result.claim
         differing = await ends(
             at["alice"].evaluate("add32", [1], **garbles),
             at["bob"].evaluate("add32", [2], **{**evaluates, "covert": 3}),

@@ -44,7 +44,8 @@ def _garbler(parameters: PairwiseParameters) -> str:
     """Return the adversary that the garbler may be."""
     if not (copies := parameters.covert):
         return f"semi-honest '{parameters.garbler}'"
-    return f"covert '{parameters.garbler}', caught and convicted with probability {copies - 1}/{copies}"
+    caught = f"caught with probability {copies - 1}/{copies}, and convicted unless it stops before it signs"
+    return f"covert '{parameters.garbler}', {caught}"
 
 
 def _malicious_garbler(parameters: PairwiseParameters) -> str:
