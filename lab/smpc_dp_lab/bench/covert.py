@@ -1,25 +1,42 @@
 """The part of `smpc-dp bench pairwise` with covert security: its cost beside a counted floor.
 
-The floor of λ copies has what no evaluation of this kind can leave out: transfers of each copy, the hashes,
-and the tables once; of a processor's time the same, each copy being garbled by both sides but that which
-stays closed. It lacks signatures, channels, active labels and the seed transfer.
+The floor of λ copies has what the protocol cannot leave out, and nothing twice. Of bytes: the transfers of
+each copy, the hashes, and the tables once. Of processor time, of both sides together, each measured as such:
+
+- the transfers of λ copies at both sides, and the garbler's part of them again in the λ - 1 that the
+  evaluator checks: a copy has a setup of its own, of which the base transfers are the greatest share;
+- the seed transfer: λ base transfers;
+- λ copies garbled, and λ - 1 again by the evaluator; the closed one evaluated;
+- in each garbled copy, at both sides: the hashes of its tables, corrections, label list and messages; and of
+  the closed one, by the evaluator, those of what it gets;
+- three signatures, made and checked: of the evaluator's commitments, the statement and the opened seeds.
+
+It lacks the channel (TLS, sockets, threads), the other signed messages (hellos, start, hashes of all
+pieces, what goes to the aggregator), active labels, and that the garbler garbles the closed copy once more to
+send it, where it could have stored all of them.
 """
 
 from __future__ import annotations
 
+import secrets
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from statistics import median
+from typing import Any, TypeVar
 
 import numpy as np
 
-from smpc_dp.crypto.garble import LABEL_BYTES, Evaluator, Garbler, Run
-from smpc_dp.crypto.ot import Receiver, Sender, rows_of_chunk
+from smpc_dp.crypto.garble import LABEL_BYTES, Bytes, Evaluator, Garbler, Run, opened_list
+from smpc_dp.crypto.memory import working_memory
+from smpc_dp.crypto.ot import BaseSender, Receiver, Sender, base_respond, rows_of_chunk
 from smpc_dp.crypto.stream_hash import StreamHash
+from smpc_dp.identity.keys import Identity, verify
 from smpc_dp.protocols.garbled.messages import TABLE_PIECE
 from smpc_dp.protocols.garbled.params import PairwiseParameters
 from smpc_dp.protocols.garbled.plan import COVERT_FIELD, Plan, pack_bits
 from smpc_dp.published.library import find
+from smpc_dp_lab.bench.drivers import Trial
 from smpc_dp_lab.bench.figures import Figure, Limit, Peer, Target, cost
 
 COPIES = (2, 4, 8)
@@ -29,9 +46,15 @@ BATCH = 200
 COINS = [2, 5]
 # Setup of a copy's transfers (first message, response, trees), and a chunk without its transfers.
 _SETUP, _CHUNK = 15_392, 16 + 24 + 2_072
-_REPEATS = 3
+_REPEATS = 5
+_SIGNATURES = 3
+
+_HOW = "processor time of garbler and evaluator together; three processes, mutual TLS on loopback"
+_SIZES = "bytes of messages both sides send, to the aggregator too"
+EMP_PEER = "semi-honest, channel not encrypted and connected before, the garbler learns the output"
 
 Measured = Mapping[str, Any]
+T = TypeVar("T")
 
 
 def parameters(circuit: str, instances: int, copies: int) -> dict[str, object]:
@@ -60,51 +83,126 @@ def floor_bytes(circuit: str, instances: int, copies: int) -> float:
 
 
 def floor_seconds(circuit: str, instances: int, copies: int) -> float:
-    """Measure the processor time of the floor, of both sides together."""
+    """Measure the processor time of the floor, of both sides together; the median of some repetitions."""
     plan = _plan(circuit, instances, copies)
-    count = instances * plan.width(plan.evaluator_values)
-    best = min(_transfers(count) for _ in range(_REPEATS))
-    sends, receives = best
-    garbles, evaluates = min(_garbling(plan) for _ in range(_REPEATS))
-    return copies * (sends + receives) + (copies - 1) * sends + 2 * copies * garbles + evaluates
+    measured = [_Copy(plan) for _ in range(_REPEATS + 1)]
+    # The first one finds its memory not yet there.
+    return median(copy.floor(copies) for copy in measured[1:])
 
 
-def _transfers(count: int) -> tuple[float, float]:
-    """Return the processor time of the sender and of the receiver of a copy's transfers."""
-    sender = Sender("receiver", bytes(32), bytes(32), COVERT_FIELD)
-    receiver = Receiver("sender", bytes(32), bytes(32), COVERT_FIELD)
-    spent = [0.0, 0.0]
-    choices = pack_bits(np.zeros(count, np.uint8))
+class _Copy:
+    """The necessary work on one copy, by side, each measured once: seconds of the processor."""
 
-    def timed(side: int, call: Any, *arguments: Any) -> Any:
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._count = plan.parameters.instances * plan.width(plan.evaluator_values)
+        self.spent = dict.fromkeys(("sends", "receives", "garbles", "evaluates", "signs", "seeds"), 0.0)
+        pads = self._transfers()
+        self._evaluate(*self._garble(pads))
+        self._sign()
+
+    def floor(self, copies: int) -> float:
+        """Return the sum for so many copies."""
+        spent = self.spent
+        checked = (copies - 1) * (spent["sends"] + spent["garbles"])
+        once = spent["evaluates"] + spent["signs"]
+        of_each = spent["sends"] + spent["receives"] + spent["garbles"] + spent["seeds"]
+        return copies * of_each + checked + once
+
+    def _timed(self, side: str, call: Callable[..., T], *arguments: Any) -> T:
         began = time.process_time()
         result = call(*arguments)
-        spent[side] += time.process_time() - began
+        self.spent[side] += time.process_time() - began
         return result
 
-    response = timed(0, sender.respond, timed(1, receiver.first_message))
-    timed(0, sender.finish_setup, timed(1, receiver.finish_setup, response))
-    challenge = timed(0, sender.challenge, count, timed(1, receiver.extend, count, choices))
-    timed(0, sender.random, timed(1, receiver.random, challenge)[0])
-    return spent[0], spent[1]
+    def _transfers(self) -> Bytes:
+        """Make the transfers of a copy, hash their messages at both sides; return both pads."""
+        count, seed = self._count, secrets.token_bytes(32)
+        sender = Sender("receiver", bytes(32), seed, COVERT_FIELD)
+        receiver = Receiver("sender", bytes(32), seed[::-1], COVERT_FIELD)
+        choices = pack_bits(np.zeros(count, np.uint8))
+        response = self._timed("sends", sender.respond, self._timed("receives", receiver.first_message))
+        trees = self._timed("receives", receiver.finish_setup, response)
+        self._timed("sends", sender.finish_setup, trees)
+        extension = self._timed("receives", receiver.extend, count, choices)
+        challenge = self._timed("sends", sender.challenge, count, extension)
+        answer, _ = self._timed("receives", receiver.random, challenge)
+        pads = np.empty((2, count, LABEL_BYTES), np.uint8)
+        self._timed("sends", sender.random, answer, pads)
+        for side in ("sends", "receives"):
+            for message in (response, trees, extension, challenge, answer):
+                self._timed(side, _hash, message)
+        return pads
+
+    def _garble(self, pads: Bytes) -> tuple[Run, list[bytes], bytes]:
+        """Garble a copy with all its hashes; return its settings, tables and opened label list."""
+        plan = self._plan
+        run: Run = plan.garbling(next(plan.blocks()), bytes(16))
+        piece = min(TABLE_PIECE, plan.compiled.table_bytes(run.n_instances))
+        buffer, tables = working_memory(piece), list[bytes]()
+        wires = plan.wires((*plan.given(plan.garbler_values), *plan.given(plan.evaluator_values)))
+        masks = plan.width(plan.given(plan.evaluator_values))
+        of_masks = pads[0].reshape(-1, run.n_instances, LABEL_BYTES)[:masks]
+
+        def garble() -> Garbler:
+            garbler, hashed = Garbler(plan.compiled, run, bytes(32)), StreamHash(bytes(32))
+            garbler.correct(pads)
+            _hash(pads[1].data.cast("B"))
+            while size := garbler.fill(buffer):
+                hashed.update(buffer[:size].data)
+            hashed.digest()
+            garbler.list_digest(wires, of_masks, bytes(16), bytes(32))
+            garbler.output_hashes()
+            return garbler
+
+        garbler = self._timed("garbles", garble)
+        bits = np.zeros((len(wires), run.n_instances), np.uint8)
+        opened = garbler.open_list(wires, of_masks, bytes(16), bits)
+        again = Garbler(plan.compiled, run, bytes(32))
+        while size := again.fill(buffer):
+            tables.append(buffer[:size].tobytes())
+        return run, tables, opened
+
+    def _evaluate(self, run: Run, tables: list[bytes], opened: bytes) -> None:
+        """Evaluate the closed copy, and check what was sent of it."""
+        plan = self._plan
+        content = np.frombuffer(opened, np.uint8).reshape(-1, run.n_instances, 2 * LABEL_BYTES)
+        bits = np.zeros((plan.width(plan.given(plan.evaluator_values)), run.n_instances), np.uint8)
+        labels = np.zeros((plan.circuit.n_inputs, run.n_instances, LABEL_BYTES), np.uint8)
+
+        def evaluate() -> None:
+            opened_list(content, bits, run, bytes(32))
+            _hash(labels[: self._count // run.n_instances].data.cast("B"))
+            evaluator, hashed = Evaluator(plan.compiled, run), StreamHash(bytes(32))
+            evaluator.set_input_labels(0, labels)
+            for piece in tables:
+                hashed.update(piece)
+                evaluator.feed(piece)
+            hashed.digest()
+
+        self._timed("evaluates", evaluate)
+
+    def _sign(self) -> None:
+        """Make and check the signatures, and a base transfer of the seeds."""
+        identity, message = Identity.generate("signer"), bytes(32)
+
+        def sign() -> None:
+            for _ in range(_SIGNATURES):
+                verify(identity.public_key, message, identity.sign(message))
+
+        def transfer() -> None:
+            sender = BaseSender("receiver", bytes(32), message)
+            response, _ = base_respond("sender", bytes(32), message, [0], sender.first)
+            sender.keys(1, response)
+
+        self._timed("signs", sign)
+        self._timed("seeds", transfer)
 
 
-def _garbling(plan: Plan) -> tuple[float, float]:
-    """Return the processor time of garbling a copy and hashing its tables, and of evaluating it."""
-    run: Run = plan.garbling(next(plan.blocks()), bytes(16))
-    buffer, tables = np.empty(TABLE_PIECE, np.uint8), list[bytes]()
-    began = time.process_time()
-    garbler, hashed = Garbler(plan.compiled, run, bytes(32)), StreamHash(bytes(32))
-    while size := garbler.fill(buffer):
-        hashed.update(buffer[:size].data)
-        tables.append(buffer[:size].tobytes())
-    garbled = time.process_time()
-    evaluator = Evaluator(plan.compiled, run)
-    shape = (plan.circuit.n_inputs, run.n_instances, LABEL_BYTES)
-    evaluator.set_input_labels(0, np.zeros(shape, np.uint8))
-    for piece in tables:
-        evaluator.feed(piece)
-    return garbled - began, time.process_time() - garbled
+def _hash(content: bytes | memoryview) -> None:
+    hashed = StreamHash(bytes(32))
+    hashed.update(content)
+    hashed.digest()
 
 
 def covert_figures(
@@ -112,55 +210,79 @@ def covert_figures(
     measured: Mapping[int, Sequence[Mapping[str, Measured]]],
     batches: Mapping[int, Sequence[Mapping[str, Measured]]],
     floors: Mapping[tuple[int, int], Sequence[float]],
-    wall: Peer | None,
+    emps: Mapping[int, Trial],
 ) -> list[Figure]:
     """Return the figures of single pairs and of batches, by number of copies.
 
-    `batches` has those without copies too, and `floors` the seconds by copies and instances.
+    `batches` has those without copies too, `floors` the seconds by copies and instances, and `emps` the
+    trials of emp-sh2pc by instances.
     """
-
-    def both(runs: Sequence[Mapping[str, Measured]], key: str, instances: int = 1) -> list[float]:
-        return [float(run["garbler"][key] + run["evaluator"][key]) / instances for run in runs]
-
-    def clock(runs: Sequence[Mapping[str, Measured]], instances: int = 1) -> list[float]:
-        return [float(run["evaluator"]["wall"]) / instances for run in runs]
-
     target, figures = Target("ratio_to_limit", 1 / 1.3), list[Figure]()
-    how = "processor time of garbler and evaluator together; three processes, mutual TLS on loopback"
-    sizes = "bytes of messages both sides send, to the aggregator too"
+    one, many = _Runs(1, emps[1]), _Runs(BATCH, emps[BATCH])
     for copies, runs in measured.items():
         name = f"fresh covert pair, λ = {copies}"
-        seconds = Limit.of("counted floor", floors[copies, 1])
-        floor = Limit.of("counted floor", [floor_bytes(circuit, 1, copies)])
-        opened = f"{how}, connected before; nothing is cached"
-        figures += [
-            cost(name, "s", both(runs, "fresh"), f"{how}; connecting included"),
-            cost(f"{name}, open channels", "s", both(runs, "cached"), opened, limit=seconds, target=target),
-            cost(f"{name}, wall", "s", clock(runs), "the clock, connecting included", peer=wall),
-            cost(f"{name}, sent", "B", both(runs, "bytes"), sizes, limit=floor, target=target),
-        ]
-    plain = both(batches[0], "bytes", BATCH)
+        limits = _limits(circuit, floors, 1, copies)
+        figures += one.figures(name, runs, limits, target, "cached", "nothing is cached")
+    plain = many.both(batches[0], "bytes")
     for copies, runs in batches.items():
         name = f"a pair of {BATCH}, λ = {copies}" if copies else f"a pair of {BATCH}, semi-honest"
-        sent, beside, limited = both(runs, "bytes", BATCH), {}, {}
+        floor, goal = (_limits(circuit, floors, BATCH, copies), target) if copies else (None, None)
+        figures += many.figures(name, runs, floor, goal, "open", "not the first of a process")
         if copies:
-            spent = [value / BATCH for value in floors[copies, BATCH]]
-            beside = {"limit": Limit.of("counted floor", spent), "target": target}
-            counted = floor_bytes(circuit, BATCH, copies) / BATCH
-            limited = {"limit": Limit.of("counted floor", [counted]), "target": target}
-        figures += [
-            cost(
-                name,
-                "s",
-                both(runs, "fresh", BATCH),
-                f"{how}; connecting included, not the first of a process",
-                **beside,
-            ),
-            cost(f"{name}, wall", "s", clock(runs, BATCH), "the clock, connecting included"),
-            cost(f"{name}, sent", "B", sent, sizes, **limited),
-        ]
-        if copies:
-            times = [value / other for value, other in zip(sent, plain, strict=True)]
+            times = [value / other for value, other in zip(many.both(runs, "bytes"), plain, strict=True)]
             most = Target("median", 1.5) if copies == min(COPIES) else None
-            figures.append(cost(f"{name}, sent", "times semi-honest", times, sizes, target=most))
+            figures.append(cost(f"{name}, sent", "times semi-honest", times, _SIZES, target=most))
     return figures
+
+
+def _limits(
+    circuit: str, floors: Mapping[tuple[int, int], Sequence[float]], instances: int, copies: int
+) -> tuple[Limit, Limit]:
+    """Return the floor of the seconds and of the bytes of a pair."""
+    spent = [value / instances for value in floors[copies, instances]]
+    counted = floor_bytes(circuit, instances, copies) / instances
+    return Limit.of("counted floor", spent), Limit.of("counted floor", [counted])
+
+
+class _Runs:
+    """Figures of pairs of so many at once, a pair's share of each."""
+
+    def __init__(self, instances: int, emp: Trial) -> None:
+        self._instances = instances
+        self._emp = emp
+
+    def both(self, runs: Sequence[Mapping[str, Measured]], key: str) -> list[float]:
+        """Return what both sides measured, added up."""
+        return [float(run["garbler"][key] + run["evaluator"][key]) / self._instances for run in runs]
+
+    def _peer(self, unit: str, *names: str) -> Peer | None:
+        """Return emp-sh2pc's figures of these names, added up."""
+        peers = [
+            self._emp.peer(f"last {name}", unit, EMP_PEER, lambda value: value / self._instances)
+            for name in names
+        ]
+        given = [peer for peer in peers if peer is not None]
+        return replace(given[0], median=sum(peer.median for peer in given)) if given else None
+
+    def figures(
+        self,
+        name: str,
+        runs: Sequence[Mapping[str, Measured]],
+        limits: tuple[Limit, Limit] | None,
+        target: Target | None,
+        opened: str,
+        how: str,
+    ) -> list[Figure]:
+        """Return processor time and bytes beside the floors, and the clock; `opened` over open channels."""
+        seconds, sizes = limits or (None, None)
+        clock = [float(run["evaluator"]["wall"]) / self._instances for run in runs]
+        spent = self._peer("s", "garbler", "evaluator")
+        over = f"{_HOW}, connected before; {how}"
+        with_floor = {"peer": spent, "limit": seconds, "target": target}
+        sent = {"peer": self._peer("B", "sent"), "limit": sizes, "target": target}
+        return [
+            cost(name, "s", self.both(runs, "fresh"), f"{_HOW}; connecting included; {how}"),
+            cost(f"{name}, open channels", "s", self.both(runs, opened), over, **with_floor),
+            cost(f"{name}, wall", "s", clock, "the clock, connecting included", peer=self._peer("s", "wall")),
+            cost(f"{name}, sent", "B", self.both(runs, "bytes"), _SIZES, **sent),
+        ]

@@ -45,7 +45,7 @@ PARTIES = 246_000
 PEER_BATCH = 50
 PEER = "semi-honest with an honest majority, preprocessing included, channels not encrypted"
 EMP = "emp_circuit"
-EMP_PEER = "semi-honest, channel not encrypted and connected before, the garbler learns the output"
+EMP_PEER = covert.EMP_PEER
 # Fresh pairs of one process; the last one counts, and the first is told too.
 FRESH = 4
 WORKER_SECONDS = 600
@@ -90,12 +90,14 @@ def run_statistic_bench(
             "whole": lambda: wholes.append(_worker_of(["whole", str(parties)])),
             "mpyc": lambda: peers.append(_mpyc(peer_python or sys.executable)),
         }
+        of_batch = drivers.trial(EMP, str(path), covert.BATCH, FRESH)
+        trials["emp's smaller batch"] = of_batch
         for copies in batched:
             trials |= _covert_trials(copies, single, batched, floors)
         alternate(runs, trials, Steps(progress, "pairs", runs))
     figures = [*_of_pairs(ones, peers, one), *_of_batches(batches, peers, many), *_of_wholes(wholes, ones)]
-    wall = one.peer("last wall", "s", EMP_PEER)
-    figures += covert.covert_figures(CIRCUIT, single, batched, floors, wall)
+    emps = {1: one, covert.BATCH: of_batch}
+    figures += covert.covert_figures(CIRCUIT, single, batched, floors, emps)
     known = versions("numpy", openssl=ssl.OPENSSL_VERSION, mpyc=peers[0].get("version"), **drivers.versions)
     return Report("pairwise", figures, known, {"runs": runs, "parties": parties, "batch": BATCH})
 

@@ -79,6 +79,7 @@ def member(session: str, name: str, times: int) -> Mapping[str, object]:
             reported |= {
                 "fresh": fresh - began,
                 "connect": connected - began,
+                "open": fresh - connected,
                 "wall": wall - clock,
                 "bytes": first.bytes_sent,
                 "rounds": flights,
