@@ -27,6 +27,9 @@ Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 Contributions = Literal["convex", "fixed"]
 
+# Exchanges of a search for the least shifts; those without progress; what counts as below 0.
+_PIVOTS, _PATIENCE, _TINY = 100, 20, 1e-8
+
 MAX_SIZE = 5_000
 """Most parties times steps of a view."""
 
@@ -116,46 +119,40 @@ class View:
         """
         return max(self._shifted(party, first, batches) for first in range(batches))
 
-    def _shifted(self, party: int, first: int, batches: int) -> float:
-        """Return the least norm found of shifts that make all observed messages equal."""
-        from scipy.optimize import minimize
+    @cached_property
+    def _moves(self) -> sparse.csr_array:
+        """Return, for each distance, the shifts that it takes back and causes, shape (T n, T n)."""
+        from scipy import sparse
 
+        steps, parties = self.active.shape
+        later = [sparse.coo_array(matrix) for matrix in self.mixing]
+        rows = np.concatenate([np.arange(steps * parties), *_offset([one.row for one in later], parties, 1)])
+        columns = np.concatenate(
+            [np.arange(steps * parties), *_offset([one.col for one in later], parties, 0)]
+        )
+        values = np.concatenate([np.ones(steps * parties), *(-self.retained * one.data for one in later)])
+        return sparse.csr_array((values, (rows, columns)), shape=(steps * parties, steps * parties))
+
+    @cached_property
+    def _hidden(self) -> Flags:
+        """Where shifts may leave a distance, of messages that nobody observes, shape (T n,)."""
+        return np.asarray(self.active & ~self.observed & ~self.colluding).ravel()
+
+    @cached_property
+    def _hidden_gram(self) -> sparse.csr_array:
+        moves = self._moves[:, self._hidden]
+        return (moves.T @ moves).tocsr()
+
+    def _shifted(self, party: int, first: int, batches: int) -> float:
+        """Return the least norm of shifts that make all observed messages equal."""
         steps, parties = self.active.shape
         moved = np.zeros((steps, parties))
         moved[first::batches, party] = self.active[first::batches, party]
-        # A distance that shifts may leave: of messages that nobody observes.
-        hidden = self.active & ~self.observed & ~self.colluding
-        steps_back = [matrix.T.tocsr() for matrix in self.mixing]
-
-        def shifts(distances: Floats) -> Floats:
-            needed = moved - distances
-            for step in range(1, steps):
-                needed[step] += self.retained * (self.mixing[step - 1] @ distances[step - 1])
-            return np.maximum(needed, 0.0)
-
-        def loss(vector: Floats) -> tuple[float, Floats]:
-            distances = np.zeros((steps, parties))
-            distances[hidden] = vector
-            shift = shifts(distances)
-            slope = -2 * shift
-            for step in range(1, steps):
-                slope[step - 1] += 2 * self.retained * (steps_back[step - 1] @ shift[step])
-            return float((shift**2).sum()), slope[hidden]
-
-        count = int(hidden.sum())
-        distances = np.zeros((steps, parties))
-        if count:
-            options = {"maxiter": 2_000, "maxfun": 4_000, "ftol": 1e-10}
-            solution = minimize(
-                loss,
-                np.zeros(count),
-                jac=True,
-                method="L-BFGS-B",
-                bounds=[(0, None)] * count,
-                options=options,
-            )
-            distances[hidden] = np.maximum(solution.x, 0.0)
-        shift = shifts(distances)
+        distances = np.zeros(steps * parties)
+        if self._hidden.any():
+            pulled = (moved.ravel() @ self._moves)[self._hidden]
+            distances[self._hidden] = least_squares_above_zero(self._hidden_gram, pulled)
+        shift = np.maximum(moved.ravel() - self._moves @ distances, 0.0).reshape(steps, parties)
         if (shift[~self.active] > 0).any() or (shift[:, self.colluding] > 0).any():
             # Nobody's noise hides it: no account.
             return math.inf
@@ -167,6 +164,38 @@ class View:
         if contributions == "convex":
             return self.convex_sensitivity(party, batches)
         return self.fixed_sensitivity(party, batches)
+
+
+def _offset(numbers: Sequence[NDArray[np.intp]], parties: int, later: int) -> list[NDArray[np.intp]]:
+    """Return the numbers of parties, of each step from 0 or 1 on, as numbers of parties and steps."""
+    return [one.astype(np.intp) + (step + later) * parties for step, one in enumerate(numbers)]
+
+
+def least_squares_above_zero(gram: sparse.csr_array, pulled: Floats) -> Floats:
+    """Return x >= 0 with the least x' G x/2 - p' x, for a sparse positive definite G.
+
+    By block principal pivoting [Portugal, Judice and Vicente 1994]; after `_PIVOTS` exchanges what there is.
+    """
+    from scipy.sparse.linalg import splu
+
+    free, fewest, patience = np.ones(len(pulled), dtype=bool), len(pulled) + 1, _PATIENCE
+    result = np.zeros(len(pulled))
+    for _ in range(_PIVOTS):
+        result[:] = 0
+        if free.any():
+            result[free] = splu(gram[free][:, free].tocsc()).solve(pulled[free])
+        slope = gram @ result - pulled
+        wrong = np.flatnonzero(np.where(free, result, slope) < -_TINY)
+        if not len(wrong):
+            break
+        if len(wrong) < fewest:
+            fewest, patience = len(wrong), _PATIENCE
+        else:
+            patience -= 1
+        # Exchanging all is quick; one at a time comes to an end.
+        exchanged = wrong if patience > 0 else wrong[-1:]
+        free[exchanged] = ~free[exchanged]
+    return np.maximum(result, 0.0)
 
 
 def gossip_view(

@@ -6,8 +6,10 @@ import math
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from numpy.typing import NDArray
-from scipy import sparse
+from scipy import optimize, sparse
 from scipy.linalg import sqrtm
 from scipy.stats import norm
 
@@ -28,7 +30,7 @@ from smpc_dp.privacy.factorisation import (
 )
 from smpc_dp.privacy.gaussian import gaussian_delta
 from smpc_dp.privacy.gossip_plan import plan_gossip
-from smpc_dp.privacy.network_views import View, gossip_view, walk_view
+from smpc_dp.privacy.network_views import View, gossip_view, least_squares_above_zero, walk_view
 from smpc_dp.privacy.sampling import NoiseSource
 
 Floats = NDArray[np.float64]
@@ -133,9 +135,8 @@ def test_sensitivity_bounds_all_records_and_is_attained_without_negative_entries
         bound = sensitivity(matrix, 2)
         assert all(np.linalg.norm(matrix @ of_record(6, 2, 2, first)) <= bound for first in (0, 1))
     matrix = np.tril(RNG.uniform(size=(6, 6)))
-    one = np.zeros((6, 1))
-    one[::2] = 1
-    assert sensitivity(matrix, 2) == pytest.approx(float(np.linalg.norm(matrix @ one)))
+    attained = [np.linalg.norm(matrix @ (np.arange(6) % 2 == first)) for first in (0, 1)]
+    assert sensitivity(matrix, 2) == pytest.approx(float(max(attained)))
 
 
 def draws(batches: int) -> tuple[list[NDArray[np.int64]], CorrelatedNoise]:
@@ -291,3 +292,14 @@ def test_a_plan_has_both_noises_and_what_distances_hide() -> None:
     assert epsilons == sorted(epsilons, reverse=True)
     with pytest.raises(ConfigError, match="observer"):
         plan_gossip(ring(9), 10, 5, 1.0, 1e-6, observers=(9,))
+
+
+@given(st.integers(0, 2**32), st.integers(1, 30))
+def test_least_squares_above_zero_are_those_of_scipy(seed: int, length: int) -> None:
+    rng = np.random.default_rng(seed)
+    matrix, wanted = rng.normal(size=(length + 5, length)), rng.normal(size=length + 5)
+    found = least_squares_above_zero(sparse.csr_array(matrix.T @ matrix), matrix.T @ wanted)
+    best, residual = optimize.nnls(matrix, wanted)
+    assert found.min(initial=0.0) >= 0
+    assert np.linalg.norm(matrix @ found - wanted) <= residual * (1 + 1e-6) + 1e-9
+    np.testing.assert_allclose(found, best, atol=1e-4)
