@@ -395,3 +395,40 @@ class EdgeFold:
         """
     def cancels(self) -> bool: ...
     def apart(self) -> list[int]: ...
+
+class TlsError(OSError):
+    """The other end's TLS is wrong; the text says in what."""
+
+class TlsContext:
+    """What the connections of one member share: TLS 1.3, AES-128-GCM, X25519, Ed25519, nothing resumed.
+
+    `key_pem` is its private key, PKCS #8 in PEM; `certificate` and those `trusted` are DER. The other end
+    must show one of these, byte for byte, and prove that it has the key. Raises ValueError for a key or a
+    certificate that is none, or that do not belong together.
+    """
+
+    def __new__(cls, key_pem: bytes, certificate: bytes, trusted: Sequence[bytes]) -> TlsContext: ...
+    def connect(self) -> TlsConnection: ...
+    def accept(self) -> TlsConnection: ...
+
+class TlsConnection:
+    """One end of a TLS connection, without its socket; one thread may encrypt while another decrypts.
+
+    `shake` continues the handshake with received bytes; it returns bytes to send, and whether it is done.
+    `rest` returns bytes still to send, such as the alert about an error. `certificate` is what the other end
+    has shown, DER, empty before. `unread` returns, once, received bytes that the handshake has left over.
+
+    `encrypt` writes the encrypted bytes of all `buffers` to the front of `out`, and returns their number:
+    for each record of 16 KiB 22 more than its own, and what TLS has to say itself. `decrypt` takes whole
+    records from the front of `received`, which it overwrites, and writes their content to the front of
+    `out`, keeping what has no room; it returns how many bytes it has taken and written, (0, 0) if more must
+    come. The interpreter lock is released meanwhile. All raise TlsError, ValueError for an array that is not
+    contiguous.
+    """
+
+    def shake(self, received: bytes) -> tuple[bytes, bool]: ...
+    def rest(self) -> bytes: ...
+    def certificate(self) -> bytes: ...
+    def unread(self) -> bytes: ...
+    def encrypt(self, buffers: Sequence[NDArray[np.uint8]], out: NDArray[np.uint8]) -> int: ...
+    def decrypt(self, received: NDArray[np.uint8], out: NDArray[np.uint8]) -> tuple[int, int]: ...

@@ -13,6 +13,7 @@ mod proofs;
 mod shamir;
 mod stream_hash;
 mod threads;
+mod tls;
 mod tuple_hash;
 
 use pyo3::exceptions::PyImportError;
@@ -40,5 +41,6 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     proofs::register(module)?;
     shamir::register(module)?;
     stream_hash::register(module)?;
+    tls::register(module)?;
     tuple_hash::register(module)
 }

@@ -11,13 +11,16 @@ import contextlib
 import logging
 import queue
 import socket
-import ssl
 import threading
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 
+import numpy as np
+from numpy.typing import NDArray
+
 from smpc_dp.crypto.memory import working_memory
+from smpc_dp.crypto.tls import TlsConnection
 from smpc_dp.errors import Check, PeerFault, SmpcError, TimeoutFault
 from smpc_dp.net.transport import framing, handshake
 from smpc_dp.net.transport.channel import CLOSE_SECONDS, ChannelClosed, broken
@@ -32,52 +35,11 @@ DEPTH = 4
 RETAINED = DEPTH + 2
 # Bytes encrypted before they are sent, and received before they are decrypted: they stay in the cache.
 SEND_BYTES = 1 << 16
+RECEIVE_BYTES = 1 << 17
+# Room for the headers and tags of records, and messages of TLS itself.
+OVERHEAD = 1 << 12
 # Smaller parts of a message are sent together with the next ones.
 JOIN_BYTES = 1 << 12
-RECEIVE_BYTES = 1 << 17
-
-
-class Tls:
-    """TLS without its socket, so that sending never waits for receiving."""
-
-    def __init__(self, context: ssl.SSLContext, *, server: bool) -> None:
-        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-        self.object = context.wrap_bio(self._incoming, self._outgoing, server_side=server)
-        self._lock = threading.Lock()
-
-    def shake(self, received: Buffer) -> tuple[bytes, bool]:
-        """Continue the handshake; return the bytes to send, and whether it is done. Raises ssl.SSLError."""
-        self._incoming.write(received)
-        try:
-            self.object.do_handshake()
-        except ssl.SSLWantReadError:
-            return self._outgoing.read(), False
-        return self._outgoing.read(), True
-
-    def rest(self) -> bytes:
-        """Return the bytes still to send, such as the alert of a failed handshake."""
-        return self._outgoing.read()
-
-    def encrypt(self, buffers: Sequence[Buffer]) -> bytes:
-        """Return the encrypted bytes of `buffers`."""
-        with self._lock:
-            for buffer in buffers:
-                self.object.write(buffer)
-            return self._outgoing.read()
-
-    def feed(self, received: memoryview) -> None:
-        """Take received bytes."""
-        with self._lock:
-            self._incoming.write(received)
-
-    def decrypt(self, view: memoryview) -> int:
-        """Decrypt received bytes into the front of `view`; return their number, 0 if more must come."""
-        with self._lock:
-            try:
-                # With a buffer it returns a number, which the stubs lack.
-                return self.object.read(len(view), view)  # type: ignore[return-value]
-            except ssl.SSLWantReadError:
-                return 0
 
 
 class BlockingStream:
@@ -86,13 +48,18 @@ class BlockingStream:
     One thread may write while another reads.
     """
 
-    def __init__(self, peer: str, sock: socket.socket, secured: Tls, timeout: float) -> None:
+    def __init__(self, peer: str, sock: socket.socket, secured: TlsConnection, timeout: float) -> None:
         self.peer = peer
         self.max_message = handshake.MAX_GREETING
         # Between retained messages there are holes, each smaller than the next message.
         self._memory = working_memory((2 * RETAINED + 1) * framing.MAX_FRAME).data
         self._retained: deque[tuple[int, int]] = deque(maxlen=RETAINED)
-        self._received = memoryview(bytearray(RECEIVE_BYTES))
+        self._encrypted = np.empty(SEND_BYTES + OVERHEAD, np.uint8)
+        # Received bytes that are not yet decrypted: those from `_start` to `_end`.
+        self._received = np.empty(RECEIVE_BYTES, np.uint8)
+        unread = secured.unread()
+        self._start, self._end = 0, len(unread)
+        self._received[: self._end] = np.frombuffer(unread, np.uint8)
         self._socket = sock
         self._tls = secured
         self._timeout = timeout
@@ -115,7 +82,7 @@ class BlockingStream:
         total = sum(memoryview(buffer).nbytes for buffer in buffers)
         try:
             for part in _parts(buffers, total):
-                self._socket.sendall(self._tls.encrypt(part))
+                self._send(part)
         except TimeoutError:
             raise TimeoutFault({self.peer}, "send", f"it did not read for {self._timeout} s") from None
         except OSError as error:
@@ -162,19 +129,19 @@ class BlockingStream:
     def warn(self) -> None:
         """Tell the peer that another process has called with its key; not while another thread writes."""
         with contextlib.suppress(OSError):
-            self._socket.sendall(self._tls.encrypt([framing.control_frame(framing.TWICE)]))
+            self._send([framing.control_frame(framing.TWICE)])
 
     def finish(self) -> None:
         """Say goodbye: no further message is sent."""
         with contextlib.suppress(OSError):
-            self._socket.sendall(self._tls.encrypt([framing.control_frame(framing.BYE)]))
+            self._send([framing.control_frame(framing.BYE)])
             self._socket.shutdown(socket.SHUT_WR)
 
     def drain(self) -> None:
         """Wait for a short time until the peer has closed, so that no sent byte is lost."""
         with contextlib.suppress(OSError):
             self._socket.settimeout(CLOSE_SECONDS)
-            while self._socket.recv_into(self._received):
+            while self._socket.recv_into(self._received.data):
                 pass
 
     def close(self) -> None:
@@ -185,6 +152,11 @@ class BlockingStream:
         """Make all current uses of the connection fail."""
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
+
+    def _send(self, buffers: Sequence[Buffer]) -> None:
+        """Encrypt and send at most SEND_BYTES bytes."""
+        size = self._tls.encrypt([_octets(buffer) for buffer in buffers], self._encrypted)
+        self._socket.sendall(self._encrypted.data[:size])
 
     def _short(self, total: int) -> memoryview:
         """Read a message of one frame to the first free part of the buffer: fresh memory is slow."""
@@ -225,14 +197,21 @@ class BlockingStream:
 
     def _fill(self, view: memoryview) -> None:
         """Fill `view` with decrypted bytes."""
-        have = 0
-        while have < len(view):
-            if got := self._tls.decrypt(view[have:]):
-                have += got
-                continue
-            if not (came := self._socket.recv_into(self._received)):
-                raise ChannelClosed(self.peer, clean=False)
-            self._tls.feed(self._received[:came])
+        target, have = _octets(view), 0
+        while have < len(target):
+            used, got = self._tls.decrypt(self._received[self._start : self._end], target[have:])
+            self._start += used
+            have += got
+            if not used and not got:
+                self._receive()
+
+    def _receive(self) -> None:
+        """Wait for further bytes, after the beginning of a record that is there."""
+        left = self._end - self._start
+        self._received[:left] = self._received[self._start : self._end].copy()
+        if not (came := self._socket.recv_into(self._received[left:].data)):
+            raise ChannelClosed(self.peer, clean=False)
+        self._start, self._end = 0, left + came
 
 
 class Halt:
@@ -383,6 +362,11 @@ class BlockingChannel:
             self._stream.drain()
 
 
+def _octets(buffer: Buffer) -> NDArray[np.uint8]:
+    """Return the bytes of a buffer, as the core takes them."""
+    return np.frombuffer(buffer, np.uint8)
+
+
 def _parts(buffers: Sequence[Buffer], total: int) -> Iterator[list[Buffer]]:
     """Yield the frames of a message, made by `framing.encode`, in pieces that are encrypted at once."""
     frames: Sequence[Buffer] = [framing.HEADER.pack(total, framing.DATA), *buffers]
@@ -391,11 +375,11 @@ def _parts(buffers: Sequence[Buffer], total: int) -> Iterator[list[Buffer]]:
     small: list[Buffer] = []
     for frame in frames:
         view = memoryview(frame).cast("B")
-        if len(view) < JOIN_BYTES:
+        while len(view) >= JOIN_BYTES:
+            room = SEND_BYTES - sum(map(len, small))
+            yield [*small, view[:room]]
+            view, small = view[room:], []
+        if len(view):
             small.append(view)
-            continue
-        for index in range(0, len(view), SEND_BYTES):
-            yield [*small, view[index : index + SEND_BYTES]]
-            small = []
     if small:
         yield small

@@ -9,6 +9,7 @@ import ssl
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 
+from smpc_dp.crypto.tls import TlsError
 from smpc_dp.errors import Check, ConfigCheck, ConfigError, PeerFault, SmpcError, TimeoutFault
 from smpc_dp.net.transport import framing, tls
 from smpc_dp.net.transport.inbox import Budgets, Inbox, Message
@@ -46,7 +47,7 @@ class ChannelClosed(SmpcError):
 
 def broken(error: OSError, peer: str) -> SmpcError:
     """Return the error about a member for its connection's error, which is no timeout."""
-    if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLZeroReturnError):
+    if isinstance(error, ssl.SSLError | TlsError) and not isinstance(error, ssl.SSLZeroReturnError):
         return PeerFault(peer, tls.describe(error), Check.TLS)
     return ChannelClosed(peer, clean=False)
 

@@ -6,16 +6,16 @@ import contextlib
 import logging
 import selectors
 import socket
-import ssl
 import time
 from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from smpc_dp.crypto.tls import TlsConnection, TlsError
 from smpc_dp.errors import Check, LocalError, PeerFault, TimeoutFault
 from smpc_dp.identity.roster import Member, split_address
 from smpc_dp.net.transport import handshake, tls
-from smpc_dp.net.transport.blocking import BlockingChannel, BlockingStream, Halt, Tls
+from smpc_dp.net.transport.blocking import BlockingChannel, BlockingStream, Halt
 from smpc_dp.net.transport.endpoint import ATTEMPT_SECONDS, Endpoint, address_of
 from smpc_dp.net.transport.sockets import pauses, tune
 from smpc_dp.net.transport.strangers import HANDSHAKE_SECONDS, STRANGERS, Strangers, source_of
@@ -71,7 +71,7 @@ class _Caller:
 
     socket: socket.socket
     address: str
-    secured: Tls
+    secured: TlsConnection
     deadline: float
 
 
@@ -128,7 +128,7 @@ class AuthenticatingListener:
         with contextlib.suppress(OSError):
             _set_options(raw)
         raw.setblocking(False)
-        secured = Tls(self._endpoint.contexts.server, server=True)
+        secured = self._endpoint.contexts.blocking.accept()
         deadline = time.monotonic() + HANDSHAKE_SECONDS
         self._callers[raw.fileno()] = _Caller(raw, f"{address[0]}:{address[1]}", secured, deadline)
         self._selector.register(raw, selectors.EVENT_READ)
@@ -140,7 +140,7 @@ class AuthenticatingListener:
             done = _step(caller.socket, caller.secured, caller.address, caller.socket.recv(SHAKE_BYTES))
             if not done:
                 return None
-            result = tls.authenticated(caller.secured.object, self._endpoint.roster, caller.address)
+            result = tls.member_of(caller.secured.certificate(), self._endpoint.roster, caller.address)
         except BlockingIOError:
             return None
         except PeerFault as error:
@@ -239,12 +239,12 @@ def _call(
     raw = socket.create_connection(address, timeout=seconds)
     try:
         _set_options(raw)
-        secured = Tls(endpoint.contexts.client, server=False)
+        secured = endpoint.contexts.blocking.connect()
         hello, _ = secured.shake(b"")
         raw.sendall(hello)
         while not _step(raw, secured, peer, raw.recv(SHAKE_BYTES)):
             pass
-        result = tls.authenticated(secured.object, endpoint.roster, peer)
+        result = tls.member_of(secured.certificate(), endpoint.roster, peer)
     except (OSError, PeerFault) as error:
         raw.close()
         if isinstance(error, OSError):
@@ -258,13 +258,13 @@ def _broken(error: OSError) -> str:
     return f"the connection broke during the TLS handshake ({error.strerror or error})"
 
 
-def _step(sock: socket.socket, secured: Tls, address: str, received: bytes) -> bool:
+def _step(sock: socket.socket, secured: TlsConnection, address: str, received: bytes) -> bool:
     """Continue a handshake with received bytes, and send its answer; return whether it is done."""
     if not received:
         raise ConnectionError("end of file")
     try:
         answer, done = secured.shake(received)
-    except ssl.SSLError as error:
+    except TlsError as error:
         with contextlib.suppress(OSError):
             sock.sendall(secured.rest())
         raise PeerFault(address, tls.describe(error), Check.TLS) from None

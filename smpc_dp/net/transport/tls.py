@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from smpc_dp.crypto.tls import TlsContext, TlsError
 from smpc_dp.errors import Check, ConfigCheck, ConfigError, LocalError, PeerFault
 from smpc_dp.identity.keys import Identity
 from smpc_dp.identity.roster import Member, Roster
@@ -18,10 +19,11 @@ from smpc_dp.identity.roster import Member, Roster
 
 @dataclass(frozen=True, slots=True)
 class Contexts:
-    """TLS contexts of one member: one for accepting connections and one for opening them."""
+    """TLS contexts of one member: for accepting connections, for opening them, and for blocking channels."""
 
     server: ssl.SSLContext
     client: ssl.SSLContext
+    blocking: TlsContext
 
 
 def contexts(identity: Identity, roster: Roster) -> Contexts:
@@ -33,15 +35,15 @@ def contexts(identity: Identity, roster: Roster) -> Contexts:
         raise ConfigError(
             f"the roster does not hold the key of our identity '{identity.name}'", ConfigCheck.DIFFERS
         )
-    anchors = b"".join(roster.certificates)
-    pem = identity.private_key_pem() + ssl.DER_cert_to_PEM_cert(identity.certificate).encode("ascii")
+    anchors, key = b"".join(roster.certificates), identity.private_key_pem()
+    pem = key + ssl.DER_cert_to_PEM_cert(identity.certificate).encode("ascii")
     with _private_file(pem) as path:
         server = _context(ssl.PROTOCOL_TLS_SERVER, anchors, path)
         client = _context(ssl.PROTOCOL_TLS_CLIENT, anchors, path)
     server.num_tickets = 0
     # Looking up an address loads this codec, in 2 ms: like contexts, once and before any call.
     codecs.lookup("idna")
-    return Contexts(server, client)
+    return Contexts(server, client, TlsContext(key, identity.certificate, list(roster.certificates)))
 
 
 def authenticated(tls: ssl.SSLObject | ssl.SSLSocket, roster: Roster, address: str) -> Member:
@@ -49,11 +51,15 @@ def authenticated(tls: ssl.SSLObject | ssl.SSLSocket, roster: Roster, address: s
 
     Raises PeerFault when the certificate is in no entry of the roster or the session was resumed.
     """
-    shown = tls.getpeercert(binary_form=True) or b""
     if tls.version() != "TLSv1.3" or tls.session_reused:
         raise PeerFault(
             address, f"the connection is not a fresh TLS 1.3 session ({tls.version()})", Check.TLS
         )
+    return member_of(tls.getpeercert(binary_form=True) or b"", roster, address)
+
+
+def member_of(shown: bytes, roster: Roster, address: str) -> Member:
+    """Return the member that has this certificate, DER; raise PeerFault if none has."""
     for member in roster:
         if hmac.compare_digest(shown, member.certificate):
             return member
@@ -62,8 +68,10 @@ def authenticated(tls: ssl.SSLObject | ssl.SSLSocket, roster: Roster, address: s
     )
 
 
-def describe(error: ssl.SSLError) -> str:
-    """Return OpenSSL's reason in one line, without the position in its source."""
+def describe(error: ssl.SSLError | TlsError) -> str:
+    """Return the reason in one line, without a position in OpenSSL's source."""
+    if isinstance(error, TlsError):
+        return str(error)
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate is not one of the roster ({error.verify_message})"
     return f"TLS failed ({(error.reason or str(error)).replace('_', ' ').lower()})"

@@ -1,0 +1,199 @@
+"""TLS of blocking channels: both ends, OpenSSL at either end, and what is refused."""
+
+from __future__ import annotations
+
+import contextlib
+import ssl
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from smpc_dp.crypto.tls import TlsConnection, TlsContext, TlsError
+from smpc_dp.identity.keys import Identity
+
+ALICE, BOB, EVE = (Identity.from_seed(name, bytes([number]) * 32) for number, name in enumerate("abe"))
+RECORD, OVERHEAD = 1 << 14, 22
+
+
+def context(own: Identity, *trusted: Identity) -> TlsContext:
+    return TlsContext(own.private_key_pem(), own.certificate, [one.certificate for one in trusted])
+
+
+def ends(caller: TlsContext, called: TlsContext) -> tuple[TlsConnection, TlsConnection]:
+    """Shake hands, a byte at a time in one direction; return both ends."""
+    client, server = caller.connect(), called.accept()
+    hello, done = client.shake(b"")
+    assert not done
+    to_client = b"".join(server.shake(hello[index : index + 1])[0] for index in range(len(hello)))
+    to_server, done = client.shake(to_client)
+    assert done
+    assert server.shake(to_server) == (b"", True)
+    return client, server
+
+
+@pytest.fixture
+def pair() -> tuple[TlsConnection, TlsConnection]:
+    return ends(context(ALICE, ALICE, BOB), context(BOB, ALICE, BOB))
+
+
+def sealed(end: TlsConnection, *buffers: bytes) -> NDArray[np.uint8]:
+    out = np.empty(sum(map(len, buffers)) + 4096, np.uint8)
+    return out[: end.encrypt([np.frombuffer(buffer, np.uint8) for buffer in buffers], out)].copy()
+
+
+def opened(end: TlsConnection, received: NDArray[np.uint8], room: int) -> tuple[bytes, int]:
+    """Decrypt through a window of `room` bytes; return the content, and how many bytes were left."""
+    out, start, content = np.empty(room, np.uint8), 0, b""
+    while True:
+        used, got = end.decrypt(received[start:], out)
+        start, content = start + used, content + out[:got].tobytes()
+        if not used and not got:
+            return content, len(received) - start
+
+
+def test_each_end_learns_the_others_certificate(pair: tuple[TlsConnection, TlsConnection]) -> None:
+    client, server = pair
+    assert client.certificate() == BOB.certificate
+    assert server.certificate() == ALICE.certificate
+    assert context(ALICE, BOB).connect().certificate() == b""
+
+
+@pytest.mark.parametrize("room", [1, 100, RECORD, 1 << 20])
+def test_bytes_arrive_through_any_window(pair: tuple[TlsConnection, TlsConnection], room: int) -> None:
+    content = np.random.default_rng(1).bytes(2 * RECORD + 7 if room > 1 else 300)
+    for sender, receiver in (pair, pair[::-1]):
+        assert opened(receiver, sealed(sender, b"head", b"", content), room) == (b"head" + content, 0)
+
+
+def test_a_record_that_is_cut_waits_for_its_rest(pair: tuple[TlsConnection, TlsConnection]) -> None:
+    bytes_sent = sealed(pair[0], b"first"), sealed(pair[0], b"second")
+    received = np.concatenate(bytes_sent)
+    assert opened(pair[1], received[:-1], 100) == (b"first", len(bytes_sent[1]) - 1)
+    assert opened(pair[1], bytes_sent[1], 100) == (b"second", 0)
+
+
+def test_records_are_of_full_size(pair: tuple[TlsConnection, TlsConnection]) -> None:
+    assert len(sealed(pair[0], bytes(18), bytes(4 * RECORD - 18))) == 4 * (RECORD + OVERHEAD)
+    assert len(sealed(pair[0], b"")) == 0
+
+
+def test_a_changed_byte_ends_the_connection(pair: tuple[TlsConnection, TlsConnection]) -> None:
+    received = sealed(pair[0], b"content")
+    received[-1] ^= 1
+    with pytest.raises(TlsError, match="TLS failed"):
+        opened(pair[1], received, 100)
+    with pytest.raises(TlsError):
+        opened(pair[1], sealed(pair[0], b"next"), 100)
+
+
+def test_a_record_cannot_be_repeated(pair: tuple[TlsConnection, TlsConnection]) -> None:
+    received = sealed(pair[0], b"content")
+    assert opened(pair[1], received.copy(), 100) == (b"content", 0)
+    with pytest.raises(TlsError, match="TLS failed"):
+        opened(pair[1], received, 100)
+
+
+def test_too_little_room_is_an_error(pair: tuple[TlsConnection, TlsConnection]) -> None:
+    with pytest.raises(TlsError, match="no room"):
+        pair[0].encrypt([np.zeros(100, np.uint8)], np.empty(100, np.uint8))
+
+
+def test_nothing_is_encrypted_before_the_handshake() -> None:
+    with pytest.raises(TlsError, match="TLS failed"):
+        sealed(context(ALICE, BOB).connect(), b"content")
+    with pytest.raises(TlsError, match="TLS failed"):
+        sealed(context(ALICE, BOB).accept(), b"content")
+
+
+def test_a_called_stranger_is_refused() -> None:
+    client, server = context(ALICE, BOB).connect(), context(EVE, ALICE).accept()
+    answer, _ = server.shake(client.shake(b"")[0])
+    with pytest.raises(TlsError, match="its certificate is not one of the roster"):
+        client.shake(answer)
+    assert client.rest()
+
+
+def test_a_calling_stranger_is_refused_and_told() -> None:
+    client, server = context(EVE, BOB).connect(), context(BOB, ALICE).accept()
+    answer, _ = server.shake(client.shake(b"")[0])
+    last, done = client.shake(answer)
+    assert done
+    with pytest.raises(TlsError, match="its certificate is not one of the roster"):
+        server.shake(last)
+    with pytest.raises(TlsError, match="alert"):
+        opened(client, np.frombuffer(bytearray(server.rest()), np.uint8), 100)
+
+
+def test_a_certificate_without_its_key_is_no_context() -> None:
+    with pytest.raises(ValueError, match="keys"):
+        TlsContext(ALICE.private_key_pem(), BOB.certificate, [BOB.certificate])
+    with pytest.raises(ValueError, match="private key"):
+        TlsContext(b"", ALICE.certificate, [])
+
+
+def test_what_is_no_tls_is_refused() -> None:
+    with pytest.raises(TlsError, match="TLS failed"):
+        context(BOB, ALICE).accept().shake(b"GET / HTTP/1.0\r\n\r\n")
+
+
+class Openssl:
+    """An end of OpenSSL's, in memory."""
+
+    def __init__(self, own: Identity, peer: Identity, folder: Path, *, server: bool) -> None:
+        path = folder / "own.pem"
+        path.write_bytes(own.private_key_pem() + ssl.DER_cert_to_PEM_cert(own.certificate).encode())
+        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER if server else ssl.PROTOCOL_TLS_CLIENT)
+        self.context.check_hostname, self.context.verify_mode = False, ssl.CERT_REQUIRED
+        self.context.load_verify_locations(cadata=peer.certificate)
+        self.context.load_cert_chain(path)
+        self.server = server
+
+    def shake(self, end: TlsConnection) -> ssl.SSLObject:
+        """Shake hands with `end`, and exchange a message each way."""
+        incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        tls = self.context.wrap_bio(incoming, outgoing, server_side=self.server)
+        done, answer = False, end.shake(b"")[0] if self.server else b""
+        while not done:
+            incoming.write(answer)
+            with contextlib.suppress(ssl.SSLWantReadError):
+                tls.do_handshake()
+            answer, done = end.shake(outgoing.read())
+        incoming.write(answer)
+        if self.server:
+            tls.do_handshake()
+        tls.write(b"from OpenSSL")
+        left = end.unread() + outgoing.read()
+        assert opened(end, np.frombuffer(bytearray(left), np.uint8), 100) == (b"from OpenSSL", 0)
+        incoming.write(sealed(end, b"to OpenSSL").tobytes())
+        assert tls.read(100) == b"to OpenSSL"
+        return tls
+
+
+@pytest.mark.parametrize("server", [False, True])
+def test_openssl_may_be_at_either_end(tmp_path: Path, server: bool) -> None:
+    own = context(ALICE, BOB)
+    tls = Openssl(BOB, ALICE, tmp_path, server=server).shake(own.connect() if server else own.accept())
+    assert tls.version() == "TLSv1.3"
+    assert (tls.cipher() or ("",))[0] == "TLS_AES_128_GCM_SHA256"
+
+
+def test_earlier_versions_are_refused(tmp_path: Path) -> None:
+    old = Openssl(BOB, ALICE, tmp_path, server=False)
+    old.context.minimum_version, old.context.maximum_version = ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_2
+    with pytest.raises(TlsError, match="TLS failed"):
+        old.shake(context(ALICE, BOB).accept())
+
+
+def test_a_caller_without_a_certificate_is_refused() -> None:
+    anonymous = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    anonymous.check_hostname, anonymous.verify_mode = False, ssl.CERT_NONE
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    tls, server = anonymous.wrap_bio(incoming, outgoing), context(BOB, ALICE).accept()
+    with pytest.raises(ssl.SSLWantReadError):
+        tls.do_handshake()
+    incoming.write(server.shake(outgoing.read())[0])
+    tls.do_handshake()
+    with pytest.raises(TlsError, match="TLS failed"):
+        server.shake(outgoing.read())
