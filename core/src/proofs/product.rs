@@ -84,8 +84,8 @@ pub fn prove(
     proof: &mut Vec<u8>,
 ) {
     let Statement {
-        mut left,
-        mut right,
+        left,
+        right,
         product,
         y,
     } = statement;
@@ -95,6 +95,7 @@ pub fn prove(
         mut alpha,
     } = witness;
     let blinding = generators::bases().blinding;
+    let (mut left, mut right) = (Folded::new(left), Folded::new(right));
     let mut powers = vec![y];
     while 1 << powers.len() < a.len() {
         powers.push(powers[powers.len() - 1] * powers[powers.len() - 1]);
@@ -110,29 +111,31 @@ pub fn prove(
         let (blind_l, blind_r) = (nonces.scalar(), nonces.scalar());
         let (a_lo, a_hi) = a.split_at(n);
         let (b_lo, b_hi) = b.split_at(n);
-        let (left_lo, left_hi) = left.split_at(n);
-        let (right_lo, right_hi) = right.split_at(n);
-        let cross = |a: &[Scalar], b: &[Scalar], shift: &Scalar, blind: &Scalar, scale: &Scalar| {
-            let mut scalars = Zeroizing::new(Vec::with_capacity(2 * n + 2));
-            scalars.extend_from_slice(a);
-            scalars.extend(b.iter().map(|b| b * shift));
-            scalars.push(*weighted(&y, a, b) * scale);
-            scalars.push(*blind);
-            scalars
+        let shifted = |b: &[Scalar], by: &Scalar| -> Zeroizing<Vec<Scalar>> {
+            Zeroizing::new(b.iter().map(|b| b * by).collect())
         };
-        let scalars_l = cross(a_lo, b_hi, &y_n, &blind_l, &(kappa * y_n));
-        let scalars_r = cross(a_hi, b_lo, &y_minus_n, &blind_r, &kappa);
-        let ends = [product, blinding];
-        let point_l = RistrettoPoint::multiscalar_mul(
-            scalars_l.iter(),
-            left_hi.iter().chain(right_lo).chain(&ends),
+        let mut cross_l = Terms::new(left.points.len() + 2);
+        left.multiply(a_lo, n, &mut cross_l);
+        right.multiply(&shifted(b_hi, &y_n), 0, &mut cross_l);
+        cross_l.push(*weighted(&y, a_lo, b_hi) * kappa * y_n, product);
+        cross_l.push(*blind_l, blinding);
+        let mut cross_r = Terms::new(left.points.len() + 2);
+        left.multiply(a_hi, 0, &mut cross_r);
+        right.multiply(&shifted(b_lo, &y_minus_n), n, &mut cross_r);
+        cross_r.push(*weighted(&y, a_hi, b_lo) * kappa, product);
+        cross_r.push(*blind_r, blinding);
+        append(
+            transcript,
+            proof,
+            labels::ROUND_L,
+            &cross_l.sum().compress(),
         );
-        let point_r = RistrettoPoint::multiscalar_mul(
-            scalars_r.iter(),
-            left_lo.iter().chain(right_hi).chain(&ends),
+        append(
+            transcript,
+            proof,
+            labels::ROUND_R,
+            &cross_r.sum().compress(),
         );
-        append(transcript, proof, labels::ROUND_L, &point_l.compress());
-        append(transcript, proof, labels::ROUND_R, &point_r.compress());
 
         let c = challenge(transcript, labels::ROUND);
         let c_inverse = c.invert();
@@ -150,12 +153,8 @@ pub fn prove(
                 .map(|(lo, hi)| d_inverse * lo + hi)
                 .collect(),
         );
-        let fold = |lo: &[RistrettoPoint], hi: &[RistrettoPoint], by: &Scalar| {
-            let pairs = lo.iter().zip(hi);
-            pairs.map(|(lo, hi)| lo + times(by, hi)).collect()
-        };
-        left = fold(left_lo, left_hi, &c);
-        right = fold(right_hi, right_lo, &d);
+        left.fold(&Scalar::ONE, &c);
+        right.fold(&d, &Scalar::ONE);
         *alpha += c * *blind_l + c_inverse * *blind_r;
         kappa *= d;
     }
@@ -164,9 +163,11 @@ pub fn prove(
     let [r, s, delta, eta] = std::array::from_fn(|_| nonces.scalar());
     let mixed = Zeroizing::new(scale * (*r * b + *s * a));
     let squared = Zeroizing::new(scale * *r * *s);
+    left.collapse();
+    right.collapse();
     let point_a = RistrettoPoint::multiscalar_mul(
         [&*r, &*s, &*mixed, &*delta],
-        [&left[0], &right[0], &product, &blinding],
+        [&left.points[0], &right.points[0], &product, &blinding],
     );
     let point_b = RistrettoPoint::multiscalar_mul([&*squared, &*eta], [&product, &blinding]);
     append(transcript, proof, labels::LAST_A, &point_a.compress());
@@ -177,9 +178,86 @@ pub fn prove(
     }
 }
 
-/// Multiplies a public scalar and a public point.
-fn times(scalar: &Scalar, point: &RistrettoPoint) -> RistrettoPoint {
-    RistrettoPoint::vartime_multiscalar_mul([scalar], [point])
+/// Blocks of points that stand for one folded vector. More make multiplications by secrets longer, fewer make more
+/// points when they are added up.
+const BLOCKS: usize = 8;
+
+/// A folded vector of generators: point i is the sum over blocks of their factor times their point i. All public.
+///
+/// Adding the blocks up shares the doublings of several folds.
+struct Folded {
+    points: Vec<RistrettoPoint>,
+    factors: Vec<Scalar>,
+}
+
+impl Folded {
+    fn new(points: Vec<RistrettoPoint>) -> Self {
+        Self {
+            points,
+            factors: vec![Scalar::ONE],
+        }
+    }
+
+    /// Returns the length of the vector.
+    fn length(&self) -> usize {
+        self.points.len() / self.factors.len()
+    }
+
+    /// Adds the terms of the inner product of `secrets` and the points from `start` on.
+    fn multiply(&self, secrets: &[Scalar], start: usize, terms: &mut Terms) {
+        let blocks = self.points.chunks(self.length());
+        for (factor, block) in self.factors.iter().zip(blocks) {
+            for (secret, point) in secrets.iter().zip(&block[start..]) {
+                terms.push(factor * secret, *point);
+            }
+        }
+    }
+
+    /// Makes each half of a block a block, times its own factor.
+    fn fold(&mut self, of_lo: &Scalar, of_hi: &Scalar) {
+        let halves = |factor: &Scalar| [factor * of_lo, factor * of_hi];
+        self.factors = self.factors.iter().flat_map(halves).collect();
+        if self.factors.len() == BLOCKS {
+            self.collapse();
+        }
+    }
+
+    /// Adds the blocks up.
+    fn collapse(&mut self) {
+        let length = self.length();
+        let sum = |index| {
+            let points = self.points.iter().skip(index).step_by(length);
+            RistrettoPoint::vartime_multiscalar_mul(&self.factors, points)
+        };
+        self.points = (0..length).map(sum).collect();
+        self.factors = vec![Scalar::ONE];
+    }
+}
+
+/// Terms of a sum of secret multiples.
+struct Terms {
+    scalars: Zeroizing<Vec<Scalar>>,
+    points: Vec<RistrettoPoint>,
+}
+
+impl Terms {
+    /// Takes at most `count` terms: memory that moves would leave secrets behind.
+    fn new(count: usize) -> Self {
+        Self {
+            scalars: Zeroizing::new(Vec::with_capacity(count)),
+            points: Vec::with_capacity(count),
+        }
+    }
+
+    fn push(&mut self, scalar: Scalar, point: RistrettoPoint) {
+        self.scalars.push(scalar);
+        self.points.push(point);
+    }
+
+    /// Returns the sum; takes as long for any scalars.
+    fn sum(&self) -> RistrettoPoint {
+        RistrettoPoint::multiscalar_mul(self.scalars.iter(), &self.points)
+    }
 }
 
 /// Coefficients that the caller must add to the verifier's equation.
