@@ -46,8 +46,8 @@ from smpc_dp.net.log_http import HTTP_SECONDS
 from smpc_dp.net.log_session import LogSession, parse_session_text, read_long_session
 from smpc_dp.net.log_source import Reopen, make_rereadable, open_log
 from smpc_dp.net.protocols import session_protocol
-from smpc_dp.protocols.auditing import Excluded, LogAuditor, LogVerdict
-from smpc_dp.protocols.descriptor import DESCRIPTORS, Audit
+from smpc_dp.protocols.auditing import Excluded
+from smpc_dp.protocols.descriptor import DESCRIPTORS, Audit, LogAuditor
 from smpc_dp.protocols.gopa.verifiable.audit import CHANGED, Again
 from smpc_dp.protocols.gopa.verifiable.batch_verifier import EarlierFault, at_once
 from smpc_dp.protocols.gopa.verifiable.verdict import Verdict
@@ -222,7 +222,7 @@ def audit_stream(
             _read(reader, functools.partial(_entries, again), pool, wanted, known, size, progress, observer)
     except BadLog as error:
         bad = error
-    ended: LogVerdict | None = known["verdict"] or known["statistic"]
+    ended: Verdict | StatisticVerdict | None = known["verdict"] or known["statistic"]
     selected: Selected | None = known["selected"]
     faults = (str(bad), *known["noted"]) if bad is not None else () if ended is None else ended.faults
     # Parts come from the log: control characters are removed for terminals.

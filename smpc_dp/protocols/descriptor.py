@@ -9,7 +9,7 @@ import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from smpc_dp.errors import ConfigIssue
 from smpc_dp.protocols.names import EXCHANGE, GOPA, MPYC, PAIRWISE, SECAGG, VERIFIABLE_VERSION, VERSION
@@ -19,14 +19,17 @@ if TYPE_CHECKING:
     from smpc_dp.encoding import RingVector
     from smpc_dp.log.keeping import Board
     from smpc_dp.log.log import Header
-    from smpc_dp.protocols.auditing import LogAuditor
     from smpc_dp.protocols.engine.run import Run
+    from smpc_dp.protocols.gopa.verifiable.audit import Auditor
     from smpc_dp.protocols.phases.cost import Cost
     from smpc_dp.protocols.phases.key_graph import Watch
     from smpc_dp.protocols.phases.survivors import FixedSurvivors
+    from smpc_dp.protocols.ustatistic.audit import StatisticAuditor
     from smpc_dp.seen import Seen
     from smpc_dp.wire.signing import Context, Signer
 
+# What takes the entries of a log in order, and then gives its verdict.
+LogAuditor: TypeAlias = "Auditor | StatisticAuditor"
 # (the parameters as written in the session file, number of parties) -> (checked parameters or None, faults).
 # A fault's `where` is a key of [parameters], or "roster" when the number of parties is at fault.
 ParameterChecker = Callable[[Mapping[str, object], int], tuple[Any, list[ConfigIssue]]]

@@ -6,15 +6,13 @@ reveals nothing more; the aggregator reads noisy vectors alone.
 
 from __future__ import annotations
 
+import functools
 from typing import ClassVar
 
-from smpc_dp.crypto.randomness import Randomness, SystemRandomness
 from smpc_dp.encoding import RingVector
 from smpc_dp.errors import Check
-from smpc_dp.log.keeping import Board
 from smpc_dp.protocols.engine.collector import CollectorRole, CollectorRow, CollectorState, Item
 from smpc_dp.protocols.engine.party import PartyRole, PartyState, Row
-from smpc_dp.protocols.engine.run import Run
 from smpc_dp.protocols.engine.state import Transition
 from smpc_dp.protocols.gopa import messages as g
 from smpc_dp.protocols.gopa.params import GopaParameters
@@ -29,15 +27,11 @@ from smpc_dp.protocols.phases.key_graph import (
     Ready,
     SumAggregator,
     SumMember,
-    Watch,
 )
-from smpc_dp.protocols.phases.survivors import FixedSurvivors
-from smpc_dp.protocols.result import Outcome
-from smpc_dp.protocols.secagg.states import Finished, Summed, first_state
-from smpc_dp.seen import NOTHING_SEEN, Seen
+from smpc_dp.protocols.secagg.states import Finished, Summed, sum_aggregator, sum_party
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.sets import PartySet
-from smpc_dp.wire.signing import Context, Signer, decode
+from smpc_dp.wire.signing import decode
 
 Party = SumMember[GopaParameters]
 Aggregator = SumAggregator[GopaParameters]
@@ -145,20 +139,7 @@ PARTY = PartyRole(
 )
 
 
-def party(
-    context: Context,
-    parameters: GopaParameters,
-    identity: Signer,
-    ring_vector: RingVector,
-    randomness: Randomness | None = None,
-    fixed: FixedSurvivors | None = None,  # noqa: ARG001 - of exact sums
-    seen: Seen = NOTHING_SEEN,  # noqa: ARG001 - of protocols with a log
-) -> Run[Outcome]:
-    """Return the run of one party; arguments as of `smpc_dp.protocols.secagg.states.party`."""
-    parameters.check_ring_vector(identity.name, ring_vector)
-    member = SumMember(context, parameters, identity, randomness or SystemRandomness())
-    return Run(PARTY, member, Ready(vector=ring_vector))
-
+party = functools.partial(sum_party, PARTY)
 
 # The aggregator
 
@@ -269,17 +250,4 @@ AGGREGATOR = CollectorRole(
     saved=True,
 )
 
-
-def aggregator(
-    context: Context,
-    parameters: GopaParameters,
-    identity: Signer,
-    *,
-    threads: int = 1,
-    watch: Watch | None = None,
-    board: Board | None = None,  # noqa: ARG001 - of protocols with a log
-    fixed: FixedSurvivors | None = None,  # noqa: ARG001 - of exact sums
-) -> Run[Outcome]:
-    """Return the run of the aggregator; arguments as of `smpc_dp.protocols.secagg.states.aggregator`."""
-    member = SumAggregator(context, parameters, identity, threads, watch)
-    return Run(AGGREGATOR, member, first_state(member.parties))
+aggregator = functools.partial(sum_aggregator, AGGREGATOR)

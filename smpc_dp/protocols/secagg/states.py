@@ -9,6 +9,7 @@ names the parties.
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
@@ -239,7 +240,8 @@ PARTY = PartyRole(
 )
 
 
-def party(
+def sum_party(
+    role: PartyRole,
     context: Context,
     parameters: SumParameters,
     identity: Signer,
@@ -248,9 +250,10 @@ def party(
     fixed: FixedSurvivors | None = None,
     seen: Seen = NOTHING_SEEN,  # noqa: ARG001 - of protocols with a log
 ) -> Run[Outcome]:
-    """Return the run of one party.
+    """Return the run of one party of a sum without a log.
 
     Args:
+        role: the table of its states.
         context: the session, the request and everyone's public keys.
         parameters: checked parameters of the session.
         identity: signs; its name is the party's.
@@ -265,8 +268,10 @@ def party(
     parameters.check_ring_vector(identity.name, ring_vector)
     retained = fixed if parameters.keeps_survivors else None
     member = SumMember(context, parameters, identity, randomness or SystemRandomness(), retained)
-    return Run(PARTY, member, Ready(vector=ring_vector))
+    return Run(role, member, Ready(vector=ring_vector))
 
+
+party = functools.partial(sum_party, PARTY)
 
 # The aggregator
 
@@ -523,7 +528,8 @@ AGGREGATOR = CollectorRole(
 )
 
 
-def aggregator(
+def sum_aggregator(
+    role: CollectorRole,
     context: Context,
     parameters: SumParameters,
     identity: Signer,
@@ -533,16 +539,20 @@ def aggregator(
     board: Board | None = None,  # noqa: ARG001 - of protocols with a log
     fixed: FixedSurvivors | None = None,
 ) -> Run[Outcome]:
-    """Return the run of the aggregator.
+    """Return the run of the aggregator of a sum without a log.
 
     Args:
-        context, parameters, fixed: as of `party`.
+        role: the table of its states.
+        context, parameters, fixed: as of `sum_party`.
         identity: the aggregator's; it signs what it relays, so that two differing answers are evidence.
         threads, watch: as of `SumAggregator`.
     """
     retained = fixed if parameters.keeps_survivors else None
     member = SumAggregator(context, parameters, identity, threads, watch, retained)
-    return Run(AGGREGATOR, member, first_state(member.parties))
+    return Run(role, member, first_state(member.parties))
+
+
+aggregator = functools.partial(sum_aggregator, AGGREGATOR)
 
 
 def first_state(parties: int) -> key_graph.CollectHello:

@@ -90,7 +90,7 @@ class StatisticVerdict(msgspec.Struct, frozen=True, kw_only=True):
     standard_error: float | None
     noise_error: float
 
-    # See `LogVerdict`.
+    # As in the verdict on a verifiable run.
     faults: ClassVar[tuple[str, ...]] = ()
     excluded: ClassVar[tuple[Excluded, ...]] = ()
     attested: ClassVar[str] = ""
@@ -157,7 +157,7 @@ class StatisticAuditor:
         self._outcome: m.Outcome | None = None
         self._last = 0
 
-    # See `LogAuditor`.
+    # As in the auditor of verifiable runs: the name of the verdict in a report, a party's entries in order.
     part: ClassVar[str] = "statistic"
     steps: ClassVar[tuple[str, ...]] = (m.HELLO, *m.COINS, m.DONE)
     noted: ClassVar[tuple[str, ...]] = ()

@@ -133,7 +133,7 @@ class Auditor:
         """Wait for the checks of single entries; raise the EarlierFault of the first wrong one."""
         raise_first(self._signatures.checks, self._edges.checks)
 
-    # See `LogAuditor`.
+    # Name of its verdict in a report; kinds of a party's entries, in order; 0: nothing is drawn again.
     part: ClassVar[str] = "verdict"
     steps: ClassVar[tuple[str, ...]] = (v.COMMIT, v.COIN, v.PUBLISH)
     attempt: ClassVar[int] = 0
