@@ -159,7 +159,7 @@ def _audited(module: str, *, redraws: bool = False) -> Audit:
 
 
 _check_gopa = later("smpc_dp.protocols.gopa.check", "check_version")
-_cost_of_sum = later("smpc_dp.protocols.phases.cost", "cost_of_sum")
+_cost_of_sum = later("smpc_dp.protocols.phases.parameters", "cost_of_sum")
 
 DESCRIPTORS: Mapping[str, Descriptor] = {
     "secagg": _stated(

@@ -17,9 +17,8 @@ from smpc_dp.identity.roster import Member
 from smpc_dp.protocols.descriptor import DESCRIPTORS, Descriptor, MakeAggregator, MakeParty, ParameterChecker
 from smpc_dp.protocols.engine.run import Run
 from smpc_dp.protocols.names import EXCHANGE, GOPA, LEARN, MPYC, PAIRWISE, REPORTS, SECAGG
-from smpc_dp.protocols.phases.cost import cost_of_sum
 from smpc_dp.protocols.phases.key_graph import Watch
-from smpc_dp.protocols.phases.parameters import SumParameters
+from smpc_dp.protocols.phases.parameters import SumParameters, cost_of_sum
 from smpc_dp.protocols.phases.survivors import FixedSurvivors
 from smpc_dp.seen import NOTHING_SEEN, Seen
 from smpc_dp.wire.signing import Context, Signer

@@ -125,7 +125,7 @@ def audit_records(
             "session", "asks no statistics of records of parties that add noise", ConfigCheck.UNSUPPORTED
         )
     request, source = parameters.request, randomness or SystemRandomness()
-    spread = LAPLACE if parameters.noise_law == "discrete-laplace" else GAUSSIAN
+    spread = LAPLACE if parameters.share_name == "discrete-laplace" else GAUSSIAN
     counted = request.mechanism.honest
     if samples is None:
         # The deviation of a measured variance is sqrt(2 / draws) of it; a share is 1 / counted.

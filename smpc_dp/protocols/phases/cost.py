@@ -6,11 +6,9 @@ import math
 from typing import TYPE_CHECKING
 
 from smpc_dp.privacy.guarantee import PlainStruct, Relation, Unit
-from smpc_dp.privacy.secagg_plan import communication
 
 if TYPE_CHECKING:
     from smpc_dp.encoding import Encoding
-    from smpc_dp.protocols.phases.parameters import SumParameters
     from smpc_dp.records.plan import PlannedError
 
 # A standard error above this share of the range is warned of.
@@ -76,31 +74,6 @@ class Cost(PlainStruct, frozen=True, kw_only=True):
     warnings: tuple[str, ...]
     noise: str | None = None
     requests: int = 1
-
-
-def cost_of_sum(parameters: SumParameters, _servers: int = 0) -> Cost:
-    """Return the cost of a sum through an aggregator, or between all parties, with everybody present."""
-    plan, encoding = parameters.plan, parameters.encoding
-    privacy, noise = parameters.privacy(plan.parties), parameters.noise(plan.parties, 0)
-    guarantee = privacy.guarantee
-    error = 0.0 if noise is None else noise.total / plan.parties
-    answers, warnings = parameters.planned_answers(plan.parties, error)
-    traffic = communication(plan, encoding.ring_length, encoding.element_bytes)
-    return Cost(
-        unit=privacy.unit,
-        relation=None if guarantee is None else guarantee.relation,
-        epsilon=privacy.epsilon,
-        delta=privacy.delta,
-        counted=None if noise is None else noise.honest,
-        factor=None if noise is None else noise.total / noise.curator,
-        answers=tuple(answers),
-        sent=traffic["up"]["total"],
-        received=traffic["down"]["total"],
-        steps=len(parameters.party_steps),
-        warnings=tuple(warnings),
-        noise=parameters.noise_law,
-        requests=parameters.steps,
-    )
 
 
 def average_answer(encoding: Encoding, parties: int, error: float) -> tuple[list[PlannedAnswer], list[str]]:

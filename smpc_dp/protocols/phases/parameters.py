@@ -14,9 +14,9 @@ from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.encoding import Encoding, RingVector
 from smpc_dp.errors import LocalError
 from smpc_dp.privacy.sampling import NoiseSource
-from smpc_dp.privacy.secagg_plan import SecAggPlan
+from smpc_dp.privacy.secagg_plan import SecAggPlan, communication
 from smpc_dp.protocols import names
-from smpc_dp.protocols.phases.cost import PlannedAnswer, average_answer
+from smpc_dp.protocols.phases.cost import Cost, PlannedAnswer, average_answer
 from smpc_dp.protocols.phases.messages import PARTY_STEPS
 from smpc_dp.protocols.result import Noise, Outcome, Privacy, Result
 
@@ -77,7 +77,7 @@ class RequestParameters:
         return 1
 
     @property
-    def noise_law(self) -> str | None:
+    def share_name(self) -> str | None:
         """Name of the law of a party's share of the noise; None without noise, or without a name."""
         return None
 
@@ -191,3 +191,28 @@ class SumParameters(RequestParameters, msgspec.Struct, frozen=True):
     def privacy(self, survivors: int) -> Privacy:
         """Return the claim of a run over `survivors`: what each member learns, and the limits."""
         raise NotImplementedError
+
+
+def cost_of_sum(parameters: SumParameters, _servers: int = 0) -> Cost:
+    """Return the cost of a sum through an aggregator, or between all parties, with everybody present."""
+    plan, encoding = parameters.plan, parameters.encoding
+    privacy, noise = parameters.privacy(plan.parties), parameters.noise(plan.parties, 0)
+    guarantee = privacy.guarantee
+    error = 0.0 if noise is None else noise.total / plan.parties
+    answers, warnings = parameters.planned_answers(plan.parties, error)
+    traffic = communication(plan, encoding.ring_length, encoding.element_bytes)
+    return Cost(
+        unit=privacy.unit,
+        relation=None if guarantee is None else guarantee.relation,
+        epsilon=privacy.epsilon,
+        delta=privacy.delta,
+        counted=None if noise is None else noise.honest,
+        factor=None if noise is None else noise.total / noise.curator,
+        answers=tuple(answers),
+        sent=traffic["up"]["total"],
+        received=traffic["down"]["total"],
+        steps=len(parameters.party_steps),
+        warnings=tuple(warnings),
+        noise=parameters.share_name,
+        requests=parameters.steps,
+    )

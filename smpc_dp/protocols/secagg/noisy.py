@@ -72,7 +72,7 @@ class NoisySumParameters(SumParameters, frozen=True):
         return DISTRIBUTIONS[self.mechanism](self.variance).draw(source, count)
 
     @property
-    def noise_law(self) -> str | None:
+    def share_name(self) -> str | None:
         """Name of the law of a share."""
         return self.mechanism
 

@@ -19,7 +19,7 @@ from smpc_dp.protocols.secagg import states as secagg
 from smpc_dp_lab.vectors import runs
 
 
-@pytest.mark.parametrize("protocol", DESCRIPTORS)
+@pytest.mark.parametrize("protocol", [name for name, one in DESCRIPTORS.items() if one.states])
 @pytest.mark.parametrize("role", ["party", "aggregator"])
 def test_a_table_is_one_chain(protocol: str, role: RoleName) -> None:
     lines = protocols.table(protocol, role)
