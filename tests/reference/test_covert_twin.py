@@ -19,6 +19,7 @@ CERTIFICATES = sorted(PUBLISHED.glob("*certificate-*.json"))
 # Two further copies of what other runs show.
 LONG = {"run-evaluator"}
 WHY_NOT = {
+    "changed-session": "session",
     "circuit": "plan",
     "closed-copy": "closed copy",
     "copies": "plan",

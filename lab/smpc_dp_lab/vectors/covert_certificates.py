@@ -4,14 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from dataclasses import replace as replaced
 
 from msgspec.structs import replace
 
+from smpc_dp.circuits.circuit import pack
 from smpc_dp.crypto.ot import BaseSender
 from smpc_dp.errors import PeerFault
 from smpc_dp.protocols.covert import messages as c
 from smpc_dp.protocols.covert import terms as t
 from smpc_dp.protocols.covert.certificate import Certificate, CircuitFields, judge
+from smpc_dp.protocols.covert.copies import GarblerCopy
+from smpc_dp.protocols.covert.garbler import CovertGarblerRole
+from smpc_dp.protocols.covert.roles import party_role
+from smpc_dp.protocols.names import PAIRWISE
+from smpc_dp.protocols.session import session_digest, session_json
+from smpc_dp.simulate.pairwise import evaluate_in_memory
 from smpc_dp_lab.vectors.covert_negative import CONVICTED, COVERT_KINDS, all_faults
 from smpc_dp_lab.vectors.covert_runs import SCENARIOS
 from smpc_dp_lab.vectors.fault import flip
@@ -19,7 +27,23 @@ from smpc_dp_lab.vectors.pairwise_fault import Base, Fault, opened, replay
 from smpc_dp_lab.vectors.pairwise_runs import EVALUATOR, GARBLER, SCHEMA, JsonObject, find, new_run
 
 BASE = "both"
+# What the hash of a certificate's session covers; the judge does not read it.
+SESSION = session_json({"protocol": PAIRWISE, "roster": [GARBLER, EVALUATOR]})
 ANOTHER_POINT = BaseSender(EVALUATOR, bytes(32), bytes(32)).first
+
+
+class _OtherTables(GarblerCopy):
+    """A copy whose signed tables do not follow from its seed."""
+
+    def digests(self) -> dict[int, bytes]:
+        return super().digests() | {t.TABLES: bytes(32)}
+
+
+class _Cheat(CovertGarblerRole):
+    """A garbler that cheats in all copies."""
+
+    def _copy(self, terms: t.Terms, copy: int, seed: bytes) -> GarblerCopy:
+        return _OtherTables(terms, copy, seed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,19 +68,59 @@ def generate() -> dict[str, JsonObject]:
         if fault.layer == CONVICTED:
             certificate = _certificate(fault)
             about = f"From negative-{fault.name}.json: {fault.about}"
-            name = fault.name.removeprefix("sign-checked-")
-            conviction = judge(certificate)
-            convicts: JsonObject = {
-                "garbler": conviction.garbler,
-                "public_key": conviction.public_key.hex(),
-                "run_id": conviction.run_id.hex(),
-                "copy": conviction.copy,
-                "message": conviction.message,
-            }
-            vectors[f"certificate-{name}"] = _json(f"certificate-{name}", about, certificate, convicts)
-    for name, about, content in _false(_made(faults)):
+            name = f"certificate-{fault.name.removeprefix('sign-checked-')}"
+            vectors[name] = _json(name, about, certificate, _convicts(certificate))
+    certificate, name = _of_session(), "certificate-with-session"
+    about = "The canonical JSON of the two parties' session is in the file: the session digest is its hash."
+    vectors[name] = _json(name, about, certificate, _convicts(certificate))
+    changed = replace(Certificate.decode(certificate), session=flip(SESSION)).encode()
+    about = "The session has a flipped bit: its digest is another one."
+    false = ("changed-session", about, changed)
+    for name, about, content in (*_false(_made(faults)), false):
         vectors[f"no-certificate-{name}"] = _json(f"no-certificate-{name}", about, content, None)
     return vectors
+
+
+def _convicts(certificate: bytes) -> JsonObject:
+    """Return what a certificate convicts of."""
+    conviction = judge(certificate)
+    return {
+        "garbler": conviction.garbler,
+        "public_key": conviction.public_key.hex(),
+        "run_id": conviction.run_id.hex(),
+        "copy": conviction.copy,
+        "message": conviction.message,
+    }
+
+
+def _of_session() -> bytes:
+    """Return the certificate against a garbler that cheats in all copies, of a session of two parties."""
+    run = new_run(find(BASE, SCENARIOS))
+    context = replaced(run.context, session_digest=session_digest(SESSION))
+    rows = {
+        name: [
+            pack(values, run.plan.circuit.inputs[index])
+            for index, values in zip(indices, run.inputs[name], strict=True)
+        ]
+        for name, indices in ((GARBLER, run.plan.garbler_values), (EVALUATOR, run.plan.evaluator_values))
+    }
+    ends = evaluate_in_memory(
+        {
+            GARBLER: _Cheat(context, run.signers[GARBLER], run.plan, rows[GARBLER], run.randomness[GARBLER]),
+            EVALUATOR: party_role(
+                context,
+                run.signers[EVALUATOR],
+                run.plan,
+                rows[EVALUATOR],
+                run.randomness[EVALUATOR],
+                session=SESSION,
+            ),
+        }
+    )
+    end = ends[EVALUATOR]
+    if not isinstance(end, PeerFault):
+        raise LookupError("no certificate of a session")
+    return end.evidence["certificate"]
 
 
 def _json(name: str, about: str, certificate: bytes, convicts: JsonObject | None) -> JsonObject:
