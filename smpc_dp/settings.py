@@ -75,11 +75,26 @@ def read(
             elif key not in refused:
                 issues.append(ConfigIssue(f"{where}{key}", "is missing", ConfigCheck.MISSING))
             continue
+        inner, value = _table_of(field.type), given[key]
+        if inner is not None and isinstance(value, dict):
+            settings, faults = read(inner, value, f"{where}{key}.")
+            issues += faults
+            if not faults:
+                good[key] = inner(**settings)
+            continue
         try:
             good[key] = _converted(field.type, given[key])
         except ValueError as error:
             issues.append(ConfigIssue(f"{where}{key}", str(error), _check_of(field.type, given[key])))
     return good, issues
+
+
+def _table_of(kind: Any) -> type[msgspec.Struct] | None:
+    """Return the struct of a field that is a table, or left out; None for other fields."""
+    kinds, _, _ = _parts(kind)
+    if len(kinds) == 1 and isinstance(kinds[0], inspect.StructType) and kinds[0].tag is None:
+        return kinds[0].cls
+    return None
 
 
 def _default(field: msgspec.structs.FieldInfo) -> Any:

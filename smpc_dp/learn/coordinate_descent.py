@@ -152,7 +152,7 @@ async def descend(
         wakes: shape (T,): the party of each tick.
         bits: models are on the grid of steps 2^-bits; with noise that of the noise.
         start: shape (rows, length), which each party first sends to its neighbours; None: zeros, and nothing
-            is sent. Not with noise: nothing would protect it.
+            is sent. With noise it must have that of each party's release 0: see `warm_start`.
         noise: of each of the n parties; None: nothing is protected.
         source: `NoiseSource.system()` in a real run; needed with noise.
         watch: called with the number of runs of ticks done and the models here after each; for studies.
@@ -166,14 +166,12 @@ async def descend(
     n, here = exchange.parties, exchange.here
     row_of = np.full(n, -1)
     row_of[here] = np.arange(len(here))
-    if noise is not None and start is not None:
-        raise ConfigError.at("start", "has no noise: with noise models start at zero", ConfigCheck.CONFLICT)
     first_models = np.zeros((len(here), length)) if start is None else check_rows(exchange, start)
     own: Integers = np.rint(np.ldexp(first_models, bits)).astype(np.int64)
     if (noise is None) != (source is None):
         raise ConfigError.at("source", "is needed with noise, and with noise alone", ConfigCheck.MISSING)
     columns = objective.weights.tocsc()
-    degrees, releases = objective.degrees[here][:, None], np.zeros(n, dtype=np.intp)
+    degrees, releases = objective.degrees[here][:, None], np.full(n, 0 if start is None else 1)
     # sum_v w_uv theta_v of each party here.
     around = np.zeros((len(here), length))
     if start is not None:

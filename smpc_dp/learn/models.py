@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
 from smpc_dp.learn.averager import Rows
 from smpc_dp.learn.requirements import Table
-from smpc_dp.privacy.record_gradients import Integers, contributions
+from smpc_dp.privacy.record_gradients import Integers, clip_records, contributions
 
 ModelName = Literal["logistic", "softmax", "linear"]
 # Features and labels up to this have gradients whose norm does not overflow: it would be clipped to nothing.
@@ -205,6 +205,14 @@ class RecordGradients:
     def mean(self, models: Rows, rows: NDArray[np.intp]) -> Rows:
         """See `coordinate_descent.Gradients.mean`."""
         return self.model.gradient(models, self.points, rows)
+
+    def clipped_mean(self, models: Rows, rows: NDArray[np.intp]) -> Rows:
+        """Return the mean of the clipped gradients of each party in `rows` at its model.
+
+        It is the gradient of a convex loss with the same smoothness: one that is linear far out.
+        """
+        clipped = clip_records(self._of_records(models, rows), self.clip, self.order)
+        return np.asarray(np.einsum("rp,rpf->rf", self.points.share[rows], clipped))
 
     def contributions(
         self, models: Rows, rows: NDArray[np.intp], factor: NDArray[np.float64], bits: int

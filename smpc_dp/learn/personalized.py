@@ -34,6 +34,7 @@ from smpc_dp.learn.requirements import (
     Table,
 )
 from smpc_dp.learn.schedule import PublicDraws
+from smpc_dp.learn.warm_start import LocalPlan, WarmStart, check_room, plan_local, propagated_models
 from smpc_dp.privacy.guarantee import PrivacyGuarantee
 from smpc_dp.privacy.record_gradients import Mechanism, RecordNoise, grid_bits, plan_record_noise
 
@@ -171,6 +172,13 @@ class Personalized(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     ] = "logistic"
     seed: Annotated[Seed, Meta(description="public, of who updates when")] = 1
     graph: LearnGraph = None
+    start: Annotated[
+        WarmStart | None,
+        Meta(
+            description="local models, propagated over the graph, that models start from",
+            extra={"default": "none: models start at 0"},
+        ),
+    ] = None
     sum_bound: Annotated[
         Positive | None,
         Meta(
@@ -237,6 +245,9 @@ class Personalized(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
             )
             raise ConfigError.at("split", reason, ConfigCheck.INFEASIBLE)
         shares = [growth[self.wakes == party].tolist() for party in range(len(self.sizes))]
+        if self.start is not None:
+            first = self.start.share
+            shares = [[first, *(np.array(one) * (1 - first) / sum(one)).tolist()] for one in shares]
         if self.graph is not None:
             shares = release_shares(self.graph, self.wakes, len(self.sizes))
         return tuple(
@@ -247,6 +258,17 @@ class Personalized(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         )
 
     @property
+    def _gradient_norm(self) -> float:
+        """The L2 norm of a clipped gradient, at most."""
+        return self.clipped if self.model == "linear" else min(self.clipped, self.reach)
+
+    def local_plan(self, start: WarmStart) -> LocalPlan:
+        """Return the plan of the local models that models start from."""
+        length = self.loss.length
+        clips = self._gradient_norm, math.sqrt(length) if self.order == 1 else 1.0
+        return plan_local(start, self.objective, length, clips, self.reach, self.noise)
+
+    @property
     def guarantee(self) -> PrivacyGuarantee | None:
         """What holds for one record of any party: sums and sensitivity are the most of a party."""
         if self.noise is None:
@@ -254,7 +276,8 @@ class Personalized(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         # Parties differ in these two alone: rho, epsilon and delta are the same for all.
         most = max(self.noise, key=lambda one: one.releases).guarantee
         sensitivity = {f"l{self.order}": 2.0 * max(one.bound for one in self.noise)}
-        mechanism = most.mechanism + (" or losses" if self.graph else "")
+        more = "losses" if self.graph else "local models"
+        mechanism = most.mechanism + (f" or {more}" if self.graph or self.start else "")
         return msgspec.structs.replace(most, sensitivity=sensitivity, mechanism=mechanism)
 
     @property
@@ -281,6 +304,9 @@ class Personalized(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
             if self.split == "late":
                 reason = "'late' is for a known graph"
                 result.append(ConfigIssue("split", reason, ConfigCheck.UNSUPPORTED))
+            if self.start is not None:
+                reason = "propagates over a known graph: with `graph` each party learns alone first"
+                result.append(ConfigIssue("start", reason, ConfigCheck.CONFLICT))
         result += tick_issues(self.wakes, parties)
         if result:
             return result
@@ -312,7 +338,7 @@ class Personalized(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
             result += [ConfigIssue(name, reason, ConfigCheck.UNSUPPORTED) for name in of_noise]
         if self.sum_bound is not None:
             reason = "is of models that neighbours see: there is sum_bound"
-            names = of_noise + (["graph"] if self.graph else [])
+            names = of_noise + (["graph"] if self.graph else []) + (["start"] if self.start else [])
             result += [ConfigIssue(name, reason, ConfigCheck.CONFLICT) for name in names]
         elif self.epsilon is not None and self.clip is None and self.model == "linear":
             result.append(ConfigIssue("clip", "is needed for the linear model", ConfigCheck.MISSING))
@@ -331,6 +357,8 @@ class Personalized(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         # A loss may reach its bound at every record.
         most = max(2 * one.bound * size for one, size in zip(noise, self.sizes, strict=True))
         losses = 0 if self.graph is None else most
+        if self.start is not None:
+            check_room(self.local_plan(self.start), noise, self._gradient_norm, self.loss.length, self.bits)
         if max(one.far(self.loss.length) for one in noise) + losses > EXACT_STEPS:
             reason = f"{self.epsilon:g} needs too much noise for the grid of the messages"
             raise ConfigError.at("epsilon", reason, ConfigCheck.INFEASIBLE)
@@ -349,6 +377,7 @@ class Personalized(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
             )
             return Requirements(average=averages)
         sent += 0 if self.graph is None else self.graph.rounds(self.ticks)
+        sent += 0 if self.start is None else self.start.rounds + 1
         messages = PrivateMessages(self.loss.length, math.ldexp(EXACT_STEPS, -self.bits), sent)
         claim = self.guarantee
         if self.noise is None or claim is None:
@@ -382,6 +411,18 @@ class Personalized(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
             await run.run(self.graph, self.wakes)
             values = np.ldexp(run.models[exchange.here].astype(np.float64), -self.bits)
         else:
+            first = None
+            if self.start is not None:
+                first = await propagated_models(
+                    exchange,
+                    self.objective,
+                    self.local_plan(self.start),
+                    gradients,
+                    model.length,
+                    self.bits,
+                    self.noise,
+                    source,
+                )
             values = await descend(
                 exchange,
                 self.objective,
@@ -389,6 +430,7 @@ class Personalized(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
                 model.length,
                 self.wakes,
                 self.bits,
+                start=first,
                 noise=self.noise,
                 source=source,
             )

@@ -80,6 +80,10 @@ class GradientNoise:
         """Return the noise of a release, counted from 0, in grid steps."""
         return discrete_gaussian(source, length, self.variances[release])
 
+    def mean_square(self, length: int, release: int) -> float:
+        """Return the mean squared l2 norm of a release's noise, in squared grid steps."""
+        return length * float(self.variances[release])
+
     def far(self, length: int) -> float:
         """Return an l2 norm, in grid steps, that the noise of no release exceeds but by a miracle."""
         return 16 * math.sqrt(max(self.variances, default=Fraction(0)) * length)
@@ -139,6 +143,11 @@ class PureNoise:
         if self.mechanism == "laplace" or length == 1:
             return discrete_laplace(source, length, scale)
         return k_norm(source, length, scale)
+
+    def mean_square(self, length: int, release: int) -> float:
+        """Return the mean squared l2 norm of a release's noise, in squared grid steps."""
+        each = 2 if self.mechanism == "laplace" else length + 1
+        return float(length * each * self.scales[release] ** 2)
 
     def far(self, length: int) -> float:
         """Return an l2 norm, in grid steps, that the noise of no release exceeds but by a miracle."""
