@@ -118,6 +118,9 @@ def ot_rows(challenge: bytes, columns: NDArray[np.uint8], out: NDArray[np.uint8]
     `columns` holds 2,048 bytes for each block of 128 rows, 16 of each column, and one block more than `out`.
     """
 
+def group_sums(seed: bytes, decoded: int, public: Sequence[int], secret: Sequence[int]) -> None:
+    """In ristretto255: so many decodings, and sums of so many public, and of so many secret multiples."""
+
 def group_multiplications(seed: bytes, variable: int, fixed: int) -> None:
     """So many multiplications in ristretto255, of a varying point and of the generator, by a scalar."""
 

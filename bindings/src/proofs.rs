@@ -1,9 +1,14 @@
 //! Python functions and classes of commitments and proofs.
 
+use std::hint::black_box;
+
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyInt};
+use smpc_core::curve25519_dalek::constants::RISTRETTO_BASEPOINT_POINT;
+use smpc_core::curve25519_dalek::ristretto::RistrettoPoint;
 use smpc_core::curve25519_dalek::scalar::Scalar;
+use smpc_core::curve25519_dalek::traits::{MultiscalarMul, VartimeMultiscalarMul};
 use smpc_core::proofs::edges::{self, Claims, Edges};
 use smpc_core::proofs::encode::{self, ELEMENT, Element};
 use smpc_core::proofs::{
@@ -460,6 +465,45 @@ fn exactly_coins(noise: &Noise, coins: &[u8]) -> PyResult<()> {
     )))
 }
 
+/// Decodes a point so often, and makes sums of so many public or secret multiples, for a benchmark.
+#[pyfunction]
+fn group_sums(
+    py: Python<'_>,
+    seed: &[u8],
+    decoded: usize,
+    public: Vec<usize>,
+    secret: Vec<usize>,
+) -> PyResult<()> {
+    let scalar = Scalar::from_bytes_mod_order(*exactly("seed", seed)?);
+    py.detach(|| {
+        let longest = public.iter().chain(&secret).copied().max().unwrap_or(0);
+        let grow = |last: &Scalar| Some(last * scalar);
+        let scalars: Vec<_> = std::iter::successors(Some(scalar), grow)
+            .take(longest)
+            .collect();
+        let add = |last: &RistrettoPoint| Some(last + RISTRETTO_BASEPOINT_POINT);
+        let first = Some(RISTRETTO_BASEPOINT_POINT);
+        let points: Vec<_> = std::iter::successors(first, add).take(longest).collect();
+        let encoded = RISTRETTO_BASEPOINT_POINT.compress();
+        for _ in 0..decoded {
+            black_box(black_box(&encoded).decompress());
+        }
+        for count in public {
+            black_box(RistrettoPoint::vartime_multiscalar_mul(
+                &scalars[..count],
+                &points[..count],
+            ));
+        }
+        for count in secret {
+            black_box(RistrettoPoint::multiscalar_mul(
+                &scalars[..count],
+                &points[..count],
+            ));
+        }
+    });
+    Ok(())
+}
+
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("MAX_COMMITTED", MAX_LENGTH)?;
     module.add("MAX_PROOF_BITS", MAX_BITS)?;
@@ -476,6 +520,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(range_proof_bytes, module)?)?;
     module.add_function(wrap_pyfunction!(norm_proof_bytes, module)?)?;
     module.add_function(wrap_pyfunction!(noise_bytes, module)?)?;
+    module.add_function(wrap_pyfunction!(group_sums, module)?)?;
     module.add_function(wrap_pyfunction!(prove_range, module)?)?;
     module.add_function(wrap_pyfunction!(prove_norm, module)?)
 }

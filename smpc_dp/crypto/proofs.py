@@ -54,6 +54,14 @@ def context(run_id: bytes, author: str, *public: bytes) -> bytes:
     return digest(Label.PROOF_CONTEXT, run_id, author.encode(), *public)
 
 
+def group_sums(seed: bytes, decoded: int, public: Sequence[int], secret: Sequence[int]) -> None:
+    """Decode a point `decoded` times, and make sums of so many multiples each, for a benchmark.
+
+    `public` in the time that their scalars take, `secret` in constant time. `seed` has 32 bytes.
+    """
+    _core.group_sums(seed, decoded, public, secret)
+
+
 def prove_range(
     context: bytes, values: Sequence[int], blinding: bytes, lo: Bound, hi: Bound, randomness: Randomness
 ) -> bytes:

@@ -180,7 +180,7 @@ pub fn prove(
 
 /// Blocks of points that stand for one folded vector. More make multiplications by secrets longer, fewer make more
 /// points when they are added up.
-const BLOCKS: usize = 8;
+const BLOCKS: usize = 4;
 
 /// A folded vector of generators: point i is the sum over blocks of their factor times their point i. All public.
 ///

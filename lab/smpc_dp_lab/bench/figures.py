@@ -19,12 +19,12 @@ from smpc_dp.crypto.garble import kernels
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
 
 Better = Literal["higher", "lower"]
-Goal = Literal["ratio_to_peer", "ratio_to_limit", "median"]
+Goal = Literal["ratio_to_peer", "ratio_to_limit"]
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The target of a figure: a ratio that is at least `at_least`, or a median at least as good."""
+    """The target of a figure: a ratio that is at least `at_least`."""
 
     of: Goal
     at_least: float
@@ -97,9 +97,6 @@ class Figure:
         """Whether the target is reached; None without a target or where its ratio could not be measured."""
         if self.target is None:
             return None
-        if self.target.of == "median":
-            higher = self.better == "higher"
-            return self.median >= self.target.at_least if higher else self.median <= self.target.at_least
         ratio = self.ratio_to_peer if self.target.of == "ratio_to_peer" else self.ratio_to_limit
         return None if ratio is None else ratio >= self.target.at_least
 

@@ -12,7 +12,8 @@ import ssl
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from smpc_dp_lab.bench import covert
 from smpc_dp_lab.bench.drivers import DriverPeers, Trial
 from smpc_dp_lab.bench.figures import (
     Figure,
+    Limit,
     Peer,
     Progress,
     Report,
@@ -36,6 +38,7 @@ from smpc_dp_lab.bench.figures import (
     versions,
     within,
 )
+from smpc_dp_lab.bench.pairwise import pair_of_processes
 from smpc_dp_lab.bench.workers import together
 
 CIRCUIT = "kendall_tau32_laplace"
@@ -50,6 +53,8 @@ EMP_PEER = covert.EMP_PEER
 FRESH = 4
 WORKER_SECONDS = 600
 SIDES = ("garbler", "evaluator")
+FLOOR = "counted floor: handshakes, base transfers, extension, garbling or evaluating, hashes, bytes"
+PEERS = Target("ratio_to_peer", 1.0)
 _NAMES = (*SIDES, AGGREGATOR)
 
 Measured = Mapping[str, Any]
@@ -77,6 +82,8 @@ def run_statistic_bench(
     single: dict[int, list[dict[str, Measured]]] = {copies: [] for copies in covert.COPIES}
     batched: dict[int, list[dict[str, Measured]]] = {copies: [] for copies in (0, *covert.COPIES)}
     floors = {(copies, size): list[float]() for copies in covert.COPIES for size in (1, covert.BATCH)}
+    channels: list[list[dict[str, Any]]] = []
+    sides: dict[int, list[Measured]] = {1: [], BATCH: []}
     drivers = DriverPeers(emp, [EMP])
     with tempfile.TemporaryDirectory(prefix="smpc-dp-") as folder:
         path = Path(folder) / f"{CIRCUIT}.txt"
@@ -87,6 +94,11 @@ def run_statistic_bench(
             "emp's one": one,
             "batch": lambda: batches.append(garbled_session(BATCH)),
             "emp's batch": many,
+            "channel": lambda: channels.append(pair_of_processes("add32", 1, "channel")),
+            **{
+                f"floor of {size}": partial(_measure_sides, size, measured)
+                for size, measured in sides.items()
+            },
             "whole": lambda: wholes.append(_worker_of(["whole", str(parties)])),
             "mpyc": lambda: peers.append(_mpyc(peer_python or sys.executable)),
         }
@@ -95,7 +107,12 @@ def run_statistic_bench(
         for copies in batched:
             trials |= _covert_trials(copies, single, batched, floors)
         alternate(runs, trials, Steps(progress, "pairs", runs))
-    figures = [*_of_pairs(ones, peers, one), *_of_batches(batches, peers, many), *_of_wholes(wholes, ones)]
+    limits = [_floors(sides[1], channels, ones), _floors(sides[BATCH], channels, batches)]
+    figures = [
+        *_of_pairs(ones, peers, one, limits[0]),
+        *_of_batches(batches, peers, many, limits[1]),
+        *_of_wholes(wholes, ones),
+    ]
     emps = {1: one, covert.BATCH: of_batch}
     figures += covert.covert_figures(CIRCUIT, single, batched, floors, emps)
     known = versions("numpy", openssl=ssl.OPENSSL_VERSION, mpyc=peers[0].get("version"), **drivers.versions)
@@ -128,7 +145,29 @@ def _covert_trials(
     }
 
 
-def _of_pairs(ones: list[dict[str, Measured]], peers: list[Measured], emp: Trial) -> list[Figure]:
+def _measure_sides(size: int, measured: list[Measured]) -> None:
+    measured.append(_worker_of(["sides", CIRCUIT, str(size)]))
+
+
+def _floors(
+    sides: list[Measured], channels: list[list[dict[str, Any]]], pairs: list[dict[str, Measured]]
+) -> dict[str, list[float]]:
+    """Return the counted floors of each side: its own, and all bytes over the channel."""
+    return {
+        name: [
+            float(side[name] + both(pair, "bytes") * channel[index]["processor seconds a byte"])
+            for side, channel, pair in zip(sides, channels, pairs, strict=True)
+        ]
+        for index, name in enumerate(SIDES)
+    }
+
+
+def _of_pairs(
+    ones: list[dict[str, Measured]],
+    peers: list[Measured],
+    emp: Trial,
+    floors: Mapping[str, Sequence[float]],
+) -> list[Figure]:
     gates = find(CIRCUIT).build().and_count
     how = (
         f"{CIRCUIT}, three processes, mutual TLS on loopback; processor time of all threads of a side, "
@@ -138,7 +177,7 @@ def _of_pairs(ones: list[dict[str, Measured]], peers: list[Measured], emp: Trial
     def of(name: str, key: str) -> list[float]:
         return [float(one[name][key]) for one in ones]
 
-    goal, theirs = Target("ratio_to_peer", 1.0), _peer(peers, "one cpu", f"mpyc, a party of three, {PEER}")
+    goal, theirs = PEERS, _peer(peers, "one cpu", f"mpyc, a party of three, {PEER}")
     fresh = f"{how}; connecting and the setup of oblivious transfers included, pair {FRESH} of a process"
     cold = f"{how}; the same of the first pair, all caches cold"
     # Which figure, of which key, with which note, peer and target; of both sides each.
@@ -154,8 +193,17 @@ def _of_pairs(ones: list[dict[str, Measured]], peers: list[Measured], emp: Trial
         ("fresh pair, {}: connecting", "connect", f"{how}; TLS alone", lambda _: None, None),
         ("pair with cached setup, {}", "cached", how, lambda _: theirs, None),
     )
+    limits = {name: Limit.of(FLOOR, floors[name]) for name in SIDES}
     figures = [
-        cost(title.format(name), "s", of(name, key), note, peer=peer(name), target=target)
+        cost(
+            title.format(name),
+            "s",
+            of(name, key),
+            note,
+            peer=peer(name),
+            limit=limits[name] if target else None,
+            target=target,
+        )
         for title, key, note, peer, target in kinds
         for name in SIDES
     ]
@@ -169,7 +217,7 @@ def _of_pairs(ones: list[dict[str, Measured]], peers: list[Measured], emp: Trial
     wall = emp.peer("last wall", "s", EMP_PEER)
     return [
         *figures,
-        cost("fresh pair, sent", "B", sent("bytes"), sizes, peer=last, target=Target("median", 100e3)),
+        cost("fresh pair, sent", "B", sent("bytes"), sizes, peer=last),
         cost("pair with cached setup, sent", "B", sent("cached_bytes"), sizes),
         cost("fresh pair, rounds", "rounds", of("evaluator", "rounds"), waits),
         cost("pair with cached setup, rounds", "rounds", of("evaluator", "cached_rounds"), waits),
@@ -183,7 +231,12 @@ def both(pair: Mapping[str, Measured], key: str) -> float:
     return float(sum(pair[name][key] for name in SIDES))
 
 
-def _of_batches(batches: list[dict[str, Measured]], peers: list[Measured], emp: Trial) -> list[Figure]:
+def _of_batches(
+    batches: list[dict[str, Measured]],
+    peers: list[Measured],
+    emp: Trial,
+    floors: Mapping[str, Sequence[float]],
+) -> list[Figure]:
     def of(title: str, unit: str, values: list[float], note: str, **beside: Any) -> Figure:
         name = f"a pair of {BATCH} between two hosts{title}"
         return cost(name, unit, [value / BATCH for value in values], note, **beside)
@@ -202,6 +255,8 @@ def _of_batches(batches: list[dict[str, Measured]], peers: list[Measured], emp: 
                 [batch[name]["fresh"] for batch in batches],
                 "the same, processor time of all threads",
                 peer=theirs(name, "s"),
+                limit=Limit.of(FLOOR, [value / BATCH for value in floors[name]]),
+                target=PEERS,
             )
             for name in SIDES
         ),
@@ -211,7 +266,6 @@ def _of_batches(batches: list[dict[str, Measured]], peers: list[Measured], emp: 
             [both(batch, "fresh") for batch in batches],
             "the same, processor time of garbler and evaluator together",
             peer=mpyc,
-            target=Target("median", 50e-6),
         ),
         of(
             ", sent",
@@ -235,11 +289,9 @@ def _of_wholes(wholes: list[Measured], ones: list[dict[str, Measured]]) -> list[
         "spread over all users"
     )
     resident = "greatest resident size, the interpreter included"
-    # The sizes that the targets were set for.
-    goal = Target("median", 60.0) if pairs == PARTIES // 2 else None
     name = f"{pairs} pairs in one process"
     return [
-        cost(name, "s", [each["wall"] for each in wholes], how, target=goal),
+        cost(name, "s", [each["wall"] for each in wholes], how),
         cost(f"{name}, memory", "B", [each["memory"] for each in wholes], resident),
         cost(f"{pairs} fresh setups and connections", "s", fresh, beyond),
     ]

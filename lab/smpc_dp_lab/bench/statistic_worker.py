@@ -19,7 +19,8 @@ from smpc_dp.net.pairwise import Conduit, PairwiseMember, drive
 from smpc_dp.protocols.garbled.effects import Buffer
 from smpc_dp.protocols.garbled.transfers import Transfers
 from smpc_dp.simulate.statistic import pairwise
-from smpc_dp_lab.bench.covert import floor_seconds
+from smpc_dp_lab.bench.covert import floor_seconds, parameters
+from smpc_dp_lab.bench.pair_floor import side_floors
 from smpc_dp_lab.bench.pairwise_worker import random_inputs
 
 CACHED = 20
@@ -115,11 +116,13 @@ def whole(parties: int) -> Mapping[str, object]:
 
 
 def called(arguments: Sequence[str]) -> Mapping[str, object]:
-    """Measure what the arguments name: a whole statistic, a floor, or a member of a session."""
+    """Measure what the arguments name: a whole statistic, a floor of both or of each side, or a member."""
     if arguments[0] == "whole":
         return whole(int(arguments[1]))
     if arguments[0] == "floor":
         return {"cpu": floor_seconds(arguments[1], int(arguments[2]), int(arguments[3]))}
+    if arguments[0] == "sides":
+        return side_floors(parameters(arguments[1], int(arguments[2]), 0))
     return member(arguments[0], arguments[1], int(arguments[2]))
 
 

@@ -15,7 +15,6 @@ from smpc_dp.protocols.garbled.effects import Effects, Send
 from smpc_dp.protocols.garbled.participant import Evaluated, Participant
 from smpc_dp.protocols.result import Privacy
 from smpc_dp_lab.bench import pairwise, transfers
-from smpc_dp_lab.bench.figures import Figure, Target
 
 
 def test_a_comparison_is_measured_between_two_processes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -59,12 +58,6 @@ def test_rows_that_do_not_fit_are_no_measurement(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("smpc_dp.crypto.ot.Sender.delta", bytes(16))
     with pytest.raises(LocalError, match="do not fit"):
         pair.rate(5)
-
-
-def test_a_median_is_a_target_too() -> None:
-    for better, at_least, met in (("higher", 2.0, True), ("higher", 2.1, False), ("lower", 1.9, False)):
-        figure = Figure("x", "s", [2.0], better, "", target=Target("median", at_least))  # type: ignore[arg-type]
-        assert figure.met is met
 
 
 def test_no_runs_are_refused() -> None:
