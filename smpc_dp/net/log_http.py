@@ -134,17 +134,8 @@ class _TimedHTTP(http.client.HTTPConnection):
         self.sock = cast("Any", _TimedSocket(self.sock, self._deadline))
 
 
-class _TimedHTTPS(http.client.HTTPSConnection):
+class _TimedHTTPS(_TimedHTTP, http.client.HTTPSConnection):
     """HTTPS connection with a deadline."""
-
-    def __init__(self, *args: Any, deadline: _Deadline, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self._deadline = deadline
-        self._create_connection = deadline.connect
-
-    def connect(self) -> None:
-        super().connect()
-        self.sock = cast("Any", _TimedSocket(self.sock, self._deadline))
 
 
 class _HTTP(urllib.request.HTTPHandler):
