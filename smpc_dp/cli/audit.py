@@ -12,6 +12,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
 
 from smpc_dp.cli.output import console, print_json, progress_console, report_line
 from smpc_dp.cli.reporting import Reporting, ReportPath
+from smpc_dp.cli.statistics import answer_lines
 from smpc_dp.errors import ConfigCheck, ConfigError, SmpcError
 
 # The auditors take long to load: each function imports what it needs.
@@ -218,14 +219,19 @@ def _print_verdict(report: Report, verdict: Verdict) -> None:
         out.print(f"silent: {name} takes part, and the board has no publication of it")
     for one, other in verdict.void_edges:
         out.print(f"void: {one} and {other} committed to different noise; at least one of the two deviated")
-    if verdict.average is not None:
+    if verdict.answers is not None:
+        for line in answer_lines(verdict.answers):
+            out.print(printable(line))
+    elif verdict.average is not None:
         shown = ", ".join(f"{value:.6g}" for value in verdict.average[:SHOWN])
         more = f", … ({len(verdict.average)} values)" if len(verdict.average) > SHOWN else ""
         out.print(f"average: [{shown}{more}], standard error {verdict.standard_error:.2g}")
         moved = f"{verdict.bias or 0:.2g}"
         out.print(f"cheats who see their noise first can have moved it by {moved} at most, in expectation")
+    if verdict.average is not None:
+        unit = "honest party" if verdict.answers is None else verdict.answers["unit"]
         claim = "no claim" if verdict.epsilon is None else f"epsilon {verdict.epsilon:.4g}"
-        out.print(f"privacy of each honest party: {claim}, delta {verdict.delta:.3g}")
+        out.print(f"privacy of each {unit}: {claim}, delta {verdict.delta:.3g}")
 
 
 def _print_statistic(report: Report, result: StatisticVerdict) -> None:

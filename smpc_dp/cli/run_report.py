@@ -111,8 +111,8 @@ def _view_of_sum(parameters: object) -> str:
         return ""
     if parameters.protocol == EXCHANGE:
         return EXCHANGE
-    if isinstance(parameters, RecordParameters):
-        return "records" if parameters.protocol == SECAGG else "gopa-records"
+    if isinstance(parameters, RecordParameters) and parameters.protocol == SECAGG:
+        return "records"
     if isinstance(parameters, GopaParameters):
         return _view_of_gopa(parameters)
     return "secagg" if parameters.noise(parameters.plan.parties, 0) is None else "secagg-noisy"
@@ -124,6 +124,8 @@ def _view_of_gopa(parameters: GopaParameters) -> str:
 
     if parameters.is_logged:
         return "verifiable"
+    if isinstance(parameters, RecordParameters) and not isinstance(parameters, DirectParameters):
+        return "gopa-records"
     return "gopa-direct" if isinstance(parameters, DirectParameters) else f"gopa-{parameters.on_dropout}"
 
 

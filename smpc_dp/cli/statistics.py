@@ -13,6 +13,7 @@ from smpc_dp.cli.member import HostMember, exit_code
 from smpc_dp.cli.output import (
     check_can_write,
     deliver,
+    logged_lines,
     privacy_lines,
     progress_console,
 )
@@ -23,6 +24,7 @@ from smpc_dp.net.launcher import run_child
 from smpc_dp.net.member import Membership
 from smpc_dp.net.planned import session_plan
 from smpc_dp.net.session import ready_rows
+from smpc_dp.protocols.record_result import residual_lines
 from smpc_dp.protocols.records import RecordParameters
 from smpc_dp.records.schema import Number
 
@@ -189,10 +191,17 @@ def records_text(result: Mapping[str, Any]) -> str:
         *(_estimate(one, exact) for one in result["estimates"]),
         "exact: no differential privacy" if exact else about,
         f"without: {', '.join(absent)}" if absent else "nobody was missing",
+        *residual_lines(result["residual_pairs"]),
         *(f"fault: {line}" for line in result["faults"]),
         *privacy_lines(result),
+        *logged_lines(result),
     ]
     return "\n".join(lines)
+
+
+def answer_lines(answers: Mapping[str, Any]) -> list[str]:
+    """Return a line for each answer with its interval, as `Answers.to_json` gives them."""
+    return [_estimate(one, exact=False) for one in answers["estimates"]]
 
 
 def _estimate(one: Mapping[str, Any], exact: bool) -> str:

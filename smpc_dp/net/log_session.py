@@ -22,7 +22,7 @@ from smpc_dp.net.session_file import (
     read_parameters,
 )
 from smpc_dp.privacy.accountant.work import TooMuchWorkError, limit_work
-from smpc_dp.protocols.names import GOPA, LEARN, is_direct
+from smpc_dp.protocols.names import GOPA, LEARN, RECORDS, is_direct
 from smpc_dp.protocols.session import session_digest, session_json
 
 # Longest member, and longest table of parameters that is parsed by itself, in characters.
@@ -59,6 +59,9 @@ class LogSession:
         `STRANGERS_CELLS`. Raises LocalError beyond that, and ConfigError with each fault.
         """
         issues: list[ConfigIssue] = []
+        if self.digest != known and RECORDS in self.parameters:
+            reason = "anybody may have written the log, and to plan its statistics of records may take long"
+            raise LocalError(f"{reason}: give the session file")
         bound = contextlib.nullcontext() if self.digest == known else limit_work(STRANGERS_CELLS)
         try:
             with bound:

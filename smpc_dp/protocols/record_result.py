@@ -25,6 +25,8 @@ class RecordResult:
         survivors: whose rows are in them; absent: whose are not.
         faults: what went wrong on the way without spoiling the result; each names a party.
         privacy: what the release gives away, of one unit; evidence: what binds the answers to their run.
+        residual_pairs: pairs of which one party was lost late, so that their noise is left in the sums; the
+            intervals allow for it.
         dropped: what of this party's own rows does not count, for it alone; None for others.
     """
 
@@ -34,6 +36,7 @@ class RecordResult:
     faults: tuple[str, ...]
     privacy: Privacy
     evidence: Evidence
+    residual_pairs: int = 0
     dropped: Dropped | None = field(default=None, repr=False)
 
     @classmethod
@@ -52,6 +55,7 @@ class RecordResult:
             faults=outcome.faults,
             privacy=replace(outcome.privacy, receipt=receipt),
             evidence=outcome.evidence,
+            residual_pairs=0 if outcome.noise is None else outcome.noise.residual_pairs,
             dropped=dropped,
         )
 
@@ -59,6 +63,7 @@ class RecordResult:
         present, absent = len(self.survivors), len(self.absent)
         lines = [str(self.answers), f"over {present} of {present + absent} parties"]
         lines += [f"without: {', '.join(self.absent)}"] if self.absent else []
+        lines += residual_lines(self.residual_pairs)
         receipt = self.privacy.receipt
         lines.append("no ledger: nothing was charged" if receipt is None else spent_text(receipt.to_json()))
         return "\n".join(lines)
@@ -78,7 +83,17 @@ class RecordResult:
             },
             "survivors": list(self.survivors),
             "absent": list(self.absent),
+            "residual_pairs": self.residual_pairs,
             "faults": list(self.faults),
             "privacy": self.privacy.to_json(),
             "evidence": self.evidence.to_json(),
         }
+
+
+def residual_lines(pairs: int) -> list[str]:
+    """Return what a reader must know of noise that is left in the sums."""
+    if not pairs:
+        return []
+    return [
+        f"parties were lost late: the noise of {pairs} pairs is left in the sums, the intervals allow for it"
+    ]

@@ -167,8 +167,14 @@ class RecordParameters(RequestParameters):
     ) -> RecordResult:
         """Return the answers that an outcome gives; `names`: the parties, in the roster's order."""
         numbers = [names.index(name) for name in outcome.survivors]
-        answers = self.answers(outcome.total, numbers, level=level, simultaneous=simultaneous)
+        residual = 0 if outcome.noise is None else outcome.noise.residual_pairs
+        parameters = self.leaving(residual)
+        answers = parameters.answers(outcome.total, numbers, level=level, simultaneous=simultaneous)
         return RecordResult.of(outcome, answers, receipt, dropped)
+
+    def leaving(self, residual_pairs: int) -> Self:  # noqa: ARG002
+        """Return the parameters of a sum in which the noise of so many pairs is left."""
+        return self
 
     def event(self) -> Event:
         """Return what one request is to a privacy ledger."""
@@ -379,7 +385,7 @@ def plan_records(
     plan: SecAggPlan,
     schema: Schema,
     good: Mapping[str, Any],
-    max_bits: int | None = None,
+    max_bits: float | None = None,
     *,
     laplace: bool = False,
 ) -> Plan:

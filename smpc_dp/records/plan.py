@@ -45,6 +45,8 @@ LEAST_BITS = 8
 SUM_BITS = 61
 # Scales are multiples of a power of two, to within a part in 2^7.
 SCALE_BITS = 8
+# On a coarse grid scales from this one on are integers.
+WHOLE_SCALE = 3.0
 MAX_LENGTH = 1 << 22
 # The deviation of discrete Laplace noise in ring steps: its shares take a draw for each doubling.
 LAPLACE_BITS = 12
@@ -148,6 +150,7 @@ class Plan(Priced):
         mechanism: the sum of shares of noise, with the counted ones.
         variance: the variance parameter of each party's share, in squared ring steps, an integer.
         central: whether there is one share for all, which servers draw.
+        left: the variance of noise that lost parties left in the sum, in squared ring steps.
     """
 
     schema: Schema
@@ -160,6 +163,7 @@ class Plan(Priced):
     epsilon: float
     delta: float
     central: bool = False
+    left: int = 0
     steps: int = 1
 
     @property
@@ -228,13 +232,17 @@ class Plan(Priced):
         share = DiscreteGaussian(self.sensitivity, variance)
         return replace(self, variance=variance, mechanism=replace(self.mechanism, share=share))
 
+    def with_left(self, variance: int) -> Plan:
+        """Return the plan of a sum in which lost parties left noise of this variance."""
+        return replace(self, left=variance)
+
     def of_one_noise(self, variance: Fraction) -> Plan:
         """Return the plan with one noise for all in the place of shares."""
         return replace(self.with_variance(variance), central=True)
 
     def deviation(self, present: int) -> float:
         """Return the standard deviation of the noise in a sum over so many parties, in ring steps."""
-        return math.sqrt(self.variance if self.central else present * self.variance)
+        return math.sqrt((self.variance if self.central else present * self.variance) + self.left)
 
     def errors(self, present: int, rows: int | None = None) -> list[PlannedError]:
         """Return the standard error of each answer with so many shares of noise in the sum.
@@ -270,7 +278,7 @@ def plan_request(
     missing: int = 0,
     corrupt: int = 0,
     weights: Mapping[str, float] | None = None,
-    max_bits: int = MOST_BITS,
+    max_bits: float = MOST_BITS,
     laplace: bool = False,
 ) -> Plan:
     """Plan what is asked for, at (epsilon, delta) for one unit of the schema.
@@ -282,7 +290,8 @@ def plan_request(
         parties: vectors in the sum; of these `missing` and `corrupt` bring no noise that counts.
         weights: for texts of answers, how much their squared error counts beside that of others; 1 otherwise.
         laplace: whether shares may be of discrete Laplace noise, where that makes the largest error less.
-        max_bits: of the deviation of the noise in ring steps; less makes a coarser grid and shorter elements.
+        max_bits: log2 of the deviation of the noise in ring steps; less makes a coarser grid and shorter
+            elements.
 
     Raises:
         ConfigError: what is asked for, or the budget, is refused; sums do not fit into the ring.
@@ -367,23 +376,33 @@ def _check(epsilon: float, delta: float, terms: Sequence[Term], weights: Mapping
 
 
 def _scaled(
-    blocks: Sequence[Block], spread: Sequence[float], schema: Schema, parties: int, max_bits: int
+    blocks: Sequence[Block], spread: Sequence[float], schema: Schema, parties: int, max_bits: float
 ) -> list[Scaled]:
     """Return the blocks with scales that give each the deviation `spread`, in units of its greatest value."""
     total = parties * schema.max_rows / min(spread)
     bits = min(max_bits, math.floor(SUM_BITS - 1 - math.log2(total + 80 * parties)))
-    if bits < LEAST_BITS:
-        reason = f"sums of {parties} times {schema.max_rows} rows do not fit into the ring with their noise"
-        raise ConfigError.at("max_rows", reason, ConfigCheck.TOO_LARGE)
+    if bits < min(max_bits, LEAST_BITS):
+        raise no_room(parties, schema)
     ring = 2.0**bits
     return [
-        Scaled(block, near_scale(ring / (one * block.greatest(schema))))
+        Scaled(block, near_scale(ring / (one * block.greatest(schema)), bits < LEAST_BITS))
         for block, one in zip(blocks, spread, strict=True)
     ]
 
 
-def near_scale(scale: float) -> Fraction:
-    """Return an integer, or a multiple of a power of two below 1, that is within a part in 2^7 of a scale."""
+def no_room(parties: int, schema: Schema) -> ConfigError:
+    """Return the error of rows for which no grid is finer than the noise and fits into the ring."""
+    reason = f"sums of {parties} times {schema.max_rows} rows do not fit into the ring with their noise"
+    return ConfigError.at("max_rows", reason, ConfigCheck.TOO_LARGE)
+
+
+def near_scale(scale: float, coarse: bool = False) -> Fraction:
+    """Return an integer, or a multiple of a power of two below 1, that is within a part in 2^7 of a scale.
+
+    `coarse`: an integer within a part in 6 where there is one, since rounding costs more than a worse split.
+    """
+    if coarse and scale >= WHOLE_SCALE:
+        return Fraction(round(scale))
     bits = max(0, SCALE_BITS - math.frexp(scale)[1])
     return Fraction(max(1, round(math.ldexp(scale, bits))), 1 << bits)
 

@@ -97,6 +97,20 @@ def _furthest(one: Scaled, schema: Schema) -> int:
     return math.ceil(schema.person_factor * signs * one.scale * one.block.greatest(schema))
 
 
+def row_moves(blocks: Sequence[Scaled], schema: Schema) -> tuple[int, ...] | None:
+    """Return how far each coordinate moves that one row can move, at most; None where a unit has several.
+
+    Of a block it moves one cell, or under substitution two, the second from or to nothing.
+    """
+    if schema.person_factor * schema.party_factor > 1:
+        return None
+    moves = [_furthest(one, schema) for one in blocks]
+    if schema.relation == "substitution":
+        several = [one for one in blocks if one.block.cells > 1]
+        moves += [math.ceil(one.scale * one.block.greatest(schema)) for one in several]
+    return tuple(max(1, move) for move in moves)
+
+
 def largest_norm(blocks: Sequence[Scaled], schema: Schema) -> float:
     """Return the square of the L2 norm of the row that has the largest one: all present, all at a bound."""
     return math.fsum(one.square(schema) * block_distance(one.block, schema) for one in blocks) * _UP

@@ -21,13 +21,21 @@ from smpc_dp.crypto.randomness import Randomness, SystemRandomness
 from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.privacy.accountant.compose import Composition
 from smpc_dp.privacy.empirical import FALSE_ALARM, Claim, Finding, audit
+from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.protocols.descriptor import CheckedParameters
-from smpc_dp.protocols.gopa.records import GopaRecordParameters
+from smpc_dp.protocols.gopa.records import DirectRecordParameters, GopaRecordParameters
+from smpc_dp.protocols.gopa.verifiable.records import VerifiableRecordParameters
 from smpc_dp.protocols.secagg.records import FitSumParameters, RecordSumParameters
 from smpc_dp.records.schema import Number, Schema
 from smpc_dp.records.table import Table, read_table
 
-Audited = RecordSumParameters | FitSumParameters | GopaRecordParameters
+Audited = (
+    RecordSumParameters
+    | FitSumParameters
+    | GopaRecordParameters
+    | DirectRecordParameters
+    | VerifiableRecordParameters
+)
 
 # Points of the profile, as parts of the claimed epsilon.
 PARTS = (1.0, 0.75, 0.5, 0.35, 0.25, 0.15, 0.1, 0.05)
@@ -222,7 +230,8 @@ def _released(
         for vector in vectors[which]:
             ring_vector, _ = parameters.encoding.encode(vector, party="audit")
             ring_vector = np.tile(ring_vector, size)
-            parameters.add_noise(ring_vector, randomness)
+            source = NoiseSource.keyed(randomness.bytes(32), b"audit")
+            ring_vector += parameters.own_noise(source, len(ring_vector)).view(np.uint64)
             total += ring_vector
         lowest = len(vectors[which]) * parameters.encoding.lowest
         released = total.view(np.int64).reshape(size, length) + lowest

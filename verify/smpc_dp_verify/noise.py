@@ -29,7 +29,8 @@ MOST_EPSILON, BISECTIONS = 1 << 16, 50
 class Noise:
     """Noise of a session: `corrupt` is c, `lost` is D, and of `more` corrupt parties the noise is known.
 
-    `widths`: of the range of each coordinate, or of all; `squared`: b, in their place.
+    `widths`: of the range of each coordinate, or of all; `squared`: b, in their place. `of_records`: whether
+    a row is protected, so that all are neighbours and more pairwise noise may hide a party's totals.
     """
 
     parties: int
@@ -41,6 +42,7 @@ class Noise:
     widths: tuple[int, ...]
     squared: int | None
     more: int = 0
+    of_records: bool = False
 
     def __post_init__(self) -> None:
         fits = 1e-100 < self.epsilon < 100 and 1e-100 < self.delta < 1 and self.honest >= 2
@@ -58,7 +60,7 @@ class Noise:
     @cached_property
     def draws(self) -> Draws | None:
         """How neighbours are drawn; None: all are."""
-        if self.parties <= COMPLETE:
+        if self.parties <= COMPLETE or self.of_records:
             return None
         return plan_draws(self.parties, max(self.corrupt, 1), self.lost, self.delta)
 
@@ -125,7 +127,8 @@ class Noise:
         rank = max(1, (among - 1) * (among - 2) // 2)
         least = max(self._farthest / mu, SMOOTHING * math.sqrt(among * rank / (2 * math.pi)))
         sigma = 2.0 ** math.ceil(math.log2(least))
-        required(pair == math.ceil(sigma * sigma), "the pairwise noise that the session plans")
+        planned = pair == math.ceil(sigma * sigma) or (self.of_records and pair > sigma * sigma)
+        required(planned, "the pairwise noise that the session plans")
         epsilon, delta = self.epsilon - self._of_pairs(sigma), self._delta_left
         required(epsilon > 0 and delta > 0, "epsilon, delta and honest parties")
         fewer, factor = bits - 4, ROUNDED

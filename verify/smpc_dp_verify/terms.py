@@ -21,6 +21,8 @@ from smpc_dp_verify.session import MOST_PARTIES, Session
 
 OPERATION = re.compile(r"(?s:(.*) )?(0|[1-9a-f][0-9a-f]*)/(0|[1-9a-f][0-9a-f]*)( of group [0-9a-f]{64})?")
 MOST_BITS, MOST_LENGTH = 1 << 16, 4096
+# Parties of a session of statistics of records, which are all neighbours.
+MOST_COMPLETE = 200
 # Bits of each coordinate that a grid is made for which the session does not give.
 GRID_BITS = 256
 # The number of standard deviations that no noise is beyond.
@@ -46,6 +48,17 @@ RANGES = {
     "delta": (0.0, 1.0),
 }
 BOUNDS = ("lower", "upper", "l2_bound")
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Bounds of each of `length` coordinates in whole steps, or of all; `squared`: of the norm as well."""
+
+    low: list[int]
+    high: list[int]
+    length: int
+    fractional_bits: int = 0
+    squared: int | None = None
 
 
 @dataclass(frozen=True)
@@ -107,6 +120,8 @@ def read_terms(session: Session, request: int, operation: str) -> Terms:
         required(kind == ("gopa", 2, True), "a session without verifiable averages")
         named = asked[4] in (None, f" of group {group_digest(session.names)}")
         required(named and len(session.names) <= MOST_PARTIES, "the question")
+        if "records" in session.parameters:
+            return _of_records(session, asked[1] or "", own, pair)
         _check_settings(session.parameters)
         return _terms(session.names, session.digest, session.parameters, own, pair)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
@@ -132,6 +147,57 @@ def _check_settings(parameters: dict[str, Any]) -> None:
             # A bound on the norm is a float64, that of an integer is whole.
             fits = float(value) == value if name == "l2_bound" else not is_whole or float(value).is_integer()
             required(_is_number(value) and fits, "the bounds")
+
+
+def _of_records(session: Session, asked: str, own: int, pair: int) -> Terms:
+    """Return the terms of statistics of records, whose question has the bounds of all coordinates.
+
+    The moves of a unit are at least those of rows that have these bounds over `max_rows` of them. That the
+    bounds are those of the columns, and of what is asked, is not checked.
+    """
+    given = session.parameters
+    required(len(session.names) <= MOST_COMPLETE, "the number of parties")
+    for name in {*RANGES, *CHOICES} & {*given}:
+        is_right = (
+            given[name] == CHOICES[name][0] if name in CHOICES else _is_number(given[name], *RANGES[name])
+        )
+        required(is_right, f"the parameter {name}")
+    bounds, moved = asked.split(" ")[-2].split(";")
+    sides: list[tuple[int, int]] = []
+    for count, low, high in (re.split("[x:]", part) for part in bounds.split(",")):
+        sides += [(int(low, 16), int(high, 16))] * _count(count)
+    records, squared, moves = given["records"], None, [0]
+    person = records.get("rows_per_person", 1) * records.get("parties_per_person", 1)
+    rows = records["max_rows"]
+    required(type(rows) is int and type(person) is int and min(rows, person) >= 1, "the rows")
+    if moved.startswith("s"):
+        squared = int(moved[1:], 16)
+    else:
+        required(person == 1, "the moves of a unit")
+        moves = [
+            int(move, 16)
+            for count, move in (part.split("x") for part in moved.split(","))
+            for _ in range(_count(count))
+        ]
+    each = max(person * -(-max(high, -low) // rows) for low, high in sides)
+    far = each <= max(moves) if squared is None else each**2 <= 4 * squared
+    required(far, "the moves of a unit")
+    length = len(sides) if squared is not None else len(moves)
+    low, high = [low for low, _ in sides], [high for _, high in sides]
+    return _on_grid(
+        session.names,
+        session.digest,
+        given,
+        Grid(low, high, len(low)),
+        (own, pair),
+        (length, tuple(moves), squared),
+    )
+
+
+def _count(text: str) -> int:
+    count = int(text, 16)
+    required(0 < count <= MOST_LENGTH, "the length of vectors")
+    return count
 
 
 def _is_number(value: object, low: float = -math.inf, high: float = math.inf) -> bool:
@@ -194,7 +260,6 @@ def _part(fraction: Number, parties: int) -> int:
 def _terms(names: list[str], scope: bytes, parameters: dict[str, Any], own: int, pair: int) -> Terms:
     parties, length = len(names), parameters["length"]
     required(type(length) is int and 1 <= length <= MOST_LENGTH, "the length of vectors")
-    required(own > 0 and 4 * own * length <= MOST_BITS, "bits of noise")
     bound = parameters.get("l2_bound")
     lows, highs = ([-bound], [bound]) if bound is not None else _sides(parameters, length)
     widths = [high - low for low, high in zip(lows, highs, strict=True)]
@@ -208,11 +273,31 @@ def _terms(names: list[str], scope: bytes, parameters: dict[str, Any], own: int,
     scale = Fraction(2) ** bits
     # Python rounds half to even, as the grid does.
     low, high = ([round(Fraction(value) * scale) for value in side] for side in (lows, highs))
-    lowest, squared = min(low), None if bound is None else math.floor((Fraction(bound) * scale) ** 2)
+    squared = None if bound is None else math.floor((Fraction(bound) * scale) ** 2)
+    return _on_grid(names, scope, parameters, Grid(low, high, length, bits, squared), (own, pair))
+
+
+def _on_grid(
+    names: list[str],
+    scope: bytes,
+    parameters: dict[str, Any],
+    grid: Grid,
+    noise: tuple[int, int],
+    unit: tuple[int, tuple[int, ...], int | None] | None = None,
+) -> Terms:
+    """Return the terms of vectors on a grid.
+
+    `noise`: the variance of a party's own, and of pairwise noise. `unit`: length, moves and bound on the
+    squares of what the noise protects, as of `Noise`; None: a party's vector.
+    """
+    low, high, length, (own, pair) = grid.low, grid.high, grid.length, noise
+    parties, lowest = len(names), min(low)
+    required(0 < length <= MOST_LENGTH, "the length of vectors")
+    required(own > 0 and 4 * own * length <= MOST_BITS, "bits of noise")
     counted = (tuple(value - lowest for value in low), tuple(value - lowest for value in high))
-    width = sum((b - a).bit_length() for a, b in zip(*counted, strict=True)) * (length // len(widths))
-    required(width + (squared or 0).bit_length() <= MOST_BITS, "bits of the values")
-    required(all(a < b for a, b in zip(low, high, strict=True)) and squared != 0, "the bounds")
+    width = sum((b - a).bit_length() for a, b in zip(*counted, strict=True)) * (length // len(low))
+    required(width + (grid.squared or 0).bit_length() <= MOST_BITS, "bits of the values")
+    required(all(a < b for a, b in zip(low, high, strict=True)) and grid.squared != 0, "the bounds")
     corrupt = _part(parameters.get("corrupt", 0.1), parties)
     lost = _part(parameters.get("dropout", max(0.1, 1 / parties) if parties >= 5 else 0.1), parties)
     # Who stays can certify, whoever is corrupt [docs/proofs/secagg-plan.md].
@@ -221,24 +306,26 @@ def _terms(names: list[str], scope: bytes, parameters: dict[str, Any], own: int,
     required(parties * farthest < 1 << 63 and parties * (max(high) - lowest) < 1 << 64, "the bounds")
     deviation = math.isqrt(parties * (own + parties * pair))
     required(parties * (max(high) - lowest) + 2 * TAIL * deviation < 1 << 62, "the bounds")
-    moves = tuple(b - a for a, b in zip(*counted, strict=True))
-    noise = Noise(parties, corrupt, lost, parameters["epsilon"], parameters["delta"], length, moves, squared)
-    noise.check(4 * own, pair)
+    widths = tuple(b - a for a, b in zip(*counted, strict=True))
+    count, moves, bound = unit or (length, widths, grid.squared)
+    epsilon, delta, of_records = parameters["epsilon"], parameters["delta"], unit is not None
+    planned = Noise(parties, corrupt, lost, epsilon, delta, count, moves, bound, of_records=of_records)
+    planned.check(4 * own, pair)
     return Terms(
         names=names,
         scope=scope,
         corrupt=corrupt,
         lost=lost,
         length=length,
-        fractional_bits=bits,
+        fractional_bits=grid.fractional_bits,
         lowest=lowest,
-        centre=0 if bound is None else -lowest,
+        centre=0 if grid.squared is None else -lowest,
         range=counted,
-        squared=squared,
+        squared=grid.squared,
         bits=4 * own,
         pair_variance=pair,
         highest=max(high) - lowest,
-        noise=noise,
+        noise=planned,
     )
 
 

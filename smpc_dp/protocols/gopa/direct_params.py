@@ -8,10 +8,13 @@ from typing import Literal
 
 import msgspec
 
+from smpc_dp.encoding import Encoding
 from smpc_dp.errors import ConfigCheck, ConfigIssue
+from smpc_dp.privacy.secagg_plan import SecAggPlan
 from smpc_dp.protocols.gopa.direct_messages import EVERY_PARTY_STEPS
 from smpc_dp.protocols.gopa.params import GopaParameters
 from smpc_dp.protocols.gopa.params import check_parameters as check_relay
+from smpc_dp.protocols.gopa.plan import SessionNoise
 from smpc_dp.protocols.result import WHOLE_PARTY, Privacy
 from smpc_dp.protocols.secagg.noisy import protected
 
@@ -20,6 +23,9 @@ Topology = Literal["relay", "direct"]
 # publications until all agree.
 MAX_PARTIES = 256
 MAX_PUBLISHED_BYTES = 1 << 28
+
+
+LEFT_IN = "noise shared with parties who were lost after the certificate stays in it"
 
 
 class DirectParameters(GopaParameters, frozen=True):
@@ -40,7 +46,7 @@ class DirectParameters(GopaParameters, frozen=True):
                 f"each honest party's {protected(self.encoding)} ({session.epsilon:g}, {session.delta:g})-"
                 f"differentially private ({WHOLE_PARTY}) in all that up to {plan.max_corrupt} colluding "
                 "parties, the coordinator among them or not, or any single curious party see: every x_hat "
-                "and the average; noise shared with parties who were lost after the certificate stays in it"
+                f"and the average; {LEFT_IN}"
             ),
             not_protected=(
                 *(reason for reason in relayed.not_protected if "relay" not in reason),
@@ -78,21 +84,33 @@ def check_parameters(
         )
     if issues or checked is None:
         return None, issues
-    size = 8 * checked.encoding.ring_length * parties
-    if size > MAX_PUBLISHED_BYTES:
-        reason = f"{parties} vectors have {size} bytes, at most {MAX_PUBLISHED_BYTES} without a relay"
-        return None, [ConfigIssue("length", reason, ConfigCheck.TOO_LARGE)]
+    if issues := size_issues(checked.encoding):
+        return None, issues
     return without_relay(checked), []
 
 
+def size_issues(encoding: Encoding) -> list[ConfigIssue]:
+    """Return the fault of vectors that are too long for all parties to keep those of all."""
+    size = 8 * encoding.ring_length * encoding.parties
+    if size <= MAX_PUBLISHED_BYTES:
+        return []
+    reason = f"{encoding.parties} vectors have {size} bytes, at most {MAX_PUBLISHED_BYTES} without a relay"
+    return [ConfigIssue("length", reason, ConfigCheck.TOO_LARGE)]
+
+
 def without_relay(checked: GopaParameters) -> DirectParameters:
-    """Return the parameters for parties without an aggregator, with the quorum needed there."""
-    plan = checked.plan
+    """Return the parameters for parties without an aggregator."""
+    plan, session = direct_plan(checked.plan, checked.session)
+    return DirectParameters(**msgspec.structs.asdict(checked) | {"plan": plan, "session": session})
+
+
+def direct_plan(plan: SecAggPlan, session: SessionNoise) -> tuple[SecAggPlan, SessionNoise]:
+    """Return the plan with the quorum needed without an aggregator, and the assumption about its noise."""
     # An aggregator signs no set. A coordinator does, so two quorums must share another honest party.
     # Where shares can be dealt, 2 D < n - 1 - c, as many still sign.
     quorum = (plan.parties + max(plan.max_corrupt, 1)) // 2 + 1
-    session = msgspec.structs.replace(
-        checked.session, assumption=checked.session.assumption.replace("the relay", "a coordinator")
+    assumption = session.assumption.replace("the relay", "a coordinator")
+    return (
+        msgspec.structs.replace(plan, quorum=quorum),
+        msgspec.structs.replace(session, assumption=assumption),
     )
-    fields = msgspec.structs.asdict(checked) | {"plan": msgspec.structs.replace(plan, quorum=quorum)}
-    return DirectParameters(**fields | {"session": session})

@@ -1,25 +1,22 @@
-"""GOPA for statistics of records: epsilon protects a row, and pairwise noise hides each party's totals.
-
-docs/proofs/records.md has the standard error with which a total stays hidden.
-"""
+"""Parameters of GOPA for statistics of records, through an aggregator or without one."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from fractions import Fraction
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from msgspec import Meta
-from msgspec.structs import replace
 
-from smpc_dp.errors import ConfigCheck, ConfigIssue, LocalError
+from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
 from smpc_dp.privacy.secagg_plan import SecAggPlan
 from smpc_dp.protocols import records
+from smpc_dp.protocols.gopa.direct_params import LEFT_IN, DirectParameters, direct_plan, size_issues
 from smpc_dp.protocols.gopa.params import MAX_VARIANCE, GopaParameters
 from smpc_dp.protocols.gopa.params import REFUSED as REFUSED_GOPA
 from smpc_dp.protocols.gopa.plan import plan_session
-from smpc_dp.protocols.records import NoisyRecordParameters, RecordSettings, protected
+from smpc_dp.protocols.gopa.record_claims import GopaRecords, of_request, reach
+from smpc_dp.protocols.records import RecordSettings
 from smpc_dp.protocols.result import Privacy
 from smpc_dp.protocols.secagg.noisy import MOST_COMPLETE, check_room
 
@@ -32,12 +29,7 @@ REFUSED = (
     REFUSED_GOPA
     | records.REFUSED
     | records.NO_TABLES
-    | {
-        "topology": "must be left out: without a relay the noise shared with a lost party stays in the sum, "
-        "and what hides totals would hide the answers",
-        "verifiable": "must be left out: proofs are about vectors of parties, not about records",
-        "complete_graph": "is of protocol 'secagg': here the graph is always complete",
-    }
+    | {"complete_graph": "is of protocol 'secagg': here the graph is always complete"}
 )
 
 
@@ -55,17 +47,29 @@ class GopaRecordSettings(RecordSettings, frozen=True, kw_only=True):
         ),
     ] = 1.0
     on_dropout: Annotated[
-        Literal["roll-back"], Meta(description="the noise shared with a lost party is taken out")
-    ] = "roll-back"
+        Literal["roll-back", "keep"] | None,
+        Meta(
+            description="the noise shared with a lost party is taken out, or stays in, which the intervals "
+            "allow for",
+            extra={"default": '`"keep"` where verifiable or direct, which have no other, else `"roll-back"`'},
+        ),
+    ] = None
+    topology: Annotated[
+        Literal["relay", "direct"],
+        Meta(description="through an aggregator, or over channels between all parties"),
+    ] = "relay"
+    verifiable: Annotated[
+        bool,
+        Meta(
+            description="whether parties commit and prove, on a board that is logged (experimental); then "
+            "the file has `version = 2`, else 1"
+        ),
+    ] = False
 
 
-class GopaRecordParameters(GopaParameters, NoisyRecordParameters, frozen=True):
-    """Checked parameters of a request for statistics of records, by GOPA.
+class GopaRecordParameters(GopaParameters, GopaRecords, frozen=True):
+    """Checked parameters of a request for statistics of records, by GOPA through a relay."""
 
-    `hidden_totals`: as in the settings, as it was asked for.
-    """
-
-    hides_records: ClassVar[bool] = True
     request: Plan
     public_rows: tuple[int, ...] | None
     hidden_totals: float
@@ -76,74 +80,45 @@ class GopaRecordParameters(GopaParameters, NoisyRecordParameters, frozen=True):
 
     def event(self) -> Event:
         """Return what one request is to a ledger: a Gaussian mechanism of one unit, in the worst case."""
-        return replace(super().event(), relation=self.schema.relation, unit=self.schema.unit)
-
-    @property
-    def total_error(self) -> float:
-        """The least standard error of a party's total beyond the sum, over the range of that total."""
-        honest, session = self.session.honest, self.session
-        information = (1 - 1 / honest) / (session.own_variance + honest * session.pair_variance)
-        return 1 / math.sqrt(information) / reach(self.request)
-
-    @property
-    def totals(self) -> str:
-        """What is seen of a party's total, in words."""
-        seen = (
-            "to whoever knows the totals of all other honest parties, besides what the answers say, with a "
-            f"standard error of at least {self.total_error:.3g} times max_rows times the range of a row in "
-            "each request"
-        )
-        return (
-            f"a party's totals are hidden: seen {seen}"
-            if self.hidden_totals
-            else (f"party totals are visible: {seen}")
-        )
-
-    def warnings(self, parties: int) -> list[str]:
-        """Return what must not be missed before a request: large noise, and totals that are visible."""
-        return [*super().warnings(parties), *(() if self.hidden_totals else (self.totals,))]
+        return self.of_unit(super().event())
 
     def privacy(self, survivors: int) -> Privacy:
         """Return the claim: (epsilon, delta) of one unit in all that is seen, and what is seen of totals."""
-        from smpc_dp.records.answers import not_protected
+        return self.about_records(super().privacy(survivors), self.plan.max_corrupt)
 
-        vectors, schema, stated = super().privacy(survivors), self.schema, self.request.guarantee()
-        if vectors.guarantee is None:
-            raise LocalError("GOPA has a guarantee")
-        guarantee = replace(
-            vectors.guarantee,
-            relation=schema.relation,
-            protects=schema.unit,
-            sensitivity=stated.sensitivity,
-            warnings=stated.warnings,
-        )
-        return Privacy.private(
-            guarantee,
-            claim=(
-                f"{protected(schema)} ({guarantee.epsilon:g}, {guarantee.delta:g})-differentially private "
-                f"({schema.relation}) in all that the relay, up to {self.plan.max_corrupt} colluding "
-                "parties, or any single curious party see; of a party, either the self-mask or the pairwise "
-                f"noise is opened, never both; {self.totals}"
-            ),
-            assumptions=vectors.assumptions[1:],
-            not_protected=(
-                *not_protected(self.schema),
-                self.totals,
-                "the relay may report another sum than that of what was published",
-                "who takes part, when, and the length of the vectors are visible",
-                "samplers do not run in constant time",
-            ),
-        )
+
+class DirectRecordParameters(DirectParameters, GopaRecords, frozen=True):
+    """Checked parameters of a request for statistics of records, by GOPA without an aggregator."""
+
+    seen_by: ClassVar[str] = (
+        "up to {corrupt} colluding parties, the coordinator among them or not, or any single curious party "
+        "see: every party's noisy sums and the total"
+    )
+    of_lost: ClassVar[str] = LEFT_IN
+    request: Plan
+    public_rows: tuple[int, ...] | None
+    hidden_totals: float
+
+    def planned(self) -> str:
+        """Return both variances, and the scale of each block."""
+        return f"{super().planned()} {self.scales_digest()}"
+
+    def event(self) -> Event:
+        """Return what one request is to a ledger: a Gaussian mechanism of one unit, in the worst case."""
+        return self.of_unit(super().event())
+
+    def privacy(self, survivors: int) -> Privacy:
+        """Return the claim: (epsilon, delta) of one unit in all that is seen, and what is seen of totals."""
+        return self.about_records(super().privacy(survivors), self.plan.max_corrupt)
 
 
 def check_records(
     parameters: Mapping[str, object], parties: int
-) -> tuple[GopaRecordParameters | None, list[ConfigIssue]]:
+) -> tuple[GopaParameters | None, list[ConfigIssue]]:
     """Check a `[parameters]` table (`GopaRecordSettings`); return every fault found."""
-    given = {key: value for key, value in parameters.items() if (key, value) not in DEFAULTS}
     checked, issues = records.check_record_settings(
         GopaRecordSettings,
-        given,
+        parameters,
         parties,
         _planned,
         unknown="unknown parameter of gopa with records",
@@ -152,16 +127,45 @@ def check_records(
     if parties > MOST_COMPLETE:
         reason = f"statistics of records by GOPA have at most {MOST_COMPLETE} parties, has {parties}"
         return None, [*issues, ConfigIssue("roster", reason, ConfigCheck.TOO_LARGE)]
-    return checked, issues
+    return checked, [issue._replace(where=KEYS.get(issue.where, issue.where)) for issue in issues]
 
 
-# What a sum by GOPA may state, and statistics of records always are.
-DEFAULTS = (("topology", "relay"), ("verifiable", False))
+# Keys of sums that a fault of the plan may name, and those that state the same of records.
+KEYS = {"precision": "max_rows", "length": "ask"}
 
 
-def _planned(plan: SecAggPlan, schema: Schema, good: Mapping[str, Any]) -> GopaRecordParameters:
-    """Return the parameters, on the finest grid on which pairwise noise has fewer than 2^44 steps."""
-    bits: int | None = None
+def _planned(plan: SecAggPlan, schema: Schema, good: Mapping[str, Any]) -> GopaParameters:
+    """Return the parameters of the form of GOPA that the settings ask for."""
+    _check_forms(good)
+    if not good["verifiable"]:
+        return _plan_on_finest(plan, schema, good)
+    # Not at the top: other sessions prove nothing.
+    from smpc_dp.protocols.gopa.verifiable.records import plan_verifiable_records
+
+    return plan_verifiable_records(plan, schema, good)
+
+
+def _check_forms(good: Mapping[str, Any]) -> None:
+    """Raise ConfigError for settings that exclude each other."""
+    is_direct, keeps = good["topology"] == "direct", good["verifiable"] or good["topology"] == "direct"
+    if good["verifiable"] and is_direct:
+        reason = "must be 'relay' where verifiable = true, since the relay keeps the log; is 'direct'"
+        raise ConfigError.at("topology", reason, ConfigCheck.CONFLICT)
+    expected = "keep" if keeps else "roll-back"
+    if good["on_dropout"] not in (None, expected):
+        where = "where verifiable, or without an aggregator" if keeps else "through an aggregator"
+        reason = f"must be '{expected}' {where}, is '{good['on_dropout']}'"
+        raise ConfigError.at("on_dropout", reason, ConfigCheck.CONFLICT)
+
+
+def _plan_on_finest(
+    plan: SecAggPlan, schema: Schema, good: Mapping[str, Any]
+) -> GopaRecordParameters | DirectRecordParameters:
+    """Return the parameters on the finest grid on which pairwise noise has fewer than 2^44 steps."""
+    # Not at the top: every session of GOPA imports this module.
+    from smpc_dp.records.plan import LEAST_BITS, no_room
+
+    bits: float | None = None
     while True:
         parameters = _on_grid(records.plan_records(plan, schema, good, bits), plan, good)
         excess = parameters.session.pair_variance / MAX_VARIANCE
@@ -169,43 +173,36 @@ def _planned(plan: SecAggPlan, schema: Schema, good: Mapping[str, Any]) -> GopaR
             break
         deviation = parameters.request.deviation(plan.parties)
         bits = math.floor(math.log2(deviation)) - math.ceil(math.log2(excess) / 2) - 1
+        if bits < LEAST_BITS:
+            raise no_room(plan.parties, schema)
     check_room(parameters.encoding, parameters.greatest_deviation)
+    if isinstance(parameters, DirectRecordParameters) and (issues := size_issues(parameters.encoding)):
+        raise ConfigError(issues)
     records.check_planned_errors(parameters.request, good, plan.parties)
     return parameters
 
 
-def reach(request: Plan) -> float:
-    """Return how far apart two vectors of a party can be, in L2: all its numbers together tell its totals.
-
-    In a block of several cells all rows may be in one, or in another.
-    """
-    low, high = request.bounds
-    widths = high.astype(float) - low.astype(float)
-    square = 0.0
-    for one in request.blocks:
-        offset, cells = request.offsets[one.block][0], one.block.cells
-        square += min(cells, 2) * float(widths[offset : offset + cells].max()) ** 2
-    return math.sqrt(square)
-
-
-def _on_grid(request: Plan, plan: SecAggPlan, good: Mapping[str, Any]) -> GopaRecordParameters:
+def _on_grid(
+    request: Plan, plan: SecAggPlan, good: Mapping[str, Any]
+) -> GopaRecordParameters | DirectRecordParameters:
     """Return the parameters of one plan of the vector, with both noises of GOPA in place of its shares."""
+    is_direct = good["topology"] == "direct"
     encoding = records.record_encoding(request, plan.parties)
-    _, session = plan_session(
+    plan, session = plan_session(
         plan,
         diameter=request.sensitivity.l2,
         length=encoding.length,
         epsilon=good["epsilon"],
         delta=good["delta"],
-        roll_back=True,
+        roll_back=not is_direct,
         hiding=good["hidden_totals"] * reach(request),
     )
-    return GopaRecordParameters(
+    if is_direct:
+        plan, session = direct_plan(plan, session)
+    return (DirectRecordParameters if is_direct else GopaRecordParameters)(
         encoding=encoding,
         plan=plan,
         session=session,
-        on_dropout="roll-back",
-        request=request.with_variance(Fraction(session.own_variance)),
-        public_rows=records.public_rows(good),
-        hidden_totals=good["hidden_totals"],
+        on_dropout="keep" if is_direct else "roll-back",
+        **of_request(request, session, good),
     )

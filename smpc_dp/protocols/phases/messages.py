@@ -56,7 +56,7 @@ AGGREGATOR_STEPS = (
     RESULT,
 )
 
-OPERATION_LIMIT = 256
+OPERATION_LIMIT = 1024
 SIGNATURE_BYTES = 64
 SHARE_BYTES = 32
 # MessagePack of a `Share` (an array of three byte strings) and the overhead of its encryption.

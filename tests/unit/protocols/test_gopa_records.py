@@ -10,7 +10,9 @@ import pytest
 
 from smpc_dp.privacy.accountant.compose import Composition
 from smpc_dp.protocols.gopa.params import MAX_VARIANCE
-from smpc_dp.protocols.gopa.records import GopaRecordParameters, reach
+from smpc_dp.protocols.gopa.record_claims import reach
+from smpc_dp.protocols.gopa.records import DirectRecordParameters, GopaRecordParameters
+from smpc_dp.protocols.gopa.verifiable.records import VerifiableRecordParameters
 from smpc_dp.protocols.registry import PARAMETER_CHECKERS
 from smpc_dp.records.table import read_table
 from tests.unit.protocols.test_record_parameters import GIVEN, given
@@ -111,8 +113,9 @@ def test_what_is_derived_with_floats_is_compared() -> None:
 @pytest.mark.parametrize(
     ("parameters", "parties", "where", "reason"),
     [
-        (given(topology="direct"), 10, "topology", "would hide the answers"),
+        (given(topology="direct", on_dropout="roll-back"), 10, "on_dropout", "must be 'keep'"),
         (given(on_dropout="keep"), 10, "on_dropout", "must be 'roll-back'"),
+        (given(verifiable=True), 10, "verifiable", "needs version 2"),
         (given(hidden_totals=-1.0), 10, "hidden_totals", "must be"),
         (given(lower=0.0), 10, "lower", "the columns and what is asked state it"),
         (given(mechanism="skellam"), 10, "mechanism", "protocol 'secagg'"),
@@ -128,14 +131,77 @@ def test_what_is_wrong_is_named(parameters: dict[str, Any], parties: int, where:
     assert any(issue.where == where and reason in issue.reason for issue in issues), issues
 
 
-def test_verifiable_averages_are_of_parties_alone() -> None:
-    checked, issues = PARAMETER_CHECKERS["gopa", 2](given(verifiable=True), 10)
-    assert checked is None
-    assert [issue.where for issue in issues] == ["verifiable"]
-
-
 def test_a_budget_of_several_requests_is_split() -> None:
     rest = {key: value for key, value in GIVEN.items() if key not in ("epsilon", "delta")}
     parameters = planned({**rest, "budget": {"epsilon": 1.0, "delta": 1e-6, "requests": 4}}, 5)
     assert Composition([parameters.event()] * 4).epsilon(1e-6) <= 1.0
     assert parameters.session.epsilon > 0.4
+
+
+def in_form(form: dict[str, Any], parties: int, **more: Any) -> Any:
+    version = 2 if form.get("verifiable") else 1
+    checked, issues = PARAMETER_CHECKERS["gopa", version](given(**more, **form), parties)
+    assert checked is not None, issues
+    return checked
+
+
+FORMS = ({"topology": "direct"}, {"verifiable": True})
+
+
+@pytest.mark.parametrize("form", FORMS, ids=["direct", "verifiable"])
+@pytest.mark.parametrize(("rows", "relation"), [("private", "add-remove"), ("public", "substitution")])
+def test_direct_and_verifiable_sessions_protect_a_row_and_hide_totals(
+    form: dict[str, Any], rows: str, relation: str
+) -> None:
+    more: dict[str, Any] = {"public_rows": [100] * 5} if rows == "public" else {}
+    checked = in_form(form, 5, records={"rows": rows}, ask=["mean(age)", "sex"], **more)
+    assert isinstance(checked, DirectRecordParameters | VerifiableRecordParameters)
+    event = checked.event()
+    assert (event.unit, event.relation) == ("record", relation)
+    assert 0.8 < Composition([event]).epsilon(1e-6) <= 1.0
+    assert checked.total_error >= 1
+    guarantee = checked.privacy(5).guarantee
+    assert guarantee is not None
+    assert (guarantee.protects, guarantee.relation) == ("record", relation)
+    # Noise that lost parties leave in the sum is in every interval.
+    left, whole = checked.leaving(4).request, checked.request
+    extra = 4 * checked.session.pair_variance
+    assert left.deviation(4) == pytest.approx(math.sqrt(whole.deviation(4) ** 2 + extra))
+    # All of it is below what a total is held against.
+    low, high = whole.bounds
+    assert checked.encoding.length == len(low) == len(high)
+
+
+def test_verifiable_bounds_are_those_of_max_rows_rows_and_the_error_is_near_that_of_a_fine_grid() -> None:
+    checked = in_form({"verifiable": True}, 10, ask=["count", "mean(age)"])
+    fine = planned(given(ask=["count", "mean(age)"]), 10)
+    low, high = checked.request.bounds
+    lows, highs = checked.bounds
+    assert [(a - low.min(), b - low.min()) for a, b in zip(low, high, strict=True)] == list(
+        zip(lows, highs, strict=True)
+    )
+    errors = [
+        [error.standard_error for error in one.request.errors(10, 5000) if error.standard_error]
+        for one in (checked, fine)
+    ]
+    ratios = [coarse / best for coarse, best in zip(*errors, strict=True)]
+    assert max(ratios) < 1.15
+    assert checked.bits * checked.encoding.length <= 1 << 16
+    # Another plan is another question.
+    other = in_form({"verifiable": True}, 10, ask=["count", "mean(age)"], answer_weights={"count": 9.0})
+    assert checked.planned() != other.planned()
+
+
+@pytest.mark.parametrize(
+    ("form", "where", "reason"),
+    [
+        ({"verifiable": True, "topology": "direct"}, "topology", "must be 'relay'"),
+        ({"verifiable": True, "on_dropout": "roll-back"}, "on_dropout", "must be 'keep'"),
+        ({"verifiable": True, "ask": ["histogram(age, 1000)"]}, "ask", "coin flips"),
+        ({"verifiable": True, "max_standard_error": 1e-9}, "max_standard_error", "the standard error is"),
+    ],
+)
+def test_what_a_form_cannot_do_is_refused(form: dict[str, Any], where: str, reason: str) -> None:
+    checked, issues = PARAMETER_CHECKERS["gopa", 2](given(**form), 10)
+    assert checked is None
+    assert any(issue.where == where and reason in issue.reason for issue in issues), issues

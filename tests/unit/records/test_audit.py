@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from smpc_dp.crypto.randomness import Randomness
-from smpc_dp.encoding import RingVector
 from smpc_dp.errors import ConfigError
 from smpc_dp.net.local import create_local_session
+from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.protocols.registry import PARAMETER_CHECKERS
 from smpc_dp.records.schema import Number
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
@@ -27,7 +26,8 @@ SAMPLES = 20_000
 
 
 def planned(parameters: dict[str, Any], parties: int, protocol: str = "secagg") -> Audited:
-    checked, issues = PARAMETER_CHECKERS[protocol, 1](parameters, parties)
+    version = 2 if "verifiable" in parameters else 1
+    checked, issues = PARAMETER_CHECKERS[protocol, version](parameters, parties)
     assert isinstance(checked, Audited), issues
     return checked
 
@@ -41,6 +41,8 @@ def audited(parameters: Audited, samples: int = SAMPLES) -> RecordAudit:
     [
         (GIVEN, 10, "secagg"),
         (GIVEN, 10, "gopa"),
+        (given(topology="direct"), 10, "gopa"),
+        (given(verifiable=True), 10, "gopa"),
         (given(PERSON), 5, "secagg"),
         (given({"rows": "public"}, public_rows=[30, 1, 2, 5, 4], ask=["mean(age)", "sex"]), 5, "secagg"),
         (given(ask=["variance(age)", "mean(age) by sex", "quantile(age, 0.5)"]), 5, "secagg"),
@@ -74,19 +76,22 @@ def test_clipping_that_is_left_out_is_found(monkeypatch: pytest.MonkeyPatch) -> 
     assert len(result.violations) == 2
 
 
-@pytest.mark.parametrize(("parties", "protocol"), [(10, "secagg"), (5, "secagg"), (10, "gopa")])
+@pytest.mark.parametrize(
+    ("parties", "protocol"), [(10, "secagg"), (5, "secagg"), (10, "gopa"), (10, "verifiable")]
+)
 def test_one_share_of_noise_that_is_left_out_is_found(
     parties: int, protocol: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    parameters = planned(GIVEN, parties, protocol)
+    form: dict[str, Any] = {"verifiable": True} if protocol == "verifiable" else {}
+    parameters = planned(given(**form), parties, "gopa" if form else protocol)
     counted, calls = parameters.request.mechanism.honest, iter(range(1 << 30))
-    add = type(parameters).add_noise
+    add = type(parameters).own_noise
 
-    def left_out(self: Audited, ring_vector: RingVector, randomness: Randomness) -> None:
-        if next(calls) % counted:
-            add(self, ring_vector, randomness)  # type: ignore[arg-type]
+    def left_out(self: Audited, source: NoiseSource, count: int) -> np.ndarray[Any, Any]:
+        noise = add(self, source, count)  # type: ignore[arg-type]
+        return noise if next(calls) % counted else np.zeros_like(noise)
 
-    monkeypatch.setattr(type(parameters), "add_noise", left_out)
+    monkeypatch.setattr(type(parameters), "own_noise", left_out)
     result = audited(parameters)
     assert result.variance == pytest.approx(1 - 1 / counted, rel=0.02)
     assert result.variance < result.least

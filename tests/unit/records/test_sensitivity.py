@@ -15,10 +15,10 @@ from smpc_dp.records.ask import read_ask
 from smpc_dp.records.features import Block, product
 from smpc_dp.records.plan import round_half_up
 from smpc_dp.records.schema import Schema, read_schema
-from smpc_dp.records.sensitivity import Scaled, largest_distance, largest_norm, sensitivity_of
+from smpc_dp.records.sensitivity import Scaled, largest_distance, largest_norm, row_moves, sensitivity_of
 from smpc_dp.records.table import read_table
 from smpc_dp.records.terms import is_public, terms_of
-from tests.unit.records.brute_force import largest
+from tests.unit.records.brute_force import features, largest, rows_of
 
 ASKS = [
     "count",
@@ -78,6 +78,31 @@ def test_no_rows_are_further_apart_than_the_bound(rows: str, data: st.DataObject
         assert largest_norm(scaled, schema) == pytest.approx(truth, rel=1e-8)
     else:
         assert largest_distance(scaled, schema) >= truth * (1 - 1e-12)
+
+
+@settings(max_examples=8, deadline=None)
+@given(st.data())
+@pytest.mark.parametrize("rows", ["private", "public"])
+def test_no_row_moves_more_coordinates_or_any_further_than_is_said(rows: str, data: st.DataObject) -> None:
+    """What one row changes, the largest first, against the moves: rounded sums move by the next integer."""
+    schema = small(rows, data.draw(st.tuples(st.booleans(), st.booleans())))
+    asked = data.draw(st.lists(st.sampled_from(ASKS), min_size=1, max_size=3, unique=True))
+    scaled = [Scaled(block, data.draw(SCALES)) for block in blocks_of(schema, asked)]
+    if not scaled:
+        return
+    moves = row_moves(scaled, schema)
+    assert moves is not None
+    vectors = {tuple(features(scaled, schema, row)) for row in rows_of(schema)}
+    none = (Fraction(0),) * len(next(iter(vectors)))
+    others = vectors if rows == "public" else {none}
+    most = sorted(moves, reverse=True)
+    for one in vectors:
+        for other in others:
+            changed = sorted(
+                (math.ceil(abs(a - b)) for a, b in zip(one, other, strict=True) if a != b), reverse=True
+            )
+            assert len(changed) <= len(most)
+            assert all(a <= b for a, b in zip(changed, most, strict=False)), (one, other)
 
 
 @pytest.mark.parametrize(

@@ -39,6 +39,7 @@ from smpc_dp.protocols.gopa.verifiable.verdict import Verdict
 from smpc_dp.protocols.phases import keys
 from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.phases.certify import check_certificate
+from smpc_dp.protocols.records import RecordParameters
 from smpc_dp.wire.sets import PartySet, pack_list
 from smpc_dp.wire.signing import Context, decode, group_operation
 
@@ -47,6 +48,8 @@ Again = Callable[[], Generator[tuple[Entry, bytes], None, None]]
 CHANGED = "the log is not the one that was read before: it changed meanwhile"
 # Most proofs that are verified together, and bytes of them.
 BATCH, BATCH_BYTES = 512, 1 << 22
+# Of the intervals of answers about records.
+LEVEL = 0.95
 # Ratio of memory to published bytes: a value of 8 bytes becomes a scalar.
 _OPENED = 5
 
@@ -450,9 +453,17 @@ class Auditor:
         parameters, count = self._parameters, len(self._counted)
         faults = list(self._faults)
         average: tuple[float, ...] | None = None
+        answers: dict[str, Any] | None = None
         try:
             grid, weight = parameters.decode(self._total, count)
             average = tuple(parameters.encoding.average(grid, weight).tolist())
+            if isinstance(parameters, RecordParameters):
+                numbers = [party - 1 for party in self._counted]
+                answers = (
+                    parameters.leaving(self._residual)
+                    .answers(grid, numbers, level=LEVEL, simultaneous=False)
+                    .to_json()
+                )
         except SmpcError as error:
             faults.append(str(error))
         silent = sorted(set(self._participants) - set(self._published))
@@ -474,6 +485,7 @@ class Auditor:
             void_edges=tuple((self._name(one), self._name(two)) for one, two in self._void),
             residual_pairs=self._residual,
             average=average,
+            answers=answers,
             standard_error=noise.total / count,
             bias=None if noise.bias is None else noise.bias / count,
             tries=tries or TRIES,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
 from msgspec.structs import replace
@@ -28,6 +28,7 @@ from smpc_dp.log.log import MAX_PAYLOAD_BYTES
 from smpc_dp.privacy.distributions import BinomialDistribution
 from smpc_dp.privacy.gaussian import gaussian_mu
 from smpc_dp.privacy.sampling import NoiseSource
+from smpc_dp.privacy.secagg_plan import SecAggPlan
 from smpc_dp.protocols.gopa.params import GopaParameters, OnDropout, check_and_plan
 from smpc_dp.protocols.gopa.plan import Neighbourhood, SessionNoise, complete_neighbourhood, with_degree
 from smpc_dp.protocols.gopa.verifiable import messages as v
@@ -45,6 +46,24 @@ if TYPE_CHECKING:
 
 # Every party follows the board: a hash of each entry, and the coin of each party.
 MAX_PARTIES = 10_000
+
+
+class Apart(NamedTuple):
+    """How far two neighbouring vectors are apart, in grid steps.
+
+    `length` coordinates differ, each by `steps`, one number for all or one for each; or the squares of the
+    differences sum to at most four times `bound_squared`.
+    """
+
+    length: int
+    steps: int | tuple[int, ...] | None
+    bound_squared: int | None
+
+    @classmethod
+    def of(cls, encoding: Encoding) -> Apart:
+        """Return the distance of any two vectors of an encoding."""
+        squared = bound_squared_of(encoding)
+        return cls(encoding.length, None if squared is not None else steps_of(encoding), squared)
 
 
 class VerifiableParameters(GopaParameters, frozen=True):
@@ -68,6 +87,11 @@ class VerifiableParameters(GopaParameters, frozen=True):
     def bounds(self) -> tuple[int, int] | tuple[tuple[int, ...], tuple[int, ...]]:
         """Bounds of a coordinate on the grid, both included; or the bounds of each."""
         return self.box or (0, self.highest)
+
+    @property
+    def apart(self) -> Apart:
+        """How far two neighbouring vectors are apart."""
+        return Apart.of(self.encoding)
 
     @property
     def highest(self) -> int:
@@ -196,6 +220,17 @@ class VerifiableParameters(GopaParameters, frozen=True):
                 code=Code.NEIGHBOURHOOD,
             )
 
+    def check_sizes(self) -> None:
+        """Raise ConfigError if a sum with its noise, or a message of a party, may be too large."""
+        check_room(self.encoding, self.greatest_deviation)
+        if self.longest_bytes > MAX_PAYLOAD_BYTES:
+            reason = f"to open up to {self.most_false} edges a party may send {self.longest_bytes} bytes"
+            raise ConfigError.at(
+                "length",
+                f"{reason}, a line of the log has room for {MAX_PAYLOAD_BYTES}",
+                ConfigCheck.TOO_LARGE,
+            )
+
     def add_noise(self, ring_vector: RingVector, randomness: Randomness) -> None:  # noqa: ARG002
         """Raise: this noise comes from committed bits and public coins, and the role adds it."""
         raise LocalError("the noise of verifiable GOPA is not drawn by one party")
@@ -230,9 +265,7 @@ class VerifiableParameters(GopaParameters, frozen=True):
             honest=honest,
             epsilon=self.session.epsilon,
             delta=self.session.delta,
-            length=self.encoding.length,
-            steps=None if self.bound_squared is not None else steps_of(self.encoding),
-            bound_squared=self.bound_squared,
+            **self.apart._asdict(),
             bits=self.bits,
             sigma_delta=math.sqrt(self.session.pair_variance),
             rounding="nearest",
@@ -339,10 +372,37 @@ def plan_session_noise(
     if encoding.max_weight:
         reason = "cannot be combined with verifiable = true: what is proven is about vectors without weights"
         raise ConfigError.at("max_weight", reason, ConfigCheck.UNSUPPORTED)
-    plan = base.plan
-    issues = []
     if on_dropout != "keep":
-        issues.append(ConfigIssue("on_dropout", "a verifiable run has 'keep' alone", ConfigCheck.UNSUPPORTED))
+        raise ConfigError.at("on_dropout", "a verifiable run has 'keep' alone", ConfigCheck.UNSUPPORTED)
+    plan, session, bits = plan_flips(encoding, base.plan, Apart.of(encoding), epsilon, delta)
+    parameters = VerifiableParameters(
+        encoding=encoding,
+        plan=plan,
+        session=session,
+        on_dropout=on_dropout,
+        bits=bits,
+        box=box_of(encoding),
+    )
+    parameters.check_sizes()
+    return parameters
+
+
+def plan_flips(
+    encoding: Encoding,
+    plan: SecAggPlan,
+    apart: Apart,
+    epsilon: float,
+    delta: float,
+    hiding: float = 0.0,
+) -> tuple[SecAggPlan, SessionNoise, int]:
+    """Return the graph, the least noise on it, and the coin flips of each party and coordinate.
+
+    `hiding`: the least deviation of a pairwise term, in steps.
+
+    Raises:
+        ConfigError: naming the parameter that asks for too much, or leaves too few honest parties.
+    """
+    issues = []
     if plan.parties > MAX_PARTIES:
         issues.append(
             ConfigIssue(
@@ -392,13 +452,14 @@ def plan_session_noise(
         honest,
         epsilon,
         delta,
-        length=encoding.length,
-        steps=None if squared is not None else steps_of(encoding),
-        bound_squared=squared,
+        **apart._asdict(),
         degree=None if plan.complete else degree,
         lost=lost,
         corrupt=corrupt,
     )
+    if planned.bits * encoding.length > proofs.MAX_BITS:
+        reason = f"{planned.bits} coin flips in each of {encoding.length} coordinates take too long a proof"
+        raise ConfigError.at("precision", reason, ConfigCheck.TOO_LARGE)
     whose = (
         f"at most {plan.max_corrupt} of {plan.parties} parties are corrupt"
         if plan.max_corrupt
@@ -411,7 +472,7 @@ def plan_session_noise(
         closeness=0.0,
         slack=planned.disconnected,
         own_variance=planned.bits // BITS_STEP,
-        pair_variance=math.ceil(planned.sigma_delta**2),
+        pair_variance=math.ceil(max(planned.sigma_delta, hiding) ** 2),
         honest=honest,
         curator_deviation=math.sqrt(planned.variance_gaussian),
         neighbourhood=neighbourhood,
@@ -422,20 +483,4 @@ def plan_session_noise(
             + ("" if plan.complete else f"; delta includes {planned.disconnected:.1g} for bad draws")
         ),
     )
-    parameters = VerifiableParameters(
-        encoding=encoding,
-        plan=plan,
-        session=session,
-        on_dropout="keep",
-        bits=planned.bits,
-        box=box_of(encoding),
-    )
-    check_room(encoding, parameters.greatest_deviation)
-    if parameters.longest_bytes > MAX_PAYLOAD_BYTES:
-        reason = (
-            f"to open up to {parameters.most_false} edges a party may send {parameters.longest_bytes} bytes"
-        )
-        raise ConfigError.at(
-            "length", f"{reason}, a line of the log has room for {MAX_PAYLOAD_BYTES}", ConfigCheck.TOO_LARGE
-        )
-    return parameters
+    return plan, session, planned.bits

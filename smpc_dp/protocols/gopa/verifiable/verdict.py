@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 from smpc_dp.protocols.auditing import Excluded
@@ -17,7 +19,9 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
         silent: participants without a publication on the board; the aggregator may have withheld it.
         void_edges: pairs whose two commitments do not cancel; one of the two deviated, and neither used it.
         residual_pairs: pairs whose noise does not cancel in the total.
-        average: in the unit of the session, shape (length,); None if there is none.
+        average: in the unit of the session, shape (length,); None if there is none. Of statistics of records
+            in grid steps: the sums over the parties, divided by their number.
+        answers: of statistics of records what the total says, as in the result of a party at the level 0.95.
         standard_error: of the noise in it.
         bias: the most by which corrupt parties can move it, in expectation; see `greatest_bias`.
         tries: the number of runs assumed for the bias; tries_listed: whether a session log lists so many, or
@@ -35,6 +39,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     void_edges: tuple[tuple[str, str], ...]
     residual_pairs: int
     average: tuple[float, ...] | None
+    answers: dict[str, Any] | None = None
     standard_error: float
     bias: float | None
     tries: int
@@ -47,7 +52,8 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def summary(self) -> str:
         """What is averaged, as a part of a sentence."""
-        who = f"the average is that of {len(self.counted)} parties whose every statement is true"
+        subject = "average is that" if self.answers is None else "answers are those"
+        who = f"the {subject} of {len(self.counted)} parties whose every statement is true"
         if excluded := ", ".join(item.party for item in self.excluded):
             who += f", without {excluded}, who signed a false one"
         if len(self.excluded) > self.corrupt:
@@ -57,8 +63,11 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     def limits(self, corrupt: int) -> str:
         """Return the sentences about what the verdict does not show, where so many parties may be corrupt."""
         listed = "as many as the session log lists runs" if self.tries_listed else "which is an assumption"
+        subject = "inputs within the bounds"
+        if self.answers is not None:
+            subject = "sums within the bounds of max_rows rows, which need be of no rows"
         return (
-            "Not detected: false inputs within the bounds. All this holds only if at most "
+            f"Not detected: false {subject}. All this holds only if at most "
             f"c = {corrupt} of the parties are corrupt. The bound on the bias is for {self.tries} tries, "
             f"{listed}."
         )
