@@ -5,6 +5,7 @@ Specification: protocols/saved-states/README.md.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterable
 from typing import Any, Literal, get_origin
@@ -76,10 +77,7 @@ class Codec:
             name = kind.__name__
             if self._kinds.setdefault(name, kind) is not kind:
                 raise LocalError(f"a state '{name}' cannot be saved: another one has its name")
-        known: set[type] = set()
-        for name, info in zip(self._kinds, inspect.multi_type_info(self._kinds.values()), strict=True):
-            if fault := _unsaveable(info, known):
-                raise LocalError(f"a state '{name}' cannot be saved: {fault}")
+        _check_saveable(tuple(self._kinds.values()))
 
     @classmethod
     def of_party(cls, role: PartyRole) -> Codec:
@@ -206,6 +204,15 @@ def _array(value: Any) -> NDArray[Any]:
             # A copy: some steps change states in place.
             return np.frombuffer(content, kind).reshape(shape).astype(kind.newbyteorder("="))
     raise ValueError("an array")
+
+
+@functools.lru_cache(maxsize=64)
+def _check_saveable(kinds: tuple[type[State], ...]) -> None:
+    """Raise LocalError for a type with a field that cannot be saved."""
+    known: set[type] = set()
+    for kind, info in zip(kinds, inspect.multi_type_info(kinds), strict=True):
+        if fault := _unsaveable(info, known):
+            raise LocalError(f"a state '{kind.__name__}' cannot be saved: {fault}")
 
 
 def _unsaveable(kind: inspect.Type, known: set[type]) -> str:
