@@ -101,7 +101,6 @@ class Run:
             self.kind_names.append(entry.kind)
         self.parties.append(index)
         self.kinds.append(self.kind_names.index(entry.kind))
-        self.bytes.append(byte)
         if index != AGGREGATOR and entry.kind in self.steps:
             self.steps[entry.kind][index] = entry.sequence
         # A certificate or the tally is taken when the proofs before it are verified.
@@ -110,6 +109,8 @@ class Run:
         self.excluded = {item.party: item for item in auditor.excluded}
         self.expected = auditor.expected
         self.present, self.draw = auditor.present, auditor.attempt
+        # Last: a page that shows so many entries shows what all of them say.
+        self.bytes.append(byte)
 
     def end(self, report: Report | None, failure: str) -> None:
         """Take the report of the audit, or why there is none."""
