@@ -51,9 +51,9 @@ _SCALAR = 1.0
 
 
 def most_answers(steps: int, owners: int) -> int:
-    """Return T/N + 4 sqrt(T/N), rounded down: what an owner's clock seldom exceeds in T ticks of all."""
+    """Return T/N + 4 sqrt(T/N), rounded down, at least 1: what an owner seldom exceeds in T ticks of all."""
     mean = steps / owners
-    return min(steps, math.floor(mean + _ABOVE * math.sqrt(mean)))
+    return min(steps, max(1, math.floor(mean + _ABOVE * math.sqrt(mean))))
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -63,6 +63,7 @@ def minimiser() -> NDArray[np.float64]:
     return np.asarray(np.linalg.solve(left, x.T @ whole[:, 2] / len(x)))
 
 
+@pytest.mark.long
 def test_a_constant_rate_goes_to_a_ball_around_the_minimiser_that_shrinks_with_it() -> None:
     """40 runs of T = 100/rate at once; the mean square distance is about proportional to the rate."""
     data = tables()
@@ -124,6 +125,7 @@ def test_the_deviation_is_85_and_the_paper_has_1414_times_the_sensitivity() -> N
 
 
 @given(st.integers(1, 10_000), st.integers(1, 200))
+@example(1, 18)
 def test_a_clock_seldom_exceeds_the_planned_answers(steps: int, owners: int) -> None:
     most = most_answers(steps, owners)
     assert 1 <= most <= steps
