@@ -50,6 +50,7 @@ async def take_part(path: str, name: str) -> None:
     folder = Path(path).parent
     if name == LATE:
         # Everything is loaded, so that how late it comes does not depend on how fast this machine starts it.
+        print("loaded", flush=True)
         await asyncio.to_thread(sys.stdin.readline)
     ledger = folder / f"{name}.ledger"
     Ledger.create(ledger, party=name, dataset="patients", relation="substitution", epsilon=8.0, delta=1e-4)
@@ -68,7 +69,10 @@ async def run(path: str) -> dict[str, dict[str, Any]]:
             stdin=asyncio.subprocess.PIPE if name == LATE else None,
             stdout=asyncio.subprocess.PIPE,
         )
-    let_in = processes[LATE].stdin
+    loaded, let_in = processes[LATE].stdout, processes[LATE].stdin
+    # Nothing begins before the late one can come at once: else all may be over before it is there.
+    if loaded is not None:
+        await loaded.readline()
     come: list[str] = []
     killed: list[str] = []
 
