@@ -1,5 +1,5 @@
 # `make demo` runs the main job, `make test` the tests, `make check` adds lint and types to these;
-# `make test-all` runs the tests with the long series complete, which takes more than half an hour on two cores.
+# `make test-all` runs every case of every test, which takes more than an hour on two cores.
 # Each does all the set-up: it needs Python 3.11 or later, a Rust toolchain (cargo), a C compiler (cc), and make.
 
 PYTHON ?= python3
@@ -31,6 +31,7 @@ wheel: $(READY)
 	  $(BIN)/maturin build --quiet --release --locked --interpreter $(BIN)/python --out dist
 	$(BIN)/python -m tests.wheel dist/smpc_dp-*.whl
 
+# TESTED: which tests, as options of pytest (tests/conftest.py).
 test: $(READY)
 	$(BIN)/python -m pytest -n auto --dist worksteal $(TESTED)
 	cargo test --locked --quiet --package smpc-core

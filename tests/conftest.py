@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import gc
+import hashlib
+import itertools
 import os
 import sys
+from collections import defaultdict
+from collections.abc import Generator, Iterator
 
 import pytest
 from hypothesis import settings
@@ -21,24 +26,67 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
+# With --part one test marked `long` of so many is drawn.
+LONG = 4
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--all", action="store_true", help="every case of every test, and 60 fault schedules")
     parser.addoption(
-        "--all", action="store_true", help="the schedules marked `long` too, and 60 fault schedules"
+        "--part", default="", metavar="SEED", help="beside the cases of `make test` those that a seed draws"
     )
     parser.addoption(
-        "--schedules", help="seeded fault schedules of each protocol: N, or FIRST:END; without this 20"
+        "--schedules", help="seeded fault schedules of each protocol: N, or FIRST:END; without this 10"
     )
+
+
+def pytest_report_header(config: pytest.Config) -> str | None:
+    """Say how to repeat a part that a seed has drawn."""
+    seed: str = config.getoption("--part")
+    return f"cases drawn by --part {seed}" if seed else None
+
+
+def drawn(seed: str, name: str, count: int) -> int:
+    """Return a number below `count`, of a seed and a name alone."""
+    return int.from_bytes(hashlib.sha256(f"{seed} {name}".encode()).digest()[:8]) % count
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collect without garbage collections; later ones leave out what lives until the end."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what is marked `long`, unless all is wanted."""
+    """Leave out what is marked `long`, and cases of tests marked `thin`, unless all is wanted."""
     if config.getoption("--all"):
         return
-    long = [item for item in items if item.get_closest_marker("long")]
-    if long:
-        config.hook.pytest_deselected(items=long)
-        items[:] = [item for item in items if not item.get_closest_marker("long")]
+    numbers: defaultdict[str, Iterator[int]] = defaultdict(itertools.count)
+    seed: str = config.getoption("--part")
+    wanted: list[pytest.Item] = []
+    left_out: list[pytest.Item] = []
+    for item in items:
+        series = item.nodeid.partition("[")[0]
+        (wanted if _is_wanted(item, next(numbers[series]), seed) else left_out).append(item)
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = wanted
+
+
+def _is_wanted(item: pytest.Item, number: int, seed: str) -> bool:
+    """Tell whether case `number` of a test runs without --all: by its marker, or drawn by a seed."""
+    if item.get_closest_marker("long"):
+        usual, among = False, LONG
+    elif thin := item.get_closest_marker("thin"):
+        usual, among = number % thin.args[0] == 0, thin.args[0]
+    else:
+        return True
+    return usual or (seed != "" and drawn(seed, item.nodeid, among) == 0)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -54,10 +102,16 @@ def stride(request: pytest.FixtureRequest) -> int:
 
 
 @pytest.fixture
+def first(request: pytest.FixtureRequest, stride: int) -> int:
+    """The first position of such a test: its cases begin at different ones, and with --part at others."""
+    return drawn(request.config.getoption("--part"), request.node.nodeid, stride)
+
+
+@pytest.fixture
 def schedules(request: pytest.FixtureRequest) -> range:
     """The seeds of the fault schedules to play."""
     wanted: str = request.config.getoption("--schedules") or (
-        "60" if request.config.getoption("--all") else "20"
+        "60" if request.config.getoption("--all") else "10"
     )
     first, _, end = wanted.rpartition(":")
     return range(int(first or 0), int(end))

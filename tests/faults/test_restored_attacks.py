@@ -36,7 +36,17 @@ ATTACKS: dict[str, Callable[[], None]] = {
 }
 
 
-@pytest.mark.parametrize("attack", ATTACKS)
+# The others of verifiable rounds play the same steps.
+LONG = (
+    "test_on_a_sparse_graph_neighbours_see_that_an_opening_is_false",
+    "test_an_opening_that_nobody_asked_for_is_the_relays_fault",
+)
+
+
+@pytest.mark.parametrize(
+    "attack",
+    [pytest.param(attack, marks=pytest.mark.long if attack.endswith(LONG) else ()) for attack in ATTACKS],
+)
 def test_an_attack_on_restored_roles(attack: str, monkeypatch: pytest.MonkeyPatch) -> None:
     # A run that a generator of vectors has kept would play without restorations.
     for kept in (verifiable_openings.in_one_round, verifiable_openings.in_two_rounds):

@@ -256,6 +256,7 @@ def handled(run: Run[Any], event: Event) -> Sequence[Envelope]:
         return run.handle(Cancellation(error))
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("lose", [None, 0, 3, 9, 14, 17, 22, 26, 30], ids=lambda at: f"lost at {at}")
 def test_an_aggregator_is_restored_after_every_event(
     media: Media, kind: type[Hall], lose: int | None
@@ -276,13 +277,15 @@ def test_an_aggregator_is_restored_after_every_event(
 @pytest.mark.parametrize("before", [True, False], ids=["before", "after"])
 @pytest.mark.parametrize("fails", [False, True], ids=["crash", "error"])
 def test_an_aggregator_crashes_at_every_write(
-    media: Media, kind: type[Hall], tmp_path: Path, stride: int, before: bool, fails: bool
+    media: Media, kind: type[Hall], tmp_path: Path, stride: int, first: int, before: bool, fails: bool
 ) -> None:
     lose = 20 if kind is Hall else 6
     dry = Faults()
     hall = kind(lose)
     hall.execute(hall.begin(Media(tmp_path / "dry", counted=media.counted), dry), dry)
-    indices = range(len(dry.done)) if stride == 1 else range(2 * fails + before, len(dry.done), 2 * stride)
+    every = 1 if stride == 1 else 4 * stride
+    for_case = 0 if stride == 1 else stride * (2 * fails + before) + first
+    indices = range(for_case, len(dry.done), every)
     for at in indices:
         here = Media(tmp_path / f"crash {at}", counted=media.counted)
         hall, faults = kind(lose), Faults(at, before, fails)
@@ -316,6 +319,7 @@ def at_step(hall: Hall, media: Media, number: int) -> SavedCollection[Any]:
     return run
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("parts", [(), ("store",), ("keys",), ("store", "keys")], ids="+".join)
 def test_a_fork_of_an_aggregator_at_every_step(
     media: Media, kind: type[Hall], tmp_path: Path, stride: int, parts: tuple[str, ...]
@@ -500,6 +504,7 @@ def test_an_error_is_saved(error: SmpcError) -> None:
         assert vars(again) == vars(error)
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("parts", [(), ("store",), ("keys",), ("store", "keys")], ids="+".join)
 def test_a_fork_before_the_last_message_of_a_step(
     media: Media, kind: type[Hall], tmp_path: Path, parts: tuple[str, ...]

@@ -88,12 +88,16 @@ def attested(wire: Wire) -> bool:
     return any(name.startswith(FINAL) for name in wire.steps)
 
 
-def thinned(scene: Scene, indices: Sequence[T], stride: int) -> Sequence[T]:
-    """Return all places of the small protocol; of another one, which is slower, some, or with --all all."""
-    if isinstance(scene, SmallScene):
+def thinned(scene: Scene, indices: Sequence[T], stride: int, first: int = 0) -> Sequence[T]:
+    """Return all places of the small protocol; of another one, which is slower, some, or with --all all.
+
+    `first` is below `stride`: the cases of a test begin at different places.
+    """
+    if stride == 1 or isinstance(scene, SmallScene):
         return indices
     # All parties of these play, and each letter is a write.
-    return indices[:: stride * stride] if isinstance(scene, DirectScene) else indices[::stride]
+    every = stride * (5 if isinstance(scene, DirectScene) else 2)
+    return indices[first * every // stride :: every]
 
 
 def all_writes(scene: Scene, folder: Path, counted: bool = True) -> list[str]:
@@ -131,11 +135,11 @@ def test_a_run_is_restored_at_every_state(scene: Scene, media: Media, tmp_path: 
 @pytest.mark.parametrize("before", [True, False], ids=["before", "after"])
 @pytest.mark.parametrize("fails", [False, True], ids=["crash", "error"])
 def test_a_crash_at_every_write(
-    scene: Scene, media: Media, tmp_path: Path, stride: int, before: bool, fails: bool
+    scene: Scene, media: Media, tmp_path: Path, stride: int, first: int, before: bool, fails: bool
 ) -> None:
     """The process dies, or its device fails, before and after each write, charge and sending."""
     writes = all_writes(scene, tmp_path, media.counted)
-    for at in thinned(scene, range(len(writes)), stride):
+    for at in thinned(scene, range(len(writes)), stride, first):
         crash_once(
             scene=type(scene)(),
             media=Media(tmp_path / f"crash {at}", counted=media.counted),
@@ -227,14 +231,14 @@ def test_a_crash_while_the_result_is_taken(scene: Scene, tmp_path: Path) -> None
     "shared", [(), ("store",), ("keys",), ("counter",), ALL], ids=lambda s: "+".join(s) or "none"
 )
 def test_a_fork_at_every_state(
-    scene: Scene, media: Media, tmp_path: Path, stride: int, shared: tuple[str, ...]
+    scene: Scene, media: Media, tmp_path: Path, stride: int, first: int, shared: tuple[str, ...]
 ) -> None:
     """Two processes restore one state and are told different things, at each point of the other's step."""
     if not shared or (shared == ("counter",) and not media.counted):
         pytest.skip("nothing in common: the copies are all that each has")
     copied = [part for part in ALL if part not in shared]
     indices = [(number, at) for number in range(1, scene.states) for at in range(8)]
-    for number, at in thinned(scene, indices, stride):
+    for number, at in thinned(scene, indices, stride, first):
         fork_once(type(scene)(), tmp_path / f"{number} {at}", media.counted, number, at, copied)
 
 
@@ -281,12 +285,14 @@ def restored(scene: Scene, media: Media) -> list[str]:
 
 @pytest.mark.parametrize("parts", [("store",), ("store", "keys")], ids="+".join)
 def test_a_rollback_to_every_earlier_state(
-    scene: Scene, media: Media, tmp_path: Path, parts: tuple[str, ...]
+    scene: Scene, media: Media, tmp_path: Path, stride: int, parts: tuple[str, ...]
 ) -> None:
     """From every state back to every earlier one; the counter, or without one the key, is not set back."""
     if not media.counted and "keys" in parts:
         pytest.skip("then nothing notices: see the test below")
-    for last in range(2, scene.states):
+    # Unless all is wanted, from every third state of the others, the last one included.
+    every = 1 if stride == 1 or isinstance(scene, SmallScene) else 3
+    for last in range(scene.states - 1, 1, -every):
         folder = tmp_path / str(last)
         here, wire = Media(folder / "media", counted=media.counted), Wire()
         scene = type(scene)()
@@ -303,10 +309,12 @@ def test_a_rollback_to_every_earlier_state(
         wire.assert_one_for_each_step()
 
 
-def test_a_live_process_in_a_snapshot(scene: Scene, media: Media, tmp_path: Path) -> None:
+def test_a_live_process_in_a_snapshot(scene: Scene, media: Media, tmp_path: Path, stride: int) -> None:
     """A process that was copied with its memory goes on from an earlier state, over media that went on."""
-    for parts in [("store",), ("store", "keys")] if media.counted else [("store",), ()]:
-        for number in range(1, scene.states - 1):
+    # Unless all is wanted, every third state of the others: not the same ones with the two sets of parts.
+    every = 1 if stride == 1 or isinstance(scene, SmallScene) else 3
+    for index, parts in enumerate([("store",), ("store", "keys")] if media.counted else [("store",), ()]):
+        for number in range(1 + index * (every > 1), scene.states - 1, every):
             folder = tmp_path / f"{number} {'+'.join(parts)}"
             here, wire = Media(folder / "media", counted=media.counted), Wire()
             scene = type(scene)()
@@ -377,10 +385,13 @@ def test_a_repeated_message_is_ignored(scene: Scene, media: Media, tmp_path: Pat
     wire.assert_one_for_each_step()
 
 
-def test_a_tombstone_is_saved_before_leave_is_sent(scene: Scene, media: Media, tmp_path: Path) -> None:
+def test_a_tombstone_is_saved_before_leave_is_sent(
+    scene: Scene, media: Media, tmp_path: Path, stride: int
+) -> None:
     """At each state the deadline passes; a crash at each write of the tombstone."""
     for number in range(1, scene.states - 2):
-        for at in range(number % 3, 5, 3) if isinstance(scene, DirectScene) else range(5):
+        # Every write of the small protocol; of the others one at each state, or with --all all.
+        for at in range(5) if stride == 1 or isinstance(scene, SmallScene) else [number % 5]:
             folder = tmp_path / f"{number} {at}"
             here, wire = Media(folder / "media", counted=media.counted), Wire()
             scene = type(scene)()
@@ -512,10 +523,12 @@ def test_damage_is_refused(scene: Scene, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("call", ["fsync", "link", "replace", "pwrite", "open"])
-def test_the_system_fails(scene: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
+def test_the_system_fails(
+    scene: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stride: int, call: str
+) -> None:
     """The n-th call of the system fails, for each n below 40: the party goes on after a restart."""
     real = getattr(os, call)
-    for at in range(0, 40, 13) if isinstance(scene, DirectScene) else range(40):
+    for at in thinned(scene, range(40), stride):
         scene = type(scene)()
         media, wire = Media(tmp_path / str(at), counted=True), Wire()
         calls = [0]
@@ -685,13 +698,14 @@ def test_an_abandoned_run_is_not_restored(scene: Scene, tmp_path: Path) -> None:
                 refused()
 
 
-def test_a_crash_while_a_run_is_abandoned(scene: Scene, media: Media, tmp_path: Path) -> None:
+def test_a_crash_while_a_run_is_abandoned(scene: Scene, media: Media, tmp_path: Path, stride: int) -> None:
     """It is abandoned or restored afterwards, never both; called again, it goes on and leaves no key."""
     dry = Faults()
     begin(scene, media, Wire())
     abandon(scene.process()[1], media.saving(scene, dry))
     for at in range(len(dry.done)):
-        for before in (True, False):
+        both = stride == 1 or isinstance(scene, SmallScene)
+        for before in (True, False) if both else [at % 2 == 0]:
             here, wire = Media(tmp_path / f"{at} {before}", counted=media.counted), Wire()
             on_the_way(scene, here, wire, tmp_path / f"copies {at} {before}", min(2, scene.states - 3))
             with pytest.raises(Crash):

@@ -176,10 +176,12 @@ def test_a_party_is_restored_before_every_event(media: Media) -> None:
 
 @pytest.mark.parametrize("before", [True, False], ids=["before", "after"])
 @pytest.mark.parametrize("fails", [False, True], ids=["crash", "error"])
-def test_a_party_crashes_at_every_write(media: Media, tmp_path: Path, before: bool, fails: bool) -> None:
+def test_a_party_crashes_at_every_write(
+    media: Media, tmp_path: Path, stride: int, first: int, before: bool, fails: bool
+) -> None:
     dry, hall = Faults(), Hall()
     hall.execute(hall.begin(Media(tmp_path / "dry", counted=media.counted), dry), dry)
-    for at in range(len(dry.done)):
+    for at in range(first, len(dry.done), stride):
         hall, here = Hall(), Media(tmp_path / str(at), counted=media.counted)
         faults = Faults(at, before, fails)
         with suppress(Crash, LocalError):

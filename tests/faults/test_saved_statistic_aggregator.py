@@ -196,6 +196,7 @@ def evaluates(hall: Hall) -> bool:
     return isinstance(state, CollectDone) and state.pairs is not None
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("name", ["matchings", "again", "relayed"])
 def test_an_aggregator_is_restored_once_before_any_event(name: str, tmp_path: Path, stride: int) -> None:
     """Up to the draw nothing is lost; later the pairs that had ended count, and no other is evaluated."""
@@ -210,6 +211,7 @@ def test_an_aggregator_is_restored_once_before_any_event(name: str, tmp_path: Pa
     assert name != "matchings" or len(counted) > 2
 
 
+@pytest.mark.thin(4)
 @pytest.mark.parametrize("before", [True, False], ids=["before", "after"])
 @pytest.mark.parametrize("fails", [False, True], ids=["crash", "error"])
 def test_an_aggregator_crashes_at_every_write(tmp_path: Path, stride: int, before: bool, fails: bool) -> None:

@@ -126,6 +126,7 @@ async def test_no_message_between_servers_is_a_pickle() -> None:
     assert not any(b"\x80\x04\x95" in content or b"numpy" in content for content in sent)
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize(
     "call",
     [

@@ -32,6 +32,7 @@ def test_a_file_is_evaluated_and_each_output_printed_in_hex(tmp_path: Path) -> N
     assert done.stdout == f"{(x + y) % 2**64:016x}\n"
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("output", ["both", "garbler", "aggregator"])
 def test_aes_of_the_standard(output: str) -> None:
     done = run("aes128", "--inputs", f"{KEY},{PLAINTEXT}", "--output", output, "--json")
@@ -44,6 +45,7 @@ def test_aes_of_the_standard(output: str) -> None:
     assert result["members"]["garbler"]["bytes_sent"] > 32 * 6400
 
 
+@pytest.mark.long
 def test_the_evaluator_may_hold_any_of_the_inputs() -> None:
     block = b"abc" + b"\x80" + bytes(52) + (24).to_bytes(8, "big")
     state = "6a09e667bb67ae853c6ef372a54ff53a510e527f9b05688c1f83d9ab5be0cd19"

@@ -114,6 +114,7 @@ def test_run_runs_a_protocol(installed: Path, tmp_path: Path) -> None:
     assert reported["privacy"]["claim"].startswith("unanimous, over all 4 parties: ")
 
 
+@pytest.mark.long
 def test_run_runs_a_learner(installed: Path, tmp_path: Path) -> None:
     reported = run(installed, session(tmp_path, "learn", MEAN))
     assert set(reported) == set(PARTIES)
@@ -151,6 +152,7 @@ def test_run_runs_a_kernel(installed: Path, tmp_path: Path) -> None:
     assert (reported["kernel"], reported["pairs"], reported["failed"]) == ("near", 2, 0)
 
 
+@pytest.mark.long
 def test_a_gossip_of_reports_takes_a_kernel(installed: Path, tmp_path: Path) -> None:
     given = {"learner": "gossip-reports", "statistic": "near", "bins": 10}
     reported = run(installed, session(tmp_path, "learn", {**given, "epsilon": 50.0, "ticks": 40}))

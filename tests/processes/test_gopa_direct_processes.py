@@ -65,6 +65,7 @@ def check_value(result: dict[str, Any]) -> None:
     assert (np.abs(np.array(result["value"]) - truth) < 7 * result["standard_error"]).all()
 
 
+@pytest.mark.long
 def test_run_prints_one_average_of_all(session: Path) -> None:
     assert load_session(session).roster.aggregator is None
     done = command.smpc_dp("run", str(session), "--json")
@@ -76,6 +77,7 @@ def test_run_prints_one_average_of_all(session: Path) -> None:
     check_value(result)
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("step", ["roll", "publish"])
 def test_a_user_killed_while_it_waits_is_survived(session: Path, step: str) -> None:
     """Before the certificate it is out; afterwards its value is in if it left in time, else its noise is."""

@@ -56,6 +56,7 @@ def test_a_norm_bound_over_real_channels(tmp_path: Path) -> None:
     asyncio.run(average_within_a_ball(tmp_path))
 
 
+@pytest.mark.long
 def test_ten_hospitals_without_a_relay_of_which_two_are_killed() -> None:
     """Seven standard errors in two coordinates, as above."""
     example = runpy.run_path(str(EXAMPLE))

@@ -124,6 +124,7 @@ def test_equal_reports_give_equal_bits(
         assert result.guarantee.epsilon == pytest.approx(1.0)
 
 
+@pytest.mark.long
 def test_processes_learn_what_the_simulation_learns(tmp_path: Path) -> None:
     path = session(tmp_path, CLEAR | {"topology": NAMED}, DATA)
     done = smpc_dp("run", str(path), "--json")

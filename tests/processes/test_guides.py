@@ -70,6 +70,7 @@ PRINTED = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("guide", PRINTED)
 def test_the_commands_of_a_guide_run(guide: str, tmp_path: Path) -> None:

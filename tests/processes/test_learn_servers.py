@@ -138,6 +138,7 @@ def test_a_group_goes_on_without_a_member_where_that_is_planned(tmp_path: Path) 
     assert np.any(models[0] != 0)
 
 
+@pytest.mark.long
 def test_who_comes_late_joins_the_groups_that_are_left(tmp_path: Path) -> None:
     path = session(tmp_path, {"group": 2, "steps": 6})
     groups = GroupDraws(4, 2, 2).draw(6)
@@ -201,6 +202,7 @@ def test_a_killed_server_stops_the_run_and_budgets_are_right(tmp_path: Path) -> 
     assert paid == GroupDraws(4, 3, 2).participations(2).tolist()
 
 
+@pytest.mark.long
 def test_a_server_that_loses_another_tells_the_third_before_it_goes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -231,6 +233,7 @@ def test_a_server_that_loses_another_tells_the_third_before_it_goes(
     assert re.search(r"missing in step 'compute': server[23] .*said by server[23]", str(errors[0]))
 
 
+@pytest.mark.long
 def test_run_starts_servers_and_parties(tmp_path: Path) -> None:
     path = session(tmp_path, {"steps": 1}, NAMES[:3])
     done = smpc_dp("run", str(path), "--json")

@@ -172,6 +172,7 @@ async def test_an_analyst_who_is_not_named_gets_no_report(tmp_path: Path) -> Non
     assert not (tmp_path / "keys" / "reports").exists()
 
 
+@pytest.mark.long
 def test_the_hierarchical_auc_between_processes_counts_missing_parties(tmp_path: Path) -> None:
     """A party that cannot pay is missing; the error grows by what is proven of lost sample."""
     path = new(tmp_path, AUC, connect=4.0)

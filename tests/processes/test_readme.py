@@ -22,6 +22,7 @@ README = (Path(__file__).parents[2] / "README.md").read_text("utf-8")
 PARTIES = ("alice", "bob", "carol", "dave", "erin")
 
 
+@pytest.mark.long
 def test_the_shell_block_runs(tmp_path: Path) -> None:
     script = block("README.md", "sh", "cat > session.toml").replace(
         "127.0.0.1:7100", f"127.0.0.1:{free_port()}"

@@ -48,6 +48,7 @@ def test_tau_of_concordant_records(session: Path) -> None:
     assert abs(result["value"] - 1) < 1.5
 
 
+@pytest.mark.long
 def test_public_labels_come_from_a_file(session: Path) -> None:
     for name in PARTIES:
         (session.parent / "inputs" / f"{name}.json").write_text("[3]")

@@ -81,7 +81,7 @@ def vector(index: int) -> list[int]:
     return [index - 7, 10 * index]
 
 
-@pytest.mark.parametrize("servers", [3, pytest.param(7, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("servers", [3, pytest.param(7, marks=[pytest.mark.slow, pytest.mark.long])])
 def test_run_adds_up_among_server_processes(tmp_path: Path, servers: int) -> None:
     """Parties, servers and their mpyc are processes: with 7 servers 18 of them."""
     path = session(tmp_path, servers=servers)
@@ -329,6 +329,7 @@ async def test_a_killed_mpyc_names_its_server_and_the_session_ends(tmp_path: Pat
     assert has_ended({os.getpid()})
 
 
+@pytest.mark.long
 def test_the_example_is_within_its_planned_error() -> None:
     """Four borrowers, and noise alone: Laplace noise is 14 deviations off once in 4e8 runs."""
     example = runpy.run_path(str(Path(__file__).parents[2] / "examples" / "three_servers.py"))

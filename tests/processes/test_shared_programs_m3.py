@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 
 import numpy as np
+import pytest
 
 from smpc_dp.kernels import Field, kendall_tau, table_kernel
 from smpc_dp.statistics import exact
@@ -62,6 +63,7 @@ def test_circuits_are_evaluated_on_real_shares() -> None:
     assert read_answer(program, opened).result is not None
 
 
+@pytest.mark.long
 def test_a_program_opens_the_same_over_channels_as_over_mpycs_own_sockets() -> None:
     program = sum_program("sum", 3, [(0, 99), (-5, 5)], None)
     records = [[99, -5], [17, 5], [0, 3]]

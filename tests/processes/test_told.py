@@ -196,10 +196,11 @@ async def execute(
         ("secagg", INTEGERS, WEIGHTED),
         ("gopa", GOPA, PLAIN),
         ("gopa", GOPA | {"topology": "direct"}, PLAIN),
-        (
+        pytest.param(
             "mpyc",
             {key: value for key, value in INTEGERS.items() if key not in ("corrupt", "same_survivors")},
             WEIGHTED,
+            marks=pytest.mark.long,
         ),
     ],
     ids=["secagg", "gopa", "direct", "mpyc"],

@@ -169,9 +169,8 @@ def average_in_processes(folder: Path, path: Path) -> dict[str, tuple[int, str, 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "retained", [pytest.param(0, marks=pytest.mark.long), 1], ids=["begun-anew", "rolled-back"]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("retained", [0, 1], ids=["begun-anew", "rolled-back"])
 def test_users_refuse_a_relay_that_is_back_at_an_older_list(tmp_path: Path, retained: int) -> None:
     """Each request has new processes: what was signed is in a file beside each party's key."""
     path = create_local_session(tmp_path, list(PARTIES), SMALL, protocol="gopa")

@@ -145,6 +145,7 @@ def test_processes_walk_and_one_that_is_killed_is_named(tmp_path: Path) -> None:
             assert len(Ledger.open(tmp_path / f"{name}.ledger").entries()) == 1
 
 
+@pytest.mark.long
 def test_smpc_dp_run_walks_between_processes(tmp_path: Path) -> None:
     path = session(tmp_path, SGD, POINTS)
     done = smpc_dp("run", str(path), "--ledgers", str(tmp_path), "--json")

@@ -134,6 +134,7 @@ def draw_graph(parties: int, honest: int, degree: int, generator: np.random.Gene
     return draws[:, :honest]
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize(
     ("parties", "honest", "degree", "gone"), [(10, 9, 7, 1), (10, 8, 8, 0), (10, 10, 8, 2)]
 )

@@ -52,6 +52,7 @@ def test_polyval_known_answer() -> None:
     assert ot_twin.polyval(bytes.fromhex(POLYVAL_KEY), column).hex() == POLYVAL_OUTPUT
 
 
+@pytest.mark.long
 def test_core_agrees_beyond_one_tile() -> None:
     """8,200 transfers take 66 blocks; the core works on 64 at a time."""
     count, context = 8200, bytes(32)

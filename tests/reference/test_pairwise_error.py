@@ -64,6 +64,7 @@ def u_reference(kernel: Kernel, values: NDArray[np.float64]) -> float:
     return math.fsum(pairs) / len(pairs)
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("partners", PARTNERS)
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("name", KERNELS)

@@ -28,6 +28,7 @@ def test_a_changed_or_surplus_file_is_named(tmp_path: Path) -> None:
     assert sorted(line.split(":")[0] for line in result) == ["ot-k2.json", "ot-k8.json"]
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("k", [2, 4])
 def test_the_twin_produces_the_published_transcript(k: int) -> None:
     vector: dict[str, Any] = json.loads((FOLDER / f"ot-k{k}.json").read_bytes())

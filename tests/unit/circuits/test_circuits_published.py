@@ -126,6 +126,7 @@ def one_gate_changed(circuit: Circuit, gate: int) -> Circuit:
     return Circuit(circuit.inputs, circuit.outputs, circuit.n_wires, op, circuit.a, circuit.b, circuit.out)
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("name", ["equal64", "less_s64", "mux64", "add64", "aes128", "sha256"])
 def test_any_changed_gate_is_seen(name: str) -> None:
     entry = PUBLISHED[name]
@@ -229,7 +230,7 @@ def test_commands(tmp_path: Path, copy: Path) -> None:
     assert run(app, ["circuits", "export", "mux64", "--all"]).exit_code == 2
     unknown = run(app, ["circuits", "export", "mux65"])
     assert isinstance(unknown.exception, ConfigError)
-    arguments = ["circuits", "check", "--folder", str(copy), "--samples", "100", "--json"]
+    arguments = ["circuits", "check", "--folder", str(copy), "--samples", "10", "--json"]
     right = run(app, arguments)
     assert right.exit_code == 0
     assert json.loads(right.stdout)["ok"] is True

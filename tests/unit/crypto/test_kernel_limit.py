@@ -90,6 +90,7 @@ def test_what_the_processor_lacks_is_refused() -> None:
     assert done.stderr.splitlines()[-1] == f"ImportError: {reported}"
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_portable_kernels_produce_the_published_transfers() -> None:
     test = "tests/vectors/test_ot_vectors.py::test_published_vectors_are_what_the_code_produces"

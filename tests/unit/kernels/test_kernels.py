@@ -86,6 +86,7 @@ def test_no_pattern_of_bits_leaves_the_range(kernel: Kernel) -> None:
     assert max(unpack(result, 1 << width)) <= kernel.steps
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("name", ["kendall_tau", "collision", "auc", "auc_private_labels"])
 @settings(max_examples=200)
 @given(data=st.data())

@@ -147,6 +147,7 @@ def test_bytes_and_memory_are_at_least_the_vector(small: Report) -> None:
     assert packed < client.median < whole.median
 
 
+@pytest.mark.long
 def test_a_peer_that_answers_is_measured_in_the_same_run(tmp_path: Path) -> None:
     worker = tmp_path / "worker.py"
     worker.write_text(
@@ -188,6 +189,7 @@ def test_bad_numbers_are_refused(changed: dict[str, Any], field: str) -> None:
     assert [fault.where for fault in caught.value.issues] == [field]
 
 
+@pytest.mark.long
 def test_gopa_is_measured_beside_both_graphs() -> None:
     report = run_gopa_bench((10, 50), 1)
     shown = json.loads(json.dumps(report.to_json(), allow_nan=False))
@@ -219,7 +221,7 @@ def test_bytes_of_a_party_grow_like_a_logarithm() -> None:
     steps = [after - before for before, after in pairwise(sizes)]
     # What is linear would make each of these ten times the one before.
     assert max(steps) < 1.1 * min(steps) + 1_000
-    parties = 500
+    parties = 200
     given: dict[str, object] = {"length": 1, "lower": 0.0, "upper": 1.0, "precision": 0.5}
     base, _ = check_parameters(given | {"dropout": 10 / parties}, parties)
     assert base is not None

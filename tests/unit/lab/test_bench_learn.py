@@ -61,6 +61,7 @@ def test_bad_sizes_are_refused() -> None:
         run_learn_bench(0, sizes=[10])
 
 
+@pytest.mark.long
 def test_reproduce_gosta(tmp_path: Path) -> None:
     plot = tmp_path / "gosta.png"
     arguments = ["reproduce", "gosta", "--parties", "60", "--iterations", "1200", "--repetitions", "12"]
@@ -83,6 +84,7 @@ def test_reproduce_gosta(tmp_path: Path) -> None:
     assert "Theorem 3.1 above the error at all times: yes" in printed.stdout
 
 
+@pytest.mark.long
 def test_reproduce_dual_averaging(tmp_path: Path) -> None:
     rng = np.random.default_rng(1)
     labels = rng.random(60) < 0.4

@@ -29,6 +29,7 @@ def test_a_fit_finds_the_coefficients_of_exact_points(
     assert [fitted["a"], fitted["b"], fitted["r_squared"]] == pytest.approx([a, b, 1.0])
 
 
+@pytest.mark.long
 def test_all_stores_results_and_writes_their_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(everything, "SIZES", {"parties": (8, 12), "length": (100, 300), "degree": (20, 24)})
     monkeypatch.setattr(growth, "PARTIES_OF_DEGREES", 30)

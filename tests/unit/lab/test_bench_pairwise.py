@@ -17,6 +17,7 @@ from smpc_dp.protocols.result import Privacy
 from smpc_dp_lab.bench import pairwise, transfers
 
 
+@pytest.mark.long
 def test_a_comparison_is_measured_between_two_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pairwise, "COMPARISONS", 50)
     shown = pairwise.run_compare_bench(1).to_json()
@@ -34,6 +35,7 @@ def test_a_comparison_is_measured_between_two_processes(monkeypatch: pytest.Monk
     assert all(figure["peer"] is None for figure in figures.values())
 
 
+@pytest.mark.long
 def test_transfers_are_measured_in_memory_and_between_two_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transfers, "CHUNKS", 8)
     shown = pairwise.run_ot_bench(1).to_json()

@@ -73,6 +73,7 @@ def test_an_absent_peer_is_null(monkeypatch: pytest.MonkeyPatch) -> None:
     assert report.figures[0].met is None
 
 
+@pytest.mark.long
 def test_logs_are_made_and_audited(monkeypatch: pytest.MonkeyPatch) -> None:
     # As coarse as can be: the noise of few parties has many bits.
     monkeypatch.setattr(logs, "STEPS", 1)

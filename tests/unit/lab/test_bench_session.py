@@ -8,6 +8,7 @@ from smpc_dp.errors import ConfigError
 from smpc_dp_lab.bench.session import PRECISION, run_session_bench
 
 
+@pytest.mark.long
 def test_it_averages_exactly_and_counts_bytes() -> None:
     report = run_session_bench(3, 1_000)
     figures = {figure.name: figure for figure in report.figures}

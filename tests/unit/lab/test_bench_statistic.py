@@ -11,6 +11,7 @@ from smpc_dp.errors import ConfigError, LocalError
 from smpc_dp_lab.bench import covert, statistic
 
 
+@pytest.mark.long
 def test_a_pair_and_a_whole_statistic_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(statistic, "BATCH", 64)
     monkeypatch.setattr(statistic, "FRESH", 2)

@@ -33,6 +33,7 @@ def test_homomorphic_noise_costs_less_than_iid_and_more_privacy() -> None:
     )
 
 
+@pytest.mark.long
 def test_methods_are_ordered_and_the_fair_plans_are_better() -> None:
     """200 parties, 2,000 steps, epsilon = 10, 5 runs; central, fair is above local, published by 0.1."""
     result = network_sgd(epsilons=(10.0,), parties=200, steps=2_000, runs=5)
@@ -75,6 +76,7 @@ def test_houses_are_read_and_checked(tmp_path: Path) -> None:
     assert 0.4 < (made.labels == 1).mean() < 0.7
 
 
+@pytest.mark.long
 def test_commands_print_numbers_and_draw(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     path, few = tmp_path / "plot.png", ["--steps", "20", "--repetitions", "3"]

@@ -16,6 +16,7 @@ from smpc_dp_lab.bench import without_replacement as batches
 LENDING = Path("smpc_dp/demo/data/lending_club.csv")
 
 
+@pytest.mark.long
 def test_noise_costs_less_for_more_records_and_the_gaussian_less_than_the_papers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,6 +11,7 @@ from smpc_dp.errors import ConfigError
 from smpc_dp_lab.bench import moons, personalized
 
 
+@pytest.mark.long
 def test_collaboration_beats_local_models_and_noise_costs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

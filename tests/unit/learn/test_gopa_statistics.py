@@ -34,6 +34,7 @@ def planned(parties: int, **more: float) -> GopaParameters:
     return parameters
 
 
+@pytest.mark.long
 def test_error_of_ten_thousand_users_is_the_planned_one() -> None:
     """20,000 repetitions: the variance has a relative deviation of 1 %, so 5 % are five of them."""
     parameters = planned(PARTIES, dropout=0.001)

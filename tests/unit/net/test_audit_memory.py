@@ -95,6 +95,7 @@ def resident_bytes(log: Path) -> int:
     return peak
 
 
+@pytest.mark.long
 def test_memory_does_not_grow_with_the_roster(tmp_path: Path) -> None:
     peaks = []
     for count in (300, 5000):

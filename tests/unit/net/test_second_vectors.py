@@ -85,6 +85,7 @@ def wanted_of(number: int) -> Iterator[dict[str, Any]]:
         yield {"head": run["session_head"], "request": header["request"]}
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("number", ENDED)
 def test_both_select_the_same_run(number: int, tmp_path: Path) -> None:
     log, session_log = tmp_path / "log.jsonl", tmp_path / "session.jsonl"

@@ -92,6 +92,7 @@ RIGHT: dict[str, tuple[Mechanism, Claim]] = {
 }
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("name", RIGHT)
 def test_right_mechanisms_are_not_refuted_and_nearly_reached(name: str) -> None:
     mechanism, claim = RIGHT[name]
@@ -206,6 +207,7 @@ BUGS: dict[str, tuple[Mechanism, Claim]] = {
 }
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("name", BUGS)
 def test_planted_bugs_are_found(name: str) -> None:
     mechanism, claim = BUGS[name]

@@ -123,6 +123,7 @@ def given_to(learner: str, more: Mapping[str, Any], epsilon: float, delta: float
     return chosen
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("budget", [(1.0, 1e-6), (2.7, 1e-4 / 3)])
 @pytest.mark.parametrize(
     ("learner", "more"), SLOW, ids=lambda value: value if isinstance(value, str) else None
@@ -201,6 +202,7 @@ SUMS: Sequence[tuple[str, dict[str, Any]]] = (
 )
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize(("protocol", "more"), SUMS)
 @pytest.mark.parametrize(("parties", "budget"), [(5, (0.31, 1e-6)), (40, (2.7, 1e-4 / 3))])
 def test_one_request_of_a_session_fits_its_own_ledger(

@@ -23,6 +23,7 @@ REPETITIONS = 2000
 LINEAR = ("count", "sum", "mean")
 
 
+@pytest.mark.thin(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("rows", ["private", "public"])
 def test_intervals_have_their_level(rows: str) -> None:

@@ -63,6 +63,7 @@ def blocks_of(schema: Schema, asked: list[str]) -> list[Block]:
 SCALES = st.sampled_from([Fraction(1), Fraction(2), Fraction(1, 3), Fraction(7, 4), Fraction(5)])
 
 
+@pytest.mark.thin(2)
 @settings(max_examples=60, deadline=None)
 @given(st.data())
 @pytest.mark.parametrize("rows", ["private", "public"])

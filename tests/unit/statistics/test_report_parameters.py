@@ -57,6 +57,7 @@ def test_a_fault_is_named(given: dict[str, Any], where: str, check: ConfigCheck)
 
 def test_the_planned_error_is_that_of_the_estimate() -> None:
     """Against the spread of simulated estimates, coins too; false alarm below 1e-6: five deviations."""
+    runs = 300
     rng = np.random.default_rng(3)
     # Each label has each score equally often.
     labels, scores = np.repeat([0, 1], 200), np.tile(np.arange(8), 50)
@@ -64,16 +65,16 @@ def test_the_planned_error_is_that_of_the_estimate() -> None:
     tree = plan.plan
     assert isinstance(tree, LocalAuc)
     values = []
-    for _ in range(1000):
+    for _ in range(runs):
         numbers = rng.choice(1 << 30, 400, replace=False)
         answers = tree.randomise_many(scores, numbers, rng)
         values.append(tree.estimate(answers, labels, parties=numbers, threshold=0.0).value)
-    assert np.std(values) == pytest.approx(plan.error()[0], rel=5 / np.sqrt(2 * 1000))
+    assert np.std(values) == pytest.approx(plan.error()[0], rel=5 / np.sqrt(2 * runs))
     flat = checked({**AUC, "labels": labels.tolist(), "levels": None, "bins": [8]}, 400)
     pairs = flat.plan
     assert isinstance(pairs, LocalPairwise)
-    values = [pairs.estimate(pairs.randomise_many(scores, rng), labels=labels).value for _ in range(1000)]
-    assert np.std(values) == pytest.approx(flat.error()[0], rel=5 / np.sqrt(2 * 1000))
+    values = [pairs.estimate(pairs.randomise_many(scores, rng), labels=labels).value for _ in range(runs)]
+    assert np.std(values) == pytest.approx(flat.error()[0], rel=5 / np.sqrt(2 * runs))
 
 
 def test_a_kernel_without_labels_has_a_proven_bound() -> None:

@@ -69,6 +69,7 @@ def runs_of(
     return array[:, 0], array[:, 1]
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("split", ["users", "budget"])
 @pytest.mark.parametrize("oracle", ["hadamard", "krr"])
 def test_estimates_of_nodes_are_unbiased(oracle: Oracle, split: Split) -> None:
@@ -201,6 +202,7 @@ SCORES = np.array([0, 1, 1, 3, 2, 5, 2, 4, 5, 6, 7, 7])
 LABELS = np.array([0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 0])
 
 
+@pytest.mark.thin(4)
 @pytest.mark.parametrize("split", ["users", "budget"])
 @pytest.mark.parametrize("ties", [0.0, 0.5])
 def test_without_threshold_unbiased_and_as_far_off_as_the_exact_variance(split: Split, ties: float) -> None:
@@ -234,6 +236,7 @@ def settings_of_the_theorem() -> list[tuple[int, int, int, float, float]]:
     ]
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("split", ["users", "budget"])
 def test_theorem_3_5_holds_in_every_setting_tried(split: Split) -> None:
     """Mean squared error of 25 runs below the bound.
