@@ -24,11 +24,11 @@ from smpc_dp.learn.registry import check_learn
 from smpc_dp.learn.requirements import Learned
 from smpc_dp.net.learning import learn, serve_learning
 from smpc_dp.net.local import create_local_session
-from smpc_dp.net.session_file import Timeouts
 from smpc_dp.privacy import factorisation
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.privacy.sampling import NoiseSource
 from tests.command import smpc_dp
+from tests.deadlines import HOURS
 from tests.processes.supply import supply
 from tests.processes.test_learn import everybody
 
@@ -73,8 +73,7 @@ def start(
     parameters: dict[str, object] = PARAMETERS,
     data: list[np.ndarray] | None = None,
 ) -> tuple[Path, Path]:
-    timeouts = Timeouts(connect=30.0, step=20.0, gather=20.0)
-    path = create_local_session(folder, PARTIES, parameters, protocol="learn", timeouts=timeouts)
+    path = create_local_session(folder, PARTIES, parameters, protocol="learn", timeouts=HOURS)
     inputs, ledgers = folder / "inputs", folder / "ledgers"
     supply(inputs, ledgers, dict(zip(PARTIES, data or tables(), strict=True)), epsilon, 0.0)
     return path, ledgers
@@ -104,6 +103,7 @@ def test_four_processes_learn_and_are_charged_once(tmp_path: Path) -> None:
     assert simulated.guarantee.epsilon == pytest.approx(90.0, rel=1e-3)
 
 
+@pytest.mark.long
 def test_homomorphic_noise_of_processes_cancels_in_the_average(tmp_path: Path) -> None:
     """All have the same points, but for the labels, and no gradient is clipped: the mean of linear models
     moves as if there were no noise, to the grid.
@@ -265,6 +265,7 @@ def test_settings_are_checked() -> None:
         simulate.learn(PARAMETERS, [tables()[0], np.zeros((3, 2)), *tables()[2:]])
 
 
+@pytest.mark.long
 def test_a_confidential_result_is_written_for_its_party_alone(tmp_path: Path) -> None:
     path, _ = start(tmp_path, 1.0, HOMOMORPHIC)
     out = tmp_path / "ann.json"

@@ -16,11 +16,10 @@ import pytest
 from smpc_dp.net.pairwise import AGGREGATOR, create_pairwise_session
 from smpc_dp.net.session_file import Timeouts
 from smpc_dp.published.library import find
+from tests.deadlines import HOURS
 
 MEMBER = Path(__file__).with_name("pairwise_member.py")
 # Within which a survivor must have ended once it can know; nothing here waits so long when it is right.
-# Longer than a test may take.
-HOURS = Timeouts(connect=7200.0, step=7200.0)
 MIB = 1 << 20
 
 
@@ -128,6 +127,7 @@ def test_a_third_party_hears_of_a_killed_party_through_the_other(tmp_path: Path,
         assert "evaluator" in end["text"]
 
 
+@pytest.mark.long
 def test_memory_does_not_grow_with_the_batch(tmp_path: Path, members: Any) -> None:
     """Eight blocks and one: the tables are 224 MiB more, a party's inputs and outputs 1 MiB."""
     small, large = 1 << 15, 1 << 18

@@ -29,6 +29,7 @@ from smpc_dp.protocols.covert.terms import TABLES, Terms
 from smpc_dp.protocols.garbled.draw import matchings
 from smpc_dp.protocols.ustatistic import pairs
 from smpc_dp.protocols.ustatistic.result import StatisticResult
+from tests.deadlines import HOURS
 
 PARTIES = ("alice", "bob", "carol", "dave", "eve")
 PARAMETERS: dict[str, object] = {
@@ -39,9 +40,6 @@ PARAMETERS: dict[str, object] = {
     "dropout": 0.3,
     "corrupt": 0.0,
 }
-FAST = Timeouts(connect=60.0, step=20.0, gather=20.0)
-# Longer than a test may take.
-HOURS = Timeouts(connect=7200.0, step=7200.0, gather=7200.0)
 GRID = Field(0, 99)
 
 Act = Callable[[smpc_dp.Session, int], Awaitable[object]]
@@ -64,8 +62,8 @@ async def execute(
     return [*got, *await serving]
 
 
-def session(folder: Path, timeouts: Timeouts = FAST) -> Path:
-    return create_local_session(folder, PARTIES, PARAMETERS, addresses=True, timeouts=timeouts)
+def session(folder: Path) -> Path:
+    return create_local_session(folder, PARTIES, PARAMETERS, addresses=True, timeouts=HOURS)
 
 
 async def test_five_parties_estimate_and_their_ledgers_are_charged(tmp_path: Path) -> None:
@@ -73,7 +71,7 @@ async def test_five_parties_estimate_and_their_ledgers_are_charged(tmp_path: Pat
 
     Five are odd: one rests. Partners of a party that leaves are told so: nobody waits for a deadline.
     """
-    path, ledgers = session(tmp_path, HOURS), {"bob": tmp_path / "bob.ledger"}
+    path, ledgers = session(tmp_path), {"bob": tmp_path / "bob.ledger"}
     Ledger.create(
         ledgers["bob"], party="bob", dataset="pairs", relation="substitution", epsilon=30.0, delta=1e-6
     )
@@ -161,7 +159,10 @@ async def test_a_failed_pair_is_spent_and_not_retried(
     async def act(opened: smpc_dp.Session, index: int) -> object:
         return await opened.pairwise("collision", 7, 12.0, 1)
 
-    *answers, served = await execute(session(tmp_path), act, ledgers=ledgers)
+    # Eve's partner waits for her until the step is over.
+    timeouts = Timeouts(connect=60.0, step=20.0, gather=60.0)
+    path = create_local_session(tmp_path, PARTIES, PARAMETERS, addresses=True, timeouts=timeouts)
+    *answers, served = await execute(path, act, ledgers=ledgers)
     assert isinstance(served, StatisticResult)
     hers = [matching for name, matching in begun if name == "eve"]
     assert len(begun) == len(set(begun)) == 4
@@ -227,7 +228,7 @@ async def test_users_kernels_and_public_labels(tmp_path: Path) -> None:
 
 async def test_parties_without_addresses_are_relayed(tmp_path: Path) -> None:
     """Gaussian noise has tables of 600 kB: many frames for one message, more than are under way at once."""
-    path = create_local_session(tmp_path, PARTIES, PARAMETERS, timeouts=FAST)
+    path = create_local_session(tmp_path, PARTIES, PARAMETERS, timeouts=HOURS)
     kernel = kendall_tau(GRID, GRID)
 
     async def act(opened: smpc_dp.Session, index: int) -> object:
@@ -310,7 +311,7 @@ def test_the_example_with_six_borrowers() -> None:
 
 async def test_covert_pairs_through_the_aggregator_estimate_the_same(tmp_path: Path) -> None:
     """As above: hardly any noise, and concordant records."""
-    path = create_local_session(tmp_path, PARTIES, PARAMETERS, timeouts=FAST)
+    path = create_local_session(tmp_path, PARTIES, PARAMETERS, timeouts=HOURS)
 
     async def act(opened: smpc_dp.Session, index: int) -> object:
         return await opened.pairwise(kendall_tau(GRID, GRID), (index, 10 + index), 12.0, 1, covert=2)
@@ -372,7 +373,7 @@ async def test_a_convicted_party_is_paired_no_more_and_its_partners_are_told_who
 ) -> None:
     """Parties of label 1 garble: alice, who cheats, and bob. Nobody has a deadline within the test."""
     monkeypatch.setattr("smpc_dp.protocols.covert.roles.CovertGarblerRole", OneCheat)
-    path = session(tmp_path, HOURS)
+    path = session(tmp_path)
     stored: list[set[str]] = []
     heed, close = RequestServer._heed_certificates, pairs._close
     serving: list[RequestServer] = []
@@ -440,7 +441,7 @@ async def test_who_accuses_an_honest_garbler_is_excluded_and_nobody_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("smpc_dp.protocols.covert.roles.CovertEvaluatorRole", FalseAccuser)
-    path = session(tmp_path, HOURS)
+    path = session(tmp_path)
 
     async def ask(opened: smpc_dp.Session, index: int) -> StatisticResult:
         label = int(opened.party in ("alice", "bob"))
