@@ -88,8 +88,11 @@ def test_the_files_are_kept_and_the_keys_are_private(shown: dict[str, Any], fold
     assert all(result["fixed_point"] == shown["fixed_point"] for result in results.values())
 
 
-def test_the_page_has_the_fit_the_loss_and_what_was_sent(shown: dict[str, Any], folder: Path) -> None:
-    check_accessible(folder.parent / "report.html")
+def test_the_page_has_the_fit_the_loss_and_what_was_sent(
+    shown: dict[str, Any], folder: Path, subtests: pytest.Subtests
+) -> None:
+    with subtests.test("accessible"):
+        check_accessible(folder.parent / "report.html")
     page = Page((folder.parent / "report.html").read_text("utf-8"))
     assert page.faults == page.loads == []
     assert f"{shown['means']['int_rate']:,.4f}" in page.cells
@@ -102,6 +105,7 @@ def test_the_page_has_the_fit_the_loss_and_what_was_sent(shown: dict[str, Any], 
     assert min(page.cells.count("mountain"), page.cells.count("pacific")) >= 2
 
 
+@pytest.mark.long
 def test_the_report_of_a_run_without_a_kill() -> None:
     environment = {**os.environ, "COLUMNS": "100", "TERM": "dumb"}
     done = subprocess.run(
@@ -125,9 +129,9 @@ def test_a_folder_that_is_not_empty_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("number", "code"),
     [
-        (signal.SIGINT, 130),
+        pytest.param(signal.SIGINT, 130, marks=pytest.mark.long),
         (signal.SIGTERM, 143),
-        (signal.SIGHUP, 129),
+        pytest.param(signal.SIGHUP, 129, marks=pytest.mark.long),
         (signal.SIGKILL, -signal.SIGKILL),
     ],
 )

@@ -355,7 +355,7 @@ def test_a_partner_that_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.
 # Processes
 
 
-def test_run_starts_everybody_and_prints_what_was_learned(tmp_path: Path) -> None:
+def test_run_starts_everybody_and_prints_what_was_learned(tmp_path: Path, subtests: pytest.Subtests) -> None:
     path = session(tmp_path, {"steps": 3}, NAMES[:4])
     done = smpc_dp("run", str(path), "--json", "--report", str(tmp_path / "report.html"))
     assert done.returncode == 0, done.stderr
@@ -363,7 +363,8 @@ def test_run_starts_everybody_and_prints_what_was_learned(tmp_path: Path) -> Non
     assert set(results) == set(NAMES[:4])
     page = Page((tmp_path / "report.html").read_text("utf-8"))
     assert page.faults == page.loads == []
-    check_accessible(tmp_path / "report.html")
+    with subtests.test("accessible"):
+        check_accessible(tmp_path / "report.html")
     assert f"{np.mean([result['values'][0][0] for result in results.values()]):.6g}" in page.cells
     assert results["ann"]["claim"] in page.text
     assert results["ann"]["guarantee"]["assumption"] in page.cells
@@ -501,6 +502,7 @@ def issues_of_session(path: Path, old: str, new: str) -> str:
     return str(caught.value)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_example_of_twelve_processes(capsys: pytest.CaptureFixture[str]) -> None:
     """One is killed and one late; accuracies stay within what ten simulations and two losses explain."""

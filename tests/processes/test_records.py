@@ -301,7 +301,7 @@ def write_tables(folder: Path, tables: Mapping[str, Mapping[str, Any]]) -> None:
         (folder / "inputs" / f"{name}.csv").write_text("\n".join(lines) + "\n", "utf-8")
 
 
-def test_processes_with_one_killed(tmp_path: Path) -> None:
+def test_processes_with_one_killed(tmp_path: Path, subtests: pytest.Subtests) -> None:
     path = create_local_session(tmp_path, PARTIES, REAL, timeouts=FAST)
     write_tables(tmp_path, {name: rows(name) for name in PARTIES})
 
@@ -335,7 +335,8 @@ def test_processes_with_one_killed(tmp_path: Path) -> None:
     assert "standard error of mean(age)" in shown
     page = Page((tmp_path / "alice.html").read_text("utf-8"))
     assert page.faults == page.loads == []
-    check_accessible(tmp_path / "alice.html")
+    with subtests.test("accessible"):
+        check_accessible(tmp_path / "alice.html")
     for one in results[0]["estimates"]:
         assert {"-" if one[key] is None else f"{one[key]:.6g}" for key in ("value", "low", "high")} <= set(
             page.cells
@@ -344,6 +345,7 @@ def test_processes_with_one_killed(tmp_path: Path) -> None:
     assert "without erin" in page.text
 
 
+@pytest.mark.long
 def test_ten_hospitals_of_which_one_is_killed() -> None:
     """All intervals hold together but for a probability of 1e-6."""
     example = runpy.run_path(str(EXAMPLE))

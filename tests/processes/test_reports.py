@@ -63,12 +63,15 @@ def run(session: Path, report: Path, *more: str) -> tuple[int, str, str]:
     return done.returncode, done.stdout, done.stderr
 
 
-def test_a_run_with_noise_is_reported_with_intervals_ledgers_and_traffic(session: Path) -> None:
+def test_a_run_with_noise_is_reported_with_intervals_ledgers_and_traffic(
+    session: Path, subtests: pytest.Subtests
+) -> None:
     code, printed, errors = run(session, session.parent / "r.html", "--json")
     assert code == 0, errors
     result = json.loads(printed)
     page = read(session.parent / "r.html")
-    check_accessible(session.parent / "r.html")
+    with subtests.test("accessible"):
+        check_accessible(session.parent / "r.html")
     for value in result["value"]:
         digits = f"{result['standard_error']:.1e}"
         assert any(abs(float(cell) - value) <= 10 ** int(digits[-3:]) for cell in page.cells if number(cell))
@@ -92,6 +95,7 @@ def number(cell: str) -> bool:
     return True
 
 
+@pytest.mark.long
 def test_a_run_that_fails_is_reported_with_the_reason(session: Path) -> None:
     for name in PARTIES[:3]:
         create_ledger(session, name, 0.125)
@@ -139,12 +143,15 @@ def test_nested_parameters_are_written_with_brackets() -> None:
 @pytest.mark.parametrize(
     "more", [(), ("--method", "gopa", "--epsilon", "2", "--delta", "1e-5")], ids=["exact", "gopa"]
 )
-def test_a_simulation_is_reported_with_its_losses(tmp_path: Path, more: tuple[str, ...]) -> None:
+def test_a_simulation_is_reported_with_its_losses(
+    tmp_path: Path, more: tuple[str, ...], subtests: pytest.Subtests
+) -> None:
     options = ["--parties", "12", "--length", "3", "--dropout", "0.09", "--seed-for-simulation", "4", *more]
     done = smpc_dp("simulate", "average", *options, "--report", str(tmp_path / "r.html"), "--json")
     assert done.returncode == 0, done.stderr
     page = read(tmp_path / "r.html")
-    check_accessible(tmp_path / "r.html")
+    with subtests.test("accessible"):
+        check_accessible(tmp_path / "r.html")
     assert json.loads(done.stdout)["survivors"] == 11
     assert "11 of 12" in page.text
     assert any("killed before it sent" in cell for cell in page.cells)

@@ -8,9 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
+
+pytest.importorskip("torch", reason="needs PyTorch: make test-torch")
+pytest.importorskip("opacus", reason="needs Opacus: make test-torch")
+pytest.importorskip("pandas", reason="needs pandas: make test-torch")
+
 import opacus
 import pandas as pd
-import pytest
 import torch
 
 import smpc_dp

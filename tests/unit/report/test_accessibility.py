@@ -6,12 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.accessibility import axe, check_accessible
+from tests.accessibility import check_accessible, program
 
 WRONG = '<!doctype html><html lang="en"><title>a</title><main><h1>a</h1>{}</main></html>'
 
 
-@pytest.mark.skipif(axe() is None, reason="needs Chromium and axe-core-python")
 @pytest.mark.parametrize(
     ("fault", "rule"),
     [
@@ -22,5 +21,6 @@ WRONG = '<!doctype html><html lang="en"><title>a</title><main><h1>a</h1>{}</main
 )
 def test_a_fault_is_found(fault: str, rule: str, tmp_path: Path) -> None:
     (tmp_path / "page.html").write_text(WRONG.format(fault), "utf-8")
+    program()
     with pytest.raises(AssertionError, match=rule):
         check_accessible(tmp_path / "page.html")
