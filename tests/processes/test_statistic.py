@@ -343,7 +343,7 @@ async def test_garblers_that_cheat_are_convicted_their_pairs_fail_and_ledgers_ar
 ) -> None:
     monkeypatch.setattr("smpc_dp.protocols.covert.roles.CovertGarblerRole", Cheat)
     # A deadline that a busy machine misses would end the request before both are convicted.
-    path = session(tmp_path, HOURS)
+    path = session(tmp_path)
     ledgers = {name: tmp_path / f"{name}.ledger" for name in PARTIES}
     for name, file in ledgers.items():
         Ledger.create(file, party=name, dataset="pairs", relation="substitution", epsilon=30.0, delta=1e-6)
