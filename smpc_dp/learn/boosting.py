@@ -11,7 +11,6 @@ import math
 from functools import cached_property
 from typing import Annotated, ClassVar
 
-import msgspec
 import numpy as np
 from msgspec import Meta
 from numpy.typing import NDArray
@@ -20,18 +19,8 @@ from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
 from smpc_dp.learn.averager import PeerExchange, Rows, check_received, is_whole
 from smpc_dp.learn.coordinate_descent import PersonalizedObjective
 from smpc_dp.learn.exchanges import EXACT_STEPS
-from smpc_dp.learn.learned_graph import LearnedGraph, LearnGraph, losses_of_all, no_graph, others, sent_by
-from smpc_dp.learn.pairing_schedule import Graph, Seed, Ticks
-from smpc_dp.learn.personalized import (
-    Coupling,
-    EdgeWeights,
-    RecordDelta,
-    RecordEpsilon,
-    Sizes,
-    check_sizes,
-    tick_issues,
-    weights_of,
-)
+from smpc_dp.learn.learned_graph import losses_of_all, others, sent_by
+from smpc_dp.learn.personalized_settings import PersonalizedSettings, check_sizes, delta_issues
 from smpc_dp.learn.requirements import (
     Learned,
     LearnerContext,
@@ -40,7 +29,6 @@ from smpc_dp.learn.requirements import (
     Table,
     bound_issues,
 )
-from smpc_dp.learn.schedule import PublicDraws
 from smpc_dp.privacy.guarantee import PrivacyGuarantee
 from smpc_dp.privacy.noisy_choice import ChoicePlan, choose, plan_choices
 from smpc_dp.privacy.sampling import NoiseSource
@@ -73,7 +61,7 @@ def loss_sensitivity(records: int, beta: float) -> float:
     return math.log1p(math.expm1(2 * beta) / records)
 
 
-class PersonalizedBoosting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
+class PersonalizedBoosting(PersonalizedSettings, frozen=True, kw_only=True):
     """A combination of base predictors for each party, drawn towards its neighbours': see the module."""
 
     kind: ClassVar[str] = "personalized-boosting"
@@ -81,8 +69,6 @@ class PersonalizedBoosting(msgspec.Struct, frozen=True, kw_only=True, forbid_unk
         Annotated[int, Meta(ge=1, le=10_000)],
         Meta(description="columns of every table without the label, which is 0 or 1"),
     ]
-    sizes: Sizes
-    ticks: Annotated[Ticks, Meta(description="T: updates of one party each, drawn by `seed`")]
     beta: Annotated[
         Annotated[float, Meta(gt=0, le=100)], Meta(description="β, the l1 norm of a model at most")
     ]
@@ -92,13 +78,6 @@ class PersonalizedBoosting(msgspec.Struct, frozen=True, kw_only=True, forbid_unk
     ] = 0
     lower: Annotated[float, Meta(description="of features, with stumps; public")] = -1.0
     upper: Annotated[float, Meta(description="of features, with stumps; public")] = 1.0
-    topology: Graph = "complete"
-    weights: EdgeWeights = ()
-    coupling: Coupling = 1.0
-    epsilon: RecordEpsilon = None
-    delta: RecordDelta = None
-    seed: Annotated[Seed, Meta(description="public, of who updates when")] = 1
-    graph: LearnGraph = None
 
     @property
     def predictors(self) -> int:
@@ -106,31 +85,21 @@ class PersonalizedBoosting(msgspec.Struct, frozen=True, kw_only=True, forbid_unk
         return self.features * max(1, self.stumps)
 
     @cached_property
-    def wakes(self) -> NDArray[np.intp]:
-        """The party of each tick, shape (T,)."""
-        alone = 0 if self.graph is None else self.graph.alone
-        return PublicDraws(self.seed).below(len(self.sizes), alone + self.ticks)
-
-    @cached_property
     def objective(self) -> PersonalizedObjective:
         """Weights, degrees and confidences; raises ConfigError."""
-        n, sizes = len(self.sizes), np.array(self.sizes, dtype=np.intp)
-        return PersonalizedObjective(
-            weights_of(self.topology, self.weights, n), sizes, self.coupling, np.zeros(n), 0.0
-        )
+        return self.objective_of(np.zeros(len(self.sizes)), 0.0)
 
-    def new_graph(self) -> LearnedGraph | None:
-        """Return a graph that is to be learned, None where it is known."""
-        if self.graph is None:
-            return None
-        return LearnedGraph(self.graph, self.objective.confidence, self.coupling, self.seed)
+    @property
+    def message_length(self) -> int:
+        """The number of values of a message."""
+        return _LENGTH
 
     @cached_property
     def plans(self) -> tuple[ChoicePlan, ...] | None:
         """The choices of each party, None without privacy; raises ConfigError."""
         if self.epsilon is None or self.delta is None:
             return None
-        counts = np.bincount(self.wakes, minlength=len(self.sizes)).tolist()
+        counts = self.updates.tolist()
         planned = {count: plan_choices(self.epsilon, self.delta, count) for count in set(counts)}
         return tuple(planned[count] for count in counts)
 
@@ -187,35 +156,26 @@ class PersonalizedBoosting(msgspec.Struct, frozen=True, kw_only=True, forbid_unk
         if not is_whole(table[:, -1], 2).all():
             raise ConfigError.at(party, "a label is neither 0 nor 1", ConfigCheck.RANGE)
 
-    def issues(self, parties: int) -> list[ConfigIssue]:
-        """Return the faults of the settings."""
-        if len(self.sizes) != parties:
-            reason = f"{len(self.sizes)} for {parties} parties"
-            return [ConfigIssue("sizes", reason, ConfigCheck.SHAPE)]
-        result = bound_issues(self.lower, self.upper)
-        if (self.epsilon is None) != (self.delta is None):
-            result.append(ConfigIssue("delta", "goes with epsilon", ConfigCheck.MISSING))
-        if self.graph is not None:
-            result += no_graph(self.topology, self.weights) + self.graph.issues(parties, _LENGTH)
-            if self.graph.loss_bound is not None:
-                reason = "is of 'personalized': here losses are bounded by beta"
-                result.append(ConfigIssue("graph.loss_bound", reason, ConfigCheck.UNSUPPORTED))
-            if self.epsilon is not None:
-                reason = "is not for boosting with a learned graph"
-                result.append(ConfigIssue("epsilon", reason, ConfigCheck.UNSUPPORTED))
-        result += tick_issues(self.wakes, parties)
-        if result:
+    def setting_issues(self) -> list[ConfigIssue]:
+        """Return the faults of the further settings by themselves."""
+        result = bound_issues(self.lower, self.upper) + delta_issues(self.epsilon, self.delta)
+        if self.graph is None:
             return result
-        try:
-            if self.objective.degrees.all():
-                _ = self.plans
-        except ConfigError as error:
-            result += error.issues
+        if self.graph.loss_bound is not None:
+            reason = "is of 'personalized': here losses are bounded by beta"
+            result.append(ConfigIssue("graph.loss_bound", reason, ConfigCheck.UNSUPPORTED))
+        if self.epsilon is not None:
+            reason = "is not for boosting with a learned graph"
+            result.append(ConfigIssue("epsilon", reason, ConfigCheck.UNSUPPORTED))
         return result
 
-    def requirements(self, parties: int) -> Requirements:
+    def check_plan(self) -> None:
+        """Raise ConfigError if the choices cannot be planned."""
+        _ = self.plans
+
+    def requirements(self, parties: int) -> Requirements:  # noqa: ARG002
         """Return what it communicates: two numbers from a party to its neighbours at each of its ticks."""
-        sent = np.bincount(self.wakes, minlength=parties).astype(np.intp)
+        sent = self.updates
         bound = math.ldexp(EXACT_STEPS, -_MESSAGE_BITS)
         messages, claim = PrivateMessages(_LENGTH, bound, sent), self.guarantee
         if self.plans is None or claim is None:
@@ -233,7 +193,7 @@ class PersonalizedBoosting(msgspec.Struct, frozen=True, kw_only=True, forbid_unk
                 await run.learn_graph()
             await run.tick(number + 1, party)
         here, guarantee = exchange.here, self.guarantee
-        steps = np.bincount(self.wakes, minlength=exchange.parties)[here].astype(np.intp)
+        steps = self.updates[here]
         claim = (
             f"{CLAIM}; "
             if guarantee is None

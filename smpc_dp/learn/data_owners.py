@@ -27,7 +27,7 @@ from smpc_dp.learn.averager import FAILURES, ParticipationCounter, PeerExchange,
 from smpc_dp.learn.exchanges import EXACT_STEPS
 from smpc_dp.learn.models import Model, RecordGradients
 from smpc_dp.learn.pairing_schedule import Positive, Seed, Ticks
-from smpc_dp.learn.personalized import NoiseMechanism, delta_issues, norm_order
+from smpc_dp.learn.personalized_settings import NoiseMechanism, delta_issues, norm_order
 from smpc_dp.learn.requirements import Learned, LearnerContext, PrivateMessages, Requirements, Table
 from smpc_dp.learn.schedule import PublicDraws
 from smpc_dp.privacy.guarantee import PrivacyGuarantee

@@ -21,7 +21,7 @@ from smpc_dp.learn.diffusion import Diffused, diffuse, diffuse_records, publish_
 from smpc_dp.learn.exchanges import EXACT_STEPS
 from smpc_dp.learn.models import Model, ModelName, RecordGradients
 from smpc_dp.learn.pairing_schedule import Graph, Positive, graph_of, rename_argument
-from smpc_dp.learn.personalized import check_sizes
+from smpc_dp.learn.personalized_settings import check_sizes
 from smpc_dp.learn.requirements import (
     Learned,
     LearnerContext,

@@ -22,6 +22,7 @@ from smpc_dp.learn.averager import PeerExchange, check_received
 from smpc_dp.learn.exchanges import EXACT_STEPS
 from smpc_dp.learn.models import Model, bound_features
 from smpc_dp.learn.pairing_schedule import Positive, Seed
+from smpc_dp.learn.personalized_settings import delta_issues
 from smpc_dp.learn.requirements import Learned, LearnerContext, PrivateMessages, Requirements, Table
 from smpc_dp.learn.schedule import PublicDraws
 from smpc_dp.privacy.above_threshold import AboveThreshold, ThresholdPlan
@@ -182,9 +183,7 @@ class LocalGlobal(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     def issues(self, parties: int) -> list[ConfigIssue]:  # noqa: ARG002
         """Return the faults of the settings."""
-        result = self._policy_issues()
-        if (self.epsilon is None) != (self.delta is None):
-            result.append(ConfigIssue("delta", "goes with epsilon", ConfigCheck.MISSING))
+        result = self._policy_issues() + delta_issues(self.epsilon, self.delta)
         most = 1 / (2 * (self.reach**2 / 4 + self.ridge))
         if self.rate > most:
             reason = f"must be at most 1/(2μ) = {most:g}, is {self.rate:g}: steps would expand"

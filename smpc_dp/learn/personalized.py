@@ -9,22 +9,26 @@ from __future__ import annotations
 
 import math
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import msgspec
 import numpy as np
 from msgspec import Meta
-from numpy.typing import NDArray
 
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
 from smpc_dp.learn.alternating import Alternation, release_shares
-from smpc_dp.learn.averager import PeerExchange
 from smpc_dp.learn.coordinate_descent import PersonalizedObjective, descend
 from smpc_dp.learn.exchanges import EXACT_STEPS
-from smpc_dp.learn.learned_graph import LearnedGraph, LearnGraph, no_graph
 from smpc_dp.learn.models import Model, RecordGradients, bound_features
 from smpc_dp.learn.neighbour_sums import descend_by_sums, members
-from smpc_dp.learn.pairing_schedule import Graph, Positive, Seed, Ticks, graph_of
+from smpc_dp.learn.pairing_schedule import Positive
+from smpc_dp.learn.personalized_settings import (
+    NoiseMechanism,
+    PersonalizedSettings,
+    check_sizes,
+    delta_issues,
+    norm_order,
+)
 from smpc_dp.learn.requirements import (
     Learned,
     LearnerContext,
@@ -33,13 +37,9 @@ from smpc_dp.learn.requirements import (
     Requirements,
     Table,
 )
-from smpc_dp.learn.schedule import PublicDraws
 from smpc_dp.learn.warm_start import LocalPlan, WarmStart, check_room, plan_local, propagated_models
 from smpc_dp.privacy.guarantee import PrivacyGuarantee
-from smpc_dp.privacy.record_gradients import Mechanism, RecordNoise, grid_bits, plan_record_noise
-
-if TYPE_CHECKING:
-    from scipy import sparse
+from smpc_dp.privacy.record_gradients import RecordNoise, grid_bits, plan_record_noise
 
 CLAIM = "NO PRIVACY between neighbours: each sees the others' models, and from them their gradients"
 OWN = "of the neighbours' models a party sees noisy sums alone; its own model is NOT covered"
@@ -52,106 +52,18 @@ _LEAST_SHARE = 1e-9
 # Of a sum: its party and a neighbour together cannot tell the others' models apart.
 _LEAST_NEIGHBOURS = 3
 
-# Settings of every learner of personalised models.
-Sizes = Annotated[
-    tuple[Annotated[int, Meta(ge=0, le=1_000_000)], ...],
-    Meta(description="m_u: records of each party in the roster's order; public, 0 for one without records"),
-]
-EdgeWeights = Annotated[
-    tuple[Positive, ...],
-    Meta(
-        description="w, of the edges of `topology` in their order; public: how alike tasks are",
-        extra={"default": "1 for each edge"},
-    ),
-]
-Coupling = Annotated[Positive, Meta(description="λ₁, of the squared distance between neighbours' models")]
-RecordEpsilon = Annotated[
-    Positive | None,
-    Meta(description="for one record of a party, of all its messages", extra={"default": "none: no privacy"}),
-]
-RecordDelta = Annotated[
-    Annotated[float, Meta(gt=0, lt=1)] | None,
-    Meta(description="with `epsilon`", extra={"default": "none"}),
-]
-NoiseMechanism = Annotated[
-    Mechanism,
-    Meta(
-        description="of the noise; `k-norm` (for the L2 norm) and `laplace` (L1) take no `delta`: their "
-        "epsilons add up"
-    ),
-]
 
-
-def check_sizes(exchange: PeerExchange, data: list[Table], sizes: tuple[int, ...]) -> None:
-    """Raise ConfigError, naming the party, unless the tables here have the agreed numbers of records."""
-    for party, table in zip(exchange.here, data, strict=True):
-        if len(table) != sizes[party]:
-            reason = f"{exchange.name_of(int(party))} has {len(table)} records, not {sizes[party]}"
-            raise ConfigError.at("sizes", reason, ConfigCheck.DIFFERS)
-
-
-def norm_order(mechanism: Mechanism) -> Literal[1, 2]:
-    """Return the order of the norm that a mechanism's noise is for."""
-    return 1 if mechanism == "laplace" else 2
-
-
-def delta_issues(epsilon: float | None, delta: float | None, mechanism: Mechanism) -> list[ConfigIssue]:
-    """Return the fault of a delta that is missing, or that is there in vain, if there is one."""
-    if epsilon is not None and mechanism != "gaussian":
-        reason = f"is not for {mechanism!r}, whose epsilon is pure"
-        return [] if delta is None else [ConfigIssue("delta", reason, ConfigCheck.UNSUPPORTED)]
-    if (epsilon is None) == (delta is None):
-        return []
-    return [ConfigIssue("delta", "goes with epsilon", ConfigCheck.MISSING)]
-
-
-def tick_issues(wakes: NDArray[np.intp], parties: int) -> list[ConfigIssue]:
-    """Return the fault of ticks in which some party never updates, if there is one."""
-    counted = np.bincount(wakes, minlength=parties)
-    if counted.all():
-        return []
-    reason = f"{len(wakes)} are too few: party {int(counted.argmin())} never updates"
-    return [ConfigIssue("ticks", reason, ConfigCheck.RANGE)]
-
-
-def weights_of(topology: Graph, weights: tuple[float, ...], parties: int) -> sparse.csr_array:
-    """Return the symmetric weights of a graph's edges, shape (n, n), 1 each by default; raise ConfigError."""
-    from scipy import sparse
-
-    graph = graph_of(topology, parties)
-    if not weights:
-        return graph.adjacency
-    if isinstance(topology, str) or len(weights) != len(topology):
-        reason = f"{len(weights)} for {len(topology)} edges: give `topology` as a list of edges"
-        raise ConfigError.at("weights", reason, ConfigCheck.SHAPE)
-    ends = np.array(topology, dtype=np.intp)
-    if len(graph.edges) < len(ends):
-        raise ConfigError.at("topology", "has an edge twice", ConfigCheck.DUPLICATE)
-    both = np.concatenate([ends, ends[:, ::-1]])
-    return sparse.csr_array((np.tile(weights, 2), (both[:, 0], both[:, 1])), shape=(parties, parties))
-
-
-class Personalized(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
+class Personalized(PersonalizedSettings, frozen=True, kw_only=True):
     """A model of its own for each party, drawn towards its neighbours' [Bellet 2021, Algorithm 2.2]."""
 
     kind: ClassVar[str] = "personalized"
-    features: Annotated[
-        Annotated[int, Meta(ge=1, le=10_000)], Meta(description="columns of every table without the label")
-    ]
-    sizes: Sizes
-    ticks: Annotated[Ticks, Meta(description="T: updates of one party each, drawn by `seed`")]
     record_bound: Annotated[
         Positive, Meta(description="B, of the L2 norm of a record's features; longer ones are scaled down")
     ]
-    topology: Graph = "complete"
-    weights: EdgeWeights = ()
-    coupling: Coupling = 1.0
     ridge: Annotated[
         Annotated[float, Meta(ge=0, le=1e6)],
         Meta(description="a party with m records has the penalty ridge/max(m, 1) times the squared norm"),
     ] = 1.0
-    epsilon: RecordEpsilon = None
-    delta: RecordDelta = None
     mechanism: NoiseMechanism = "gaussian"
     split: Annotated[
         Literal["even", "late"],
@@ -170,8 +82,6 @@ class Personalized(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     model: Annotated[
         Literal["logistic", "linear"], Meta(description="labels are 0 and 1 for logistic, any for linear")
     ] = "logistic"
-    seed: Annotated[Seed, Meta(description="public, of who updates when")] = 1
-    graph: LearnGraph = None
     start: Annotated[
         WarmStart | None,
         Meta(
@@ -212,18 +122,15 @@ class Personalized(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         return norm_order(self.mechanism)
 
     @cached_property
-    def wakes(self) -> NDArray[np.intp]:
-        """The party of each tick, shape (T,)."""
-        alone = 0 if self.graph is None else self.graph.alone
-        return PublicDraws(self.seed).below(len(self.sizes), alone + self.ticks)
-
-    @cached_property
     def objective(self) -> PersonalizedObjective:
         """What the models minimise; raises ConfigError."""
-        weights = weights_of(self.topology, self.weights, len(self.sizes))
-        sizes, curvature = np.array(self.sizes, dtype=np.intp), 0.25 if self.model == "logistic" else 1.0
-        ridges = self.ridge / np.maximum(sizes, 1)
-        return PersonalizedObjective(weights, sizes, self.coupling, ridges, curvature * self.reach**2)
+        curvature = 0.25 if self.model == "logistic" else 1.0
+        return self.objective_of(self.ridge / np.maximum(self.sizes, 1), curvature * self.reach**2)
+
+    @property
+    def message_length(self) -> int:
+        """The number of values of a message."""
+        return self.loss.length
 
     @cached_property
     def noise(self) -> tuple[RecordNoise, ...] | None:
@@ -290,35 +197,26 @@ class Personalized(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         if table.size:
             self.loss.check(table, party)
 
-    def issues(self, parties: int) -> list[ConfigIssue]:
-        """Return what is wrong with the settings."""
-        if len(self.sizes) != parties:
-            reason = f"{len(self.sizes)} for {parties} parties"
-            return [ConfigIssue("sizes", reason, ConfigCheck.SHAPE)]
-        result = []
-        result += self._noise_issues()
-        if self.graph is not None:
-            result += no_graph(self.topology, self.weights) + self.graph.issues(parties, self.loss.length)
-            if self.graph.loss_bound is None:
-                result.append(ConfigIssue("graph.loss_bound", "is missing", ConfigCheck.MISSING))
-            if self.split == "late":
-                reason = "'late' is for a known graph"
-                result.append(ConfigIssue("split", reason, ConfigCheck.UNSUPPORTED))
-            if self.start is not None:
-                reason = "propagates over a known graph: with `graph` each party learns alone first"
-                result.append(ConfigIssue("start", reason, ConfigCheck.CONFLICT))
-        result += tick_issues(self.wakes, parties)
-        if result:
+    def setting_issues(self) -> list[ConfigIssue]:
+        """Return the faults of the further settings by themselves."""
+        result = self._noise_issues()
+        if self.graph is None:
             return result
-        try:
-            noise = self.noise if self.objective.degrees.all() else None
-            if noise is not None:
-                self._check_room(noise)
-            if self.sum_bound is not None:
-                result += self._sum_issues()
-        except ConfigError as error:
-            result += error.issues
+        if self.graph.loss_bound is None:
+            result.append(ConfigIssue("graph.loss_bound", "is missing", ConfigCheck.MISSING))
+        if self.split == "late":
+            result.append(ConfigIssue("split", "'late' is for a known graph", ConfigCheck.UNSUPPORTED))
+        if self.start is not None:
+            reason = "propagates over a known graph: with `graph` each party learns alone first"
+            result.append(ConfigIssue("start", reason, ConfigCheck.CONFLICT))
         return result
+
+    def check_plan(self) -> None:
+        """Raise ConfigError if the noise cannot be planned, or sums cannot be had."""
+        if self.noise is not None:
+            self._check_room(self.noise)
+        if self.sum_bound is not None:
+            self._check_sums()
 
     def _noise_issues(self) -> list[ConfigIssue]:
         """Return what is wrong with the settings of the noise, or of the sums."""
@@ -344,14 +242,13 @@ class Personalized(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
             result.append(ConfigIssue("clip", "is needed for the linear model", ConfigCheck.MISSING))
         return result
 
-    def _sum_issues(self) -> list[ConfigIssue]:
-        """Return the fault of sums that are a neighbour's model to a party and a second neighbour."""
+    def _check_sums(self) -> None:
+        """Raise ConfigError for sums that are a neighbour's model to a party and a second neighbour."""
         counts = [len(members(self.objective, party)) - 1 for party in range(len(self.sizes))]
-        if min(counts) >= _LEAST_NEIGHBOURS:
-            return []
-        party = counts.index(min(counts))
-        reason = f"party {party} has {counts[party]} neighbours, secure sums need {_LEAST_NEIGHBOURS}"
-        return [ConfigIssue("topology", reason, ConfigCheck.UNSUPPORTED)]
+        if min(counts) < _LEAST_NEIGHBOURS:
+            party = counts.index(min(counts))
+            reason = f"party {party} has {counts[party]} neighbours, secure sums need {_LEAST_NEIGHBOURS}"
+            raise ConfigError.at("topology", reason, ConfigCheck.UNSUPPORTED)
 
     def _check_room(self, noise: tuple[RecordNoise, ...]) -> None:
         # A loss may reach its bound at every record.
@@ -365,7 +262,7 @@ class Personalized(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     def requirements(self, parties: int) -> Requirements:
         """Return what it communicates: one vector of a party to its neighbours at each of its ticks."""
-        sent = np.bincount(self.wakes, minlength=parties).astype(np.intp)
+        sent = self.updates
         if self.sum_bound is not None:
             groups = [members(self.objective, party) for party in range(parties)]
             taken = np.zeros(parties, np.intp)
@@ -394,9 +291,8 @@ class Personalized(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         tables = [self._bounded(table) for table in data]
         gradients = RecordGradients(model, model.points(tables), self.clipped, self.order)
         source = None if self.noise is None else context.source
-        learned = None
-        if self.graph is not None and self.graph.loss_bound is not None:
-            learned = LearnedGraph(self.graph, self.objective.confidence, self.coupling, self.seed)
+        learned = self.new_graph()
+        if learned is not None and self.graph is not None and self.graph.loss_bound is not None:
             run = Alternation(
                 exchange,
                 self.objective,
@@ -434,7 +330,7 @@ class Personalized(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
                 noise=self.noise,
                 source=source,
             )
-        steps = np.bincount(self.wakes, minlength=exchange.parties)[exchange.here].astype(np.intp)
+        steps = self.updates[exchange.here]
         guarantee = self.guarantee
         claim = (
             f"{CLAIM}; " if guarantee is None else f"by the noise on each update: {guarantee.assumption}; "
@@ -462,7 +358,7 @@ class Personalized(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
             self.wakes,
             bound,
         )
-        steps = np.bincount(self.wakes, minlength=averager.parties)[averager.here].astype(np.intp)
+        steps = self.updates[averager.here]
         claim = f"{EXACT if self.epsilon is None else OWN}; {averager.claim}"
         return Learned(
             self.kind, values, model.names, steps, done, tuple(failures), None, claim, confidential=True
