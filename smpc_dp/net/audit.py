@@ -373,8 +373,8 @@ def _judge(
         known["checkpoint"] = wanted.check_checkpoint(reader.header, known["checkpoint_key"])
         known[auditor.part] = auditor.verdict(result.runs)
         if wanted.receipt is not None:
-            attested = known[auditor.part].attested
-            check_end(wanted.receipt, auditor.context, auditor.quorum, attested, reader.chain.length)
+            end = (known[auditor.part].attested, head.hex(), reader.chain.length)
+            check_end(wanted.receipt, auditor.context, auditor.quorum, *end)
         known["selected"], known["corrupt"] = (
             check_one_log(result, wanted, head, auditor.doubt),
             auditor.corrupt,
@@ -424,7 +424,7 @@ def _auditor(
     )
     names: Sequence[str] = session.names
     kind.check_run_id(context(names=names), header)
-    parameters: Any = session.planned(known)
+    parameters: Any = session.planned(known) if kind.planned else session.most_corrupt(known)
     if learns:
         names, parameters = group_of(session, parameters, header.request, header.operation)
     return kind.auditor(context(names=names), parameters, header, again, pool)

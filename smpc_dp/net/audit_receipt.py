@@ -34,12 +34,14 @@ def check_entry(receipt: LogReceipt, entry: Entry) -> None:
         )
 
 
-def check_end(receipt: LogReceipt, context: Context, quorum: int, attested: str, entries: int) -> None:
+def check_end(
+    receipt: LogReceipt, context: Context, quorum: int, attested: str, head: str, entries: int
+) -> None:
     """Raise VerificationError unless the log has the receipt's entry, and a quorum has signed it for both."""
     whose = f"the receipt of {receipt.party}"
     if receipt.index > entries:
         raise VerificationError(f"{whose} is of entry {receipt.index}, the log has {entries}", Check.LOG_CUT)
-    if receipt.attested != attested:
+    if (receipt.attested, receipt.head) != (attested, head):
         raise VerificationError(f"{whose} is of a log with another end", Check.LOG_DIFFERS)
     names = {*context.names}
     if len(receipt.signatures) < quorum or not names.issuperset(receipt.signatures):

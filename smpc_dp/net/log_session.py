@@ -10,7 +10,15 @@ from typing import cast
 
 from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.transcript import Digest
-from smpc_dp.errors import Check, ConfigError, ConfigIssue, LocalError, SmpcError, VerificationError
+from smpc_dp.errors import (
+    Check,
+    ConfigCheck,
+    ConfigError,
+    ConfigIssue,
+    LocalError,
+    SmpcError,
+    VerificationError,
+)
 from smpc_dp.identity.packed_roster import Names, RosterPacker
 from smpc_dp.identity.roster import Member
 from smpc_dp.log.header import SessionText
@@ -22,7 +30,9 @@ from smpc_dp.net.session_file import (
     read_parameters,
 )
 from smpc_dp.privacy.accountant.work import TooMuchWorkError, limit_work
-from smpc_dp.protocols.names import GOPA, LEARN, RECORDS, is_direct
+from smpc_dp.privacy.secagg_plan import part_of
+from smpc_dp.protocols.names import GOPA, LEARN, RECORDS, SECAGG, VERIFIABLE_VERSION, VERSION, is_direct
+from smpc_dp.protocols.phases.parameters import SumParameters
 from smpc_dp.protocols.session import session_digest, session_json
 
 # Longest member, and longest table of parameters that is parsed by itself, in characters.
@@ -32,6 +42,9 @@ MOST_INDICES = 1 << 22
 # Most work for the plan of a session that the auditor does not know, in cells of the accountant's
 # distributions: 2 to 3 seconds.
 STRANGERS_CELLS = 3_000_000
+# Sessions of sums through an aggregator in which `corrupt` says how many are, and its default.
+_SUMS = {(SECAGG, VERSION), (GOPA, VERSION), (GOPA, VERIFIABLE_VERSION)}
+_CORRUPT = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +87,25 @@ class LogSession:
         if issues:
             raise ConfigError(issues)
         return checked
+
+    def most_corrupt(self, known: bytes | None = None) -> int:
+        """Return c of a session with pairwise statistics: nothing else in their logs follows from a plan.
+
+        A protocol of another package is planned for it. Raises VerificationError for a session without sums
+        through an aggregator, else as `planned`.
+        """
+        if (self.protocol, self.version) not in _SUMS:
+            planned = self.planned(known)
+            if isinstance(planned, SumParameters):
+                return planned.plan.max_corrupt
+        elif not is_direct(self.protocol, self.parameters):
+            corrupt = self.parameters.get("corrupt", _CORRUPT)
+            if isinstance(corrupt, bool) or not isinstance(corrupt, int | float) or not 0 <= corrupt < 1:
+                raise ConfigError.at(
+                    "corrupt", f"must be a number in [0, 1), is {corrupt!r}", ConfigCheck.RANGE
+                )
+            return part_of(len(self.names), corrupt)
+        raise VerificationError(f"a run of '{self.protocol}' that is not verifiable", Check.NOT_VERIFIABLE)
 
 
 def parse_session_text(text: str) -> LogSession:

@@ -33,8 +33,8 @@ PACKAGE = "smpc_dp_verify"
 SECONDS, MEMORY_MIB = 3_600.0, 1_024
 DISAGREE = 5
 """Exit code: the two auditors did not find the same."""
-# By how much figures may differ, relatively: both round, and compose losses on grids of their own.
-ROUNDED, COMPOSED = 1e-9, 0.02
+# By how much figures may differ, relatively, and delta, beside that, where both convolve losses.
+ROUNDED, CONVOLVED = 1e-9, 2e-12
 # Exit codes of the second auditor that come with an opinion.
 _OPINIONS = (0, 1, 3, 4)
 # What is read of its answer and of its errors.
@@ -64,6 +64,7 @@ class Opinion(msgspec.Struct, frozen=True, kw_only=True):
     position: int | None
     tries: int | None
     statistic: StatisticVerdict | None
+    receipt: tuple[str, int, bool] | None
 
 
 def audit_twice(
@@ -96,15 +97,18 @@ def audit_twice(
     if not seconds > 0 or memory < 1:
         raise ConfigError.at("second", "seconds and memory must be above 0", ConfigCheck.RANGE)
     temporary = tempfile.NamedTemporaryFile
-    with _as_file(source, timeout) as path, temporary() as listed, temporary() as note:
+    with _as_file(source, timeout) as path, temporary() as listed, temporary() as note, temporary() as own:
         # Both judge what was read once: an aggregator appends to the one, and replaces the other.
         wanted = Wanted.of(session, session_log, request, run, head, receipt, checkpoint, keep=listed)
         with open_log(path, timeout) as (stream, size):
             report = audit_stream(stream, size=size, wanted=wanted, **rest)
         given: dict[str, object] = {"session": wanted.session, "run": wanted.run, "head": wanted.head}
         given |= {"request": request, "session-log": None if session_log is None else listed.name}
+        if wanted.receipt is not None:
+            _keep(own, msgspec.json.encode(wanted.receipt.to_json()), "receipt")
+            given["receipt"] = own.name
         if (policy := wanted.checkpoint) is not None:
-            _keep(note, policy.note)
+            _keep(note, policy.note, "checkpoint")
             given |= {"checkpoint": note.name, "witnesses": policy.least}
         options = [f"--{name}={value}" for name, value in given.items() if value is not None]
         options += [f"--witness={key}" for key in (() if policy is None else policy.witnesses)]
@@ -112,12 +116,12 @@ def audit_twice(
     return compared(report, opinion)
 
 
-def _keep(file: IO[bytes], content: bytes) -> None:
+def _keep(file: IO[bytes], content: bytes, name: str) -> None:
     try:
         file.write(content)
         file.flush()
     except OSError as error:
-        raise LocalError(f"{file.name}: cannot keep the checkpoint ({error.strerror})") from None
+        raise LocalError(f"{file.name}: cannot keep the {name} ({error.strerror})") from None
 
 
 def compared(report: Report, opinion: Opinion) -> Report:
@@ -161,11 +165,15 @@ def differences(report: Report, opinion: Opinion) -> list[str]:
         computed = {
             "standard error": (verdict.standard_error, opinion.standard_error, ROUNDED),
             "bias": (verdict.bias, opinion.bias, ROUNDED),
-            "epsilon": (verdict.epsilon, opinion.epsilon, COMPOSED),
+            # A part of delta moves epsilon by a smaller part.
+            "epsilon": (verdict.epsilon, opinion.epsilon, 1e-8 + CONVOLVED / (verdict.delta or 1.0)),
         }
         pairs |= {
             name: (one, other) for name, (one, other, far) in computed.items() if not _near(one, other, far)
         }
+    logged = report.receipt
+    contribution = None if logged is None else (logged.party, logged.index, logged.counted)
+    pairs["receipt"] = (contribution, opinion.receipt)
     if drawn is None or opinion.statistic is None:
         pairs["kind of run"] = (drawn is None, opinion.statistic is None)
     else:

@@ -92,11 +92,13 @@ class Audit:
             needs no plan of the session.
         auditor: makes the auditor of a log, from the context of the run, the parameters, the header, what
             reads the log again, and the workers for expensive checks.
+        planned: whether its checks need the plan of the parameters; else `auditor` has c in their place.
         redraws: whether a run may go on under another run id than that of its header.
     """
 
     check_run_id: Callable[[Context, Header], None]
     auditor: Callable[..., LogAuditor]
+    planned: bool = True
     redraws: bool = False
 
 
@@ -153,9 +155,9 @@ def _stated(states: str, **parts: Any) -> Descriptor:
     return Descriptor(states=states, **roles, **parts)  # type: ignore[arg-type]
 
 
-def _audited(module: str, *, redraws: bool = False) -> Audit:
-    auditor = later(module, "auditor")
-    return Audit(check_run_id=later(module, "check_run_id"), auditor=auditor, redraws=redraws)
+def _audited(module: str, *, planned: bool = True, redraws: bool = False) -> Audit:
+    check, auditor = later(module, "check_run_id"), later(module, "auditor")
+    return Audit(check_run_id=check, auditor=auditor, planned=planned, redraws=redraws)
 
 
 _check_gopa = later("smpc_dp.protocols.gopa.check", "check_version")
@@ -193,7 +195,7 @@ DESCRIPTORS: Mapping[str, Descriptor] = {
         "smpc_dp.protocols.ustatistic.states",
         protocol=PAIRWISE,
         check=later("smpc_dp.protocols.garbled.params", "check_parameters"),
-        audit=_audited("smpc_dp.protocols.ustatistic.audit", redraws=True),
+        audit=_audited("smpc_dp.protocols.ustatistic.audit", planned=False, redraws=True),
         vectors=("pairwise", "covert"),
     ),
     "mpyc": Descriptor(

@@ -433,7 +433,7 @@ def test_logs_of_verifiable_groups_are_audited(tmp_path: Path) -> None:
         assert tuple(map(float, second.average())) == report.verdict.average
         stated = (second.epsilon(), second.bias(report.verdict.tries), second.standard_error())
         verdict = report.verdict
-        assert stated == pytest.approx((verdict.epsilon, verdict.bias, verdict.standard_error), rel=0.02)
+        assert stated == pytest.approx((verdict.epsilon, verdict.bias, verdict.standard_error), rel=1e-8)
         of_group = next(path for path in log.parent.glob("group-*.jsonl") if run in path.read_text("utf-8"))
         assert SessionLog(of_group.read_text("utf-8").splitlines()).select(second, bytes.fromhex(run))[2]
     # A witness of the session knows the logs of its groups, and no others.

@@ -26,6 +26,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--checkpoint", help="a signed checkpoint of the session log, a file")
     parser.add_argument("--witness", action="append", default=[], help="the key of a witness")
     parser.add_argument("--witnesses", type=int, default=0, help="how many of them must have cosigned it")
+    parser.add_argument("--receipt", help="a party's receipt, a file: the log must have its entry")
     parser.add_argument("--memory", type=int, metavar="MIB", help="memory that may be taken at most")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     given = parser.parse_args(arguments)
@@ -41,6 +42,7 @@ def main(arguments: list[str] | None = None) -> int:
             given.checkpoint,
             tuple(given.witness),
             given.witnesses,
+            given.receipt,
         )
         opinion = verify(given.log, wanted)
     except ValueError as error:
@@ -75,6 +77,9 @@ def _text(opinion: Opinion) -> str:
         else:
             lines += [f"average: {opinion.average}"]
         lines += [f"head: {opinion.head}"]
+        if opinion.receipt is not None:
+            party, index, counted = opinion.receipt
+            lines += [f"receipt: entry {index} of {party}, {'counted' if counted else 'not counted'}"]
     where = "" if opinion.line is None else f"line {opinion.line}: "
     text = CONCLUSIONS.get(opinion.code, "It holds, and nothing that was given says which run this is.")
     return "\n".join([*lines, f"This log does not hold: {where}{opinion.reason}" if opinion.reason else text])

@@ -55,6 +55,7 @@ class RunLog(ABC):
 
     Attributes:
         request, number, run, session_head: of the run; head: of the log; entries: how many were read.
+        digests: author, kind and digest of each entry; attested: what the last certificate is over.
         run_id: the run id in results.
     """
 
@@ -73,6 +74,8 @@ class RunLog(ABC):
         self.session_head = tuple_hash("session-log-line", *line)
         self.head = tuple_hash("board-header", header.line.encode())
         self.entries = 0
+        self.digests: list[tuple[str, str, bytes]] = []
+        self.attested = b""
 
     @property
     def quorum(self) -> int:
@@ -111,7 +114,9 @@ class RunLog(ABC):
             self.entries = number
             name, kind, body = entry["party"].encode(), entry["kind"].encode(), entry["payload"]
             parts = (uint(number), name, kind, hashlib.sha256(body).digest(), entry["signature"])
-            self.head = tuple_hash("board-head", self.head, tuple_hash("board-entry", *parts))
+            digest = tuple_hash("board-entry", *parts)
+            self.digests.append((entry["party"], entry["kind"], digest))
+            self.head = tuple_hash("board-head", self.head, digest)
         self._end()
 
     def _names(self, numbers: Iterable[int]) -> list[str]:
@@ -142,7 +147,7 @@ class RunLog(ABC):
         self, step: str, fields: list[Any], inside: list[str], *false: bytes, head: bytes | None = None
     ) -> None:
         head = self.head if head is None else head
-        self._certificate(step, fields, inside, self.run, head, self.bound, *false)
+        self.attested = self._certificate(step, fields, inside, self.run, head, self.bound, *false)
 
     def _certificate(
         self,
@@ -153,7 +158,8 @@ class RunLog(ABC):
         head: bytes,
         bound: tuple[bytes, bytes],
         *false: bytes,
-    ) -> None:
+    ) -> bytes:
+        """Check a certificate; return what it is over."""
         members, signers, signatures = fields
         required(members == self._packed(inside), "the members of a certificate")
         attested = tuple_hash("board-attestation", *bound, run, step.encode(), head, members, *false)
@@ -161,8 +167,20 @@ class RunLog(ABC):
         required(len(who) >= self.quorum and {*who} <= {*inside}, "the quorum's signatures on the head")
         required(len(signatures) == 64 * len(who), "one signature for each signer")
         for i, name in enumerate(who):
-            signature = signatures[64 * i : 64 * i + 64]
-            self._signed(step, name, msgspec.msgpack.encode([attested]), signature, run, bound)
+            self.check_signer(step, name, attested, signatures[64 * i : 64 * i + 64], run, bound)
+        return attested
+
+    def check_signer(
+        self,
+        step: str,
+        name: str,
+        attested: bytes,
+        signature: bytes,
+        run: bytes | None = None,
+        bound: tuple[bytes, bytes] | None = None,
+    ) -> None:
+        """Check a signature on what a certificate is over."""
+        self._signed(step, name, msgspec.msgpack.encode([attested]), signature, run or self.run, bound)
 
     def certify_list(self, protocol: tuple[str, int], run: bytes, head: bytes, signed: list[bytes]) -> None:
         """Check the signatures on a head of the session log, after the line of a run."""

@@ -4,25 +4,34 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 
-from smpc_dp_verify.draws import Draws, disconnected, log_choose, plan_draws
+from smpc_dp_verify.draws import Draws, disconnected, plan_draws
 from smpc_dp_verify.errors import required
+from smpc_dp_verify.gaussian import gaussian_mu
+from smpc_dp_verify.losses import (
+    ALLOWANCE,
+    GREATEST_EPSILON,
+    Grid,
+    binomial,
+    binomial_delta,
+    least_epsilon,
+    pure_delta,
+    pure_delta_of,
+    renyi_delta,
+    renyi_epsilon,
+)
 
 # Up to so many parties all are neighbours.
 COMPLETE = 64
 PART, SMOOTHING = 1e-3, 6.0
 # So many different widths are composed one by one; of more, and of a ball, part 7 has the bound.
-MOST_WIDTHS = 16
-# By which factor delta may be off, and the bits where losses are composed on a grid.
-ROUNDED, COMPOSED, BITS_FACTOR = 1.001, 1.02, 0.97
-# Standard deviations that are composed, points of the grid in one of them, bits of a probability, and those
-# of the least one that counts.
-REACH, POINTS, BITS, LEAST = 16, 24, 200, 20
-# Up to which epsilon, and how often halved, one is looked for after exclusions.
-MOST_EPSILON, BISECTIONS = 1 << 16, 50
+MOST_WIDTHS, MOST_BITS = 16, 1 << 16
+# By how much two right computations of delta may differ: as a part of it, and beside that on the grid.
+ROUNDED, COMPOSED = 1e-8, 2 * ALLOWANCE
+# The least delta that is resolved after exclusions and of several releases.
+LEAST_DELTA = 1e-11
 
 
 @dataclass(frozen=True)
@@ -111,32 +120,75 @@ class Noise:
             apart = disconnected(self.parties, self._curious, draws.degree, draws.losses)
         return self.delta * (1 - PART) - apart
 
+    @cached_property
+    def _is_ball(self) -> bool:
+        return len({*self._each}) > MOST_WIDTHS or (self.squared is not None and self.length > 1)
+
+    def _rho(self, bits: int) -> float:
+        """Return the Rényi divergence of order 1 of the honest parties' coins (part 7)."""
+        coins, moved = self.honest * bits, min(self.length, self._apart)
+        width = math.sqrt(coins * math.log(moved / (PART * self.delta)) / 2)
+        u = (2 * width + 2 * max(self._each) - 1) / (coins + 1)
+        return math.inf if u >= 1 else 2 * self._apart / (coins + 1) / (1 - u * u) ** 2 * (1 + 1e-12)
+
     def _shown(self, bits: int, epsilon: float) -> float:
         """Return delta at epsilon of the honest parties' coins, `bits` of each in each coordinate."""
-        coins, each = self.honest * bits, self._each
-        if bits < 1 or coins <= max(each):
+        if bits < 1:
             return 1.0
-        if len({*each}) > MOST_WIDTHS or (self.squared is not None and self.length > 1):
-            return _ball(coins, self.length, self._apart, max(each), epsilon, PART * self.delta)
-        return _box(coins, each, epsilon)
+        if self._is_ball:
+            rho = self._rho(bits)
+            return (
+                min(1.0, PART * self.delta + renyi_delta(lambda a: rho * a, epsilon))
+                if rho < math.inf
+                else 1.0
+            )
+        if self.length == 1:
+            return binomial_delta(self.honest * bits, self._each[0], epsilon)
+        return _composed(self.honest * bits, tuple(self._each)).delta(epsilon)
 
-    def check(self, bits: int, pair: int) -> None:
-        """Refuse other noise than the planned one."""
+    def _suffices(self, bits: int, rounded: int = 0) -> bool:
+        """Tell whether coins show at most what is left of delta; `rounded` 1 or -1: if computed otherwise."""
+        grid = 0.0 if self.length == 1 or self._is_ball else COMPOSED
+        most = self._delta_left * (1 + rounded * ROUNDED) + rounded * grid
+        return self._shown(bits, self.epsilon - self._of_pairs(self.sigma)) <= most
+
+    @cached_property
+    def sigma(self) -> float:
+        """The standard deviation of pairwise noise that a session plans."""
         w, among = self._tail, self._among
         mu = PART * self.epsilon / (w + math.sqrt(w * w + 2 * PART * self.epsilon))
         rank = max(1, (among - 1) * (among - 2) // 2)
         least = max(self._farthest / mu, SMOOTHING * math.sqrt(among * rank / (2 * math.pi)))
-        sigma = 2.0 ** math.ceil(math.log2(least))
-        planned = pair == math.ceil(sigma * sigma) or (self.of_records and pair > sigma * sigma)
+        return float(2.0 ** math.ceil(math.log2(least)))
+
+    @property
+    def pair(self) -> int:
+        """The variance of pairwise noise."""
+        return math.ceil(self.sigma**2)
+
+    def check(self, bits: int, pair: int) -> None:
+        """Refuse other noise than the planned one: bits are the least even ones, rounded up to fours."""
+        planned = pair == self.pair or (self.of_records and pair > self.pair)
         required(planned, "the pairwise noise that the session plans")
-        epsilon, delta = self.epsilon - self._of_pairs(sigma), self._delta_left
-        required(epsilon > 0 and delta > 0, "epsilon, delta and honest parties")
-        fewer, factor = bits - 4, ROUNDED
-        if self.length > 1:
-            fewer, factor = min(fewer, math.floor(BITS_FACTOR * bits / 2) * 2), COMPOSED
-        is_planned = bits % 4 == 0 and self._shown(bits, epsilon) <= factor * delta
+        left = self.epsilon - self._of_pairs(self.sigma), self._delta_left
+        required(min(left) > 0, "epsilon, delta and honest parties")
+        is_planned = bits % 4 == 0 and any(
+            self._suffices(least, 1) and not self._suffices(least - 2, -1) for least in (bits - 2, bits)
+        )
         required(is_planned, "the noise that the session plans")
-        required(self._shown(fewer, epsilon) > delta / factor, "the noise that the session plans")
+
+    def planned_bits(self) -> int:
+        """Return the bits that a session plans, or refuse it; "Planning" has the order of the search."""
+        required(self._delta_left > 0, "epsilon, delta and honest parties")
+        needed = 2 * self._apart / gaussian_mu(self.epsilon, self.delta) ** 2 / self.honest
+        low, high = 0, max(1, math.ceil(needed))
+        while not self._suffices(2 * high):
+            low, high = high, high + max(1, high // 4)
+            required(2 * high * self.length <= MOST_BITS, "epsilon, delta and honest parties")
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if self._suffices(2 * middle) else (middle, high)
+        return -(-high // 2) * 4
 
     def epsilon_after(self, excluded: int, bits: int, pair: int) -> float | None:
         """Return epsilon at delta after so many exclusions, None if nothing is claimed ["Privacy"]."""
@@ -146,122 +198,58 @@ class Noise:
         if self.honest - more < 2:
             return None
         left = replace(self, more=more)
-        delta, low, high = left._delta_left, 0.0, float(MOST_EPSILON)
-        if delta <= 0 or left._shown(bits, high) > delta:
-            return None
-        for _ in range(BISECTIONS):
-            middle = (low + high) / 2
-            low, high = (low, middle) if left._shown(bits, middle) <= delta else (middle, high)
-        return max(self.epsilon, high + left._of_pairs(math.sqrt(pair)))
+        epsilon = left._least_epsilon(bits)
+        return None if epsilon == math.inf else max(self.epsilon, epsilon + left._of_pairs(math.sqrt(pair)))
 
+    def _least_epsilon(self, bits: int) -> float:
+        delta = self._delta_left
+        if delta < LEAST_DELTA:
+            return math.inf
+        if self._is_ball:
+            rho, delta = self._rho(bits), delta - PART * self.delta
+            return renyi_epsilon(lambda a: rho * a, delta) if rho < math.inf and delta > 0 else math.inf
+        greatest = GREATEST_EPSILON if self.length == 1 else math.inf
+        return least_epsilon(lambda epsilon: self._shown(bits, epsilon), delta, greatest)
 
-def _ball(coins: int, length: int, apart: int, most: int, epsilon: float, tail: float) -> float:
-    """Return delta of coins in each coordinate, of moves whose squares sum to `apart` (part 7)."""
-    width = math.sqrt(coins * math.log(min(length, apart) / tail) / 2)
-    u = (2 * width + 2 * most - 1) / (coins + 1)
-    if u >= 1:
-        return 1.0
-    rho = 2 * apart / (coins + 1) / (1 - u * u) ** 2
-    # [Canonne, Kamath, Steinke 2020, Proposition 12], ln of it at the order 1 + s.
-    low, high = math.log(1e-6), math.log(1e9)
+    def all_of(self, count: int, bits: int, delta: float) -> float:
+        """Return epsilon at delta of so many averages with this noise, of a ball ["Several averages"]."""
+        tail = PART * self.delta if self._is_ball else 0.0
+        slack = self.delta - self._delta_left + tail
+        left, alone, more = delta - count * slack, self.delta - slack, self._of_pairs(self.sigma)
+        if left <= COMPOSED:
+            return math.inf
+        if not self._is_ball:
+            return self._all_of_one(count, bits, left, alone)
+        rho = self._rho(bits)
+        known = partial(pure_delta_of, count, self.epsilon, alone)
+        if count == 1:
+            known = partial(pure_delta, self.epsilon, alone)
+        together = renyi_epsilon(lambda a: count * (more + rho * a), left)
+        return min(together, least_epsilon(known, left))
 
-    def bound(log: float) -> float:
-        s = math.exp(log)
-        return s * (rho * (1 + s) - epsilon) + (1 + s) * math.log1p(-1 / (1 + s)) - log
+    def _all_of_one(self, count: int, bits: int, left: float, alone: float) -> float:
+        """Return what `all_of` does of one coordinate."""
+        coins, width, close = self.honest * bits, self._each[0], count * self._of_pairs(self.sigma)
+        if count > 1:
+            known = _composed(coins, (width,) * count).delta
+            return least_epsilon(known, left * math.exp(-close)) + close
 
-    for _ in range(200):
-        third = (high - low) / 3
-        if bound(low + third) < bound(high - third):
-            high -= third
-        else:
-            low += third
-    return min(1.0, tail + math.exp(min(bound(low), 0.0)))
+        def delta(epsilon: float) -> float:
+            whole = (
+                math.exp(close) * binomial_delta(coins, width, epsilon - close) if epsilon > close else 1.0
+            )
+            return min(whole, pure_delta(self.epsilon, alone, epsilon))
 
-
-def _box(coins: int, widths: Sequence[int], epsilon: float) -> float:
-    """Return delta of coins in each coordinate that moves by its width (parts 1, 4 and 8)."""
-    if len(widths) == 1:
-        return _one(coins, widths[0], epsilon)
-    finite, losses, step = _composed(coins, tuple(widths))
-    return 1 - finite + finite * losses.delta(step, epsilon)
+        return least_epsilon(delta, left, GREATEST_EPSILON)
 
 
 @cache
-def _composed(coins: int, widths: tuple[int, ...]) -> tuple[float, _Losses, float]:
-    """Return the chance that all losses are finite, these on a grid, and its step."""
-    step = 2 * math.sqrt(sum(width * width for width in widths) / coins) / (POINTS * math.sqrt(len(widths)))
-    finite, losses = 1.0, _Losses({0: 1.0})
+def _composed(coins: int, widths: tuple[int, ...]) -> Grid:
+    """Return the losses of coins in each coordinate that moves by its width (parts 1, 4 and 8)."""
+    result = Grid()
     for width, count in Counter(widths).items():
-        one: dict[int, float] = {}
-        beyond = 0.0
-        for loss, chance in _losses(coins, width):
-            if loss == math.inf:
-                beyond += chance
-                continue
-            # Between two points of the grid: the mean is kept.
-            at = math.floor(loss / step)
-            above = loss / step - at
-            one[at] = one.get(at, 0.0) + chance * (1 - above)
-            one[at + 1] = one.get(at + 1, 0.0) + chance * above
-        finite *= (1 - beyond) ** count
-        losses = losses.then(_Losses(one).times(count))
-    return finite, losses, step
-
-
-def _losses(coins: int, width: int) -> list[tuple[float, float]]:
-    """Return the losses of a binomial that moves by `width`, with their probabilities."""
-    reach = REACH / 2 * math.sqrt(coins)
-    low, high = max(0, math.floor(coins / 2 - reach)), min(coins, math.ceil(coins / 2 + reach))
-    result = []
-    for x in range(low, high + 1):
-        log = log_choose(coins, x)
-        loss = log - log_choose(coins, x - width) if x >= width else math.inf
-        result.append((loss, math.exp(log - coins * math.log(2))))
+        finite, infinite = binomial(coins, width)
+        if not finite:
+            return Grid(finite=0.0)
+        result = result.then(Grid.of(finite, infinite).times(count))
     return result
-
-
-def _one(coins: int, width: int, epsilon: float) -> float:
-    return sum(chance * -math.expm1(min(epsilon - loss, 0.0)) for loss, chance in _losses(coins, width))
-
-
-class _Losses:
-    """Probabilities of losses on a grid, as whole numbers of 2^-BITS: products of them are exact."""
-
-    def __init__(self, chances: dict[int, float]) -> None:
-        self.first = min(chances)
-        self.masses = [int(chances.get(at, 0.0) * (1 << BITS)) for at in range(self.first, max(chances) + 1)]
-
-    def then(self, other: _Losses) -> _Losses:
-        """Return the losses of both together: one product of long numbers is the convolution."""
-        size = (2 * BITS + 7) // 8 + 4
-        count = len(self.masses) + len(other.masses) - 1
-        one, two = (
-            int.from_bytes(b"".join(mass.to_bytes(size, "little") for mass in each.masses), "little")
-            for each in (self, other)
-        )
-        packed = (one * two).to_bytes(size * (count + 1), "little")
-        masses = [int.from_bytes(packed[size * i : size * (i + 1)], "little") >> BITS for i in range(count)]
-        result = _Losses({0: 0.0})
-        # What is nothing at both ends is left out.
-        there = [i for i, mass in enumerate(masses) if mass >> LEAST] or [0]
-        result.first = self.first + other.first + there[0]
-        result.masses = masses[there[0] : there[-1] + 1]
-        return result
-
-    def times(self, count: int) -> _Losses:
-        """Return the losses of `count` independent ones."""
-        result, power = _Losses({0: 1.0}), self
-        while count:
-            if count & 1:
-                result = result.then(power)
-            count >>= 1
-            if count:
-                power = power.then(power)
-        return result
-
-    def delta(self, step: float, epsilon: float) -> float:
-        """Return delta at epsilon."""
-        return sum(
-            mass / (1 << BITS) * -math.expm1(min(epsilon - at * step, 0.0))
-            for at, mass in enumerate(self.masses, self.first)
-        )

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import json
+import math
+import re
 from dataclasses import dataclass
 from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from smpc_dp_verify import ristretto
+from smpc_dp_verify.certificate import check_certificate
 from smpc_dp_verify.encodings import read_value, tuple_hash
 from smpc_dp_verify.errors import Refused, required
 
 MEMBER = {"name", "role", "public_key", "certificate"}
-MOST_PARTIES = 10_000
+MOST_PARTIES = 65_535
+# Keys of the parameters, and how deep their tables and arrays are within each other, at most.
+MOST_KEYS, MOST_DEPTH = 1000, 32
+HOST = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?|\[[0-9A-Fa-f:.]{2,45}\]")
 
 
 @dataclass(frozen=True)
@@ -31,7 +37,7 @@ class Session:
 
 
 def read_session(text: str) -> Session:
-    """Return the session of a text, or refuse it; of parameters it checks that they are a table."""
+    """Return the session of a text, or refuse it; of parameters it checks that they are values."""
     try:
         session = json.loads(text)
         spelt = json.dumps(session, sort_keys=True, separators=(",", ":"), allow_nan=False)
@@ -39,7 +45,8 @@ def read_session(text: str) -> Session:
         required(list(session) == ["parameters", "protocol", "roster", "version"], "the format")
         protocol, version, parameters = (session[key] for key in ("protocol", "version", "parameters"))
         fits = isinstance(protocol, str) and type(version) is int and isinstance(parameters, dict)
-        required(fits, "the format")
+        required(fits and len(parameters) <= MOST_KEYS, "the format")
+        _check_values(parameters)
         digest = tuple_hash("session-digest", text.encode())
         return Session(digest, protocol, version, parameters, *_roster(session["roster"]))
     except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError):
@@ -58,7 +65,9 @@ def _roster(roster: list[dict[str, Any]]) -> tuple[dict[str, Ed25519PublicKey], 
         required(not has_small_order(key), "a key of small order")
         keys[name] = key
         roles[member["role"]].append(name)
-        addresses += [member["address"]] if "address" in member else []
+        check_certificate(read_value(member["certificate"], "base64"), name, key)
+        required(member["role"] == "party" or "address" in member, "an address")
+        addresses += [_address(member["address"])] if "address" in member else []
         if "checkpoint_key" in member:
             required(member["role"] == "aggregator", "a key of checkpoints")
             checkpoint_key = read_value(member["checkpoint_key"], "hash")
@@ -67,6 +76,26 @@ def _roster(roster: list[dict[str, Any]]) -> tuple[dict[str, Ed25519PublicKey], 
     required(checkpoint_key not in keys.values(), "two members of one name or key")
     loaded = {name: Ed25519PublicKey.from_public_bytes(key) for name, key in keys.items()}
     return loaded, roles["party"], roles["aggregator"][0], checkpoint_key
+
+
+def _address(text: str) -> str:
+    """Return an address, host:port, or refuse it."""
+    host, colon, port = text.rpartition(":")
+    is_port = re.fullmatch("[0-9]{1,5}", port) and 1 <= int(port) <= 65_535
+    required(colon and HOST.fullmatch(host) and is_port, "an address")
+    return text
+
+
+def _check_values(value: object, depth: int = 0) -> None:
+    """Refuse what is no value of a parameter."""
+    required(depth <= MOST_DEPTH, "the format")
+    inner = [*value, *value.values()] if isinstance(value, dict) else value if isinstance(value, list) else []
+    for each in inner:
+        _check_values(each, depth + 1)
+    if isinstance(value, str):
+        required(not re.search("[\ud800-\udfff]", value), "the format")
+    required(isinstance(value, dict | list | str | int | float), "the format")
+    required(not isinstance(value, float) or math.isfinite(value), "the format")
 
 
 def has_small_order(encoded: bytes) -> bool:

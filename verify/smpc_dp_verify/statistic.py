@@ -24,8 +24,6 @@ ATTEMPTS, MOST_PARTNERS = 3, 32
 LONGEST_TERMS, LONGEST_OPERATION, MORE = 1 << 20, 3000, 1024
 COINS = ("coin", "coin-2", "coin-3")
 AGAINS = ("again-2", "again-3")
-# Sessions of these protocols have no sums through an aggregator.
-OTHERS = ("learn", "pairwise", "mpyc")
 Pair = tuple[str, str]
 
 
@@ -79,7 +77,6 @@ class StatisticAudit(RunLog):
     def __init__(self, lines: Iterable[str]) -> None:
         header, rest = header_of(lines)
         session, fields = header.session, header.fields
-        required(session.protocol not in OTHERS, "a session without verifiable runs")
         super().__init__(header, session.names, corrupt_of(session), session.digest)
         text, self._root = fields["question"].removeprefix(STATISTIC), fields["root"]
         try:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -15,19 +14,20 @@ from typing import Any
 from smpc_dp_verify.encodings import tuple_hash
 from smpc_dp_verify.errors import Refused, required
 from smpc_dp_verify.gaussian import gaussian_epsilon, gaussian_mu
-from smpc_dp_verify.noise import Noise
+from smpc_dp_verify.learner import read_learner
+from smpc_dp_verify.noise import ROUNDED, Noise
 from smpc_dp_verify.schedule import group_of
-from smpc_dp_verify.session import MOST_PARTIES, Session
+from smpc_dp_verify.session import Session
 
 OPERATION = re.compile(r"(?s:(.*) )?(0|[1-9a-f][0-9a-f]*)/(0|[1-9a-f][0-9a-f]*)( of group [0-9a-f]{64})?")
-MOST_BITS, MOST_LENGTH = 1 << 16, 4096
+MOST_PARTIES, MOST_BITS, MOST_LENGTH = 10_000, 1 << 16, 4096
 # Parties of a session of statistics of records, which are all neighbours.
 MOST_COMPLETE = 200
 # Bits of each coordinate that a grid is made for which the session does not give.
 GRID_BITS = 256
 # The number of standard deviations that no noise is beyond.
 TAIL = 40
-# How often the noise of one average of a learner may be enlarged, by which factor, and its least delta.
+# How often the noise of one average of a learner is enlarged, by which factor, and its least delta.
 TRIALS, SHRINK, LEAST_DELTA = 60, 0.999, 1e-10
 Number = int | float
 # Parameters that only a right value is known of: the first is the default.
@@ -48,6 +48,8 @@ RANGES = {
     "delta": (0.0, 1.0),
 }
 BOUNDS = ("lower", "upper", "l2_bound")
+# Sessions that have pairwise statistics through an aggregator.
+STATISTICS = {("secagg", 1), ("gopa", 1), ("gopa", 2)}
 
 
 @dataclass(frozen=True)
@@ -121,9 +123,12 @@ def read_terms(session: Session, request: int, operation: str) -> Terms:
         named = asked[4] in (None, f" of group {group_digest(session.names)}")
         required(named and len(session.names) <= MOST_PARTIES, "the question")
         if "records" in session.parameters:
-            return _of_records(session, asked[1] or "", own, pair)
-        _check_settings(session.parameters)
-        return _terms(session.names, session.digest, session.parameters, own, pair)
+            terms = _of_records(session, asked[1] or "", own, pair)
+        else:
+            _check_settings(session.parameters)
+            terms = _terms(session.names, session.digest, session.parameters, own, pair)
+        terms.noise.check(4 * own, pair)
+        return terms
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
         raise Refused("the session is malformed") from None
 
@@ -210,47 +215,40 @@ def group_digest(names: list[str]) -> str:
 
 
 def corrupt_of(session: Session) -> int:
-    """Return c of a session that is not of a learner."""
+    """Return c of a session with pairwise statistics."""
+    kind = (session.protocol, session.version)
+    is_direct = session.protocol == "gopa" and session.parameters.get("topology") == "direct"
+    required(kind in STATISTICS and not is_direct, "a session without verifiable runs")
     corrupt = session.parameters.get("corrupt", 0.1)
-    required(type(corrupt) in (int, float) and 0 <= corrupt < 1, "the session is malformed")
+    required(_is_number(corrupt, *RANGES["corrupt"]), "the session is malformed")
     return _part(corrupt, len(session.names))
 
 
 def _of_group(session: Session, request: int, operation: str, own: int, pair: int) -> Terms:
     """Return the terms of a request of a learner; the session's noise is planned for all of its steps."""
-    given = session.parameters
-    averager = given["averager"]
-    verifiable = (session.version, averager.get("verifiable"), averager.get("method"))
-    required(verifiable == (2, True, "gopa"), "a session without verifiable averages")
-    group, count = group_of(given, len(session.names), request)
+    learner = read_learner(session)
+    group, count = group_of(session.parameters, len(session.names), request)
     names, size = [session.names[index] for index in group], len(group)
+    required(size <= MOST_PARTIES, "the roster")
     required(operation == f"average {own:x}/{pair:x} of group {group_digest(names)}", "the question")
-    columns = (given["features"] + 1) * (given.get("classes", 2) if given.get("model") == "softmax" else 1)
-    length = given["length"] if given.get("model", "logistic") == "own" else columns
     parameters = {
-        "length": length + (given.get("weights") == "points"),
-        "l2_bound": given.get("clip", 1.0),
-        "corrupt": averager.get("colluders", 1) / size,
-        "dropout": averager.get("missing", 0) / size,
+        "length": learner.length,
+        "l2_bound": learner.clip,
+        "corrupt": learner.colluders / size,
+        "dropout": learner.missing / size,
     }
     scope = tuple_hash("sub-session", session.digest, *(name.encode() for name in names))
-    share = 1 - (given.get("metric_share", 0.1) if given.get("metric_every") else 0)
-    for epsilon, delta in _of_one(given["epsilon"] * share, given["delta"] * share, count):
-        try:
-            return _terms(names, scope, {**parameters, "epsilon": epsilon, "delta": delta}, own, pair)
-        except Refused as refused:
-            reason = refused
-    raise reason
-
-
-def _of_one(epsilon: float, delta: float, count: int) -> Iterator[tuple[float, float]]:
-    """Yield epsilon and delta of one of `count` averages that the budget may have been divided into."""
-    required(0 < epsilon < 1e9 and 0 < delta < 1 and count > 0, "epsilon and delta")
+    epsilon, delta = learner.epsilon, learner.delta
     single = max(delta / (2 * count), LEAST_DELTA)
     each = gaussian_epsilon(single, gaussian_mu(epsilon, delta) / math.sqrt(count))
     for _ in range(TRIALS):
-        yield each, single
+        terms = _terms(names, scope, {**parameters, "epsilon": each, "delta": single}, own, pair)
+        bits = terms.noise.planned_bits()
+        if terms.noise.all_of(count, bits, delta) <= epsilon * (1 + ROUNDED):
+            required((4 * own, pair) == (bits, terms.noise.pair), "the noise that the session plans")
+            return terms
         each *= SHRINK
+    raise Refused("the noise that the session plans")
 
 
 def _part(fraction: Number, parties: int) -> int:
@@ -258,6 +256,7 @@ def _part(fraction: Number, parties: int) -> int:
 
 
 def _terms(names: list[str], scope: bytes, parameters: dict[str, Any], own: int, pair: int) -> Terms:
+    """Return the terms that parameters and noise fix; whether the noise is planned is not checked."""
     parties, length = len(names), parameters["length"]
     required(type(length) is int and 1 <= length <= MOST_LENGTH, "the length of vectors")
     bound = parameters.get("l2_bound")
@@ -310,7 +309,6 @@ def _on_grid(
     count, moves, bound = unit or (length, widths, grid.squared)
     epsilon, delta, of_records = parameters["epsilon"], parameters["delta"], unit is not None
     planned = Noise(parties, corrupt, lost, epsilon, delta, count, moves, bound, of_records=of_records)
-    planned.check(4 * own, pair)
     return Terms(
         names=names,
         scope=scope,

@@ -12,6 +12,7 @@ from smpc_dp_verify.checkpoint import LONGEST_NOTE, check_checkpoint, witness_ke
 from smpc_dp_verify.encodings import LONGEST_LINE
 from smpc_dp_verify.errors import Refused, required
 from smpc_dp_verify.log import Header, RunLog
+from smpc_dp_verify.receipt import Receipt, read_receipt
 from smpc_dp_verify.run import TRIES, Audit
 from smpc_dp_verify.session_log import SessionLog
 from smpc_dp_verify.statistic import STATISTIC, Estimate, StatisticAudit
@@ -25,8 +26,9 @@ DIGEST = re.compile("[0-9a-f]{64}")
 class Wanted:
     """What a party gave: the session digest, a run id, a head, in hex; a request; the path of a session log.
 
-    Also the path of a checkpoint of it, and keys of witnesses, of whom `least` must have cosigned.
-    Raises ValueError for what is none.
+    Also the path of a checkpoint of it, and keys of witnesses, of whom `least` must have cosigned; the path
+    of a receipt, which says session, run and head, where they are not given. Raises ValueError for what is
+    none.
     """
 
     session: str | None = None
@@ -37,6 +39,7 @@ class Wanted:
     checkpoint: str | os.PathLike[str] | None = None
     witnesses: tuple[str, ...] = ()
     least: int = 0
+    receipt: str | os.PathLike[str] | None = None
 
     def __post_init__(self) -> None:
         for name in ("session", "run", "head"):
@@ -63,6 +66,7 @@ class Opinion:
         bias: the most that cheats move it. epsilon, delta: after the exclusions; None: nothing is claimed.
         position, tries: which of how many tries the run is, if there is a session log.
         statistic: of the log of a pairwise statistic, in the place of names and average.
+        receipt: whose contribution was found: party, number of the entry, whether it is counted.
     """
 
     code: int
@@ -85,6 +89,7 @@ class Opinion:
     position: int | None = None
     tries: int | None = None
     statistic: Estimate | None = None
+    receipt: tuple[str, int, bool] | None = None
 
 
 class _Lines:
@@ -114,9 +119,13 @@ def verify(path: str | os.PathLike[str], wanted: Wanted | None = None) -> Opinio
     except Refused as refused:
         line = None if str(refused) == "no end" else lines.number
         return Opinion(code=FAILS, reason=str(refused), line=line)
+    wanted, contribution, reason = wanted or Wanted(), None, ""
     try:
-        code, position, tries, runs = _select(audit, wanted or Wanted())
-        reason = ""
+        receipt = None if wanted.receipt is None else read_receipt(wanted.receipt)
+        code, position, tries, runs = _select(audit, wanted, receipt)
+        if receipt is not None:
+            receipt.check(audit)
+            contribution = (receipt.party, receipt.index, receipt.party in getattr(audit, "counted", ()))
     except Refused as refused:
         code, position, tries, runs, reason = FAILS, None, None, None, str(refused)
     opinion = Opinion(
@@ -129,6 +138,7 @@ def verify(path: str | os.PathLike[str], wanted: Wanted | None = None) -> Opinio
         entries=audit.entries,
         position=position,
         tries=tries,
+        receipt=contribution,
     )
     if isinstance(audit, StatisticAudit):
         return replace(opinion, statistic=audit.estimate())
@@ -160,12 +170,16 @@ def read_log(lines: Iterable[str]) -> Audit | StatisticAudit:
     return kind(itertools.chain([first], rest))
 
 
-def _select(audit: RunLog, wanted: Wanted) -> tuple[int, int | None, int | None, int | None]:
+def _select(
+    audit: RunLog, wanted: Wanted, receipt: Receipt | None
+) -> tuple[int, int | None, int | None, int | None]:
     """Return the verdict on a log that holds, which of how many tries it is, and how many runs are listed."""
     session, run, head = (
         None if digest is None else bytes.fromhex(digest)
         for digest in (wanted.session, wanted.run, wanted.head)
     )
+    if receipt is not None:
+        session, run, head = session or receipt.session, run or receipt.run_id, head or receipt.head
     required(session in (None, audit.session.digest), "the session that was given")
     required(wanted.request in (None, audit.request), "the request that was given")
     required(run in (None, audit.run_id), "the run that was given")

@@ -22,7 +22,6 @@ from smpc_dp.log.log import Entry, Header
 from smpc_dp.protocols.auditing import Excluded
 from smpc_dp.protocols.begin import check_begin, session_head
 from smpc_dp.protocols.phases import messages as common
-from smpc_dp.protocols.phases.parameters import SumParameters
 from smpc_dp.protocols.session import session_json
 from smpc_dp.protocols.ustatistic import messages as m
 from smpc_dp.protocols.ustatistic.log import OPERATION
@@ -464,11 +463,9 @@ class StatisticAuditor:
         return tuple(self._context.names[party - 1] for party in parties)
 
 
-def auditor(
-    context: Context, parameters: SumParameters, header: Header, *_workers: object
-) -> StatisticAuditor:
-    """Return the auditor of a log in a session with these parameters."""
-    return StatisticAuditor(context, header, parameters.plan.max_corrupt)
+def auditor(context: Context, corrupt: int, header: Header, *_workers: object) -> StatisticAuditor:
+    """Return the auditor of a log in a session of which at most so many parties are corrupt."""
+    return StatisticAuditor(context, header, corrupt)
 
 
 def _plan_of(header: Header) -> bytes:

@@ -26,7 +26,7 @@ BOX = {"length": 3, "lower": [0.0, 0.0, -1.0], "upper": [1.0, 2.0, 1.0]}
 SESSIONS: dict[str, tuple[int, dict[str, Any]]] = {
     "one coordinate": (10, {}),
     "the least is near": (100, {"epsilon": 0.428, "upper": 10.0, "corrupt": 0.2}),
-    "coordinates": (20, {"length": 5, "epsilon": 3.0}),
+    "coordinates": (20, {"length": 4, "epsilon": 0.8, "precision": 0.2}),
     "coordinates of their own": (9, BOX | {"delta": 1e-5}),
     "a ball": (12, {"length": 4, "l2_bound": 2.0, "lower": None, "upper": None}),
     "a drawn graph": (100, {"precision": 0.2}),
@@ -57,8 +57,7 @@ def test_both_plan_the_same(name: str) -> None:
     assert (terms.bits, terms.pair_variance) == (parameters.bits, noise.pair_variance)
     assert terms.noise.most_neighbours == parameters.most_neighbours
     assert (terms.corrupt, terms.least_left(1)) == (parameters.plan.max_corrupt, parameters.least_left(1))
-    more = max(noise.own_variance + 2, noise.own_variance * 21 // 20)
-    for own in (noise.own_variance - 1, more):
+    for own in (noise.own_variance - 1, noise.own_variance + 1):
         with pytest.raises(Refused, match="noise"):
             second(session, own, noise.pair_variance)
     for pair in (noise.pair_variance // 4, noise.pair_variance * 4, noise.pair_variance - 1):
@@ -66,7 +65,9 @@ def test_both_plan_the_same(name: str) -> None:
             second(session, noise.own_variance, pair)
 
 
-@pytest.mark.parametrize("name", ["one coordinate", "coordinates of their own", "a ball", "a drawn graph"])
+@pytest.mark.parametrize(
+    "name", ["one coordinate", "coordinates", "coordinates of their own", "a ball", "a drawn graph"]
+)
 def test_both_state_the_same_after_exclusions(name: str) -> None:
     parameters, session = planned(name)
     noise, most = parameters.session, parameters.most_false
@@ -74,7 +75,9 @@ def test_both_state_the_same_after_exclusions(name: str) -> None:
     for excluded in {0, parameters.plan.max_corrupt, most - 1, most, noise.honest + most}:
         first = parameters.epsilon_without(excluded)
         other = terms.noise.epsilon_after(excluded, terms.bits, terms.pair_variance)
-        assert (math.inf if other is None else other) == pytest.approx(first, rel=2e-3)
+        # Convolutions of the first in double precision; all else is the same to the last digits.
+        near = 1e-9 if parameters.encoding.box or parameters.encoding.length > 1 else 1e-12
+        assert (math.inf if other is None else other) == pytest.approx(first, rel=near)
 
 
 @pytest.mark.parametrize("parties", [65, 66, 91, 200])

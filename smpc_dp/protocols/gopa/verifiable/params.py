@@ -300,9 +300,11 @@ class VerifiableParameters(GopaParameters, frozen=True):
 
         try:
             noise = self._noise_of(self.session.honest - more)
-            if noise.disconnected >= self.session.delta:
+            left = self.session.delta - noise.disconnected - noise.delta_pairwise
+            if left <= 0:
                 return math.inf
-            return max(self.session.epsilon, Composition(noise.events()).epsilon(self.session.delta))
+            total = Composition([noise.reach.event("total", noise.honest, self.bits)]).epsilon(left)
+            return max(self.session.epsilon, total + noise.epsilon_pairwise)
         except ConfigError:
             # A delta that the accountant does not resolve, or too few coins for any bound.
             return math.inf

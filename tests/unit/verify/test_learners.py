@@ -1,0 +1,125 @@
+"""The second auditor plans a learner's averages by itself, and takes the parameters that the first takes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from smpc_dp.learn.registry import LearnParameters, check_learn_as
+from smpc_dp_verify.errors import Refused
+from smpc_dp_verify.schedule import group_of
+from smpc_dp_verify.session import Session
+from smpc_dp_verify.terms import Terms, group_digest, read_terms
+
+NAMES = [f"party-{number}" for number in range(8)]
+GIVEN: dict[str, Any] = {"learner": "sgd", "features": 2, "steps": 3, "epsilon": 8.0, "delta": 1e-5}
+GIVEN |= {"averager": {"method": "gopa", "verifiable": True}}
+GROUPS = {"learner": "block-gossip", "group": 4, "seed": 5}
+AVERAGER = GIVEN["averager"]
+LEARNERS: dict[str, dict[str, Any]] = {
+    "one step": {"steps": 1},
+    "steps": {},
+    "many steps": {"steps": 200, "epsilon": 20.0},
+    "a small delta": {"steps": 2, "epsilon": 12.0, "delta": 1e-10},
+    "groups": GROUPS | {"steps": 12},
+    "points": {"weights": "points", "max_points": 100, "clip": 3},
+    "softmax": {"model": "softmax", "classes": 3, "ridge": 0.5, "columns": ["x", "y", "label"]},
+    "colluders": {"averager": AVERAGER | {"colluders": 3, "missing": 1, "on_dropout": "keep"}},
+    "of one coordinate, once": {"model": "own", "features": None, "length": 1, "steps": 1},
+    "of one coordinate": {"model": "own", "features": None, "length": 1, "steps": 2},
+}
+
+
+def given_of(change: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in (GIVEN | change).items() if value is not None}
+
+
+def first(given: dict[str, Any]) -> LearnParameters | None:
+    return check_learn_as(2, given, NAMES)[0]
+
+
+def second(given: dict[str, Any], own: int, pair: int) -> Terms:
+    session = Session(bytes(32), "learn", 2, given, {}, NAMES, "relay", None)
+    names = NAMES
+    if given["learner"] == "block-gossip" and type(given.get("group")) is int:
+        names = [NAMES[index] for index in group_of(given, len(NAMES), 2)[0]]
+    return read_terms(session, 2, f"average {own:x}/{pair:x} of group {group_digest(names)}")
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_both_plan_the_same_averages(name: str) -> None:
+    given = given_of(LEARNERS[name])
+    learned = first(given)
+    assert learned is not None
+    assert learned.average is not None
+    planned: Any = learned.average.plan(given.get("group", len(NAMES)))
+    own, pair = planned.session.own_variance, planned.session.pair_variance
+    terms = second(given, own, pair)
+    assert (terms.noise.epsilon, terms.noise.delta) == pytest.approx(
+        (planned.session.epsilon, planned.session.delta), rel=1e-8
+    )
+    assert (terms.length, terms.fractional_bits) == (
+        planned.encoding.length,
+        planned.encoding.fractional_bits,
+    )
+    for other in ((own - 1, pair), (own + 1, pair), (own, 4 * pair)):
+        with pytest.raises(Refused, match="noise"):
+            second(given, *other)
+
+
+RIGHT: list[dict[str, Any]] = [
+    {"rate": 3, "decay": 2.0, "radius": 5, "seed": 1 << 62, "metric_every": 0, "metric_share": 0.5},
+    {"model": "linear", "metric_lower": -1, "metric_upper": 0.0, "weights": "equal", "max_points": 0},
+    {"columns": ["a", "b", "c"], "classes": 10_000, "averager": AVERAGER | {"missing": 0}},
+]
+WRONG: list[dict[str, Any]] = [
+    *({"rate": value} for value in (0, -1.0, True, "1", 1e10)),
+    *({"steps": value} for value in (0, 1.0, True, 1_000_001, None)),
+    *({"seed": value} for value in (-1, (1 << 62) + 1, 0.5)),
+    *({"model": value} for value in ("forest", 1, "own")),
+    *({"columns": value} for value in ([], ["a", "b"], ["a", "a", "b"], ["a", "", "b"], "abc", [1, 2, 3])),
+    *({"averager": AVERAGER | change} for change in ({"colluders": 7}, {"missing": -1}, {"colluders": True})),
+    *({"averager": AVERAGER | {"on_dropout": value}} for value in ("roll-back", 1)),
+    {"averager": AVERAGER | {"mechanism": "skellam"}},
+    {"averager": AVERAGER | {"other": 1}},
+    {"averager": AVERAGER | {"method": "secagg"}},
+    {"averager": "gopa"},
+    {"learner": "diffusion"},
+    {"group": 4},
+    {"features": None},
+    {"features": 1_000_001},
+    {"length": 3},
+    {"rate": 4.0, "ridge": 0.5},
+    {"ridge": 2e6},
+    {"classes": 1},
+    {"weights": "points"},
+    {"max_points": 5},
+    {"metric_every": 1},
+    {"metric_share": 1.0},
+    {"metric_lower": 1.0},
+    {"epsilon": 0},
+    {"delta": 1.0},
+    {"delta": None},
+    {"delta": 1e-12},
+    {"unknown": 1},
+    {"learner": "block-gossip", "group": 9.0},
+    GROUPS | {"group": 2},
+    GROUPS | {"group": 4.0},
+    {"learner": "block-gossip"},
+]
+
+
+@pytest.mark.parametrize("change", [*RIGHT, *WRONG], ids=str)
+def test_both_take_the_same_parameters_of_a_learner(change: dict[str, Any]) -> None:
+    """Also those that change nothing in a log."""
+    given = given_of(change)
+    learned = first(given)
+    planned: Any = None if learned is None or learned.average is None else learned.average
+    assert (planned is None) == (change in WRONG)
+    if planned is None:
+        with pytest.raises(Refused):
+            second(given, 100, 1 << 60)
+    else:
+        session = planned.plan(len(NAMES)).session
+        second(given, session.own_variance, session.pair_variance)
