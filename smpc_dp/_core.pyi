@@ -418,6 +418,7 @@ class TlsConnection:
     """One end of a TLS connection, without its socket; one thread may encrypt while another decrypts.
 
     `shake` continues the handshake with received bytes; it returns bytes to send, and whether it is done.
+    At most 64 KiB wait for the rest of a message.
     `rest` returns bytes still to send, such as the alert about an error. `certificate` is what the other end
     has shown, DER, empty before. `unread` returns, once, received bytes that the handshake has left over.
 

@@ -10,7 +10,7 @@ use pyo3::create_exception;
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use rustls::Error;
+use rustls::{CertificateError, Error};
 
 use records::{Connection, Records};
 
@@ -23,7 +23,12 @@ create_exception!(
 
 fn raise(error: Error) -> PyErr {
     TlsError::new_err(match error {
-        Error::InvalidCertificate(_) => "its certificate is not one of the roster".to_owned(),
+        Error::InvalidCertificate(CertificateError::UnknownIssuer) => {
+            "its certificate is not one of the roster".to_owned()
+        }
+        Error::InvalidCertificate(CertificateError::BadSignature) => {
+            "it has not the key of the certificate that it shows".to_owned()
+        }
         other => format!("TLS failed ({other})"),
     })
 }

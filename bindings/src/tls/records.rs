@@ -10,6 +10,8 @@ use rustls::{CommonState, Error};
 
 /// The most plain bytes of a record.
 const RECORD: usize = 1 << 14;
+/// The most received bytes that wait during a handshake: ours has 1 KiB, and a stranger may send anything.
+const WAITING: usize = 1 << 16;
 
 /// Either end of `rustls`, which has no common name for them.
 pub trait End: Send {
@@ -104,6 +106,11 @@ impl<E> Connection<E> {
 
 impl<E: End> Records for Connection<E> {
     fn shake(&mut self, received: &[u8]) -> Result<bool, Error> {
+        if self.unread.len() + received.len() > WAITING {
+            let failed = Error::General(format!("a handshake of more than {WAITING} bytes"));
+            self.failed = Some(failed.clone());
+            return Err(failed);
+        }
         self.unread.extend_from_slice(received);
         let mut incoming = std::mem::take(&mut self.unread);
         let (used, _) = self.process(&mut incoming, &mut [])?;

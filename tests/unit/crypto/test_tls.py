@@ -100,6 +100,21 @@ def test_too_little_room_is_an_error(pair: tuple[TlsConnection, TlsConnection]) 
         pair[0].encrypt([np.zeros(100, np.uint8)], np.empty(100, np.uint8))
 
 
+def test_memory_is_not_read_and_written_at_once(pair: tuple[TlsConnection, TlsConnection]) -> None:
+    memory = np.zeros(1000, np.uint8)
+    with pytest.raises(TypeError, match="borrow"):
+        pair[0].encrypt([memory[:100]], memory)
+    with pytest.raises(TypeError, match="borrow"):
+        pair[0].decrypt(memory[:100], memory[50:])
+    with pytest.raises(TypeError, match="writ"):
+        pair[0].decrypt(np.frombuffer(bytes(10), np.uint8), memory)
+    with pytest.raises(ValueError, match="contiguous"):
+        pair[0].encrypt([memory[:200:2]], np.empty(1000, np.uint8))
+    empty, other = np.empty(0, np.uint8), np.empty(0, np.uint8)
+    assert pair[0].encrypt([], empty) == pair[0].encrypt([other], empty) == 0
+    assert pair[1].decrypt(empty, other) == (0, 0)
+
+
 def test_nothing_is_encrypted_before_the_handshake() -> None:
     with pytest.raises(TlsError, match="TLS failed"):
         sealed(context(ALICE, BOB).connect(), b"content")
