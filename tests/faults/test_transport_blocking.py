@@ -75,6 +75,15 @@ def test_messages_of_every_size_arrive_whole_and_in_order(
     assert evaluator.bytes_received == garbler.bytes_sent == sum(sizes)
 
 
+def test_a_message_may_be_in_many_pieces(pair: tuple[BlockingChannel, BlockingChannel]) -> None:
+    """Each is small, and together they are more than is encrypted at once."""
+    garbler, evaluator = pair
+    for size, count in ((4095, 60), (1, 3000), (4097, 300)):
+        pieces = [secrets.token_bytes(size) for _ in range(count)]
+        garbler.send(pieces)
+        assert bytes(evaluator.receive(2 * MAX_FRAME)) == b"".join(pieces)
+
+
 def test_a_message_stays_as_it_is_while_later_ones_are_read(
     pair: tuple[BlockingChannel, BlockingChannel],
 ) -> None:

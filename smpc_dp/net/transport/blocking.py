@@ -38,8 +38,6 @@ SEND_BYTES = 1 << 16
 RECEIVE_BYTES = 1 << 17
 # Room for the headers and tags of records, and messages of TLS itself.
 OVERHEAD = 1 << 12
-# Smaller parts of a message are sent together with the next ones.
-JOIN_BYTES = 1 << 12
 
 
 class BlockingStream:
@@ -368,18 +366,19 @@ def _octets(buffer: Buffer) -> NDArray[np.uint8]:
 
 
 def _parts(buffers: Sequence[Buffer], total: int) -> Iterator[list[Buffer]]:
-    """Yield the frames of a message, made by `framing.encode`, in pieces that are encrypted at once."""
+    """Yield the frames of a message, made by `framing.encode`, in parts of SEND_BYTES."""
     frames: Sequence[Buffer] = [framing.HEADER.pack(total, framing.DATA), *buffers]
     if total > framing.MAX_FRAME:
         frames = list(framing.encode([memoryview(buffer) for buffer in buffers], total))
-    small: list[Buffer] = []
+    part: list[Buffer] = []
+    room = SEND_BYTES
     for frame in frames:
         view = memoryview(frame).cast("B")
-        while len(view) >= JOIN_BYTES:
-            room = SEND_BYTES - sum(map(len, small))
-            yield [*small, view[:room]]
-            view, small = view[room:], []
+        while len(view) >= room:
+            yield [*part, view[:room]]
+            view, part, room = view[room:], [], SEND_BYTES
         if len(view):
-            small.append(view)
-    if small:
-        yield small
+            part.append(view)
+            room -= len(view)
+    if part:
+        yield part
