@@ -322,3 +322,28 @@ def test_a_break_during_the_handshake_is_tried_again(tmp_path: Path) -> None:
         ends = [*garbler.connect().values(), *dialling.result().values()]
         assert [end.peer for end in ends] == ["evaluator", "garbler"]
         list(pool.map(BlockingChannel.close, ends))
+
+
+def test_who_answers_a_byte_at_a_time_does_not_hold_the_caller(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connecting, "ATTEMPT_SECONDS", 0.5)
+    evaluator = PairwiseMember.load(session(tmp_path), "evaluator")
+    record = b"\x16\x03\x03\x02\x00" + bytes(300)
+    taken: list[int] = []
+
+    def answer(server: socket.socket) -> None:
+        raw, _ = server.accept()
+        with raw, contextlib.suppress(OSError):
+            for index in range(len(record)):
+                raw.sendall(record[index : index + 1])
+                taken.append(index)
+                time.sleep(0.05)
+
+    address = split_address(str(evaluator.session.roster.member("garbler").address))
+    with socket.create_server(address) as server, ThreadPoolExecutor(1) as pool:
+        answering = pool.submit(answer, server)
+        with pytest.raises(TimeoutFault, match="garbler"):
+            evaluator.connect()
+        answering.result()
+    assert len(taken) < len(record)

@@ -236,14 +236,17 @@ def _call(
 
     Raises PeerFault without a member's certificate, OSError when the connection breaks or takes longer.
     """
+    deadline = time.monotonic() + seconds
     raw = socket.create_connection(address, timeout=seconds)
     try:
         _set_options(raw)
         secured = endpoint.contexts.blocking.connect()
-        hello, _ = secured.shake(b"")
+        hello, done = secured.shake(b"")
         raw.sendall(hello)
-        while not _step(raw, secured, peer, raw.recv(SHAKE_BYTES)):
-            pass
+        while not done:
+            # Whoever answers a byte at a time has no longer.
+            raw.settimeout(max(deadline - time.monotonic(), 0.001))
+            done = _step(raw, secured, peer, raw.recv(SHAKE_BYTES))
         result = tls.member_of(secured.certificate(), endpoint.roster, peer)
     except (OSError, PeerFault) as error:
         raw.close()
