@@ -27,7 +27,7 @@ from smpc_dp.learn.averager import FAILURES, ParticipationCounter, PeerExchange,
 from smpc_dp.learn.exchanges import EXACT_STEPS
 from smpc_dp.learn.models import Model, RecordGradients
 from smpc_dp.learn.pairing_schedule import Positive, Seed, Ticks
-from smpc_dp.learn.personalized_settings import NoiseMechanism, delta_issues, norm_order
+from smpc_dp.learn.personalized_settings import NoiseMechanism, delta_issues, norm_order, norm_ratio
 from smpc_dp.learn.requirements import Learned, LearnerContext, PrivateMessages, Requirements, Table
 from smpc_dp.learn.schedule import PublicDraws
 from smpc_dp.privacy.guarantee import PrivacyGuarantee
@@ -176,7 +176,8 @@ class DataOwners(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     @cached_property
     def bits(self) -> int:
         """Of the grid of models and answers."""
-        return max(_BITS, grid_bits(self.clip / np.array(self.sizes, dtype=np.float64)))
+        ratio = norm_ratio(self.mechanism, self.loss.length)
+        return max(_BITS, grid_bits(self.clip / ratio / np.array(self.sizes, dtype=np.float64)))
 
     @cached_property
     def noise(self) -> tuple[RecordNoise, ...]:

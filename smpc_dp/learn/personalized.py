@@ -28,6 +28,7 @@ from smpc_dp.learn.personalized_settings import (
     check_sizes,
     delta_issues,
     norm_order,
+    norm_ratio,
 )
 from smpc_dp.learn.requirements import (
     Learned,
@@ -112,14 +113,16 @@ class Personalized(PersonalizedSettings, frozen=True, kw_only=True):
     @property
     def clipped(self) -> float:
         """The norm that a record's gradient is clipped to, of order `order`."""
-        if self.clip is not None:
-            return self.clip
-        return self.reach * math.sqrt(self.loss.length) if self.order == 1 else self.reach
+        return self.reach * self._ratio if self.clip is None else self.clip
 
     @property
     def order(self) -> Literal[1, 2]:
         """The order of the norm for which noise is planned."""
         return norm_order(self.mechanism)
+
+    @property
+    def _ratio(self) -> float:
+        return norm_ratio(self.mechanism, self.loss.length)
 
     @cached_property
     def objective(self) -> PersonalizedObjective:
@@ -138,7 +141,7 @@ class Personalized(PersonalizedSettings, frozen=True, kw_only=True):
         if self.epsilon is None or self.sum_bound is not None:
             return None
         clip, objective = self.clipped, self.objective
-        bits, decay = grid_bits(clip * objective.reaches), objective.contraction
+        bits, decay = grid_bits(clip * objective.reaches / self._ratio), objective.contraction
         # Shares of mu^2, whose noise has the variance 1/share, or of epsilon, with 1/share^2.
         power = 2 if self.mechanism == "gaussian" else 3
         growth = (
@@ -171,16 +174,15 @@ class Personalized(PersonalizedSettings, frozen=True, kw_only=True):
 
     def local_plan(self, start: WarmStart) -> LocalPlan:
         """Return the plan of the local models that models start from."""
-        length = self.loss.length
-        clips = self._gradient_norm, math.sqrt(length) if self.order == 1 else 1.0
-        return plan_local(start, self.objective, length, clips, self.reach, self.noise)
+        clips = self._gradient_norm, self._ratio
+        return plan_local(start, self.objective, self.loss.length, clips, self.reach, self.noise)
 
     @property
     def guarantee(self) -> PrivacyGuarantee | None:
         """What holds for one record of any party: sums and sensitivity are the most of a party."""
         if self.noise is None:
             return None
-        # Parties differ in these two alone: rho, epsilon and delta are the same for all.
+        # Parties differ in these two, and in rho of a pure epsilon; epsilon and delta are the same for all.
         most = max(self.noise, key=lambda one: one.releases).guarantee
         sensitivity = {f"l{self.order}": 2.0 * max(one.bound for one in self.noise)}
         more = "losses" if self.graph else "local models"
@@ -279,8 +281,10 @@ class Personalized(PersonalizedSettings, frozen=True, kw_only=True):
         claim = self.guarantee
         if self.noise is None or claim is None:
             return Requirements(exchange=messages)
-        event = msgspec.structs.replace(self.noise[0].event(), mechanism=claim.mechanism)
-        return Requirements(exchange=messages, own=event)
+        each = tuple(msgspec.structs.replace(one.event(), mechanism=claim.mechanism) for one in self.noise)
+        # A pure epsilon in few releases has the greatest rho.
+        weakest = each[int(np.argmax([one.rho for one in self.noise]))]
+        return Requirements(exchange=messages, own=weakest, own_by_party=each)
 
     async def run(self, context: LearnerContext, data: list[Table]) -> Learned:
         """Learn; see `requirements.Learner`."""

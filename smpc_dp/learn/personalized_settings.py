@@ -5,6 +5,7 @@ The graph and the number of records of each party are public. `epsilon` is for O
 
 from __future__ import annotations
 
+import math
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
@@ -45,6 +46,11 @@ def check_sizes(exchange: PeerExchange, data: list[Table], sizes: tuple[int, ...
 def norm_order(mechanism: Mechanism) -> Literal[1, 2]:
     """Return the order of the norm that a mechanism's noise is for."""
     return 1 if mechanism == "laplace" else 2
+
+
+def norm_ratio(mechanism: Mechanism, length: int) -> float:
+    """Return how many times its L2 norm the norm of a vector is, at most, for which noise is planned."""
+    return math.sqrt(length) if norm_order(mechanism) == 1 else 1.0
 
 
 def delta_issues(

@@ -105,7 +105,8 @@ def plan_local(
     if noise is None:
         return LocalPlan(start, ridges, steps, rates, None)
     within = clip / (2 * ridges)
-    made_of = within + rates * ((clip + reach * within) * (2 + reach) + 2 * ridges * within)
+    # A logistic gradient is a difference of numbers of up to 1, times a record, however small the clip.
+    made_of = within + rates * ((clip + reach * (1 + within)) * (2 + reach) + 2 * ridges * within)
     rounding = _FLOAT * (length + records + 16) * made_of / (2 * ridges * rates)
     apart = (clip / (records * ridges) + 2 * rounding) * widened
     bounds = np.array([one.bound for one in noise], dtype=np.float64)

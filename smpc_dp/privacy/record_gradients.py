@@ -133,6 +133,12 @@ class PureNoise:
     epsilon: float
 
     @property
+    def rho(self) -> float:
+        """Rho of zero-concentrated DP, of all releases together: greater for fewer releases."""
+        # Pure epsilon is epsilon^2/2-zCDP [Bun and Steinke 2016, Proposition 1.4]; rounded up.
+        return math.fsum((2 * self.bound / scale) ** 2 / 2 for scale in self.scales) * (1 + 1e-12)
+
+    @property
     def releases(self) -> int:
         """How many releases it is for."""
         return len(self.scales)
@@ -172,9 +178,7 @@ class PureNoise:
         from smpc_dp.privacy.accountant.events import Event, Line, Pure, Renyi
 
         claim = self.guarantee
-        # Pure epsilon is epsilon^2/2-zCDP [Bun and Steinke 2016, Proposition 1.4].
-        rho = math.fsum((2 * self.bound / scale) ** 2 / 2 for scale in self.scales)
-        known = (Pure(self.epsilon), Renyi((Line(0.0, rho),), all_orders=True))
+        known = (Pure(self.epsilon), Renyi((Line(0.0, self.rho),), all_orders=True))
         return Event(claim.mechanism, claim.relation, known, unit="record")
 
 

@@ -223,6 +223,39 @@ def test_pure_noise_spends_its_epsilon_and_no_delta(mechanism: str) -> None:
     assert learned.guarantee == claim
 
 
+@pytest.mark.parametrize("mechanism", ["gaussian", "k-norm", "laplace"])
+def test_each_party_is_charged_for_its_own_number_of_releases(mechanism: str) -> None:
+    """A pure epsilon in fewer releases is less private when runs are composed by zCDP."""
+    delta = 1e-6 if mechanism == "gaussian" else None
+    settings = learner(PRIVATE | {"epsilon": 1.0, "delta": delta, "mechanism": mechanism})
+    required = settings.requirements(len(SIZES))
+    assert required.own is not None
+    most = Composition([required.own] * 8).epsilon(1e-6)
+    spent = []
+    for party, noise in enumerate(settings.noise or ()):
+        event = required.own_of(party)
+        assert event is not None
+        spent.append(Composition([event] * 8).epsilon(1e-6))
+        if isinstance(noise, PureNoise):
+            rho = sum(Fraction(2 * noise.bound, scale) ** 2 for scale in noise.scales) / 2
+            assert rho <= Fraction(noise.rho) <= rho * (1 + Fraction(1, 10**9))
+        assert spent[-1] == Composition([noise.event()] * 8).epsilon(1e-6)
+    assert most == max(spent)
+    assert (len(set(spent)) > 1) == (mechanism != "gaussian")
+
+
+@pytest.mark.parametrize("mechanism", ["k-norm", "laplace"])
+def test_a_grid_has_steps_for_each_of_many_coordinates(mechanism: str) -> None:
+    """A record of 10,000 equal features, in the norm of the mechanism, does not vanish by truncation."""
+    change = {"features": 10_000, "delta": None, "mechanism": mechanism, "model": "logistic", "epsilon": 50.0}
+    settings = learner(PRIVATE | change)
+    length, party = settings.loss.length, 0
+    gradient = np.full((1, 1, length), settings.reach / math.sqrt(length))
+    reach = settings.objective.reaches[[party]]
+    steps = contributions(gradient, reach, settings.clipped, settings.bits, settings.order)[0]
+    np.testing.assert_allclose(np.ldexp(steps, -settings.bits), gradient[0, 0] * reach, rtol=1 / 40)
+
+
 def test_late_shares_are_the_best_for_the_corrected_bound() -> None:
     """No other split of 2,000 has a smaller sum of C^(T-1-t) times the variance of tick t."""
     rng = np.random.default_rng(3)

@@ -148,6 +148,34 @@ def test_local_models_minimise_their_loss_and_propagation_its_objective() -> Non
     np.testing.assert_allclose(found, np.linalg.solve(left, pull @ local), atol=1e-6)
 
 
+def test_a_plan_has_room_for_floating_point_at_any_clip_and_any_length() -> None:
+    """A logistic gradient is off by some 2^-53 of a record's norm in each step, also where clips are tiny."""
+    for clip in (1e-6, 1.0):
+        change = {"clip": clip, "start": {"ridge": 5.0}, "sizes": [1_000] * 4}
+        given = learner(PRIVATE | change)
+        plan = plan_of(given)
+        assert given.noise is not None
+        assert plan.units is not None
+        room = plan.units[0] * (2 * given.noise[0].bound - 3**0.5) - clip / (5.0 * 1_000)
+        assert room > 2 * 2.0**-52 * given.reach / (2 * 5.0)
+    change = {
+        "mechanism": "laplace",
+        "delta": None,
+        "features": 10_000,
+        "epsilon": 50.0,
+        "start": {"ridge": 0.3},
+    }
+    given = learner(PRIVATE | change)
+    plan = plan_of(given)
+    assert given.noise is not None
+    assert plan.units is not None
+    # Rounding takes one step for each of 10,001 numbers: little of what is planned for.
+    apart = given.reach * 10_001**0.5 / (np.maximum(SIZES, 1) * 0.3)
+    bounds = np.array([noise.bound for noise in given.noise])
+    assert (plan.units > 0).all()
+    assert (plan.units * 2 * bounds < 1.05 * apart).all()
+
+
 @pytest.mark.parametrize("mechanism", ["gaussian", "k-norm", "laplace"])
 def test_a_start_is_paid_from_the_budget_of_the_party(mechanism: str) -> None:
     change = PRIVATE | {"mechanism": mechanism, "delta": 1e-6 if mechanism == "gaussian" else None}

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
+import math
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from scipy import integrate, stats
+from scipy import stats
 
 from smpc_dp.privacy.k_norm import k_norm
 from smpc_dp.privacy.record_gradients import plan_pure_noise
@@ -36,21 +39,51 @@ def test_norms_are_gamma_and_directions_uniform(length: int, digits: int) -> Non
     assert min(stats.binomtest(int(one), count).pvalue for one in positive) > FALSE_ALARM / length
 
 
+def cells(length: int, scale: int, most: int) -> dict[tuple[int, ...], float]:
+    """Return the probability of each integer vector with entries up to `most`, by Gauss-Legendre rules."""
+    nodes, weights = np.polynomial.legendre.leggauss(24)
+    axes = []
+    for value in range(most + 1):
+        # Both halves of the cell around 0 have the same mass.
+        low, high = max(value - 0.5, 0.0), value + 0.5
+        points = (low + high + (high - low) * nodes) / 2
+        axes.append((points, weights * (high - low) / 2 * (1 if value else 2)))
+    volume = math.gamma(length) * 2 * math.pi ** (length / 2) / math.gamma(length / 2) * scale**length
+    found: dict[tuple[int, ...], float] = {}
+    for key in itertools.product(range(-most, most + 1), repeat=length):
+        one = tuple(sorted(map(abs, key)))
+        if one not in found:
+            norm = np.sqrt(sum(np.square(part) for part in np.ix_(*(axes[value][0] for value in one))))
+            mass = np.exp(-norm / scale)
+            for value in reversed(one):
+                mass = mass @ axes[value][1]
+            found[one] = float(mass) / volume
+        found[key] = found[one]
+    return found
+
+
 @pytest.mark.parametrize("digits", [50, 1])
-def test_rounded_values_have_the_probability_of_their_cells(digits: int) -> None:
-    """In the plane at scale 1: cells around 0 by integration of exp(-|x|)/(2 pi)."""
-    drawn, count = draw(2, 1, 3_000, digits), 3_000
+@pytest.mark.parametrize(("length", "most"), [(2, 2), (3, 1)])
+def test_rounded_values_have_the_probabilities_of_their_cells(length: int, most: int, digits: int) -> None:
+    """Chi-squared over all cells around 0 and the rest, at scale 1: false alarm 1e-6, seeds fixed."""
+    planned, count = cells(length, 1, most), 2_000
+    drawn = [tuple(one) for one in draw(length, 1, count, digits).tolist()]
+    hits, chances = [drawn.count(key) for key in planned], list(planned.values())
+    hits, chances = [*hits, count - sum(hits)], [*chances, 1 - sum(chances)]
+    assert min(chances) * count > 5
+    assert stats.chisquare(hits, np.array(chances) * count).pvalue > FALSE_ALARM
 
-    def cell(a: int, b: int) -> float:
-        return float(
-            integrate.dblquad(
-                lambda y, x: np.exp(-np.hypot(x, y)) / (2 * np.pi), a - 0.5, a + 0.5, b - 0.5, b + 0.5
-            )[0]
-        )
 
-    for a, b in ((0, 0), (1, 0), (0, -1), (-1, 1), (2, 0)):
-        hits = int(((drawn[:, 0] == a) & (drawn[:, 1] == b)).sum())
-        assert stats.binomtest(hits, count, cell(a, b)).pvalue > FALSE_ALARM
+@pytest.mark.parametrize(("length", "scale", "most"), [(1, 1, 6), (2, 1, 4), (2, 3, 4), (3, 2, 2)])
+def test_rounded_noise_has_the_epsilon_of_every_shift(length: int, scale: int, most: int) -> None:
+    """All pairs of integer vectors: a shift by v changes no probability by more than exp(|v|/scale)."""
+    planned = cells(length, scale, most)
+    keys, logs = np.array(list(planned)), np.log(list(planned.values()))
+    shifts = np.linalg.norm(keys[:, None] - keys[None], axis=2) / scale
+    assert (np.abs(logs[:, None] - logs[None]) <= shifts + 1e-4).all()
+    # Along an axis nearly all of it is used.
+    row = [logs[(keys == [value] + [0] * (length - 1)).all(axis=1)][0] for value in (most - 1, most)]
+    assert row[0] - row[1] > 0.8 / scale
 
 
 def test_one_coordinate_is_a_rounded_laplace() -> None:
