@@ -9,6 +9,7 @@ one batch, and a batch in one window between a party's global steps, so a record
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import cached_property
 from typing import Annotated, ClassVar, Literal
 
@@ -31,6 +32,9 @@ from smpc_dp.privacy.record_gradients import GradientNoise, plan_gradient_noise
 from smpc_dp.privacy.sampling import NoiseSource, discrete_gaussian
 
 Floats = NDArray[np.float64]
+# Whether a party's step is global: from its row, its batch with a column of ones before the label, its local
+# model and the global one.
+Policy = Callable[[int, Table, Floats, Floats], bool]
 
 CLAIM = "NO PRIVACY: global steps are exact, and others see gradients in them"
 OWN = "values are each party's local model, NOT covered: its own batches moved it without noise"
@@ -233,7 +237,7 @@ class LocalGlobal(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     async def run(self, context: LearnerContext, data: list[Table]) -> Learned:
         """Learn; see `requirements.Learner`."""
         exchange = context.peers
-        run = _Run(
+        run = LocalGlobalRun(
             self, exchange, [bound_features(table, self.record_bound) for table in data], context.source
         )
         local, shared = await run.learn()
@@ -259,12 +263,23 @@ class LocalGlobal(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         )
 
 
-class _Run:
-    """One run, at one party or of all in one process."""
+class LocalGlobalRun:
+    """One run, at one party or of all in one process.
+
+    Args:
+        data: tables whose features are within the settings' bound.
+        policy: in place of the settings' one, for studies: the guarantee of the settings does not cover it.
+    """
 
     def __init__(
-        self, settings: LocalGlobal, exchange: PeerExchange, data: list[Table], source: NoiseSource
+        self,
+        settings: LocalGlobal,
+        exchange: PeerExchange,
+        data: list[Table],
+        source: NoiseSource,
+        policy: Policy | None = None,
     ) -> None:
+        self._policy = policy
         self._settings, self._exchange, self._source = settings, exchange, source
         self._data = [np.insert(table, -1, 1.0, axis=1) for table in data]
         length = settings.loss.length
@@ -307,7 +322,11 @@ class _Run:
         """Take a party's next batch: move its local model, or the global one with it [(5), (6)]."""
         settings, size = self._settings, self._settings.batch
         batch = self._data[row][number * size : (number + 1) * size]
-        if public if settings.policy == "public" else self._is_above(row, batch):
+        if self._policy is not None:
+            joins = self._policy(row, batch, self._local[row], self._shared[row])
+        else:
+            joins = public if settings.policy == "public" else self._is_above(row, batch)
+        if joins:
             self._windows[row] = None
             self._local[row] = self._shared[row] = self._joined(row, batch)
         else:

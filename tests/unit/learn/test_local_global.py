@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from smpc_dp import simulate
 from smpc_dp.errors import Check, ConfigError, PeerFault, PrivacyError
 from smpc_dp.learn.averager import PlainExchange
-from smpc_dp.learn.local_global import _LOSS_BITS, LocalGlobal, _Run
+from smpc_dp.learn.local_global import _LOSS_BITS, LocalGlobal, LocalGlobalRun
 from smpc_dp.learn.models import Model, bound_features
 from smpc_dp.learn.registry import check_learn
 from smpc_dp.privacy.above_threshold import ThresholdPlan
@@ -82,7 +82,7 @@ def test_each_step_is_that_of_the_paper(chance: float) -> None:
 def window(planned: LocalGlobal, table: NDArray[np.float64]) -> tuple[NDArray[np.float64], list[int]]:
     """Return a global step after five local ones, in grid steps, and the losses that are compared."""
     source = NoiseSource.keyed(bytes(32), b"test")
-    run = _Run(planned, PlainExchange(1), [bound_features(table, 1.0)], source)
+    run = LocalGlobalRun(planned, PlainExchange(1), [bound_features(table, 1.0)], source)
     losses = []
     for number in range(5):
         batch = run._data[0][10 * number : 10 * number + 10]
@@ -122,7 +122,9 @@ def test_the_sensitivity_is_nearly_reached() -> None:
     assert noise is not None
     moved = []
     for label in (0.0, 1.0):
-        run = _Run(exact, PlainExchange(1), [np.array([[1.0, 0.0, 0.0, 0.0, label]])], NoiseSource.system())
+        run = LocalGlobalRun(
+            exact, PlainExchange(1), [np.array([[1.0, 0.0, 0.0, 0.0, label]])], NoiseSource.system()
+        )
         run._shared[0] = np.array([0.0, 0.0, 0.0, 0.0, 0.0])
         moved.append(run._joined(0, run._data[0]))
     apart = float(np.linalg.norm(np.ldexp(moved[0] - moved[1], exact.bits)))
@@ -140,7 +142,7 @@ def test_a_global_step_has_the_planned_noise() -> None:
     planned = learner(PRIVATE)
     noise = planned.noise
     assert noise is not None
-    run = _Run(planned, PlainExchange(1), [tables()[0]], NoiseSource.keyed(bytes(32), b"test"))
+    run = LocalGlobalRun(planned, PlainExchange(1), [tables()[0]], NoiseSource.keyed(bytes(32), b"test"))
     drawn = np.array([run._joined(0, run._data[0][:10]) for _ in range(2_000)])
     units = np.ldexp(drawn - drawn.mean(axis=0), planned.bits)
     assert abs(float(np.mean(units**2)) / float(noise.variances[0]) - 1) < 0.09
@@ -180,7 +182,7 @@ def test_a_window_ends_with_a_yes() -> None:
 
 def test_each_window_has_a_threshold_of_its_own() -> None:
     planned = learner(THRESHOLD)
-    run = _Run(planned, PlainExchange(1), [tables()[0]], NoiseSource.keyed(bytes(32), b"test"))
+    run = LocalGlobalRun(planned, PlainExchange(1), [tables()[0]], NoiseSource.keyed(bytes(32), b"test"))
     seen = set()
     for number in range(6):
         run._step(0, number, False)
@@ -241,7 +243,7 @@ def test_it_learns() -> None:
 
 
 async def test_a_global_model_out_of_bounds_is_a_fault_of_its_sender() -> None:
-    run = _Run(learner(), PlainExchange(PARTIES), tables(), NoiseSource.system())
+    run = LocalGlobalRun(learner(), PlainExchange(PARTIES), tables(), NoiseSource.system())
     run._shared[1] = 100.0
     with pytest.raises(PeerFault) as raised:
         await run._hand_on(1, [2])
