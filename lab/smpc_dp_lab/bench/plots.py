@@ -38,8 +38,11 @@ def write_plot(
     *draw: Callable[[Axes], None],
     title: str = "",
     sharey: bool = False,
+    across: int = 100,
 ) -> None:
-    """Write a plot with one pair of axes for each of `draw`, side by side; width and height in inches.
+    """Write a plot with one pair of axes for each of `draw`, at most `across` side by side.
+
+    `inches`: width, and height of a row.
 
     Raises:
         ConfigError, LocalError: as of `check_plot`.
@@ -49,10 +52,14 @@ def write_plot(
     # Not pyplot: it would look for a display and keep the figure.
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=inches, layout="constrained")
-    panels = figure.subplots(1, len(draw), sharey=sharey, squeeze=False)[0]
-    for axes, one in zip(panels, draw, strict=True):
+    columns = min(across, len(draw))
+    rows = -(-len(draw) // columns)
+    figure = Figure(figsize=(inches[0], inches[1] * rows), layout="constrained")
+    panels = figure.subplots(rows, columns, sharey=sharey, squeeze=False).ravel()
+    for axes, one in zip(panels, draw, strict=False):
         one(axes)
+    for axes in panels[len(draw) :]:
+        axes.set_axis_off()
     if title:
         figure.suptitle(title, fontsize=10.5)
     figure.savefig(path, dpi=160)
@@ -64,4 +71,5 @@ def finish_axes(axes: Axes, heading: str, size: float = 10, **legend: Any) -> No
     axes.grid(True, which="major", color="#e0e0e0", linewidth=0.7)
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False, alignment="left", **legend)
+    if axes.get_legend_handles_labels()[0]:
+        axes.legend(frameon=False, alignment="left", **legend)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,146 +14,121 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.learn.averager import PlainExchange
-from smpc_dp.learn.data import read_table
-from smpc_dp.learn.local_global import LocalGlobal
-from smpc_dp.learn.models import Model, bound_features
-from smpc_dp.learn.requirements import LearnerContext
-from smpc_dp.privacy.gaussian import gaussian_mu
+from smpc_dp.learn.local_global import LocalGlobal, LocalGlobalRun
+from smpc_dp.learn.models import bound_features
+from smpc_dp.privacy.gaussian import gaussian_epsilon
 from smpc_dp.privacy.sampling import NoiseSource
+from smpc_dp_lab.bench.accuracies import Accuracy, Measured
+from smpc_dp_lab.bench.deep_q import DeepQ, PublicLoss
 from smpc_dp_lab.bench.figures import Progress, Steps, refuse, within
 from smpc_dp_lab.bench.plots import finish_axes, write_plot
+from smpc_dp_lab.bench.two_classes import STAND_INS, Kind, scaled, synthetic
+from smpc_dp_lab.bench.with_replacement import BATCH, composed_deviation, naive_deviation, with_replacement
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 Floats = NDArray[np.float64]
 
-FEATURES, BATCH, RATE, VISITS, TESTED = 54, 50, 0.1, 5, 10_000
+RATE, TESTED = 0.1, 10_000
 EPSILONS, NODES, EACH = (0.5, 1.0, 2.0, 4.0), (1, 5, 10, 20), 6_000
 # Of the threshold policy: the loss above which a node joins the others, and its part of epsilon.
 THRESHOLD, POLICY_PART = 0.55, 0.25
-STAND_IN = "synthetic, of the shape of Covertype with two classes"
 
 
-class Point(msgspec.Struct, frozen=True, kw_only=True):
-    """Test accuracy of a method; `protected`: whether epsilon holds for a record, at delta = 1/n^2."""
+class Point(Accuracy, frozen=True, kw_only=True):
+    """Test accuracy, mean of the nodes' local models; epsilon is at delta = 1/n^2."""
 
-    method: str
     nodes: int
-    epsilon: float | None
-    protected: bool
-    accuracy: float
-    deviation: float
 
 
 class WithoutReplacement(msgspec.Struct, frozen=True, kw_only=True):
-    """What `without_replacement` measured: means of the nodes' accuracies and of the runs."""
+    """What `without_replacement` measured: means and deviations over the runs."""
 
     points: tuple[Point, ...]
     data: str
     each: int
+    ridge: float
     runs: int
     seed: int
     seconds: float
 
 
-def synthetic_covertype(rows: int, seed: int) -> Floats:
-    """Return rows of ten numbers and two one-hot codes of 4 and 40, with a label 0 or 1, as Covertype has."""
-    rng = np.random.default_rng([seed, 54])
-    numbers = rng.normal(size=(rows, 10)) @ (0.3 * np.ones((10, 10)) + np.eye(10))
-    area, soil = rng.choice(4, rows, p=[0.45, 0.05, 0.44, 0.06]), rng.zipf(1.4, rows) % 40
-    codes = np.c_[np.eye(4)[area], np.eye(40)[soil]]
-    fixed = np.random.default_rng(54)
-    score = np.tanh(numbers @ fixed.normal(size=10)) * 2 + codes @ fixed.normal(size=44) * 1.5
-    label = rng.random(rows) < 1 / (1 + np.exp(-1.5 * score))
-    return np.column_stack([numbers, codes, label])
+@dataclass(frozen=True)
+class Method:
+    """How models are made: by the product's learner, with a policy of its own or not, or with replacement."""
+
+    protected: bool
+    learner: LocalGlobal | None = None
+    deviation: float = 0.0
+    deep: bool = False
+    loss: PublicLoss | None = None
 
 
-def read_covertype(path: Path) -> Floats:
-    """Read Covertype (UCI), 54 columns and the class from 1 to 7, as class 2 against the others."""
-    table = read_table(path)
-    if table.shape[1] != FEATURES + 1 or not np.isin(table[:, -1], range(1, 8)).all():
-        raise ConfigError.at(str(path), "must be 54 columns and a class from 1 to 7", ConfigCheck.SHAPE)
-    return np.column_stack([table[:, :-1], table[:, -1] == 2])
+def methods(
+    features: int, rounds: int, epsilon: float, delta: float, ridge: float = 0.0
+) -> dict[str, Method]:
+    """Return by name what protects a record, what is published, and what protects nothing."""
 
+    def learner(**more: Any) -> LocalGlobal:
+        given: dict[str, Any] = {
+            "features": features,
+            "rounds": rounds,
+            "batch": BATCH,
+            "record_bound": 1.0,
+            "rate": RATE,
+        }
+        return LocalGlobal(**given | {"values": "local", "ridge": ridge} | more)
 
-def scaled(table: Floats, public: Floats) -> Floats:
-    """Return rows on the unit sphere, after centre and width of public rows."""
-    features = (table[:, :-1] - public[:, :-1].mean(axis=0)) / (public[:, :-1].std(axis=0) + 1e-9)
-    return np.column_stack([features / np.linalg.norm(features, axis=1, keepdims=True), table[:, -1]])
+    def private(share: float = 1.0, **more: Any) -> LocalGlobal:
+        return learner(epsilon=epsilon * share, delta=delta, **more)
 
-
-def naive_deviation(epsilon: float, delta: float, visits: int = VISITS) -> float:
-    """Return the paper's noise of with-replacement SGD: the classical bound at epsilon/5 and delta/5.
-
-    In units of the sensitivity. Simple composition: 34.5 for epsilon 1, delta 1/60,000^2, 5 visits.
-    """
-    return math.sqrt(2 * math.log(1.25 * visits / delta)) * visits / epsilon
-
-
-def composed_deviation(epsilon: float, delta: float, visits: int = VISITS) -> float:
-    """Return the noise that suffices, of as many Gaussian mechanisms: 12.8 there."""
-    return math.sqrt(visits) / gaussian_mu(epsilon, delta)
-
-
-def noise_term(
-    rate: float, lipschitz: float, batch: int, epsilon: float, delta: float, dimension: int
-) -> float:
-    """Return the noise term of Theorem 3, where every step is global; the paper prints it for dimension 1."""
-    return 4 * math.log(1.25 / delta) * rate * lipschitz**2 / (batch * epsilon) ** 2 * dimension
-
-
-def capped_batches(rng: np.random.Generator, nodes: int, each: int) -> Iterator[tuple[int, NDArray[np.intp]]]:
-    """Yield random batches of random nodes until records have had their 5 visits, whatever the data are."""
-    visits = np.zeros((nodes, each), dtype=np.intp)
-    for _ in range(VISITS * visits.size // BATCH):
-        node = int(rng.integers(nodes))
-        free = np.flatnonzero(visits[node] < VISITS)
-        if len(free) >= BATCH:
-            chosen = rng.choice(free, BATCH, replace=False)
-            visits[node, chosen] += 1
-            yield node, chosen
-
-
-def with_replacement(tables: Sequence[Floats], deviation: float, seed: int) -> Floats:
-    """Run DP-SGD with steps 1/sqrt(t); `deviation`: of the noise, in units of the sensitivity 2 L/b."""
-    rng, model = np.random.default_rng(seed), np.zeros(FEATURES + 1)
-    scale = deviation * 2 * math.sqrt(2) / BATCH
-    for number, (node, chosen) in enumerate(capped_batches(rng, len(tables), len(tables[0])), 1):
-        x, y = np.c_[tables[node][chosen, :-1], np.ones(BATCH)], tables[node][chosen, -1]
-        slope = (0.5 * (1 + np.tanh(x @ model / 2)) - y) @ x / BATCH
-        model = model - (slope + rng.normal(0, scale, len(model))) / math.sqrt(number)
-    return model
-
-
-def learner_of(epsilon: float | None, delta: float, rounds: int, **more: Any) -> LocalGlobal:
-    """Return the product's learner."""
-    budget = {} if epsilon is None else {"epsilon": epsilon, "delta": delta}
-    given: dict[str, Any] = {"rate": RATE, "values": "local", **budget, **more}
-    return LocalGlobal(features=FEATURES, rounds=rounds, batch=BATCH, record_bound=1.0, **given)
-
-
-def _methods(epsilon: float, delta: float, rounds: int) -> dict[str, tuple[bool, LocalGlobal | float]]:
-    """Return, by name, whether a method protects a record, and the learner or the noise."""
-    part = {"policy": "threshold", "threshold": THRESHOLD, "policy_epsilon": POLICY_PART * epsilon}
-    classical = math.sqrt(2 * math.log(1.25 / delta)) / epsilon * gaussian_mu(epsilon, delta)
+    # The classical noise is as much as some other epsilon takes. With a ridge the paper doubles the
+    # sensitivity: L = 1 + lambda R at R = 1/lambda.
+    mu = epsilon / math.sqrt(2 * math.log(1.25 / delta)) / (2 if ridge else 1)
+    published_epsilon = gaussian_epsilon(delta, mu)
+    published = private(published_epsilon / epsilon)
     naive, composed = naive_deviation(epsilon, delta), composed_deviation(epsilon, delta)
-    return {
-        "global": (True, learner_of(epsilon, delta, rounds)),
-        "half global": (True, learner_of(epsilon, delta, rounds, chance=0.5)),
-        "threshold": (True, learner_of(epsilon, delta, rounds, **part)),
-        # The classical bound has that much more noise than it takes: as much as a smaller epsilon.
-        "global, classical": (classical >= 1, learner_of(epsilon / classical, delta, rounds)),
-        "with replacement": (True, composed),
-        "with replacement, as published": (naive >= composed, naive),
+    part: dict[str, Any] = {
+        "policy": "threshold",
+        "threshold": THRESHOLD,
+        "policy_epsilon": POLICY_PART * epsilon,
     }
+    loss = PublicLoss(epsilon, delta)
+    return {
+        "noiseless": Method(False, learner()),
+        "deep-Q, as published": Method(False, published, deep=True),
+        "global, as published": Method(published_epsilon <= epsilon, published),
+        "with replacement, as published": Method(naive >= composed, deviation=naive),
+        "global": Method(True, private()),
+        "half global": Method(True, private(chance=0.5)),
+        "threshold": Method(True, private(**part)),
+        "deep-Q, public states": Method(True, private(loss.left / epsilon), deep=True, loss=loss),
+        "with replacement": Method(True, deviation=composed),
+    }
+
+
+def accuracy(tables: list[Floats], test: Floats, method: Method, seed: int) -> float:
+    """Return the mean test accuracy of the nodes' models."""
+    source = NoiseSource.keyed(bytes(32), seed.to_bytes(8, "big"))
+    if method.learner is None:
+        models = with_replacement(tables, method.deviation, seed)[None]
+    else:
+        nodes, rounds, length = len(tables), method.learner.rounds, method.learner.loss.length
+        policy = DeepQ(nodes, rounds, length, seed, method.loss, source) if method.deep else None
+        # Not by `simulate.learn`: a node alone has nobody to send to.
+        run = LocalGlobalRun(method.learner, PlainExchange(nodes), tables, source, policy)
+        models = asyncio.run(run.learn())[0]
+    scores = np.c_[test[:, :-1], np.ones(len(test))] @ models.T
+    return float(np.mean((scores > 0) == test[:, -1:]))
 
 
 def without_replacement(
     table: Floats | None = None,
     *,
+    kind: Kind = "covertype",
+    ridge: float = 0.0,
     epsilons: Sequence[float] = EPSILONS,
     nodes: Sequence[int] = NODES,
     each: int = EACH,
@@ -162,61 +138,50 @@ def without_replacement(
 ) -> WithoutReplacement:
     """Measure accuracy by epsilon at ten nodes, and by the number of nodes at epsilon 1.
 
-    `table`: Covertype as of `read_covertype`; None: the stand-in. Raises ConfigError.
+    Args:
+        table: as of `two_classes.read`; None: the stand-in of `kind`.
+        ridge: 0 for the paper's convex runs, 1e-4 for its strongly convex ones.
+
+    Raises ConfigError for arguments out of range.
     """
     refuse(within("each", each, BATCH, 100_000), within("runs", runs, 1, 100))
-    began, rounds = time.perf_counter(), each // BATCH
+    began, measured = time.perf_counter(), Measured()
     plan = [(10, epsilon) for epsilon in epsilons] + [(count, 1.0) for count in nodes if count != 10]
-    measured: dict[tuple[str, int, float | None, bool], list[float]] = {}
     count = Steps(progress, "settings", len(plan) * runs)
     for many, epsilon in plan:
         for run in range(runs):
-            tables, test = _shards(table, many, each, seed + run)
-            methods = _methods(epsilon, (many * each) ** -2.0, rounds)
-            if (many, epsilon) in ((10, epsilons[0]), (many, 1.0)):
-                methods["noiseless"] = (False, learner_of(None, 0.5, rounds))
-            for name, (protected, how) in methods.items():
-                key = (name, many, None if name == "noiseless" else epsilon, protected)
-                measured.setdefault(key, []).append(_accuracy(tables, test, how, seed + run))
+            tables, test = _shards(table, kind, many, each, seed + run)
+            of = methods(test.shape[1] - 1, each // BATCH, epsilon, (many * each) ** -2.0, ridge)
+            if (many, epsilon) not in ((10, epsilons[0]), (many, 1.0)):
+                del of["noiseless"]
+            for name, method in of.items():
+                key = {"method": name, "nodes": many, "protected": method.protected}
+                key["epsilon"] = None if name == "noiseless" else epsilon
+                measured.add(accuracy(tables, test, method, seed + run), **key)
             count()
-    points = [
-        Point(
-            method=method,
-            nodes=many,
-            epsilon=epsilon,
-            protected=protected,
-            accuracy=float(np.mean(values)),
-            deviation=float(np.std(values)),
-        )
-        for (method, many, epsilon, protected), values in measured.items()
-    ]
-    took = time.perf_counter() - began
-    name = STAND_IN if table is None else "Covertype, class 2 against the others"
-    return WithoutReplacement(points=tuple(points), data=name, each=each, runs=runs, seed=seed, seconds=took)
+    return WithoutReplacement(
+        points=measured.points(Point),
+        data=STAND_INS[kind] if table is None else kind,
+        each=each,
+        ridge=ridge,
+        runs=runs,
+        seed=seed,
+        seconds=time.perf_counter() - began,
+    )
 
 
-def _shards(table: Floats | None, nodes: int, each: int, seed: int) -> tuple[list[Floats], Floats]:
+def _shards(
+    table: Floats | None, kind: Kind, nodes: int, each: int, seed: int
+) -> tuple[list[Floats], Floats]:
     """Return disjoint tables of the nodes, and a test table, whose centre and width are public."""
     needed = nodes * each + TESTED
     if table is None:
-        drawn = synthetic_covertype(needed, seed)
+        drawn = synthetic(kind, needed, seed)
     else:
         refuse(within("nodes times each", needed, 1, len(table)))
         drawn = table[np.random.default_rng(seed).permutation(len(table))[:needed]]
     rows = bound_features(scaled(drawn, drawn[-TESTED:]), 1.0)
     return [rows[node * each : (node + 1) * each] for node in range(nodes)], rows[-TESTED:]
-
-
-def _accuracy(tables: list[Floats], test: Floats, how: LocalGlobal | float, seed: int) -> float:
-    if isinstance(how, float):
-        models = with_replacement(tables, how, seed)[None]
-    else:
-        # Not by `simulate.learn`: a node alone has nobody to send to.
-        context = LearnerContext(
-            exchange=PlainExchange(len(tables)), source=NoiseSource.keyed(bytes(32), seed.to_bytes(8, "big"))
-        )
-        models = asyncio.run(how.run(context, tables)).values
-    return float(np.mean([Model("logistic", FEATURES).accuracy(model, test) for model in models]))
 
 
 def plot(result: WithoutReplacement, path: Path) -> None:
@@ -235,7 +200,8 @@ def plot(result: WithoutReplacement, path: Path) -> None:
                 style = "o-" if all(p.protected or p.epsilon is None for p in of) else "s:"
                 axes.plot(positions, [p.accuracy for p in of], style, color=f"C{index}", label=method)
             axes.set(xlabel=by, ylabel="test accuracy", xscale="log")
-            finish_axes(axes, "ten nodes" if by == "epsilon" else "epsilon = 1", fontsize=7)
+            heading = "ten nodes" if by == "epsilon" else "epsilon = 1"
+            finish_axes(axes, f"{heading}; squares: epsilon does not hold", fontsize=6)
 
         return draw
 
