@@ -4,33 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
-from scipy import sparse
-from scipy.optimize import minimize
 
 from smpc_dp.learn.averager import PlainExchange
 from smpc_dp.learn.coordinate_descent import PersonalizedObjective, descend
 from smpc_dp.learn.schedule import PublicDraws
-from smpc_dp.privacy.record_gradients import contributions, grid_bits, plan_gradient_noise
+from smpc_dp.privacy.record_gradients import grid_bits, plan_gradient_noise
 from smpc_dp.privacy.sampling import NoiseSource
-from smpc_dp_lab.bench.figures import refuse, within
+from smpc_dp_lab.bench.accuracies import Accuracy, Measured
+from smpc_dp_lab.bench.figures import Progress, Steps, refuse, within
+from smpc_dp_lab.bench.linear_tasks import MOST, PARTIES, Floats, Problem, Rows, problem
 from smpc_dp_lab.bench.plots import finish_axes, write_plot
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-Floats = NDArray[np.float64]
-Progress = Callable[[str, int, int], None]
-Rows = Literal["cube", "unit"]
-
-PARTIES, FLIPPED, SPREAD, LEAST_WEIGHT, TESTED = 100, 0.05, 0.1, 0.01, 100
 # lambda_1 = 1/mu of the paper, by the rows; tuned once, on other seeds.
 COUPLING: dict[Rows, float] = {"cube": 0.5, "unit": 0.25}
 PRIVATE_COUPLING = 1.0
@@ -40,18 +34,17 @@ UPDATES = {0.15: 8, 1.0: 8, 3.0: 8, 10.0: 16, 30.0: 16}
 DIMENSIONS = (20, 50, 100)
 # Updates of a party on average without noise, from its local model.
 CONVERGED = 200
+# Accuracy by the records of a party is measured in these bins, at the largest dimension.
+BINS = (10, 33, 56, 79, MOST + 1)
 
 
-class Point(msgspec.Struct, frozen=True, kw_only=True):
-    """Mean test accuracy of a method: `protected` tells whether the epsilon holds for a record."""
+class Point(Accuracy, frozen=True, kw_only=True):
+    """Test accuracy, mean of the parties; least and most: their records, where it is of some parties."""
 
     dimension: int
     rows: Rows
-    method: str
-    epsilon: float | None
-    protected: bool
-    accuracy: float
-    deviation: float
+    least: int | None
+    most: int | None
 
 
 class PersonalizedSynthetic(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,79 +56,10 @@ class PersonalizedSynthetic(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
 
 
-@dataclass
-class Problem:
-    """100 linear tasks whose targets lie in a plane; no intercept. Gradients as of `coordinate_descent`."""
-
-    features: Floats
-    labels: Floats
-    sizes: NDArray[np.intp]
-    weights: sparse.csr_array
-    test: tuple[Floats, Floats]
-
-    def _slopes(self, models: Floats, rows: NDArray[np.intp]) -> Floats:
-        signs = self.labels[rows] * np.einsum("rpf,rf->rp", self.features[rows], models)
-        return np.asarray(-self.labels[rows] * 0.5 * (1 - np.tanh(signs / 2)))
-
-    def mean(self, models: Floats, rows: NDArray[np.intp]) -> Floats:
-        """Return the gradients of the mean losses."""
-        sums = np.einsum("rp,rpf->rf", self._slopes(models, rows), self.features[rows])
-        return np.asarray(sums / self.sizes[rows][:, None])
-
-    def contributions(
-        self, models: Floats, rows: NDArray[np.intp], factor: Floats, bits: int
-    ) -> NDArray[np.int64]:
-        """Return sums of the records' contributions; gradients of rows of norm 1 have norm 1 at most."""
-        gradients = self._slopes(models, rows)[..., None] * self.features[rows]
-        return contributions(gradients, factor, 1.0, bits)
-
-    def local(self) -> Floats:
-        """Return each party's own minimiser of its mean loss + |theta|^2 / m."""
-        everyone = np.arange(len(self.sizes))
-
-        def value(flat: Floats) -> tuple[float, Floats]:
-            models = flat.reshape(len(self.sizes), -1)
-            signs = self.labels * np.einsum("rpf,rf->rp", self.features, models)
-            here = np.abs(self.labels) / self.sizes[:, None]
-            losses = (here * np.logaddexp(0, -signs)).sum() + ((models**2).sum(axis=1) / self.sizes).sum()
-            return float(losses), (self.mean(models, everyone) + 2 * models / self.sizes[:, None]).ravel()
-
-        start = np.zeros(self.features.shape[0] * self.features.shape[2])
-        result = minimize(value, start, jac=True, method="L-BFGS-B", options={"maxiter": 500})
-        return np.asarray(result.x.reshape(len(self.sizes), -1))
-
-    def accuracy(self, models: Floats) -> float:
-        """Return the mean over the parties of the share of test labels that their models get right."""
-        features, labels = self.test
-        return float(np.mean(np.sign(np.einsum("rpf,rf->rp", features, models)) == labels))
-
-
-def problem(seed: int, dimension: int, rows: Rows) -> Problem:
-    """Return tasks by the paper's recipe; "unit" scales rows down to an L2 norm of at most 1."""
-    rng = np.random.default_rng([seed, dimension])
-    targets = rng.normal(size=(PARTIES, 2))
-    targets /= np.linalg.norm(targets, axis=1, keepdims=True)
-    weights = np.exp((targets @ targets.T - 1) / SPREAD)
-    weights[weights < LEAST_WEIGHT] = 0
-    np.fill_diagonal(weights, 0)
-    sizes = rng.integers(10, 101, PARTIES)
-
-    def draw(records: int) -> tuple[Floats, Floats]:
-        features = rng.uniform(-1, 1, (PARTIES, records, dimension))
-        if rows == "unit":
-            features /= np.maximum(1, np.linalg.norm(features, axis=2, keepdims=True))
-        return features, np.sign(np.einsum("rpf,rf->rp", features[..., :2], targets))
-
-    features, labels = draw(100)
-    labels = np.where(rng.random(labels.shape) < FLIPPED, -labels, labels)
-    labels *= np.arange(100) < sizes[:, None]
-    return Problem(features, labels, sizes, sparse.csr_array((weights + weights.T) / 2), draw(TESTED))
-
-
 def _descend(
     tasks: Problem, rows: Rows, updates: int, seed: int, epsilon: float | None, start: Floats | None = None
-) -> float:
-    """Return the accuracy after coordinate descent; with `epsilon` by the noise of the product."""
+) -> Floats:
+    """Return the models after coordinate descent; with `epsilon` by the noise of the product."""
     dimension, sizes = tasks.features.shape[2], tasks.sizes
     coupling = COUPLING[rows] if epsilon is None else PRIVATE_COUPLING
     curvature = (dimension if rows == "cube" else 1.0) / 4
@@ -144,10 +68,9 @@ def _descend(
     bits, noise, source = 30, None, None
     if epsilon is not None:
         bits, source = grid_bits(objective.reaches), NoiseSource.keyed(bytes(32), seed.to_bytes(8, "big"))
-        counts = np.bincount(wakes, minlength=PARTIES)
         noise = [
             plan_gradient_noise(epsilon, DELTA, [1.0] * max(1, int(count)), float(reach), bits)
-            for count, reach in zip(counts, objective.reaches, strict=True)
+            for count, reach in zip(np.bincount(wakes, minlength=PARTIES), objective.reaches, strict=True)
         ]
     running = descend(
         PlainExchange(PARTIES),
@@ -160,11 +83,11 @@ def _descend(
         noise=noise,
         source=source,
     )
-    return tasks.accuracy(asyncio.run(running))
+    return asyncio.run(running)
 
 
-def _paper(tasks: Problem, local: Floats, seed: int) -> float:
-    """Return the accuracy of perturbed local models after propagation (16), at scale 2/(epsilon m).
+def papers_models(tasks: Problem, local: Floats, seed: int) -> Floats:
+    """Return perturbed local models after propagation (16), at scale 2/(epsilon m).
 
     NOT private: with the ridge 1/m a record moves a local model by an amount that does not shrink with m,
     and rows of the cube have gradients of norm far above 1.
@@ -176,7 +99,22 @@ def _paper(tasks: Problem, local: Floats, seed: int) -> float:
     models = shown
     for _ in range(300):
         models = (near @ models + pull * shown) / (1 + pull)
-    return tasks.accuracy(models)
+    return np.asarray(models)
+
+
+def _models(
+    tasks: Problem, rows: Rows, epsilons: Sequence[float], seed: int
+) -> Iterator[tuple[str, float | None, bool, Floats]]:
+    """Yield method, epsilon, whether that protects a record, and the parties' models."""
+    local = tasks.local()
+    yield "local", None, True, local
+    yield "CD", None, False, _descend(tasks, rows, CONVERGED, seed, None, local)
+    if rows == "cube":
+        yield "paper's scale", PAPER_EPSILON, False, papers_models(tasks, local, seed)
+        return
+    for epsilon in epsilons:
+        yield "private CD", epsilon, True, _descend(tasks, rows, UPDATES.get(epsilon, 10), seed, epsilon)
+        yield "local DP", epsilon, True, tasks.perturbed(epsilon, seed).local()
 
 
 def personalized_synthetic(
@@ -196,59 +134,63 @@ def personalized_synthetic(
         within("problems", problems, 1, 100),
         *(within("dimension", dimension, 2, 1_000) for dimension in dimensions),
     )
-    began, done, points = time.perf_counter(), 0, []
+    began, measured = time.perf_counter(), Measured()
+    count = Steps(progress, "problems", problems * len(dimensions))
     for dimension in dimensions:
-        measured: dict[tuple[Rows, str, float | None, bool], list[float]] = {}
         for number in range(problems):
             for rows in COUPLING:
                 tasks = problem(1_000 * seed + number, dimension, rows)
-                local = tasks.local()
-                measured.setdefault((rows, "local", None, True), []).append(tasks.accuracy(local))
-                reached = _descend(tasks, rows, CONVERGED, number, None, local)
-                measured.setdefault((rows, "CD", None, False), []).append(reached)
-                if rows == "cube":
-                    key: tuple[Rows, str, float | None, bool] = (rows, "paper's scale", PAPER_EPSILON, False)
-                    measured.setdefault(key, []).append(_paper(tasks, local, number))
-                    continue
-                for epsilon in epsilons:
-                    updates = UPDATES.get(epsilon, 10)
-                    reached = _descend(tasks, rows, updates, number, epsilon)
-                    measured.setdefault((rows, "private CD", epsilon, True), []).append(reached)
-            done += 1
-            if progress is not None:
-                progress("problems", done, problems * len(dimensions))
-        points += [
-            Point(
-                dimension=dimension,
-                rows=rows,
-                method=method,
-                epsilon=epsilon,
-                protected=protected,
-                accuracy=float(np.mean(values)),
-                deviation=float(np.std(values)),
-            )
-            for (rows, method, epsilon, protected), values in measured.items()
-        ]
+                for method, epsilon, protected, models in _models(tasks, rows, epsilons, number):
+                    reached = tasks.accuracies(models)
+                    bins: list[tuple[int | None, int | None]] = [(None, None)]
+                    if dimension == max(dimensions):
+                        bins += [(low, high - 1) for low, high in pairwise(BINS)]
+                    for least, most in bins:
+                        of = reached[(tasks.sizes >= (least or 0)) & (tasks.sizes <= (most or MOST))]
+                        measured.add(
+                            float(of.mean()),
+                            dimension=dimension,
+                            rows=rows,
+                            method=method,
+                            epsilon=epsilon,
+                            protected=protected,
+                            least=least,
+                            most=most,
+                        )
+            count()
     took = time.perf_counter() - began
-    return PersonalizedSynthetic(points=tuple(points), problems=problems, seed=seed, seconds=took)
+    return PersonalizedSynthetic(points=measured.points(Point), problems=problems, seed=seed, seconds=took)
 
 
 def plot(result: PersonalizedSynthetic, path: Path) -> None:
-    """Write accuracy against epsilon on rows of norm 1, with the lines without privacy."""
-    dimensions = sorted({point.dimension for point in result.points})
+    """Write accuracy against epsilon, with the lines without privacy, and by records; rows of norm 1."""
+    unit = [point for point in result.points if point.rows == "unit"]
+    dimensions = sorted({point.dimension for point in unit})
 
-    def draw(axes: Axes) -> None:
-        for index, dimension in enumerate(dimensions):
-            of = [one for one in result.points if one.dimension == dimension and one.rows == "unit"]
-            private = sorted((one.epsilon or 0, one.accuracy) for one in of if one.method == "private CD")
-            colour = f"C{index}"
-            axes.plot(*zip(*private, strict=True), "o-", color=colour, label=f"private, p = {dimension}")
-            for method, style in (("local", ":"), ("CD", "--")):
-                [level] = [one.accuracy for one in of if one.method == method]
-                axes.axhline(level, color=colour, linestyle=style, label=f"{method}, p = {dimension}")
-        axes.set_xscale("log")
-        axes.set_xlabel("epsilon of one record (delta = 1e-5)")
-        axes.set_ylabel("test accuracy")
-        finish_axes(axes, "mean of the parties and problems", fontsize=8)
+    def by_epsilon(method: str) -> Callable[[Axes], None]:
+        def draw(axes: Axes) -> None:
+            for index, dimension in enumerate(dimensions):
+                of = [one for one in unit if one.dimension == dimension and one.least is None]
+                private = sorted((one.epsilon or 0, one.accuracy) for one in of if one.method == method)
+                colour = f"C{index}"
+                axes.plot(*zip(*private, strict=True), "o-", color=colour, label=f"p = {dimension}")
+                for name, style in (("local", ":"), ("CD", "--")):
+                    [level] = [one.accuracy for one in of if one.method == name]
+                    axes.axhline(level, color=colour, linestyle=style, label=f"{name}, p = {dimension}")
+            axes.set(xscale="log", xlabel="epsilon of one record", ylabel="test accuracy")
+            finish_axes(axes, method, fontsize=7)
 
-    write_plot(path, (7.0, 4.5), draw, title="Personalised models, rows of L2 norm at most 1")
+        return draw
+
+    def by_size(axes: Axes) -> None:
+        binned = [one for one in unit if one.least is not None and one.method != "local DP"]
+        for method, epsilon in dict.fromkeys((one.method, one.epsilon) for one in binned):
+            of = [one for one in binned if (one.method, one.epsilon) == (method, epsilon)]
+            middle = [((one.least or 0) + (one.most or 0)) / 2 for one in of]
+            label = method if epsilon is None else f"{method}, epsilon = {epsilon:g}"
+            axes.plot(middle, [one.accuracy for one in of], "o-", label=label)
+        axes.set(xlabel="records of a party", ylabel="test accuracy")
+        finish_axes(axes, f"p = {max(dimensions)}, by records", fontsize=7)
+
+    panels = (by_epsilon("private CD"), by_size, by_epsilon("local DP"))
+    write_plot(path, (15.0, 4.5), *panels, title="Personalised models, rows of L2 norm at most 1")

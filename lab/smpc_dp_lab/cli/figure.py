@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 import typer
+from rich.table import Table
 
-from smpc_dp.cli.output import print_json
+from smpc_dp.cli.output import console, print_json
+from smpc_dp.cli.progress import Bar
 
 T = TypeVar("T", bound=msgspec.Struct)
+# Of a table: headings, with a field of the points or a function of a point.
+Columns = dict[str, str | Callable[[Any], object]]
 
 Plot = Annotated[
     Path | None,
@@ -25,6 +29,8 @@ Epsilons = Annotated[
     list[float] | None,
     typer.Option("--epsilon", help="Privacy parameter; may be repeated.", show_default=False),
 ]
+Seed = Annotated[int, typer.Option(help="Of all draws.")]
+Quick = Annotated[bool, typer.Option("--quick", help="A few settings and runs: seconds.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
@@ -39,10 +45,48 @@ def plot_path(name: str, plot_file: Path | None, as_json: bool) -> Path | None:
     return path
 
 
-def hand_over(result: T, path: Path | None, plot: Callable[[T, Path], None], as_json: bool) -> bool:
-    """Write the plot, and print JSON if that is requested; return whether it was."""
+def reproduce(
+    name: str,
+    measure: Callable[[Callable[[str, int, int], None]], T],
+    plot: Callable[[T, Path], None],
+    plot_file: Path | None,
+    as_json: bool,
+) -> T | None:
+    """Measure with a progress display and write the plot; print JSON and return None, or return the result.
+
+    Raises ConfigError or LocalError for a plot that cannot be written, before it measures.
+    """
+    path = plot_path(name, plot_file, as_json)
+    with Bar(name, quiet=as_json) as bar:
+        result = measure(bar.show)
     if path is not None:
         plot(result, path)
     if as_json:
         print_json(msgspec.to_builtins(result) | {"plot": None if path is None else str(path)})
-    return as_json
+        return None
+    if path is not None:
+        console().print(f"plot: {path}", markup=False)
+    return result
+
+
+def show_points(points: Iterable[object], columns: Columns, title: str | None = None) -> None:
+    """Print a table of points."""
+    table = Table(*columns, title=title)
+    for point in points:
+        values = (getattr(point, of) if isinstance(of, str) else of(point) for of in columns.values())
+        table.add_row(*map(_cell, values))
+    console().print(table)
+
+
+def say(*lines: str) -> None:
+    """Print lines as they are."""
+    for line in lines:
+        console().print(line, markup=False)
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "NO"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -5,12 +5,9 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
-from smpc_dp.cli.output import console
-from smpc_dp.cli.progress import Bar
-from smpc_dp_lab.cli import reproduce_gossip, reproduce_learn, reproduce_network, reproduce_owners
-from smpc_dp_lab.cli.figure import Epsilons, Json, Plot, hand_over, plot_path
+from smpc_dp_lab.cli import reproduce_gossip, reproduce_learn, reproduce_owners
+from smpc_dp_lab.cli.figure import Columns, Epsilons, Json, Plot, Seed, reproduce, say, show_points
 
 app = typer.Typer(name="reproduce", help="Measure what a paper states, with a plot.", no_args_is_help=True)
 
@@ -18,7 +15,6 @@ NAMES = {"local": "local DP", "gopa": "GOPA", "curator": "trusted curator"}
 
 reproduce_learn.register(app)
 reproduce_gossip.register(app)
-reproduce_network.register(app)
 reproduce_owners.register(app)
 
 
@@ -39,7 +35,7 @@ def gopa(
     repetitions: Annotated[
         int | None, typer.Option(help="How often noise is drawn. Left out: 2,000.", show_default=False)
     ] = None,
-    seed: Annotated[int, typer.Option(help="Of that noise.")] = 1,
+    seed: Seed = 1,
     plot_file: Plot = None,
     as_json: Json = False,
 ) -> None:
@@ -48,32 +44,31 @@ def gopa(
     Local DP, GOPA and a trusted curator at the same epsilon and delta, as planned and as measured.
     """
     # The benchmarks take a while to load.
-    from smpc_dp_lab.bench.tradeoff import PARTIES, REPETITIONS, gopa_tradeoff, plot
+    from smpc_dp_lab.bench import tradeoff as bench
 
-    path = plot_path("gopa-tradeoff", plot_file, as_json)
-    with Bar("sizes", quiet=as_json) as bar:
-        result = gopa_tradeoff(
+    result = reproduce(
+        "gopa-tradeoff",
+        lambda progress: bench.gopa_tradeoff(
             epsilon,
             delta,
-            parties=parties or PARTIES,
+            parties=parties or bench.PARTIES,
             corrupt=corrupt,
-            repetitions=REPETITIONS if repetitions is None else repetitions,
+            repetitions=bench.REPETITIONS if repetitions is None else repetitions,
             seed=seed,
-            progress=bar.show,
-        )
-    if hand_over(result, path, plot, as_json):
-        return
-    table = Table("users", "honest", "method", "planned", "measured", title="standard error of the average")
-    for point in result.points:
-        table.add_row(
-            str(point.parties),
-            str(point.honest),
-            NAMES[point.method],
-            f"{point.planned:.4g}",
-            f"{point.measured:.4g}",
-        )
-    console().print(table)
-    console().print(f"plot: {path}", markup=False)
+            progress=progress,
+        ),
+        bench.plot,
+        plot_file,
+        as_json,
+    )
+    if result is not None:
+        columns: Columns = {
+            "users": "parties",
+            "honest": "honest",
+            "method": lambda point: NAMES[point.method],
+        }
+        columns |= {"planned": "planned", "measured": "measured"}
+        show_points(result.points, columns, "standard error of the average")
 
 
 @app.command("kendall-tripadvisor")
@@ -82,7 +77,7 @@ def kendall(
     parties: Annotated[int, typer.Option(help="Users, an even number.")] = 246_000,
     delta: Annotated[float, typer.Option(help="Of all pairs; the rest has none.")] = 1e-8,
     repetitions: Annotated[int, typer.Option(help="How often everything is drawn anew.")] = 30,
-    seed: Annotated[int, typer.Option(help="Of records, pairs, responses and noise.")] = 1,
+    seed: Seed = 1,
     plot_file: Plot = None,
     as_json: Json = False,
 ) -> None:
@@ -91,48 +86,36 @@ def kendall(
     Two-party computation on few pairs and on all, and local DP, as calculated and as measured. Takes about a
     minute.
     """
-    from smpc_dp_lab.bench.kendall import EPSILONS, kendall_errors, plot
+    from smpc_dp_lab.bench import kendall as bench
 
-    path = plot_path("kendall-tripadvisor", plot_file, as_json)
-    with Bar("repetitions", quiet=as_json) as bar:
-        result = kendall_errors(
+    result = reproduce(
+        "kendall-tripadvisor",
+        lambda progress: bench.kendall_errors(
             parties=parties,
-            epsilons=epsilon or EPSILONS,
+            epsilons=epsilon or bench.EPSILONS,
             delta=delta,
             repetitions=repetitions,
             seed=seed,
-            progress=bar.show,
-        )
-    if hand_over(result, path, plot, as_json):
-        return
-    table = Table(
-        "epsilon",
-        "method",
-        "P",
-        "measured",
-        "calculated",
-        "any law",
-        title="root mean squared error of (tau + 1) / 2",
+            progress=progress,
+        ),
+        bench.plot,
+        plot_file,
+        as_json,
     )
-    for point in sorted(result.points, key=lambda point: (point.epsilon, point.exact)):
-        table.add_row(
-            f"{point.epsilon:g}",
-            point.method,
-            "" if point.partners is None else str(point.partners),
-            "" if point.measured is None else f"{point.measured:.4f}",
-            f"{point.exact:.4f}",
-            f"{point.bound:.4f}",
-        )
-    show = console()
-    show.print(table)
-    show.print(f"data: {result.data}, tau = {result.tau:.3f}; all pairs are {result.naive_pairs:,}, not run")
+    if result is None:
+        return
+    columns: Columns = {"epsilon": "epsilon", "method": "method", "P": "partners", "measured": "measured"}
+    columns |= {"calculated": "exact", "any law": "bound"}
+    points = sorted(result.points, key=lambda point: (point.epsilon, point.exact))
+    show_points(points, columns, "root mean squared error of (tau + 1) / 2")
+    say(f"data: {result.data}, tau = {result.tau:.3f}; all pairs are {result.naive_pairs:,}, not run")
     for key, methods in result.ranks.items():
         times = f"local / two-party = {result.advantage[key]:.2g}"
-        show.print(f"epsilon {key}: {' < '.join(methods)}; {times}")
-    show.print(f"the thesis, epsilon to 2: {' < '.join(result.thesis)}; local / two-party about 10")
-    show.print(f"seed {result.seed}, {result.seconds:.0f} s")
-    if path is not None:
-        show.print(f"plot: {path}")
+        say(f"epsilon {key}: {' < '.join(methods)}; {times}")
+    say(
+        f"the thesis, epsilon to 2: {' < '.join(result.thesis)}; local / two-party about 10",
+        f"seed {result.seed}, {result.seconds:.0f} s",
+    )
 
 
 @app.command("auc")
@@ -149,7 +132,7 @@ def auc(
         typer.Option(help="Log2 of the bins of the other one; may be repeated.", show_default=False),
     ] = None,
     repetitions: Annotated[int, typer.Option(help="Runs of each protocol.")] = 20,
-    seed: Annotated[int, typer.Option(help="Of scores, coins and responses.")] = 1,
+    seed: Seed = 1,
     plot_file: Plot = None,
     as_json: Json = False,
 ) -> None:
@@ -157,35 +140,30 @@ def auc(
 
     The generic protocol and hierarchical histograms. Takes about a minute.
     """
-    from smpc_dp_lab.bench.local_auc import BINS, EPSILONS, LEVELS, auc_errors, plot
+    from smpc_dp_lab.bench import local_auc as bench
 
-    path = plot_path("auc", plot_file, as_json)
-    with Bar("settings", quiet=as_json) as bar:
-        result = auc_errors(
+    result = reproduce(
+        "auc",
+        lambda progress: bench.auc_errors(
             positives=positives,
             negatives=negatives,
-            epsilons=epsilon or EPSILONS,
-            bins=bins or BINS,
-            levels=levels or LEVELS,
+            epsilons=epsilon or bench.EPSILONS,
+            bins=bins or bench.BINS,
+            levels=levels or bench.LEVELS,
             repetitions=repetitions,
             seed=seed,
-            progress=bar.show,
-        )
-    if hand_over(result, path, plot, as_json):
+            progress=progress,
+        ),
+        bench.plot,
+        plot_file,
+        as_json,
+    )
+    if result is None:
         return
-    columns = ("epsilon", "protocol", "bins", "mean", "s.d.", "r.m.s.", "calculated", "Theorem 3.5")
-    table = Table(*columns, title="error of the AUC")
-    for point in result.points:
-        table.add_row(
-            f"{point.epsilon:g}",
-            point.method,
-            str(point.bins),
-            *(f"{value:.4f}" for value in (point.mean, point.deviation, point.rms)),
-            *("" if value is None else f"{value:.4f}" for value in (point.exact, point.bound)),
-        )
-    show = console()
-    show.print(table)
-    show.print(f"data: {result.data}; AUC = {result.auc:.4f}; calculated: without threshold")
-    show.print(f"seed {result.seed}, {result.seconds:.0f} s")
-    if path is not None:
-        show.print(f"plot: {path}")
+    columns: Columns = {"epsilon": "epsilon", "protocol": "method", "bins": "bins", "mean": "mean"}
+    columns |= {"s.d.": "deviation", "r.m.s.": "rms", "calculated": "exact", "Theorem 3.5": "bound"}
+    show_points(result.points, columns, "error of the AUC")
+    say(
+        f"data: {result.data}; AUC = {result.auc:.4f}; calculated: without threshold",
+        f"seed {result.seed}, {result.seconds:.0f} s",
+    )

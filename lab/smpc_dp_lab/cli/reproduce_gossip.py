@@ -1,29 +1,32 @@
-"""`smpc-dp reproduce gosta` and `dual-averaging`: gossip with pairwise objectives."""
+"""`smpc-dp reproduce`: learning along a network.
+
+`gosta`, `dual-averaging`, `homomorphic` and `network-sgd`.
+"""
 
 from __future__ import annotations
 
+from operator import itemgetter
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
-from smpc_dp.cli.output import console
-from smpc_dp.cli.progress import Bar
-from smpc_dp_lab.cli.figure import Json, Plot, hand_over, plot_path
+from smpc_dp_lab.cli.figure import Columns, Epsilons, Json, Plot, Seed, reproduce, say, show_points
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands to `app`."""
     app.command("gosta")(gosta)
     app.command("dual-averaging")(dual_averaging)
+    app.command("homomorphic")(homomorphic)
+    app.command("network-sgd")(network_sgd)
 
 
 def gosta(
     parties: Annotated[int, typer.Option(help="Users, no prime number.")] = 1_260,
     iterations: Annotated[int, typer.Option(help="Of each run.")] = 60_000,
     repetitions: Annotated[int, typer.Option(help="Runs of each method on each graph.")] = 50,
-    seed: Annotated[int, typer.Option(help="Of records, graphs and draws.")] = 1,
+    seed: Seed = 1,
     plot_file: Plot = None,
     as_json: Json = False,
 ) -> None:
@@ -33,28 +36,26 @@ def gosta(
     """
     from smpc_dp_lab.bench.gosta import gosta_errors, last_rows, plot
 
-    path = plot_path("gosta", plot_file, as_json)
-    with Bar("runs", quiet=as_json) as bar:
-        result = gosta_errors(
-            parties=parties,
-            iterations=iterations,
-            repetitions=repetitions,
-            seed=seed,
-            progress=bar.show,
-        )
-    if hand_over(result, path, plot, as_json):
+    result = reproduce(
+        "gosta",
+        lambda progress: gosta_errors(
+            parties=parties, iterations=iterations, repetitions=repetitions, seed=seed, progress=progress
+        ),
+        plot,
+        plot_file,
+        as_json,
+    )
+    if result is None:
         return
+    headings = ("graph", "method", "error", "spread", "Theorem 3.1", "reference")
+    columns: Columns = {heading: itemgetter(index) for index, heading in enumerate(headings)}
     title = f"relative error of the users' estimates after {result.iterations:,} iterations"
-    table = Table("graph", "method", "error", "spread", "Theorem 3.1", "reference", title=title)
-    for graph, method, *numbers in last_rows(result):
-        table.add_row(graph, method, *("" if value is None else f"{value:.3g}" for value in numbers))
-    show = console()
-    show.print(table)
-    show.print(f"data: {result.data}, AUC = {result.auc:.3f}; the reference has other records of this size")
-    show.print(f"Theorem 3.1 above the error at all times: {'yes' if result.bound_holds else 'NO'}")
-    show.print(f"seed {result.seed}, {result.seconds:.0f} s")
-    if path is not None:
-        show.print(f"plot: {path}")
+    show_points(last_rows(result), columns, title)
+    say(
+        f"data: {result.data}, AUC = {result.auc:.3f}; the reference has other records of this size",
+        f"Theorem 3.1 above the error at all times: {'yes' if result.bound_holds else 'NO'}",
+        f"seed {result.seed}, {result.seconds:.0f} s",
+    )
 
 
 def dual_averaging(
@@ -62,7 +63,7 @@ def dual_averaging(
     iterations: Annotated[int, typer.Option(help="Of each run.")] = 30_000,
     repetitions: Annotated[int, typer.Option(help="Asynchronous runs on each graph.")] = 50,
     synchronous: Annotated[int, typer.Option(help="Runs beside Theorem 3.2 on each graph.")] = 2,
-    seed: Annotated[int, typer.Option(help="Of graph and draws.")] = 1,
+    seed: Seed = 1,
     plot_file: Plot = None,
     as_json: Json = False,
 ) -> None:
@@ -74,45 +75,130 @@ def dual_averaging(
     from smpc_dp.learn.data import wisconsin
     from smpc_dp_lab.bench.dual_averaging import dual_averaging_errors, plot
 
-    path = plot_path("dual-averaging", plot_file, as_json)
     read = wisconsin(data, incomplete=True)
-    records = read.table
-    with Bar("runs", quiet=as_json) as bar:
-        result = dual_averaging_errors(
-            records[:, :-1],
-            records[:, -1],
-            data=f"{read.source}, {len(records)} records, standardised",
+    result = reproduce(
+        "dual-averaging",
+        lambda progress: dual_averaging_errors(
+            read.table[:, :-1],
+            read.table[:, -1],
+            data=f"{read.source}, {len(read.table)} records, standardised",
             iterations=iterations,
             repetitions=repetitions,
             synchronous=synchronous,
             seed=seed,
-            progress=bar.show,
-        )
-    if hand_over(result, path, plot, as_json):
-        return
-    title = f"asynchronous, after {result.iterations:,} iterations; minimum {result.minimum:.5f}"
-    table = Table("graph", "objective", "spread", "bias term", "AUC", "least AUC", title=title)
-    for curve in result.curves:
-        numbers = (curve.objective[-1], curve.spread[-1], curve.bias[-1])
-        table.add_row(
-            curve.graph,
-            *(f"{value:.3g}" for value in numbers),
-            *(f"{value:.4f}" for value in (curve.auc, curve.least_auc)),
-        )
-    show = console()
-    show.print(table)
-    title = "synchronous, beside Theorem 3.2"
-    table = Table("graph", "excess", "C1", "C2", "C2 as printed", "C3", "holds", title=title)
-    for term in result.terms:
-        numbers_ = (term.excess, term.centralised, term.network, term.printed_network, term.bias)
-        table.add_row(term.graph, *(f"{value:.3g}" for value in numbers_), "yes" if term.holds else "NO")
-    show.print(table)
-    show.print(
-        f"data: {result.data}; objective at 0 is {result.start:.4f}, AUC of the minimum {result.best_auc:.4f}"
+            progress=progress,
+        ),
+        plot,
+        plot_file,
+        as_json,
     )
+    if result is None:
+        return
+    columns: Columns = {
+        "graph": "graph",
+        "objective": lambda curve: curve.objective[-1],
+        "spread": lambda curve: curve.spread[-1],
+        "bias term": lambda curve: curve.bias[-1],
+        "AUC": "auc",
+        "least AUC": "least_auc",
+    }
+    title = f"asynchronous, after {result.iterations:,} iterations; minimum {result.minimum:.5f}"
+    show_points(result.curves, columns, title)
+    terms: Columns = {"graph": "graph", "excess": "excess", "C1": "centralised", "C2": "network"}
+    terms |= {"C2 as printed": "printed_network", "C3": "bias", "holds": "holds"}
+    show_points(result.terms, terms, "synchronous, beside Theorem 3.2")
     complete = result.curves[-1]
     met = "met" if complete.auc >= result.reference_auc else "MISSED"
-    show.print(f"AUC at least {result.reference_auc} on the {complete.graph} graph: {met}")
-    show.print(f"seed {result.seed}, {result.seconds:.0f} s")
-    if path is not None:
-        show.print(f"plot: {path}")
+    say(
+        f"data: {result.data}",
+        f"objective at 0 is {result.start:.4f}, AUC of the minimum {result.best_auc:.4f}",
+        f"AUC at least {result.reference_auc} on the {complete.graph} graph: {met}",
+        f"seed {result.seed}, {result.seconds:.0f} s",
+    )
+
+
+def homomorphic(
+    steps: Annotated[int, typer.Option(help="Steps of the recursion.")] = 200,
+    repetitions: Annotated[int, typer.Option(help="Runs that are averaged.")] = 100,
+    seed: Seed = 1,
+    plot_file: Plot = None,
+    as_json: Json = False,
+) -> None:
+    """Diffusion with graph-homomorphic and with i.i.d. noise [Vlaski and Sayed 2020, Fig. 1].
+
+    Deviation of the centroid from the optimum, and epsilon(i) with the factor that the paper lacks.
+    """
+    from smpc_dp_lab.bench.homomorphic import homomorphic_deviation, plot
+
+    result = reproduce(
+        "homomorphic",
+        lambda _: homomorphic_deviation(steps=steps, repetitions=repetitions, seed=seed),
+        plot,
+        plot_file,
+        as_json,
+    )
+    if result is None:
+        return
+    columns: Columns = {
+        "noise": "noise",
+        "deviation": "final",
+        "epsilon(i)": lambda curve: ", ".join(f"{step}: {e:,.4g}" for step, e in curve.epsilon.items()),
+    }
+    show_points(result.curves, columns, "mean square deviation of the centroid, last half")
+    say(
+        f"data: {result.data}; graph: {result.edges} edges, mixing gap {result.mixing_gap:.3f} (the paper "
+        "prints neither)",
+        f"order {' < '.join(result.ranks)}; the paper: {' < '.join(result.paper)}",
+        f"seed {result.seed}, {result.seconds:.1f} s",
+    )
+
+
+def network_sgd(
+    houses: Annotated[
+        Path | None,
+        typer.Option(help="California houses, .csv or .csv.gz. Left out: synthetic.", show_default=False),
+    ] = None,
+    epsilon: Epsilons = None,
+    parties: Annotated[int, typer.Option(help="Users of 8 points each, at most 2,000.")] = 2_000,
+    steps: Annotated[int, typer.Option(help="Steps T.")] = 20_000,
+    delta: Annotated[float, typer.Option(help="Of all data of one user.")] = 1e-6,
+    runs: Annotated[int, typer.Option(help="Walks that are averaged.")] = 20,
+    seed: Seed = 1,
+    plot_file: Plot = None,
+    as_json: Json = False,
+) -> None:
+    """Gradient descent by a curator, by a walking token and locally [Bellet 2021, Fig. 4.1].
+
+    Test accuracy with the published script's noise, and with all three under the best accounting. Takes about
+    a minute.
+    """
+    from smpc_dp_lab.bench import network_sgd as bench
+
+    result = reproduce(
+        "network-sgd",
+        lambda progress: bench.network_sgd(
+            houses,
+            epsilons=epsilon or bench.EPSILONS,
+            parties=parties,
+            steps=steps,
+            delta=delta,
+            runs=runs,
+            seed=seed,
+            progress=progress,
+        ),
+        bench.plot,
+        plot_file,
+        as_json,
+    )
+    if result is None:
+        return
+    columns: Columns = {"epsilon": "epsilon", "sigmas": "sigmas", "method": "method", "sigma": "sigma"}
+    columns |= {"step size": "step_size", "accuracy": "accuracy", "s.d.": "deviation"}
+    columns |= {"reference": "reference", "objective": "objective"}
+    show_points(result.points, columns, f"test accuracy after {result.steps:,} steps")
+    say(
+        f"data: {result.data}; without privacy {result.accuracy:.3f}, reference {result.reference_accuracy}",
+        "published: three analyses that cannot be compared; fair: substitution of a user's data in all",
+        *(f"warning: {text}" for text in result.warnings),
+        f"seed {result.seed}, {result.seconds:.0f} s",
+    )

@@ -1,18 +1,22 @@
-"""`smpc-dp reproduce local-scale`, `personalized-synthetic` and `moons`."""
+"""`smpc-dp reproduce`: personalised models and groups of gossip.
+
+`local-scale`, `personalized-synthetic`, `moons`, `party-tables`, `movielens` and `private-boosting`.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
-from rich.table import Table
 
-from smpc_dp.cli.output import console
-from smpc_dp.cli.progress import Bar
-from smpc_dp_lab.cli.figure import Json, Plot, hand_over, plot_path
+from smpc_dp_lab.cli.figure import Columns, Epsilons, Json, Plot, Quick, Seed, reproduce, say, show_points
 
 DATA = Path("examples/data/breast_cancer_wisconsin_original.csv")
+ACCURACY: Columns = {"method": "method", "accuracy": "accuracy", "deviation": "deviation"}
+PROTECTED: Columns = {"epsilon": "epsilon", "protects a record": "protected"}
+Problems = Annotated[int, typer.Option(help="Random problems or splits.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -20,6 +24,9 @@ def register(app: typer.Typer) -> None:
     app.command("local-scale")(scale)
     app.command("personalized-synthetic")(personalized)
     app.command("moons")(moons)
+    app.command("party-tables")(party_tables)
+    app.command("movielens")(movielens)
+    app.command("private-boosting")(private_boosting)
 
 
 def scale(
@@ -37,7 +44,7 @@ def scale(
     method: Annotated[Literal["secagg", "gopa"], typer.Option(help="Whose noise it is.")] = "secagg",
     rate: Annotated[float, typer.Option(help="Step size.")] = 0.5,
     repetitions: Annotated[int, typer.Option(help="Splits, schedules and noises.")] = 10,
-    seed: Annotated[int, typer.Option(help="Of those.")] = 1,
+    seed: Seed = 1,
     data: Annotated[Path, typer.Option(help="The file of the Wisconsin (Original) data.")] = DATA,
     plot_file: Plot = None,
     as_json: Json = False,
@@ -49,9 +56,9 @@ def scale(
     from smpc_dp.learn.data import wisconsin
     from smpc_dp_lab.bench.local_scale import SIZES, local_scale, plot
 
-    path = plot_path("local-scale", plot_file, as_json)
-    with Bar("runs", quiet=as_json) as bar:
-        result = local_scale(
+    result = reproduce(
+        "local-scale",
+        lambda progress: local_scale(
             wisconsin(data),
             epsilon=epsilon,
             delta=delta,
@@ -63,27 +70,28 @@ def scale(
             rate=rate,
             repetitions=repetitions,
             seed=seed,
-            progress=bar.show,
-        )
-    if hand_over(result, path, plot, as_json):
+            progress=progress,
+        ),
+        plot,
+        plot_file,
+        as_json,
+    )
+    if result is None:
         return
-    columns = ("s", "honest", "noise from", "steps", "noise", "accuracy", "s.d.", "worst", "best")
-    table = Table(*columns, title="test accuracy of the users' own models")
-    for point in result.of("none", "local", "secagg", "gopa", "curator"):
-        table.add_row(
-            str(point.size),
-            str(point.honest),
-            {"local": "local DP", "curator": "trusted curator"}.get(point.kind, point.kind),
-            str(point.steps),
-            f"{point.noise:.3g}",
-            *(f"{value:.3f}" for value in (point.accuracy, point.spread, point.low, point.high)),
-        )
-    show = console()
-    show.print(table)
-    show.print(f"data: {result.data}, {result.parties} users; noise: standard deviation in an average")
-    show.print(f"seed {result.seed}, {result.repetitions} repetitions, {result.seconds:.0f} s")
-    if path is not None:
-        show.print(f"plot: {path}", markup=False)
+    names = {"local": "local DP", "curator": "trusted curator"}
+    columns: Columns = {
+        "s": "size",
+        "honest": "honest",
+        "noise from": lambda point: names.get(point.kind, point.kind),
+    }
+    columns |= {"steps": "steps", "noise": "noise", "accuracy": "accuracy"}
+    columns |= {"s.d.": "spread", "worst": "low", "best": "high"}
+    kinds = result.of("none", "local", "secagg", "gopa", "curator")
+    show_points(kinds, columns, "test accuracy of the users' own models")
+    say(
+        f"data: {result.data}, {result.parties} users; noise: standard deviation in an average",
+        f"seed {result.seed}, {result.repetitions} repetitions, {result.seconds:.0f} s",
+    )
 
 
 def personalized(
@@ -91,60 +99,186 @@ def personalized(
         list[int] | None,
         typer.Option("--dimension", help="May be repeated. Left out: 20, 50 and 100.", show_default=False),
     ] = None,
-    problems: Annotated[int, typer.Option(help="Random problems; 2 take a minute.")] = 10,
-    seed: Annotated[int, typer.Option(help="Of those.")] = 1,
+    problems: Problems = 10,
+    seed: Seed = 1,
+    quick: Quick = False,
     plot_file: Plot = None,
     as_json: Json = False,
 ) -> None:
-    """Test accuracy of personalised models [Bellet 2021, Fig. 2.1; Bellet and others 2018, Fig. 2].
+    """Test accuracy of personalised models [Bellet 2021, Fig. 2.1; Bellet and others 2018, Figs 2 to 4].
 
-    Local models, coordinate descent, the paper's noise (NOT private), and noise that protects a record.
+    Local models, coordinate descent, the paper's noise (NOT private), noise that protects a record, and local
+    DP of the records.
     """
-    from smpc_dp_lab.bench.personalized import DIMENSIONS, personalized_synthetic, plot
+    from smpc_dp_lab.bench import personalized as bench
 
-    path = plot_path("personalized-synthetic", plot_file, as_json)
-    with Bar("problems", quiet=as_json) as bar:
-        result = personalized_synthetic(
-            dimensions or DIMENSIONS, problems=problems, seed=seed, progress=bar.show
-        )
-    if hand_over(result, path, plot, as_json):
-        return
-    table = Table("p", "rows", "method", "epsilon", "protects a record", "accuracy", "deviation")
-    for point in result.points:
-        table.add_row(
-            str(point.dimension),
-            point.rows,
-            point.method,
-            "" if point.epsilon is None else f"{point.epsilon:g}",
-            "yes" if point.protected else "NO",
-            f"{point.accuracy:.3f}",
-            f"{point.deviation:.3f}",
-        )
-    console().print(table)
-    console().print(f"{result.problems} problems, seed {result.seed}, {result.seconds:.0f} s; plot: {path}")
+    chosen: Sequence[int] = dimensions or bench.DIMENSIONS
+    epsilons = tuple(bench.UPDATES)
+    if quick:
+        chosen, epsilons, problems = chosen[:1], (1.0, 30.0), 1
+    result = reproduce(
+        "personalized-synthetic",
+        lambda progress: bench.personalized_synthetic(
+            chosen, epsilons, problems=problems, seed=seed, progress=progress
+        ),
+        bench.plot,
+        plot_file,
+        as_json,
+    )
+    if result is not None:
+        columns: Columns = {"p": "dimension", "rows": "rows", "records, least": "least", "most": "most"}
+        show_points(result.points, columns | {"method": "method"} | PROTECTED | ACCURACY)
+        say(f"{result.problems} problems, seed {result.seed}, {result.seconds:.0f} s")
 
 
 def moons(
-    problems: Annotated[int, typer.Option(help="Random problems; each takes ten seconds.")] = 10,
-    seed: Annotated[int, typer.Option(help="Of those.")] = 1,
+    problems: Problems = 10,
+    seed: Seed = 1,
+    quick: Quick = False,
     plot_file: Plot = None,
     as_json: Json = False,
 ) -> None:
     """Personalised boosting with a learned graph beside an oracle's [Bellet 2021, section 2.5, Fig. 2.2].
 
-    100 parties in four clusters of rotated moons, with 3 to 15 records each.
+    100 parties in four clusters of rotated moons, with 3 to 15 records each. A problem takes ten seconds.
     """
     from smpc_dp_lab.bench import moons as bench
 
-    path = plot_path("moons", plot_file, as_json)
-    with Bar("problems", quiet=as_json) as bar:
-        result = bench.moons(problems=problems, seed=seed, progress=bar.show)
-    if hand_over(result, path, bench.plot, as_json):
+    result = reproduce(
+        "moons",
+        lambda progress: bench.moons(problems=1 if quick else problems, seed=seed, progress=progress),
+        bench.plot,
+        plot_file,
+        as_json,
+    )
+    if result is None:
         return
-    table = Table("graph or model", "accuracy", "least", "most", title="test accuracy, mean of the parties")
-    for point in result.points:
-        shown = (point.accuracy, min(point.accuracies), max(point.accuracies))
-        table.add_row(point.method, *(f"{value:.3f}" for value in shown))
-    console().print(table)
-    console().print(f"weight of the learned graph within clusters: {result.within:.0%} (equal weights: 29%)")
-    console().print(f"{result.problems} problems, seed {result.seed}, {result.seconds:.0f} s; plot: {path}")
+    columns: Columns = {"graph or model": "method", "accuracy": "accuracy"}
+    columns |= {"least": lambda point: min(point.accuracies), "most": lambda point: max(point.accuracies)}
+    show_points(result.points, columns, "test accuracy, mean of the parties")
+    say(
+        f"weight of the learned graph within clusters: {result.within:.0%} (equal weights: 29%)",
+        f"{result.problems} problems, seed {result.seed}, {result.seconds:.0f} s",
+    )
+
+
+def party_tables(
+    table: Annotated[
+        Path | None,
+        typer.Option(
+            help="A table of numbers: party, features, label 0 or 1. Left out: a synthetic stand-in.",
+            show_default=False,
+        ),
+    ] = None,
+    problems: Problems = 3,
+    seed: Seed = 1,
+    plot_file: Plot = None,
+    as_json: Json = False,
+) -> None:
+    """Models for all, of each party, and personalised ones [Bellet 2021, Table 2.1].
+
+    Linear and boosted. The data of the table are not part of this project: give a file.
+    """
+    from smpc_dp_lab.bench import party_tables as bench
+
+    result = reproduce(
+        "party-tables",
+        lambda progress: bench.party_tables(
+            None if table is None else bench.read_parties(table),
+            data=bench.SYNTHETIC if table is None else table.name,
+            problems=problems,
+            seed=seed,
+            progress=progress,
+        ),
+        bench.plot,
+        plot_file,
+        as_json,
+    )
+    if result is not None:
+        show_points(result.points, ACCURACY)
+        say(
+            f"data: {result.data}, {result.parties} parties, {result.records} records",
+            f"{result.problems} splits, seed {result.seed}, {result.seconds:.0f} s",
+        )
+
+
+def movielens(
+    ratings: Annotated[
+        Path | None,
+        typer.Option(
+            help="Ratings with the header userId, movieId, rating, timestamp (.csv, .csv.gz), or u.data of "
+            "ml-100k. Left out: synthetic ones.",
+            show_default=False,
+        ),
+    ] = None,
+    problems: Problems = 5,
+    seed: Seed = 1,
+    quick: Quick = False,
+    plot_file: Plot = None,
+    as_json: Json = False,
+) -> None:
+    """Error of personalised models of movie ratings [Bellet and others 2018, Table 1].
+
+    As published, where no epsilon holds, and with features of public users.
+    """
+    from smpc_dp_lab.bench import movie_models as bench
+    from smpc_dp_lab.bench.ratings import read_ratings, synthetic_ratings
+
+    given = synthetic_ratings(80 if quick else 400, 120, seed) if ratings is None else read_ratings(ratings)
+    result = reproduce(
+        "movielens",
+        lambda progress: bench.movielens(
+            given, problems=1 if quick else problems, seed=seed, progress=progress
+        ),
+        bench.plot,
+        plot_file,
+        as_json,
+    )
+    if result is None:
+        return
+    errors: Columns = {"RMSE": "rmse", "deviation": "deviation"}
+    columns: Columns = {"features": "features", "method": "method"}
+    show_points(result.points, columns | PROTECTED | errors)
+    low, high = given.table[:, 2].min(), given.table[:, 2].max()
+    say(
+        "as published: no epsilon holds, features and graph are exact functions of the ratings",
+        f"a changed rating moves a user's centred ratings: {2 * (high - low):g} B_phi/m in the l1 norm",
+        f"data: {result.data}, {result.parties} parties, {result.movies} movies, {result.ratings} ratings",
+        f"{result.problems} splits, seed {result.seed}, {result.seconds:.0f} s",
+    )
+
+
+def private_boosting(
+    epsilons: Epsilons = None,
+    problems: Problems = 5,
+    seed: Seed = 1,
+    quick: Quick = False,
+    plot_file: Plot = None,
+    as_json: Json = False,
+) -> None:
+    """Accuracy of personalised boosting with private choices, by records and l1 norm [Bellet 2021, 2.2.2].
+
+    No paper has a private one: the figure shows from which size on it learns.
+    """
+    from smpc_dp_lab.bench import private_boosting as bench
+
+    sizes: Sequence[int] = (100, 1_000) if quick else bench.SIZES
+    betas: Sequence[float] = (1.0,) if quick else bench.BETAS
+    result = reproduce(
+        "private-boosting",
+        lambda progress: bench.private_boosting(
+            sizes,
+            betas,
+            epsilons or bench.EPSILONS,
+            problems=1 if quick else problems,
+            seed=seed,
+            progress=progress,
+        ),
+        bench.plot,
+        plot_file,
+        as_json,
+    )
+    if result is not None:
+        columns: Columns = {"m": "size", "beta": "beta", "epsilon": "epsilon", "needed lead, of 2": "gap"}
+        show_points(result.points, columns | ACCURACY)
+        say(f"{result.problems} problems, seed {result.seed}, {result.seconds:.0f} s")

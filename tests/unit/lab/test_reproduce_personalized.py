@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from smpc_dp.errors import ConfigError
-from smpc_dp_lab.bench import moons, personalized
+from smpc_dp.privacy.accountant.theorems import kairouz_oh_viswanath
+from smpc_dp_lab.bench import linear_tasks, moons, movie_models, party_tables, personalized
+from smpc_dp_lab.bench.ratings import (
+    PUBLIC,
+    Ratings,
+    public_tasks,
+    published_tasks,
+    read_ratings,
+    synthetic_ratings,
+)
 
 
 @pytest.mark.long
@@ -19,21 +29,28 @@ def test_collaboration_beats_local_models_and_noise_costs(
     pytest.importorskip("matplotlib")
     monkeypatch.setattr(personalized, "CONVERGED", 20)
     result = personalized.personalized_synthetic([20], [1.0, 30.0], problems=1, seed=3)
-    accuracy = {(point.rows, point.method, point.epsilon): point.accuracy for point in result.points}
+    of_all = [point for point in result.points if point.least is None]
+    accuracy = {(point.rows, point.method, point.epsilon): point.accuracy for point in of_all}
     assert accuracy["unit", "CD", None] > accuracy["unit", "local", None] + 0.05
     assert accuracy["cube", "paper's scale", 0.15] > accuracy["cube", "local", None] + 0.02
     assert accuracy["unit", "private CD", 30.0] > accuracy["unit", "private CD", 1.0] + 0.1
+    assert accuracy["unit", "private CD", 30.0] > accuracy["unit", "local DP", 30.0] + 0.1
     assert {point.method for point in result.points if not point.protected} == {"CD", "paper's scale"}
+    few, many = (
+        next(p for p in result.points if p.rows == "unit" and p.method == "local" and p.least == least)
+        for least in (10, 79)
+    )
+    assert few.accuracy < many.accuracy - 0.05
     personalized.plot(result, tmp_path / "figure.png")
     assert (tmp_path / "figure.png").stat().st_size > 10_000
 
 
 def test_rows_of_norm_one_have_gradients_of_norm_one() -> None:
     """The noise of the private models is planned for that."""
-    tasks = personalized.problem(1, 20, "unit")
-    rows = np.arange(personalized.PARTIES)
+    tasks = linear_tasks.problem(1, 20, "unit")
+    rows = np.arange(linear_tasks.PARTIES)
     assert np.linalg.norm(tasks.features, axis=2).max() <= 1 + 1e-12
-    assert np.abs(tasks._slopes(np.ones((personalized.PARTIES, 20)), rows)).max() <= 1
+    assert np.abs(tasks._slopes(np.ones((linear_tasks.PARTIES, 20)), rows)).max() <= 1
 
 
 @pytest.mark.parametrize(("arguments", "problems"), [([1], 1), ([20], 0)])
@@ -57,3 +74,113 @@ def test_a_learned_graph_finds_clusters_and_beats_local_models(
     assert (tmp_path / "figure.png").stat().st_size > 10_000
     with pytest.raises(ConfigError, match="problems"):
         moons.moons(problems=0)
+
+
+def test_local_dp_of_records_has_noise_of_the_right_size() -> None:
+    """E|b|^2 of the l2 K-norm noise at epsilon/2 and distance 2, and the flips of the labels.
+
+    10,000 rows: 1 % is above four standard deviations of each mean.
+    """
+    tasks, epsilon = linear_tasks.problem(1, 20, "unit"), 4.0
+    perturbed = tasks.perturbed(epsilon, 1)
+    squares = ((perturbed.features - tasks.features) ** 2).sum(axis=2).mean()
+    assert squares == pytest.approx(20 * 21 * (2 / (epsilon / 2)) ** 2, rel=0.02)
+    flipped = (perturbed.labels != tasks.labels)[tasks.labels != 0].mean()
+    assert flipped == pytest.approx(1 / (1 + np.exp(epsilon / 2)), abs=0.02)
+
+
+def test_ratings_in_order_and_no_published_epsilon_holds(tmp_path: Path) -> None:
+    """One fixed split of synthetic ratings: local models are worse than collaborative ones."""
+    pytest.importorskip("matplotlib")
+    given = synthetic_ratings(60, 100, 3)
+    result = movie_models.movielens(given, published=[1.0], epsilons=[30.0, 0.1], problems=1)
+    rmse = {(point.features, point.method, point.epsilon): point.rmse for point in result.points}
+    assert rmse["as published", "CD", None] < rmse["as published", "local", None]
+    assert rmse["public", "CD", None] < rmse["public", "local", None]
+    assert rmse["public", "private CD", 30.0] < rmse["public", "private CD", 0.1]
+    assert not any(p.protected for p in result.points if p.features == "as published")
+    assert {p.method for p in result.points if not p.protected and p.features == "public"} == {"CD"}
+    assert "synthetic" in result.data
+    movie_models.plot(result, tmp_path / "plot.png")
+    assert (tmp_path / "plot.png").stat().st_size > 10_000
+
+
+def test_public_features_depend_on_no_ratings_of_the_parties() -> None:
+    """Another rating of a party changes its own record alone; published features and graph change for all."""
+    given = synthetic_ratings(40, 60, 2)
+    before = public_tasks(given, 1)
+    of_parties = [party for party in range(40) if party in _parties_of(given, 1)]
+    changed = replace(given, table=given.table.copy())
+    row = np.flatnonzero(given.table[:, 0] == of_parties[0])[3]
+    changed.table[row, 2] = 1.0 if given.table[row, 2] > 2 else 5.0
+    after = public_tasks(changed, 1)
+    assert (before.weights != after.weights).nnz == 0
+    for old, new in zip(before.features, after.features, strict=True):
+        assert (old == new).all()
+    differ = [not np.array_equal(old, new) for old, new in zip(before.ratings, after.ratings, strict=True)]
+    differ_tests = [
+        not np.array_equal(old[1], new[1]) for old, new in zip(before.test, after.test, strict=True)
+    ]
+    assert sum(differ) + sum(differ_tests) == 1
+    published = published_tasks(given, 1), published_tasks(changed, 1)
+    assert not np.array_equal(published[0].features[-1], published[1].features[-1])
+
+
+def _parties_of(given: Ratings, seed: int) -> set[int]:
+    """The users that are no public ones, as drawn for a seed."""
+    order = np.random.default_rng([seed, 5]).permutation(given.shape[0])
+    return set(order[round(PUBLIC * given.shape[0]) :].tolist())
+
+
+def test_centring_moves_a_mean_gradient_by_8_b_phi_over_m() -> None:
+    """Brute force, ratings 1 to 5, all features alike: (m - 1)/m of the bound is reached."""
+    m, phi = 50, np.array([0.3, -0.5, 0.2])
+    bound = 8 * np.abs(phi).sum() / m
+    ratings = np.full(m, 3.0)
+    moved = []
+    for first in (1.0, 5.0):
+        ratings[0] = first
+        others = (ratings - ratings.mean())[1:]
+        moved.append(-2 * others.sum() * phi / m)
+    difference = np.abs(moved[0] - moved[1]).sum()
+    assert difference == pytest.approx(bound * (m - 1) / m)
+
+
+def test_a_split_of_epsilon_composes_to_it() -> None:
+    each = movie_models.split_epsilon(0.5, 5, movie_models.PUBLISHED_DELTA)
+    assert 0.1 <= each < 0.5
+    assert kairouz_oh_viswanath([(each, 0.0)] * 5, movie_models.PUBLISHED_DELTA)[0] == pytest.approx(0.5)
+
+
+def test_ratings_files_of_both_forms(tmp_path: Path) -> None:
+    path = tmp_path / "u.data"
+    path.write_text("7\t30\t5\t881250949\n9\t10\t3\t891717742\n")
+    assert read_ratings(path).table.tolist() == [[0.0, 1.0, 5.0], [1.0, 0.0, 3.0]]
+    path.write_text("7,30,5\n")
+    with pytest.raises(ConfigError, match="with tabs"):
+        read_ratings(path)
+    path = tmp_path / "ratings.csv"
+    path.write_text("userId,movieId,rating,timestamp\n7,30,5,1\n9,10,3,1\n")
+    assert read_ratings(path).shape == (2, 2)
+
+
+def test_personalised_models_of_users_lead(tmp_path: Path) -> None:
+    """One fixed split of the stand-in: the order of Table 2.1 for linear models, in a file as of a user."""
+    pytest.importorskip("matplotlib")
+    path = tmp_path / "parties.csv"
+    np.savetxt(path, party_tables.synthetic_parties(1), delimiter=",")
+    result = party_tables.party_tables(party_tables.read_parties(path), data=path.name, problems=1)
+    accuracy = {point.method: point.accuracy for point in result.points}
+    best = accuracy["PERSO-LINEAR-LEARNED"]
+    assert best > max(accuracy["GLOBAL-LINEAR"], accuracy["LOCAL-LINEAR"])
+    assert len(accuracy) == 6
+    party_tables.plot(result, tmp_path / "plot.png")
+    assert (tmp_path / "plot.png").stat().st_size > 5_000
+
+
+@pytest.mark.parametrize("text", ["1,2\n", "1,2,3\n", "1,2,0\n1,3,1\n"])
+def test_tables_that_are_not_users_are_refused(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "parties.csv"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=r"must be columns|needs 3 parties"):
+        party_tables.read_parties(path)
