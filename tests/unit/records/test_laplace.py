@@ -156,10 +156,13 @@ def test_an_audit_finds_one_share_that_is_left_out(monkeypatch: pytest.MonkeyPat
     source = SeededRandomnessForSimulation(1, "audit")
     right = audit_records(parameters, 20_000, source)
     assert not right.violations
-    add, calls = RecordSumParameters.add_noise, iter(range(1 << 30))
-    monkeypatch.setattr(
-        RecordSumParameters, "add_noise", lambda self, *given: add(self, *given) if next(calls) % 3 else None
-    )
+    draw, calls = RecordSumParameters.own_noise, iter(range(1 << 30))
+
+    def left_out(self: RecordSumParameters, source: NoiseSource, count: int) -> np.ndarray[Any, Any]:
+        noise = draw(self, source, count)
+        return noise if next(calls) % 3 else np.zeros_like(noise)
+
+    monkeypatch.setattr(RecordSumParameters, "own_noise", left_out)
     wrong = audit_records(parameters, 20_000, source)
     assert wrong.variance == pytest.approx(2 / 3, rel=0.05)
     assert wrong.violations
