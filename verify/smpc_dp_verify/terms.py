@@ -162,6 +162,7 @@ def _of_records(session: Session, asked: str, own: int, pair: int) -> Terms:
     """
     given = session.parameters
     required(len(session.names) <= MOST_COMPLETE, "the number of parties")
+    required("budget" not in given, "a budget of several requests, whose split is not derived here")
     for name in {*RANGES, *CHOICES} & {*given}:
         is_right = (
             given[name] == CHOICES[name][0] if name in CHOICES else _is_number(given[name], *RANGES[name])
@@ -184,9 +185,11 @@ def _of_records(session: Session, asked: str, own: int, pair: int) -> Terms:
             for count, move in (part.split("x") for part in moved.split(","))
             for _ in range(_count(count))
         ]
-    each = max(person * -(-max(high, -low) // rows) for low, high in sides)
-    far = each <= max(moves) if squared is None else each**2 <= 4 * squared
-    required(far, "the moves of a unit")
+    # A row exchanged moves a sum by the range of a row, one added or removed by its greatest value.
+    is_exchange = records.get("rows", "private") == "public"
+    each = person * max(high - low if is_exchange else max(high, -low) for low, high in sides)
+    most = max(moves) ** 2 if squared is None else 4 * squared
+    required(each**2 <= most * rows**2, "the moves of a unit")
     length = len(sides) if squared is not None else len(moves)
     low, high = [low for low, _ in sides], [high for _, high in sides]
     return _on_grid(

@@ -14,6 +14,8 @@ from smpc_dp.errors import ConfigError
 from smpc_dp.learn.block_gossip import GroupDraws
 from smpc_dp.privacy.secagg_plan import plan_secagg
 from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters, check_parameters
+from smpc_dp.protocols.gopa.verifiable.records import VerifiableRecordParameters
+from smpc_dp.protocols.registry import PARAMETER_CHECKERS
 from smpc_dp_verify.draws import plan_draws
 from smpc_dp_verify.errors import Refused
 from smpc_dp_verify.schedule import group_of, pcg64
@@ -63,6 +65,46 @@ def test_both_plan_the_same(name: str) -> None:
     for pair in (noise.pair_variance // 4, noise.pair_variance * 4, noise.pair_variance - 1):
         with pytest.raises(Refused, match="pairwise noise"):
             second(session, noise.own_variance, pair)
+
+
+AGE = {"max_rows": 7, "columns": {"age": {"lower": 0.0, "upper": 100.0}}}
+PERSON = {"unit": "person", "id": "who", "rows_per_person": 5, "parties_per_person": 1}
+RECORDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "a sum of a row": ({}, {}),
+    "a sum of a person": (PERSON, {}),
+    "sums of a person in two parties": (
+        PERSON | {"rows_per_person": 2, "parties_per_person": 2},
+        {"ask": ["count", "mean(age)"]},
+    ),
+    "an exchanged row": ({"rows": "public"}, {"public_rows": [7] * 6, "ask": "mean(age)"}),
+    "moments, most of whose squares are bounded together": ({}, {"ask": ["variance(age)", "mean(age)"]}),
+}
+
+
+@pytest.mark.parametrize("name", RECORDS)
+def test_both_plan_the_same_of_records(name: str) -> None:
+    records, more = RECORDS[name]
+    given = {"verifiable": True, "epsilon": 1.0, "delta": 1e-6, "ask": "sum(age)", **more}
+    given |= {"records": AGE | records}
+    parameters, issues = PARAMETER_CHECKERS["gopa", 2](given, 6)
+    assert isinstance(parameters, VerifiableRecordParameters), issues
+    asked = f"{parameters.operations[0]} {parameters.planned()}"
+    names = [f"party-{number}" for number in range(6)]
+    session = Session(bytes(32), "gopa", 2, given, {}, names, "relay", None)
+    terms = read_terms(session, 1, asked)
+    noise = parameters.session
+    assert (terms.bits, terms.pair_variance) == (parameters.bits, noise.pair_variance)
+    low, high = parameters.request.bounds
+    assert terms.range == (tuple((low - low.min()).tolist()), tuple((high - low.min()).tolist()))
+    assert terms.most_x_hat == parameters.greatest_published
+    # Bounds of twice as many rows as max_rows are refused.
+    false: dict[str, dict[str, Any]] = {
+        "the moves of a unit": {"records": given["records"] | {"max_rows": 3}},
+        "a budget": {"budget": {}},
+    }
+    for reason, change in false.items():
+        with pytest.raises(Refused, match=reason):
+            read_terms(dataclasses.replace(session, parameters=given | change), 1, asked)
 
 
 @pytest.mark.parametrize(
