@@ -222,6 +222,10 @@ def _print_verdict(report: Report, verdict: Verdict) -> None:
     if verdict.answers is not None:
         for line in answer_lines(verdict.answers):
             out.print(printable(line))
+        moved = f"{(verdict.bias or 0) / verdict.standard_error:.2g} standard deviations of its noise"
+        out.print(
+            f"cheats who see their noise first can have moved each sum by {moved} at most, in expectation"
+        )
     elif verdict.average is not None:
         shown = ", ".join(f"{value:.6g}" for value in verdict.average[:SHOWN])
         more = f", … ({len(verdict.average)} values)" if len(verdict.average) > SHOWN else ""

@@ -13,7 +13,6 @@ from smpc_dp.records.features import Block, Selector
 from smpc_dp.records.intervals import NORMAL, ErrorDistribution
 from smpc_dp.records.plan import Plan, noisy_values
 from smpc_dp.records.schema import Number, Schema
-from smpc_dp.records.sensitivity import Scaled
 from smpc_dp.records.terms import is_public
 
 Floats = NDArray[np.float64]
@@ -80,16 +79,8 @@ class NoisySums:
         return noisy_values(self.total[offset : offset + block.cells], scale)
 
     def deviation(self, block: Block) -> float:
-        """Return the standard deviation of the noise in each cell, with the rounding of the parties' sums.
-
-        Each rounding moves a sum by half a ring step at most, and all noise is discrete: a step more covers
-        both.
-        """
-        if is_public(block, self.plan.schema):
-            return 0.0
-        scaled = Scaled(block, self.plan.offsets[block][1])
-        rounding = self.present / 2 + 1 if scaled.rounded else 1.0
-        return (self.plan.deviation(self.present) + rounding) / float(scaled.scale)
+        """Return the standard deviation of the noise in each cell, with the rounding of the parties' sums."""
+        return 0.0 if is_public(block, self.plan.schema) else self.plan.deviation_of(block, self.present)
 
 
 @functools.lru_cache(maxsize=64)

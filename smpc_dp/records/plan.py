@@ -45,8 +45,8 @@ LEAST_BITS = 8
 SUM_BITS = 61
 # Scales are multiples of a power of two, to within a part in 2^7.
 SCALE_BITS = 8
-# On a coarse grid scales from this one on are integers.
-WHOLE_SCALE = 3.0
+# With fewer bits than these, scales from this one on are integers.
+COARSE_BITS, WHOLE_SCALE = 11, 3.0
 MAX_LENGTH = 1 << 22
 # The deviation of discrete Laplace noise in ring steps: its shares take a draw for each doubling.
 LAPLACE_BITS = 12
@@ -57,7 +57,7 @@ LARGE = 0.1
 
 
 class PlannedError(PlainStruct, frozen=True):
-    """The standard error of one answer, from the noise alone, before anything is charged.
+    """The standard error of one answer, from noise and rounding, before anything is charged.
 
     Attributes:
         text: the answer.
@@ -202,16 +202,11 @@ class Plan(Priced):
 
     def worst(self, weights: Mapping[str, float]) -> float:
         """Return the largest weighted error of an answer over its range, with the counted shares alone."""
-        spread = self.deviation(self.mechanism.honest)
-        result = 0.0
-        for term in self.terms:
-            square = sum(
-                factor / (float(self.offsets[block][1]) * block.greatest(self.schema)) ** 2
-                for block, factor in term.squares.items()
-                if not is_public(block, self.schema)
-            )
-            result = max(result, spread * term.groups * math.sqrt(square * weights.get(term.text, 1.0)))
-        return result
+        present = self.mechanism.honest
+        return max(
+            term.groups * math.sqrt(self._square(term, present) * weights.get(term.text, 1.0))
+            for term in self.terms
+        )
 
     def scale_texts(self) -> Any:
         """Return the scale of each block and of Laplace noise, which are derived with floating point."""
@@ -244,6 +239,24 @@ class Plan(Priced):
         """Return the standard deviation of the noise in a sum over so many parties, in ring steps."""
         return math.sqrt((self.variance if self.central else present * self.variance) + self.left)
 
+    def deviation_of(self, block: Block, present: int) -> float:
+        """Return the deviation of the noise in each cell of a block over so many parties, in its own steps.
+
+        Each rounding of a party's sum moves the total by half a ring step at most, and all noise is discrete:
+        a step more covers both.
+        """
+        scaled = Scaled(block, self.offsets[block][1])
+        rounding = present / 2 + 1 if scaled.rounded else 1.0
+        return (self.deviation(present) + rounding) / float(scaled.scale)
+
+    def _square(self, term: Term, present: int) -> float:
+        """Return the square of a term's error over its range, times its number of rows."""
+        return sum(
+            factor * (self.deviation_of(block, present) / block.greatest(self.schema)) ** 2
+            for block, factor in term.squares.items()
+            if not is_public(block, self.schema)
+        )
+
     def errors(self, present: int, rows: int | None = None) -> list[PlannedError]:
         """Return the standard error of each answer with so many shares of noise in the sum.
 
@@ -251,15 +264,10 @@ class Plan(Priced):
         """
         expected = self.schema.rows == "private" or rows is None
         number = self.schema.rows_expected if expected else rows
-        return [self._error(term, self.deviation(present), number, expected) for term in self.terms]
+        return [self._error(term, present, number, expected) for term in self.terms]
 
-    def _error(self, term: Term, deviation: float, rows: int | None, expected: bool) -> PlannedError:
-        square = 0.0
-        for block, factor in term.squares.items():
-            if not is_public(block, self.schema):
-                scale = float(self.offsets[block][1]) * block.greatest(self.schema)
-                square += factor * (deviation / scale) ** 2
-        one_row = math.sqrt(square) * term.groups
+    def _error(self, term: Term, present: int, rows: int | None, expected: bool) -> PlannedError:
+        one_row = math.sqrt(self._square(term, present)) * term.groups
         relative = None if rows is None else one_row / rows
         error = one_row * term.range if term.of_rows else None
         if not term.of_rows and relative is not None:
@@ -385,7 +393,7 @@ def _scaled(
         raise no_room(parties, schema)
     ring = 2.0**bits
     return [
-        Scaled(block, near_scale(ring / (one * block.greatest(schema)), bits < LEAST_BITS))
+        Scaled(block, near_scale(ring / (one * block.greatest(schema)), bits < COARSE_BITS))
         for block, one in zip(blocks, spread, strict=True)
     ]
 

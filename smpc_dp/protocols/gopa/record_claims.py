@@ -82,11 +82,11 @@ class GopaRecords(NoisyRecordParameters):
         """Return the claim about vectors as one of the unit of the rows, and what is seen of totals."""
         from smpc_dp.records.answers import not_protected
 
-        if vectors.epsilon is None:
-            return vectors
         if vectors.guarantee is None:
             raise LocalError("GOPA has a guarantee")
         schema, stated = self.schema, self.request.guarantee()
+        # Before that line is the warning of a delta that is large for so many parties.
+        first = len(vectors.guarantee.warnings)
         guarantee = replace(
             vectors.guarantee,
             relation=schema.relation,
@@ -107,7 +107,7 @@ class GopaRecords(NoisyRecordParameters):
                 *(self.limits or not_protected(schema)[:1]),
                 *not_protected(schema)[1:],
                 self.totals,
-                *(line for line in vectors.not_protected[1:] if line not in stated.warnings),
+                *vectors.not_protected[first + 1 :],
             ),
         )
 

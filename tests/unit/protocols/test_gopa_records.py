@@ -205,3 +205,41 @@ def test_what_a_form_cannot_do_is_refused(form: dict[str, Any], where: str, reas
     checked, issues = PARAMETER_CHECKERS["gopa", 2](given(**form), 10)
     assert checked is None
     assert any(issue.where == where and reason in issue.reason for issue in issues), issues
+
+
+@pytest.mark.parametrize("form", [{}, *FORMS], ids=["relay", "direct", "verifiable"])
+@pytest.mark.parametrize("parties", [5, 100])
+def test_the_planned_error_is_the_one_that_answers_state(form: dict[str, Any], parties: int) -> None:
+    """Also where the grid is so coarse that the rounding of a hundred sums counts."""
+    checked = in_form(form, parties, ask=["count", "sum(age)", "sex"])
+    total = np.zeros(checked.request.length, dtype=np.int64)
+    answers = checked.answers(total, range(parties), level=0.95, simultaneous=False, hide=0.0)
+    planned_errors = {error.text: error.standard_error for error in checked.errors(parties)}
+    for one in answers.estimates:
+        assert one.standard_error == pytest.approx(planned_errors[one.name], rel=1e-9), one.name
+    fine = in_form({}, parties, ask=["count", "sum(age)", "sex"]).errors(parties)
+    for coarse, best in zip(checked.errors(parties), fine, strict=True):
+        assert coarse.standard_error < 1.3 * best.standard_error
+
+
+def test_what_is_proven_and_what_is_left_of_a_claim_after_exclusions() -> None:
+    checked = in_form({"verifiable": True}, 6, corrupt=0.2)
+    few, more, none = (checked.privacy(5, excluded) for excluded in (1, 2, 5))
+    assert few.epsilon < more.epsilon
+    assert none.epsilon is None
+    for one in (few, more, none):
+        assert one.not_protected[: len(checked.limits)] == checked.limits
+        assert not any("or no noise" in line for line in one.not_protected)
+        assert "standard deviations of its noise" in one.not_protected[-1]
+    # A total is hidden by the noise of one pair less for each corrupt party more than planned.
+    assert f"at least {checked.total_error:.3g} times" in few.claim
+    less = checked.total_error * math.sqrt(1 - 1 / checked.session.honest)
+    assert f"at least {less:.3g} times" in more.claim
+    assert "whoever reads the log" in few.claim
+
+
+@pytest.mark.parametrize("form", [{}, *FORMS], ids=["relay", "direct", "verifiable"])
+def test_a_delta_that_is_large_for_so_many_parties_moves_no_sentence(form: dict[str, Any]) -> None:
+    large, usual = (in_form(form, 5, delta=delta).privacy(5).not_protected for delta in (0.3, 1e-6))
+    assert len(large) == len(usual)
+    assert not any("a corrupt party may" in line for line in large)

@@ -315,6 +315,12 @@ class VerifiableParameters(GopaParameters, frozen=True):
         guarantee, session = plain.guarantee, self.session
         if guarantee is None:
             raise LocalError("GOPA has a guarantee")
+        not_protected = (
+            "a corrupt party may give any value within the bounds, and leave after it has seen its noise",
+            "beyond c corrupt parties the relay may report another total: an audit of the log shows it",
+            # A delta that is too large is warned of first, in both cases.
+            *plain.not_protected[2 + len(guarantee.warnings) :],
+        )
         epsilon = self.epsilon_without(excluded)
         if not math.isfinite(epsilon):
             return Privacy(
@@ -322,7 +328,7 @@ class VerifiableParameters(GopaParameters, frozen=True):
                 delta=None,
                 claim=f"none: {excluded} parties were corrupt, and too few are left whose noise could count",
                 assumptions=(),
-                not_protected=plain.not_protected,
+                not_protected=not_protected,
             )
         guarantee = replace(
             guarantee,
@@ -342,12 +348,7 @@ class VerifiableParameters(GopaParameters, frozen=True):
                 "computational, for what the board shows: discrete logarithms in ristretto255, SHAKE256 as a "
                 "random oracle; commitments to pairwise terms hide as far as X25519 does, others always",
             ),
-            not_protected=(
-                "a corrupt party may give any value within the bounds, and leave after it has seen its noise",
-                "beyond c corrupt parties the relay may report another total: an audit of the log shows it",
-                # A delta that is too large is warned of first, in both cases.
-                *plain.not_protected[2 + len(guarantee.warnings) :],
-            ),
+            not_protected=not_protected,
         )
 
 

@@ -8,6 +8,8 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from msgspec.structs import replace
+
 from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.privacy.secagg_plan import SecAggPlan
 from smpc_dp.protocols import records
@@ -27,8 +29,8 @@ if TYPE_CHECKING:
 
 # log2 of the noise's deviation in grid steps, from the coarsest grid on.
 COARSEST, FINEST, STEP = 3.0, 10.0, 0.5
-# By which part of a fine grid's the largest error may be greater.
-WORTH = 0.1
+# By which part of a fine grid's the largest error may be greater, rounding included.
+WORTH = 0.15
 # Coin flips of a party, at most, and over those that Gaussian noise would take.
 MOST_FLIPS, FLIPS_OVER = 1 << 15, 1.25
 # The moves of a row are composed one by one if their squares sum to at most so many times those of the bound
@@ -42,6 +44,10 @@ MOST_TEXT = 640
 class VerifiableRecordParameters(VerifiableParameters, GopaRecords, frozen=True, kw_only=True):
     """Checked parameters of a request for statistics of records, by verifiable GOPA."""
 
+    seen_by: ClassVar[str] = (
+        "the relay, up to {corrupt} colluding parties, any single curious party, or whoever reads the log "
+        "see: every party's noisy sums and the total"
+    )
     of_lost: ClassVar[str] = LEFT_IN.replace("in it", "in the total")
     limits: ClassVar[tuple[str, ...]] = (
         "proven of each party: each of its sums is between 0 rows and max_rows rows at the bounds of a row, "
@@ -80,7 +86,13 @@ class VerifiableRecordParameters(VerifiableParameters, GopaRecords, frozen=True,
 
     def privacy(self, survivors: int, excluded: int = 0) -> Privacy:
         """Return the claim: (epsilon, delta) of one unit in all that is seen, and what is proven."""
-        claimed = self.about_records(super().privacy(survivors, excluded), self.plan.max_corrupt)
+        claimed = super().privacy(survivors, excluded)
+        if claimed.guarantee is None:
+            claimed = dataclasses.replace(claimed, not_protected=(*self.limits, *claimed.not_protected[1:]))
+        else:
+            fewer = max(0, excluded - self.plan.max_corrupt)
+            left = replace(self.session, honest=self.session.honest - fewer)
+            claimed = replace(self, session=left).about_records(claimed, self.plan.max_corrupt)
         noise = self.noise(survivors, 0, excluded)
         moved = (noise.bias or 0.0) / noise.total
         line = (

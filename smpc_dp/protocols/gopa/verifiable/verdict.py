@@ -65,7 +65,10 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
         listed = "as many as the session log lists runs" if self.tries_listed else "which is an assumption"
         subject = "inputs within the bounds"
         if self.answers is not None:
-            subject = "sums within the bounds of max_rows rows, which need be of no rows"
+            subject = (
+                "sums within the bounds of max_rows rows, which need be of no rows: a party that lies moves "
+                "each total by max_rows times the range of a row at most"
+            )
         return (
             f"Not detected: false {subject}. All this holds only if at most "
             f"c = {corrupt} of the parties are corrupt. The bound on the bias is for {self.tries} tries, "
