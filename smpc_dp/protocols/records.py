@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 _STATED = "is not for statistics of records: the columns and what is asked state it"
 # Keys of sums that statistics of records lack.
 REFUSED = dict.fromkeys(("length", "lower", "upper", "kind", "precision", "l2_bound", "max_weight"), _STATED)
+# What a plan calls otherwise than a session file.
+SESSION_KEYS = {"weights": "answer_weights"}
 # Keys of exact tables, which only servers compute.
 NO_TABLES = dict.fromkeys(
     ("smallest_count", "dataset"),
@@ -331,7 +333,8 @@ def planned_or_issues(plan: Callable[[], T]) -> tuple[T | None, list[ConfigIssue
     try:
         return plan(), []
     except ConfigError as error:
-        return None, list(error.issues) or [ConfigIssue("ask", str(error), ConfigCheck.INFEASIBLE)]
+        issues = [issue._replace(where=SESSION_KEYS.get(issue.where, issue.where)) for issue in error.issues]
+        return None, issues or [ConfigIssue("ask", str(error), ConfigCheck.INFEASIBLE)]
     except PrivacyError as error:
         return None, [ConfigIssue("epsilon", str(error), ConfigCheck.INFEASIBLE)]
 

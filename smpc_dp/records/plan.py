@@ -126,8 +126,13 @@ class Priced:
 
         `most` is a share of the range of every answer, or a standard error for each text.
         """
-        issues = []
-        for error in self.errors(present, rows):
+        planned = self.errors(present, rows)
+        others = sorted({*most} - {error.text for error in planned}) if isinstance(most, Mapping) else []
+        issues = [
+            ConfigIssue("max_standard_error", f"{text!r} is not asked for", ConfigCheck.UNKNOWN_NAME)
+            for text in others
+        ]
+        for error in planned:
             limit = most.get(error.text) if isinstance(most, Mapping) else most
             stated = error.standard_error if isinstance(most, Mapping) else error.relative
             if limit is None or (stated is not None and stated <= limit):

@@ -151,7 +151,9 @@ class SchemaSettings(msgspec.Struct, frozen=True, kw_only=True):
     rows: Annotated[
         Rows, Meta(description="`private`: whether a row is there is protected; `public`: what is in it")
     ] = "private"
-    unit: Annotated[RowUnit, Meta(description="what is protected")] = "record"
+    unit: Annotated[
+        RowUnit, Meta(description="what is protected; without `records` it is a party, its whole vector")
+    ] = "record"
     id: Annotated[str | None, Meta(description="the column of persons' ids, for unit `person`")] = None
     rows_per_person: Annotated[Few | None, Meta(description="rows of one person in a party that count")] = (
         None

@@ -109,8 +109,13 @@ def test_a_person_multiplies_the_sensitivity_by_rows_and_parties() -> None:
         (given({"rows": "public"}, public_rows=[1, 2]), "public_rows", "has 2 numbers, the roster has 5"),
         (given({"rows": "public"}, public_rows=[1, 2, 3, 4, 5000]), "public_rows", "above max_rows = 1000"),
         (given(public_rows=[1] * 5), "public_rows", "here they are private"),
-        (given(answer_weights={"median(age)": 2.0}), "weights", "is not asked for"),
+        (given(answer_weights={"median(age)": 2.0}), "answer_weights", "is not asked for"),
         (given(max_standard_error=1e-9), "max_standard_error", "the standard error is"),
+        (
+            given(max_standard_error={"mean(agee)": 9.0}),
+            "max_standard_error",
+            "'mean(agee)' is not asked for",
+        ),
         (given(dropout=0.6), "dropout", "must be"),
     ],
 )

@@ -196,6 +196,9 @@ def _coarsest(plan: SecAggPlan, schema: Schema, good: Mapping[str, Any]) -> Plan
         if request.worst(weights) <= (1 + WORTH) * fine:
             break
     if coarsest is None:
-        reason = f"{request.length} numbers take more than {MOST_FLIPS} coin flips: ask for less at once"
+        reason = (
+            f"{request.length} numbers take more than {MOST_FLIPS} coin flips of a party: ask for less at "
+            "once, with a larger epsilon, or of more parties"
+        )
         raise ConfigError.at("ask", reason, ConfigCheck.TOO_LARGE)
     return coarsest
