@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from smpc_dp import simulate
 from smpc_dp.learn.boosting import PersonalizedBoosting, score_sensitivity
 from smpc_dp.privacy.noisy_choice import plan_choices
+from smpc_dp_lab.bench.accuracies import Measured
 from smpc_dp_lab.bench.figures import Progress, Steps, refuse, within
 from smpc_dp_lab.bench.plots import finish_axes, write_plot
 
@@ -94,19 +95,18 @@ def private_boosting(
 ) -> PrivateBoosting:
     """Measure test accuracies by size, norm and epsilon; raise ConfigError for arguments out of range."""
     refuse(within("problems", problems, 1, 100), *(within("size", size, 1, 100_000) for size in sizes))
-    began, count, points = time.perf_counter(), Steps(progress, "settings", len(sizes) * len(betas)), []
+    began, measured = time.perf_counter(), Measured()
+    count = Steps(progress, "settings", len(sizes) * len(betas))
     for size in sizes:
         for beta in betas:
             for epsilon in (None, *epsilons):
-                values = [accuracy(size, beta, epsilon, 1_000 * seed + number) for number in range(problems)]
                 gap = None if epsilon is None else needed_gap(size, beta, epsilon)
-                mean, spread = float(np.mean(values)), float(np.std(values))
-                points.append(
-                    Point(size=size, beta=beta, epsilon=epsilon, gap=gap, accuracy=mean, deviation=spread)
-                )
+                for number in range(problems):
+                    reached = accuracy(size, beta, epsilon, 1_000 * seed + number)
+                    measured.add(reached, size=size, beta=beta, epsilon=epsilon, gap=gap)
             count()
     took = time.perf_counter() - began
-    return PrivateBoosting(points=tuple(points), problems=problems, seed=seed, seconds=took)
+    return PrivateBoosting(points=measured.points(Point), problems=problems, seed=seed, seconds=took)
 
 
 def plot(result: PrivateBoosting, path: Path) -> None:
