@@ -19,7 +19,7 @@ from smpc_dp.learn.data import Dataset
 from smpc_dp.learn.data_owners import CentralSteps, most_answers
 from smpc_dp.privacy.collaboration import bound_10, laplace_scale
 from smpc_dp.privacy.gaussian import gaussian_mu
-from smpc_dp_lab.bench.figures import Progress, Steps, refuse, within
+from smpc_dp_lab.bench.figures import Progress, Steps, budgets, refuse, within
 
 Floats = NDArray[np.float64]
 Mechanism = Literal["none", "gaussian", "laplace"]
@@ -196,7 +196,7 @@ def cost_of_privacy(
     progress: Progress | None = None,
 ) -> CostOfPrivacy:
     """Measure psi by epsilon, size and number of owners; raise ConfigError for arguments out of range."""
-    refuse(within("steps", steps, 10, 100_000), within("runs", runs, 1, 10_000))
+    refuse(within("steps", steps, 10, 100_000), within("runs", runs, 1, 10_000), budgets(epsilons))
     began = time.perf_counter()
     settings: list[tuple[str, Dataset, tuple[int, ...]]]
     settings = [("lending", lending, (size,) * 3) for size in SIZES]

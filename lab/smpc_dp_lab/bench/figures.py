@@ -189,6 +189,13 @@ def within(name: str, value: int, least: int, most: int | None = None) -> list[C
     return [ConfigIssue(name, f"must be {bound}, is {value}", ConfigCheck.RANGE)]
 
 
+def budgets(epsilons: Sequence[float]) -> list[ConfigIssue]:
+    """Return the faults of privacy parameters that are not above 0 and at most 100."""
+    reason = "must be above 0 and at most 100, is"
+    # Written so that NaN fails.
+    return [ConfigIssue("epsilon", f"{reason} {e}", ConfigCheck.RANGE) for e in epsilons if not 0 < e <= 100]
+
+
 def refuse(*issues: Sequence[ConfigIssue]) -> None:
     """Raise ConfigError if there is any fault."""
     result = [issue for some in issues for issue in some]

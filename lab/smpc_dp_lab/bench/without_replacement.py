@@ -14,6 +14,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from smpc_dp.errors import ConfigCheck, ConfigIssue
 from smpc_dp.learn.averager import PlainExchange
 from smpc_dp.learn.local_global import LocalGlobal, LocalGlobalRun
 from smpc_dp.learn.models import bound_features
@@ -21,7 +22,7 @@ from smpc_dp.privacy.gaussian import gaussian_epsilon
 from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp_lab.bench.accuracies import Accuracy, Measured
 from smpc_dp_lab.bench.deep_q import DeepQ, PublicLoss
-from smpc_dp_lab.bench.figures import Progress, Steps, refuse, within
+from smpc_dp_lab.bench.figures import Progress, Steps, budgets, refuse, within
 from smpc_dp_lab.bench.plots import finish_axes, write_plot
 from smpc_dp_lab.bench.two_classes import STAND_INS, Kind, scaled, synthetic
 from smpc_dp_lab.bench.with_replacement import BATCH, composed_deviation, naive_deviation, with_replacement
@@ -144,7 +145,10 @@ def without_replacement(
 
     Raises ConfigError for arguments out of range.
     """
-    refuse(within("each", each, BATCH, 100_000), within("runs", runs, 1, 100))
+    wrong = (
+        [] if 0 <= ridge <= 1 else [ConfigIssue("ridge", f"must be 0 to 1, is {ridge}", ConfigCheck.RANGE)]
+    )
+    refuse(within("each", each, BATCH, 100_000), within("runs", runs, 1, 100), budgets(epsilons), wrong)
     began, measured = time.perf_counter(), Measured()
     plan = [(10, epsilon) for epsilon in epsilons] + [(count, 1.0) for count in nodes if count != 10]
     count = Steps(progress, "settings", len(plan) * runs)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -82,6 +83,20 @@ def test_the_papers_order_and_the_honest_one(tmp_path: Path) -> None:
     assert "synthetic" in result.data
     batches.plot(result, tmp_path / "plot.png")
     assert (tmp_path / "plot.png").stat().st_size > 10_000
+
+
+@pytest.mark.parametrize(
+    ("settings", "named"),
+    [
+        ({"ridge": -1.0}, "ridge"),
+        ({"epsilons": [0.0]}, "epsilon"),
+        ({"each": 10}, "each"),
+        ({"runs": 0}, "runs"),
+    ],
+)
+def test_settings_out_of_range_are_named(settings: dict[str, Any], named: str) -> None:
+    with pytest.raises(ConfigError, match=named):
+        batches.without_replacement(**settings)
 
 
 def test_the_noise_of_five_visits_is_12_8_and_the_paper_has_34_5_times_the_sensitivity() -> None:
