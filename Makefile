@@ -1,5 +1,5 @@
 # `make demo` runs the main job, `make test` the tests, `make check` adds lint and types to these;
-# `make test-all` runs every case of every test, which takes more than an hour on two cores.
+# `make test-all` runs every case of every test, which takes more than half an hour on two cores.
 # Each does all the set-up: it needs Python 3.11 or later, a Rust toolchain (cargo), a C compiler (cc), and make.
 
 PYTHON ?= python3

@@ -198,13 +198,16 @@ class Wire:
             assert claimed.setdefault(key, signed) == signed, key
 
     def answered(self, run: SavedRun[Any]) -> Sequence[Envelope]:
-        """Return the message to which a run has the next answer: a state may say nothing itself."""
-        if run.resend() or not isinstance(run.state, PartyState):
+        """Return the messages to which a run has the next answer: a state may say nothing itself."""
+        if run.resend() or run.finished:
             return run.resend()
-        attempt, last = run._row.position.attempt, run.state.progress.sent[-1:]
-        pairs = zip(self._attempts, self.sent, strict=True)
-        sent = (envelope for of, envelope in pairs if of == attempt and (envelope.step,) == last)
-        return [*sent][:1]
+        attempt = run._row.position.attempt
+        sent = [envelope for of, envelope in zip(self._attempts, self.sent, strict=True) if of == attempt]
+        if isinstance(run.state, PartyState):
+            return [envelope for envelope in sent if (envelope.step,) == run.state.progress.sent[-1:]][:1]
+        # Of a peer all messages of its last step, each once.
+        last = {(envelope.step, envelope.receiver): envelope for envelope in sent}
+        return [envelope for (step, _), envelope in last.items() if step == sent[-1].step]
 
     @property
     def steps(self) -> list[str]:

@@ -36,10 +36,11 @@ ATTACKS: dict[str, Callable[[], None]] = {
 }
 
 
-# The others of verifiable rounds play the same steps.
+# What is left of verifiable rounds plays the same steps: a run with rounds, whose log is changed.
 LONG = (
     "test_on_a_sparse_graph_neighbours_see_that_an_opening_is_false",
     "test_an_opening_that_nobody_asked_for_is_the_relays_fault",
+    "test_a_user_that_was_told_of_another_false_one_signs_no_wrong_opening",
 )
 
 
