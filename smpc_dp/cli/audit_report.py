@@ -72,7 +72,9 @@ def _verdict_sections(verdict: Verdict) -> list[Section]:
         *((item.party, "excluded", f"entry {item.sequence}: {item.reason}") for item in verdict.excluded),
         *((name, "silent", "takes part, and the log has no publication of it") for name in verdict.silent),
     ]
-    state = Table("Each party in the log", (("party", ""), ("state", ""), ("why", "long")), tuple(members))
+    state = Table(
+        "Each party in the log", (("party", ""), ("state", ""), ("why", "long")), tuple(members)
+    ).filled()
     void = tuple(
         f"{one} and {other} committed to different noise; at least one of the two deviated"
         for one, other in verdict.void_edges

@@ -65,8 +65,7 @@ KIND_WORDS = {
 NOT_PROVEN = (
     "That a value is true: a party can lie within the bounds.",
     "Whose fault it is that a message is missing: the aggregator may have withheld it.",
-    "That this log is that of your run: compare its run id and head with your own result, or use your "
-    "receipt.",
+    "That this log is that of your run: compare its run id and head with your own result.",
 )
 _MESSAGES: dict[str, type[msgspec.Struct]] = {
     v.COMMIT: v.Commit,
@@ -316,7 +315,7 @@ def _limits(run: Run, cosigners: Sequence[str]) -> list[str]:
     """Return what is not proven, as sentences."""
     limits = [
         "That this page tells the truth: it is the word of whoever runs this server. An audit on your own "
-        "machine proves.",
+        "machine proves what it says.",
         *NOT_PROVEN,
     ]
     report = run.report

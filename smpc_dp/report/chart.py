@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from smpc_dp.report.table import Table
 
-WIDTH, HEIGHT = 480, 280
-LEFT, RIGHT, TOP, BOTTOM = 64, 36, 12, 44
-# Lines of different colours; intervals that one picture shows; the room for their names, and for each.
+# Size of what is drawn, without what stands beside it, and the room above, below and to the right.
+WIDTH, HEIGHT = 280, 280
+TOP, BOTTOM, RIGHT = 12, 44, 36
+# Width of a character, and what is between a label and the picture.
+CHARACTER, GAP = 7.5, 12
+# Lines of different colours; intervals that one picture shows, and the height of each.
 SERIES = 4
 MOST_INTERVALS = 40
-NAMES, ROW = 200, 24
-# A label is cut to so many characters, as many as have room.
-LABEL = 24
+ROW = 24
+# A longer label is cut to so many characters.
+LABEL = 26
 
 
-def ticks(low: float, high: float, most: int = 5) -> list[float]:
-    """Return 2 to `most` + 1 round numbers of equal distance that reach from `low` to `high` or beyond."""
+def ticks(low: float, high: float, most: int = 5, least: float = 0.0) -> list[float]:
+    """Return 2 to `most` + 1 round numbers, `least` apart or more, that reach from `low` to `high`."""
     span = high - low or abs(high) or 1.0
-    raw = span / most
+    raw = max(span / most, least)
     power = 10.0 ** math.floor(math.log10(raw))
     step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= raw * (1 - 1e-9))
     first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
@@ -39,6 +42,11 @@ class Tick:
 
     at: float
     text: str
+
+
+def _beside(labels: Iterable[str]) -> int:
+    """Return the room that labels need to the left of a picture."""
+    return math.ceil(GAP + CHARACTER * max(map(len, labels)))
 
 
 def _ticks(numbers: Sequence[float], start: float, end: float) -> list[Tick]:
@@ -62,21 +70,35 @@ class Lines:
     series: tuple[tuple[str, tuple[tuple[float, float], ...]], ...]
     table: Table
     block: ClassVar[str] = "lines"
-    width: ClassVar[int] = WIDTH
     height: ClassVar[int] = HEIGHT
-    left: ClassVar[int] = LEFT
-    right: ClassVar[int] = WIDTH - RIGHT
+
+    @property
+    def left(self) -> int:
+        """Where the lines begin."""
+        return _beside(tick.text for tick in self.y_ticks)
+
+    @property
+    def right(self) -> int:
+        """Where the lines end."""
+        return self.left + WIDTH + 4 * RIGHT
+
+    @property
+    def width(self) -> int:
+        """Width of the picture."""
+        return self.right + RIGHT
 
     @property
     def _numbers(self) -> tuple[list[float], list[float]]:
         xs = [x for _, points in self.series for x, _ in points]
         ys = [y for _, points in self.series for _, y in points]
-        return ticks(min(xs), max(xs), 6), ticks(min(ys), max(ys))
+        # Of steps there are no halves.
+        apart = 1.0 if all(x == int(x) for x in xs) else 0.0
+        return ticks(min(xs), max(xs), 6, apart), ticks(min(ys), max(ys))
 
     @property
     def x_ticks(self) -> list[Tick]:
         """Numbers of the lower axis."""
-        return _ticks(self._numbers[0], LEFT, WIDTH - RIGHT)
+        return _ticks(self._numbers[0], self.left, self.right)
 
     @property
     def y_ticks(self) -> list[Tick]:
@@ -86,12 +108,11 @@ class Lines:
     @property
     def paths(self) -> list[tuple[int, str, str]]:
         """Number from 1, name, and points as SVG has them, of each line."""
-        xs, ys = self._numbers
+        (xs, ys), left, right = self._numbers, self.left, self.right
 
         def points(line: tuple[tuple[float, float], ...]) -> str:
             return " ".join(
-                f"{_scale(x, xs[0], xs[-1], LEFT, WIDTH - RIGHT)},"
-                f"{_scale(y, ys[0], ys[-1], HEIGHT - BOTTOM, TOP)}"
+                f"{_scale(x, xs[0], xs[-1], left, right)},{_scale(y, ys[0], ys[-1], HEIGHT - BOTTOM, TOP)}"
                 for x, y in line
             )
 
@@ -102,7 +123,8 @@ def _label(name: str) -> str:
     """Return a name as a picture has it: of a long one the part in brackets, which tells it from others."""
     if len(name) > LABEL and name.endswith("]"):
         name = name[name.find("[") + 1 : -1]
-    return name if len(name) <= LABEL else f"{name[: LABEL - 1]}…"
+    # What differs stands at the end as often as at the beginning.
+    return name if len(name) <= LABEL else f"{name[: LABEL // 2 - 1]}…{name[-LABEL // 2 :]}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,8 +150,21 @@ class Intervals:
     rows: tuple[tuple[str, float, float, float], ...]
     table: Table
     block: ClassVar[str] = "intervals"
-    width: ClassVar[int] = WIDTH
-    left: ClassVar[int] = NAMES
+
+    @property
+    def left(self) -> int:
+        """Where the intervals begin."""
+        return _beside(_label(name) for name, *_ in self.shown)
+
+    @property
+    def right(self) -> int:
+        """Where they end."""
+        return self.left + WIDTH
+
+    @property
+    def width(self) -> int:
+        """Width of the picture."""
+        return self.right + RIGHT
 
     @property
     def shown(self) -> tuple[tuple[str, float, float, float], ...]:
@@ -148,15 +183,15 @@ class Intervals:
     @property
     def x_ticks(self) -> list[Tick]:
         """Numbers of the lower axis."""
-        return _ticks(self._numbers, NAMES, WIDTH - RIGHT)
+        return _ticks(self._numbers, self.left, self.right)
 
     @property
     def drawn(self) -> list[Drawn]:
         """The intervals at their positions."""
-        low, high = self._numbers[0], self._numbers[-1]
+        low, high, left, right = self._numbers[0], self._numbers[-1], self.left, self.right
 
         def at(value: float) -> float:
-            return _scale(value, low, high, NAMES, WIDTH - RIGHT)
+            return _scale(value, low, high, left, right)
 
         return [
             Drawn(

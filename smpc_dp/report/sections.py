@@ -124,7 +124,7 @@ def statistics_section(result: Json) -> list[Section]:
             )
             for one in group
         )
-        table = Table(statistic, columns, rows)
+        table = Table(statistic, columns, rows).filled()
         drawn = tuple(
             (_estimate_name(one), float(one["low"]), float(one["value"]), float(one["high"]))
             for one in group

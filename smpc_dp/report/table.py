@@ -24,6 +24,12 @@ class Table:
     note: str = ""
     block: ClassVar[str] = "table"
 
+    def filled(self) -> Table:
+        """Return the table without the columns that have nothing in any row."""
+        there = [i for i in range(len(self.columns)) if any(row[i] for row in self.rows)]
+        rows = tuple(tuple(row[i] for i in there) for row in self.rows)
+        return replace(self, columns=tuple(self.columns[i] for i in there), rows=rows)
+
     def first(self, most: int) -> Table:
         """Return the table with at most so many rows, and a note about the others."""
         if len(self.rows) <= most:

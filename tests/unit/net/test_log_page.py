@@ -232,7 +232,8 @@ def test_each_entry_has_a_page(ended: LogPageServer) -> None:
 
 
 def test_the_command_audits_the_log(ended: LogPageServer, tmp_path: Path) -> None:
-    [command] = re.findall("smpc-dp (audit http.*?)</code>", answered(ended, "/")[2])
+    [code] = re.findall("<code>(.*smpc-dp.*)</code>", answered(ended, "/")[2])
+    command = text_of(code).removeprefix("smpc-dp ")
     digest = ran().context.session_digest.hex()
     done = CliRunner().invoke(app, command.replace("session.toml", digest).split())
     assert done.exit_code == 0

@@ -111,10 +111,18 @@ def test_pictures_show_what_their_tables_say() -> None:
     assert points[0][0] == chart.left
     assert points[-1][0] == chart.right
     assert points[0][1] < points[1][1] < points[2][1]
+    few = curve("Loss", "loss", [("loss", [(2, 1.0), (4, 2.0)])])
+    assert few is not None
+    assert [tick.text for tick in few.x_ticks] == ["2", "3", "4"]
     drawn = intervals().drawn
     assert drawn[0].low < drawn[0].value < drawn[0].high
     assert drawn[1].high > drawn[0].high
-    assert intervals("x" * 90).drawn[0].label.endswith("…")
+    # Names that differ at their ends alone are different labels, and all have room beside the picture.
+    long = [intervals(f"quantile(income_of_the_household, {at})") for at in (0.25, 0.5)]
+    assert len({picture.drawn[0].label for picture in long}) == 2
+    assert all("…" in picture.drawn[0].label for picture in long)
+    assert len(intervals("x" * 90).drawn[0].label) <= 26
+    assert intervals("x" * 90).left > intervals("x").left
     assert intervals("count [sex = f, smoker = no]").drawn[0].label == "sex = f, smoker = no"
     assert intervals("count [sex = f]").drawn[0].label == "count [sex = f]"
 

@@ -22,6 +22,7 @@ LEARNERS: dict[str, dict[str, Any]] = {
     "steps": {},
     "many steps": {"steps": 200, "epsilon": 20.0},
     "a small delta": {"steps": 2, "epsilon": 12.0, "delta": 1e-10},
+    "more noise than a Gaussian's": {"steps": 5, "epsilon": 2.0},
     "groups": GROUPS | {"steps": 12},
     "points": {"weights": "points", "max_points": 100, "clip": 3},
     "softmax": {"model": "softmax", "classes": 3, "ridge": 0.5, "columns": ["x", "y", "label"]},

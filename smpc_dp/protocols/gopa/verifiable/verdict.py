@@ -71,6 +71,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
             )
         return (
             f"Not detected: false {subject}. All this holds only if at most "
-            f"c = {corrupt} of the parties are corrupt. The bound on the bias is for {self.tries} tries, "
+            f"c = {corrupt} of the parties are corrupt. The bound on the bias is for {self.tries} "
+            f"{'try' if self.tries == 1 else 'tries'}, "
             f"{listed}."
         )
