@@ -260,7 +260,10 @@ def test_pairs_of_a_statistic_stand_beside_the_peer_that_evaluates_the_same_file
         return {name: dict.fromkeys(keys, float(instances)) for name in ("garbler", "evaluator")}
 
     monkeypatch.setattr(statistic, "garbled_session", session)
-    monkeypatch.setattr(statistic, "_worker_of", lambda _: {"pairs": 5, "wall": 1.0, "memory": 1.0})
+    whole = {"pairs": 5, "wall": 1.0, "memory": 1.0}
+    monkeypatch.setattr(statistic, "_worker_of", lambda _: {**whole, "garbler": 0.25, "evaluator": 0.125})
+    channel = [{"processor seconds a byte": 0.125}] * 2
+    monkeypatch.setattr(statistic, "pair_of_processes", lambda *_: channel)
     monkeypatch.setattr(statistic, "_mpyc", lambda _: {"absent": "no module"})
     monkeypatch.setattr(statistic, "_covert_trials", lambda *_: {})
     monkeypatch.setattr(covert, "covert_figures", lambda *_: [])
@@ -276,6 +279,9 @@ def test_pairs_of_a_statistic_stand_beside_the_peer_that_evaluates_the_same_file
     assert result["fresh pair, garbler"]["ratio_to_peer"] == 2
     assert result["fresh pair, evaluator"]["ratio_to_peer"] == 4
     assert result["fresh pair, wall"]["ratio_to_peer"] == 8
+    # The floor of a side is what it counts, and both sides' bytes over the channel.
+    assert result["fresh pair, garbler"]["ratio_to_limit"] == 0.25 + 2 * 0.125
+    assert result["fresh pair, evaluator"]["ratio_to_limit"] == 0.125 + 2 * 0.125
     assert result["fresh pair, sent"]["ratio_to_peer"] == 25
     assert result["pair with cached setup, sent"]["peer"] is None
     # Ours takes as many seconds as there are instances: one each.
