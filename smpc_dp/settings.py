@@ -119,8 +119,8 @@ def _converted(kind: Any, value: object) -> Any:
         element = re.search(r" - at `\$\[(\d+)\]`$", result)
         if element and isinstance(value, list):
             index = int(element[1])
-            items = [one.item_type for one in _parts(kind)[0] if isinstance(one, _ARRAYS)]
-            needed = _ranges(items)
+            items = (one.item_type for one in _parts(kind)[0] if isinstance(one, _ARRAYS))
+            needed = " or ".join(map(_range, items))
             raise ValueError(f"element {index} must be {needed}, is {shown(value[index])}") from None
         # The fault of a value further inside is reported unchanged, with its path.
         if isinstance(value, dict) or " - at `" in result:
@@ -197,7 +197,8 @@ def rows(table: type[msgspec.Struct], without: Collection[str] = ()) -> str:
 
 def _parts(kind: Any) -> tuple[list[inspect.Type], str, dict[str, str]]:
     """Return the alternatives of a type, its description, and further entries of Meta."""
-    result, about, extra = inspect.type_info(kind), "", dict[str, str]()
+    result = kind if isinstance(kind, inspect.Type) else inspect.type_info(kind)
+    about, extra = "", dict[str, str]()
     parts: list[inspect.Type] = [result]
     kinds: list[inspect.Type] = []
     while parts:
@@ -226,11 +227,6 @@ def _range(kind: Any, *, plain: bool = True, code: bool = False) -> str:
     kinds, _, extra = _parts(kind)
     if not plain and "range" in extra:
         return extra["range"]
-    return _ranges(kinds, plain=plain, code=code)
-
-
-def _ranges(kinds: Collection[inspect.Type], *, plain: bool = True, code: bool = False) -> str:
-    """Return the ranges of the alternatives of a type as text, as `_range` does."""
     texts = []
     for one in kinds:
         if isinstance(one, inspect.LiteralType):

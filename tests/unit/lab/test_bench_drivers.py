@@ -294,7 +294,7 @@ def test_pairs_of_a_statistic_stand_beside_the_peer_that_evaluates_the_same_file
     published = Path(__file__).parents[3] / "circuits" / "kendall_tau32_laplace.txt"
     assert (tmp_path / "given").read_bytes() == published.read_bytes()
     # The second round begins one further.
-    rounds = ["ours 1", "emp 1 4", "ours 20000", "emp 20000 1"]
+    rounds = ["ours 1", "emp 1 4", "ours 20000", "emp 20000 1", "emp 200 4"]
     assert log.read_text().splitlines() == [*rounds, *rounds[1:], rounds[0]]
     with pytest.raises(LocalError, match="no program 'emp_circuit'"):
         statistic.run_statistic_bench(1, emp=str(tmp_path / "nowhere"))
