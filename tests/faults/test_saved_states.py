@@ -528,7 +528,8 @@ def test_the_system_fails(
 ) -> None:
     """The n-th call of the system fails, for each n below 40: the party goes on after a restart."""
     real = getattr(os, call)
-    for at in thinned(scene, range(40), stride):
+    # The last place is beyond all calls, where this ends the loop.
+    for at in sorted({*thinned(scene, range(40), stride), 39}):
         scene = type(scene)()
         media, wire = Media(tmp_path / str(at), counted=True), Wire()
         calls = [0]
