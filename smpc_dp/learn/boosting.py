@@ -157,7 +157,7 @@ class PersonalizedBoosting(PersonalizedSettings, frozen=True, kw_only=True):
             raise ConfigError.at(party, "a label is neither 0 nor 1", ConfigCheck.RANGE)
 
     def setting_issues(self) -> list[ConfigIssue]:
-        """Return the faults of the further settings by themselves."""
+        """Return the faults of the settings that boosting adds."""
         result = bound_issues(self.lower, self.upper) + delta_issues(self.epsilon, self.delta)
         if self.graph is None:
             return result

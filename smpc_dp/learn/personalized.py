@@ -200,7 +200,7 @@ class Personalized(PersonalizedSettings, frozen=True, kw_only=True):
             self.loss.check(table, party)
 
     def setting_issues(self) -> list[ConfigIssue]:
-        """Return the faults of the further settings by themselves."""
+        """Return the faults of the settings that personalised models of records add."""
         result = self._noise_issues()
         if self.graph is None:
             return result

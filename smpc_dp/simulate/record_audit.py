@@ -23,19 +23,13 @@ from smpc_dp.privacy.accountant.compose import Composition
 from smpc_dp.privacy.empirical import FALSE_ALARM, Claim, Finding, audit
 from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.protocols.descriptor import CheckedParameters
-from smpc_dp.protocols.gopa.records import DirectRecordParameters, GopaRecordParameters
+from smpc_dp.protocols.gopa.records import GopaRecordParameters
 from smpc_dp.protocols.gopa.verifiable.records import VerifiableRecordParameters
 from smpc_dp.protocols.secagg.records import FitSumParameters, RecordSumParameters
 from smpc_dp.records.schema import Number, Schema
 from smpc_dp.records.table import Table, read_table
 
-Audited = (
-    RecordSumParameters
-    | FitSumParameters
-    | GopaRecordParameters
-    | DirectRecordParameters
-    | VerifiableRecordParameters
-)
+Audited = RecordSumParameters | FitSumParameters | GopaRecordParameters | VerifiableRecordParameters
 
 # Points of the profile, as parts of the claimed epsilon.
 PARTS = (1.0, 0.75, 0.5, 0.35, 0.25, 0.15, 0.1, 0.05)

@@ -81,7 +81,7 @@ class Tasks:
 
     @property
     def sizes(self) -> NDArray[np.intp]:
-        """m_u."""
+        """Number of ratings of each party, m_u."""
         return np.array([len(one) for one in self.ratings])
 
     def slopes(self, party: int, model: Floats) -> Floats:

@@ -87,7 +87,7 @@ class GopaRecordParameters(GopaParameters, GopaRecords, frozen=True):
         return self.about_records(super().privacy(survivors), self.plan.max_corrupt)
 
 
-class DirectRecordParameters(DirectParameters, GopaRecords, frozen=True):
+class DirectRecordParameters(GopaRecordParameters, DirectParameters, frozen=True):
     """Checked parameters of a request for statistics of records, by GOPA without an aggregator."""
 
     seen_by: ClassVar[str] = (
@@ -95,21 +95,6 @@ class DirectRecordParameters(DirectParameters, GopaRecords, frozen=True):
         "see: every party's noisy sums and the total"
     )
     of_lost: ClassVar[str] = LEFT_IN
-    request: Plan
-    public_rows: tuple[int, ...] | None
-    hidden_totals: float
-
-    def planned(self) -> str:
-        """Return both variances, and the scale of each block."""
-        return f"{super().planned()} {self.scales_digest()}"
-
-    def event(self) -> Event:
-        """Return what one request is to a ledger: a Gaussian mechanism of one unit, in the worst case."""
-        return self.of_unit(super().event())
-
-    def privacy(self, survivors: int) -> Privacy:
-        """Return the claim: (epsilon, delta) of one unit in all that is seen, and what is seen of totals."""
-        return self.about_records(super().privacy(survivors), self.plan.max_corrupt)
 
 
 def check_records(
@@ -158,9 +143,7 @@ def _check_forms(good: Mapping[str, Any]) -> None:
         raise ConfigError.at("on_dropout", reason, ConfigCheck.CONFLICT)
 
 
-def _plan_on_finest(
-    plan: SecAggPlan, schema: Schema, good: Mapping[str, Any]
-) -> GopaRecordParameters | DirectRecordParameters:
+def _plan_on_finest(plan: SecAggPlan, schema: Schema, good: Mapping[str, Any]) -> GopaRecordParameters:
     """Return the parameters on the finest grid on which pairwise noise has fewer than 2^44 steps."""
     # Not at the top: every session of GOPA imports this module.
     from smpc_dp.records.plan import LEAST_BITS, no_room
@@ -182,9 +165,7 @@ def _plan_on_finest(
     return parameters
 
 
-def _on_grid(
-    request: Plan, plan: SecAggPlan, good: Mapping[str, Any]
-) -> GopaRecordParameters | DirectRecordParameters:
+def _on_grid(request: Plan, plan: SecAggPlan, good: Mapping[str, Any]) -> GopaRecordParameters:
     """Return the parameters of one plan of the vector, with both noises of GOPA in place of its shares."""
     is_direct = good["topology"] == "direct"
     encoding = records.record_encoding(request, plan.parties)

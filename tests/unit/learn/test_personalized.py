@@ -170,14 +170,20 @@ def test_runs_of_ticks_are_of_parties_that_are_no_neighbours_and_keep_their_orde
                 assert position[first] < position[second]
 
 
-@given(st.integers(0, 2**32), st.integers(1, 6), st.floats(1e-3, 1e3), st.floats(1e-3, 1e3))
-def test_one_record_moves_the_sum_by_twice_the_bound_at_most(
-    seed: int, records: int, clip: float, factor: float
-) -> None:
+def neighbouring_gradients(seed: int, records: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the gradients of a party's records, of very different sizes, and the same but for one record."""
     rng = np.random.default_rng(seed)
     gradients = rng.normal(size=(1, records, 4)) * 10 ** rng.uniform(-6, 6, (1, records, 1))
     other = gradients.copy()
     other[0, 0] = rng.normal(size=4) * 10 ** rng.uniform(-6, 6)
+    return gradients, other
+
+
+@given(st.integers(0, 2**32), st.integers(1, 6), st.floats(1e-3, 1e3), st.floats(1e-3, 1e3))
+def test_one_record_moves_the_sum_by_twice_the_bound_at_most(
+    seed: int, records: int, clip: float, factor: float
+) -> None:
+    gradients, other = neighbouring_gradients(seed, records)
     bits = grid_bits(np.array([clip * factor]))
     noise = plan_gradient_noise(1.0, 1e-6, [1.0], clip * factor, bits)
     assert noise.bound >= 1 << 11
@@ -192,10 +198,7 @@ def test_one_record_moves_the_sum_by_twice_the_bound_at_most(
 def test_one_record_moves_the_l1_norm_of_the_sum_by_twice_the_bound_at_most(
     seed: int, records: int, clip: float, factor: float
 ) -> None:
-    rng = np.random.default_rng(seed)
-    gradients = rng.normal(size=(1, records, 4)) * 10 ** rng.uniform(-6, 6, (1, records, 1))
-    other = gradients.copy()
-    other[0, 0] = rng.normal(size=4) * 10 ** rng.uniform(-6, 6)
+    gradients, other = neighbouring_gradients(seed, records)
     bits = grid_bits(np.array([clip * factor]))
     bound = plan_pure_noise("laplace", 1.0, [1.0], clip * factor, bits).bound
     sums = [contributions(each, np.array([factor]), clip, bits, 1)[0] for each in (gradients, other)]
