@@ -176,23 +176,29 @@ def _field(table: type[msgspec.Struct], key: str) -> msgspec.structs.FieldInfo:
     return next(field for field in msgspec.structs.fields(table) if field.encode_name == key)
 
 
-def rows(table: type[msgspec.Struct], without: Collection[str] = ()) -> str:
-    """Return the rows of a Markdown table (key, type, range and meaning, default) of a table's settings."""
+def rows(table: type[msgspec.Struct], without: Collection[str] = ()) -> list[str]:
+    """Return the rows of a Markdown table of a table's settings: key, kind and range and meaning, default.
+
+    The kind of a value is left out where its values are listed.
+    """
     lines = []
     for field in msgspec.structs.fields(table):
         if field.encode_name in without:
             continue
         kinds, about, extra = _parts(field.type)
-        names = ", or ".join(dict.fromkeys(_name(kind) for kind in kinds))
+        is_listed = any(isinstance(kind, inspect.LiteralType) for kind in kinds)
+        names = "" if is_listed else " or ".join(dict.fromkeys(_name(kind) for kind in kinds))
         values = extra.get("range", _range(field.type, plain=False, code=True))
-        meaning = ": ".join(part for part in (values, about) if part)
+        separator = " " if values[:1] in "([" else ", " if names else ""
+        kind = f"{names}{separator if values else ''}{values}"
+        meaning = f"{kind}: {about}" if about else kind
         if field.required:
             default = "needed"
         else:
             default = _default(field)
             default = extra.get("default", "none" if default is None else _literal(default))
-        lines.append(f"| `{field.encode_name}` | {names} | {meaning} | {default} |")
-    return "\n".join(lines)
+        lines.append(f"| `{field.encode_name}` | {meaning} | {default} |")
+    return lines
 
 
 def _parts(kind: Any) -> tuple[list[inspect.Type], str, dict[str, str]]:
@@ -260,6 +266,9 @@ def _bounds(kind: inspect.Type, separated: bool) -> str:
         return ""
     if kind.ge is not None and kind.le is not None:
         return f"{_number(kind.ge, separated)} to {_number(kind.le, separated)}"
+    least, most = kind.gt if kind.ge is None else kind.ge, kind.lt if kind.le is None else kind.le
+    if separated and least is not None and most is not None:
+        return f"{'[('[kind.ge is None]}{_number(least)}, {_number(most)}{'])'[kind.le is None]}"
     low = f"above {_number(kind.gt, separated)}" if kind.gt is not None else ""
     low = low or (f"at least {_number(kind.ge, separated)}" if kind.ge is not None else "")
     high = f"below {_number(kind.lt, separated)}" if kind.lt is not None else ""
@@ -273,7 +282,9 @@ def _number(value: float, separated: bool = True) -> str:
         for whole, less in ((value, ""), (value + 1, " - 1")):
             if whole & (whole - 1) == 0:
                 return f"2^{whole.bit_length() - 1}{less}"
-    return f"{value:,}" if separated and isinstance(value, int) else f"{value:g}"
+    if separated and isinstance(value, int):
+        return f"{value:,}"
+    return re.sub(r"e\+0*", "e", f"{value:g}") if separated else f"{value:g}"
 
 
 def _literal(value: object) -> str:

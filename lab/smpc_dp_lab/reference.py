@@ -2,11 +2,12 @@
 
 In session-file.md a comment `<!-- settings: MODULE.CLASS without KEY KEY -->` stands before each table, which
 ends at the next blank line; `own` in the place of `without ...` leaves out the keys of the class's bases.
-Rows whose first cell names several keys are kept: they say what tables share.
+Rows whose first cell names several keys are kept: they say what tables share. A comment `<!-- common -->`
+stands before the rows that several tables of learners have, which these tables leave out.
 In docs/reference/errors.md a comment `<!-- checks: CLASS -->` stands before the table of an enum of
 smpc_dp.errors, which ends at a comment `<!-- end -->`.
 In docs/reference/commands.md the tables of options stand between a comment `<!-- options: MODULE.APP -->` and
-`<!-- end -->`.
+`<!-- end -->`; the first has those of several commands, which the others leave out.
 In protocols/*/*.md a comment `<!-- states: MODULE.ROLE -->` stands before the table and the diagram of a
 role's states, which end at a comment `<!-- end -->`.
 docs/performance.md has the results of benchmarks/.
@@ -16,6 +17,7 @@ docs/performance.md has the results of benchmarks/.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
@@ -25,13 +27,15 @@ from typing import Any, Literal, get_args, get_origin
 import typer
 
 from smpc_dp import errors
+from smpc_dp.learn.registry import LEARNERS
 from smpc_dp.protocols.engine.table import markdown
 from smpc_dp.settings import rows
 from smpc_dp_lab.bench.page import load_results
 from smpc_dp_lab.bench.page import markdown as performance
 
 PAGE = Path("docs") / "reference" / "session-file.md"
-HEAD = "| key | type | range and meaning | default |\n|---|---|---|---|\n"
+HEAD = "| key | value | default |\n|---|---|---|\n"
+COMMON_HEAD = "| key | of | value | default |\n|---|---|---|---|\n"
 _TABLE = re.compile(
     r"(<!-- settings: ([\w.]+)\.(\w+)(?: without ([\w ]+)| (own))? -->\n)(.*?)(?=\n\n)", re.DOTALL
 )
@@ -42,20 +46,47 @@ _OPTIONS = re.compile(r"(<!-- options: ([\w.]+)\.(\w+) -->\n).*?(?=\n<!-- end --
 PERFORMANCE, BENCHMARKS = Path("docs") / "performance.md", Path("benchmarks")
 _COMMON = ("as_json", "install_completion", "show_completion")
 _STATES = re.compile(r"(<!-- states: ([\w.]+)\.(\w+) -->\n).*?(?=<!-- end -->)", re.DOTALL)
+_COMMON_TABLE = re.compile(r"(<!-- common -->\n).*?(?=\n\n)", re.DOTALL)
 _SHARED = re.compile(r"^\| `[^|]*`, `.*$", re.MULTILINE)
+
+
+def _rows(match: re.Match[str]) -> list[str]:
+    """Return the rows of the settings that a comment names."""
+    _, module, name, without, own, _ = match.groups()
+    settings = getattr(import_module(module), name)
+    left_out = [field for base in settings.__bases__ for field in base.__struct_fields__] if own else []
+    return rows(settings, left_out or (without or "").split())
+
+
+def _learners(match: re.Match[str]) -> list[str]:
+    """Return the names of the learners whose settings have a table."""
+    settings = getattr(import_module(match[2]), match[3])
+    return [name for name, learner in LEARNERS.items() if issubclass(learner, settings)]
 
 
 def rendered(text: str) -> str:
     """Return the page with every marked table rewritten."""
+    tables = [match for match in _TABLE.finditer(text) if _learners(match)]
+    counts = Counter(row for match in tables for row in _rows(match))
+    common: dict[str, list[str]] = {row: [] for row, count in counts.items() if count > 1}
+    for match in tables:
+        for row in common.keys() & {*_rows(match)}:
+            common[row] += [f"`{name}`" for name in _learners(match)]
 
     def table(match: re.Match[str]) -> str:
-        marker, module, name, without, own, old = match.groups()
-        settings = getattr(import_module(module), name)
-        left_out = [field for base in settings.__bases__ for field in base.__struct_fields__] if own else []
-        shared = "".join(f"\n{row}" for row in _SHARED.findall(old))
-        return f"{marker}{HEAD}{rows(settings, left_out or (without or '').split())}{shared}"
+        shared = _SHARED.findall(match[6])
+        own = [row for row in _rows(match) if row not in common]
+        return match[1] + HEAD + "\n".join((*own, *shared))
 
-    return _TABLE.sub(table, text)
+    def shared(match: re.Match[str]) -> str:
+        cells = [(row.split(" | ", 1), names) for row, names in sorted(common.items())]
+        return (
+            match[1]
+            + COMMON_HEAD
+            + "\n".join(f"{key} | {', '.join(names)} | {rest}" for (key, rest), names in cells)
+        )
+
+    return _COMMON_TABLE.sub(shared, _TABLE.sub(table, text))
 
 
 def listed(text: str) -> str:
@@ -63,8 +94,8 @@ def listed(text: str) -> str:
 
     def table(match: re.Match[str]) -> str:
         members = getattr(errors, match[2])
-        lines = "\n".join(f"| `{member.value}` | `{member.name}` | {member.meaning} |" for member in members)
-        return f"{match[1]}| code | name | what was found |\n|---|---|---|\n{lines}"
+        lines = "\n".join(f"| `{member.value}` | {member.meaning} |" for member in members)
+        return f"{match[1]}| code | what was found |\n|---|---|\n{lines}"
 
     return _CHECKS.sub(table, text)
 
@@ -92,32 +123,48 @@ def _option(parameter: Any) -> str:
     """Return the row of an option or an argument."""
     names = parameter.opts if parameter.param_type_name == "option" else [parameter.name.upper()]
     name = ", ".join(f"`{option}`" for option in (*names, *parameter.secondary_opts))
-    default = "required" if parameter.required else parameter.default
+    default = parameter.default
     if parameter.show_default not in (True, False, None):
         default = parameter.show_default
     is_given = isinstance(default, str | int | float) and not isinstance(default, bool)
-    shown = f"{default}" if is_given else ""
     meaning = (parameter.help or "").strip().replace("|", "\\|")
     if choices := _choices(parameter.type_descriptor.annotation):
-        meaning = f"{meaning} One of {choices}."
-    return f"| {name} | {shown} | {meaning} |"
+        meaning = f"{meaning} {choices}."
+    if parameter.required:
+        return f"| {name} | {meaning} Required. |"
+    return f"| {name} | {meaning} Default: {default}. |" if is_given else f"| {name} | {meaning} |"
 
 
 def optioned(text: str) -> str:
     """Return the page of commands with the tables of options written anew."""
 
     def tables(match: re.Match[str]) -> str:
-        sections = []
-        for name, command in _commands(typer.main.get_command(getattr(import_module(match[2]), match[3]))):
-            parameters = [
-                parameter
+        app = typer.main.get_command(getattr(import_module(match[2]), match[3]))
+        options = {
+            name: [
+                _option(parameter)
                 for parameter in command.params
                 if parameter.name not in _COMMON and not getattr(parameter, "hidden", False)
             ]
-            if parameters:
-                head = f"### Options of {name}\n\n| option | default | meaning |\n|---|---|---|"
-                sections.append("\n".join((head, *map(_option, parameters))))
-        return match[1] + "\n\n".join(sections)
+            for name, command in _commands(app)
+        }
+        commands: dict[str, list[str]] = {}
+        for name, lines in options.items():
+            for line in lines:
+                commands.setdefault(line, []).append(f"`{name}`")
+        several = [
+            f"{line.removesuffix(' |')} Of {', '.join(names)}. |"
+            for line, names in sorted(commands.items())
+            if len(names) > 1
+        ]
+        sections = {"several commands": several}
+        sections |= {
+            name: [line for line in lines if len(commands[line]) == 1] for name, lines in options.items()
+        }
+        head = "### Options of {}\n\n| option | meaning |\n|---|---|\n"
+        return match[1] + "\n\n".join(
+            head.format(name) + "\n".join(lines) for name, lines in sections.items() if lines
+        )
 
     return _OPTIONS.sub(tables, text)
 

@@ -84,12 +84,12 @@ def test_every_fault_is_told() -> None:
 
 
 def test_the_reference_has_every_key() -> None:
-    assert rows(Table, without=["names"]).splitlines() == [
-        "| `size` | integer | 1 to 2^40: lines of a page | needed |",
-        "| `share` | number | above 0, below 1 | 0.5 |",
-        '| `side` | string | `"left"` or `"right"`: where | `"right"` |',
-        "| `deep` | boolean |  | `false` |",
-        "| `most` | integer | at least 0 | as many as there are |",
+    assert rows(Table, without=["names"]) == [
+        "| `size` | integer, 1 to 2^40: lines of a page | needed |",
+        "| `share` | number (0, 1) | 0.5 |",
+        '| `side` | `"left"` or `"right"`: where | `"right"` |',
+        "| `deep` | boolean | `false` |",
+        "| `most` | integer, at least 0 | as many as there are |",
     ]
 
 
