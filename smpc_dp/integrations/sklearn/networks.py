@@ -6,7 +6,7 @@ The guarantee is of the fitted models, and of all messages that the parties woul
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -16,6 +16,7 @@ from smpc_dp import simulate
 from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.learn.boosting import PersonalizedBoosting as BoostingSettings
 from smpc_dp.optional import import_optional
+from smpc_dp.privacy.record_gradients import Mechanism
 
 import_optional("sklearn")
 
@@ -185,6 +186,9 @@ class PersonalizedLogisticRegression(_PersonalizedClassifier):
         rounds: updates of a party on average.
         topology: "ring" or "complete", or pairs of groups; `weights`: of the pairs, 1 each by default.
         coupling, ridge, seed: as of the learner; `seed` is public, of who updates when.
+        mechanism: of the noise: "gaussian", or "k-norm" or "laplace", which need delta=None.
+        start: the learner's table `start`, such as {"share": 0.2}: private local models, propagated over the
+            graph, that models start from; None: models start at 0.
 
     Attributes:
         coef_, intercept_: shapes (parties, columns) and (parties,).
@@ -201,6 +205,8 @@ class PersonalizedLogisticRegression(_PersonalizedClassifier):
         weights: Sequence[float] = (),
         coupling: float = 1.0,
         ridge: float = 1.0,
+        mechanism: Mechanism = "gaussian",
+        start: Mapping[str, Any] | None = None,
         seed: int = 1,
     ) -> None:
         self.epsilon = epsilon
@@ -211,6 +217,8 @@ class PersonalizedLogisticRegression(_PersonalizedClassifier):
         self.weights = weights
         self.coupling = coupling
         self.ridge = ridge
+        self.mechanism = mechanism
+        self.start = start
         self.seed = seed
 
     def _settings(self, sizes: list[int], features: int) -> dict[str, Any]:
@@ -224,6 +232,8 @@ class PersonalizedLogisticRegression(_PersonalizedClassifier):
             "weights": list(self.weights),
             "coupling": self.coupling,
             "ridge": self.ridge,
+            "mechanism": self.mechanism,
+            "start": self.start,
             "epsilon": self.epsilon,
             "delta": self.delta,
             "seed": self.seed,

@@ -72,6 +72,7 @@ def expected_failures(estimator: Any) -> dict[str, str]:
     [
         Logistic(bounds=BOUNDS, **OPEN),
         Logistic(bounds=BOUNDS, **PRIVATE),
+        Logistic(bounds=BOUNDS, epsilon=50.0, delta=None, rounds=5, mechanism="k-norm", start={"share": 0.5}),
         Boosting(bounds=BOUNDS, **OPEN),
         Boosting(bounds=BOUNDS, **PRIVATE),
         Walk(bounds=BOUNDS, **PRIVATE),
@@ -104,6 +105,31 @@ def test_a_fitted_object_carries_its_privacy(kind: Any, unit: str) -> None:
     assert fitted.learned_.guarantee is guarantee
     assert list(fitted.classes_) == ["no", "yes"]
     assert list(fitted.parties_) == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("mechanism", ["gaussian", "k-norm", "laplace"])
+def test_a_private_start_and_a_mechanism_are_the_learners(seeded: None, mechanism: str) -> None:
+    delta = 1e-6 if mechanism == "gaussian" else None
+    given: dict[str, Any] = {"bounds": (-1, 1), "epsilon": 4.0, "delta": delta, "mechanism": mechanism}
+    fitted = PersonalizedLogisticRegression(start={"share": 0.3, "rounds": 4}, **given).fit(X, Y, GROUPS)
+    settings = {
+        "learner": "personalized",
+        "features": 2,
+        "sizes": [20] * 3,
+        "ticks": 60,
+        "record_bound": 2**0.5,
+        "epsilon": 4.0,
+        "mechanism": mechanism,
+        "start": {"share": 0.3, "rounds": 4},
+    }
+    settings |= {} if delta is None else {"delta": delta}
+    tables = [np.column_stack([X, Y == "yes"])[group == GROUPS] for group in "abc"]
+    learned = simulate.learn(settings, tables, seed_for_simulation=1)
+    assert np.array_equal(fitted.learned_.values, learned.values)
+    assert fitted.privacy_ is not None
+    assert fitted.privacy_ == learned.guarantee
+    assert (fitted.privacy_.epsilon, fitted.privacy_.delta) == (4.0, delta or 0.0)
+    assert "local models" in fitted.privacy_.mechanism
 
 
 def test_without_epsilon_there_is_no_guarantee() -> None:
@@ -178,6 +204,11 @@ def test_a_walk_takes_several_classes() -> None:
         ({"bounds": (-1.0, np.inf)}, GROUPS, "bounds", ConfigCheck.RANGE),
         ({"epsilon": 1.0}, GROUPS, "delta", ConfigCheck.MISSING),
         ({"topology": [("a", "z")]}, GROUPS, "topology", ConfigCheck.UNKNOWN_NAME),
+        ({"mechanism": "laplace", "epsilon": 1.0, "delta": 1e-6}, GROUPS, "delta", ConfigCheck.UNSUPPORTED),
+        ({"mechanism": "normal"}, GROUPS, "mechanism", ConfigCheck.CHOICE),
+        ({"mechanism": "k-norm"}, GROUPS, "mechanism", ConfigCheck.UNSUPPORTED),
+        ({"start": {"share": 2.0}}, GROUPS, "start.share", ConfigCheck.RANGE),
+        ({"start": {"shares": 0.2}}, GROUPS, "start.shares", ConfigCheck.UNKNOWN_KEY),
     ],
 )
 def test_bad_groups_bounds_and_settings_are_refused(
