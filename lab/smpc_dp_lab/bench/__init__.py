@@ -1,4 +1,4 @@
-"""Benchmarks: each measures this package, its peers and its limit in turns, in the same run."""
+"""Benchmarks: each measures this package, its peers and its limit alternately, in the same run."""
 
 from smpc_dp_lab.bench.engines import run_engines_bench
 from smpc_dp_lab.bench.figures import Report

@@ -53,7 +53,7 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CostOfPrivacy(msgspec.Struct, frozen=True, kw_only=True):
-    """What `cost_of_privacy` measured; constants: c of (11) by data, the least for forecasts above psi."""
+    """Measurements of `cost_of_privacy`; constants: c of (11) by data, the least for forecasts above psi."""
 
     points: tuple[Point, ...]
     constants: dict[str, float]

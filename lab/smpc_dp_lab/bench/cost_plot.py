@@ -56,7 +56,7 @@ def _against(points: list[Point], of: str, lines: str, title: str) -> Panel:
 
 
 def _alone(points: list[Point], sizes: tuple[int, ...]) -> Panel:
-    """Each owner's own model without noise, by its size, beside what all reach together."""
+    """Plot each owner's own model without noise, by its size, beside the common model."""
 
     def draw(axes: Axes) -> None:
         axes.plot(sizes, points[0].alone, ".", color="black", label="an owner's own model, no noise")

@@ -164,7 +164,7 @@ class _Copy:
         return run, tables, opened
 
     def _evaluate(self, run: Run, tables: list[bytes], opened: bytes) -> None:
-        """Evaluate the closed copy, and check what was sent of it."""
+        """Evaluate the closed copy, and check its messages."""
         plan = self._plan
         content = np.frombuffer(opened, np.uint8).reshape(-1, run.n_instances, 2 * LABEL_BYTES)
         bits = np.zeros((plan.width(plan.given(plan.evaluator_values)), run.n_instances), np.uint8)
@@ -255,7 +255,7 @@ class _Runs:
         self._emp = emp
 
     def both(self, runs: Sequence[Mapping[str, Measured]], key: str) -> list[float]:
-        """Return what both sides measured, added up."""
+        """Return the measurements of both sides, added up."""
         return [float(run["garbler"][key] + run["evaluator"][key]) / self._instances for run in runs]
 
     def _peer(self, unit: str, *names: str) -> Peer | None:

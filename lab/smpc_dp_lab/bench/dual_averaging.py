@@ -184,7 +184,7 @@ def dual_averaging_errors(
 
     Args:
         features: shape (n, p), NaN where missing, n from 12 to 5,000. labels: (n,), 0 or 1.
-        data: what they are, for the reader.
+        data: their description.
         iterations: 60 to 10,000,000. repetitions: asynchronous runs, 1 to 1,000.
         synchronous: runs beside Theorem 3.2, 1 to 1,000.
         seed: of graph, draws and the parties that are looked at.

@@ -18,7 +18,7 @@ from smpc_dp_lab.bench.page import RESULTS, load_results, page
 
 @dataclass(frozen=True, slots=True)
 class Peers:
-    """Where peers are: folders of compiled drivers, interpreters with peers' packages; None: not measured."""
+    """Folders of peers' compiled drivers, interpreters with peers' packages; None: not measured."""
 
     emp: str | None = None
     proofs: str | None = None

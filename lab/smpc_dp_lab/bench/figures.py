@@ -84,7 +84,7 @@ class Figure:
 
     @property
     def ratio_to_peer(self) -> float | None:
-        """How many times as good as the peer the figure is, above 1 is better; None without a peer."""
+        """Ratio to the peer, above 1 is better; None without a peer."""
         return None if self.peer is None else self._ratio(self.peer.median)
 
     @property
@@ -175,7 +175,7 @@ class Steps:
         self._progress, self._name, self._whole, self._done = progress, name, whole, 0
 
     def __call__(self) -> None:
-        """Tell that one more is done."""
+        """Report that one more measurement is done."""
         self._done += 1
         if self._progress is not None:
             self._progress(self._name, self._done, self._whole)
@@ -224,7 +224,7 @@ def alternate(
 
 
 def machine() -> dict[str, object]:
-    """Return what figures depend on: processor, kernels in use, cores that may be used, memory, system."""
+    """Return the conditions of figures: processor, kernels in use, cores that may be used, memory, system."""
     pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return {

@@ -1,4 +1,4 @@
-"""How many AND gates a second the core garbles and evaluates, in memory."""
+"""Measure the AND gates a second that the core garbles and evaluates, in memory."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Make or audit one log in a process of its own, and print its time and memory.
 
-`python -m smpc_dp_lab.bench.log_worker make PATH USERS STEPS EPSILON DELTA CORRUPT`, or `audit PATH THREADS`.
+`python -m smpc_dp_lab.bench.log_worker make PATH PARTIES STEPS EPSILON DELTA CORRUPT`,
+or `audit PATH THREADS`.
 """
 
 from __future__ import annotations

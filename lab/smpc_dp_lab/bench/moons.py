@@ -46,7 +46,7 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Moons(msgspec.Struct, frozen=True, kw_only=True):
-    """What `moons` measured; graphs are of the first problem, shape (n, n), parties by cluster.
+    """Measurements of `moons`; graphs are of the first problem, shape (n, n), parties by cluster.
 
     `within`: the share of the learned weight within clusters, mean over the problems.
     """

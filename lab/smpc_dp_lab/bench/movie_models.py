@@ -53,7 +53,7 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Movielens(msgspec.Struct, frozen=True, kw_only=True):
-    """What `movielens` measured."""
+    """Measurements of `movielens`."""
 
     points: tuple[Point, ...]
     data: str

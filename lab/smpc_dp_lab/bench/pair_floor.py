@@ -1,4 +1,4 @@
-"""Counted floor of a two-party evaluation: what no pair can leave out, measured in this process.
+"""Counted floor of a two-party evaluation: the work that no pair can leave out, measured in this process.
 
 TLS handshakes, the base transfers and their extension, garbling or evaluating, the hash of the tables, and
 the bytes over the channel. Without signatures, the hello, and what Python does for a message.

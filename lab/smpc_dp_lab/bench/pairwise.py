@@ -59,7 +59,7 @@ T = TypeVar("T")
 
 
 class _Bench:
-    """The rounds of one benchmark, in turns with the peers."""
+    """The rounds of one benchmark, alternating with the peers."""
 
     def __init__(
         self, name: str, runs: int, progress: Progress | None, emp: str | None, drivers: list[str]
@@ -235,12 +235,12 @@ def run_compare_bench(runs: int = 7, progress: Progress | None = None, emp: str 
 
 
 def _pair(circuit: str, instances: int, title: str) -> dict[str, Any]:
-    """Run a fresh pair of processes and return what the evaluator measured."""
+    """Run a fresh pair of processes and return the evaluator's measurements."""
     return pair_of_processes(circuit, instances, title)[1]
 
 
 def pair_of_processes(circuit: str, instances: int, title: str) -> list[dict[str, Any]]:
-    """Run a fresh pair of processes and return what garbler and evaluator measured."""
+    """Run a fresh pair of processes and return the measurements of garbler and evaluator."""
     with tempfile.TemporaryDirectory(prefix="smpc-dp-") as folder:
         session = create_pairwise_session(
             folder, {"circuit": circuit, "instances": instances, "output": "both"}

@@ -45,7 +45,7 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PartyTables(msgspec.Struct, frozen=True, kw_only=True):
-    """What `party_tables` measured."""
+    """Measurements of `party_tables`."""
 
     points: tuple[Point, ...]
     data: str

@@ -48,7 +48,7 @@ class Point(Accuracy, frozen=True, kw_only=True):
 
 
 class PersonalizedSynthetic(msgspec.Struct, frozen=True, kw_only=True):
-    """What `personalized_synthetic` measured; deviations are over the problems."""
+    """Measurements of `personalized_synthetic`; deviations are over the problems."""
 
     points: tuple[Point, ...]
     problems: int

@@ -38,7 +38,7 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PrivateBoosting(msgspec.Struct, frozen=True, kw_only=True):
-    """What `private_boosting` measured; deviations are over the problems."""
+    """Measurements of `private_boosting`; deviations are over the problems."""
 
     points: tuple[Point, ...]
     problems: int

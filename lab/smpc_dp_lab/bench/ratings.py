@@ -57,7 +57,7 @@ def read_ratings(path: Path) -> Ratings:
 
 
 def synthetic_ratings(parties: int, movies: int, seed: int) -> Ratings:
-    """Return ratings from 1 to 5 of a low-rank law; parties differ in their means and numbers of ratings."""
+    """Return ratings from 1 to 5 of low rank; parties differ in their means and numbers of ratings."""
     rng = np.random.default_rng([seed, 100])
     tastes, kinds = rng.normal(size=(parties, 3)) * 0.6, rng.normal(size=(movies, 3)) * 0.6
     level = 3.5 + 0.4 * rng.normal(size=parties)[:, None] + 0.4 * rng.normal(size=movies)

@@ -87,7 +87,7 @@ def run_secagg_bench(
     """Measure secure aggregation of `parties` vectors of `length` numbers in [-1, 1], precision 1e-6.
 
     All times are CPU times of one thread. The fraction `dropout` of the parties is killed after dealing its
-    shares and before its masked vector, which is the dearest place.
+    shares and before its masked vector, where it costs most.
 
     Args:
         parties: 4 or more, as many as `plan_secagg` can plan for.

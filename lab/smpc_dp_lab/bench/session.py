@@ -59,7 +59,7 @@ def run_session_bench(parties: int, length: int, runs: int = 1, progress: Progre
 
 
 def _average(parties: int, length: int) -> list[dict[str, float]]:
-    """Run one average; return what the aggregator and each party have measured."""
+    """Run one average; return the measurements of the aggregator and of each party."""
     names = [f"party{index}" for index in range(parties)]
     with tempfile.TemporaryDirectory(prefix="smpc-dp-") as folder:
         parameters = {"length": length, "lower": -1.0, "upper": 1.0, "precision": PRECISION, "corrupt": 0.0}

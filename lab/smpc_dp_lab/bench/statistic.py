@@ -49,7 +49,7 @@ PEER_BATCH = 50
 PEER = "semi-honest with an honest majority, preprocessing included, channels not encrypted"
 EMP = "emp_circuit"
 EMP_PEER = covert.EMP_PEER
-# Fresh pairs of one process; the last one counts, and the first is told too.
+# Fresh pairs of one process; the last one counts, and the first is reported too.
 FRESH = 4
 WORKER_SECONDS = 600
 SIDES = ("garbler", "evaluator")

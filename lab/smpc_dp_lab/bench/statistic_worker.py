@@ -116,7 +116,7 @@ def whole(parties: int) -> Mapping[str, object]:
 
 
 def called(arguments: Sequence[str]) -> Mapping[str, object]:
-    """Measure what the arguments name: a whole statistic, a floor of both or of each side, or a member."""
+    """Measure what the arguments name: a statistic, a floor of both or of each side, or a member."""
     if arguments[0] == "whole":
         return whole(int(arguments[1]))
     if arguments[0] == "floor":

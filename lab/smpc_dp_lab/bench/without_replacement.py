@@ -45,7 +45,7 @@ class Point(Accuracy, frozen=True, kw_only=True):
 
 
 class WithoutReplacement(msgspec.Struct, frozen=True, kw_only=True):
-    """What `without_replacement` measured: means and deviations over the runs."""
+    """Measurements of `without_replacement`: means and deviations over the runs."""
 
     points: tuple[Point, ...]
     data: str

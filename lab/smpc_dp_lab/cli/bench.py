@@ -144,7 +144,7 @@ def gopa(
 ) -> None:
     """Measure private averaging (GOPA).
 
-    What a party pays as parties grow in number, beside secure sums on the sparse and on the complete graph.
+    Costs of a party by the number of parties, beside secure sums on the sparse and on the complete graph.
     """
     from smpc_dp_lab.bench import run_gopa_bench
 

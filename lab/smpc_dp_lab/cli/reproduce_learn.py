@@ -219,7 +219,7 @@ def movielens(
 ) -> None:
     """Error of personalised models of movie ratings [Bellet and others 2018, Table 1].
 
-    As published, where no epsilon holds, and with features of public users.
+    As published, where no epsilon holds, and with features of public parties.
     """
     from smpc_dp_lab.bench import movie_models as bench
     from smpc_dp_lab.bench.ratings import read_ratings, synthetic_ratings

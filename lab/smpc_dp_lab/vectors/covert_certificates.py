@@ -82,7 +82,7 @@ def generate() -> dict[str, JsonObject]:
 
 
 def _convicts(certificate: bytes) -> JsonObject:
-    """Return what a certificate convicts of."""
+    """Return the offence that a certificate shows."""
     conviction = judge(certificate)
     return {
         "garbler": conviction.garbler,
@@ -145,7 +145,7 @@ def _certificate(fault: Fault) -> bytes:
 
 
 def _made(faults: dict[str, Fault]) -> Made:
-    """Return what false certificates are made of."""
+    """Return the parts of false certificates."""
     true = Certificate.decode(_certificate(faults["sign-checked-tables"]))
     base = Base(find(BASE, SCENARIOS), COVERT_KINDS)
 

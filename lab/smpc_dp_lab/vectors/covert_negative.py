@@ -1,4 +1,4 @@
-"""Negative vectors of covert evaluations: one fault each in what they add to a two-party evaluation."""
+"""Negative vectors of covert evaluations: one fault each in the messages of covert mode alone."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _closed(base: Base) -> int:
 
 
 def _pieces(base: Base, sender: str, receiver: str) -> Callable[..., Fault]:
-    """Return what makes the fault of a piece with another content."""
+    """Return the function that makes the fault of a piece with another content."""
     side = FROM_GARBLER if sender == GARBLER else FROM_EVALUATOR
 
     def made(
@@ -137,7 +137,7 @@ def _statements(base: Base) -> Iterator[Fault]:
 
 
 def _opened(base: Base) -> Iterator[Fault]:
-    """Yield the faults of what the evaluator opens."""
+    """Yield the faults of the evaluator's openings."""
 
     def made(name: str, about: str, layer: str, **fields: object) -> Fault:
         ends = {"sender": EVALUATOR, "receiver": GARBLER}
@@ -168,7 +168,7 @@ def _opened(base: Base) -> Iterator[Fault]:
 
 
 def _closed_copy(base: Base) -> Iterator[Fault]:
-    """Yield the faults of what is sent of the closed copy."""
+    """Yield the faults of the messages of the closed copy."""
     to_garbler = _pieces(base, EVALUATOR, GARBLER)
     to_evaluator = _pieces(base, GARBLER, EVALUATOR)
     about = "There are more masked inputs than the evaluator has."
@@ -197,7 +197,7 @@ def _closed_copy(base: Base) -> Iterator[Fault]:
 
 
 def _at_the_third_party(base: Base) -> Iterator[Fault]:
-    """Yield the faults in what garbler and evaluator forward and seal."""
+    """Yield the faults in forwarded and sealed messages of garbler and evaluator."""
 
     def made(name: str, about: str, step: str, fields: Fields, layer: str = CONTENT, **expect: Any) -> Fault:
         sender = EVALUATOR if step == m.LABELS else GARBLER

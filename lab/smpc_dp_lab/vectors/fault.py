@@ -52,7 +52,7 @@ ENVELOPE, ORDER, DECODING, CONTENT = "envelope", "order", "decoding", "content"
 class Negative:
     """One fault: after the first `after` messages of the base run to `envelope.receiver`, it gets `envelope`.
 
-    A party must raise `error`. The aggregator must exclude the culprit and tell it so by an `Abort`.
+    A party must raise `error`. The aggregator must exclude the culprit and notify it by an `Abort`.
     """
 
     name: str
@@ -111,7 +111,7 @@ R = TypeVar("R", bound=Finished)
 
 
 class RecordedRun(Generic[R]):
-    """A finished run whose messages are changed one at a time.
+    """A finished run; its messages are changed one at a time.
 
     Faults are those of `aggregator` in what it sends to `victim`, and of `culprit` in what it sends to
     `aggregator`.

@@ -1,6 +1,6 @@
 """Forged proofs, in hex: each breaks one condition that a verifier must show, and no other.
 
-Made by the prover of `tests/reference/proofs_prover.py`, which proves what is false; a test makes them again.
+Made by the prover of `tests/reference/proofs_prover.py`, which proves false statements; a test repeats it.
 Commitments come first, the proof last; the context is that of the other vectors.
 """
 

@@ -119,7 +119,7 @@ class Fault:
 
 
 class Base:
-    """A finished run whose messages are changed one at a time.
+    """A finished run; its messages are changed one at a time.
 
     Faults are those of the garbler in what it sends to the evaluator, where nobody else is named.
     """

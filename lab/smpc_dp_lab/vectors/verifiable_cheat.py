@@ -33,7 +33,7 @@ class Cheat:
         expect: what the audit finds.
         culprits: whom it names.
         make: returns the lines of the log.
-        base: the honest run that it is told against.
+        base: the honest run that it is compared with.
     """
 
     name: str

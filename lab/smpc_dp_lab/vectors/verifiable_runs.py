@@ -284,7 +284,7 @@ class Host:
     run: type[Run[Outcome]] = Run
 
     def of(self, run: Run[Outcome]) -> Run[Outcome]:
-        """Return the run of this relay in the place of an honest one."""
+        """Return the run of this aggregator in the place of an honest one."""
         given = {field.name: getattr(run.member, field.name) for field in dataclasses.fields(run.member)}
         return self.run(self.role, self.member(**given), run.state)
 
@@ -381,7 +381,7 @@ def execute(
 
     Args:
         tampers: who says something else, and what.
-        relay: how the relay deviates.
+        relay: how the aggregator deviates.
         kill: parties that fall silent, with the number of the message that they do not send any more.
         run: which run; another one has other randomness.
         keys: which set of identities.
