@@ -6,12 +6,14 @@ import contextlib
 import secrets
 import socket
 import ssl
+import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import Random
 
+import numpy as np
 import pytest
 
 from smpc_dp.errors import ConfigError, PeerFault, SmpcError, TimeoutFault
@@ -20,10 +22,10 @@ from smpc_dp.identity.roster import Roster, split_address
 from smpc_dp.net.pairwise import PairwiseMember, create_pairwise_session
 from smpc_dp.net.session_file import Timeouts
 from smpc_dp.net.transport import connect as connecting
-from smpc_dp.net.transport.blocking import DEPTH, BlockingChannel
+from smpc_dp.net.transport.blocking import DEPTH, OVERHEAD, SEND_BYTES, BlockingChannel, Halt
 from smpc_dp.net.transport.channel import ChannelClosed
 from smpc_dp.net.transport.endpoint import Endpoint
-from smpc_dp.net.transport.framing import MAX_FRAME
+from smpc_dp.net.transport.framing import DATA, HEADER, MAX_FRAME
 from smpc_dp.net.transport.strangers import STRANGERS
 
 TIMEOUTS = Timeouts(connect=3.0, step=1.0)
@@ -309,6 +311,135 @@ def test_both_ends_may_send_at_the_same_time_more_than_the_sockets_hold(
 
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(talk, pair))
+
+
+@pytest.fixture
+def small_sockets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the sockets of new connections hold less than a message that is sent at once."""
+    monkeypatch.setattr(connecting, "SOCKET_BYTES", 1 << 14)
+
+
+def test_both_ends_may_send_short_messages_at_the_same_time_more_than_the_sockets_hold(
+    small_sockets: None, pair: tuple[BlockingChannel, BlockingChannel]
+) -> None:
+    """They arrive in the order of the calls, the short ones and the long one."""
+    sizes = [SEND_BYTES - HEADER.size, SEND_BYTES - 100, SEND_BYTES, SEND_BYTES - 101, 1]
+    messages = [secrets.token_bytes(size) for size in sizes]
+
+    def talk(channel: BlockingChannel) -> None:
+        for _ in range(3):
+            for message in messages:
+                channel.send([message[:1], message[1:]])
+            for message in messages:
+                assert channel.receive(SEND_BYTES) == message
+
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(talk, pair))
+
+
+def test_short_messages_need_no_thread(pair: tuple[BlockingChannel, BlockingChannel]) -> None:
+    for number in range(3):
+        for one, other in (pair, pair[::-1]):
+            one.send([bytes([number])])
+            assert other.receive(1) == bytes([number])
+    names = {thread.name for thread in threading.enumerate()}
+    assert not names & {"to evaluator", "from evaluator", "to garbler", "from garbler"}
+
+
+def test_a_slow_peer_has_the_time_limit_for_each_frame(
+    small_sockets: None, pair: tuple[BlockingChannel, BlockingChannel]
+) -> None:
+    """It takes longer for all of them together, of one message and of several."""
+    garbler, evaluator = pair
+    read = evaluator._stream._header
+
+    def wait_and_read() -> tuple[int, int]:
+        time.sleep(TIMEOUTS.step / 4)
+        return read()
+
+    evaluator._stream._header = wait_and_read  # type: ignore[method-assign]
+    messages = [bytes([size]) * (size * MAX_FRAME) for size in (3, 1, 1, 1)]
+    for message in messages:
+        garbler.send([message])
+    for message in messages:
+        assert evaluator.receive(3 * MAX_FRAME) == message
+    evaluator.send([b"done"])
+    assert bytes(garbler.receive(4)) == b"done"
+
+
+def drip(channel: BlockingChannel, content: bytes, ended: threading.Event) -> int:
+    """Send the encrypted `content` a byte at a time; return how many bytes were sent before `ended`."""
+    stream = channel._stream
+    encrypted = np.empty(len(content) + OVERHEAD, np.uint8)
+    size = stream._tls.encrypt([np.frombuffer(content, np.uint8)], encrypted)
+    for index in range(size):
+        if ended.wait(TIMEOUTS.step / 20):
+            return index
+        with contextlib.suppress(OSError):
+            stream._socket.send(encrypted.data[index : index + 1])
+    return size
+
+
+@pytest.mark.parametrize("whole", [0, 1])
+def test_who_sends_a_byte_at_a_time_has_the_time_limit_for_a_frame(
+    pair: tuple[BlockingChannel, BlockingChannel], whole: int
+) -> None:
+    """Each byte comes long before the limit; of the header, or of the payload after a whole header."""
+    garbler, evaluator = pair
+    header, payload = HEADER.pack(200, DATA), bytes(200)
+    if whole:
+        evaluator._stream._encrypt([header])
+        evaluator._stream.flush()
+    ended = threading.Event()
+    with ThreadPoolExecutor(1) as pool:
+        dripping = pool.submit(drip, evaluator, payload if whole else header + payload, ended)
+        with pytest.raises(TimeoutFault, match="evaluator") as late:
+            garbler.receive(1000)
+        ended.set()
+        assert dripping.result() < len(payload)
+    assert late.value.step == "receive"
+
+
+def test_who_reads_little_at_a_time_has_the_time_limit_for_a_frame(
+    small_sockets: None, pair: tuple[BlockingChannel, BlockingChannel]
+) -> None:
+    """It takes each part long before the limit."""
+    garbler, evaluator = pair
+    raw, buffer, taken = evaluator._stream._socket, bytearray(SEND_BYTES // 4), 0
+    garbler.send([bytes(8 * MAX_FRAME)])
+    while garbler._error is None and taken < 8 * MAX_FRAME:
+        with contextlib.suppress(BlockingIOError):
+            taken += raw.recv_into(buffer)
+        time.sleep(TIMEOUTS.step / 10)
+    with pytest.raises(TimeoutFault, match="evaluator") as late:
+        garbler.send([b"too late"])
+    assert late.value.step == "send"
+    assert taken < 4 * MAX_FRAME
+
+
+def test_a_halt_ends_waits_of_the_caller_for_a_message_and_for_room(
+    small_sockets: None, pair: tuple[BlockingChannel, BlockingChannel]
+) -> None:
+    """They would last longer than the test."""
+    evaluator, halt = pair[1], Halt()
+    for channel in pair:
+        channel._stream.wait(1000.0)
+        halt.watch(channel._stream)
+
+    def send_without_end() -> None:
+        while True:
+            evaluator.send([bytes(SEND_BYTES // 2)])
+
+    with ThreadPoolExecutor(3) as pool:
+        sending = pool.submit(send_without_end)
+        while evaluator._outgoing.qsize() < DEPTH:
+            time.sleep(0.001)
+        receiving = pool.submit(evaluator.receive, 1)
+        time.sleep(0.05)
+        halt.now()
+        for waiting in (sending, receiving):
+            with pytest.raises(ChannelClosed):
+                waiting.result()
 
 
 def test_a_break_during_the_handshake_is_tried_again(tmp_path: Path) -> None:

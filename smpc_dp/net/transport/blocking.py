@@ -1,20 +1,26 @@
 """Channels for bulk data: the same TLS, pins and frames as `channel`, over blocking sockets.
 
-asyncio reaches about a third of TLS's throughput; two parties that stream garbled tables need the rest. Each
-channel has a thread that sends and one that receives, so that computation overlaps with encryption and
-decryption, and both ends may send at the same time. `connect` makes these channels.
+asyncio reaches about a third of TLS's throughput; two parties that stream garbled tables need the rest. A
+channel has a thread that sends long messages and one that reads ahead, so that computation overlaps with
+encryption and decryption, and both ends may send at the same time. A short message is sent, and a single one
+read, by the caller itself: to hand it to another thread costs more than to encrypt it. `connect` makes these
+channels.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
+import math
 import queue
+import select
 import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +32,7 @@ from smpc_dp.net.transport import framing, handshake
 from smpc_dp.net.transport.channel import CLOSE_SECONDS, ChannelClosed, broken
 
 Buffer = bytes | bytearray | memoryview
+T = TypeVar("T")
 
 _LOG = logging.getLogger("smpc_dp.net.transport")
 
@@ -34,10 +41,13 @@ DEPTH = 4
 # Received messages that stay valid while later ones come.
 RETAINED = DEPTH + 2
 # Bytes encrypted before they are sent, and received before they are decrypted: they stay in the cache.
+# A message that is sent as one such part, its header included, is short.
 SEND_BYTES = 1 << 16
 RECEIVE_BYTES = 1 << 17
 # Room for the headers and tags of records, and messages of TLS itself.
 OVERHEAD = 1 << 12
+# The longest that the system waits at once, in milliseconds.
+_LONGEST_WAIT = (1 << 31) - 1
 
 
 class BlockingStream:
@@ -49,10 +59,11 @@ class BlockingStream:
     def __init__(self, peer: str, sock: socket.socket, secured: TlsConnection, timeout: float) -> None:
         self.peer = peer
         self.max_message = handshake.MAX_GREETING
-        # Between retained messages there are holes, each smaller than the next message.
-        self._memory = working_memory((2 * RETAINED + 1) * framing.MAX_FRAME).data
+        self._memory: memoryview | None = None
         self._retained: deque[tuple[int, int]] = deque(maxlen=RETAINED)
         self._encrypted = np.empty(SEND_BYTES + OVERHEAD, np.uint8)
+        # Encrypted bytes that the socket has not taken; they come before all others.
+        self._unsent = self._encrypted.data[:0]
         # Received bytes that are not yet decrypted: those from `_start` to `_end`.
         self._received = np.empty(RECEIVE_BYTES, np.uint8)
         unread = secured.unread()
@@ -62,7 +73,11 @@ class BlockingStream:
         self._tls = secured
         self._timeout = timeout
         self._warned = False
-        sock.settimeout(timeout)
+        # Each wait has a deadline of its own, which a timeout of the socket would not be.
+        sock.setblocking(False)
+        self._readable, self._writable = select.poll(), select.poll()
+        self._readable.register(sock, select.POLLIN)
+        self._writable.register(sock, select.POLLOUT)
 
     async def send(self, *buffers: Buffer) -> None:
         """Implement the hello's `send`, when no other thread uses the connection."""
@@ -73,21 +88,37 @@ class BlockingStream:
         return bytes(self.read(self.max_message))
 
     def write(self, buffers: Sequence[Buffer]) -> None:
-        """Send one message, the bytes of all `buffers` in order.
+        """Send one message, the bytes of all `buffers` in order; each frame has the time limit.
 
         Raises TimeoutFault when the peer does not read in time, ChannelClosed when the connection is gone.
         """
         total = sum(memoryview(buffer).nbytes for buffer in buffers)
-        try:
-            for part in _parts(buffers, total):
-                self._send(part)
-        except TimeoutError:
-            raise TimeoutFault({self.peer}, "send", f"it did not read for {self._timeout} s") from None
-        except OSError as error:
-            raise broken(error, self.peer) from None
+        with self._sending():
+            for number, part in enumerate(_parts(buffers, total)):
+                if number % (framing.MAX_FRAME // SEND_BYTES) == 0:
+                    deadline = self._deadline()
+                self._flush(deadline)
+                self._encrypt(part)
+                self._flush(deadline)
+
+    def begin(self, buffers: Sequence[Buffer], total: int) -> bool:
+        """Send what the socket takes at once of a short message of `total` bytes; return whether that is all.
+
+        `flush` sends the rest. Raises ChannelClosed when the connection is gone.
+        """
+        with self._sending():
+            self._encrypt([framing.HEADER.pack(total, framing.DATA), *buffers])
+            return self._push()
+
+    def flush(self) -> None:
+        """Send the rest of a message that was begun; errors as for `write`."""
+        with self._sending():
+            self._flush(self._deadline())
 
     def read(self, limit: int) -> memoryview:
         """Return the next message, of at most `limit` bytes; it stays until RETAINED more have been read.
+
+        The header of each frame has the time limit, and its payload has it again, whatever comes meanwhile.
 
         Raises PeerFault when the peer breaks the framing or sends more, TimeoutFault when it is late,
         ChannelClosed at the end.
@@ -114,7 +145,8 @@ class BlockingStream:
                 )
             message = self._short(total) if total <= framing.MAX_FRAME else self._long(total)
         except TimeoutError:
-            raise TimeoutFault({self.peer}, "receive", f"nothing came for {self._timeout} s") from None
+            reason = f"no whole frame came in {self._timeout} s"
+            raise TimeoutFault({self.peer}, "receive", reason) from None
         except OSError as error:
             raise broken(error, self.peer) from None
         return message
@@ -122,25 +154,29 @@ class BlockingStream:
     def wait(self, seconds: float) -> None:
         """Set the time limit for the peer; not while another thread uses the connection."""
         self._timeout = seconds
-        self._socket.settimeout(seconds)
 
     def warn(self) -> None:
         """Tell the peer that another process has called with its key; not while another thread writes."""
         with contextlib.suppress(OSError):
-            self._send([framing.control_frame(framing.TWICE)])
+            self._control(framing.TWICE)
+
+    def is_writable(self) -> bool:
+        """Tell whether the socket takes a control frame at once; not while another thread writes."""
+        return bool(self._writable.poll(0))
 
     def finish(self) -> None:
         """Say goodbye: no further message is sent."""
         with contextlib.suppress(OSError):
-            self._send([framing.control_frame(framing.BYE)])
+            self._control(framing.BYE)
             self._socket.shutdown(socket.SHUT_WR)
 
     def drain(self) -> None:
         """Wait for a short time until the peer has closed, so that no sent byte is lost."""
-        with contextlib.suppress(OSError):
-            self._socket.settimeout(CLOSE_SECONDS)
-            while self._socket.recv_into(self._received.data):
-                pass
+        deadline = time.monotonic() + CLOSE_SECONDS
+        with contextlib.suppress(OSError, ChannelClosed):
+            while True:
+                self._start = self._end
+                self._receive(deadline)
 
     def close(self) -> None:
         """Close the socket."""
@@ -151,22 +187,58 @@ class BlockingStream:
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
 
-    def _send(self, buffers: Sequence[Buffer]) -> None:
-        """Encrypt and send at most SEND_BYTES bytes."""
+    @contextlib.contextmanager
+    def _sending(self) -> Iterator[None]:
+        """Name the peer in errors of the socket."""
+        try:
+            yield
+        except TimeoutError:
+            raise TimeoutFault({self.peer}, "send", f"it did not read for {self._timeout} s") from None
+        except OSError as error:
+            raise broken(error, self.peer) from None
+
+    def _control(self, kind: int) -> None:
+        """Send a control frame."""
+        deadline = time.monotonic() + min(self._timeout, CLOSE_SECONDS)
+        self._flush(deadline)
+        self._encrypt([framing.control_frame(kind)])
+        self._flush(deadline)
+
+    def _encrypt(self, buffers: Sequence[Buffer]) -> None:
+        """Encrypt at most SEND_BYTES bytes, to be sent next."""
         size = self._tls.encrypt([_octets(buffer) for buffer in buffers], self._encrypted)
-        self._socket.sendall(self._encrypted.data[:size])
+        self._unsent = self._encrypted.data[:size]
+
+    def _push(self) -> bool:
+        """Send what the socket takes at once; return whether nothing is left."""
+        with contextlib.suppress(BlockingIOError):
+            while self._unsent:
+                self._unsent = self._unsent[self._socket.send(self._unsent) :]
+        return not self._unsent
+
+    def _flush(self, deadline: float) -> None:
+        """Send what is encrypted; raise TimeoutError at the deadline."""
+        while not self._push():
+            _wait(self._writable, deadline)
 
     def _short(self, total: int) -> memoryview:
-        """Read a message of one frame to the first free part of the buffer: fresh memory is slow."""
+        """Read a message of one frame."""
+        message = memoryview(bytearray(total)) if total <= SEND_BYTES else self._reserve(total)
+        self._fill(message, self._deadline())
+        return message
+
+    def _reserve(self, total: int) -> memoryview:
+        """Return the first free part of a buffer, of `total` bytes: fresh memory is slow."""
+        if self._memory is None:
+            # Between retained messages there are holes, each smaller than the next message.
+            self._memory = working_memory((2 * RETAINED + 1) * framing.MAX_FRAME).data
         start = 0
         for first, end in sorted(self._retained):
             if start + total <= first:
                 break
             start = max(start, end)
         self._retained.append((start, start + total))
-        message = self._memory[start : start + total]
-        self._fill(message)
-        return message
+        return self._memory[start : start + total]
 
     def _long(self, total: int) -> memoryview:
         """Read a message of several frames."""
@@ -177,7 +249,7 @@ class BlockingStream:
             if len(buffer) < have + frame:
                 buffer += bytes(min(max(frame, have), total - have))
             with memoryview(buffer) as view:
-                self._fill(view[have : have + frame])
+                self._fill(view[have : have + frame], self._deadline())
             have += frame
             if have == total:
                 return memoryview(buffer)[:total]
@@ -186,30 +258,43 @@ class BlockingStream:
                     self.peer, f"sent the frame header {header} inside a message", Check.BAD_FRAME
                 )
 
+    def _deadline(self) -> float:
+        """Return the end of the time limit, from now."""
+        return time.monotonic() + self._timeout
+
     def _header(self) -> tuple[int, int]:
         """Read the header of a frame."""
         data = bytearray(framing.HEADER.size)
-        self._fill(memoryview(data))
+        self._fill(memoryview(data), self._deadline())
         length, kind = framing.HEADER.unpack(data)
         return length, kind
 
-    def _fill(self, view: memoryview) -> None:
-        """Fill `view` with decrypted bytes."""
+    def _fill(self, view: memoryview, deadline: float) -> None:
+        """Fill `view` with decrypted bytes; raise TimeoutError at the deadline."""
         target, have = _octets(view), 0
         while have < len(target):
             used, got = self._tls.decrypt(self._received[self._start : self._end], target[have:])
             self._start += used
             have += got
             if not used and not got:
-                self._receive()
+                self._receive(deadline)
 
-    def _receive(self) -> None:
+    def _receive(self, deadline: float) -> None:
         """Wait for further bytes, after the beginning of a record that is there."""
+        if time.monotonic() > deadline:
+            raise TimeoutError
         left = self._end - self._start
         self._received[:left] = self._received[self._start : self._end].copy()
-        if not (came := self._socket.recv_into(self._received[left:].data)):
+        self._start, self._end = 0, left
+        while True:
+            try:
+                came = self._socket.recv_into(self._received[left:].data)
+                break
+            except BlockingIOError:
+                _wait(self._readable, deadline)
+        if not came:
             raise ChannelClosed(self.peer, clean=False)
-        self._start, self._end = 0, left + came
+        self._end += came
 
 
 class Halt:
@@ -248,17 +333,13 @@ class BlockingChannel:
         self.peer = stream.peer
         self._stream = stream
         self._sent = self._received = 0
-        self._outgoing: queue.Queue[Sequence[Buffer] | None] = queue.Queue(DEPTH)
+        self._outgoing: queue.Queue[Callable[[], None] | None] = queue.Queue(DEPTH)
         self._wanted: queue.Queue[tuple[int, int] | None] = queue.Queue()
         self._messages: queue.Queue[memoryview | SmpcError] = queue.Queue(DEPTH)
         self._awaited = 0
         self._error: SmpcError | None = None
-        self._threads = [
-            threading.Thread(target=work, name=f"{reason} {stream.peer}", daemon=True)
-            for work, reason in ((self._write, "to"), (self._read, "from"))
-        ]
-        for thread in self._threads:
-            thread.start()
+        self._writer: threading.Thread | None = None
+        self._reader: threading.Thread | None = None
 
     def __repr__(self) -> str:
         return f"BlockingChannel({self.peer!r})"
@@ -279,8 +360,13 @@ class BlockingChannel:
         Raises ChannelClosed, TimeoutFault or PeerFault for an error since the last call.
         """
         self._check()
-        self._sent += sum(memoryview(buffer).nbytes for buffer in buffers)
-        self._outgoing.put(list(buffers))
+        total = sum(memoryview(buffer).nbytes for buffer in buffers)
+        self._sent += total
+        # The caller alone adds jobs: where all are done the other thread does not write.
+        if total + framing.HEADER.size > SEND_BYTES or self._outgoing.unfinished_tasks:
+            self._enqueue(functools.partial(self._stream.write, list(buffers)))
+        elif not self._try(functools.partial(self._stream.begin, buffers, total), True):
+            self._enqueue(self._stream.flush)
 
     def receive(self, limit: int, ahead: int = 0) -> memoryview:
         """Return the next message, of at most `limit` bytes; read `ahead` more expected messages meanwhile.
@@ -289,13 +375,19 @@ class BlockingChannel:
         """
         if not self._awaited:
             self._check()
+            if not ahead:
+                return self._take(self._read(limit), limit)
             self._awaited = 1 + ahead
+            if self._reader is None:
+                self._reader = self._start(self._read_ahead, "from")
             self._wanted.put((limit, self._awaited))
-        message = self._messages.get()
         self._awaited -= 1
+        return self._take(self._messages.get(), limit)
+
+    def _take(self, message: memoryview | SmpcError, limit: int) -> memoryview:
+        """Return a message that was read, and count it; raise an error."""
         if isinstance(message, SmpcError):
             self._awaited = 0
-            self._error = message
             raise message
         if len(message) > limit:
             raise PeerFault(
@@ -310,54 +402,106 @@ class BlockingChannel:
         Cuts the connection when that takes more than twice CLOSE_SECONDS.
         """
         deadline = time.monotonic() + 2 * CLOSE_SECONDS
-        jobs: list[Sequence[Buffer] | None] = [None] if last is None else [list(last), None]
+        jobs: list[Callable[[], None] | None] = []
+        if self._writer is None and last is None and self._stream.is_writable():
+            self._finish()
+        else:
+            jobs = [None] if last is None else [functools.partial(self._stream.write, list(last)), None]
+            self._writer = self._writer or self._start(self._write, "to")
+            # A peer that sends while it is not read may not read either.
+            self._reader = self._reader or self._start(self._read_ahead, "from")
         self._wanted.put(None)
-        while any(thread.is_alive() for thread in self._threads):
+        threads = [thread for thread in (self._writer, self._reader) if thread is not None]
+        while any(thread.is_alive() for thread in threads):
             with contextlib.suppress(queue.Full):
                 while jobs:
                     self._outgoing.put_nowait(jobs[0])
                     del jobs[0]
             with contextlib.suppress(queue.Empty):
                 self._messages.get_nowait()
-            for thread in self._threads:
+            for thread in threads:
                 thread.join(0.001)
             if time.monotonic() > deadline:
                 self._stream.cut()
+        if self._reader is None:
+            self._drain()
         self._stream.close()
+
+    def _start(self, work: Callable[[], None], reason: str) -> threading.Thread:
+        """Start a thread of the channel."""
+        thread = threading.Thread(target=work, name=f"{reason} {self.peer}", daemon=True)
+        thread.start()
+        return thread
 
     def _check(self) -> None:
         """Raise the connection's error, if any."""
         if self._error is not None:
             raise self._error
 
+    def _fail(self, error: SmpcError) -> SmpcError:
+        """Keep the first error of the connection, and return it: the cause of the end, not the end itself."""
+        self._error = self._error or error
+        return self._error
+
+    def _enqueue(self, job: Callable[[], None]) -> None:
+        """Leave a job to the thread that sends; wait while DEPTH others are queued."""
+        self._writer = self._writer or self._start(self._write, "to")
+        self._outgoing.put(job)
+
+    def _try(self, job: Callable[[], T], otherwise: T) -> T:
+        """Send something, unless there was an error; after one return `otherwise`."""
+        if self._error is None:
+            try:
+                return job()
+            except SmpcError as error:
+                self._fail(error)
+                # The reader must not wait any longer.
+                self._stream.cut()
+        return otherwise
+
     def _write(self) -> None:
         """Send queued messages, in a thread."""
         while (job := self._outgoing.get()) is not None:
-            # After an error queued messages are dropped.
-            if self._error is None:
-                try:
-                    self._stream.write(job)
-                except SmpcError as error:
-                    self._error = self._error or error
-                    # The receiving caller must not wait any longer.
-                    self._stream.cut()
+            self._try(job, None)
+            self._outgoing.task_done()
+        self._finish()
+
+    def _finish(self) -> None:
+        """Say goodbye, unless there was an error."""
         if self._error is None:
             self._stream.finish()
 
-    def _read(self) -> None:
+    def _read(self, limit: int) -> memoryview | SmpcError:
+        """Return the next message, or the connection's error."""
+        if self._error is None:
+            try:
+                return self._stream.read(limit)
+            except SmpcError as error:
+                return self._fail(error)
+        return self._error
+
+    def _read_ahead(self) -> None:
         """Receive messages, in a thread."""
         while (job := self._wanted.get()) is not None:
             limit, count = job
-            try:
-                for _ in range(count):
-                    self._check()
-                    self._messages.put(self._stream.read(limit))
-            except SmpcError as error:
-                # The cause of the end, not the end itself.
-                self._error = self._error or error
-                self._messages.put(self._error)
+            for _ in range(count):
+                message = self._read(limit)
+                self._messages.put(message)
+                if isinstance(message, SmpcError):
+                    break
+        self._drain()
+
+    def _drain(self) -> None:
+        """Wait until the peer has closed, unless there was an error."""
         if self._error is None:
             self._stream.drain()
+
+
+def _wait(ready: select.poll, deadline: float) -> None:
+    """Wait until a socket is ready; raise TimeoutError at the deadline."""
+    left = math.ceil(1000 * (deadline - time.monotonic()))
+    if left <= 0 or not ready.poll(min(left, _LONGEST_WAIT)):
+        raise TimeoutError
 
 
 def _octets(buffer: Buffer) -> NDArray[np.uint8]:
