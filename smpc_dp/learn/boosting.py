@@ -1,8 +1,9 @@
 """Personalised combinations of base predictors by decentralised Frank-Wolfe [Bellet 2021, Algorithm 2.3].
 
 At each tick one party moves its model towards one base predictor and sends its neighbours the tick and the
-signed number of the predictor alone. With `epsilon` each predictor is chosen by the exponential mechanism:
-no paper has a private one. Models are functions of the messages.
+signed number of the predictor alone. With `epsilon` each predictor is chosen by the exponential mechanism,
+and losses that a graph is learned from have noise: no paper has a private one. Models are functions of the
+messages.
 """
 
 from __future__ import annotations
@@ -42,10 +43,14 @@ _ASSUMPTION = (
 )
 # Grid steps in the sensitivity of a score; of an entry of a message.
 _FINE, _MESSAGE_BITS = 1 << 16, 16
+# Steps of the largest loss; bits of the grid of scores.
+_LOSS_STEPS, _MOST_BITS = EXACT_STEPS >> 4, 60
 # Of a message: the tick and a predictor, or a loss.
 _LENGTH = 2
 # Of a score in float64, relative to its bound.
 _FLOAT = 2.0**-46
+# Standard deviations that noise exceeds by a miracle alone.
+_FAR = 16
 
 
 def score_sensitivity(records: int, beta: float) -> float:
@@ -100,17 +105,35 @@ class PersonalizedBoosting(PersonalizedSettings, frozen=True, kw_only=True):
         if self.epsilon is None or self.delta is None:
             return None
         counts = self.updates.tolist()
-        planned = {count: plan_choices(self.epsilon, self.delta, count) for count in set(counts)}
+        losses, share = self.losses, 0.0 if self.graph is None else self.graph.loss_share
+        planned = {
+            count: plan_choices(self.epsilon, self.delta, count, losses, share) for count in set(counts)
+        }
         return tuple(planned[count] for count in counts)
+
+    @property
+    def losses(self) -> int:
+        """The number of losses that a party sends."""
+        return 0 if self.graph is None else self.graph.rounds(self.ticks)
 
     def grid(self, party: int) -> tuple[int, int]:
         """Return the bits of the grid of a party's scores, and their sensitivity in steps of it."""
         records = max(1, self.sizes[party])
         scale = float(self.objective.confidence[party])
-        moved = scale * score_sensitivity(records, self.beta)
-        bits = max(0, math.ceil(math.log2(_FINE / moved)))
-        moved += scale * _FLOAT * (records + self.predictors + 16) * (1 + self.beta)
-        # Rounding moves two scores one step further apart.
+        return self._grid(records, scale * score_sensitivity(records, self.beta), scale * (1 + self.beta))
+
+    def loss_grid(self, party: int) -> tuple[int, int]:
+        """Return the bits of the grid of a party's losses, and their sensitivity in steps of it."""
+        records = max(1, self.sizes[party])
+        most = 1 + self.beta + math.log(records)
+        # With room for noise in a message.
+        room = math.floor(math.log2(_LOSS_STEPS / most))
+        return self._grid(records, loss_sensitivity(records, self.beta), most, room)
+
+    def _grid(self, records: int, moved: float, bound: float, room: int = _MOST_BITS) -> tuple[int, int]:
+        bits = min(room, max(0, math.ceil(math.log2(_FINE / moved))))
+        moved += _FLOAT * (records + self.predictors + 16) * bound
+        # Rounding moves two values one step further apart.
         return bits, math.ceil(math.ldexp(moved, bits)) + 1
 
     @property
@@ -126,7 +149,8 @@ class PersonalizedBoosting(PersonalizedSettings, frozen=True, kw_only=True):
             sensitivity={"linf": max(score_sensitivity(max(1, size), self.beta) for size in self.sizes)},
             unit="weighted margin",
             protects="record",
-            mechanism=f"exponential mechanism, at most {most.choices} choices of {2 * self.predictors}",
+            mechanism=f"exponential mechanism, at most {most.choices} choices of {2 * self.predictors}"
+            + (f", or discrete Gaussian noise on {most.values} losses" if most.values else ""),
             assumption=_ASSUMPTION,
             proof="bounded range and zCDP [Cesar and Rogers 2021], or simple composition",
         )
@@ -164,18 +188,21 @@ class PersonalizedBoosting(PersonalizedSettings, frozen=True, kw_only=True):
         if self.graph.loss_bound is not None:
             reason = "is of 'personalized': here losses are bounded by beta"
             result.append(ConfigIssue("graph.loss_bound", reason, ConfigCheck.UNSUPPORTED))
-        if self.epsilon is not None:
-            reason = "is not for boosting with a learned graph"
-            result.append(ConfigIssue("epsilon", reason, ConfigCheck.UNSUPPORTED))
         return result
 
     def check_plan(self) -> None:
-        """Raise ConfigError if the choices cannot be planned."""
-        _ = self.plans
+        """Raise ConfigError if the choices cannot be planned, or losses have too much noise to be sent."""
+        if self.plans is None or not self.losses:
+            return
+        for party, plan in enumerate(self.plans):
+            _, sensitivity = self.loss_grid(party)
+            if _LOSS_STEPS + _FAR * math.sqrt(plan.variance(sensitivity)) > EXACT_STEPS:
+                reason = f"{self.epsilon:g} needs too much noise for the grid of the messages"
+                raise ConfigError.at("epsilon", reason, ConfigCheck.INFEASIBLE)
 
     def requirements(self, parties: int) -> Requirements:  # noqa: ARG002
         """Return what it communicates: two numbers from a party to its neighbours at each of its ticks."""
-        sent = self.updates
+        sent = self.updates + self.losses
         bound = math.ldexp(EXACT_STEPS, -_MESSAGE_BITS)
         messages, claim = PrivateMessages(_LENGTH, bound, sent), self.guarantee
         if self.plans is None or claim is None:
@@ -230,13 +257,14 @@ class _Run:
         self.graph = settings.new_graph()
 
     async def learn_graph(self) -> None:
-        """Learn the graph from all models and losses."""
-        losses = [self._loss(row, int(party)) for row, party in enumerate(self._exchange.here)]
-        # On the grid of messages: all learn from the same numbers.
-        own = np.ldexp(np.rint(np.ldexp(np.array(losses, dtype=np.float64), _MESSAGE_BITS)), -_MESSAGE_BITS)
-        known = await losses_of_all(self._exchange, own, _LENGTH)
-        if self.graph is not None and losses:
+        """Learn the graph from all models and losses, which are sent in steps of their own grids."""
+        steps = [self._loss_steps(row, int(party)) for row, party in enumerate(self._exchange.here)]
+        own = np.ldexp(np.array(steps, dtype=np.float64), -_MESSAGE_BITS)
+        received = await losses_of_all(self._exchange, own, _LENGTH)
+        if self.graph is not None and steps:
             sizes, beta = np.array(self._settings.sizes), self._settings.beta
+            bits = np.array([self._settings.loss_grid(party)[0] for party in range(len(sizes))])
+            known = np.ldexp(received, _MESSAGE_BITS - bits)
             middle = np.log(np.maximum(sizes, 1))
             # What a party of so many records can have.
             known = np.clip(known, middle - beta, middle + beta) * (sizes > 0)
@@ -246,6 +274,15 @@ class _Run:
         """Return F_u of (2.4), 0 for a party without records."""
         margins = self._margins[row]
         return float(np.logaddexp.reduce(-(margins @ self.models[party]))) if len(margins) else 0.0
+
+    def _loss_steps(self, row: int, party: int) -> int:
+        """Return a party's loss in steps of its grid, with noise where it is private."""
+        settings = self._settings
+        bits, sensitivity = settings.loss_grid(party)
+        steps = round(math.ldexp(self._loss(row, party), bits))
+        if settings.plans is None or not settings.sizes[party]:
+            return steps
+        return settings.plans[party].noisy_value(steps, sensitivity, self._source)
 
     def _near(self, party: int) -> NDArray[np.intp]:
         """Return who gets a party's messages: all, where the graph is learned, so that none depends on it."""

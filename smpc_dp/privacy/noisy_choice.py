@@ -1,8 +1,9 @@
-"""Choices of the best of many by the exponential mechanism, sampled exactly, and their composition.
+"""Choices of the best of many by the exponential mechanism, and noisy values beside them, sampled exactly.
 
 The exponential mechanism is report-noisy-max with Gumbel noise. Here a candidate is drawn uniformly and taken
 with probability exp(-epsilon (best - score) / (2 D)), else another is drawn: all in integers and exact coins.
-A choice is epsilon-DP, and epsilon^2/8-zCDP for its bounded range [Cesar and Rogers 2021].
+A choice is epsilon-DP, and epsilon^2/8-zCDP for its bounded range [Cesar and Rogers 2021]. A value gets
+discrete Gaussian noise [Canonne, Kamath and Steinke 2020, Theorem 4].
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 
 from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.privacy.arguments import ArgumentChecks
-from smpc_dp.privacy.sampling import NoiseSource, bernoulli_exp, uniform
+from smpc_dp.privacy.sampling import NoiseSource, bernoulli_exp, discrete_gaussian, uniform
 
 if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.events import Event
@@ -28,34 +29,50 @@ _RATE = 1 << 64
 
 @dataclass(frozen=True)
 class ChoicePlan:
-    """Several choices of one party for one budget.
+    """Several choices and values of one party for one budget.
 
     Attributes:
         choices: how many.
         each: epsilon of a choice.
+        values: how many.
+        each_value: rho of zero-concentrated DP of a value.
         epsilon, delta: of all together.
     """
 
     choices: int
     each: float
+    values: int
+    each_value: float
     epsilon: float
     delta: float
 
     @property
     def rho(self) -> float:
-        """Rho of zero-concentrated DP, of all choices together."""
-        return self.choices * self.each**2 / 8
+        """Rho of zero-concentrated DP, of all together."""
+        return self.choices * self.each**2 / 8 + self.values * self.each_value
+
+    def variance(self, sensitivity: int) -> Fraction:
+        """Return the variance of a value's noise, for the steps by which one record moves the value."""
+        return Fraction(math.ceil(sensitivity**2 / (2 * Fraction(self.each_value))))
+
+    def noisy_value(self, steps: int, sensitivity: int, source: NoiseSource) -> int:
+        """Return a value with its noise, in steps of which one record moves it by at most `sensitivity`."""
+        return steps + int(discrete_gaussian(source, 1, self.variance(sensitivity))[0])
 
     def event(self) -> Event:
-        """Return all choices together as one event for a ledger, for the substitution of one record."""
+        """Return all together as one event for a ledger, for the substitution of one record."""
         from smpc_dp.privacy.accountant.events import Event, Line, Pure, Renyi
 
         known = (Renyi((Line(0.0, self.rho),), all_orders=True), Pure(self.epsilon, self.delta))
         return Event("exponential mechanism", "substitution", known, unit="record")
 
 
-def plan_choices(epsilon: float, delta: float, choices: int) -> ChoicePlan:
-    """Return the plan of so many choices, by zCDP or simple composition, whichever leaves more to each.
+def plan_choices(
+    epsilon: float, delta: float, choices: int, values: int = 0, share: float = 0.0
+) -> ChoicePlan:
+    """Return the plan of so many choices, and of values, which have this share of rho.
+
+    By zCDP; of choices alone by simple composition where that leaves more to each.
 
     Raises ConfigError for a budget out of range.
     """
@@ -70,7 +87,10 @@ def plan_choices(epsilon: float, delta: float, choices: int) -> ChoicePlan:
         rho = (low + high) / 2
         bound = Event("zcdp", "substitution", (Renyi((Line(0.0, rho),), all_orders=True),))
         low, high = (rho, high) if Composition([bound]).epsilon(delta) <= epsilon else (low, rho)
-    return ChoicePlan(choices, max(math.sqrt(8 * low / many), epsilon / many), epsilon, delta)
+    if values:
+        each, each_value = math.sqrt(8 * low * (1 - share) / many), low * share / values
+        return ChoicePlan(choices, each, values, each_value, epsilon, delta)
+    return ChoicePlan(choices, max(math.sqrt(8 * low / many), epsilon / many), 0, 0.0, epsilon, delta)
 
 
 def choose(scores: NDArray[np.int64], sensitivity: int, epsilon: float, source: NoiseSource) -> int:

@@ -59,8 +59,12 @@ def test_processes_learn_the_graph_of_the_simulation(tmp_path: Path, parameters:
         assert "NO PRIVACY" in results[name]["claim"]
 
 
-async def test_a_private_graph_is_charged_once_with_its_models(tmp_path: Path) -> None:
-    path = session(tmp_path, LINEAR | {"epsilon": 2.0, "delta": 1e-6}, TABLES)
+@pytest.mark.thin(2)
+@pytest.mark.parametrize("parameters", [BOOSTED, LINEAR], ids=["boosting", "descent"])
+async def test_a_private_graph_is_charged_once_with_its_models(
+    tmp_path: Path, parameters: dict[str, Any]
+) -> None:
+    path = session(tmp_path, parameters | {"epsilon": 2.0, "delta": 1e-6}, TABLES)
     create_ledgers(tmp_path, PARTIES, 2.0, 1e-6, "record")
     serving = asyncio.create_task(serve_learning(path))
     inputs = tmp_path / "inputs"
