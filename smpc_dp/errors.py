@@ -58,134 +58,119 @@ class Check(_Explained):
     """
 
     # Every message and entry.
-    MALFORMED = "malformed", "the bytes are no encoding of what is expected"
-    NOT_CANONICAL = "not-canonical", "the value has one encoding, and the bytes are another"
-    WRONG_LENGTH = "wrong-length", "a field has another number of bytes or of items than it must have"
-    TOO_LONG = "too-long", "more bytes than anything that is expected can have"
-    OUT_OF_RANGE = "out-of-range", "a number is outside the range of its field, or is not finite"
-    UNKNOWN_FORMAT = "unknown-format", "the format, its version or the kind of an entry is not known"
-    NOT_IN_ROSTER = "not-in-roster", "it names somebody who is not in the roster"
-    BAD_SIGNATURE = "bad-signature", "a signature is not of the key and the statement that it must be of"
-    WRONG_SENDER = "wrong-sender", "this member does not send or write this"
-    WRONG_RECEIVER = "wrong-receiver", "the message is for somebody else"
-    UNEXPECTED_STEP = "unexpected-step", "another step, or another kind of entry, is expected"
-    OUT_OF_SEQUENCE = (
-        "out-of-sequence",
-        "another number is expected: of a message, a piece, a block or a line",
-    )
-    TOO_MANY = "too-many", "more messages, entries or items than are expected or have room"
+    MALFORMED = "malformed", "no valid encoding of the expected value"
+    NOT_CANONICAL = "not-canonical", "not the one canonical encoding of the value"
+    WRONG_LENGTH = "wrong-length", "wrong number of bytes or items in a field"
+    TOO_LONG = "too-long", "more bytes than any expected value has"
+    OUT_OF_RANGE = "out-of-range", "a number outside the range of its field, or not finite"
+    UNKNOWN_FORMAT = "unknown-format", "unknown format, version or kind of entry"
+    NOT_IN_ROSTER = "not-in-roster", "names a member that is not in the roster"
+    BAD_SIGNATURE = "bad-signature", "the signature does not verify for this key and statement"
+    WRONG_SENDER = "wrong-sender", "not this member's to send or write"
+    WRONG_RECEIVER = "wrong-receiver", "the message is for another member"
+    UNEXPECTED_STEP = "unexpected-step", "another step, or kind of entry, is expected"
+    OUT_OF_SEQUENCE = "out-of-sequence", "wrong number of a message, piece, block or line"
+    TOO_MANY = "too-many", "more messages, entries or items than expected, or than there is room for"
     EQUIVOCATION = "equivocation", "two different messages for one step"
     # Identity of a run.
-    OTHER_RUN = "other-run", "it is of another run"
-    OTHER_REQUEST = "other-request", "it is of another session or request"
-    OTHER_SESSION = "other-session", "it is of another session or group, or the session files differ"
-    OTHER_OPERATION = "other-operation", "another operation is asked for"
+    OTHER_RUN = "other-run", "of another run"
+    OTHER_REQUEST = "other-request", "of another session or request"
+    OTHER_SESSION = "other-session", "of another session or group, or the session files differ"
+    OTHER_OPERATION = "other-operation", "another operation is requested"
     OTHER_PLAN = "other-plan", "the plan, the terms or the circuit differ"
-    NOT_OFFERED = "not-offered", "an operation is asked for that cannot be computed here"
+    NOT_OFFERED = "not-offered", "the requested operation cannot be computed here"
     LABEL_DIFFERS = (
         "label-differs",
-        "a public label is missing, not expected, no label, or another than was given",
+        "a public label is missing, unexpected, invalid, or differs from the one given",
     )
-    NONCE_DIFFERS = "nonce-differs", "this party's nonce is missing or another"
-    OWN_DIFFERS = "own-differs", "this party's own message or commitments are missing or others"
-    RUN_ID_DIFFERS = "run-id-differs", "the run id is not the digest of what it must bind"
+    NONCE_DIFFERS = "nonce-differs", "this party's nonce is missing or differs"
+    OWN_DIFFERS = "own-differs", "this party's own message or commitments are missing or differ"
+    RUN_ID_DIFFERS = "run-id-differs", "the run id is not the digest of what it binds"
     # Sets of parties.
-    BAD_SET = "bad-set", "the bytes are no set or list of parties in its one form"
-    WRONG_ORDER = "wrong-order", "the items are not in the order of the roster"
-    SET_TOO_SMALL = "set-too-small", "too few parties for the run to go on"
-    SET_GREW = "set-grew", "it has parties that were out before"
-    SET_DIFFERS = "set-differs", "another set of parties, or of items about them, than is expected"
+    BAD_SET = "bad-set", "not the one encoding of a set or list of parties"
+    WRONG_ORDER = "wrong-order", "items not in the order of the roster"
+    SET_TOO_SMALL = "set-too-small", "too few parties to go on"
+    SET_GREW = "set-grew", "has parties that were out before"
+    SET_DIFFERS = "set-differs", "another set of parties, or of items about them, than expected"
     NOT_ONE_EACH = "not-one-each", "not exactly one item for each party, neighbour or entry"
     NOT_INCLUDED = "not-included", "this party was left out"
-    NOT_PRESENT = "not-present", "it is from, about or for a party that does not take part"
-    NOT_SHOWN = "not-shown", "what must be shown or forwarded is missing"
-    PARTIAL = "partial", "a message was not sent to all who must have it, or not the same"
+    NOT_PRESENT = "not-present", "from, about or for a party that does not take part"
+    NOT_SHOWN = "not-shown", "a part that must be shown or forwarded is missing"
+    PARTIAL = "partial", "a message was not sent to all its receivers, or not the same"
     # Agreement.
     NO_QUORUM = "no-quorum", "fewer signatures than a certificate needs"
-    BAD_CERTIFICATE = "bad-certificate", "a certificate has other signatures or members than it must have"
-    OTHER_STATEMENT = (
-        "other-statement",
-        "it attests or forwards something else than was sent, listed or signed",
-    )
-    DISAGREES = "disagrees", "a server says something else than most servers, or no two in three agree"
-    NOT_SIGNED = "not-signed", "what is forwarded was not signed by its author"
-    FALSE_ACCUSATION = "false-accusation", "a party is accused without proof, or of what is right"
-    REPORTED = "reported", "no check of this process: another member said so"
-    LEFT = "left", "the member left or ended the connection before it had done its part"
+    BAD_CERTIFICATE = "bad-certificate", "wrong signatures or members in a certificate"
+    OTHER_STATEMENT = "other-statement", "attests or forwards something other than was sent, listed or signed"
+    DISAGREES = "disagrees", "a server contradicts most servers, or no two in three agree"
+    NOT_SIGNED = "not-signed", "forwarded, but not signed by its author"
+    FALSE_ACCUSATION = "false-accusation", "an accusation without proof, or of correct behaviour"
+    REPORTED = "reported", "another member said so, no check of this process"
+    LEFT = "left", "the member left or disconnected before its part was done"
     # Keys, commitments, shares and proofs.
-    WEAK_KEY = "weak-key", "a public key is a point of small order"
+    WEAK_KEY = "weak-key", "a public key of small order"
     KEY_DIFFERS = "key-differs", "a key to seal with is missing or not expected"
     BAD_SEAL = "bad-seal", "a sealed message does not open"
-    BAD_COMMITMENT = "bad-commitment", "a commitment or a blinding is not the canonical encoding of one"
-    BAD_OPENING = "bad-opening", "what is opened is not what was committed to"
-    NOT_IN_TREE = "not-in-tree", "a value is not in the Merkle tree of the root, or its proof is none"
-    BAD_SHARE = "bad-share", "shares do not give the secret that was committed to, or do not open"
-    BAD_DRAW = "bad-draw", "the drawn neighbours are not as many others as the plan has"
-    BAD_PROOF = "bad-proof", "a proof, or the statement that it proves, is false or malformed"
-    BAD_TRANSFER = (
-        "bad-transfer",
-        "oblivious transfer: a message is malformed, or the consistency check fails",
-    )
-    BAD_LABEL = "bad-label", "a label of an output is not one of its two labels"
+    BAD_COMMITMENT = "bad-commitment", "no canonical encoding of a commitment or a blinding"
+    BAD_OPENING = "bad-opening", "the opening does not fit the commitment"
+    NOT_IN_TREE = "not-in-tree", "not in the Merkle tree of the root, or an invalid proof"
+    BAD_SHARE = "bad-share", "shares do not open, or do not give the committed secret"
+    BAD_DRAW = "bad-draw", "not as many drawn neighbours as planned, or not others"
+    BAD_PROOF = "bad-proof", "a proof, or its statement, is false or malformed"
+    BAD_TRANSFER = "bad-transfer", "oblivious transfer: malformed message, or failed consistency check"
+    BAD_LABEL = "bad-label", "an output label is none of its two"
     CONVICTED = (
         "convicted",
-        "a garbler cheated: what it signed does not follow from its seed, and a certificate shows it",
+        "a garbler cheated: its signed tables do not follow from its seed, as a certificate shows",
     )
-    TRANSCRIPT_DIFFERS = (
-        "transcript-differs",
-        "the hash of what was sent and received is not the same at both ends",
-    )
+    TRANSCRIPT_DIFFERS = "transcript-differs", "the two ends hash different transcripts"
     # Results.
-    OUT_OF_BOUNDS = "out-of-bounds", "a value is further out than its bounds and the noise of the plan allow"
-    WRONG_TOTAL = "wrong-total", "the total is not the sum of what was published"
-    WRONG_COUNT = "wrong-count", "pairs, pieces or failures are counted that there were not, or not all"
-    WRONG_RESULT = "wrong-result", "an outcome, an output or a token is not what its inputs give"
+    OUT_OF_BOUNDS = "out-of-bounds", "a value beyond its bounds and the planned noise"
+    WRONG_TOTAL = "wrong-total", "the total is not the sum of the published values"
+    WRONG_COUNT = "wrong-count", "pairs, pieces or failures are miscounted"
+    WRONG_RESULT = "wrong-result", "an outcome, output or token does not follow from its inputs"
     # Logs.
     CHAIN_BROKEN = "chain-broken", "an entry does not follow the one above it"
     ROLLED_BACK = "rolled-back", "a session log is shorter than one that was signed"
-    LOG_DIFFERS = "log-differs", "a log is another than the one that was signed or read before"
+    LOG_DIFFERS = "log-differs", "differs from the log that was signed or read before"
     LOG_CUT = "log-cut", "a log ends too early"
     LOG_CLOSED = "log-closed", "an entry after the last one"
-    NOT_LOGGED = "not-logged", "the session log does not have the run, or the head, that is looked for"
-    BAD_CHECKPOINT = "bad-checkpoint", "a checkpoint has another root or head than the session log gives"
+    NOT_LOGGED = "not-logged", "the run or the head is not in the session log"
+    BAD_CHECKPOINT = "bad-checkpoint", "a checkpoint's root or head is not that of the session log"
     SPLIT_VIEW = "split-view", "a checkpoint does not continue one that was cosigned before"
-    NOT_WITNESSED = "not-witnessed", "fewer witnesses have cosigned a checkpoint than must have"
-    BEHIND = "behind", "the party has missed more lines of the session log than may be missed"
-    BAD_SESSION = "bad-session", "the session or the roster in a log is not one that a log can have"
+    NOT_WITNESSED = "not-witnessed", "too few witnesses have cosigned a checkpoint"
+    BEHIND = "behind", "the party has missed more lines of the session log than allowed"
+    BAD_SESSION = "bad-session", "the session or the roster cannot be that of a log"
     NOT_VERIFIABLE = "not-verifiable", "no such log is made: the session or the request is not verifiable"
-    BAD_STATE = "bad-state", "a saved state or inbox is none that the role can be restored from"
+    BAD_STATE = "bad-state", "the role cannot be restored from the saved state or inbox"
     # Connections.
     TLS = "tls", "the TLS handshake or the record layer failed"
     TLS_CERTIFICATE = (
         "tls-certificate",
-        "a certificate is not that of a member's name and key, or not in the roster",
+        "not the certificate of the member's name and key, or not in the roster",
     )
     OTHER_MEMBER = "other-member", "another member than expected answers or calls"
-    BAD_FRAME = "bad-frame", "a frame of the transport is malformed, not expected or cut"
-    BAD_HELLO = "bad-hello", "the hello of a connection contradicts itself or its certificate"
-    SECOND_CONNECTION = "second-connection", "the member has a connection already, or acts twice"
+    BAD_FRAME = "bad-frame", "a frame of the transport is malformed, unexpected or cut"
+    BAD_HELLO = "bad-hello", "the hello contradicts itself or its certificate"
+    SECOND_CONNECTION = "second-connection", "the member is already connected, or acts twice"
     REFUSED = "refused", "the other end refuses the connection"
 
 
 class ConfigCheck(_Explained):
     """Kind of a configuration's or an argument's issue; docs/reference/errors.md has the closed list."""
 
-    MISSING = "missing", "a key, a value, a column, a role or an address that is needed is not there"
+    MISSING = "missing", "a needed key, value, column, role or address is missing"
     UNKNOWN_KEY = "unknown-key", "no key or column has this name"
     UNKNOWN_NAME = "unknown-name", "no party, circuit or kernel has this name"
-    CHOICE = "choice", "the value is none of those that can be chosen"
-    TYPE = "type", "a value of another type is needed"
-    RANGE = (
-        "range",
-        "a number is out of its range, or not finite; a value breaks a rule for values of its kind",
-    )
-    SHAPE = "shape", "an array, a list or a record has another shape or length than is needed"
-    FORMAT = "format", "a text or a file is not in the format that it must have"
-    DUPLICATE = "duplicate", "something is there twice"
-    CONFLICT = "conflict", "the value does not go with another one, or with the role or the protocol"
-    DIFFERS = "differs", "two things that must be the same are not: with a peer, a file, a plan or a key"
-    UNSUPPORTED = "unsupported", "the protocol, the method, the kernel or the session does not have this"
-    INFEASIBLE = "infeasible", "no plan, no noise or no result exists for what is asked"
+    CHOICE = "choice", "none of the allowed values"
+    TYPE = "type", "wrong type"
+    RANGE = "range", "out of range, not finite, or against a rule for its kind"
+    SHAPE = "shape", "wrong shape or length of an array, list or record"
+    FORMAT = "format", "a text or a file in the wrong format"
+    DUPLICATE = "duplicate", "given twice"
+    CONFLICT = "conflict", "incompatible with another value, the role or the protocol"
+    DIFFERS = "differs", "differs from a peer's, a file's, a plan's or a key's"
+    UNSUPPORTED = "unsupported", "not supported by the protocol, method, kernel or session"
+    INFEASIBLE = "infeasible", "no plan, noise or result exists for the request"
     TOO_LARGE = "too-large", "more than there is room, precision or time for"
     MORE = "more", "further issues are not listed"
 
