@@ -176,8 +176,8 @@ def _field(table: type[msgspec.Struct], key: str) -> msgspec.structs.FieldInfo:
     return next(field for field in msgspec.structs.fields(table) if field.encode_name == key)
 
 
-def rows(table: type[msgspec.Struct], without: Collection[str] = ()) -> list[str]:
-    """Return the rows of a Markdown table of a table's settings: key, kind and range and meaning, default.
+def items(table: type[msgspec.Struct], without: Collection[str] = ()) -> list[str]:
+    """Return the items of a Markdown list of a table's settings: key, kind and range and meaning, default.
 
     The kind of a value is left out where its values are listed.
     """
@@ -192,13 +192,19 @@ def rows(table: type[msgspec.Struct], without: Collection[str] = ()) -> list[str
         separator = " " if values[:1] in "([" else ", " if names else ""
         kind = f"{names}{separator if values else ''}{values}"
         meaning = f"{kind}: {about}" if about else kind
-        if field.required:
-            default = "needed"
-        else:
-            default = _default(field)
-            default = extra.get("default", "none" if default is None else _literal(default))
-        lines.append(f"| `{field.encode_name}` | {meaning} | {default} |")
+        lines.append(f"- `{field.encode_name}`: {meaning}.{_need(field, extra)}")
     return lines
+
+
+def _need(field: msgspec.structs.FieldInfo, extra: Mapping[str, str]) -> str:
+    """Return the default of a field as a sentence, or that it is needed; nothing if it may be left out."""
+    if field.required:
+        return " Needed."
+    default = _default(field)
+    text = extra.get("default", "" if default is None else _literal(default))
+    if text.startswith("needed"):
+        return f" N{text[1:]}."
+    return f" Default: {text}." if text not in ("", "none") else ""
 
 
 def _parts(kind: Any) -> tuple[list[inspect.Type], str, dict[str, str]]:

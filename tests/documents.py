@@ -1,4 +1,4 @@
-"""What the tables of the reference say: the fields below a heading, and those that several commands share."""
+"""The fields that the reference lists below a heading, and those that several commands share."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SHARED = "Fields of several commands"
 
 
 def fields_below(page: str, heading: str) -> list[str]:
-    """Return what stands in code in the first cells of the tables below a heading of a page.
+    """Return the names in code that begin rows of tables and items of lists below a heading of a page.
 
     The section ends at the next heading of the same level or a higher one. Raises ValueError without it.
     """
@@ -20,8 +20,8 @@ def fields_below(page: str, heading: str) -> list[str]:
     if result is None:
         raise ValueError(f"{page} has no heading {heading!r}")
     section = re.split(rf"^#{{1,{len(result[1])}}} ", text[result.end() :], maxsplit=1, flags=re.MULTILINE)[0]
-    cells = re.findall(r"^\| ([^|]*`[^|]*) \|", section, re.MULTILINE)
-    return [code for cell in cells for code in re.findall(r"`([^`\n]+)`", cell)]
+    cells = re.findall(r"^(?:\| ([^|]*`[^|]*) \||- (`[^`\n]+`(?:, `[^`\n]+`)*):)", section, re.MULTILINE)
+    return [code for cell in cells for code in re.findall(r"`([^`\n]+)`", "".join(cell))]
 
 
 def assert_documented(page: str, heading: str, fields: Iterable[str]) -> None:

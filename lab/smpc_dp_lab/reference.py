@@ -1,12 +1,12 @@
-"""Write the tables of docs/reference from settings and errors, and those of specifications from the states.
+"""Write the lists of docs/reference from settings and errors, and those of specifications from the states.
 
-In session-file.md a comment `<!-- settings: MODULE.CLASS without KEY KEY -->` stands before each table, which
+In session-file.md a comment `<!-- settings: MODULE.CLASS without KEY KEY -->` stands before each list, which
 ends at the next blank line; `own` in the place of `without ...` leaves out the keys of the class's bases.
-Rows whose first cell names several keys are kept: they say what tables share. A comment `<!-- common -->`
-stands before the rows that several tables of learners have, which these tables leave out.
-In docs/reference/errors.md a comment `<!-- checks: CLASS -->` stands before the table of an enum of
+Items of several keys are kept. A comment `<!-- common -->` stands before the items that several lists of
+learners have, which these lists leave out.
+In docs/reference/errors.md a comment `<!-- checks: CLASS -->` stands before the list of an enum of
 smpc_dp.errors, which ends at a comment `<!-- end -->`.
-In docs/reference/commands.md the tables of options stand between a comment `<!-- options: MODULE.APP -->` and
+In docs/reference/commands.md the lists of options stand between a comment `<!-- options: MODULE.APP -->` and
 `<!-- end -->`; the first has those of several commands, which the others leave out.
 In protocols/*/*.md a comment `<!-- states: MODULE.ROLE -->` stands before the table and the diagram of a
 role's states, which end at a comment `<!-- end -->`.
@@ -29,13 +29,11 @@ import typer
 from smpc_dp import errors
 from smpc_dp.learn.registry import LEARNERS
 from smpc_dp.protocols.engine.table import markdown
-from smpc_dp.settings import rows
+from smpc_dp.settings import items
 from smpc_dp_lab.bench.page import load_results
 from smpc_dp_lab.bench.page import markdown as performance
 
 PAGE = Path("docs") / "reference" / "session-file.md"
-HEAD = "| key | value | default |\n|---|---|---|\n"
-COMMON_HEAD = "| key | of | value | default |\n|---|---|---|---|\n"
 _TABLE = re.compile(
     r"(<!-- settings: ([\w.]+)\.(\w+)(?: without ([\w ]+)| (own))? -->\n)(.*?)(?=\n\n)", re.DOTALL
 )
@@ -47,15 +45,15 @@ PERFORMANCE, BENCHMARKS = Path("docs") / "performance.md", Path("benchmarks")
 _COMMON = ("as_json", "install_completion", "show_completion")
 _STATES = re.compile(r"(<!-- states: ([\w.]+)\.(\w+) -->\n).*?(?=<!-- end -->)", re.DOTALL)
 _COMMON_TABLE = re.compile(r"(<!-- common -->\n).*?(?=\n\n)", re.DOTALL)
-_SHARED = re.compile(r"^\| `[^|]*`, `.*$", re.MULTILINE)
+_SHARED = re.compile(r"^- `[^`]*`, `.*$", re.MULTILINE)
 
 
-def _rows(match: re.Match[str]) -> list[str]:
-    """Return the rows of the settings that a comment names."""
+def _items(match: re.Match[str]) -> list[str]:
+    """Return the items of the settings that a comment names."""
     _, module, name, without, own, _ = match.groups()
     settings = getattr(import_module(module), name)
     left_out = [field for base in settings.__bases__ for field in base.__struct_fields__] if own else []
-    return rows(settings, left_out or (without or "").split())
+    return items(settings, left_out or (without or "").split())
 
 
 def _learners(match: re.Match[str]) -> list[str]:
@@ -65,25 +63,22 @@ def _learners(match: re.Match[str]) -> list[str]:
 
 
 def rendered(text: str) -> str:
-    """Return the page with every marked table rewritten."""
+    """Return the page with every marked list of settings rewritten."""
     tables = [match for match in _TABLE.finditer(text) if _learners(match)]
-    counts = Counter(row for match in tables for row in _rows(match))
+    counts = Counter(row for match in tables for row in _items(match))
     common: dict[str, list[str]] = {row: [] for row, count in counts.items() if count > 1}
     for match in tables:
-        for row in common.keys() & {*_rows(match)}:
+        for row in common.keys() & {*_items(match)}:
             common[row] += [f"`{name}`" for name in _learners(match)]
 
     def table(match: re.Match[str]) -> str:
         shared = _SHARED.findall(match[6])
-        own = [row for row in _rows(match) if row not in common]
-        return match[1] + HEAD + "\n".join((*own, *shared))
+        own = [row for row in _items(match) if row not in common]
+        return match[1] + "\n".join((*own, *shared))
 
     def shared(match: re.Match[str]) -> str:
-        cells = [(row.split(" | ", 1), names) for row, names in sorted(common.items())]
-        return (
-            match[1]
-            + COMMON_HEAD
-            + "\n".join(f"{key} | {', '.join(names)} | {rest}" for (key, rest), names in cells)
+        return match[1] + "\n".join(
+            f"{item} Of {', '.join(names)}." for item, names in sorted(common.items())
         )
 
     return _COMMON_TABLE.sub(shared, _TABLE.sub(table, text))
@@ -92,12 +87,11 @@ def rendered(text: str) -> str:
 def listed(text: str) -> str:
     """Return the page of errors with every marked list rewritten."""
 
-    def table(match: re.Match[str]) -> str:
+    def items_of(match: re.Match[str]) -> str:
         members = getattr(errors, match[2])
-        lines = "\n".join(f"| `{member.value}` | {member.meaning} |" for member in members)
-        return f"{match[1]}| code | what was found |\n|---|---|\n{lines}"
+        return match[1] + "\n".join(f"- `{member.value}`: {member.meaning}" for member in members)
 
-    return _CHECKS.sub(table, text)
+    return _CHECKS.sub(items_of, text)
 
 
 def _commands(command: Any, name: str = "") -> Iterator[tuple[str, Any]]:
@@ -120,25 +114,25 @@ def _choices(kind: Any) -> str:
 
 
 def _option(parameter: Any) -> str:
-    """Return the row of an option or an argument."""
+    """Return the line of an option or an argument."""
     names = parameter.opts if parameter.param_type_name == "option" else [parameter.name.upper()]
     name = ", ".join(f"`{option}`" for option in (*names, *parameter.secondary_opts))
     default = parameter.default
     if parameter.show_default not in (True, False, None):
         default = parameter.show_default
     is_given = isinstance(default, str | int | float) and not isinstance(default, bool)
-    meaning = (parameter.help or "").strip().replace("|", "\\|")
+    meaning = (parameter.help or "").strip()
     if choices := _choices(parameter.type_descriptor.annotation):
         meaning = f"{meaning} {choices}."
     if parameter.required:
-        return f"| {name} | {meaning} Required. |"
-    return f"| {name} | {meaning} Default: {default}. |" if is_given else f"| {name} | {meaning} |"
+        return f"- {name}: {meaning} Required."
+    return f"- {name}: {meaning} Default: {default}." if is_given else f"- {name}: {meaning}"
 
 
 def optioned(text: str) -> str:
-    """Return the page of commands with the tables of options written anew."""
+    """Return the page of commands with the lists of options written anew."""
 
-    def tables(match: re.Match[str]) -> str:
+    def lists(match: re.Match[str]) -> str:
         app = typer.main.get_command(getattr(import_module(match[2]), match[3]))
         options = {
             name: [
@@ -153,20 +147,17 @@ def optioned(text: str) -> str:
             for line in lines:
                 commands.setdefault(line, []).append(f"`{name}`")
         several = [
-            f"{line.removesuffix(' |')} Of {', '.join(names)}. |"
-            for line, names in sorted(commands.items())
-            if len(names) > 1
+            f"{line} Of {', '.join(names)}." for line, names in sorted(commands.items()) if len(names) > 1
         ]
         sections = {"several commands": several}
         sections |= {
             name: [line for line in lines if len(commands[line]) == 1] for name, lines in options.items()
         }
-        head = "### Options of {}\n\n| option | meaning |\n|---|---|\n"
         return match[1] + "\n\n".join(
-            head.format(name) + "\n".join(lines) for name, lines in sections.items() if lines
+            f"### Options of {name}\n\n" + "\n".join(lines) for name, lines in sections.items() if lines
         )
 
-    return _OPTIONS.sub(tables, text)
+    return _OPTIONS.sub(lists, text)
 
 
 def specified(text: str) -> str:

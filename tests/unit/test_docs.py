@@ -253,7 +253,7 @@ def test_the_tables_of_settings_are_those_of_the_checks() -> None:
 
 def test_the_lists_of_codes_are_those_of_the_code() -> None:
     page = (ROOT / "docs" / "reference" / "errors.md").read_text("utf-8")
-    assert {*re.findall(r"^\| `([a-z-]+)` \|", page, re.MULTILINE)} == {*Check, *ConfigCheck}
+    assert {*re.findall(r"^- `([a-z-]+)`: ", page, re.MULTILINE)} == {*Check, *ConfigCheck}
     assert listed(page) == page, "python -m smpc_dp_lab.reference writes them"
 
 

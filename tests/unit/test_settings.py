@@ -9,7 +9,7 @@ import pytest
 from msgspec import Meta
 
 from smpc_dp.errors import ConfigCheck
-from smpc_dp.settings import help_of, read, rows
+from smpc_dp.settings import help_of, items, read
 
 
 class Table(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,12 +84,12 @@ def test_every_fault_is_told() -> None:
 
 
 def test_the_reference_has_every_key() -> None:
-    assert rows(Table, without=["names"]) == [
-        "| `size` | integer, 1 to 2^40: lines of a page | needed |",
-        "| `share` | number (0, 1) | 0.5 |",
-        '| `side` | `"left"` or `"right"`: where | `"right"` |',
-        "| `deep` | boolean | `false` |",
-        "| `most` | integer, at least 0 | as many as there are |",
+    assert items(Table, without=["names"]) == [
+        "- `size`: integer, 1 to 2^40: lines of a page. Needed.",
+        "- `share`: number (0, 1). Default: 0.5.",
+        '- `side`: `"left"` or `"right"`: where. Default: `"right"`.',
+        "- `deep`: boolean. Default: `false`.",
+        "- `most`: integer, at least 0. Default: as many as there are.",
     ]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,7 @@ from typer.testing import CliRunner
 
 from smpc_dp.cli import app
 from smpc_dp.errors import ConfigError, LocalError
+from tests.documents import fields_below
 
 NETWORK = ["plan", "network", "--parties", "100", "--epsilon", "1", "--delta", "1e-4"]
 
@@ -99,12 +99,8 @@ def test_the_documented_fields_of_a_verifiable_plan_are_printed() -> None:
         "1e-5",
     ]
     reported = json.loads(CliRunner().invoke(app, [*arguments, "--json"]).stdout)
-    document = (Path(__file__).parents[3] / "docs" / "reference" / "commands.md").read_text("utf-8")
-    section = document.partition("### plan verifiable")[2].partition("###")[0]
-    documented = {
-        name for row in re.findall(r"^\| (`.*?) \|", section, re.MULTILINE) for name in row.split("`")[1::2]
-    }
-    assert documented == set(reported)
+    documented = fields_below("docs/reference/commands.md", "plan verifiable")
+    assert set(documented) == set(reported)
 
 
 def test_what_depends_on_a_faulty_number_is_no_second_fault() -> None:

@@ -354,7 +354,7 @@ def test_the_command_prints_it(second_draw: RecordedRun, tmp_path: Path) -> None
     reported = json.loads(CliRunner().invoke(app, ["audit", str(log), "--json"]).stdout)
     assert reported["verdict"] is None
     section = (ROOT / "docs" / "reference" / "commands.md").read_text("utf-8").partition("\n### audit\n")[2]
-    row = next(line for line in section.splitlines() if line.startswith("| `statistic` |"))
+    row = next(line for line in section.splitlines() if line.startswith("- `statistic`:"))
     assert set(reported["statistic"]) <= set(re.findall(r"`(\w+)`", row))
 
 
