@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Self, overload
 class Code(StrEnum):
     """Code of an error, all that other members are sent of it.
 
-    The list is closed; see docs/reference/transport.md.
+    The list is closed; see protocols/channel/README.md.
     """
 
     OWN = "own"

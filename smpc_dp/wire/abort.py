@@ -2,7 +2,7 @@
 
 What a party tells others must not depend on its data, its files or the texts of its exceptions. So a message
 has no field for a text: the receiver renders the code with a fixed one. The list is in
-docs/reference/transport.md.
+protocols/channel/README.md.
 """
 
 from __future__ import annotations

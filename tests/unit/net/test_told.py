@@ -90,7 +90,7 @@ def test_no_message_has_room_for_a_text_but_where_it_is_public() -> None:
 
 
 def test_documents_list_exactly_the_codes() -> None:
-    document = (ROOT / "docs" / "reference" / "transport.md").read_text()
+    document = (ROOT / "protocols" / "channel" / "README.md").read_text()
     [table] = re.findall(r"\| code \| says \|\n\|---\|---\|\n((?:\|.*\n)+)", document)
     assert re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE) == [str(code) for code in Code]
     assert set(TEXTS) == set(Code)
