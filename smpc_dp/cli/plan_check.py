@@ -36,7 +36,9 @@ def check(
     ] = None,
     session: Annotated[
         Path | None,
-        typer.Option(help="A session file for statistics of records, whose release is audited as it is."),
+        typer.Option(
+            help="A session file for statistics of records or names, whose release is audited as it is."
+        ),
     ] = None,
     epsilon: Annotated[
         float | None,
@@ -137,22 +139,38 @@ def _check_session(
 ) -> None:
     """Audit the release of a session file, and print the result; exit code 1 for a violation."""
     from smpc_dp.net.session_file import load_session
-    from smpc_dp.simulate.record_audit import audit_records
+    from smpc_dp.simulate.name_audit import NameAudit, audit_names
+    from smpc_dp.simulate.record_audit import RecordAudit, audit_records
+    from smpc_dp.statistics.name_parameters import NameParameters
 
-    result = audit_records(load_session(path).checked_parameters, samples, epsilon=epsilon, delta=delta)
+    checked = load_session(path).checked_parameters
+    result: NameAudit | RecordAudit
+    if isinstance(checked, NameParameters):
+        result = audit_names(checked.plan, samples, epsilon=epsilon, delta=delta)
+        release = "which of the names of a few rows are there, and of many"
+        unit = checked.plan.schema.unit
+        others = [
+            ("neighbours", f"one {unit} moves counts by {result.moved:.6g} of what is planned, 1 at most")
+        ]
+    else:
+        result = audit_records(checked, samples, epsilon=epsilon, delta=delta)
+        release = f"the sums and the noise of {result.counted} parties, those that count"
+        others = [
+            ("variance of the noise", f"{result.variance:.6g} of that claimed, {result.least:.6g} at least"),
+            ("neighbours", f"{result.moved:.6g} of the sensitivity apart, 1 at most"),
+        ]
     if as_json:
         print_json(result.to_json())
     else:
         worst = result.findings[0]
         rows = [
             ("claimed", f"epsilon = {result.epsilon:g} at delta = {result.delta:g}"),
-            ("in the release", f"the sums and the noise of {result.counted} parties, those that count"),
+            ("in the release", release),
             (
                 "strongest of all tests",
                 f"{worst.shown}, where {worst.claim.epsilon:.6g} is claimed",
             ),
-            ("variance of the noise", f"{result.variance:.6g} of that claimed, {result.least:.6g} at least"),
-            ("neighbours", f"{result.moved:.6g} of the sensitivity apart, 1 at most"),
+            *others,
             ("releases", f"{result.samples} on each input, half of them to choose the events"),
             *(("VIOLATION", text) for text in result.violations),
             *([] if result.violations else [("verdict", "no violation found, which is no proof")]),

@@ -44,7 +44,7 @@ from smpc_dp.protocols.records import RecordParameters
 from smpc_dp.protocols.secret_sharing.params import SharedParameters
 
 if TYPE_CHECKING:
-    from smpc_dp.statistics.report_parameters import ReportParameters
+    from smpc_dp.statistics.report_parameters import AnyReport
 
 
 def run(
@@ -108,7 +108,7 @@ def run(
         wanted.check(loaded)
     label_of = statistics.read_labels(labels, parties)
     folder = inputs if inputs is not None else session.parent / "inputs"
-    suffixes = TABLE_SUFFIXES if of_records else SUFFIXES
+    suffixes = TABLE_SUFFIXES if of_records or "undeclared" in loaded.parameters else SUFFIXES
     files = {name: find_input(folder, name, suffixes) for name in parties}
     aggregator = _load_all(loaded, session, keys)
     # A learner's parties end when they are in no further group: the run ends with its aggregator or servers.
@@ -344,7 +344,7 @@ def _check_inputs(
     if loaded.protocol == REPORTS:
         from smpc_dp.cli.reports import check_records
 
-        check_records(cast("ReportParameters", checked), files)
+        check_records(cast("AnyReport", checked), files)
     elif isinstance(checked, RecordParameters):
         for name, file in files.items():
             member = Membership.load(session, name, _key_file(keys, session, name), loaded=loaded)
@@ -427,5 +427,6 @@ def _report(
 _KINDS: tuple[tuple[str, tuple[str, ...], Callable[[Mapping[str, Any]], str]], ...] = (
     ("kernel", ("value", "evidence"), statistics.statistic_text),
     ("estimates", ("estimates",), records_text),
+    ("names", ("names",), statistics.names_text),
     ("reported", ("value",), statistics.reported_text),
 )

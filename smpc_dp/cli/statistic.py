@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -202,6 +203,23 @@ def reported_text(result: Mapping[str, Any]) -> str:
         lines.append(f"standard error at most {result['standard_error_bound']:.2g}, whatever the records")
     if result["missing"]:
         lines.append(f"without, as lost sample: {', '.join(result['missing'])}")
+    lines += [f"fault: {line}" for line in result["faults"]]
+    return "\n".join([*lines, *privacy_lines(result)])
+
+
+def names_text(result: Mapping[str, Any]) -> str:
+    """Format released names, as `NamedCategories.to_json` gives them."""
+    count = len(result["reported"]) + len(result["missing"])
+    lines = [f"names from {len(result['reported'])} of {count} parties"]
+    # As a session file has them.
+    lines += [
+        f"{column}: values = {json.dumps(values, ensure_ascii=False)}"
+        for column, values in result["values"].items()
+    ]
+    if result["missing"]:
+        lines.append(f"without: {', '.join(result['missing'])}")
+    if result["left_out"]:
+        lines.append(f"left out, since reports were full: {result['left_out']}")
     lines += [f"fault: {line}" for line in result["faults"]]
     return "\n".join([*lines, *privacy_lines(result)])
 

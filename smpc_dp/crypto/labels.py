@@ -58,6 +58,7 @@ class Label(StrEnum):
     COVERT_DECODING = "smpc-dp/1/covert-decoding"
     LOCAL_PAIRWISE = "smpc-dp/1/local-pairwise"
     LOCAL_AUC = "smpc-dp/1/local-auc"
+    LOCAL_NAMES = "smpc-dp/1/local-names"
     LOCAL_REQUEST = "smpc-dp/1/local-request"
     LOCAL_REPORT = "smpc-dp/1/local-report"
     LOCAL_RUN = "smpc-dp/1/local-run"

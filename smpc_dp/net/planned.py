@@ -49,7 +49,7 @@ class SessionPlan(Cost, frozen=True, kw_only=True):
             shares += ", of discrete Laplace noise" if self.noise == "discrete-laplace" else ""
             drawn = "the servers draw one together" if self.counted is None else shares
             yield f"noise: {drawn}; the error is {self.factor:.3g} times that of a trusted curator"
-        yield from map(str, self.answers)
+        yield from (*map(str, self.answers), *self.notes)
         yield f"traffic of a party: {self.sent} bytes sent, {self.received} received, in {self.steps} steps"
         yield from (f"WARNING: {line}" for line in self.warnings)
 

@@ -10,7 +10,7 @@ import asyncio
 import hashlib
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from smpc_dp.errors import Check, ConfigCheck, ConfigError, LocalError, PeerFault
 from smpc_dp.files import read_bounded
@@ -21,7 +21,8 @@ from smpc_dp.net.member import Membership, aggregator_name
 from smpc_dp.net.transport.endpoint import listen
 from smpc_dp.privacy.accountant.store import write_durably
 from smpc_dp.protocols.names import REPORTS
-from smpc_dp.statistics.report_parameters import ReportParameters
+from smpc_dp.statistics.local_names import LocalNames, NamedCategories
+from smpc_dp.statistics.report_parameters import AnyReport
 from smpc_dp.statistics.reports import (
     MAX_BYTES,
     REPORT,
@@ -36,8 +37,6 @@ from smpc_dp.statistics.reports import (
 from smpc_dp.wire.signing import decode, printable
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
-
     from smpc_dp.net.connection import AggregatorConnection, Connection
     from smpc_dp.privacy.accountant.ledger import Ledger
 
@@ -47,12 +46,12 @@ FOLDER = "reports"
 REQUEST = 1
 
 
-def report_parameters(membership: Membership) -> ReportParameters:
+def report_parameters(membership: Membership) -> AnyReport:
     """Return the parameters of a session that collects reports; raise ConfigError for another."""
     protocol = membership.session.protocol
     if protocol != REPORTS:
         raise ConfigError.at("protocol", f"is '{protocol}', not '{REPORTS}'", ConfigCheck.UNSUPPORTED)
-    return cast("ReportParameters", membership.session.checked_parameters)
+    return cast("AnyReport", membership.session.checked_parameters)
 
 
 def is_reported(membership: Membership) -> bool:
@@ -61,7 +60,7 @@ def is_reported(membership: Membership) -> bool:
     return request.path(membership.name, membership.key_file.with_name(FOLDER)).exists()
 
 
-async def send_report(connection: Connection, ledger: Ledger | None, record: ArrayLike | None) -> SentReport:
+async def send_report(connection: Connection, ledger: Ledger | None, record: Any) -> SentReport:
     """Send a connected party's report to the analyst, and return when it is stored there.
 
     Arguments and errors as of `Session.report`.
@@ -140,8 +139,8 @@ async def collect_reports(
     listen_on: str | None = None,
     on_event: OnEvent = ignore,
     folder: str | os.PathLike[str] | None = None,
-) -> ReportedEstimate:
-    """Collect reports as the analyst of a session, and return the estimate from all that are stored.
+) -> ReportedEstimate | NamedCategories:
+    """Collect reports as the analyst of a session, and return what all that are stored say.
 
     Ends when each party's report is there, or `connect` seconds are over. Called again it waits for those
     that are still missing.
@@ -152,8 +151,8 @@ async def collect_reports(
         name, key, listen_on, on_event: as of `serve`.
 
     Raises:
-        ConfigError: too few reports for an estimate; those that came stay. LocalError: the key, the port or
-            the folder.
+        ConfigError: too few reports for an estimate, or none with names; those that came stay.
+        LocalError: the key, the port or the folder.
     """
     membership = Membership.load(session, name or aggregator_name(session), key, "aggregator")
     parameters = report_parameters(membership)
@@ -165,14 +164,21 @@ async def collect_reports(
     if len(received) < len(names):
         await _receive(membership, listen_on, on_event, stored, set(received))
         received = await asyncio.to_thread(stored.load)
-    labels = None if parameters.labels is None else dict(zip(names, parameters.labels, strict=True))
     every = [content for of_party in received.values() for content in of_party]
-    estimate = await asyncio.to_thread(lambda: request.estimate(every, labels=labels))
-    done = Event(
-        membership.name, "done", REQUEST, "done", survivors=estimate.reported, absent=estimate.missing
-    )
-    on_event(done)
-    return estimate
+    made = await asyncio.to_thread(_result, request, every, parameters)
+    on_event(Event(membership.name, "done", REQUEST, "done", survivors=made.reported, absent=made.missing))
+    return made
+
+
+def _result(
+    request: ReportRequest, every: list[bytes], parameters: AnyReport
+) -> ReportedEstimate | NamedCategories:
+    """Return what all reports say."""
+    if isinstance(request.plan, LocalNames):
+        return request.names(every)
+    names = [member.name for member in request.roster.parties]
+    labels = None if parameters.labels is None else dict(zip(names, parameters.labels, strict=True))
+    return request.estimate(every, labels=labels)
 
 
 async def _receive(

@@ -324,7 +324,7 @@ class Session:
             raise ConfigError.at("ask", reason, ConfigCheck.DIFFERS)
         return parameters
 
-    async def report(self, record: ArrayLike | None) -> SentReport:
+    async def report(self, record: Any) -> SentReport:
         """Send this party's report on its record to the analyst of a session with protocol "reports".
 
         The report is drawn and charged at the first call, also of other processes, and the same bytes are
@@ -332,13 +332,15 @@ class Session:
         a ledger.
 
         Args:
-            record: the values of the session's fields; those out of their bounds are clipped. None to send a
-                stored report again.
+            record: the values of the session's fields; those out of their bounds are clipped. Where names of
+                undeclared categories are reported, a table, as of `statistics`. None to send a stored report
+                again.
 
         Raises:
             PrivacyError: a value is missing, or the ledger refuses; nothing was sent or charged. Or the
                 report was lost after it was charged, and is never drawn anew.
-            ConfigError: not such a session, no ledger, or not a record. LocalError: a file cannot be used.
+            ConfigError: not such a session, no ledger, or no record or table. LocalError: a file cannot be
+                used.
             TimeoutFault: the analyst has not confirmed; the report is stored, to be sent again.
         """
         self.check_open()

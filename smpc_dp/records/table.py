@@ -98,16 +98,11 @@ def read_table(source: Source, schema: Schema, *, party: str = "table") -> Table
         ConfigError: a column is missing, or has another length; with public rows, too many rows.
         LocalError: the file cannot be read, or a package for it is not installed.
     """
-    wanted = [*schema.columns, *([schema.id] if schema.id else [])]
-    columns = {name: _array(values) for name, values in read_columns(source, wanted, party).items()}
-    lengths = {len(values) if values.ndim == 1 else -1 for values in columns.values()}
-    if len(lengths) > 1 or -1 in lengths:
-        raise ConfigError.at("table", f"{party}: columns must be of one length", ConfigCheck.SHAPE)
-    (rows,) = lengths
+    columns, absent = _arrays(source, schema, schema.columns, party)
+    rows = len(absent)
     if schema.rows == "public" and rows > schema.max_rows:
         reason = f"{party}: {rows} public rows, max_rows is {schema.max_rows}"
         raise ConfigError.at("max_rows", reason, ConfigCheck.RANGE)
-    absent = _beyond_person(columns[schema.id], schema.person_factor) if schema.id else np.zeros(rows, bool)
     codes, present = {}, {}
     counts: dict[str, dict[str, int]] = {"missing": {}, "clipped": {}, "undeclared": {}}
     for name, column in schema.columns.items():
@@ -122,6 +117,40 @@ def read_table(source: Source, schema: Schema, *, party: str = "table") -> Table
         **counts,
     )
     return Table(schema, codes, present, ~absent, rows, dropped)
+
+
+def undeclared_counts(
+    source: Source, schema: Schema, columns: Sequence[str], *, party: str = "table"
+) -> dict[str, Counter[str]]:
+    """Return how many rows that count have each value that is no declared category, by column.
+
+    Arguments and errors as of `read_table`, but that only these columns need be there.
+    """
+    arrays, absent = _arrays(source, schema, columns, party)
+    result = {}
+    for name in columns:
+        column = schema.columns[name]
+        declared = () if isinstance(column, Number) else column.values
+        rows = zip(arrays[name].tolist(), absent.tolist(), strict=True)
+        counts = Counter(_label(value) for value, gone in rows if not (gone or _is_missing(value)))
+        for value in declared:
+            counts.pop(value, None)
+        result[name] = counts
+    return result
+
+
+def _arrays(
+    source: Source, schema: Schema, names: Iterable[str], party: str
+) -> tuple[dict[str, NDArray[Any]], NDArray[np.bool_]]:
+    """Return columns as arrays of one length, and which rows are without an id, or beyond their person's."""
+    wanted = [*names, *([schema.id] if schema.id else [])]
+    columns = {name: _array(values) for name, values in read_columns(source, wanted, party).items()}
+    lengths = {len(values) if values.ndim == 1 else -1 for values in columns.values()}
+    if len(lengths) > 1 or -1 in lengths:
+        raise ConfigError.at("table", f"{party}: columns must be of one length", ConfigCheck.SHAPE)
+    (rows,) = lengths
+    absent = _beyond_person(columns[schema.id], schema.person_factor) if schema.id else np.zeros(rows, bool)
+    return columns, absent
 
 
 def read_columns(source: Source, wanted: Iterable[str], party: str) -> dict[str, Any]:

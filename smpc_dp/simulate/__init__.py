@@ -3,6 +3,7 @@
 from smpc_dp.simulate.average import average, check_size
 from smpc_dp.simulate.learning import learn
 from smpc_dp.simulate.local import local_auc, local_pairwise
+from smpc_dp.simulate.names import names
 from smpc_dp.simulate.pairwise import evaluate
 from smpc_dp.simulate.similarity import similarities
 from smpc_dp.simulate.statistic import pairwise
@@ -15,6 +16,7 @@ __all__ = [
     "learn",
     "local_auc",
     "local_pairwise",
+    "names",
     "pairwise",
     "similarities",
     "statistics",

@@ -27,6 +27,7 @@ from smpc_dp.protocols.phases.parameters import RequestParameters
 from smpc_dp.settings import read
 from smpc_dp.statistics.local import LocalPairwise
 from smpc_dp.statistics.local_auc import LocalAuc
+from smpc_dp.statistics.name_parameters import NameParameters, check_names
 from smpc_dp.statistics.reports import ReportRequest
 
 # Leaves of the tree: the error is planned over all of them.
@@ -175,8 +176,10 @@ class ReportParameters(RequestParameters):
         return within, int((within != values).sum())
 
 
-def cost_of_report(parameters: ReportParameters, _servers: int = 0) -> Cost:
+def cost_of_report(parameters: AnyReport, _servers: int = 0) -> Cost:
     """Return the cost of local reports: each party draws its own noise."""
+    if isinstance(parameters, NameParameters):
+        return parameters.cost()
     error, assumed = parameters.error()
     relative = error / parameters.width
     answer = PlannedAnswer(
@@ -206,10 +209,15 @@ def cost_of_report(parameters: ReportParameters, _servers: int = 0) -> Cost:
     )
 
 
+AnyReport = ReportParameters | NameParameters
+
+
 def check_reports(
     parameters: Mapping[str, object], parties: int
-) -> tuple[ReportParameters | None, list[ConfigIssue]]:
-    """Check a `[parameters]` table (`ReportSettings`); return every fault found."""
+) -> tuple[AnyReport | None, list[ConfigIssue]]:
+    """Check a `[parameters]` table (`ReportSettings`, or `NameSettings`); return every fault found."""
+    if "undeclared" in parameters:
+        return check_names(parameters, parties)
     good, issues = read(ReportSettings, parameters, unknown="unknown parameter of reports")
     label, labels = good.get("label", ""), good.get("labels")
     if not (label.isascii() and (label.isprintable() or not label)):

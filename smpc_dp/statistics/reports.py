@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 import msgspec
 from numpy.typing import ArrayLike
@@ -26,11 +27,17 @@ from smpc_dp.protocols.result import Privacy
 from smpc_dp.statistics.local import LocalPairwise
 from smpc_dp.statistics.local_auc import LocalAuc
 from smpc_dp.statistics.local_estimate import LocalEstimate, normal_interval
+from smpc_dp.statistics.local_names import LocalNames, NamedCategories
 from smpc_dp.wire.envelope import Body
 from smpc_dp.wire.signing import decode, encode, printable
 
+if TYPE_CHECKING:
+    from smpc_dp.statistics.local_names import Counts
+
+    Record = ArrayLike | Counts
+
 SUFFIX = ".report"
-MAX_BYTES = 4096
+MAX_BYTES = 1 << 16
 MISSING = (
     "the estimate against bias from parties without a report: the standard error takes them for missing at "
     "random"
@@ -124,12 +131,12 @@ class ReportRequest:
     """One request to the parties of a roster: each answers it with one report, once and for all.
 
     Attributes:
-        plan: how a record becomes a report.
+        plan: how a record, or rows, become a report.
         roster: the parties, and the analyst as its aggregator.
         label: tells apart requests with one plan: "satisfaction 2026".
     """
 
-    plan: LocalPairwise | LocalAuc
+    plan: LocalPairwise | LocalAuc | LocalNames
     roster: Roster
     label: str
 
@@ -153,12 +160,12 @@ class ReportRequest:
         """Return the file of a party's report."""
         return folder / f"{party}-{self.digest.hex()}{SUFFIX}"
 
-    def report(self, record: ArrayLike | None, identity: Identity, ledger: Ledger, folder: Path) -> bytes:
+    def report(self, record: Record | None, identity: Identity, ledger: Ledger, folder: Path) -> bytes:
         """Return a party's signed report, drawn at the first call and the same bytes at every later one.
 
         The ledger is charged before the report is drawn, and the report is in `folder` before it is returned.
         If it is lost from there it is never drawn anew: two reports would cost twice. A later call does not
-        look at the record, which can be None then.
+        look at the record, which can be None then. Of a plan of names a record is the party's `counts`.
 
         Raises:
             PrivacyError: a value is outside of its domain, or the ledger refuses: also where the request
@@ -181,13 +188,17 @@ class ReportRequest:
                 raise ConfigError.at("record", f"{name}: no report is stored", ConfigCheck.MISSING)
             run = digest(Label.LOCAL_RUN, self.digest, name.encode())
             if isinstance(self.plan, LocalAuc):
-                score = as_array("record", record)
+                score = as_array("record", cast("ArrayLike", record))
                 if score.size != 1:
                     reason = f"shape {score.shape}, not one score"
                     raise ConfigError.at("record", reason, ConfigCheck.SHAPE)
                 drawn = self.plan.randomise(score.item(), number, ledger=ledger, label=self.label, run=run)
+            elif isinstance(self.plan, LocalNames):
+                counts = cast("Counts", record)
+                drawn = self.plan.randomise(counts, ledger=ledger, label=self.label, run=run)
             else:
-                drawn = self.plan.randomise(record, ledger=ledger, label=self.label, run=run)
+                values = cast("ArrayLike", record)
+                drawn = self.plan.randomise(values, ledger=ledger, label=self.label, run=run)
             signature = identity.sign(_signed(self.digest, name, drawn))
             content = encode(LocalReport(name, self.digest, drawn, signature))
             write_durably(path, content, new=True)
@@ -257,6 +268,14 @@ class ReportRequest:
         else:
             plan.answers(list(reports.values()))
 
+    def names(self, received: Iterable[bytes]) -> NamedCategories:
+        """Return the names that parties have released; raise ConfigError if none of them reported."""
+        reports, faults = self.collect(received)
+        if not isinstance(self.plan, LocalNames) or not reports:
+            raise ConfigError.at("reports", "there are none with names", ConfigCheck.MISSING)
+        missing = tuple(one.name for one in self.roster.parties if one.name not in reports)
+        return self.plan.merged(reports.values(), tuple(reports), missing, faults)
+
     def _numbers(self, names: Iterable[str]) -> list[int]:
         """Return the numbers of parties in the plan, from 0."""
         return [self.roster.index(name) - 1 for name in names]
@@ -285,6 +304,8 @@ class ReportRequest:
             raise ConfigError.at("labels", "must have each party of the roster", ConfigCheck.SHAPE)
         values = list(reports.values())
         chosen = None if labels is None else [labels[name] for name in reports]
+        if isinstance(self.plan, LocalNames):
+            raise ConfigError.at("reports", "have names, and no statistic", ConfigCheck.UNSUPPORTED)
         if isinstance(self.plan, LocalAuc):
             if kernel is not None:
                 raise ConfigError.at("kernel", "these reports are of the AUC alone", ConfigCheck.UNSUPPORTED)

@@ -62,6 +62,7 @@ PRINTED = {
         "  mean(bmi) [sex = f]: ",
         "unit: epsilon and delta protect one record",
         "ledger of alice: epsilon = 1 of 1.5 spent at delta = 1e-06",
+        'ward: values = ["other", "cardiology", "surgery"]',
     ),
     "learning": (
         "block-gossip: 4 parties",

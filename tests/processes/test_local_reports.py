@@ -25,6 +25,7 @@ from smpc_dp.net.session_file import Timeouts, load_session, write_session
 from smpc_dp.net.transport.channel import Channel
 from smpc_dp.net.transport.endpoint import listen
 from smpc_dp.privacy.accountant.ledger import Ledger
+from smpc_dp.statistics.local_names import NamedCategories
 from smpc_dp.statistics.reports import REPORT, STORED, LocalReport, Sent, SentReport, lost_error
 from smpc_dp.wire.signing import decode, encode
 from tests.command import smpc_dp as command
@@ -269,3 +270,68 @@ async def test_a_session_of_reports_has_nothing_else(tmp_path: Path) -> None:
     sent = await asyncio.gather(*(send(path, name, [9]) for name in PARTIES))
     assert [(one.clipped, one.again) for one in sent] == [(1, False)] * 6
     assert (await collecting).reported == PARTIES
+
+
+NAMES: Mapping[str, object] = {
+    "records": {"columns": {"ward": {"values": ["other"], "other": "other"}}, "max_rows": 1000},
+    "undeclared": ["ward"],
+    "label": "wards",
+    "epsilon": 1.0,
+    "delta": 1e-6,
+}
+
+
+async def test_names_of_categories_go_to_the_analyst_for_the_statistics_that_follow(tmp_path: Path) -> None:
+    """Certain names of every party; each is charged once, in its ledger's unit."""
+    path = create_local_session(
+        tmp_path, PARTIES[:3], NAMES, protocol="reports", timeouts=Timeouts(connect=20.0, step=20.0)
+    )
+    (tmp_path / "ledgers").mkdir()
+    for name in PARTIES[:3]:
+        ledger = ledger_of(path, name)
+        Ledger.create(
+            ledger, party=name, dataset="d", unit="record", relation="add-remove", epsilon=1.0, delta=1e-6
+        )
+    collecting = asyncio.create_task(collect_reports(path))
+    tables = [{"ward": [f"ward of {name}"] * 100 + ["surgery"] * 90 + ["x"]} for name in PARTIES[:3]]
+    sent = [send(path, name, table) for name, table in zip(PARTIES[:3], tables, strict=True)]
+    assert not any(one.again for one in await asyncio.gather(*sent))
+    result = await collecting
+    expected = ("other", "surgery", *(f"ward of {name}" for name in PARTIES[:3]))
+    assert isinstance(result, NamedCategories)
+    assert result.values == {"ward": expected}
+    assert (result.reported, result.missing, result.faults) == (PARTIES[:3], (), ())
+    assert [spent(path, name) for name in PARTIES[:3]] == [1] * 3
+
+
+@pytest.mark.long
+def test_a_run_prints_names_as_a_session_file_has_them(tmp_path: Path) -> None:
+    """A table without the column is refused before anything starts; the guide runs the rest."""
+    path = create_local_session(tmp_path, PARTIES[:3], NAMES, protocol="reports")
+    (tmp_path / "inputs").mkdir()
+    (tmp_path / "ledgers").mkdir()
+    for name in PARTIES[:3]:
+        (tmp_path / "inputs" / f"{name}.csv").write_text("ward\n" + "surgery\n" * 100)
+        ledger = ledger_of(path, name)
+        Ledger.create(
+            ledger, party=name, dataset="d", unit="record", relation="add-remove", epsilon=1.0, delta=1e-6
+        )
+    done = command("run", str(path), "--ledgers", str(tmp_path / "ledgers"))
+    assert done.returncode == 0, done.stderr
+    assert 'ward: values = ["other", "surgery"]' in done.stdout
+    (tmp_path / "inputs" / "bob.csv").write_text("station\nsurgery\n")
+    refused = command("run", str(path), "--ledgers", str(tmp_path / "ledgers"))
+    assert refused.returncode == 1, refused.stderr
+    assert "bob: the table has no column 'ward'" in refused.stderr
+
+
+def test_a_check_audits_released_names(tmp_path: Path) -> None:
+    path = create_local_session(tmp_path, PARTIES[:3], NAMES, protocol="reports")
+    done = command("plan", "check", "--session", str(path), "--samples", "10000", "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["violations"] == []
+    lied = command("plan", "check", "--session", str(path), "--samples", "10000", "--epsilon", "0.2")
+    assert lied.returncode == 1, lied.stderr
+    assert "VIOLATION" in lied.stdout
+    planned = command("plan", "session", str(path))
+    assert "rows in a party is released with a chance of a half" in planned.stdout

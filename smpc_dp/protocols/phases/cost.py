@@ -59,6 +59,7 @@ class Cost(PlainStruct, frozen=True, kw_only=True):
         warnings: what a reader must not miss.
         noise: the law of a share, None without noise or with servers.
         requests: those that are charged together, as the steps of a regression are.
+        notes: what else the answers will be.
     """
 
     unit: Unit | None
@@ -74,6 +75,7 @@ class Cost(PlainStruct, frozen=True, kw_only=True):
     warnings: tuple[str, ...]
     noise: str | None = None
     requests: int = 1
+    notes: tuple[str, ...] = ()
 
 
 def average_answer(encoding: Encoding, parties: int, error: float) -> tuple[list[PlannedAnswer], list[str]]:

@@ -25,7 +25,7 @@ AUC: dict[str, Any] = {
 
 def checked(given: dict[str, Any], parties: int = 5) -> ReportParameters:
     parameters, issues = check_reports({k: v for k, v in given.items() if v is not None}, parties)
-    assert parameters is not None, issues
+    assert isinstance(parameters, ReportParameters), issues
     return parameters
 
 

@@ -1,0 +1,106 @@
+"""Selects names by their counts alone: a stability threshold, in its optimal form.
+
+A name is released with a chance that its count decides, and that no step of one makes e^epsilon times as
+large, delta apart. No other rule with the same guarantee releases a name of any count more often
+[Desfontaines, Voss, Gipson, Mandayam 2022]; docs/proofs/records.md has the proof for several changes.
+"""
+
+from __future__ import annotations
+
+import bisect
+import functools
+import math
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smpc_dp.errors import ConfigCheck, ConfigError
+from smpc_dp.privacy import sampling
+from smpc_dp.privacy.arguments import ArgumentChecks
+from smpc_dp.privacy.sampling import NoiseSource
+
+# Chances are multiples of its inverse.
+ONE = 1 << 62
+# Of e^epsilon, rounded down by more than the rounding of its float.
+RATIO_BITS = 40
+MAX_COUNTS = 1 << 20
+MAX_CHANGES = 1 << 40
+
+
+@dataclass(frozen=True)
+class NameSelection:
+    """Chances of release by count.
+
+    Attributes:
+        epsilon, delta: for inputs that are `changes` steps apart, each of which moves one count by one.
+        chances: for each count from 0 the chance of a release, in units of 2^-62; the last one, which is 1,
+            is that of all greater counts.
+    """
+
+    epsilon: float
+    delta: float
+    changes: int
+    chances: tuple[int, ...]
+
+    @classmethod
+    def plan(cls, epsilon: float, delta: float, changes: int = 1) -> Self:
+        """Plan the greatest chances with (epsilon, delta) for so many changes of counts by one.
+
+        Args:
+            epsilon: above 0, at most 100; delta: above 0, below 1; changes: 1 to 2^40.
+
+        Raises ConfigError for one that is out of range, or too small for a table of 2^20 counts.
+        """
+        checks = ArgumentChecks()
+        checks.require_budget(epsilon, delta)
+        checks.require_integer("changes", changes, 1, MAX_CHANGES)
+        checks.raise_issues()
+        return cls(epsilon, delta, changes, _chances(epsilon, delta, changes))
+
+    @property
+    def even(self) -> int:
+        """The least count that is released with a chance of a half at least."""
+        return bisect.bisect_left(self.chances, ONE // 2)
+
+    @property
+    def certain(self) -> int:
+        """The least count that is always released."""
+        return len(self.chances) - 1
+
+    @property
+    def single(self) -> float:
+        """The chance of a name of one row."""
+        return self.chances[1] / ONE
+
+    def released(self, counts: NDArray[np.int64], source: NoiseSource) -> NDArray[np.bool_]:
+        """Draw which of the counts, 0 or more, shape (n,), are of names that are released."""
+        table = np.array(self.chances, dtype=np.int64)
+        chances = table[np.minimum(counts, len(table) - 1)]
+        return sampling.uniform(source, len(counts), ONE) < chances
+
+
+@functools.lru_cache(maxsize=16)
+def _chances(epsilon: float, delta: float, changes: int) -> tuple[int, ...]:
+    """Return the table of chances; see `NameSelection`."""
+    one_step = epsilon / changes
+    # Group privacy: k steps have delta times the sum of e^(i one_step) over i < k.
+    share = delta * math.expm1(one_step) / math.expm1(epsilon)
+    below, scale = 1 - 2.0**-RATIO_BITS, 1 << RATIO_BITS
+    step, ratio = math.floor(share * below * ONE), math.floor(math.exp(one_step) * below * scale)
+    if step < 1 or ratio <= scale:
+        where = "delta" if step < 1 else "epsilon"
+        raise ConfigError.at(where, f"is too small for {changes} changes of counts", ConfigCheck.INFEASIBLE)
+    chances = [0]
+    while chances[-1] < ONE:
+        last = chances[-1]
+        # Released: at most ratio times as likely as before. Not released: before at most ratio times.
+        more = last * ratio // scale + step
+        least = max(0, ONE - last - step)
+        fewer = ONE - -(-least * scale // ratio)
+        chances.append(min(more, fewer, ONE))
+        if len(chances) > MAX_COUNTS:
+            reason = f"is too small: names of {MAX_COUNTS} rows would not be released for certain"
+            raise ConfigError.at("epsilon", reason, ConfigCheck.INFEASIBLE)
+    return tuple(chances)

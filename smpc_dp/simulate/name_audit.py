@@ -1,0 +1,134 @@
+"""Audits released names: real tables that differ in the rows of one unit, counted and drawn as parties do."""
+
+from __future__ import annotations
+
+import bisect
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smpc_dp.privacy.empirical import FALSE_ALARM, Claim, Finding, audit
+from smpc_dp.privacy.name_selection import ONE
+from smpc_dp.privacy.sampling import NoiseSource
+from smpc_dp.statistics.local_names import Counts, LocalNames
+
+SAMPLES = 100_000
+# Chances of release, without the unit's rows, at which its rows are looked for.
+BASES = (0.05, 0.9)
+
+
+@dataclass(frozen=True, slots=True)
+class NameAudit:
+    """Result of the audit of names.
+
+    Attributes:
+        epsilon, delta: as claimed; samples: releases on each of two neighbouring inputs.
+        findings: of all pairs of inputs, the strongest first.
+        moved: by how much one unit moves all counts, over what is planned for.
+    """
+
+    epsilon: float
+    delta: float
+    samples: int
+    findings: tuple[Finding, ...]
+    moved: float
+
+    @property
+    def violations(self) -> tuple[str, ...]:
+        """What refutes the claim, in words; none proves nothing."""
+        worst, result = self.findings[0], []
+        if self.moved > 1:
+            result.append(f"neighbouring tables move counts by {self.moved:.4g} of what is planned for")
+        if worst.refuted:
+            result.append(
+                f"epsilon >= {worst.lower:.4g} at delta = {self.delta:.4g}, where {self.epsilon:.4g} is "
+                f"claimed ({worst.event}: {worst.hits} against {worst.neighbour_hits} times)"
+            )
+        return tuple(result)
+
+    def to_json(self) -> dict[str, object]:
+        """Return plain JSON data."""
+        return {
+            "epsilon": self.epsilon,
+            "delta": self.delta,
+            "samples": self.samples,
+            "violation": bool(self.violations),
+            "violations": list(self.violations),
+            "false_alarm": FALSE_ALARM,
+            "tested": len(self.findings),
+            "strongest": self.findings[0].to_json(),
+            "moved": self.moved,
+        }
+
+
+def audit_names(
+    plan: LocalNames,
+    samples: int | None = None,
+    source: NoiseSource | None = None,
+    *,
+    epsilon: float | None = None,
+    delta: float | None = None,
+) -> NameAudit:
+    """Audit released names; a right claim is refuted with probability 0.001 at most.
+
+    Args:
+        samples: releases on each of two neighbouring inputs; None is 100,000.
+        source: of randomness, None for the operating system's.
+        epsilon, delta: another claim than the plan's; where one is None it is the plan's.
+
+    Raises ConfigError for numbers out of range.
+    """
+    selection, samples = plan.selection, SAMPLES if samples is None else samples
+    source = source or NoiseSource.system()
+    claim = Claim(
+        selection.epsilon if epsilon is None else epsilon, selection.delta if delta is None else delta
+    )
+    findings: list[Finding] = []
+    moved = 0
+    for base in BASES:
+        rows = max(1, bisect.bisect_left(selection.chances, int(base * ONE)))
+        pair = [
+            [plan.counts(_table(plan, rows, which), "audit") for _ in range(plan.schema.party_factor)]
+            for which in (0, 1)
+        ]
+        vectors = [_stacked(plan, counts) for counts in pair]
+        moved = max(moved, int(np.abs(vectors[0] - vectors[1]).sum()))
+        sample = functools.partial(_released, plan, vectors, source)
+        findings += audit(sample, [claim], samples, tests=len(BASES))
+    findings.sort(key=lambda finding: finding.claim.epsilon - finding.lower)
+    return NameAudit(claim.epsilon, claim.delta, samples, tuple(findings), moved / selection.changes)
+
+
+def _table(plan: LocalNames, rows: int, which: int) -> dict[str, Any]:
+    """Return a party's table of two names; the unit's rows have the first, or are not there, or exchanged."""
+    unit = plan.schema.person_factor if which == 0 or plan.schema.rows == "public" else 0
+    values = ["first"] * rows + ["second"] * rows + [("first", "second")[which]] * unit
+    # one row more of the unit, which must not count
+    spare = 1 if plan.schema.id and unit else 0
+    values += values[-1:] * spare
+    table: dict[str, Any] = dict.fromkeys(plan.columns, np.array(values, dtype=object))
+    if plan.schema.id is not None:
+        others = [f"other {index}" for index in range(2 * rows)]
+        table[plan.schema.id] = np.array(others + ["unit"] * (unit + spare), dtype=object)
+    return table
+
+
+def _stacked(plan: LocalNames, counts: Sequence[Counts]) -> NDArray[np.int64]:
+    """Return the counts of both names in each column of each party."""
+    names = ("first", "second")
+    return np.array(
+        [party[column].get(name, 0) for party in counts for column in plan.columns for name in names],
+        dtype=np.int64,
+    )
+
+
+def _released(
+    plan: LocalNames, vectors: Sequence[NDArray[np.int64]], source: NoiseSource, which: int, count: int
+) -> NDArray[np.float64]:
+    """Return which names are released in so many draws on one of two inputs, shape (count, names)."""
+    drawn = plan.selection.released(np.tile(vectors[which], count), source)
+    return drawn.reshape(count, -1).astype(np.float64)

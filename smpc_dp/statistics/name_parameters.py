@@ -1,0 +1,123 @@
+"""The `[parameters]` of a session with protocol "reports" in which parties release undeclared categories."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
+from smpc_dp.identity.roster import Roster
+from smpc_dp.privacy.accountant.events import Event
+from smpc_dp.protocols.phases.cost import Cost
+from smpc_dp.protocols.phases.parameters import RequestParameters
+from smpc_dp.records.schema import read_schema
+from smpc_dp.records.table import Source
+from smpc_dp.settings import read
+from smpc_dp.statistics.local_names import REPORT_BYTES, LocalNames
+from smpc_dp.statistics.reports import ReportRequest
+
+# More rows than one over so many times delta may bring a name of one row by chance.
+RARE = 1000
+
+
+class NameSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """The `[parameters]` of reports with names of categories."""
+
+    records: Annotated[
+        dict[str, Any],
+        Meta(description="the columns, and whom epsilon protects, as of the statistics that follow"),
+    ]
+    undeclared: Annotated[
+        list[str], Meta(min_length=1, description="the columns of which undeclared categories are released")
+    ]
+    epsilon: Annotated[
+        Annotated[float, Meta(gt=0, le=100)], Meta(description="of each unit, for all columns together")
+    ]
+    delta: Annotated[
+        Annotated[float, Meta(gt=0, lt=1)],
+        Meta(description="as epsilon; about the chance that a name of one row is released"),
+    ]
+    label: Annotated[
+        str,
+        Meta(max_length=500, description="printable ASCII; another one is another request, charged anew"),
+    ] = ""
+
+
+@dataclass(frozen=True)
+class NameParameters(RequestParameters):
+    """Checked parameters of reports with names of categories."""
+
+    plan: LocalNames
+    parties: int
+    label: str
+    labels: None = None
+
+    @property
+    def tolerated(self) -> tuple[int, int, int]:
+        """Parties; those that may be lost; those against which a report is private."""
+        return self.parties, self.parties - 1, self.parties - 1
+
+    def request(self, roster: Roster) -> ReportRequest:
+        """Return the request to the parties of a roster."""
+        return ReportRequest(self.plan, roster, self.label)
+
+    def event(self) -> Event:
+        """Return what one report is to a ledger."""
+        return self.plan.event
+
+    def clipped(self, record: Source | None, party: str) -> tuple[dict[str, Counter[str]], int]:
+        """Return a party's counts of undeclared values; nothing is drawn. Raises as `read_table` does."""
+        if record is None:
+            raise ConfigError.at("record", f"{party}: no report is stored", ConfigCheck.MISSING)
+        return self.plan.counts(record, party), 0
+
+    def cost(self) -> Cost:
+        """Return the cost of a report, and which names it will have."""
+        plan, selection = self.plan, self.plan.selection
+        notes = (
+            f"a name of {selection.even} rows in a party is released with a chance of a half at least, "
+            f"one of {selection.certain} always, one of a single row with {selection.single:.2g}",
+        )
+        rows = plan.schema.max_rows
+        many = f"delta times max_rows is {selection.delta * rows:.2g}: a smaller delta keeps names of one row"
+        return Cost(
+            unit=plan.event.unit,
+            relation=plan.event.relation,
+            epsilon=selection.epsilon,
+            delta=selection.delta,
+            counted=None,
+            factor=None,
+            answers=(),
+            sent=REPORT_BYTES,
+            received=350,
+            steps=1,
+            warnings=(many,) if selection.delta * rows * RARE > 1 else (),
+            notes=notes,
+        )
+
+
+def check_names(
+    parameters: Mapping[str, object], parties: int
+) -> tuple[NameParameters | None, list[ConfigIssue]]:
+    """Check a `[parameters]` table (`NameSettings`); return every fault found."""
+    good, issues = read(NameSettings, parameters, unknown="unknown parameter of reports of names")
+    label, schema = good.get("label", ""), None
+    if not (label.isascii() and (label.isprintable() or not label)):
+        issues.append(ConfigIssue("label", "must be printable ASCII", ConfigCheck.FORMAT))
+    if "records" in good:
+        try:
+            schema = read_schema(good["records"])
+        except ConfigError as error:
+            issues += error.issues
+    if issues or schema is None:
+        return None, issues
+    try:
+        plan = LocalNames.plan(schema, good["undeclared"], good["epsilon"], good["delta"])
+    except ConfigError as error:
+        return None, list(error.issues)
+    return NameParameters(plan, parties, label), []
