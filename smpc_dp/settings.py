@@ -153,6 +153,8 @@ def help_of(table: type[msgspec.Struct], key: str) -> str:
     # The command line lists choices itself.
     values = "" if isinstance(kinds[0], inspect.LiteralType) else _range(field.type, plain=False)
     text = f"{about[:1].upper()}{about[1:]}" if about else key
+    if values[:1] in ("(", "["):
+        return f"{text}; range {values}.".replace("`", "")
     return (f"{text} ({values})." if values else f"{text}.").replace("`", "")
 
 

@@ -36,7 +36,7 @@ def audit(
         str | None, typer.Option(help="The session file, or its digest: what the parties agreed on.")
     ] = None,
     session_log: Annotated[
-        Path | None, typer.Option(help="The relay's session log: how many runs there were.")
+        Path | None, typer.Option(help="The aggregator's session log: its number of runs.")
     ] = None,
     request: Annotated[int | None, typer.Option(min=1, help="Which request the log should be of.")] = None,
     run: Annotated[str | None, typer.Option(help="Its run id, from a party's result.")] = None,
@@ -47,7 +47,7 @@ def audit(
         Path | None, typer.Option(help="A party's receipt, as JSON: whether the log has its contribution.")
     ] = None,
     checkpoint: Annotated[
-        Path | None, typer.Option(help="A signed checkpoint of the session log: it must be of these lines.")
+        Path | None, typer.Option(help="A signed checkpoint that the session log must match.")
     ] = None,
     witness: Annotated[
         list[str] | None, typer.Option(help="Key of a witness that you trust, name+id+base64; repeatable.")

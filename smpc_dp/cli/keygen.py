@@ -29,7 +29,7 @@ def keygen(
         ),
     ] = False,
     show: Annotated[
-        bool, typer.Option("--show", help="Make nothing: print the entry of the key that is there.")
+        bool, typer.Option("--show", help="Print the entry of an existing key, make none.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the entry as JSON.")] = False,
 ) -> None:

@@ -32,7 +32,7 @@ def register(app: typer.Typer) -> None:
 
 def check(
     mechanism: Annotated[
-        MechanismName | None, typer.Argument(help="Which mechanism; with --session none.")
+        MechanismName | None, typer.Argument(help="The mechanism; none with --session.")
     ] = None,
     session: Annotated[
         Path | None,

@@ -18,9 +18,7 @@ if TYPE_CHECKING:
     from smpc_dp.report.document import Report, Section
     from smpc_dp.report.trace import Trace
 
-ReportPath = Annotated[
-    Path | None, typer.Option("--report", help="Write a report for people there: one HTML file.")
-]
+ReportPath = Annotated[Path | None, typer.Option("--report", help="Write an HTML report there.")]
 # What every report has within its first bytes.
 HEADING, START = b'<p class="product">smpc-dp</p>', 1 << 15
 ONE_MACHINE = (

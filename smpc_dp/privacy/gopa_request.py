@@ -83,7 +83,7 @@ class GopaRequest(msgspec.Struct, frozen=True, kw_only=True):
         int,
         Meta(
             ge=0,
-            description="honest parties whom somebody who knows the graph may choose to leave out",
+            description="honest parties that an adversary who knows the graph may leave out",
             extra={"range": "0 to n - 1"},
         ),
     ] = 0

@@ -95,4 +95,5 @@ def test_the_reference_has_every_key() -> None:
 
 def test_help_has_the_range_and_no_choices() -> None:
     assert help_of(Table, "size") == "Lines of a page (1 to 2^40)."
+    assert help_of(Table, "share") == "share; range (0, 1)."
     assert help_of(Table, "side") == "Where."

@@ -213,7 +213,7 @@ class GopaSettings(PrivateSettings, frozen=True, kw_only=True):
     topology: Annotated[
         Literal["relay", "direct"],
         Meta(
-            description='through a relay, or over channels between all parties: with `"direct"` no '
+            description='through an aggregator, or over channels between all parties: with `"direct"` no '
             'aggregator in the roster, an address for every party, at most 256 parties, `on_dropout` `"keep"`'
         ),
     ] = "relay"

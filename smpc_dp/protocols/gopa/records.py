@@ -68,7 +68,7 @@ class GopaRecordSettings(RecordSettings, frozen=True, kw_only=True):
 
 
 class GopaRecordParameters(GopaParameters, GopaRecords, frozen=True):
-    """Checked parameters of a request for statistics of records, by GOPA through a relay."""
+    """Checked parameters of a request for statistics of records, by GOPA through an aggregator."""
 
     request: Plan
     public_rows: tuple[int, ...] | None
