@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from smpc_dp.records.plan import Plan, PlannedError
     from smpc_dp.records.result import Answers
     from smpc_dp.records.schema import Schema
+    from smpc_dp.records.steps import SteppedPlan
     from smpc_dp.records.table import Dropped, Integers, Table
 
 _STATED = "is not for statistics of records: the columns and what is asked state it"
@@ -210,7 +211,7 @@ class PlannedRecordParameters(RecordParameters):
     """What the parameters of any protocol have for a request whose errors are planned."""
 
     __slots__ = ()
-    request: Plan | FitPlan
+    request: Plan | SteppedPlan
 
     def errors(self, parties: int) -> list[PlannedError]:
         """Return the standard error of each answer over so many parties."""
@@ -257,11 +258,11 @@ class NoisyRecordParameters(PlannedRecordParameters):
         )
 
 
-class FitRecordParameters(PlannedRecordParameters):
-    """What the parameters of any protocol have for a regression by steps."""
+class SteppedRecordParameters(PlannedRecordParameters):
+    """What the parameters of any protocol have for an answer that takes several requests."""
 
     __slots__ = ()
-    request: FitPlan
+    request: SteppedPlan
 
     @property
     def steps(self) -> int:
@@ -281,10 +282,16 @@ class FitRecordParameters(PlannedRecordParameters):
         simultaneous: bool,
         hide: float | None = None,  # noqa: ARG002
     ) -> Answers:
-        """Return the coefficients after the step that a sum over the parties at these places gives."""
+        """Return what is known after the step that a sum over the parties at these places gives."""
+        from smpc_dp.records.effects import EffectsPlan
+        from smpc_dp.records.effects_answers import effects
         from smpc_dp.records.fit_answers import fitted
 
-        return fitted(self.request, total, len(numbers), level=level, simultaneous=simultaneous)
+        request, present = self.request, len(numbers)
+        if isinstance(request, EffectsPlan):
+            holders = self.holders_of(numbers)
+            return effects(request, total, present, holders=holders, level=level, simultaneous=simultaneous)
+        return fitted(cast("FitPlan", request), total, present, level=level, simultaneous=simultaneous)
 
 
 def asked(ask: str | Sequence[str]) -> tuple[str, ...]:
@@ -410,7 +417,7 @@ def plan_records(
     )
 
 
-def check_planned_errors(request: Plan | FitPlan, good: Mapping[str, Any], parties: int) -> None:
+def check_planned_errors(request: Plan | SteppedPlan, good: Mapping[str, Any], parties: int) -> None:
     """Raise ConfigError for each answer whose standard error is above `max_standard_error`."""
     rows = good["public_rows"]
     if (most := good["max_standard_error"]) is not None:

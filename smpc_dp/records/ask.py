@@ -20,18 +20,21 @@ DEFAULT_BINS = 256
 FORMS = (
     "count, sum(a), mean(a), variance(a), covariance(a, b, ...), correlation(a, b, ...), histogram(a, bins), "
     "quantile(a, q, ...), median(a), a x b, regression(y ~ a + b); alone logistic(y ~ a + b), "
-    "poisson(y ~ a + b); survival(time, event), logrank(time, event) by a, heterogeneity(a); "
+    "poisson(y ~ a + b), random_effects(a, least rows); survival(time, event), logrank(time, event) by a, "
+    "heterogeneity(a); "
     "count, sum, mean, variance and survival also 'by' categories"
 )
 _TOKEN = re.compile(r"\s*(?:([A-Za-z_]\w*)|([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)|([(),~+\[\]]))")
 _GROUPED = ("sum", "mean", "variance")
-_OF_ONE = (*_GROUPED, "heterogeneity")
+_OF_ONE = (*_GROUPED, "heterogeneity", "random_effects")
 _OF_MORE = ("covariance", "correlation")
 _OF_TIME = ("survival", "logrank")
 # Regressions by Newton steps, each of which is a request.
 FITS = ("logistic", "poisson")
+# What takes several requests.
+LOOPS = (*FITS, "random_effects")
 # A column may have such a name.
-_FIT = re.compile(rf"\s*(?:{'|'.join(FITS)})\s*\(")
+_LOOP = re.compile(rf"\s*({'|'.join(LOOPS)})\s*\(")
 
 
 class Statistic(msgspec.Struct, frozen=True):
@@ -44,6 +47,7 @@ class Statistic(msgspec.Struct, frozen=True):
         levels: of quantiles, in (0, 1).
         bins: the number of bins of equal width; None for the declared ones, or for categories.
         edges: inner edges of bins, in the place of `bins`.
+        least: of random effects the number of values that a party is expected to have at least.
     """
 
     text: str
@@ -53,6 +57,7 @@ class Statistic(msgspec.Struct, frozen=True):
     levels: tuple[float, ...] = ()
     bins: int | None = None
     edges: tuple[float, ...] = ()
+    least: int = 1
 
 
 def read_ask(ask: Ask, schema: Schema) -> tuple[Statistic, ...]:
@@ -83,10 +88,11 @@ def read_ask(ask: Ask, schema: Schema) -> tuple[Statistic, ...]:
     return tuple(statistics)
 
 
-def asks_fit(ask: object) -> bool:
-    """Tell whether a regression by Newton steps is among what is asked for, as it is written."""
+def asked_loop(ask: object) -> str | None:
+    """Return the kind of what takes several requests, as it is written; None if there is none."""
     texts = ask.split(";") if isinstance(ask, str) else ask if isinstance(ask, Sequence) else ()
-    return any(isinstance(text, str) and _FIT.match(text) is not None for text in texts)
+    matches = (_LOOP.match(text) for text in texts if isinstance(text, str))
+    return next((match[1] for match in matches if match), None)
 
 
 class _Reader:
@@ -135,6 +141,12 @@ class _Reader:
         except ValueError:
             raise self.error(f"a number is expected, not {token}") from None
 
+    def whole(self, number_of: str) -> int:
+        number = self.number()
+        if not number.is_integer():
+            raise self.error(f"{number_of} must be an integer, not {number:g}")
+        return int(number)
+
     def names(self, separator: str) -> tuple[str, ...]:
         names = [self.name()]
         while self.accepts(separator):
@@ -161,7 +173,9 @@ class _Reader:
         kind = self.name()
         self.take("(")
         result: Statistic
-        if kind in _OF_ONE:
+        if kind == "random_effects":
+            result = self._random_effects()
+        elif kind in _OF_ONE:
             result = Statistic(self.text, kind, (self.name(),))
         elif kind in _OF_MORE:
             result = Statistic(self.text, kind, self.names(","))
@@ -190,15 +204,17 @@ class _Reader:
             levels.append(self.number())
         return Statistic(self.text, "quantile", (column,), levels=tuple(levels), bins=DEFAULT_BINS)
 
+    def _random_effects(self) -> Statistic:
+        column = self.name()
+        least = self.whole("the least number of values") if self.accepts(",") else 1
+        return Statistic(self.text, "random_effects", (column,), least=least)
+
     def _histogram(self) -> Statistic:
         column = self.name()
         if not self.accepts(","):
             return Statistic(self.text, "histogram", (column,))
         if not self.accepts("["):
-            bins = self.number()
-            if not bins.is_integer():
-                raise self.error(f"the number of bins must be an integer, not {bins:g}")
-            return Statistic(self.text, "histogram", (column,), bins=int(bins))
+            return Statistic(self.text, "histogram", (column,), bins=self.whole("the number of bins"))
         edges = [self.number()]
         while self.accepts(","):
             edges.append(self.number())
@@ -223,6 +239,9 @@ def _check(one: Statistic, schema: Schema, where: str) -> None:
         _check_survival(one, schema, where)
     if one.kind in FITS:
         _check_response(one, schema, where)
+    if not 1 <= one.least <= schema.max_rows:
+        reason = f"a party has 1 to max_rows = {schema.max_rows} values, not {one.least}"
+        raise ConfigError.at(where, reason, ConfigCheck.RANGE)
     _check_cells(one, schema, where)
 
 

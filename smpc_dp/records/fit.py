@@ -12,30 +12,24 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from smpc_dp.errors import ConfigCheck, ConfigError
-from smpc_dp.privacy.accountant.compose import Composition
-from smpc_dp.privacy.accountant.events import Event
-from smpc_dp.privacy.budget import Budget, request_epsilons
 from smpc_dp.privacy.gaussian import gaussian_mu
-from smpc_dp.privacy.guarantee import PrivacyGuarantee
-from smpc_dp.privacy.mechanisms.additive import DiscreteGaussian
-from smpc_dp.privacy.mechanisms.distributed import DistributedSum
 from smpc_dp.privacy.mechanisms.sensitivity import Sensitivity
-from smpc_dp.records.ask import FITS, Ask, Statistic, read_ask
+from smpc_dp.records.ask import Ask
 from smpc_dp.records.plan import (
     LEAST_BITS,
     MOST_BITS,
     SUM_BITS,
     PlannedError,
-    Priced,
     near_scale,
+    no_room,
     round_half_up,
 )
 from smpc_dp.records.schema import Number, Schema
+from smpc_dp.records.steps import StepNoise, SteppedPlan, read_alone, split_budget
 from smpc_dp.records.table import Integers, Table
 
 if TYPE_CHECKING:
@@ -56,40 +50,16 @@ _UP = 1 + 1e-9
 
 
 @dataclass(frozen=True)
-class FitPlan(Priced):
+class FitPlan(SteppedPlan):
     """One Newton step, planned; made by `plan_fit`.
 
     Attributes:
-        statistics: the regression alone.
-        steps: the number of requests.
         scales: what the sums of scores and of weights are multiplied by, in the ring.
-        shares: the sum of shares of noise, None for exact sums; variance: of each share.
-        epsilon, delta: of all steps together; 0 and 0 for exact sums.
         at: the coefficients at which the step begins, in units of `COEFFICIENT`, of columns in [-1, 1].
     """
 
-    schema: Schema
-    statistics: tuple[Statistic, ...]
-    steps: int
     scales: tuple[Fraction, Fraction]
-    sensitivity: Sensitivity
-    shares: DistributedSum | None
-    variance: Fraction
-    epsilon: float
-    delta: float
     at: tuple[int, ...]
-
-    @property
-    def mechanism(self) -> DistributedSum:
-        """The sum of shares of noise; raises ConfigError for exact sums."""
-        if self.shares is None:
-            raise ConfigError("exact sums have no noise", ConfigCheck.UNSUPPORTED)
-        return self.shares
-
-    @property
-    def statistic(self) -> Statistic:
-        """The regression."""
-        return self.statistics[0]
 
     @property
     def response(self) -> Number:
@@ -180,20 +150,6 @@ class FitPlan(Priced):
         scales = [f"{scale.numerator:x}/{scale.denominator:x}" for scale in self.scales]
         return {"fit": self.statistic, "steps": self.steps, "scales": scales, "at": self.at}
 
-    def event(self) -> Event:
-        """Return what one private step is to a ledger of its unit and relation."""
-        return msgspec.structs.replace(self.mechanism.event(), unit=self.schema.unit)
-
-    def guarantee(self) -> PrivacyGuarantee:
-        """Return what all steps together guarantee to one unit."""
-        return msgspec.structs.replace(
-            self.mechanism.guarantee(self.delta), epsilon=self.epsilon, protects=self.schema.unit
-        )
-
-    def deviation(self, present: int) -> float:
-        """Return the standard deviation of the noise in a sum over so many parties, in ring steps."""
-        return math.sqrt(present * self.variance)
-
     def deviations(self, present: int) -> tuple[float, float]:
         """Return the deviations of the noise in score and information, the parties' rounding included."""
         rounding = present / 2 if any(scale.denominator > 1 for scale in self.scales) else 0.0
@@ -238,48 +194,34 @@ def plan_fit(
     """
     if budget is None:
         return _plan_step(schema, ask, steps, None, parties)
-    for epsilon in request_epsilons(Budget(epsilon=budget[0], delta=budget[1], requests=steps)):
-        noise = (epsilon, budget[1], parties, missing, corrupt)
-        plan = replace(_plan_step(schema, ask, steps, noise, parties), epsilon=budget[0], delta=budget[1])
-        if Composition([plan.event()] * steps).delta(budget[0]) <= budget[1]:
-            return plan
-    raise ConfigError.at("steps", f"{steps} leave each too little of epsilon", ConfigCheck.INFEASIBLE)
+    return split_budget(
+        lambda noise: _plan_step(schema, ask, steps, noise, parties),
+        steps,
+        budget,
+        (parties, missing, corrupt),
+    )
 
 
-def _plan_step(
-    schema: Schema, ask: Ask, steps: int, noise: tuple[float, float, int, int, int] | None, parties: int
-) -> FitPlan:
-    """Return one step; `noise`: its epsilon and delta, and the parties, missing and corrupt ones."""
-    statistics = read_ask(ask, schema)
-    one = next(each for each in statistics if each.kind in FITS)
-    if len(statistics) > 1:
-        reason = f"{one.text!r} is a loop of requests: it is asked for alone"
-        raise ConfigError.at("ask", reason, ConfigCheck.CONFLICT)
+def _plan_step(schema: Schema, ask: Ask, steps: int, noise: StepNoise | None, parties: int) -> FitPlan:
+    """Return one step; `noise`: None for exact sums."""
+    one = read_alone(ask, schema)
     size = len(one.columns)
     if size > MAX_COLUMNS:
         raise ConfigError.at("ask", f"{size} columns, at most {MAX_COLUMNS}", ConfigCheck.TOO_LARGE)
-    spread = 1.0 if noise is None else math.sqrt(size) / gaussian_mu(*noise[:2])
+    spread = 1.0 if noise is None else math.sqrt(size) / gaussian_mu(noise.epsilon, noise.delta)
     room = SUM_BITS - 1 - math.log2(parties * schema.max_rows + 80 * parties * spread)
     bits = min(math.log2(GRID) if noise is None else MOST_BITS - math.log2(spread), room)
     if bits < LEAST_BITS:
-        reason = f"sums of {parties} times {schema.max_rows} rows do not fit into the ring"
-        raise ConfigError.at("max_rows", reason, ConfigCheck.TOO_LARGE)
+        raise no_room(parties, schema)
     # the information's scale over that of the score
     ratio = 1.0 if noise is None else math.sqrt(SHARE * size / _upper_norm(size))
     scales = near_scale(2.0**bits / GRID), near_scale(ratio * 2.0**bits / GRID)
     sensitivity = _sensitivity(one.kind, size, scales, schema)
-    mechanism, variance = None, Fraction(0)
-    if noise is not None:
-        epsilon, delta, _, missing, corrupt = noise
-        least = DistributedSum.calibrate(
-            DiscreteGaussian, epsilon, delta, sensitivity, parties=parties, missing=missing, corrupt=corrupt
-        )
-        variance = Fraction(math.ceil(least.share.distribution.value))
-        mechanism = DistributedSum(DiscreteGaussian(sensitivity, variance), parties, missing, corrupt)
+    shares, variance = (None, Fraction(0)) if noise is None else noise.shares(sensitivity)
     response = schema.number(one.columns[0], one.text)
     first = math.log(response.middle) if one.kind == "poisson" else 0.0
     at = (round(first / COEFFICIENT), *[0] * (size - 1))
-    return FitPlan(schema, (one,), steps, scales, sensitivity, mechanism, variance, 0.0, 0.0, at)
+    return FitPlan(schema, (one,), steps, sensitivity, shares, variance, 0.0, 0.0, scales, at)
 
 
 def _upper_norm(size: int) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from smpc_dp.records.ask import Statistic
 from smpc_dp.records.features import party_squares, product
@@ -12,6 +13,75 @@ from smpc_dp.records.noisy import Display, NoisySums
 from smpc_dp.records.result import PROJECTED, WITHIN_NOISE, Estimate
 
 IF_ALL = ", if each has a value: one that has none makes I^2 too small"
+
+
+@dataclass(frozen=True)
+class PartySums:
+    """Noisy sums that tell how much the parties' means differ, for values in [-1, 1].
+
+    Attributes:
+        squares, second, first, count: each a noisy sum and its deviation: over parties of S^2/n, and over
+            rows of z^2, of z, and their number.
+        parties: those with a value, as far as is public, otherwise all.
+    """
+
+    squares: tuple[float, float]
+    second: tuple[float, float]
+    first: tuple[float, float]
+    count: tuple[float, float]
+    parties: int
+
+    @property
+    def within(self) -> float:
+        """The variance of values within parties."""
+        rest = self.count[0] - self.parties
+        return (self.second[0] - self.squares[0]) / rest if rest > 0 else 0.0
+
+    @property
+    def between(self) -> float:
+        """The sum of n (m_i - m)^2 over parties."""
+        # E[first^2] is above the square of the true sum by the noise variance
+        return self.squares[0] - (self.first[0] ** 2 - self.first[1] ** 2) / self.count[0]
+
+    def hidden(self, display: Display) -> bool:
+        """Tell whether the count, or the variance within parties, is within the noise."""
+        least = max(display.least(self.count[1]), float(self.parties))
+        return self.count[0] <= least or self.within <= 0
+
+    def ends(self, z: float) -> list[Interval]:
+        """Return the intervals of the four sums."""
+        return [around(*one, z) for one in (self.squares, self.second, self.first, self.count)]
+
+    def estimates(
+        self, one: Statistic, ends: list[Interval], display: Display, public: bool
+    ) -> Iterator[Estimate]:
+        """Yield Q and I²; `ends`: intervals of the sums that hold at once; `public`: whether rows are."""
+        hidden, parties = self.hidden(display), self.parties
+        ratio = 0.0 if hidden else max(self.between, 0.0) / self.within
+        inside, between = spreads(ends, parties)
+        low = between[0] / inside[1] if inside[1] > 0 else 0.0
+        high = between[1] / inside[0] if inside[0] > 0 else math.inf
+        counted = f"for {parties} parties" + ("" if public else IF_ALL)
+        note = WITHIN_NOISE if hidden else PROJECTED if self.between < 0 else ""
+        note = f"{note}; {counted}" if note else counted
+        slope = 0.0 if hidden else 2 * self.first[0] / self.count[0]
+        spread = None if hidden else math.hypot(self.squares[1], slope * self.first[1]) / self.within
+        (name,) = one.columns
+        for label, value, interval, error in (
+            ("Q", ratio, (low, high), spread),
+            ("I^2", _share(ratio, parties), (_share(low, parties), _share(high, parties)), None),
+        ):
+            number = None if hidden else value
+            yield Estimate.of(
+                one,
+                f"{label} of {name}",
+                "",
+                interval,
+                value=number,
+                error=error,
+                over=self.count[0],
+                note=note,
+            )
 
 
 def heterogeneity(one: Statistic, noisy: NoisySums, display: Display) -> Iterator[Estimate]:
@@ -30,44 +100,28 @@ def heterogeneity(one: Statistic, noisy: NoisySums, display: Display) -> Iterato
         product(schema, over=(name,)),
     )
     size = float(schema.number(name, one.text).steps)
-    units = (size**2, size**2, size, 1.0)
-    values = [float(noisy.sums(block)[0]) / unit for block, unit in zip(blocks, units, strict=True)]
-    errors = [noisy.deviation(block) / unit for block, unit in zip(blocks, units, strict=True)]
-    parties = noisy.holders
-    z = normal_quantile(display.outside / len(blocks))
-    low, high = _ratio(
-        [around(value, error, z) for value, error in zip(values, errors, strict=True)], parties
+    squares, second, first, count = (
+        (float(noisy.sums(block)[0]) / unit, noisy.deviation(block) / unit)
+        for block, unit in zip(blocks, (size**2, size**2, size, 1.0), strict=True)
     )
-    squares, total, first, count = values
-    within_parties = (total - squares) / (count - parties) if count > parties else 0.0
-    hidden = count <= max(display.least(errors[3]), float(parties)) or within_parties <= 0
-    # E[first^2] is above the square of the true sum by the noise variance
-    between = 0.0 if hidden else squares - (first**2 - errors[2] ** 2) / count
-    ratio = 0.0 if hidden else max(between, 0.0) / within_parties
-    note = WITHIN_NOISE if hidden else PROJECTED if between < 0 else ""
-    counted = f"for {parties} parties" + ("" if schema.rows == "public" else IF_ALL)
-    note = f"{note}; {counted}" if note else counted
-    spread = None if hidden else math.hypot(errors[0], 2 * first / count * errors[2]) / within_parties
-    for label, value, ends, error in (
-        ("Q", ratio, (low, high), spread),
-        ("I^2", _share(ratio, parties), (_share(low, parties), _share(high, parties)), None),
-    ):
-        name_of = f"{label} of {name}"
-        number = None if hidden else value
-        yield Estimate.of(one, name_of, "", ends, value=number, error=error, over=count, note=note)
+    sums = PartySums(squares, second, first, count, noisy.holders)
+    ends = sums.ends(normal_quantile(display.outside / len(blocks)))
+    yield from sums.estimates(one, ends, display, schema.rows == "public")
 
 
-def _ratio(ends: list[Interval], parties: int) -> Interval:
-    """Return the interval of Q for all values of the four sums in their intervals."""
+def spreads(ends: list[Interval], parties: int) -> tuple[Interval, Interval]:
+    """Return the intervals of the variance within parties, and of the sum of n (m_i - m)^2.
+
+    `ends`: those of the four sums, which hold at once.
+    """
     squares, total, first, count = ends
     if count[0] <= parties:
-        return 0.0, math.inf
+        return (0.0, math.inf), (0.0, math.inf)
     least = 0.0 if first[0] <= 0 <= first[1] else min(first[0] ** 2, first[1] ** 2)
     most = max(first[0] ** 2, first[1] ** 2)
     between = max(squares[0] - most / count[0], 0.0), max(squares[1] - least / count[1], 0.0)
     inside = (total[0] - squares[1]) / (count[1] - parties), (total[1] - squares[0]) / (count[0] - parties)
-    low = between[0] / inside[1] if inside[1] > 0 else 0.0
-    return low, between[1] / inside[0] if inside[0] > 0 else math.inf
+    return inside, between
 
 
 def _share(ratio: float, parties: int) -> float:

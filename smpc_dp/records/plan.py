@@ -27,7 +27,7 @@ from smpc_dp.privacy.mechanisms.distributed import DistributedSum
 from smpc_dp.privacy.mechanisms.laplace_shares import LaplaceShare, least_scale
 from smpc_dp.privacy.mechanisms.sensitivity import Sensitivity
 from smpc_dp.privacy.search import bisect
-from smpc_dp.records.ask import FITS, Ask, Statistic, read_ask
+from smpc_dp.records.ask import LOOPS, Ask, Statistic, read_ask
 from smpc_dp.records.features import Block
 from smpc_dp.records.schema import Schema
 from smpc_dp.records.sensitivity import Scaled, l1_sensitivity, row_l1, sensitivity_of
@@ -312,7 +312,7 @@ def plan_request(
     """
     statistics = read_ask(ask, schema)
     for one in statistics:
-        if one.kind in FITS:
+        if one.kind in LOOPS:
             reason = f"{one.text!r} is a loop of requests: it is asked for alone, with protocol 'secagg'"
             raise ConfigError.at("ask", reason, ConfigCheck.UNSUPPORTED)
     terms = tuple(term for one in statistics for term in terms_of(one, schema))

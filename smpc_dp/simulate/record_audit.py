@@ -9,6 +9,7 @@ nothing.
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,11 +26,13 @@ from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.protocols.descriptor import CheckedParameters
 from smpc_dp.protocols.gopa.records import GopaRecordParameters
 from smpc_dp.protocols.gopa.verifiable.records import VerifiableRecordParameters
-from smpc_dp.protocols.secagg.records import FitSumParameters, RecordSumParameters
+from smpc_dp.protocols.secagg.records import RecordSumParameters, SteppedSumParameters
+from smpc_dp.records.plan import Plan
 from smpc_dp.records.schema import Number, Schema
+from smpc_dp.records.steps import SteppedPlan
 from smpc_dp.records.table import Table, read_table
 
-Audited = RecordSumParameters | FitSumParameters | GopaRecordParameters | VerifiableRecordParameters
+Audited = RecordSumParameters | SteppedSumParameters | GopaRecordParameters | VerifiableRecordParameters
 
 # Points of the profile, as parts of the claimed epsilon.
 PARTS = (1.0, 0.75, 0.5, 0.35, 0.25, 0.15, 0.1, 0.05)
@@ -135,10 +138,11 @@ def audit_records(
         samples = max(LEAST_SAMPLES, math.ceil(enough))
     claims = _claims(parameters, epsilon, delta)
     pairs = _neighbours(parameters.schema, counted, parameters.public_rows)
+    steps: Sequence[Plan | SteppedPlan] = request.audited if isinstance(request, SteppedPlan) else (request,)
     findings: list[Finding] = []
     moved, noise = 0.0, _Noise(spread)
-    for pair in pairs:
-        vectors = [[request.vector(table) for table in tables] for tables in pair]
+    for pair, step in itertools.product(pairs, steps):
+        vectors = [[step.vector(table) for table in tables] for tables in pair]
         difference = np.sum(vectors[0], axis=0).astype(float) - np.sum(vectors[1], axis=0).astype(float)
         bounds = request.sensitivity
         moved = max(
@@ -146,7 +150,7 @@ def audit_records(
         )
         chosen = np.argsort(-np.abs(difference), kind="stable")[:MOST_COORDINATES]
         sample = functools.partial(_released, parameters, vectors, chosen, noise, source)
-        findings += audit(sample, claims, samples, tests=len(pairs))
+        findings += audit(sample, claims, samples, tests=len(pairs) * len(steps))
     findings.sort(key=lambda finding: finding.claim.epsilon - finding.lower)
     expected = counted * float(request.variance)
     return RecordAudit(

@@ -10,7 +10,7 @@ from smpc_dp.crypto.noise import KEY_BYTES
 from smpc_dp.crypto.randomness import Randomness, SystemRandomness
 from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.privacy.sampling import NoiseSource
-from smpc_dp.protocols.secagg.records import FitParameters, RecordSumParameters, check_records
+from smpc_dp.protocols.secagg.records import RecordSumParameters, SteppedParameters, check_records
 from smpc_dp.records.answers import DEFAULT_HIDE
 from smpc_dp.records.ask import Ask
 from smpc_dp.records.result import Answers
@@ -92,7 +92,7 @@ def statistics(  # noqa: PLR0913 - the keys of a session file, and what a simula
 
 def _noisy_total(
     tables: Sequence[Table],
-    parameters: RecordSumParameters | FitParameters,
+    parameters: RecordSumParameters | SteppedParameters,
     seed_for_simulation: int | None,
     purpose: str,
 ) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:

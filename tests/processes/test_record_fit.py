@@ -1,4 +1,4 @@
-"""Logistic and Poisson regression between processes: each Newton step is a request."""
+"""Logistic and Poisson regression and random effects between processes: each step is a request."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from smpc_dp.protocols.record_result import RecordResult
 from tests import command
 from tests.processes.supply import create_ledgers
 from tests.processes.test_records import write_tables
+from tests.unit.records.test_effects import settings, sites, textbook
 from tests.unit.records.test_fit import FITS, SCHEMA, hospital, pooled, reference
 
 PARTIES = ("alice", "bob", "carol", "dave")
@@ -102,3 +103,31 @@ async def test_the_aggregator_answers_for_the_step_that_parties_ask(tmp_path: Pa
     for found in ended:
         assert found.answers.estimates == served[-1].answers.estimates  # type: ignore[union-attr]
     assert served[0].answers.estimates == served[1].answers.estimates  # type: ignore[union-attr]
+
+
+def test_random_effects_are_two_requests_with_one_budget(tmp_path: Path) -> None:
+    tables = [{"v": table} for table in sites(0.05, (800, 1500, 3000, 900))]
+    terms = {
+        "records": {**settings(), "rows_expected": 6000},
+        "ask": "random_effects(v, 500)",
+        "epsilon": 4.0,
+        "delta": 1e-6,
+        "dropout": 0.0,
+        "corrupt": 0.0,
+    }
+    path = create_local_session(tmp_path, PARTIES, terms, timeouts=FAST)
+    write_tables(tmp_path, dict(zip(PARTIES, tables, strict=True)))
+    create_ledgers(tmp_path, PARTIES, 4.5, 1e-6, "record", "add-remove")
+    out = tmp_path / "results.json"
+    ended = command.smpc_dp("run", str(path), "--ledgers", str(tmp_path), "--out", str(out))
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert "random-effects mean of v" in ended.stdout
+    result = json.loads(out.read_text("utf-8"))
+    found = result if "estimates" in result else next(iter(result.values()))
+    truth = textbook([table["v"] for table in tables])
+    for one in found["estimates"][3:]:
+        assert one["value"] == pytest.approx(truth[one["name"]], abs=8 * one["standard_error"] + 0.002)
+    assert len(Ledger.open(tmp_path / "alice.ledger").entries()) == 2
+    planned = command.smpc_dp("plan", "session", str(path))
+    assert "all 2 requests together are charged: epsilon = 4, delta = 1e-06 for one record" in planned.stdout
+    assert "standard error of tau^2 of v" in planned.stdout

@@ -11,14 +11,14 @@ from smpc_dp.protocols.names import RECORDS
 from smpc_dp.protocols.phases.parameters import SumParameters
 from smpc_dp.protocols.secagg.noisy import check_noisy
 from smpc_dp.protocols.secagg.params import PRIVACY_KEYS, check_parameters
-from smpc_dp.protocols.secagg.records import asks_fit, check_records
+from smpc_dp.protocols.secagg.records import asks_steps, check_records
 
 
 def check_session(
     parameters: Mapping[str, object], parties: int
 ) -> tuple[SumParameters | None, list[ConfigIssue]]:
     """Check an exact sum, one with noise (epsilon, delta or a mechanism), or statistics of records."""
-    if BUDGET in parameters and not asks_fit(parameters):
+    if BUDGET in parameters and not asks_steps(parameters):
         # Not at the top: it loads the accountant.
         from smpc_dp.privacy.budget import check_with_budget
 

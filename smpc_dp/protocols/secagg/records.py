@@ -18,10 +18,10 @@ from smpc_dp.protocols.records import (
     AskSettings,
     Delta,
     Epsilon,
-    FitRecordParameters,
     NoisyRecordParameters,
     PlannedRecordParameters,
     RecordSettings,
+    SteppedRecordParameters,
     protected,
 )
 from smpc_dp.protocols.result import Privacy
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 
     from smpc_dp.privacy.accountant.events import Event
     from smpc_dp.privacy.sampling import NoiseSource
-    from smpc_dp.records.fit import FitPlan
     from smpc_dp.records.plan import Plan
     from smpc_dp.records.schema import Schema
+    from smpc_dp.records.steps import SteppedPlan
 
 REFUSED = REFUSED_NOISY | records.REFUSED | records.NO_TABLES
 
@@ -90,25 +90,25 @@ class RecordSumParameters(PrivateRecordParameters, NoisyRecordParameters, frozen
         return super().own_noise(source, count) if share is None else share.noise(source, count)
 
 
-class FitSumParameters(PrivateRecordParameters, FitRecordParameters, frozen=True):
-    """Checked parameters of one step of a private regression, by a secure sum; epsilon: of all steps."""
+class SteppedSumParameters(PrivateRecordParameters, SteppedRecordParameters, frozen=True):
+    """Checked parameters of one private step of several, by a secure sum; epsilon: of all steps."""
 
-    request: FitPlan
+    request: SteppedPlan
     public_rows: tuple[int, ...] | None
 
 
-class ExactFitParameters(SecAggParameters, FitRecordParameters, frozen=True, kw_only=True):
-    """Checked parameters of a regression by Newton steps from exact sums, over the same survivors."""
+class ExactSteppedParameters(SecAggParameters, SteppedRecordParameters, frozen=True, kw_only=True):
+    """Checked parameters of one step of several from exact sums, over the same survivors."""
 
-    request: FitPlan
+    request: SteppedPlan
     public_rows: tuple[int, ...] | None
 
     def planned(self) -> str:
-        """Return a digest of the scales, and of where the step begins."""
+        """Return a digest of the scales, and of what the step takes from those before."""
         return self.scales_digest()
 
 
-FitParameters = FitSumParameters | ExactFitParameters
+SteppedParameters = SteppedSumParameters | ExactSteppedParameters
 
 
 def steps_text(steps: int) -> str:
@@ -116,10 +116,12 @@ def steps_text(steps: int) -> str:
     return "" if steps == 1 else f" in all {steps} steps together"
 
 
-class FitSettings(AskSettings, frozen=True, kw_only=True):
-    """The `[parameters]` of a logistic or Poisson regression."""
+class StepSettings(AskSettings, frozen=True, kw_only=True):
+    """The `[parameters]` of what takes several requests: logistic and Poisson regression, random effects."""
 
-    steps: Annotated[int, Meta(ge=1, le=50, description="Newton steps, each a request; 5 to 8 do")] = 5
+    steps: Annotated[
+        int, Meta(ge=1, le=50, description="Newton steps of a regression, each a request; 5 to 8 do")
+    ] = 5
     epsilon: Annotated[
         Epsilon | None,
         Meta(
@@ -139,24 +141,32 @@ class FitSettings(AskSettings, frozen=True, kw_only=True):
     security: Security = 40
 
 
-def asks_fit(parameters: Mapping[str, object]) -> bool:
-    """Tell whether a `[parameters]` table asks for a regression by Newton steps."""
+def asks_steps(parameters: Mapping[str, object]) -> bool:
+    """Tell whether a `[parameters]` table asks for what takes several requests."""
+    return _loop_of(parameters) is not None
+
+
+def _loop_of(parameters: Mapping[str, object]) -> str | None:
+    """Return the kind of what takes several requests; None if there is none."""
     if RECORDS not in parameters:
-        return False
-    from smpc_dp.records.ask import asks_fit as among
+        return None
+    from smpc_dp.records.ask import asked_loop
 
-    return among(parameters.get("ask"))
+    return asked_loop(parameters.get("ask"))
 
 
-def check_fit(
+def check_steps(
     parameters: Mapping[str, object], parties: int
-) -> tuple[FitParameters | None, list[ConfigIssue]]:
-    """Check a `[parameters]` table (`FitSettings`); return every fault found."""
+) -> tuple[SteppedParameters | None, list[ConfigIssue]]:
+    """Check a `[parameters]` table (`StepSettings`); return every fault found."""
     refused = REFUSED | dict.fromkeys(
-        ("budget", "answer_weights"), "is not for a regression by steps: epsilon is of all of them together"
+        ("budget", "answer_weights"),
+        "is not for what takes several requests: epsilon is of all of them together",
     )
+    if _loop_of(parameters) == "random_effects":
+        refused["steps"] = "is for regressions: random effects take two requests"
     checked, issues = records.check_record_settings(
-        FitSettings, parameters, parties, _planned_fit, unknown="unknown parameter", refused=refused
+        StepSettings, parameters, parties, _planned_steps, unknown="unknown parameter", refused=refused
     )
     if ("epsilon" in parameters) != ("delta" in parameters):
         missing = "delta" if "epsilon" in parameters else "epsilon"
@@ -165,15 +175,16 @@ def check_fit(
     return checked, issues
 
 
-def _planned_fit(plan: SecAggPlan, schema: Schema, good: Mapping[str, Any]) -> FitParameters:
+def _planned_steps(plan: SecAggPlan, schema: Schema, good: Mapping[str, Any]) -> SteppedParameters:
+    from smpc_dp.records.effects import plan_effects
     from smpc_dp.records.fit import plan_fit
 
     parties, missing, looking = noise_counts(plan)
     private = good["epsilon"] is not None and good["delta"] is not None
-    request = plan_fit(
+    plan_of = functools.partial(plan_fit, steps=good["steps"])
+    request: SteppedPlan = (plan_effects if _loop_of(good) == "random_effects" else plan_of)(
         schema,
         good["ask"],
-        steps=good["steps"],
         budget=(good["epsilon"], good["delta"]) if private else None,
         parties=parties,
         missing=missing,
@@ -181,24 +192,24 @@ def _planned_fit(plan: SecAggPlan, schema: Schema, good: Mapping[str, Any]) -> F
     )
     encoding, rows = records.record_encoding(request, plan.parties), records.public_rows(good)
     if not private:
-        return ExactFitParameters(encoding=encoding, plan=plan, request=request, public_rows=rows)
+        return ExactSteppedParameters(encoding=encoding, plan=plan, request=request, public_rows=rows)
     records.check_planned_errors(request, good, plan.parties)
     counted = counted_shares(plan)
     # the summed noise of the counted shares is that of a curator, to a part in a million
-    return FitSumParameters(
+    return SteppedSumParameters(
         **_common(plan, request, good, math.sqrt(counted * request.variance)), request=request
     )
 
 
 def check_records(
     parameters: Mapping[str, object], parties: int, *, laplace: bool = True
-) -> tuple[RecordSumParameters | FitParameters | None, list[ConfigIssue]]:
-    """Check a `[parameters]` table (`RecordSettings`, `FitSettings`); return every fault found.
+) -> tuple[RecordSumParameters | SteppedParameters | None, list[ConfigIssue]]:
+    """Check a `[parameters]` table (`RecordSettings`, `StepSettings`); return every fault found.
 
     `laplace`: whether statistics may have discrete Laplace noise, where it is smaller in one request.
     """
-    if asks_fit(parameters):
-        return check_fit(parameters, parties)
+    if asks_steps(parameters):
+        return check_steps(parameters, parties)
     return records.check_record_settings(
         RecordSettings,
         parameters,
@@ -225,7 +236,7 @@ def _planned(
 
 
 def _common(
-    plan: SecAggPlan, request: Plan | FitPlan, good: Mapping[str, Any], curator: float
+    plan: SecAggPlan, request: Plan | SteppedPlan, good: Mapping[str, Any], curator: float
 ) -> dict[str, Any]:
     """Return the parameters of a planned request; `curator`: the deviation of a trusted curator's noise."""
     encoding = records.record_encoding(request, plan.parties)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,13 +20,15 @@ from numpy.typing import NDArray
 from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.protocols.registry import PARAMETER_CHECKERS
 from smpc_dp.records.answers import estimate
+from smpc_dp.records.effects import RATIO
+from smpc_dp.records.effects_answers import effects as effects_of
 from smpc_dp.records.fit import plan_fit
 from smpc_dp.records.fit_answers import fitted
 from smpc_dp.records.plan import Plan, plan_request
 from smpc_dp.records.result import Estimate
 from smpc_dp.records.schema import Schema, read_schema
 from smpc_dp.records.table import read_table
-from tests.unit.records import test_fit, test_heterogeneity, test_survival
+from tests.unit.records import test_effects, test_fit, test_heterogeneity, test_survival
 from tests.unit.records.test_release import ASK, SCHEMA, Columns, contains, hospitals, pooled, truth_of
 
 THINNED = 100
@@ -155,6 +157,28 @@ def sites(rows: str) -> Case:
     return of_rows(schema, plan, columns, lambda one: q if one.name.startswith("Q") else share)
 
 
+def effects(which: str) -> Case:
+    """Both requests of random effects over ten sites: the second at a ratio of 1/8."""
+    plan, truth = test_effects.planned("private", 1.0), test_effects.textbook(test_effects.sites())
+    schema = read_schema(test_effects.settings())
+    if which == "second":
+        plan = replace(plan, ratio=RATIO // 8)
+        sizes = np.array(test_effects.SIZES)
+        weights = sizes / (1 + np.maximum(sizes, plan.statistic.least) / 8)
+        means = np.array([table.mean() for table in test_effects.sites()])
+        truth = {test_effects.NAMES[-1]: float((weights * means).sum() / weights.sum())}
+    read = [read_table({"v": table}, schema) for table in test_effects.sites()]
+    return Case(
+        plan.length,
+        np.sum([plan.vector(table) for table in read], axis=0),
+        plan.mechanism.share.noise,
+        lambda total: effects_of(plan, total, len(read)).estimates,
+        lambda one: truth[one.name],
+        len(read),
+        ("fixed", "random"),
+    )
+
+
 def fit(response: str) -> Case:
     """The last of five private steps, from where four with noise lead."""
     tables = [test_fit.hospital(seed, 20_000) for seed in (1, 2)]
@@ -200,6 +224,8 @@ CASES: dict[str, tuple[Callable[[str], Case], str]] = {
     "Kaplan-Meier, log-rank": (curves, "private"),
     "heterogeneity, rows private": (sites, "private"),
     "heterogeneity, rows public": (sites, "public"),
+    "random effects, first request": (effects, "first"),
+    "random effects, second request": (effects, "second"),
     "logistic regression": (fit, "ill"),
     "Poisson regression": (fit, "visits"),
     "verifiable, coin flips": (verifiable, "private"),

@@ -224,7 +224,7 @@ BASE: dict[str, Any] = {"ask": [FITS["ill"]], "records": {**SCHEMA, "rows_expect
         (
             {"budget": {"epsilon": 1.0, "delta": 1e-6, "requests": 5}},
             "secagg",
-            "budget: is not for a regression",
+            "budget: is not for what takes several requests",
         ),
         ({"steps": 0}, "secagg", "steps: must be"),
         ({"ask": "logistic(age ~ dose)"}, "secagg", "'age' must be 0 or 1"),

@@ -1,0 +1,196 @@
+"""Estimates tau^2 and the random-effects mean from the noisy sums of two requests."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from smpc_dp.errors import ConfigCheck, ConfigError
+from smpc_dp.records.answers import DEFAULT_HIDE, not_protected
+from smpc_dp.records.effects import (
+    COUNT,
+    FIRST,
+    MOST_RATIO,
+    RATIO,
+    SECOND,
+    SIZES,
+    SQUARES,
+    EffectsPlan,
+)
+from smpc_dp.records.fit_answers import NO_PRIVACY
+from smpc_dp.records.heterogeneity import PartySums, spreads
+from smpc_dp.records.intervals import INFINITE, Interval, around, normal_quantile, scaled, shown_ratio
+from smpc_dp.records.noisy import Display
+from smpc_dp.records.result import PROJECTED, WITHIN_NOISE, Answers, Estimate
+
+# Estimates of both requests together, and sums that the first has intervals of.
+ESTIMATES, SUMS = 5, 5
+GIVEN = "weights are those of the released tau^2"
+NONE = "as if tau^2 were 0, which is within the noise"
+
+
+def effects(
+    plan: EffectsPlan,
+    total: NDArray[np.int64],
+    present: int,
+    *,
+    holders: int | None = None,
+    level: float = 0.95,
+    simultaneous: bool = False,
+) -> Answers:
+    """Return Q, I², tau² and the pooled mean; after the second request the random-effects mean too.
+
+    Arguments as of `estimate`.
+    """
+    if not 0 < level < 1:
+        raise ConfigError.at("level", f"must be in (0, 1), is {level}", ConfigCheck.RANGE)
+    if total.shape != (plan.length,):
+        raise ConfigError.at("total", f"shape must be ({plan.length},), is {total.shape}", ConfigCheck.SHAPE)
+    display = Display((1 - level) / (ESTIMATES if simultaneous else 1), DEFAULT_HIDE)
+    following: tuple[int, ...] = ()
+    if plan.ratio is None:
+        first = _FirstSums(plan, total, present, present if holders is None else holders)
+        estimates, following = (*first.estimates(display),), first.following(display)
+    else:
+        estimates = (*plan.known, _weighted_mean(plan, total, present, display))
+    return Answers(
+        estimates=estimates,
+        level=level,
+        simultaneous=simultaneous,
+        unit=plan.schema.unit,
+        relation=plan.schema.relation,
+        present=present,
+        counted=0 if plan.shares is None else plan.mechanism.honest,
+        rows=None,
+        guarantee=None if plan.shares is None else plan.guarantee(),
+        not_protected=NO_PRIVACY if plan.shares is None else not_protected(plan.schema),
+        following=following,
+    )
+
+
+class _FirstSums:
+    """The noisy sums of the first request."""
+
+    def __init__(self, plan: EffectsPlan, total: NDArray[np.int64], present: int, holders: int) -> None:
+        self.plan = plan
+        values, errors = plan.sums(total, present)
+        of = list(zip(values, errors, strict=True))
+        self.sums = PartySums(of[SQUARES], of[SECOND], of[FIRST], of[COUNT], holders)
+        rows = plan.schema.max_rows
+        self.sizes = (of[SIZES][0] * rows, of[SIZES][1] * rows)
+
+    def _room(self) -> tuple[float, float]:
+        """Return N - (sum of n^2)/N, which is 0 for one party, and its standard error."""
+        (count, error), (sizes, sizes_error) = self.sums.count, self.sizes
+        return count - sizes / count, math.hypot((1 + sizes / count**2) * error, sizes_error / count)
+
+    def _hidden(self, display: Display) -> bool:
+        if self.sums.hidden(display):
+            return True
+        room, error = self._room()
+        return room <= display.least(error)
+
+    def following(self, display: Display) -> tuple[int, int]:
+        """Return the ratio of tau² and the variance within parties, and that variance, in parts of `RATIO`.
+
+        They do not depend on the level of intervals.
+        """
+        if self._hidden(display):
+            return 0, 0
+        within = self.sums.within
+        ratio = round(max(self._between(), 0.0) / within * RATIO)
+        return min(ratio, MOST_RATIO), round(within * RATIO)
+
+    def _between(self) -> float:
+        """Return tau², which may be negative [DerSimonian and Laird 1986]."""
+        sums = self.sums
+        return (sums.between - (sums.parties - 1) * sums.within) / self._room()[0]
+
+    def estimates(self, display: Display) -> Iterator[Estimate]:
+        """Yield Q, I², tau² and the pooled mean."""
+        plan, sums = self.plan, self.sums
+        one, half, count = plan.statistic, plan.column.width / 2, sums.count
+        z = normal_quantile(display.outside / SUMS)
+        ends = sums.ends(z)
+        yield from sums.estimates(one, ends, display, plan.schema.rows == "public")
+        low, high = _between_ends(ends, around(*self.sizes, z), sums.parties)
+        hidden = self._hidden(display)
+        value = error = None
+        if not hidden:
+            value = self._between()
+            slope = 2 * sums.first[0] / count[0]
+            error = half**2 * math.hypot(sums.squares[1], slope * sums.first[1]) / self._room()[0]
+        yield Estimate.of(
+            one,
+            f"tau^2 of {plan.name}",
+            f"{plan.name}^2",
+            scaled((low, high), half**2),
+            value=None if value is None else half**2 * max(value, 0.0),
+            error=error,
+            over=count[0],
+            note=WITHIN_NOISE if value is None else PROJECTED if value < 0 else "",
+        )
+        sampled = 0.0 if hidden else sums.within / count[0]
+        yield _mean(plan, f"fixed-effects mean of {plan.name}", sums.first, count, sampled, display)
+
+
+def _between_ends(ends: list[Interval], sizes: Interval, parties: int) -> Interval:
+    """Return the interval of tau² for all values of the five sums in their intervals."""
+    count, (inside, between) = ends[3], spreads(ends, parties)
+    if count[0] <= 0:
+        return 0.0, math.inf
+    room = count[0] - sizes[1] / count[0], count[1] - max(sizes[0], 0.0) / count[1]
+    low = between[0] - (parties - 1) * inside[1]
+    high = between[1] - (parties - 1) * max(inside[0], 0.0)
+    lowest = low / room[1] if low > 0 and room[1] > 0 else 0.0
+    if high <= 0:
+        return lowest, 0.0
+    return lowest, high / room[0] if room[0] > 0 else math.inf
+
+
+def _weighted_mean(plan: EffectsPlan, total: NDArray[np.int64], present: int, display: Display) -> Estimate:
+    """Return the mean of the parties' means, with the weights of the second request."""
+    values, errors = plan.sums(total, present)
+    top, below = ((values[at], errors[at]) for at in (FIRST, COUNT))
+    # the sum of the weights over the variance within parties is 1 over the variance of the mean
+    weights = below[0] / float(plan.unit)
+    sampled = plan.within / weights if weights > 0 else 0.0
+    known = next((one for one in plan.known if one.unit == f"{plan.name}^2"), None)
+    made = _mean(plan, f"random-effects mean of {plan.name}", top, below, sampled, display)
+    note = NONE if known is not None and known.value is None else GIVEN
+    over = None if known is None else known.over
+    return msgspec.structs.replace(made, over=over, note=made.note or note)
+
+
+def _mean(
+    plan: EffectsPlan,
+    label: str,
+    top: tuple[float, float],
+    below: tuple[float, float],
+    sampled: float,
+    display: Display,
+) -> Estimate:
+    """Return a ratio of two noisy sums as a mean.
+
+    `sampled`: its variance over samples of rows, for values in [-1, 1]; 0 if it is not known.
+    """
+    one, column = plan.statistic, plan.column
+    if below[0] <= display.least(below[1]):
+        return Estimate.of(one, label, plan.name, INFINITE, over=below[0], note=WITHIN_NOISE)
+    ratio, half = top[0] / below[0], column.width / 2
+    ends = shown_ratio(top, below, display.least(below[1]), display.outside)
+    return Estimate.of(
+        one,
+        label,
+        plan.name,
+        scaled(ends, half, column.middle),
+        value=column.middle + half * ratio,
+        error=half * math.hypot(top[1], ratio * below[1]) / below[0],
+        sampled=half * math.sqrt(sampled) if sampled > 0 else None,
+        over=below[0],
+        possible=(column.lower, column.upper),
+    )
