@@ -11,6 +11,7 @@ import smpc_dp
 from smpc_dp.net.local import create_local_session
 from smpc_dp.net.session_file import Timeouts
 from smpc_dp.privacy.accountant.ledger import Ledger
+from smpc_dp.privacy.adaptive_clipping import AdaptiveClipping
 from tests import command
 
 PARTIES = ("alice", "bob", "carol", "dave", "eve")
@@ -120,3 +121,31 @@ async def test_anothers_ledger_is_refused_before_anything_is_sent(tmp_path: Path
     with pytest.raises(smpc_dp.ConfigError, match="of party 'alice', not of 'bob'"):
         async with smpc_dp.connect(path, party="bob", ledger=ledger):
             pass
+
+
+@pytest.mark.filterwarnings("ignore::smpc_dp.net.planned.NoiseWarning")
+async def test_rounds_of_adaptive_clipping_are_charged_one_by_one(tmp_path: Path) -> None:
+    """One that is repeated too; a party with another bound is excluded by name, its peers go on."""
+    clipping = AdaptiveClipping(length=2, first=8.0, rate=1.0)
+    given = {**clipping.parameters, "epsilon": 1.0, "delta": 1e-6, "dropout": 0.2, "corrupt": 0.0}
+    path = create_local_session(tmp_path, PARTIES, given, protocol="secagg")
+    ledger = budget(tmp_path / "alice.ledger", 20.0)
+
+    async def take_part(name: str) -> tuple[AdaptiveClipping, smpc_dp.Result]:
+        own, book = clipping, ledger if name == "alice" else None
+        async with smpc_dp.connect(path, party=name, ledger=book) as session:
+            result = await session.average(own.clip([1.0, 0.5], name), label=own.label)
+            after = own.following(result.value)
+            for _ in range(2):
+                used = own if name == "eve" else after
+                result = await session.average(used.clip([1.0, 0.5], name), label=used.label)
+        return after, result
+
+    serving = asyncio.create_task(smpc_dp.serve(path, requests=3))
+    *others, eve = await asyncio.gather(*map(take_part, PARTIES), return_exceptions=True)
+    await serving
+    assert isinstance(eve, smpc_dp.SmpcError)
+    made = [one for one in others if not isinstance(one, BaseException)]
+    assert len({after for after, _ in made}) == 1
+    assert [result.absent for _, result in made] == [("eve",)] * 4
+    assert len(Ledger.open(ledger).entries()) == 3
