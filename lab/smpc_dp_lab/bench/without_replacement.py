@@ -2,40 +2,31 @@
 
 from __future__ import annotations
 
-import asyncio
-import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from smpc_dp.errors import ConfigCheck, ConfigIssue
-from smpc_dp.learn.averager import PlainExchange
-from smpc_dp.learn.local_global import LocalGlobal, LocalGlobalRun
 from smpc_dp.learn.models import bound_features
-from smpc_dp.privacy.gaussian import gaussian_epsilon
-from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp_lab.bench.accuracies import Accuracy, Measured
-from smpc_dp_lab.bench.deep_q import DeepQ, PublicLoss
 from smpc_dp_lab.bench.figures import Progress, Steps, budgets, refuse, within
 from smpc_dp_lab.bench.plots import finish_axes, write_plot
+from smpc_dp_lab.bench.sgd_methods import accuracy, methods
 from smpc_dp_lab.bench.two_classes import STAND_INS, Kind, scaled, synthetic
-from smpc_dp_lab.bench.with_replacement import BATCH, composed_deviation, naive_deviation, with_replacement
+from smpc_dp_lab.bench.with_replacement import BATCH
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 Floats = NDArray[np.float64]
 
-RATE, TESTED = 0.1, 10_000
+TESTED = 10_000
 EPSILONS, NODES, EACH = (0.5, 1.0, 2.0, 4.0), (1, 5, 10, 20), 6_000
-# Of the threshold policy: the loss above which a node joins the others, and its part of epsilon.
-THRESHOLD, POLICY_PART = 0.55, 0.25
 
 
 class Point(Accuracy, frozen=True, kw_only=True):
@@ -54,75 +45,6 @@ class WithoutReplacement(msgspec.Struct, frozen=True, kw_only=True):
     runs: int
     seed: int
     seconds: float
-
-
-@dataclass(frozen=True)
-class Method:
-    """How models are made: by the product's learner, with a policy of its own or not, or with replacement."""
-
-    protected: bool
-    learner: LocalGlobal | None = None
-    deviation: float = 0.0
-    deep: bool = False
-    loss: PublicLoss | None = None
-
-
-def methods(
-    features: int, rounds: int, epsilon: float, delta: float, ridge: float = 0.0
-) -> dict[str, Method]:
-    """Return by name what protects a record, what is published, and what protects nothing."""
-
-    def learner(**more: Any) -> LocalGlobal:
-        given: dict[str, Any] = {
-            "features": features,
-            "rounds": rounds,
-            "batch": BATCH,
-            "record_bound": 1.0,
-            "rate": RATE,
-        }
-        return LocalGlobal(**given | {"values": "local", "ridge": ridge} | more)
-
-    def private(share: float = 1.0, **more: Any) -> LocalGlobal:
-        return learner(epsilon=epsilon * share, delta=delta, **more)
-
-    # The classical noise is as much as some other epsilon takes. With a ridge the paper doubles the
-    # sensitivity: L = 1 + lambda R at R = 1/lambda.
-    mu = epsilon / math.sqrt(2 * math.log(1.25 / delta)) / (2 if ridge else 1)
-    published_epsilon = gaussian_epsilon(delta, mu)
-    published = private(published_epsilon / epsilon)
-    naive, composed = naive_deviation(epsilon, delta), composed_deviation(epsilon, delta)
-    part: dict[str, Any] = {
-        "policy": "threshold",
-        "threshold": THRESHOLD,
-        "policy_epsilon": POLICY_PART * epsilon,
-    }
-    loss = PublicLoss(epsilon, delta)
-    return {
-        "noiseless": Method(False, learner()),
-        "deep-Q, as published": Method(False, published, deep=True),
-        "global, as published": Method(published_epsilon <= epsilon, published),
-        "with replacement, as published": Method(naive >= composed, deviation=naive),
-        "global": Method(True, private()),
-        "half global": Method(True, private(chance=0.5)),
-        "threshold": Method(True, private(**part)),
-        "deep-Q, public states": Method(True, private(loss.left / epsilon), deep=True, loss=loss),
-        "with replacement": Method(True, deviation=composed),
-    }
-
-
-def accuracy(tables: list[Floats], test: Floats, method: Method, seed: int) -> float:
-    """Return the mean test accuracy of the nodes' models."""
-    source = NoiseSource.keyed(bytes(32), seed.to_bytes(8, "big"))
-    if method.learner is None:
-        models = with_replacement(tables, method.deviation, seed)[None]
-    else:
-        nodes, rounds, length = len(tables), method.learner.rounds, method.learner.loss.length
-        policy = DeepQ(nodes, rounds, length, seed, method.loss, source) if method.deep else None
-        # Not by `simulate.learn`: a node alone has nobody to send to.
-        run = LocalGlobalRun(method.learner, PlainExchange(nodes), tables, source, policy)
-        models = asyncio.run(run.learn())[0]
-    scores = np.c_[test[:, :-1], np.ones(len(test))] @ models.T
-    return float(np.mean((scores > 0) == test[:, -1:]))
 
 
 def without_replacement(

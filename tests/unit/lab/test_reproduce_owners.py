@@ -15,8 +15,8 @@ from smpc_dp.privacy.gaussian import gaussian_epsilon, gaussian_mu
 from smpc_dp.privacy.record_gradients import SMOOTHING
 from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp_lab.bench import cost_of_privacy as bench
+from smpc_dp_lab.bench import owner_runs, two_classes, with_replacement
 from smpc_dp_lab.bench import private_boosting as boosting
-from smpc_dp_lab.bench import two_classes, with_replacement
 from smpc_dp_lab.bench import without_replacement as batches
 from smpc_dp_lab.bench.cost_plot import plot as cost_plot
 from smpc_dp_lab.bench.deep_q import LOSS_STEPS, DeepQ, Network, PublicLoss
@@ -51,21 +51,21 @@ def test_noise_costs_less_for_more_records_and_the_gaussian_less_than_the_papers
 
 def test_more_rows_than_there_are_is_refused() -> None:
     with pytest.raises(ConfigError, match="records of all owners"):
-        bench.owners_of(lending_club(LENDING), 2_000, [3_000] * 3)
+        owner_runs.owners_of(lending_club(LENDING), 2_000, [3_000] * 3)
 
 
 def test_owners_of_unequal_sizes_have_their_own_means_and_minimisers() -> None:
     """Padding counts for nothing: answers and fits are those of each owner's rows alone."""
-    data = bench.owners_of(lending_club(LENDING), 2_000, [40, 90])
+    data = owner_runs.owners_of(lending_club(LENDING), 2_000, [40, 90])
     query = np.random.default_rng(1).normal(size=(2, data.features.shape[2]))
     for owner, size in enumerate((40, 90)):
         x, y = data.features[owner, :size], data.labels[owner, :size]
         slopes = (x @ query[owner] - y)[:, None] * x
-        slopes /= np.maximum(1, np.linalg.norm(slopes, axis=1, keepdims=True) / bench.CLIP)
+        slopes /= np.maximum(1, np.linalg.norm(slopes, axis=1, keepdims=True) / owner_runs.CLIP)
         answer = data.answers(np.array([0, 1]), query)[owner]
         assert answer == pytest.approx(slopes.mean(axis=0))
         best = data.best()[owner]
-        assert (x.T @ (x @ best - y)) / size + bench.RIDGE * best == pytest.approx(np.zeros(len(best)))
+        assert (x.T @ (x @ best - y)) / size + owner_runs.RIDGE * best == pytest.approx(np.zeros(len(best)))
 
 
 def test_the_papers_order_and_the_honest_one(tmp_path: Path) -> None:
