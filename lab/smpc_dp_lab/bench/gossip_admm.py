@@ -8,7 +8,7 @@ and send each other both models and both multipliers of their edge: eight vector
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,28 +21,19 @@ Floats = NDArray[np.float64]
 VECTORS, _NEWTON = 8, 3
 
 
-@dataclass
-class Records:
-    """Records of logistic tasks: features (n, m, p); labels -1 and 1, 0 where there is none, (n, m)."""
-
-    features: Floats
-    labels: Floats
+class Curves(Protocol):
+    """Losses of the parties' records."""
 
     def curve(self, party: int, model: Floats) -> tuple[Floats, Floats]:
         """Return gradient and Hessian of a party's mean loss."""
-        here = self.labels[party] != 0
-        features, labels = self.features[party, here], self.labels[party, here]
-        chance = 0.5 * (1 - np.tanh(labels * (features @ model) / 2))
-        count = max(1, len(labels))
-        gradient = -(chance * labels) @ features / count
-        return gradient, (features * (chance * (1 - chance))[:, None]).T @ features / count
+        ...
 
 
 class GossipAdmm:
     """One run; `models`: shape (n, p). `penalty`: rho of the augmented Lagrangian."""
 
     def __init__(
-        self, records: Records, objective: PersonalizedObjective, start: Floats, penalty: float, seed: int
+        self, records: Curves, objective: PersonalizedObjective, start: Floats, penalty: float, seed: int
     ) -> None:
         self._records, self._objective, self._penalty = records, objective, penalty
         self._rng, n = np.random.default_rng(seed), len(start)

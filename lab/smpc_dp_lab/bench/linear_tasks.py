@@ -64,6 +64,18 @@ class Problem:
         result = minimize(value, start, jac=True, method="L-BFGS-B", options={"maxiter": 500})
         return np.asarray(result.x.reshape(len(self.sizes), -1))
 
+    def pooled(self) -> Floats:
+        """Return the model of all records together, with the ridge 1 over their number, for each party."""
+        held = self.labels != 0
+        return np.tile(logistic(self.features[held], self.labels[held], 1.0), (len(self.sizes), 1))
+
+    def curve(self, party: int, model: Floats) -> tuple[Floats, Floats]:
+        """Return gradient and Hessian of a party's mean loss."""
+        features, labels = (part[party, : self.sizes[party]] for part in (self.features, self.labels))
+        chance = 0.5 * (1 - np.tanh(labels * (features @ model) / 2))
+        gradient = -(chance * labels) @ features / len(labels)
+        return gradient, (features * (chance * (1 - chance))[:, None]).T @ features / len(labels)
+
     def accuracies(self, models: Floats) -> Floats:
         """Return, by party, the share of its test labels that its model gets right."""
         features, labels = self.test
@@ -81,6 +93,18 @@ class Problem:
         noise *= rng.gamma(dimension, 4 / epsilon, noise.shape[:2])[..., None]
         flips = np.where(rng.random(self.labels.shape) < 1 / (1 + np.exp(epsilon / 2)), -1, 1)
         return replace(self, features=self.features + noise, labels=self.labels * flips)
+
+
+def logistic(features: Floats, signs: Floats, ridge: float) -> Floats:
+    """Return the minimiser of the sum of logistic losses + ridge |theta|^2; labels are signs."""
+
+    def value(model: Floats) -> tuple[float, Floats]:
+        margins = signs * (features @ model)
+        slopes = -signs * 0.5 * (1 - np.tanh(margins / 2))
+        loss = float(np.logaddexp(0, -margins).sum() + ridge * model @ model)
+        return loss, slopes @ features + 2 * ridge * model
+
+    return np.asarray(minimize(value, np.zeros(features.shape[1]), jac=True, method="L-BFGS-B").x)
 
 
 def problem(seed: int, dimension: int, rows: Rows) -> Problem:

@@ -7,28 +7,25 @@ rating changes: by up to 2 (r_max - r_min) B_phi/m, 8 B_phi/m for 1 to 5, in the
 
 from __future__ import annotations
 
-import asyncio
 import math
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
-from smpc_dp.learn.averager import PlainExchange
-from smpc_dp.learn.coordinate_descent import Gradients, PersonalizedObjective, descend
+from smpc_dp.learn.coordinate_descent import Gradients, PersonalizedObjective
 from smpc_dp.learn.schedule import PublicDraws
-from smpc_dp.privacy.accountant.theorems import kairouz_oh_viswanath
-from smpc_dp.privacy.record_gradients import grid_bits, plan_gradient_noise
-from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp_lab.bench.accuracies import Measured
+from smpc_dp_lab.bench.descents import descended
 from smpc_dp_lab.bench.figures import Progress, Steps, refuse, within
+from smpc_dp_lab.bench.gossip_admm import GossipAdmm
 from smpc_dp_lab.bench.plots import finish_axes, write_plot
-from smpc_dp_lab.bench.ratings import Floats, Ratings, Tasks, public_tasks, published_tasks
+from smpc_dp_lab.bench.published_ratings import PublishedNoise, split_epsilon
+from smpc_dp_lab.bench.rating_tasks import Floats, Tasks, public_tasks, published_tasks
+from smpc_dp_lab.bench.ratings import Ratings
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -38,6 +35,8 @@ PUBLISHED_COUPLING, PUBLISHED_DELTA, PUBLISHED_UPDATES = 25.0, math.exp(-5), 5
 PUBLISHED_EPSILONS, EPSILONS, DELTA = (1.0, 0.5, 0.1), (30.0, 10.0, 3.0, 1.0, 0.1), 1e-6
 # Tuned once, on other seeds; couplings with noise by epsilon.
 COUPLING, UPDATES, CONVERGED = 0.01, 6, 30
+# Of gossip ADMM: ticks of a party on average; rho over the coupling.
+ADMM_TICKS, ADMM_PENALTY = 20, 0.1
 PRIVATE_COUPLING = {30.0: 0.03, 10.0: 0.03, 3.0: 0.03, 1.0: 0.1, 0.1: 1.0}
 
 
@@ -65,39 +64,9 @@ class Movielens(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
 
 
-@dataclass(frozen=True)
-class PublishedNoise:
-    """Mean gradients of clipped records with Laplace noise of the paper's scale 2 C/(epsilon_t m)."""
-
-    tasks: Tasks
-    epsilon: float
-    rng: np.random.Generator
-
-    def mean(self, models: Floats, rows: NDArray[np.intp]) -> Floats:
-        """Return noisy gradients."""
-        result = np.empty_like(models)
-        for index, (party, model) in enumerate(zip(rows, models, strict=True)):
-            slopes, clip = self.tasks.slopes(int(party), model), self.tasks.clip
-            slopes /= np.maximum(1, np.linalg.norm(slopes, axis=1, keepdims=True) / clip)
-            scale = 2 * clip / (self.epsilon * len(slopes))
-            result[index] = slopes.mean(axis=0) + self.rng.laplace(scale=scale, size=len(model))
-        return result
-
-    def contributions(
-        self, models: Floats, rows: NDArray[np.intp], factor: Floats, bits: int
-    ) -> NDArray[np.int64]:
-        """See `coordinate_descent.Gradients`; the paper's noise is not on a grid."""
-        return self.tasks.contributions(models, rows, factor, bits)
-
-
-def split_epsilon(epsilon: float, count: int, delta: float) -> float:
-    """Return the largest epsilon of each of `count` mechanisms that compose to `epsilon`, by bisection."""
-    low, high = 0.0, epsilon
-    for _ in range(60):
-        middle = (low + high) / 2
-        within_it = kairouz_oh_viswanath([(middle, 0.0)] * count, delta)[0] <= epsilon
-        low, high = (middle, high) if within_it else (low, middle)
-    return low
+def _objective(tasks: Tasks, coupling: float) -> PersonalizedObjective:
+    reach = max(float((one**2).sum(axis=1).max()) for one in tasks.features)
+    return PersonalizedObjective(tasks.weights, tasks.sizes, coupling, 1 / tasks.sizes, 2 * reach)
 
 
 def _descend(
@@ -111,32 +80,10 @@ def _descend(
     start: Floats | None = None,
 ) -> Floats:
     """Return the models after so many updates of a party, on average; `epsilon`: with the product's noise."""
-    sizes, parties = tasks.sizes, len(tasks.sizes)
-    reach = max(float((one**2).sum(axis=1).max()) for one in tasks.features)
-    objective = PersonalizedObjective(tasks.weights, sizes, coupling, 1 / sizes, 2 * reach)
+    objective, parties = _objective(tasks, coupling), len(tasks.sizes)
     wakes = PublicDraws(1 + seed).below(parties, updates * parties)
-    bits, noise, source = 30, None, None
-    if epsilon is not None:
-        reaches, counts = tasks.clip * objective.reaches, np.bincount(wakes, minlength=parties)
-        bits, source = grid_bits(reaches), NoiseSource.keyed(bytes(32), seed.to_bytes(8, "big"))
-        noise = [
-            plan_gradient_noise(epsilon, DELTA, [1.0] * max(1, int(count)), float(one), bits)
-            for count, one in zip(counts, reaches, strict=True)
-        ]
-    length = tasks.features[0].shape[1]
-    return asyncio.run(
-        descend(
-            PlainExchange(parties),
-            objective,
-            gradients,
-            length,
-            wakes,
-            bits,
-            start=start,
-            noise=noise,
-            source=source,
-        )
-    )
+    budget, length = None if epsilon is None else (epsilon, DELTA), tasks.features[0].shape[1]
+    return descended(objective, gradients, length, wakes, seed, budget=budget, clip=tasks.clip, start=start)
 
 
 def _measures(
@@ -149,6 +96,9 @@ def _measures(
         local = tasks.local()
         yield features, "offset alone", None, of_public, tasks.rmse(local * 0)
         yield features, "local", None, of_public, tasks.rmse(local)
+        yield features, "pooled", None, False, tasks.rmse(tasks.pooled())
+        admm = GossipAdmm(tasks, _objective(tasks, coupling), local, ADMM_PENALTY * coupling, seed)
+        yield features, "gossip ADMM", None, False, tasks.rmse(admm.run(ADMM_TICKS * len(local)))
         reached = _descend(tasks, tasks, coupling, CONVERGED, seed, start=local)
         yield features, "CD", None, False, tasks.rmse(reached)
         for epsilon in epsilons if of_public else published:

@@ -12,28 +12,23 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
-from scipy.optimize import minimize
 
 from smpc_dp import simulate
-from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.learn.boosting import PersonalizedBoosting
-from smpc_dp.learn.data import read_table
 from smpc_dp_lab.bench.accuracies import Measured
 from smpc_dp_lab.bench.figures import Progress, Steps, refuse, within
+from smpc_dp_lab.bench.linear_tasks import logistic
 from smpc_dp_lab.bench.moons import boosted
+from smpc_dp_lab.bench.party_rows import SYNTHETIC, Floats, split, synthetic_parties
 from smpc_dp_lab.bench.plots import finish_axes, write_plot
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-Floats = NDArray[np.float64]
-
-TESTED, STUMPS, BETA, WIDTH, LOSS_BOUND, RIDGE = 0.3, 10, 10.0, 3.0, 4.0, 0.1
+STUMPS, BETA, LOSS_BOUND, RIDGE = 10, 10.0, 4.0, 0.1
 # Tuned on other seeds of the stand-in. Updates of a party on average; ticks between two graphs.
 UPDATES, EVERY = 50, 100
 LINEAR = {"coupling": 0.1, "ridge": RIDGE}
-SYNTHETIC = "synthetic parties in two clusters of linear tasks"
 
 
 class Point(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,60 +51,9 @@ class PartyTables(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
 
 
-def read_parties(path: Path) -> Floats:
-    """Read a table of party, features and label 0 or 1; raise ConfigError for another one, LocalError."""
-    table = read_table(path)
-    # Written so that NaN fails.
-    if table.shape[1] < 3 or not (np.isfinite(table).all() and np.isin(table[:, -1], (0, 1)).all()):
-        reason = "must be columns of numbers: party, features, label 0 or 1"
-        raise ConfigError.at(str(path), reason, ConfigCheck.SHAPE)
-    parties, counts = np.unique(table[:, 0], return_counts=True)
-    if len(parties) < 3 or counts.min() < 4:
-        reason = (
-            f"has {len(parties)} parties, the least with {counts.min()} records: needs 3 parties of 4 records"
-        )
-        raise ConfigError.at(str(path), reason, ConfigCheck.SHAPE)
-    return table
-
-
-def synthetic_parties(seed: int, parties: int = 20, features: int = 5) -> Floats:
-    """Return the table of parties of two clusters with opposite tasks, with 6 to 30 records each."""
-    rng = np.random.default_rng([seed, 21])
-    rows = []
-    for party in range(parties):
-        x = rng.normal(size=(int(rng.integers(6, 31)), features))
-        slope = np.r_[1.0, 1.0 if party % 2 else -1.0, np.zeros(features - 2)] + 0.2 * rng.normal(
-            size=features
-        )
-        rows.append(np.column_stack([np.full(len(x), party), x, (x @ slope + 0.3 > 0)]))
-    return np.concatenate(rows)
-
-
-def split(table: Floats, seed: int) -> tuple[list[Floats], list[Floats]]:
-    """Return training and test tables of the parties, features in [-1, 1] by mean and deviation of all."""
-    features = table[:, 1:-1]
-    scaled = (features - features.mean(axis=0)) / (features.std(axis=0) + 1e-12) / WIDTH
-    rows = np.column_stack([np.clip(scaled, -1, 1), table[:, -1]])
-    rng, given, tests = np.random.default_rng([seed, 22]), [], []
-    for party in np.unique(table[:, 0]):
-        own = rng.permutation(rows[table[:, 0] == party])
-        count = max(1, round(TESTED * len(own)))
-        tests.append(own[:count])
-        given.append(own[count:])
-    return given, tests
-
-
 def linear(table: Floats) -> Floats:
     """Return the logistic model of a table with the penalty RIDGE |theta|^2 / m, the intercept last."""
-    x, signs = np.c_[table[:, :-1], np.ones(len(table))], 2 * table[:, -1] - 1
-
-    def value(model: Floats) -> tuple[float, Floats]:
-        margins = signs * (x @ model)
-        slopes = -signs * 0.5 * (1 - np.tanh(margins / 2))
-        loss = float(np.logaddexp(0, -margins).sum() + RIDGE * model @ model)
-        return loss, slopes @ x + 2 * RIDGE * model
-
-    return np.asarray(minimize(value, np.zeros(x.shape[1]), jac=True, method="L-BFGS-B").x)
+    return logistic(np.c_[table[:, :-1], np.ones(len(table))], 2 * table[:, -1] - 1, RIDGE)
 
 
 def _models(given: list[Floats], seed: int) -> Iterator[tuple[str, Floats]]:

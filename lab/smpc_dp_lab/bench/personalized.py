@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
@@ -12,13 +11,12 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from smpc_dp.learn.averager import PlainExchange
-from smpc_dp.learn.coordinate_descent import PersonalizedObjective, descend
+from smpc_dp.learn.coordinate_descent import PersonalizedObjective
 from smpc_dp.learn.schedule import PublicDraws
-from smpc_dp.privacy.record_gradients import grid_bits, plan_gradient_noise
-from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp_lab.bench.accuracies import Accuracy, Measured
+from smpc_dp_lab.bench.descents import descended
 from smpc_dp_lab.bench.figures import Progress, Steps, refuse, within
+from smpc_dp_lab.bench.gossip_admm import GossipAdmm
 from smpc_dp_lab.bench.linear_tasks import MOST, PARTIES, Floats, Problem, Rows, problem
 from smpc_dp_lab.bench.plots import finish_axes, write_plot
 
@@ -34,6 +32,8 @@ UPDATES = {0.15: 8, 1.0: 8, 3.0: 8, 10.0: 16, 30.0: 16}
 DIMENSIONS = (20, 50, 100)
 # Updates of a party on average without noise, from its local model.
 CONVERGED = 200
+# Of gossip ADMM, at the least dimension alone: it takes seconds. Ticks of a party on average; rho.
+ADMM_TICKS, ADMM_PENALTY = 60, 0.1
 # Accuracy by the records of a party is measured in these bins, at the largest dimension.
 BINS = (10, 33, 56, 79, MOST + 1)
 
@@ -56,34 +56,19 @@ class PersonalizedSynthetic(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
 
 
+def _objective(tasks: Problem, rows: Rows, coupling: float) -> PersonalizedObjective:
+    curvature = (tasks.features.shape[2] if rows == "cube" else 1.0) / 4
+    return PersonalizedObjective(tasks.weights, tasks.sizes, coupling, 1 / tasks.sizes, curvature)
+
+
 def _descend(
     tasks: Problem, rows: Rows, updates: int, seed: int, epsilon: float | None, start: Floats | None = None
 ) -> Floats:
     """Return the models after coordinate descent; with `epsilon` by the noise of the product."""
-    dimension, sizes = tasks.features.shape[2], tasks.sizes
-    coupling = COUPLING[rows] if epsilon is None else PRIVATE_COUPLING
-    curvature = (dimension if rows == "cube" else 1.0) / 4
-    objective = PersonalizedObjective(tasks.weights, sizes, coupling, 1 / sizes, curvature)
+    objective = _objective(tasks, rows, COUPLING[rows] if epsilon is None else PRIVATE_COUPLING)
     wakes = PublicDraws(seed).below(PARTIES, updates * PARTIES)
-    bits, noise, source = 30, None, None
-    if epsilon is not None:
-        bits, source = grid_bits(objective.reaches), NoiseSource.keyed(bytes(32), seed.to_bytes(8, "big"))
-        noise = [
-            plan_gradient_noise(epsilon, DELTA, [1.0] * max(1, int(count)), float(reach), bits)
-            for count, reach in zip(np.bincount(wakes, minlength=PARTIES), objective.reaches, strict=True)
-        ]
-    running = descend(
-        PlainExchange(PARTIES),
-        objective,
-        tasks,
-        dimension,
-        wakes,
-        bits,
-        start=start,
-        noise=noise,
-        source=source,
-    )
-    return asyncio.run(running)
+    budget = None if epsilon is None else (epsilon, DELTA)
+    return descended(objective, tasks, tasks.features.shape[2], wakes, seed, budget=budget, start=start)
 
 
 def papers_models(tasks: Problem, local: Floats, seed: int) -> Floats:
@@ -103,11 +88,15 @@ def papers_models(tasks: Problem, local: Floats, seed: int) -> Floats:
 
 
 def _models(
-    tasks: Problem, rows: Rows, epsilons: Sequence[float], seed: int
+    tasks: Problem, rows: Rows, epsilons: Sequence[float], seed: int, *, admm: bool
 ) -> Iterator[tuple[str, float | None, bool, Floats]]:
     """Yield method, epsilon, whether that protects a record, and the parties' models."""
     local = tasks.local()
     yield "local", None, True, local
+    yield "pooled", None, False, tasks.pooled()
+    if admm:
+        run = GossipAdmm(tasks, _objective(tasks, rows, COUPLING[rows]), local, ADMM_PENALTY, seed)
+        yield "gossip ADMM", None, False, run.run(ADMM_TICKS * PARTIES)
     yield "CD", None, False, _descend(tasks, rows, CONVERGED, seed, None, local)
     if rows == "cube":
         yield "paper's scale", PAPER_EPSILON, False, papers_models(tasks, local, seed)
@@ -140,7 +129,8 @@ def personalized_synthetic(
         for number in range(problems):
             for rows in COUPLING:
                 tasks = problem(1_000 * seed + number, dimension, rows)
-                for method, epsilon, protected, models in _models(tasks, rows, epsilons, number):
+                admm = dimension == min(dimensions)
+                for method, epsilon, protected, models in _models(tasks, rows, epsilons, number, admm=admm):
                     reached = tasks.accuracies(models)
                     bins: list[tuple[int | None, int | None]] = [(None, None)]
                     if dimension == max(dimensions):
@@ -174,7 +164,7 @@ def plot(result: PersonalizedSynthetic, path: Path) -> None:
                 private = sorted((one.epsilon or 0, one.accuracy) for one in of if one.method == method)
                 colour = f"C{index}"
                 axes.plot(*zip(*private, strict=True), "o-", color=colour, label=f"p = {dimension}")
-                for name, style in (("local", ":"), ("CD", "--")):
+                for name, style in (("local", ":"), ("pooled", "-."), ("CD", "--")):
                     [level] = [one.accuracy for one in of if one.method == name]
                     axes.axhline(level, color=colour, linestyle=style, label=f"{name}, p = {dimension}")
             axes.set(xscale="log", xlabel="epsilon of one record", ylabel="test accuracy")

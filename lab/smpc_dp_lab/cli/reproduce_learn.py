@@ -180,12 +180,13 @@ def party_tables(
     Linear and boosted. The data of the table are not part of this project: give a file.
     """
     from smpc_dp_lab.bench import party_tables as bench
+    from smpc_dp_lab.bench.party_rows import SYNTHETIC, read_parties
 
     result = reproduce(
         "party-tables",
         lambda progress: bench.party_tables(
-            None if table is None else bench.read_parties(table),
-            data=bench.SYNTHETIC if table is None else table.name,
+            None if table is None else read_parties(table),
+            data=SYNTHETIC if table is None else table.name,
             problems=problems,
             seed=seed,
             progress=progress,

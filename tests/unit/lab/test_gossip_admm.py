@@ -12,12 +12,13 @@ from smpc_dp.learn.averager import PlainExchange
 from smpc_dp.learn.coordinate_descent import PersonalizedObjective, descend
 from smpc_dp.learn.models import Model, RecordGradients
 from smpc_dp.learn.schedule import PublicDraws
-from smpc_dp_lab.bench.gossip_admm import GossipAdmm, Records
+from smpc_dp_lab.bench.gossip_admm import GossipAdmm
+from smpc_dp_lab.bench.linear_tasks import Problem
 
 SIZES = np.array([8, 3, 12, 5])
 
 
-def tasks() -> tuple[PersonalizedObjective, Records, RecordGradients]:
+def tasks() -> tuple[PersonalizedObjective, Problem, RecordGradients]:
     rng = np.random.default_rng(2)
     weights = np.zeros((4, 4))
     for a, b, weight in ((0, 1, 1.0), (1, 2, 0.4), (2, 3, 2.0), (3, 0, 0.7)):
@@ -28,7 +29,8 @@ def tasks() -> tuple[PersonalizedObjective, Records, RecordGradients]:
     data = [np.c_[features[party, : SIZES[party]], labels[party, : SIZES[party]] > 0] for party in range(4)]
     model = Model("logistic", 2)
     ones = np.concatenate([features, np.ones((4, 12, 1))], axis=2)
-    return objective, Records(ones, labels * here), RecordGradients(model, model.points(data), 1.0)
+    records = Problem(ones, labels * here, SIZES, objective.weights, (ones, labels))
+    return objective, records, RecordGradients(model, model.points(data), 1.0)
 
 
 @pytest.mark.parametrize("penalty", [0.3, 1.0])

@@ -1,0 +1,178 @@
+"""Tasks of personalised linear models of movie ratings, by published and by public features.
+
+[Bellet, Guerraoui, Taziki, Tommasi: Personalized and Private Peer-to-Peer Machine Learning, 5.2]
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from smpc_dp.learn.topology import watts_strogatz
+from smpc_dp.privacy.record_gradients import contributions
+from smpc_dp_lab.bench.ratings import Ratings
+
+Floats = NDArray[np.float64]
+
+FACTORS, ROUNDS, RIDGE, NEIGHBOURS, TESTED = 20, 10, 0.1, 10, 0.2
+# Of the public features: the part of the parties whose ratings are public, and records that an item's mean is
+# shrunk by.
+PUBLIC, SHRINK = 0.2, 5.0
+
+
+@dataclass(frozen=True)
+class Tasks:
+    """The parties' features and ratings, their graph, and test records; loss (theta phi - r)^2."""
+
+    features: list[Floats]
+    ratings: list[Floats]
+    weights: sparse.csr_array
+    test: list[tuple[Floats, Floats]]
+    clip: float
+
+    @property
+    def sizes(self) -> NDArray[np.intp]:
+        """Number of ratings of each party, m_u."""
+        return np.array([len(one) for one in self.ratings])
+
+    def slopes(self, party: int, model: Floats) -> Floats:
+        """Return the gradient of the loss of each record of a party."""
+        features = self.features[party]
+        return np.asarray(2 * (features @ model - self.ratings[party])[:, None] * features)
+
+    def mean(self, models: Floats, rows: NDArray[np.intp]) -> Floats:
+        """See `coordinate_descent.Gradients`."""
+        return np.array(
+            [self.slopes(party, model).mean(axis=0) for party, model in zip(rows, models, strict=True)]
+        )
+
+    def contributions(
+        self, models: Floats, rows: NDArray[np.intp], factor: Floats, bits: int
+    ) -> NDArray[np.int64]:
+        """See `coordinate_descent.Gradients`."""
+        slopes = (self.slopes(party, model) for party, model in zip(rows, models, strict=True))
+        each = zip(slopes, factor, strict=True)
+        return np.concatenate([contributions(one[None], np.array([by]), self.clip, bits) for one, by in each])
+
+    def local(self) -> Floats:
+        """Return each party's own minimiser of its mean loss + |theta|^2 / m."""
+        result = []
+        for features, ratings in zip(self.features, self.ratings, strict=True):
+            gram = features.T @ features + np.eye(features.shape[1])
+            result.append(np.linalg.solve(gram, features.T @ ratings))
+        return np.array(result)
+
+    def pooled(self) -> Floats:
+        """Return the minimiser of all records' losses + |theta|^2, for each party."""
+        features, ratings = np.concatenate(self.features), np.concatenate(self.ratings)
+        gram = features.T @ features + np.eye(features.shape[1])
+        return np.tile(np.linalg.solve(gram, features.T @ ratings), (len(self.sizes), 1))
+
+    def curve(self, party: int, model: Floats) -> tuple[Floats, Floats]:
+        """Return gradient and Hessian of a party's mean loss."""
+        features = self.features[party]
+        return self.slopes(party, model).mean(axis=0), 2 * features.T @ features / len(features)
+
+    def rmse(self, models: Floats) -> float:
+        """Return the root mean squared test error of a party, mean over the parties."""
+        errors = (x @ model - y for (x, y), model in zip(self.test, models, strict=True))
+        return float(np.mean([np.sqrt((one**2).mean()) for one in errors]))
+
+
+def features_of(ratings: sparse.csr_array, seed: int) -> Floats:
+    """Return features of the movies by alternating least squares, shape (movies, 20); 0 without ratings."""
+    known = np.random.default_rng([seed, 20]).normal(size=(ratings.shape[1], FACTORS)) / FACTORS**0.5
+
+    def half(values: sparse.csr_array, other: Floats) -> Floats:
+        pattern = values.copy()
+        pattern.data[:] = 1.0
+        grams = (pattern @ (other[:, :, None] * other[:, None]).reshape(len(other), -1)).reshape(
+            -1, FACTORS, FACTORS
+        )
+        counts = np.maximum(pattern.sum(axis=1), 1)
+        grams = grams + RIDGE * counts[:, None, None] * np.eye(FACTORS)
+        return np.asarray(np.linalg.solve(grams, (values @ other)[..., None])[..., 0])
+
+    other_way = ratings.T.tocsr()
+    for _ in range(ROUNDS):
+        known = half(other_way, half(ratings, known))
+    return np.asarray(known)
+
+
+def _split(given: Ratings, seed: int) -> NDArray[np.bool_]:
+    """Return which ratings are for the test: a fifth of each party's, drawn at random, and at least one."""
+    rng = np.random.default_rng([seed, 80])
+    parties, tested = given.table[:, 0], np.zeros(len(given.table), dtype=np.bool_)
+    for own in np.split(np.argsort(parties, kind="stable"), np.cumsum(np.bincount(parties.astype(int)))[:-1]):
+        tested[rng.permutation(own)[: max(1, round(TESTED * len(own)))]] = True
+    return tested
+
+
+def _matrix(given: Ratings, keep: NDArray[np.bool_], values: Floats) -> sparse.csr_array:
+    parties, movies = given.table[keep, 0].astype(int), given.table[keep, 1].astype(int)
+    return sparse.csr_array((values[keep], (parties, movies)), shape=given.shape)
+
+
+def published_tasks(given: Ratings, seed: int) -> Tasks:
+    """Return the tasks of the paper: features, graph and means are exact functions of all training ratings.
+
+    The graph joins parties with one of their ten nearest, by the cosine of their centred training ratings.
+    """
+    tested, (parties, _) = _split(given, seed), given.shape
+    own, stars = given.table[:, 0].astype(int), given.table[:, 2]
+    means = np.bincount(own[~tested], stars[~tested], parties) / np.bincount(own[~tested], minlength=parties)
+    centred = stars - means[own]
+    train = _matrix(given, ~tested, centred)
+    features = features_of(train, seed)
+    lengths = np.sqrt(np.maximum(train.multiply(train).sum(axis=1), 1e-12))
+    cosines = (train @ train.T).toarray() / lengths[:, None] / lengths
+    np.fill_diagonal(cosines, -np.inf)
+    near = np.zeros((parties, parties))
+    np.put_along_axis(near, np.argsort(-cosines, axis=1)[:, :NEIGHBOURS], 1.0, axis=1)
+    graph = sparse.csr_array(np.maximum(near, near.T))
+    return _tasks(given, tested, centred, features, graph, np.arange(parties), clip=10.0)
+
+
+def public_tasks(given: Ratings, seed: int) -> Tasks:
+    """Return the tasks of four fifths of the parties; features and means come from the others, public ones.
+
+    A rating is taken less the public mean of the movie, and features have an intercept, so that nothing is
+    centred by private data. The graph is drawn at random.
+    """
+    tested, (everyone, movies) = _split(given, seed), given.shape
+    order = np.random.default_rng([seed, 5]).permutation(everyone)
+    count = round(PUBLIC * everyone)
+    public = np.isin(given.table[:, 0], order[:count])
+    item, stars = given.table[:, 1].astype(int), given.table[:, 2]
+    overall = stars[public].mean()
+    sums = np.bincount(item[public], stars[public] - overall, movies)
+    offset = overall + sums / (np.bincount(item[public], minlength=movies) + SHRINK)
+    left = stars - offset[item]
+    features = features_of(_matrix(given, public, left), seed)
+    features /= np.maximum(1, np.linalg.norm(features, axis=1, keepdims=True))
+    features = np.c_[features, np.ones(movies)]
+    parties = np.sort(order[count:])
+    graph = watts_strogatz(len(parties), NEIGHBOURS, 1.0, 1 + seed).adjacency
+    return _tasks(given, tested, left, features, graph, parties, clip=2.0)
+
+
+def _tasks(
+    given: Ratings,
+    tested: NDArray[np.bool_],
+    values: Floats,
+    features: Floats,
+    graph: sparse.csr_array,
+    parties: NDArray[np.intp],
+    clip: float,
+) -> Tasks:
+    def of(keep: NDArray[np.bool_]) -> list[tuple[Floats, Floats]]:
+        raters, item, rated = given.table[keep, 0], given.table[keep, 1].astype(int), values[keep]
+        order = np.argsort(raters, kind="stable")
+        parts = np.split(order, np.searchsorted(raters[order], np.arange(1, given.shape[0])))
+        return [(features[item[parts[party]]], rated[parts[party]]) for party in parties]
+
+    train = of(~tested)
+    return Tasks([x for x, _ in train], [y for _, y in train], graph, of(tested), clip)
