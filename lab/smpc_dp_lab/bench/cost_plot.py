@@ -1,4 +1,4 @@
-"""The plot of `cost_of_privacy`: Figs 2 and 4 to 8 and 10 of the paper, in panels by data set."""
+"""The plot of `cost_of_privacy`: Figs 2 to 10 of the paper, in panels by data set."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from smpc_dp.learn.schedule import PublicDraws
 from smpc_dp_lab.bench.cost_of_privacy import CostOfPrivacy, Point
 from smpc_dp_lab.bench.plots import finish_axes, write_plot
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 Panel = Callable[["Axes"], None]
+TIMED = 100
 STYLES = (("gaussian", "o-"), ("laplace", "s:"))
 
 
@@ -30,6 +32,18 @@ def _by_tick(points: list[Point]) -> Panel:
             axes.fill_between(ticks, low, high, color=f"C{index}", alpha=0.25, linewidth=0)
         axes.set(yscale="log", xlabel="tick", ylabel="psi")
         finish_axes(axes, f"{points[0].data}: median and quartiles", fontsize=7)
+
+    return draw
+
+
+def _timing(points: list[Point], seed: int) -> Panel:
+    """Whose clock ticks, in the first ticks: each owner's Poisson clock has the same rate."""
+
+    def draw(axes: Axes) -> None:
+        owners = max(p.owners for p in points)
+        axes.plot(range(1, TIMED + 1), 1 + PublicDraws(seed).below(owners, TIMED), ".", label="owner")
+        axes.set(xlabel="tick", ylabel="owner")
+        finish_axes(axes, f"{points[0].data}: whose clock ticks", fontsize=7)
 
     return draw
 
@@ -74,7 +88,7 @@ def plot(result: CostOfPrivacy, path: Path) -> None:
     panels: list[Panel] = []
     for name in dict.fromkeys(point.data for point in result.points):
         points = [point for point in result.points if point.data == name]
-        panels.append(_by_tick(points))
+        panels += [_by_tick(points), _timing(points, result.seed)]
         if name == "houses":
             panels.append(_against(points, "epsilon", "owners", "dashed: forecast (11)"))
             panels.append(_alone(points, result.hospitals))
