@@ -123,13 +123,31 @@ class Store:
         self.close()
 
     def close(self) -> None:
-        """Close the file; after appending with all entries in it, also if a reader has it open."""
+        """Close the file; after appending with all entries in it, also if a reader has it open.
+
+        The last connection leaves no journal beside it.
+        """
         if self._writable:
             # The last connection does this by itself, but not that of a reader, which may not write.
             with contextlib.suppress(sqlite3.Error):
                 self._connection.execute("PRAGMA busy_timeout = 0")
                 self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         self._connection.close()
+        if not self._writable:
+            self._remove_empty_journal()
+
+    def _remove_empty_journal(self) -> None:
+        """Remove the journal that a reader's connection cannot, if all entries are in the file.
+
+        SQLite removes it when the last connection closes that may write, so of a log in use nothing changes.
+        A journal with entries, of a process that crashed, stays for who goes on with the log.
+        """
+        journal = self._path.with_name(f"{self._path.name}-wal")
+        with contextlib.suppress(OSError, sqlite3.Error, LocalError):
+            if journal.stat().st_size == 0:
+                with contextlib.closing(_connect(self._path, "rw")) as connection:
+                    connection.execute("PRAGMA busy_timeout = 0")
+                    connection.execute("PRAGMA application_id").fetchall()
 
     def append(self, entries: Sequence[Entry]) -> None:
         """Append entries, all or none, durably.

@@ -298,7 +298,7 @@ def test_a_torn_journal_leaves_a_prefix(tmp_path: Path) -> None:
 
 
 def test_a_closed_log_is_whole_in_its_file_while_a_reader_has_it_open(tmp_path: Path) -> None:
-    """A reader may not write, so it leaves the journal beside; the file is copied without it."""
+    """A reader may not write, so the journal is beside the file until it closes; it is copied without it."""
     header, entries = a_log(3)
     with Store.create(tmp_path / "run.board", header) as store:
         store.append(entries[:1])
@@ -309,7 +309,24 @@ def test_a_closed_log_is_whole_in_its_file_while_a_reader_has_it_open(tmp_path: 
     with Store.open(tmp_path / "copy.board") as copy:
         assert len([*copy.lines()]) == 1 + len(entries)
     assert (tmp_path / "run.board-wal").stat().st_size == 0
+    other = Store.open(tmp_path / "run.board")
     reader.close()
+    # The last reader leaves the file alone.
+    assert len([*other.lines()]) == 1 + len(entries)
+    other.close()
+    assert [file.name for file in tmp_path.iterdir() if "run" in file.name] == ["run.board"]
+
+
+def test_a_reader_leaves_the_journal_of_a_crash_as_it_is(tmp_path: Path) -> None:
+    header, entries = a_log(3)
+    with Store.create(tmp_path / "run.board", header) as store:
+        store.append(entries)
+        journal = (tmp_path / "run.board-wal").read_bytes()
+        (tmp_path / "copy.board").write_bytes((tmp_path / "run.board").read_bytes())
+        (tmp_path / "copy.board-wal").write_bytes(journal)
+    with Store.open(tmp_path / "copy.board") as reader:
+        assert len([*reader.lines()]) == 1 + len(entries)
+    assert (tmp_path / "copy.board-wal").read_bytes() == journal
 
 
 # the server
