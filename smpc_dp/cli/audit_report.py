@@ -57,8 +57,15 @@ def audit_sections(
     ]
 
 
-def _verdict_sections(verdict: Verdict) -> list[Section]:
-    """Return the sections of a verifiable run."""
+def _result(verdict: Verdict) -> list[Section]:
+    """Return the section of the average, or of the answers about records."""
+    if verdict.answers is not None:
+        deviations = (verdict.bias or 0.0) / verdict.standard_error
+        note = (
+            "Cheats who see their noise first can have moved each sum that they are computed from by "
+            f"{deviations:.2g} standard deviations of its noise at most, in expectation."
+        )
+        return sections.statistics_section(verdict.answers, exact=False, note=note)
     average = verdict.average or ()
     error = verdict.standard_error
     shown = rounded(average, "average", error, 1.0)
@@ -67,6 +74,11 @@ def _verdict_sections(verdict: Verdict) -> list[Section]:
     moved = f"{verdict.bias or 0:.2g}"
     note = f"Cheats who see their noise first can have moved each by {moved} at most, in expectation."
     blocks = [Table(f"The average over {len(verdict.counted)} parties", columns, rows, note)] if rows else []
+    return section("result", "Result", blocks)
+
+
+def _verdict_sections(verdict: Verdict) -> list[Section]:
+    """Return the sections of a verifiable run."""
     members = [
         *((name, "counted", "") for name in verdict.counted),
         *((item.party, "excluded", f"entry {item.sequence}: {item.reason}") for item in verdict.excluded),
@@ -80,11 +92,12 @@ def _verdict_sections(verdict: Verdict) -> list[Section]:
         for one, other in verdict.void_edges
     )
     claim = "no claim" if verdict.epsilon is None else number(verdict.epsilon)
-    spent = (("epsilon of each honest party", claim), ("delta", number(verdict.delta)))
+    unit = "honest party" if verdict.answers is None else verdict.answers["unit"]
+    spent = ((f"epsilon of each {unit}", claim), ("delta", number(verdict.delta)))
     return [
-        *section("result", "Result", blocks),
+        *_result(verdict),
         *section("parties", "Parties", [state, Sentences(void) if void else None]),
-        *section("privacy", "Privacy spent", [Table("Privacy of each honest party", PAIRS, spent)]),
+        *section("privacy", "Privacy spent", [Table(f"Privacy of each {unit}", PAIRS, spent)]),
     ]
 
 

@@ -166,7 +166,8 @@ def described(
     if statistic:
         return f"Statistic of pairs: {result['kernel']}", [*sections.pairs_section(result), *own]
     if "estimates" in result:
-        return "Statistics of records", [*sections.statistics_section(result), *own]
+        exact = privacy["epsilon"] is None
+        return "Statistics of records", [*sections.statistics_section(result, exact=exact), *own]
     interval = interval_of(result, checked)
     return result["kind"].capitalize(), [*sections.vector_section(result, interval), *own]
 

@@ -97,11 +97,13 @@ def _noise_note(result: Json, interval: tuple[float, float] | None) -> str:
     return note
 
 
-def statistics_section(result: Json) -> list[Section]:
-    """Return the section of statistics of records: a table of all, and a picture for each statistic."""
+def statistics_section(result: Json, *, exact: bool, note: str = "") -> list[Section]:
+    """Return the section of statistics of records: a table of all, and a picture for each statistic.
+
+    `exact`: whether there is no noise, and so no interval. `note`: another sentence about all of them.
+    """
     estimates = result["estimates"]
     which = "all intervals together" if result["simultaneous"] else "each interval"
-    exact = result["privacy"]["epsilon"] is None
     ends = () if exact else ("low", "high")
     columns = (
         ("statistic", TEXT),
@@ -114,6 +116,7 @@ def statistics_section(result: Json) -> list[Section]:
         asked.setdefault((one["statistic"], one["unit"]), []).append(one)
     about = f"Level of {which}: {result['level']:g}. {NOISE_ALONE}"
     blocks: list[Block] = [Text("Exact counts: no differential privacy." if exact else about)]
+    blocks += [Text(note)] if note else []
     for (statistic, unit), group in asked.items():
         rows = tuple(
             (
