@@ -398,8 +398,12 @@ def plan_records(
     max_bits: float | None = None,
     *,
     laplace: bool = False,
+    replaced: bool = False,
 ) -> Plan:
-    """Return the request of checked settings, with the shares of noise that count in a secure sum."""
+    """Return the request of checked settings, with the shares of noise that count in a secure sum.
+
+    The last three arguments are those of `plan_request`.
+    """
     from smpc_dp.records.plan import MOST_BITS, plan_request
 
     parties, missing, looking = noise_counts(plan)
@@ -414,6 +418,7 @@ def plan_records(
         weights=good["answer_weights"],
         max_bits=MOST_BITS if max_bits is None else max_bits,
         laplace=laplace,
+        replaced=replaced,
     )
 
 

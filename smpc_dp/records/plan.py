@@ -293,6 +293,7 @@ def plan_request(
     weights: Mapping[str, float] | None = None,
     max_bits: float = MOST_BITS,
     laplace: bool = False,
+    replaced: bool = False,
 ) -> Plan:
     """Plan what is asked for, at (epsilon, delta) for one unit of the schema.
 
@@ -303,6 +304,8 @@ def plan_request(
         parties: vectors in the sum; of these `missing` and `corrupt` bring no noise that counts.
         weights: for texts of answers, how much their squared error counts beside that of others; 1 otherwise.
         laplace: whether shares may be of discrete Laplace noise, where that makes the largest error less.
+        replaced: whether noise of another law takes the place of the shares: these then have the variance of
+            continuous Gaussian ones, and no guarantee.
         max_bits: log2 of the deviation of the noise in ring steps; less makes a coarser grid and shorter
             elements.
 
@@ -330,10 +333,14 @@ def plan_request(
     spread = [one / mu for one in deviations(terms, blocks, schema, weights)]
     scaled = _scaled(blocks, spread, schema, parties, max_bits)
     sensitivity = sensitivity_of(scaled, schema)
-    mechanism = DistributedSum.calibrate(
-        DiscreteGaussian, epsilon, delta, sensitivity, parties=parties, missing=missing, corrupt=corrupt
-    )
-    variance = Fraction(math.ceil(mechanism.share.distribution.value))
+    if replaced:
+        counted = parties - missing - corrupt
+        variance = Fraction(math.ceil(sensitivity.l2**2 / (mu * mu * counted)))
+    else:
+        mechanism = DistributedSum.calibrate(
+            DiscreteGaussian, epsilon, delta, sensitivity, parties=parties, missing=missing, corrupt=corrupt
+        )
+        variance = Fraction(math.ceil(mechanism.share.distribution.value))
     _check_room(scaled, schema, parties, variance)
     plan = Plan(
         schema=schema,

@@ -186,10 +186,10 @@ def _box(request: Plan) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
 def _coarsest(plan: SecAggPlan, schema: Schema, good: Mapping[str, Any]) -> Plan:
     """Return the request on its grid, with shares of Gaussian noise, which coin flips are near."""
     weights = good["answer_weights"] or {}
-    fine = records.plan_records(plan, schema, good).worst(weights)
+    fine = records.plan_records(plan, schema, good, replaced=True).worst(weights)
     coarsest: Plan | None = None
     for step in range(round((FINEST - COARSEST) / STEP) + 1):
-        request = records.plan_records(plan, schema, good, COARSEST + step * STEP)
+        request = records.plan_records(plan, schema, good, COARSEST + step * STEP, replaced=True)
         if 4 * FLIPS_OVER * float(request.variance) * request.length > MOST_FLIPS:
             break
         coarsest = request
