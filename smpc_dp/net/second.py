@@ -12,7 +12,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -26,6 +26,7 @@ from smpc_dp.net.audit_selection import FAILS, CheckpointPolicy, Wanted
 from smpc_dp.net.log_http import HTTP_SECONDS
 from smpc_dp.net.log_source import STORED_BYTES, open_log
 from smpc_dp.protocols.gopa.verifiable.statements import FALSE
+from smpc_dp.protocols.gopa.verifiable.verdict import Verdict
 from smpc_dp.protocols.ustatistic.audit import StatisticVerdict
 from smpc_dp.wire.signing import printable
 
@@ -40,6 +41,14 @@ _OPINIONS = (0, 1, 3, 4)
 # What is read of its answer and of its errors.
 _MOST_ANSWER, _MOST_ERROR = 1 << 26, 1 << 12
 _BLOCK = 1 << 20
+
+
+class SecondAnswer(msgspec.Struct, frozen=True):
+    """Values and standard errors of one statistic, by cell; see `smpc_dp_verify.answers.Answer`."""
+
+    statistic: str
+    values: tuple[float | None, ...]
+    errors: tuple[float | None, ...]
 
 
 class Opinion(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,6 +66,7 @@ class Opinion(msgspec.Struct, frozen=True, kw_only=True):
     silent: tuple[str, ...]
     void: tuple[tuple[str, str], ...]
     average: tuple[float, ...]
+    answers: tuple[SecondAnswer, ...] | None
     standard_error: float | None
     bias: float | None
     epsilon: float | None
@@ -171,6 +181,7 @@ def differences(report: Report, opinion: Opinion) -> list[str]:
         pairs |= {
             name: (one, other) for name, (one, other, far) in computed.items() if not _near(one, other, far)
         }
+        pairs |= _answers(verdict, opinion)
     logged = report.receipt
     contribution = None if logged is None else (logged.party, logged.index, logged.counted)
     pairs["receipt"] = (contribution, opinion.receipt)
@@ -180,6 +191,38 @@ def differences(report: Report, opinion: Opinion) -> list[str]:
         names = StatisticVerdict.__struct_fields__
         pairs |= {name: (getattr(drawn, name), getattr(opinion.statistic, name)) for name in names}
     return [f"{name}: {one} and {other}" for name, (one, other) in pairs.items() if one != other]
+
+
+def _answers(verdict: Verdict, opinion: Opinion) -> dict[str, tuple[object, object]]:
+    """Return the answers about records that differ, with those of both, by what was asked."""
+    if verdict.answers is None or opinion.answers is None:
+        return {"kind of answers": (verdict.answers is None, opinion.answers is None)}
+    own: dict[str, tuple[list[float | None], list[float | None]]] = {}
+    for one in verdict.answers["estimates"]:
+        values, errors = own.setdefault(one["statistic"], ([], []))
+        values.append(one["value"])
+        errors.append(one["standard_error"])
+    differing: dict[str, tuple[object, object]] = {}
+    for answer in opinion.answers:
+        values, errors = own.get(answer.statistic, ([], []))
+        if not _all_near(errors, answer.errors):
+            differing[f"standard errors of {answer.statistic}"] = (tuple(errors), answer.errors)
+        if not _all_near(values, answer.values, errors):
+            differing[f"values of {answer.statistic}"] = (tuple(values), answer.values)
+    return differing
+
+
+def _all_near(
+    first: Sequence[float | None], second: Sequence[float | None], errors: Sequence[float | None] = ()
+) -> bool:
+    """Tell whether numbers are the same, but for a part of themselves, or of their standard errors."""
+    if len(first) != len(second):
+        return False
+    slack = [ROUNDED * (error or 0.0) for error in errors] or [0.0] * len(first)
+    return all(
+        _near(one, other, ROUNDED) or (one is not None and other is not None and abs(one - other) <= each)
+        for one, other, each in zip(first, second, slack, strict=True)
+    )
 
 
 def _near(one: float | None, other: float | None, far: float) -> bool:

@@ -74,6 +74,9 @@ def _text(opinion: Opinion) -> str:
         if (drawn := opinion.statistic) is not None:
             lines[1:] = [f"draws: {len(drawn.attempts)}, pairs: {sum(map(len, drawn.pairs))}"]
             lines += [f"failed: {len(drawn.failed)}, estimate: {drawn.value}"]
+        elif opinion.answers is not None:
+            lines += [f"sums over the parties, in steps: {opinion.average}"]
+            lines += [f"{one.statistic}: {one.values} +- {one.errors}" for one in opinion.answers]
         else:
             lines += [f"average: {opinion.average}"]
         lines += [f"head: {opinion.head}"]

@@ -38,8 +38,8 @@ LEAST_DELTA = 1e-11
 class Noise:
     """Noise of a session: `corrupt` is c, `lost` is D, and of `more` corrupt parties the noise is known.
 
-    `widths`: of the range of each coordinate, or of all; `squared`: b, in their place. `of_records`: whether
-    a row is protected, so that all are neighbours and more pairwise noise may hide a party's totals.
+    `widths`: of the range of each coordinate, or of all; `squared`: b, in their place. `hidden`: where
+    a row is protected, so that all are neighbours, the least variance of pairwise noise that hides totals.
     """
 
     parties: int
@@ -51,7 +51,7 @@ class Noise:
     widths: tuple[int, ...]
     squared: int | None
     more: int = 0
-    of_records: bool = False
+    hidden: int | None = None
 
     def __post_init__(self) -> None:
         fits = 1e-100 < self.epsilon < 100 and 1e-100 < self.delta < 1 and self.honest >= 2
@@ -69,7 +69,7 @@ class Noise:
     @cached_property
     def draws(self) -> Draws | None:
         """How neighbours are drawn; None: all are."""
-        if self.parties <= COMPLETE or self.of_records:
+        if self.parties <= COMPLETE or self.hidden is not None:
             return None
         return plan_draws(self.parties, max(self.corrupt, 1), self.lost, self.delta)
 
@@ -168,8 +168,8 @@ class Noise:
 
     def check(self, bits: int, pair: int) -> None:
         """Refuse other noise than the planned one: bits are the least even ones, rounded up to fours."""
-        planned = pair == self.pair or (self.of_records and pair > self.pair)
-        required(planned, "the pairwise noise that the session plans")
+        planned = max(self.pair, self.hidden or 0)
+        required(pair == planned, "the pairwise noise that the session plans")
         left = self.epsilon - self._of_pairs(self.sigma), self._delta_left
         required(min(left) > 0, "epsilon, delta and honest parties")
         is_planned = bits % 4 == 0 and any(

@@ -10,6 +10,7 @@ from functools import cache
 from typing import Any
 
 from smpc_dp_verify import proofs, ristretto
+from smpc_dp_verify.answers import Answer, Sums
 from smpc_dp_verify.encodings import party_list, read_list, read_message, tuple_hash, uint
 from smpc_dp_verify.errors import Refused, required
 from smpc_dp_verify.log import CERTIFICATE, LONGEST_PAYLOAD, RunLog, header_of
@@ -134,6 +135,14 @@ class Audit(RunLog):
         """Return the average in the unit of the session, exactly."""
         count, scale = len(self.counted), Fraction(2) ** self.terms.fractional_bits
         return [Fraction(value + count * self.terms.lowest, count) / scale for value in self.total]
+
+    def answers(self) -> list[Answer] | None:
+        """Return the answers about records; None of other averages."""
+        if self.terms.request is None:
+            return None
+        counted = [self.names.index(name) for name in self.counted]
+        total = [value + len(counted) * self.terms.lowest for value in self.total]
+        return Sums(self.terms.request, total, self.terms.bits // 4, counted).answers()
 
     @property
     def silent(self) -> list[str]:

@@ -1,6 +1,7 @@
 """What session and operation of a log fix: quorum, grid, bounds and noise of a verifiable average.
 
-Specification: protocols/gopa/verifiable.md, docs/proofs/verifiable-plan.md, docs/proofs/learning.md.
+Specification: protocols/gopa/verifiable.md, docs/proofs/verifiable-plan.md, docs/proofs/learning.md,
+docs/proofs/records.md.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from smpc_dp_verify.errors import Refused, required
 from smpc_dp_verify.gaussian import gaussian_epsilon, gaussian_mu
 from smpc_dp_verify.learner import read_learner
 from smpc_dp_verify.noise import ROUNDED, Noise
+from smpc_dp_verify.record_plan import Request, check_errors, read_request
 from smpc_dp_verify.schedule import group_of
 from smpc_dp_verify.session import Session
 
@@ -48,6 +50,8 @@ RANGES = {
     "delta": (0.0, 1.0),
 }
 BOUNDS = ("lower", "upper", "l2_bound")
+# Parameters of statistics of records alone.
+OF_RECORDS = ("records", "ask", "answer_weights", "max_standard_error", "public_rows", "hidden_totals")
 # Sessions that have pairwise statistics through an aggregator.
 STATISTICS = {("secagg", 1), ("gopa", 1), ("gopa", 2)}
 
@@ -70,7 +74,7 @@ class Terms:
     `names` are of the parties, all or a group; `scope` is that of the session log. `bits` of noise each
     coordinate; `range` of what is committed to, one for all or one for each coordinate;
     `squared` in its place bounds the sum of squares. `lowest`: the value on the grid that x̂ counts from;
-    `centre`: what x̂ is above the committed value.
+    `centre`: what x̂ is above the committed value. `request`: of statistics of records.
     """
 
     names: list[str]
@@ -87,6 +91,7 @@ class Terms:
     pair_variance: int
     highest: int
     noise: Noise
+    request: Request | None
 
     @property
     def most_delta(self) -> int:
@@ -155,57 +160,26 @@ def _check_settings(parameters: dict[str, Any]) -> None:
 
 
 def _of_records(session: Session, asked: str, own: int, pair: int) -> Terms:
-    """Return the terms of statistics of records, whose question has the bounds of all coordinates.
-
-    The moves of a unit are at least those of rows that have these bounds over `max_rows` of them. That the
-    bounds are those of the columns, and of what is asked, is not checked.
-    """
-    given = session.parameters
-    required(len(session.names) <= MOST_COMPLETE, "the number of parties")
-    required("budget" not in given, "a budget of several requests, whose split is not derived here")
+    """Return the terms of statistics of records, whose bounds and moves follow from columns and questions."""
+    given, parties = session.parameters, len(session.names)
+    required(parties <= MOST_COMPLETE, "the number of parties")
+    required(
+        {*given} <= {*OF_RECORDS, *RANGES, *CHOICES} - {"precision", "max_weight", "kind"},
+        "a parameter that is unknown",
+    )
     for name in {*RANGES, *CHOICES} & {*given}:
         is_right = (
             given[name] == CHOICES[name][0] if name in CHOICES else _is_number(given[name], *RANGES[name])
         )
         required(is_right, f"the parameter {name}")
-    bounds, moved = asked.split(" ")[-2].split(";")
-    sides: list[tuple[int, int]] = []
-    for count, low, high in (re.split("[x:]", part) for part in bounds.split(",")):
-        sides += [(int(low, 16), int(high, 16))] * _count(count)
-    records, squared, moves = given["records"], None, [0]
-    person = records.get("rows_per_person", 1) * records.get("parties_per_person", 1)
-    rows = records["max_rows"]
-    required(type(rows) is int and type(person) is int and min(rows, person) >= 1, "the rows")
-    if moved.startswith("s"):
-        squared = int(moved[1:], 16)
-    else:
-        required(person == 1, "the moves of a unit")
-        moves = [
-            int(move, 16)
-            for count, move in (part.split("x") for part in moved.split(","))
-            for _ in range(_count(count))
-        ]
-    # A row exchanged moves a sum by the range of a row, one added or removed by its greatest value.
-    is_exchange = records.get("rows", "private") == "public"
-    each = person * max(high - low if is_exchange else max(high, -low) for low, high in sides)
-    most = max(moves) ** 2 if squared is None else 4 * squared
-    required(each**2 <= most * rows**2, "the moves of a unit")
-    length = len(sides) if squared is not None else len(moves)
-    low, high = [low for low, _ in sides], [high for _, high in sides]
-    return _on_grid(
-        session.names,
-        session.digest,
-        given,
-        Grid(low, high, len(low)),
-        (own, pair),
-        (length, tuple(moves), squared),
-    )
-
-
-def _count(text: str) -> int:
-    count = int(text, 16)
-    required(0 < count <= MOST_LENGTH, "the length of vectors")
-    return count
+    required(given["epsilon"] > 0 and 0 < given["delta"] < 1, "epsilon and delta")
+    counted = parties - _lost(given, parties) - max(_corrupt(given, parties), 1)
+    required(counted >= 2, "epsilon, delta and honest parties")
+    request = read_request(given, parties, counted)
+    required(asked == f"statistics {request.text}", "the question of what the session asks")
+    check_errors(request, given, own, parties)
+    grid = Grid(request.low, request.high, len(request.low))
+    return _on_grid(session.names, session.digest, given, grid, (own, pair), request)
 
 
 def _is_number(value: object, low: float = -math.inf, high: float = math.inf) -> bool:
@@ -254,6 +228,14 @@ def _of_group(session: Session, request: int, operation: str, own: int, pair: in
     raise Refused("the noise that the session plans")
 
 
+def _corrupt(parameters: dict[str, Any], parties: int) -> int:
+    return _part(parameters.get("corrupt", 0.1), parties)
+
+
+def _lost(parameters: dict[str, Any], parties: int) -> int:
+    return _part(parameters.get("dropout", max(0.1, 1 / parties) if parties >= 5 else 0.1), parties)
+
+
 def _part(fraction: Number, parties: int) -> int:
     return math.floor(fraction * parties + 1e-9)
 
@@ -285,12 +267,12 @@ def _on_grid(
     parameters: dict[str, Any],
     grid: Grid,
     noise: tuple[int, int],
-    unit: tuple[int, tuple[int, ...], int | None] | None = None,
+    request: Request | None = None,
 ) -> Terms:
     """Return the terms of vectors on a grid.
 
-    `noise`: the variance of a party's own, and of pairwise noise. `unit`: length, moves and bound on the
-    squares of what the noise protects, as of `Noise`; None: a party's vector.
+    `noise`: the variance of a party's own, and of pairwise noise. `request`: of which the noise protects a
+    unit of rows; None: a party's vector.
     """
     low, high, length, (own, pair) = grid.low, grid.high, grid.length, noise
     parties, lowest = len(names), min(low)
@@ -300,8 +282,7 @@ def _on_grid(
     width = sum((b - a).bit_length() for a, b in zip(*counted, strict=True)) * (length // len(low))
     required(width + (grid.squared or 0).bit_length() <= MOST_BITS, "bits of the values")
     required(all(a < b for a, b in zip(low, high, strict=True)) and grid.squared != 0, "the bounds")
-    corrupt = _part(parameters.get("corrupt", 0.1), parties)
-    lost = _part(parameters.get("dropout", max(0.1, 1 / parties) if parties >= 5 else 0.1), parties)
+    corrupt, lost = _corrupt(parameters, parties), _lost(parameters, parties)
     # Who stays can certify, whoever is corrupt [docs/proofs/secagg-plan.md].
     required(parties >= 3 and parties - corrupt - 2 * lost >= 2, "corrupt parties and losses")
     farthest = max(abs(lowest), abs(max(high)))
@@ -309,9 +290,11 @@ def _on_grid(
     deviation = math.isqrt(parties * (own + parties * pair))
     required(parties * (max(high) - lowest) + 2 * TAIL * deviation < 1 << 62, "the bounds")
     widths = tuple(b - a for a, b in zip(*counted, strict=True))
-    count, moves, bound = unit or (length, widths, grid.squared)
-    epsilon, delta, of_records = parameters["epsilon"], parameters["delta"], unit is not None
-    planned = Noise(parties, corrupt, lost, epsilon, delta, count, moves, bound, of_records=of_records)
+    count, moves, bound, hidden = length, widths, grid.squared, None
+    if request is not None:
+        count, moves, bound, hidden = request.length, request.moves, request.squared, request.hidden
+    epsilon, delta = parameters["epsilon"], parameters["delta"]
+    planned = Noise(parties, corrupt, lost, epsilon, delta, count, moves, bound, hidden=hidden)
     return Terms(
         names=names,
         scope=scope,
@@ -327,6 +310,7 @@ def _on_grid(
         pair_variance=pair,
         highest=max(high) - lowest,
         noise=planned,
+        request=request,
     )
 
 

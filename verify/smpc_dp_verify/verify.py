@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
+from smpc_dp_verify.answers import Answer
 from smpc_dp_verify.checkpoint import LONGEST_NOTE, check_checkpoint, witness_key
 from smpc_dp_verify.encodings import LONGEST_LINE
 from smpc_dp_verify.errors import Refused, required
@@ -62,7 +63,9 @@ class Opinion:
         line: the first that is wrong, from 1; None: none, or the log has no end.
         session, run_id, head, session_head: digests in hex, as far as they are known.
         counted, silent, void: names. excluded: name, number of the entry, what is false.
-        average: in the unit of the session; each is rounded once. standard_error: of the noise in it.
+        average: in the unit of the session, of statistics of records in steps; each is rounded once.
+        answers: of statistics of records, those that are computed here; None of others.
+        standard_error: of the noise in the average.
         bias: the most that cheats move it. epsilon, delta: after the exclusions; None: nothing is claimed.
         position, tries: which of how many tries the run is, if there is a session log.
         statistic: of the log of a pairwise statistic, in the place of names and average.
@@ -82,6 +85,7 @@ class Opinion:
     silent: list[str] = field(default_factory=list)
     void: list[tuple[str, str]] = field(default_factory=list)
     average: list[float] = field(default_factory=list)
+    answers: list[Answer] | None = None
     standard_error: float | None = None
     bias: float | None = None
     epsilon: float | None = None
@@ -153,6 +157,7 @@ def verify(path: str | os.PathLike[str], wanted: Wanted | None = None) -> Opinio
         silent=audit.silent,
         void=audit.void,
         average=[float(value) for value in audit.average()],
+        answers=audit.answers(),
         standard_error=audit.standard_error(),
         bias=audit.bias(runs or TRIES),
         epsilon=audit.epsilon(),

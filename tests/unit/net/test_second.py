@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from typer.testing import CliRunner
 
@@ -14,7 +15,8 @@ from smpc_dp.cli import app
 from smpc_dp.crypto import proofs
 from smpc_dp.errors import LocalError
 from smpc_dp.net import second
-from smpc_dp.net.second import DISAGREE, audit_twice
+from smpc_dp.net.audit import audit
+from smpc_dp.net.second import DISAGREE, SecondAnswer, audit_twice, differences, second_opinion
 from tests.unit.net.test_statistic_audit import ended, execute
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -71,6 +73,31 @@ def test_a_bug_of_one_is_a_disagreement(tmp_path: Path, monkeypatch: pytest.Monk
     assert "exit code 1" in text
     assert "no fault" in text
     assert "Self-consistent" not in text
+
+
+def test_other_answers_about_records_are_a_disagreement(right: tuple[Path, dict[str, Any]]) -> None:
+    log, content = right
+    run_id = json.loads(content["log"][0])["run_id"]
+    report = audit(log, session=content["session"], run=run_id)
+    assert report.verdict is not None
+    given = [f"--session={content['session']}", f"--run={run_id}"]
+    opinion = second_opinion(log, given, seconds=600.0, memory=1024)
+    assert not differences(report, opinion)
+    cells = [{"statistic": "sex", "value": value, "standard_error": 2.0} for value in (50.0, None)]
+    verdict = msgspec.structs.replace(report.verdict, answers={"estimates": cells})
+    report = msgspec.structs.replace(report, verdict=verdict)
+    assert differences(report, opinion) == ["kind of answers: False and True"]
+    found: dict[str, tuple[tuple[float | None, ...], tuple[float | None, ...]]] = {
+        "": ((50.0, None), (2.0, 2.0)),
+        "values of sex": ((50.1, None), (2.0, 2.0)),
+        "standard errors of sex": ((50.0, None), (2.0, 2.1)),
+        "values of sex: (50.0, None) and (50.0, 1.0)": ((50.0, 1.0), (2.0, 2.0)),
+        "values of sex: (50.0, None) and (50.0,)": ((50.0,), (2.0, 2.0)),
+    }
+    for expected, (values, errors) in found.items():
+        answers = (SecondAnswer("sex", values, errors),)
+        named = differences(report, msgspec.structs.replace(opinion, answers=answers))
+        assert [each[: len(expected)] for each in named] == ([expected] if expected else [])
 
 
 def test_it_must_be_installed(right: tuple[Path, dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> None:

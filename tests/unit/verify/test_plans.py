@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from itertools import islice
 from typing import Any
@@ -16,8 +17,10 @@ from smpc_dp.privacy.secagg_plan import plan_secagg
 from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters, check_parameters
 from smpc_dp.protocols.gopa.verifiable.records import VerifiableRecordParameters
 from smpc_dp.protocols.registry import PARAMETER_CHECKERS
+from smpc_dp_verify.answers import Sums
 from smpc_dp_verify.draws import plan_draws
 from smpc_dp_verify.errors import Refused
+from smpc_dp_verify.record_plan import read_request
 from smpc_dp_verify.schedule import group_of, pcg64
 from smpc_dp_verify.session import Session
 from smpc_dp_verify.terms import Terms, read_terms
@@ -67,44 +70,204 @@ def test_both_plan_the_same(name: str) -> None:
             second(session, noise.own_variance, pair)
 
 
-AGE = {"max_rows": 7, "columns": {"age": {"lower": 0.0, "upper": 100.0}}}
+AGE: dict[str, Any] = {"max_rows": 7, "columns": {"age": {"lower": 0.0, "upper": 100.0}}}
 PERSON = {"unit": "person", "id": "who", "rows_per_person": 5, "parties_per_person": 1}
-RECORDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
-    "a sum of a row": ({}, {}),
-    "a sum of a person": (PERSON, {}),
+COLUMNS: dict[str, Any] = {
+    "age": {"lower": -20, "upper": 100.0, "step": 0.5, "bins": [0, 30.5, 60.0]},
+    "bmi": {"lower": 10.0, "upper": 60.0, "missing": False},
+    "ill": {"lower": 0, "upper": 1, "step": 1, "missing": False},
+    "sex": {"values": ["f", "m"], "other": "f"},
+    "ward": {"kind": "category", "values": ["a"]},
+}
+WIDE = {"max_rows": 500, "columns": COLUMNS, "rows_expected": 4000}
+PUBLIC = WIDE | {"rows": "public"}
+ROWS = {"public_rows": [500] * 20}
+ASKED: dict[str, list[str]] = {
+    "counts and sums": ["count", "sum(age)", "count by sex x age", "sum(bmi) by sex"],
+    "means and variances": ["mean(age) by sex", "variance(bmi)", "variance(age) by sex", "mean(bmi)"],
+    "moments": ["covariance(age, bmi)", "correlation(age, bmi, ill)"],
+    "tables": [
+        "sex x ward x age",
+        "histogram(bmi, 5)",
+        "histogram(age, [10, 50])",
+        "sex",
+        "histogram(ill, 2)",
+    ],
+    "a regression": ["regression(bmi ~ age + ill)"],
+    "survival": ["survival(age, ill) by sex", "logrank(age, ill) by sex"],
+    "heterogeneity": ["heterogeneity(bmi)", "mean(bmi)"],
+    "the median of one": ["median(ill)"],
+}
+RECORDS: dict[str, tuple[int, dict[str, Any], dict[str, Any]]] = {
+    "a sum of a row": (6, AGE, {"ask": "sum(age)"}),
+    "a sum of a person": (6, AGE | PERSON, {"ask": "sum(age)"}),
     "sums of a person in two parties": (
-        PERSON | {"rows_per_person": 2, "parties_per_person": 2},
+        6,
+        AGE | PERSON | {"rows_per_person": 2, "parties_per_person": 2},
         {"ask": ["count", "mean(age)"]},
     ),
-    "an exchanged row": ({"rows": "public"}, {"public_rows": [7] * 6, "ask": "mean(age)"}),
-    "moments, most of whose squares are bounded together": ({}, {"ask": ["variance(age)", "mean(age)"]}),
+    "an exchanged row": (6, AGE | {"rows": "public"}, {"public_rows": [7] * 6, "ask": "mean(age)"}),
+    "moments, most of whose squares are bounded together": (6, AGE, {"ask": ["variance(age)", "mean(age)"]}),
+    "weights": (
+        12,
+        WIDE,
+        {"ask": "count; mean(age); sex x ward", "answer_weights": {"count": 50}, "max_standard_error": 0.5},
+    ),
+    "well hidden totals": (9, PUBLIC, {"ask": ["sum(age)"], "hidden_totals": 1000, "public_rows": [9] * 9}),
+    "visible totals": (9, WIDE, {"ask": ["count by sex"], "hidden_totals": 0, "corrupt": 0.0, "dropout": 0}),
+    **{f"{name}, rows private": (20, WIDE, {"ask": ask}) for name, ask in ASKED.items()},
+    **{f"{name}, rows public": (20, PUBLIC, {"ask": ask} | ROWS) for name, ask in ASKED.items()},
+    **{
+        f"{name}, persons": (20, WIDE | PERSON | {"rows_per_person": 2}, {"ask": ask})
+        for name, ask in ASKED.items()
+    },
 }
+BASE = {"verifiable": True, "epsilon": 4.0, "delta": 1e-6}
 
 
+@functools.cache
+def planned_records(name: str) -> tuple[VerifiableRecordParameters, Session, str]:
+    parties, records, more = RECORDS[name]
+    given = BASE | more | {"records": records}
+    parameters, issues = PARAMETER_CHECKERS["gopa", 2](given, parties)
+    assert isinstance(parameters, VerifiableRecordParameters), issues
+    names = [f"party-{number}" for number in range(parties)]
+    asked = f"{parameters.operations[0]} {parameters.planned()}"
+    return parameters, Session(bytes(32), "gopa", 2, given, {}, names, "relay", None), asked
+
+
+@pytest.mark.thin(3)
+@pytest.mark.parametrize("name", RECORDS)
+def test_both_ask_and_answer_the_same_of_records(name: str) -> None:
+    """The bounds, moves and scales in the question, and the answers, follow from the session."""
+    parameters, session, asked = planned_records(name)
+    plan, noise = parameters.plan, parameters.session
+    request = read_request(session.parameters, plan.parties, noise.honest)
+    assert asked.startswith(f"statistics {request.text} ")
+    low, high = parameters.request.bounds
+    assert (request.low, request.high) == (low.tolist(), high.tolist())
+    # Pairwise noise that hides a row is more where totals are hidden little.
+    assert noise.pair_variance >= request.hidden
+    assert name != "well hidden totals" or noise.pair_variance == request.hidden
+    counted = [*range(1, plan.parties)]
+    rows = len(counted) * (parameters.public_rows or (parameters.schema.max_rows // 2,))[0]
+    kinds = ("count", "sum", "mean", "variance", "table", "histogram")
+    for part in (0.0, 0.3, 1.0):
+        total = part * rows / parameters.schema.max_rows * (0.4 * low + 0.6 * high)
+        grid = np.rint(total).astype(np.int64)
+        answers = parameters.answers(grid, counted, level=0.95, simultaneous=False)
+        own = Sums(request, grid.tolist(), noise.own_variance, counted).answers()
+        texts = [one.text for one in parameters.request.statistics if one.kind in kinds]
+        assert [one.statistic for one in own] == texts
+        for one in own:
+            expected = [(each.value, each.standard_error) for each in answers.of(one.statistic)]
+            found = [*zip(one.values, one.errors, strict=True)]
+            for (value, error), (first, size) in zip(found, expected, strict=True):
+                assert (value is None, error is None) == (first is None, size is None)
+                assert value is None or value == pytest.approx(first, rel=1e-10, abs=1e-10 * (size or 0.0))
+                assert error is None or error == pytest.approx(size, rel=1e-10)
+
+
+@pytest.mark.thin(8)
 @pytest.mark.parametrize("name", RECORDS)
 def test_both_plan_the_same_of_records(name: str) -> None:
-    records, more = RECORDS[name]
-    given = {"verifiable": True, "epsilon": 1.0, "delta": 1e-6, "ask": "sum(age)", **more}
-    given |= {"records": AGE | records}
-    parameters, issues = PARAMETER_CHECKERS["gopa", 2](given, 6)
-    assert isinstance(parameters, VerifiableRecordParameters), issues
-    asked = f"{parameters.operations[0]} {parameters.planned()}"
-    names = [f"party-{number}" for number in range(6)]
-    session = Session(bytes(32), "gopa", 2, given, {}, names, "relay", None)
+    parameters, session, asked = planned_records(name)
     terms = read_terms(session, 1, asked)
     noise = parameters.session
     assert (terms.bits, terms.pair_variance) == (parameters.bits, noise.pair_variance)
     low, high = parameters.request.bounds
     assert terms.range == (tuple((low - low.min()).tolist()), tuple((high - low.min()).tolist()))
     assert terms.most_x_hat == parameters.greatest_published
-    # Bounds of twice as many rows as max_rows are refused.
-    false: dict[str, dict[str, Any]] = {
-        "the moves of a unit": {"records": given["records"] | {"max_rows": 3}},
-        "a budget": {"budget": {}},
-    }
-    for reason, change in false.items():
-        with pytest.raises(Refused, match=reason):
-            read_terms(dataclasses.replace(session, parameters=given | change), 1, asked)
+
+
+OTHERS: dict[str, dict[str, Any]] = {
+    "more rows": {"records": AGE | {"max_rows": 8}},
+    "a column above 0": {"records": AGE | {"columns": {"age": {"lower": 50.0, "upper": 100.0}}}},
+    "a column of half steps": {
+        "records": AGE | {"columns": {"age": {"lower": 0, "upper": 100, "step": 0.5}}}
+    },
+    "exchanged rows": {"records": AGE | {"rows": "public"}, "public_rows": [7] * 6},
+    "a person": {"records": AGE | PERSON},
+    "a variance": {"ask": "variance(age)"},
+    "an epsilon of 2": {"epsilon": 2.0},
+    "a delta of 1e-5": {"delta": 1e-5},
+    "totals that are hidden better": {"hidden_totals": 1000},
+}
+
+
+@pytest.mark.thin(3)
+@pytest.mark.parametrize("name", OTHERS)
+def test_the_question_of_another_session_of_records_is_refused(name: str) -> None:
+    _, session, asked = planned_records("a sum of a row")
+    changed = {**session.parameters, **OTHERS[name]}
+    assert not PARAMETER_CHECKERS["gopa", 2](changed, 6)[1]
+    with pytest.raises(Refused, match=r"the question|noise"):
+        read_terms(dataclasses.replace(session, parameters=changed), 1, asked)
+
+
+def of(**records: Any) -> dict[str, Any]:
+    return {"records": AGE | records}
+
+
+def column(**given: Any) -> dict[str, Any]:
+    return of(columns={"age": {"lower": 0.0, "upper": 100.0} | given})
+
+
+NONE_OF_RECORDS: list[dict[str, Any]] = [
+    *({"ask": text} for text in ("", "sum(sum)", "sum(age", "mean(age, age)", "age", "sum(age) by age")),
+    *({"ask": text} for text in ("histogram(age, 0)", "histogram(age, 1025)", "histogram(age, [0, 5])")),
+    *({"ask": text} for text in ("quantile(age)", "quantile(age, 1)", "age x age", "histogram(age, 2.5)")),
+    *({"ask": text} for text in ("covariance(age)", "survival(age, age)", "logistic(age ~ age)", "max(age)")),
+    *({"ask": text} for text in ("count by", "median(age) by age", "sum(age); sum(age)", "sum(age) count")),
+    {"ask": []},
+    {"ask": 1},
+    {"answer_weights": {"count": 1.0}},
+    {"answer_weights": {"sum(age)": 0}},
+    {"max_standard_error": 1e-9},
+    {"max_standard_error": {"count": 1.0}},
+    {"public_rows": [7] * 6},
+    {"hidden_totals": -1},
+    {"hidden_totals": 1001},
+    {"budget": {"epsilon": 1.0, "delta": 1e-6, "requests": 2}},
+    {"length": 1},
+    {"kind": "real"},
+    {"precision": 1.0},
+    {"max_weight": 0},
+    {"epsilon": 0},
+    {"topology": "direct"},
+    {"on_dropout": "roll-back"},
+    of(max_rows=0),
+    of(max_rows=True),
+    of(rows="secret"),
+    of(rows="public"),
+    of(unit="patient"),
+    of(id="who"),
+    of(**(PERSON | {"id": "age"})),
+    of(rows_expected=0),
+    of(rowz=1),
+    of(columns={}),
+    of(columns={"a-b": {"lower": 0.0, "upper": 1.0}}),
+    column(upper=0.0),
+    column(step=0),
+    column(step=0.3),
+    column(missing=1),
+    column(bins=[5, 5]),
+    column(bins=[100]),
+    column(step=10, bins=[14]),
+    column(kind="text"),
+    column(values=["a"]),
+    of(columns={"age": {"values": ["a", "a"]}}),
+    of(columns={"age": {"values": ["a"], "other": "b"}}),
+]
+
+
+@pytest.mark.parametrize("change", NONE_OF_RECORDS, ids=str)
+def test_both_refuse_the_same_sessions_of_records(change: dict[str, Any]) -> None:
+    _, session, asked = planned_records("a sum of a row")
+    changed = {**session.parameters, **change}
+    assert PARAMETER_CHECKERS["gopa", 2](changed, 6)[1]
+    with pytest.raises(Refused):
+        read_terms(dataclasses.replace(session, parameters=changed), 1, asked)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,119 @@
+"""Answers about records that a total gives [docs/proofs/records.md, "Planned again"]."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from smpc_dp_verify.asked import Asked, selectors
+from smpc_dp_verify.columns import Block
+from smpc_dp_verify.record_plan import Request, deviation_of
+
+# A count is shown from so many deviations of its noise on.
+SHOWN = 3.0
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What was asked, and of each of its cells in order the value and its standard error; None: not shown."""
+
+    statistic: str
+    values: list[float | None]
+    errors: list[float | None]
+
+
+class Sums:
+    """Noisy sums of all blocks: of a total in steps over the counted parties, of noise of this variance."""
+
+    def __init__(self, request: Request, total: list[int], variance: int, counted: list[int]) -> None:
+        self._request, self._rows = request, 0
+        if request.public_rows is not None:
+            self._rows = sum(request.public_rows[party] for party in counted)
+        self._sums: dict[Block, tuple[list[float], float]] = {}
+        at, parties = 0, len(counted)
+        for one in request.blocks:
+            steps = total[at : at + one.block.cells]
+            each = [float(value) / float(one.scale) for value in steps]
+            self._sums[one.block] = each, deviation_of(one, parties * variance, parties)
+            at += one.block.cells
+
+    def of(self, block: Block) -> tuple[list[float], float]:
+        """Return the sum in each cell, and its deviation, both over the greatest value of a row."""
+        if self._request.table.is_public(block):
+            return [float(self._rows)], 0.0
+        sums, deviation = self._sums[block]
+        greatest = self._request.table.greatest(block)
+        return [value / greatest for value in sums], deviation / greatest
+
+    def answers(self) -> list[Answer]:
+        """Return the answers that are computed here; others follow from the totals too."""
+        computed = [(one, ANSWERS.get(one.kind)) for one in self._request.asked]
+        return [answer(self, one) for one, answer in computed if answer is not None]
+
+    def counts(self, one: Asked) -> Answer:
+        """Return counts, those within the noise left out."""
+        by = selectors(one, self._request.table)
+        values, error = self.of(self._request.table.block(by=by))
+        least = SHOWN * error if by else -math.inf
+        return Answer(one.text, [None if value < least else value for value in values], [error] * len(values))
+
+    def _parts(self, one: Asked) -> tuple[list[tuple[float, ...]], list[float]]:
+        """Return of each cell the sums of squares, of values and of presence that are asked; deviations."""
+        (name,), table, by = one.columns, self._request.table, selectors(one, self._request.table)
+        blocks = [table.block(name, by=by), table.block(over=(name,), by=by)]
+        if one.kind == "variance":
+            blocks.insert(0, table.block(name, name, by=by))
+        if one.kind == "sum" and table.columns[name].middle == 0:
+            del blocks[1]
+        each = [self.of(block) for block in blocks]
+        return [*zip(*(values for values, _ in each), strict=True)], [error for _, error in each]
+
+    def sums(self, one: Asked) -> Answer:
+        """Return sums."""
+        column = self._request.table.columns[one.columns[0]]
+        factors = [column.width / 2, column.middle]
+        cells, deviations = self._parts(one)
+        values = [sum(factor * value for factor, value in zip(factors, cell, strict=False)) for cell in cells]
+        error = math.hypot(*(factor * each for factor, each in zip(factors, deviations, strict=False)))
+        return Answer(one.text, [*values], [error] * len(values))
+
+    def means(self, one: Asked) -> Answer:
+        """Return means of the groups whose count is above its noise."""
+        column, (cells, (e, e_1)) = self._request.table.columns[one.columns[0]], self._parts(one)
+        values: list[float | None] = []
+        errors: list[float | None] = []
+        for top, count in cells:
+            is_shown = count > SHOWN * e_1
+            t = top / count if is_shown else 0.0
+            value = min(max(column.middle + column.width / 2 * t, column.low), column.high)
+            values.append(value if is_shown else None)
+            errors.append(column.width / 2 * math.hypot(e, t * e_1) / count if is_shown else None)
+        return Answer(one.text, values, errors)
+
+    def variances(self, one: Asked) -> Answer:
+        """Return variances of the groups whose count is above its noise."""
+        column, (cells, (e_2, e, e_1)) = self._request.table.columns[one.columns[0]], self._parts(one)
+        half = (column.width / 2) ** 2
+        values: list[float | None] = []
+        errors: list[float | None] = []
+        for square, top, count in cells:
+            if count <= SHOWN * e_1:
+                values.append(None)
+                errors.append(None)
+                continue
+            y, t = square / count, top / count
+            value = y - t * t + (e * e + (t * e_1) ** 2) / count**2
+            values.append(half * min(max(value, 0.0), 1.0))
+            errors.append(half * math.hypot(e_2, 2 * t * e, (y - 2 * t * t) * e_1) / count)
+        return Answer(one.text, values, errors)
+
+
+ANSWERS: dict[str, Callable[[Sums, Asked], Answer]] = {
+    "count": Sums.counts,
+    "table": Sums.counts,
+    "histogram": Sums.counts,
+    "sum": Sums.sums,
+    "mean": Sums.means,
+    "variance": Sums.variances,
+}

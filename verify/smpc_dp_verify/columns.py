@@ -1,0 +1,213 @@
+"""Columns of records, and the cells and sums of them [docs/proofs/records.md, "Planned again"]."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from smpc_dp_verify.errors import required
+
+NAME = re.compile("[A-Za-z_][A-Za-z0-9_]{0,63}")
+MOST_COLUMNS, MOST_EDGES, MOST_CELLS = 1000, 1000, 1 << 16
+# Steps of a column that declares none, and at most.
+STEPS = 1 << 24
+MOST_ROWS, MOST_FEW, MOST_EXPECTED = 1 << 40, 1 << 20, 1 << 60
+KEYS = {"columns", "max_rows", "rows", "unit", "id", "rows_per_person", "parties_per_person", "rows_expected"}
+OF_PERSONS = ("id", "rows_per_person", "parties_per_person")
+
+
+class Column(NamedTuple):
+    """A column of numbers, or, with `values`, of categories. `step`: whether one is declared."""
+
+    low: float = 0.0
+    high: float = 0.0
+    steps: int = 0
+    step: bool = False
+    missing: bool = False
+    bins: tuple[float, ...] = ()
+    values: tuple[str, ...] = ()
+
+    @property
+    def width(self) -> float:
+        """The declared range."""
+        return self.high - self.low
+
+    @property
+    def middle(self) -> float:
+        """What the integer 0 stands for."""
+        return self.low + self.width / 2
+
+    def point(self, value: float) -> int:
+        """Return the nearest grid point."""
+        inside = min(max(value, self.low), self.high)
+        return min(max(math.floor((inside - self.low) / self.width * self.steps + 0.5), 0), self.steps)
+
+    def value(self, point: int) -> float:
+        """Return the value at a grid point."""
+        return self.low + point * (self.width / self.steps)
+
+    def check_edges(self, edges: tuple[float, ...]) -> None:
+        """Refuse inner edges that are no edges of bins on the grid."""
+        required(list(edges) == sorted({*edges}), "edges of bins")
+        required(all(self.low < edge < self.high for edge in edges), "edges of bins")
+        step, last = self.width / self.steps, 0
+        for edge in edges:
+            at = self.point(edge)
+            required(at > last and (not self.step or self.value(at) >= edge - 1e-6 * step), "edges of bins")
+            last = at
+
+
+class Selector(NamedTuple):
+    """Cells of a column: categories, or bins that begin at grid points, at `edges` where those are said."""
+
+    column: str
+    cells: int
+    thresholds: tuple[int, ...] = ()
+    edges: tuple[float, ...] = ()
+
+
+class Block(NamedTuple):
+    """A sum over rows of a product of columns in each cell; of a party its squared sum over its number."""
+
+    powers: tuple[str, ...]
+    present: tuple[str, ...]
+    selectors: tuple[Selector, ...] = ()
+    of_party: bool = False
+
+    @property
+    def cells(self) -> int:
+        """Coordinates."""
+        return math.prod(selector.cells for selector in self.selectors)
+
+    @property
+    def columns(self) -> frozenset[str]:
+        """All columns that it depends on."""
+        return frozenset((*self.powers, *self.present, *(one.column for one in self.selectors)))
+
+    @property
+    def has_odd_power(self) -> bool:
+        """Whether a column is in the product once."""
+        return any(self.powers.count(name) == 1 for name in self.powers)
+
+
+@dataclass(frozen=True)
+class Table:
+    """What all parties' rows have in common: [records] of a session."""
+
+    columns: dict[str, Column]
+    max_rows: int
+    public: bool
+    rows_of_unit: int
+    parties_of_unit: int
+    expected: int | None
+
+    def number(self, name: str) -> Column:
+        """Return a column of numbers."""
+        required(name in self.columns and not self.columns[name].values, "a column of numbers")
+        return self.columns[name]
+
+    def block(self, *powers: str, over: tuple[str, ...] = (), by: tuple[Selector, ...] = ()) -> Block:
+        """Return the block of a product, over rows that have its columns, and those of `over`."""
+        missing = {name for name in (*powers, *over) if self.columns[name].missing}
+        return Block(tuple(sorted(powers)), tuple(sorted(missing)), by)
+
+    def greatest(self, block: Block) -> int:
+        """Return the greatest magnitude of a row."""
+        return math.prod(self.columns[name].steps for name in block.powers)
+
+    def least(self, block: Block) -> int:
+        """Return the least value of a row."""
+        return -self.greatest(block) if block.has_odd_power else 0
+
+    def is_public(self, block: Block) -> bool:
+        """Tell whether a block is the number of rows, and that is known."""
+        return self.public and not block.columns
+
+    def selector(self, name: str) -> Selector:
+        """Return the declared cells of a column."""
+        column = self.columns[name]
+        return Selector(name, len(column.values)) if column.values else self.edged(name, column.bins)
+
+    def edged(self, name: str, edges: tuple[float, ...]) -> Selector:
+        """Return bins between inner edges."""
+        column = self.columns[name]
+        starts = (0, *map(column.point, edges))
+        return Selector(name, len(starts), starts, (column.low, *edges))
+
+    def equal(self, name: str, bins: int) -> Selector:
+        """Return bins of equal width."""
+        column = self.columns[name]
+        if bins > column.steps:
+            points = self.points(name, bins)
+            return points._replace(edges=tuple(map(column.value, points.thresholds)))
+        edges = tuple(column.low + index * column.width / bins for index in range(1, bins))
+        if column.step:
+            edges = tuple(column.value(column.point(edge)) for edge in edges)
+        return self.edged(name, edges)
+
+    def points(self, name: str, bins: int) -> Selector:
+        """Return bins of as many grid points each."""
+        count = self.columns[name].steps + 1
+        bins = min(bins, count)
+        return Selector(name, bins, tuple(-(-index * count // bins) for index in range(bins)))
+
+
+def read_table(given: Any) -> Table:
+    """Return what [records] says, or refuse it [docs/reference/session-file.md]."""
+    required(isinstance(given, dict) and {*given} <= KEYS, "the parameter records")
+    columns = given["columns"]
+    required(isinstance(columns, dict) and 1 <= len(columns) <= MOST_COLUMNS, "the columns")
+    read = {name: _column(name, column) for name, column in columns.items()}
+    rows, unit = given.get("rows", "private"), given.get("unit", "record")
+    required(rows in ("private", "public") and unit in ("record", "person"), "the parameter records")
+    required(all((name in given) == (unit == "person") for name in OF_PERSONS), "the unit of rows")
+    required(isinstance(given.get("id", ""), str) and given.get("id") not in read, "the unit of rows")
+    expected = given.get("rows_expected")
+    return Table(
+        read,
+        _whole(given["max_rows"], MOST_ROWS),
+        rows == "public",
+        _whole(given.get("rows_per_person", 1), MOST_FEW),
+        _whole(given.get("parties_per_person", 1), MOST_FEW),
+        None if expected is None else _whole(expected, MOST_EXPECTED),
+    )
+
+
+def _column(name: str, given: Any) -> Column:
+    required(NAME.fullmatch(name) and isinstance(given, dict), "the columns")
+    kind = given.get("kind", "category" if "values" in given else "number")
+    keys = {*given} - {"kind"}
+    if kind == "category":
+        values, other = given["values"], given.get("other")
+        fits = keys <= {"values", "other"} and isinstance(values, list)
+        required(fits and all(isinstance(value, str) for value in values), "the columns")
+        required(1 <= len(values) <= MOST_CELLS and len({*values}) == len(values), "the columns")
+        required("other" not in given or other in values, "the columns")
+        return Column(values=tuple(values))
+    required(kind == "number" and keys <= {"lower", "upper", "step", "missing", "bins"}, "the columns")
+    low, high = number(given["lower"]), number(given["upper"])
+    required(low < high and math.isfinite(high - low), "the columns")
+    steps = STEPS
+    if "step" in given:
+        step = number(given["step"])
+        count = (high - low) / step if step > 0 else 0.0
+        required(1 <= count <= STEPS and abs(count - round(count)) <= 1e-6, "the columns")
+        steps = round(count)
+    missing, bins = given.get("missing", True), given.get("bins", [])
+    required(type(missing) is bool and isinstance(bins, list) and len(bins) <= MOST_EDGES, "the columns")
+    column = Column(low, high, steps, "step" in given, missing, tuple(map(number, bins)))
+    column.check_edges(column.bins)
+    return column
+
+
+def number(value: Any) -> float:
+    """Return a finite number."""
+    required(type(value) in (int, float) and math.isfinite(value), "a number")
+    return float(value)
+
+
+def _whole(value: Any, most: int) -> int:
+    required(type(value) is int and 1 <= value <= most, "the parameter records")
+    return int(value)

@@ -1,0 +1,228 @@
+"""The request of a session of statistics of records [docs/proofs/records.md, "Planned again"]."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import msgspec
+
+from smpc_dp_verify.asked import Asked, Term, all_terms, read_ask
+from smpc_dp_verify.columns import Table, number, read_table
+from smpc_dp_verify.encodings import tuple_hash, uint
+from smpc_dp_verify.errors import required
+from smpc_dp_verify.gaussian import gaussian_mu
+from smpc_dp_verify.split import Moves, Scaled, deviations
+
+# log2 of the deviation in steps: of grids that are tried, of a fine one, and at least where more was asked.
+BITS = [3.0 + step / 2 for step in range(15)]
+FINE, LEAST, COARSE, SUM = 32.0, 8.0, 11, 60
+# A scale that is an integer on a coarse grid, and bits of others.
+WHOLE, SCALE_BITS = 3.0, 8
+MOST_FLIPS, FLIPS_OVER, WORTH = 1 << 15, 1.25, 0.15
+LOOSE, MOST_WIDTHS, MOST_TEXT = 1.2, 16, 640
+MOST_WEIGHT, MOST_HIDDEN = 1e6, 1000.0
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a session asks of rows, on its grid.
+
+    `low`, `high`: bounds of each coordinate. `length`, `moves`, `squared`: what a unit moves, as of `Noise`.
+    `text`: as the question has it. `hidden`: the least variance of pairwise noise.
+    """
+
+    table: Table
+    asked: list[Asked]
+    terms: list[Term]
+    blocks: list[Scaled]
+    low: list[int]
+    high: list[int]
+    length: int
+    moves: tuple[int, ...]
+    squared: int | None
+    text: str
+    hidden: int
+    public_rows: list[int] | None
+
+    def error(self, term: Term, variance: float, parties: int) -> float:
+        """Return a term's error over its range, times its rows, of shares of a variance."""
+        total = 0.0
+        scaled = {one.block: one for one in self.blocks}
+        for block, factor in term.factors.items():
+            if not self.table.is_public(block):
+                deviation = deviation_of(scaled[block], parties * variance, parties)
+                total += factor * (deviation / self.table.greatest(block)) ** 2
+        return math.sqrt(total) * term.groups
+
+
+def deviation_of(one: Scaled, variance: float, parties: int) -> float:
+    """Return the deviation of a block's sum in its own steps, given that of a coordinate's noise."""
+    rounding = parties / 2 + 1 if one.is_rounded else 1.0
+    return (math.sqrt(variance) + rounding) / float(one.scale)
+
+
+def read_request(given: dict[str, Any], parties: int, counted: int) -> Request:
+    """Return the request that parameters fix, for so many parties, of which the noise of some counts."""
+    table = read_table(given["records"])
+    asked = read_ask(given["ask"], table)
+    terms = all_terms(asked, table)
+    weights = {text: number(weight) for text, weight in given.get("answer_weights", {}).items()}
+    required({*weights} <= {term.text for term in terms}, "the parameter answer_weights")
+    required(all(0 < weight <= MOST_WEIGHT for weight in weights.values()), "the parameter answer_weights")
+    rows = _public_rows(given, table, parties)
+    blocks = [*dict.fromkeys(block for term in terms for block in term.factors)]
+    blocks = [block for block in blocks if not table.is_public(block)]
+    required(blocks, "what is asked")
+    mu = gaussian_mu(given["epsilon"], given["delta"])
+    spread = [one / mu for one in deviations(terms, blocks, table, weights)]
+    moves = Moves(blocks, table)
+
+    def on_grid(bits: float) -> tuple[Request, float, float]:
+        """Return the request, the variance of a share, and the largest weighted error."""
+        scaled = _scaled(blocks, spread, table, parties, bits)
+        l2, most = moves.norms(scaled)
+        variance = float(math.ceil(l2 * l2 / (mu * mu * counted)))
+        request = _request(table, asked, terms, scaled, (l2, most, moves.of_a_row(scaled)), rows)
+        worst = max(
+            request.error(term, variance, counted) * math.sqrt(weights.get(term.text, 1.0)) for term in terms
+        )
+        return request, variance, worst
+
+    _, _, fine = on_grid(FINE)
+    chosen: Request | None = None
+    for bits in BITS:
+        request, variance, worst = on_grid(bits)
+        if 4 * FLIPS_OVER * variance * len(request.low) > MOST_FLIPS:
+            break
+        chosen = request
+        if worst <= (1 + WORTH) * fine:
+            break
+    required(chosen, "what is asked takes too many bits of noise")
+    return _hiding(chosen, given, counted)  # type: ignore[arg-type]
+
+
+def check_errors(request: Request, given: dict[str, Any], variance: int, parties: int) -> None:
+    """Refuse answers whose standard error is above what the session accepts."""
+    most = given.get("max_standard_error")
+    if most is None:
+        return
+    by_text = most if isinstance(most, dict) else dict.fromkeys((one.text for one in request.terms), most)
+    required({*by_text} <= {one.text for one in request.terms}, "the parameter max_standard_error")
+    rows = request.table.expected if request.public_rows is None else sum(request.public_rows)
+    for term in request.terms:
+        if term.text not in by_text:
+            continue
+        each = request.error(term, variance, parties)
+        error = each / rows if rows else math.inf
+        if isinstance(most, dict):
+            error = (each if term.is_total else error) * term.range
+        limit = number(by_text[term.text])
+        required(limit > 0 and error <= limit * (1 + 1e-9), "an error above max_standard_error")
+
+
+def _public_rows(given: dict[str, Any], table: Table, parties: int) -> list[int] | None:
+    rows = given.get("public_rows")
+    required((rows is None) != table.public, "the parameter public_rows")
+    if rows is None:
+        return None
+    fits = isinstance(rows, list) and len(rows) == parties
+    required(fits and all(type(one) is int and 0 <= one <= table.max_rows for one in rows), "public_rows")
+    return list(rows)
+
+
+def _scaled(blocks: Any, spread: list[float], table: Table, parties: int, most: float) -> list[Scaled]:
+    total = parties * table.max_rows / min(spread)
+    bits = min(most, math.floor(SUM - math.log2(total + 80 * parties)))
+    required(bits >= min(most, LEAST), "sums do not fit")
+    return [
+        Scaled(block, _near(2.0**bits / (one * table.greatest(block)), bits < COARSE))
+        for block, one in zip(blocks, spread, strict=True)
+    ]
+
+
+def _near(scale: float, is_coarse: bool) -> Fraction:
+    """Return an integer, or a multiple of a power of two, next to a scale."""
+    if is_coarse and scale >= WHOLE:
+        return Fraction(round(scale))
+    bits = max(0, SCALE_BITS - math.frexp(scale)[1])
+    return Fraction(max(1, round(math.ldexp(scale, bits))), 1 << bits)
+
+
+def _request(
+    table: Table,
+    asked: list[Asked],
+    terms: list[Term],
+    blocks: list[Scaled],
+    moved: tuple[float, int, list[int]],
+    rows: list[int] | None,
+) -> Request:
+    l2, most, moves = moved
+    sides: list[tuple[int, int]] = []
+    for one in blocks:
+        ends = (table.least(one.block), table.greatest(one.block))
+        low, high = (math.floor(table.max_rows * end * one.scale + Fraction(1, 2)) for end in ends)
+        sides += [(low, high)] * one.block.cells
+    square, squared = l2 * l2 * (1 + 1e-9), None
+    length = len(moves)
+    if not moves or len({*moves}) > MOST_WIDTHS or sum(move * move for move in moves) > LOOSE * square:
+        length, moves = len(sides), [0]
+        squared = max(math.ceil(square / 4), math.ceil(most / 2) ** 2)
+    bounds = ",".join(f"{count:x}x{low:x}:{high:x}" for (low, high), count in _runs(sides))
+    row = f"s{squared:x}" if squared is not None else ""
+    row = row or ",".join(f"{count:x}x{move:x}" for move, count in _runs(moves))
+    text = f"{bounds};{row}"
+    return Request(
+        table,
+        asked,
+        terms,
+        blocks,
+        [low for low, _ in sides],
+        [high for _, high in sides],
+        length,
+        tuple(moves),
+        squared,
+        f"{text} {_digest(blocks)}",
+        0,
+        rows,
+    )
+
+
+def _hiding(request: Request, given: dict[str, Any], counted: int) -> Request:
+    """Return the request with the variance of pairwise noise that hides a party's totals."""
+    required(len(request.text.split(" ")[0]) <= MOST_TEXT, "the length of the bounds")
+    hidden, square, at = number(given.get("hidden_totals", 1.0)), 0.0, 0
+    required(0 <= hidden <= MOST_HIDDEN, "the parameter hidden_totals")
+    for one in request.blocks:
+        width = float(request.high[at] - request.low[at])
+        square += min(one.block.cells, 2) * width**2
+        at += one.block.cells
+    deviation = hidden * math.sqrt(square) * math.sqrt(2 / counted)
+    fields = {**request.__dict__, "hidden": math.ceil(deviation**2)}
+    return Request(**fields)
+
+
+def _runs(values: Iterable[Any]) -> Iterator[tuple[Any, int]]:
+    for value, group in itertools.groupby(values):
+        yield value, sum(1 for _ in group)
+
+
+def _digest(blocks: list[Scaled]) -> str:
+    """Return the digest of the scales."""
+    scales = [
+        [
+            {
+                "powers": block.powers,
+                "present": block.present,
+                "selectors": [one._asdict() for one in block.selectors],
+                "of_party": block.of_party,
+            },
+            f"{scale.numerator:x}/{scale.denominator:x}",
+        ]
+        for block, scale in blocks
+    ]
+    return tuple_hash("record-plan", b"gopa", uint(2), msgspec.json.encode(scales)).hex()

@@ -1,0 +1,273 @@
+"""Shares of the noise of all blocks, and how far a row moves them [docs/proofs/records.md]."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Sequence
+from fractions import Fraction
+from typing import NamedTuple
+
+from smpc_dp_verify.asked import Term
+from smpc_dp_verify.columns import Block, Table
+
+ROUNDS, CLOSE, FLOOR = 400, 1e-3, 1e-9
+UP = 1 + 1e-9
+MOST_CHOICES, MOST_GROUPS = 100_000, 10
+# Sweeps of Jacobi's rotations.
+SWEEPS = 60
+
+
+class Scaled(NamedTuple):
+    """A block, and what its sums are multiplied by before they are rounded."""
+
+    block: Block
+    scale: Fraction
+
+    @property
+    def is_rounded(self) -> bool:
+        """Whether sums are rounded."""
+        return self.scale.denominator > 1 or self.block.of_party
+
+
+def distance(block: Block, table: Table) -> float:
+    """Return d_b, the squared distance of two neighbours in a block whose greatest value is 1."""
+    if block.of_party:
+        return 16.0 if table.public else 9.0
+    if not table.public:
+        return 1.0
+    if block.has_odd_power:
+        return 4.0
+    if any(one.cells > 1 for one in block.selectors):
+        return 2.0
+    return float(bool(block.columns))
+
+
+def deviations(
+    terms: Sequence[Term], blocks: Sequence[Block], table: Table, weights: dict[str, float]
+) -> list[float]:
+    """Return the deviation of each block over its greatest value, for mu = 1 ["Noise and its split"]."""
+    distances = [max(distance(block, table), FLOOR) for block in blocks]
+    at = {block: index for index, block in enumerate(blocks)}
+    factors = [
+        [
+            (at[block], factor * term.groups**2 * weights.get(term.text, 1.0))
+            for block, factor in term.factors.items()
+            if not table.is_public(block)
+        ]
+        for term in terms
+    ]
+    least_part = FLOOR * max(factor for each in factors for _, factor in each)
+    of_terms = [1 / len(terms)] * len(terms)
+    best, least = [1.0] * len(blocks), math.inf
+    for _ in range(ROUNDS):
+        sums = [least_part] * len(blocks)
+        for share, each in zip(of_terms, factors, strict=True):
+            for index, factor in each:
+                sums[index] += share * factor
+        shares = [math.sqrt(value / far) for value, far in zip(sums, distances, strict=True)]
+        whole = math.fsum(share * far for share, far in zip(shares, distances, strict=True))
+        shares = [share / whole for share in shares]
+        errors = [math.fsum(factor / shares[index] for index, factor in each) for each in factors]
+        if (worst := max(errors)) < least:
+            best, least = shares, worst
+        if worst <= (1 + CLOSE) * math.fsum(a * b for a, b in zip(of_terms, errors, strict=True)):
+            break
+        of_terms = [share * math.sqrt(error / worst) for share, error in zip(of_terms, errors, strict=True)]
+        whole = math.fsum(of_terms)
+        of_terms = [share / whole for share in of_terms]
+    return [1 / math.sqrt(share) for share in best]
+
+
+class Moves:
+    """How far one unit moves the vector ["Sensitivity of a row"]."""
+
+    def __init__(self, blocks: Sequence[Block], table: Table) -> None:
+        self.table = table
+        self.parts = _parts([block for block in blocks if not block.of_party]) if table.public else []
+        self.choices = [_choices(part) for part in self.parts]
+
+    def furthest(self, one: Scaled) -> int:
+        """Return how far a coordinate of one party moves."""
+        most = self.table.rows_of_unit * one.scale * self.table.greatest(one.block)
+        if one.block.of_party:
+            return math.ceil(most * (4 if self.table.public else 3))
+        return math.ceil(most * (2 if one.block.has_odd_power and self.table.public else 1))
+
+    def of_a_row(self, blocks: Sequence[Scaled]) -> list[int]:
+        """Return the moves of all coordinates that a row can move; none where a unit has several rows."""
+        table = self.table
+        if table.rows_of_unit * table.parties_of_unit > 1:
+            return []
+        moves = list(map(self.furthest, blocks))
+        if table.public:
+            moves += [
+                math.ceil(one.scale * table.greatest(one.block)) for one in blocks if one.block.cells > 1
+            ]
+        return [max(1, move) for move in moves]
+
+    def norms(self, blocks: Sequence[Scaled]) -> tuple[float, int]:
+        """Return bounds on the L2 and on the greatest move, of integers."""
+        table, square = self.table, self._square(blocks)
+        each = (2 if table.public else 1) * table.rows_of_unit
+        touched = sum(min(one.block.cells, each) for one in blocks if one.is_rounded)
+        l2 = table.parties_of_unit * (table.rows_of_unit * math.sqrt(square) + math.sqrt(touched)) * UP
+        most = max(1, table.parties_of_unit * max(map(self.furthest, blocks)))
+        return _of_integers(max(1.0, l2), float(most), sum(one.block.cells for one in blocks))
+
+    def _square(self, blocks: Sequence[Scaled]) -> float:
+        """Return the square of the norm of a row, or of the distance of two."""
+        table = self.table
+        squares = {one.block: float(one.scale * table.greatest(one.block)) ** 2 for one in blocks}
+        if not table.public:
+            return math.fsum(square * distance(block, table) for block, square in squares.items()) * UP
+        own = math.fsum(square * 16.0 for block, square in squares.items() if block.of_party)
+        parts = zip(self.parts, self.choices, strict=True)
+        return (own + math.fsum(self._of_part(part, choices, squares) for part, choices in parts)) * UP
+
+    def _of_part(
+        self, part: list[Block], choices: set[tuple[float, ...]] | None, squares: dict[Block, float]
+    ) -> float:
+        weights = [squares[block] for block in part]
+        bounds = [math.fsum(w * distance(block, self.table) for w, block in zip(weights, part, strict=True))]
+        columns = frozenset[str]().union(*(block.columns for block in part))
+        if not any(block.selectors for block in part) and len(columns) <= 1:
+            bounds.append(_of_one_column(part, weights))
+        if choices is not None:
+            bounds.append(max(math.fsum(map(float.__mul__, weights, choice)) for choice in choices))
+        bounds.append(self._by_inner_product(part, weights))
+        return min(bounds)
+
+    def _by_inner_product(self, part: list[Block], weights: list[float]) -> float:
+        pairs = [*zip(part, weights, strict=True)]
+        cells = math.fsum(w * distance(block, self.table) for block, w in pairs if block.selectors)
+        groups: dict[tuple[str, ...], list[tuple[Block, float]]] = {}
+        for block, w in pairs:
+            if not block.selectors:
+                groups.setdefault(block.present, []).append((block, w))
+        always, worst = groups.pop((), []), 0.0
+        if len(groups) > MOST_GROUPS:
+            return math.inf
+        for absent in itertools.product((False, True), repeat=len(groups)):
+            there, gone = list(always), 0.0
+            for group, is_away in zip(groups.values(), absent, strict=True):
+                gone += math.fsum(w for _, w in group) if is_away else 0.0
+                there += [] if is_away else group
+            worst = max(worst, gone + _polar(there))
+        return cells + worst
+
+
+def _of_integers(l2: float, most: float, coordinates: int) -> tuple[float, int]:
+    """Return bounds on norms of integers, whose squares are whole, given bounds on reals."""
+    for _ in range(3):
+        most = float(math.floor(min(most, l2) * UP))
+        l2 = min(l2, math.sqrt(coordinates) * most * (1 + 1e-12))
+        square = math.floor(l2 * l2 * UP)
+        l2 = math.sqrt(square)
+        l2 = l2 if l2.is_integer() else l2 * (1 + 1e-12)
+    return l2, int(most)
+
+
+def _parts(blocks: Iterable[Block]) -> list[list[Block]]:
+    """Return the blocks that share columns, directly or through others, together."""
+    parts: list[tuple[frozenset[str], list[Block]]] = []
+    for block in blocks:
+        columns, members, others = block.columns, [block], []
+        for known, part in parts:
+            if known & columns:
+                columns |= known
+                members = part + members
+            else:
+                others.append((known, part))
+        parts = [*others, (columns, members)]
+    return [members for _, members in parts]
+
+
+def _choices(part: list[Block]) -> set[tuple[float, ...]] | None:
+    """Return g_b/N_b of all blocks for each choice of signs, missing values and cells; None: too many."""
+    columns = sorted({name for block in part for name in (*block.powers, *block.present)})
+    selectors = sorted({one for block in part for one in block.selectors})
+    absent = {name for block in part for name in block.present}
+    ranges = [range(3 if name in absent else 2) for name in columns] + [range(2)] * len(selectors)
+    if math.prod(map(len, ranges)) > MOST_CHOICES:
+        return None
+    keys: list[object] = [*columns, *selectors]
+    result = set()
+    for choice in itertools.product(*ranges):
+        state = dict(zip(keys, choice, strict=True))
+        result.add(tuple(_moved(block, state) for block in part))
+    return result
+
+
+def _moved(block: Block, state: dict[object, int]) -> float:
+    if any(state[name] == 2 for name in block.present):
+        return 1.0
+    others = [one for one in block.selectors if state[one] == 1]
+    if others:
+        return 2.0 if others[-1].cells > 1 else 1.0
+    if len(block.powers) == 2 and block.powers[0] == block.powers[1]:
+        return 1.0
+    sign = math.prod(-1 if state[name] == 1 else 1 for name in block.powers)
+    return 2.0 * (1 - sign)
+
+
+def _of_one_column(part: list[Block], weights: list[float]) -> float:
+    """Return the exact maximum for z, z^2 and the presence of one column."""
+    by_degree = [0.0, 0.0, 0.0]
+    for block, w in zip(part, weights, strict=True):
+        by_degree[len(block.powers)] += w
+    _, first, second = by_degree
+    candidates = [0.0, 1.0]
+    if second > 0 and (inner := 1 - 2 * first / second) >= 0:
+        candidates += [(1 + math.sqrt(inner)) / 2, (1 - math.sqrt(inner)) / 2]
+    both = max((2 - s) ** 2 * (first + second * s * s) for s in candidates)
+    absent = math.fsum(w for block, w in zip(part, weights, strict=True) if block.columns)
+    return max(both, absent if any(block.present for block in part) else 0.0)
+
+
+def _polar(blocks: list[tuple[Block, float]]) -> float:
+    """Return 2 sum N_b - 2 min q(u), bounded by the least eigenvalue of A."""
+    names = sorted({name for block, _ in blocks for name in block.powers})
+    size = len(names)
+    if not size:
+        return 0.0
+    matrix = [[0.0] * size for _ in names]
+    linear, constant = [0.0] * size, 0.0
+    for block, w in blocks:
+        at = [names.index(name) for name in block.powers]
+        if not at:
+            constant += w
+        elif len(at) == 1:
+            linear[at[0]] += w
+        else:
+            matrix[at[0]][at[1]] += w / 2
+            matrix[at[1]][at[0]] += w / 2
+    least = _least_eigenvalue(matrix) - 1e-9 * math.fsum(abs(value) for row in matrix for value in row)
+    lowest = [constant]
+    for slope in linear:
+        ends = [least - slope, least + slope, 0.0]
+        if least > 0 and abs(slope) <= 2 * least:
+            ends.append(-slope * slope / (4 * least))
+        lowest.append(min(ends))
+    return 2 * math.fsum(w for _, w in blocks) - 2 * math.fsum(lowest)
+
+
+def _least_eigenvalue(matrix: list[list[float]]) -> float:
+    """Return the least eigenvalue of a symmetric matrix, by Jacobi's rotations."""
+    a, size = [list(row) for row in matrix], len(matrix)
+    whole = math.fsum(value * value for row in a for value in row)
+    for _ in range(SWEEPS):
+        if math.fsum(a[i][j] ** 2 for i in range(size) for j in range(i)) <= 1e-32 * whole:
+            break
+        for p, q in itertools.combinations(range(size), 2):
+            if a[p][q] == 0:
+                continue
+            angle = math.atan2(2 * a[p][q], a[q][q] - a[p][p]) / 2
+            c, s = math.cos(angle), math.sin(angle)
+            for row in a:
+                row[p], row[q] = c * row[p] - s * row[q], s * row[p] + c * row[q]
+            a[p], a[q] = (
+                [c * x - s * y for x, y in zip(a[p], a[q], strict=True)],
+                [s * x + c * y for x, y in zip(a[p], a[q], strict=True)],
+            )
+    return min(a[i][i] for i in range(size))
