@@ -193,5 +193,5 @@ def _second(report: Report) -> list[Text | Sentences]:
 
 def _parameters(report: Report) -> list[Table]:
     given = report.parameters or {}
-    rows = tuple((key, str(value)) for key, value in given.items())
+    rows = tuple((key, sections.written(value)) for key, value in given.items())
     return [Table("Parameters of the session", (("parameter", ""), ("value", "long")), rows)] if rows else []

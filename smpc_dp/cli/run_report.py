@@ -220,7 +220,7 @@ def concluded(result: Mapping[str, Any] | None, parties: int) -> str:
 
 def asked_section(session: SessionFile) -> list[Section]:
     """Return the section of what the members agreed on."""
-    rows = tuple((key, written(value)) for key, value in session.parameters.items())
+    rows = tuple((key, sections.written(value)) for key, value in session.parameters.items())
     columns = (("parameter", ""), ("value", "long"))
     table = Table("Parameters, as the session file has them", columns, rows)
     tolerated = [f"The session {one}." for one in tolerances(session)]
@@ -230,14 +230,3 @@ def asked_section(session: SessionFile) -> list[Section]:
     )
     digest = f"Session digest {session.digest.hex()}: all members have compared it."
     return section("asked", "What the members agreed on", [Sentences((protocol, digest, *tolerated)), table])
-
-
-def written(value: object, *, inner: bool = False) -> str:
-    """Return a parameter as text; what is `inner` to another has brackets."""
-    if isinstance(value, Mapping):
-        text = "; ".join(f"{key} = {written(one, inner=True)}" for key, one in value.items())
-        return f"{{{text}}}" if inner else text
-    if isinstance(value, list | tuple):
-        text = ", ".join(written(one, inner=True) for one in value)
-        return f"[{text}]" if inner else text
-    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -146,7 +146,7 @@ def _write_report(
     compared: str,
 ) -> None:
     """Write the report of a simulated run; `given`: settings of GOPA; `compared`: with the plain average."""
-    from smpc_dp.cli.run_report import privacy_facts, written
+    from smpc_dp.cli.run_report import privacy_facts
     from smpc_dp.report import sections
     from smpc_dp.report.document import Text, section
     from smpc_dp.report.table import Table
@@ -160,7 +160,7 @@ def _write_report(
     interval = None if result.noise is None else (float(result.interval().upper[0] - result.value[0]), 0.95)
     of_gopa = ("on_dropout", "topology")
     used = {key: value for key, value in given.items() if method == "gopa" or key not in of_gopa}
-    settings = [("method", method), *((key, written(value)) for key, value in used.items())]
+    settings = [("method", method), *((key, sections.written(value)) for key, value in used.items())]
     simulated = ["A simulation: one process held all vectors and keys, and drew the vectors at random."]
     facts = [("parties in it", f"{present:,} of {present + absent:,}"), *privacy_facts(printed["privacy"])]
     facts += [("time", f"{seconds:.1f} s"), ("sent in all", sections.amount(trace.total))]

@@ -38,6 +38,17 @@ def amount(size: int) -> str:
     )
 
 
+def written(value: object, *, inner: bool = False) -> str:
+    """Return a parameter as text; what is `inner` to another has brackets."""
+    if isinstance(value, Mapping):
+        text = "; ".join(f"{key} = {written(one, inner=True)}" for key, one in value.items())
+        return f"{{{text}}}" if inner else text
+    if isinstance(value, list | tuple):
+        text = ", ".join(written(one, inner=True) for one in value)
+        return f"[{text}]" if inner else text
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
 # Results
 
 

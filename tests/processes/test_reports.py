@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from smpc_dp.cli.reporting import add_event
-from smpc_dp.cli.run_report import written
 from smpc_dp.net.events import Event
 from smpc_dp.net.local import create_local_session
 from smpc_dp.net.session_file import Timeouts
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.report.document import MOST_BYTES
+from smpc_dp.report.sections import written
 from smpc_dp.report.trace import Trace
 from tests.accessibility import check_accessible
 from tests.command import smpc_dp
