@@ -75,7 +75,7 @@ def audit(
     which pairs failed. It needs no key. Exit code 0: everything holds for the session and the run that were
     given. 1: it does not hold. 3: no session was given, the log is self-consistent, and may be made up.
     4: a session was given, and nothing that says which of its runs this is: --run or --head does, from a
-    party's result, since a relay that starts again can make many and show the one that it likes. Of a
+    party's result, since an aggregator that starts again can make many and show one. Of a
     pairwise statistic only --head with the log's last head does: the aggregator alone signs its end.
     5: --second was given, and the two auditors did not find the same.
 

@@ -165,11 +165,11 @@ def audit(
         source: path of a log as JSON lines, or an http(s) URL of one, or "-": standard input.
         session: the session digest in hex, or the session file; without it only that the log is
             self-consistent can be found.
-        session_log: path of the relay's session log: how many runs of the request there were.
+        session_log: path of the aggregator's session log: how many runs of the request there were.
         request: its number. run: the run id. head: from a party's result, of the run's log or of the session
             log, in hex. `run`, such a head, or a head of the session log after the run with `request` and
-            `session_log` say which run it is; a relay that starts again can make many with one number. Of a
-            pairwise statistic only the last head of its log does.
+            `session_log` say which run it is; an aggregator that starts again can make many of one number.
+            Of a pairwise statistic only the last head of its log does.
         receipt: `result.receipt` of a party, or a file with it as JSON: the log must have its entry. It says
             which session and run are meant, where nothing else does.
         checkpoint: a file with a signed checkpoint of the session log, which must be of these lines and cover

@@ -25,7 +25,7 @@ REPORT_AFTER = WINDOW // 2
 # Seconds for sending the last message.
 CLOSE_SECONDS = 2.0
 # Reasons for the end of a pair before its evaluation ends.
-HAS_LEFT = "it has left this pair, says the relay"
+HAS_LEFT = "it has left this pair, says the aggregator"
 
 Give = Callable[[Relay | RelayEnd], Coroutine[None, None, None]]
 

@@ -166,7 +166,7 @@ def average(  # noqa: PLR0913 - the keys of a session file, and what a simulatio
         threads: threads for the removal of masks.
         epsilon, delta: for differential privacy, as in a session file; needed for gopa.
         on_dropout, topology: of gopa, mechanism: of a secure sum with epsilon and delta; as in a session
-            file. Without a relay a coordinator is never killed.
+            file. Without an aggregator a coordinator is never killed.
         verifiable: of gopa: with commitments, proofs and a log. The default precision is then a coarse grid.
         board: where the log of a verifiable run is written, as JSON lines for `smpc-dp audit`; the session
             log, of this one run, goes beside it: `x.session.jsonl` for `x.jsonl`.
@@ -307,7 +307,9 @@ def _check_method(method: str, topology: str, kind: str) -> None:
     if method not in ("secagg", "gopa"):
         raise ConfigError.at("method", f"unknown: {method!r} (known: 'secagg', 'gopa')", ConfigCheck.CHOICE)
     if method == "secagg" and topology != "relay":
-        raise ConfigError.at("topology", "is for gopa: a secure sum has a relay", ConfigCheck.UNSUPPORTED)
+        raise ConfigError.at(
+            "topology", "is for gopa: a secure sum has an aggregator", ConfigCheck.UNSUPPORTED
+        )
     if kind not in ("average", "sum"):
         raise ConfigError.at("kind", f"must be 'average' or 'sum', is {kind!r}", ConfigCheck.CHOICE)
 

@@ -163,7 +163,7 @@ class MemoryExchange(ExchangeOfProcess):
 
     @property
     def parties(self) -> int:
-        """The number of parties of the relay."""
+        """The number of parties of the aggregator."""
         return self._aggregator.parties
 
     @property

@@ -29,12 +29,12 @@ class Deviating(VerifiableAggregator):
         return super().log(inbox, log, kind, claimed)
 
 
-# (the relay, run id, what it would say) -> what it says instead
+# (the aggregator, run id, what it would say) -> what it says instead
 Lie = Callable[[Deviating, bytes, Any], msgspec.Struct]
 
 
 def liar(step: str, lie: Lie, only: Sequence[str] | None = None) -> type[VerifiableAggregator]:
-    """Return a relay that says something else in one step, to some parties or to all."""
+    """Return an aggregator that says something else in one step, to some parties or to all."""
 
     class Liar(Deviating):
         def write(
@@ -52,7 +52,7 @@ def liar(step: str, lie: Lie, only: Sequence[str] | None = None) -> type[Verifia
 
 
 def losing(name: str, step: str) -> Host:
-    """Return a relay that loses its link to a party once it has heard what it says in this step."""
+    """Return an aggregator that loses its link to a party once it has heard what it says in this step."""
 
     class Losing(Run[Outcome]):
         def handle(self, event: Event) -> Sequence[Envelope]:
@@ -63,7 +63,7 @@ def losing(name: str, step: str) -> Host:
 
 
 def censoring(name: str, step: str) -> Host:
-    """Return a relay that loses its link to a party instead of hearing what it says in this step."""
+    """Return an aggregator that loses its link to a party instead of hearing what it says in this step."""
 
     class Censoring(Run[Outcome]):
         def handle(self, event: Event) -> Sequence[Envelope]:

@@ -52,7 +52,7 @@ def _certify(finish: Callable[[Any, Any], Transition]) -> Callable[[Any, Any], T
 
 
 def _accepting() -> CollectorRole:
-    """Return the role of a relay that takes every attestation that it can use."""
+    """Return the role of an aggregator that takes every attestation that it can use."""
     role = AGGREGATOR
     for state, finish in (
         (CollectCommitments, collecting.finish_commitments),
@@ -65,7 +65,7 @@ def _accepting() -> CollectorRole:
 
 
 def equivocating(step: str, lie: Lie, lied_to: tuple[str, ...]) -> Host:
-    """Return a relay that tells some parties something else in one step."""
+    """Return an aggregator that tells some parties something else in one step."""
     return Host(liar(step, lie, lied_to), _accepting())
 
 
@@ -110,7 +110,7 @@ def another_publication(_relay: Any, _run_id: bytes, message: v.Publications) ->
 
 
 def another_tally(relay: Any, run_id: bytes, message: v.Tallied) -> v.Tallied:
-    """A second tally, rightly signed by the relay, with another total."""
+    """A second tally, rightly signed by the aggregator, with another total."""
     tally = decode(message.tally, v.Tally, "")
     total = (int.from_bytes(tally.total[:8], "little") + 1).to_bytes(8, "little") + tally.total[8:]
     body = encode(replace(tally, total=total))

@@ -1,4 +1,4 @@
-"""GOPA without a relay under attack: a coordinator that lies, parties that cheat, processes that vanish."""
+"""GOPA without an aggregator under attack: lying coordinators, cheating parties, vanishing processes."""
 
 from __future__ import annotations
 
@@ -610,7 +610,7 @@ def test_what_the_direct_topology_refuses(more: dict[str, object], parties: int,
     assert where in {fault.where for fault in faults}
 
 
-def test_claim_speaks_of_no_relay() -> None:
+def test_claim_speaks_of_no_aggregator() -> None:
     privacy = parameters_for(8).privacy(8)
-    assert "relay" not in str(privacy.to_json())
+    assert "the aggregator" not in str(privacy.to_json())
     assert "coordinator" in privacy.claim

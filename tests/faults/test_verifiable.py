@@ -187,7 +187,7 @@ def test_a_total_that_cannot_be_is_refused() -> None:
 
 
 def reported(step: str, lie: Callable[[Any], msgspec.Struct], *, only: str = VICTIM) -> RecordedRun:
-    """Change what the relay tells one party in one step."""
+    """Change what the aggregator tells one party in one step."""
     return execute(relay=Host(member=liar(step, lambda _relay, _run_id, message: lie(message), (only,))))
 
 

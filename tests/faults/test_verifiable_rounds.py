@@ -143,7 +143,7 @@ def test_without_enough_users_the_run_stops_and_names_who_opened_something_false
 
 @pytest.mark.parametrize("round_", [1, 2])
 def test_a_missing_opening_excludes_nobody(round_: int) -> None:
-    """Silence may be the relay's doing: the term stays in the total, and the audit says whose it is."""
+    """Silence may be the aggregator's doing: the term stays in the total, and the audit says whose it is."""
     step = v.in_round(v.OPEN, round_)
 
     ran = execute(FALSE_OPENER, setting=NINE, relay=censoring("ann", step))
@@ -161,7 +161,7 @@ def test_a_missing_opening_excludes_nobody(round_: int) -> None:
     assert ran.relay.result.noise.residual_pairs == left
 
 
-# What a relay cannot do with rounds.
+# What an aggregator cannot do with rounds.
 
 
 def accuse(relay: VerifiableAggregator, state: CollectOpen, party: int, envelope: Envelope) -> Item:
@@ -222,7 +222,7 @@ def test_nobody_opens_an_edge_before_a_quorum_has_signed_the_same_log(step: str,
 
 
 def reported(step: str, lie: Any) -> dict[str, Any]:
-    """Return what parties say to a relay that changes its messages of one step."""
+    """Return what parties say to an aggregator that changes its messages of one step."""
 
     relay = Host(member=liar(step, lambda _relay, _run_id, message: lie(message)))
     ran = execute(FALSE_OPENER, setting=NINE, relay=relay)

@@ -206,7 +206,7 @@ def test_nobody_goes_on_whose_own_draws_are_voided() -> None:
 
 
 def test_a_coin_that_its_user_did_not_sign_is_refused() -> None:
-    """Without the signatures a relay could go on without a party that did not accept its edges."""
+    """Without the signatures an aggregator could go on without a party that did not accept its edges."""
 
     def lie(_relay: VerifiableAggregator, _run_id: bytes, message: v.Coins) -> v.Coins:
         return replace(message, signatures=bytes(64) + message.signatures[64:])
@@ -317,7 +317,7 @@ def test_a_ledger_is_not_charged_for_cheats_that_the_relay_makes_up() -> None:
 
 
 def test_the_cheats_that_a_user_has_seen_are_counted_though_its_run_ends_there() -> None:
-    """Of the neighbour that was false there is proof, whatever the relay makes up besides."""
+    """Of the neighbour that was false there is proof, whatever the aggregator makes up besides."""
     cheat, victim = NAMES.index(CHEAT) + 1, neighbours_of(honest(), CHEAT)[0]
     near = {victim, *neighbours_of(honest(), victim)}
     far = [party for party, name in enumerate(NAMES, 1) if name not in near]

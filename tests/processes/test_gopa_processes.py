@@ -65,5 +65,5 @@ def test_ten_hospitals_without_a_relay_of_which_two_are_killed() -> None:
     assert "hospital-03" in result["absent"]
     off = np.abs(np.array(result["value"]) - np.array(result["truth"]))
     assert (off < 7 * result["standard_error"]).all()
-    assert "relay" not in str(result["privacy"])
+    assert "the aggregator" not in str(result["privacy"])
     assert result["privacy"]["receipt"]["spent"]["epsilon"] <= 4.0

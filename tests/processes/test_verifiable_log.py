@@ -292,7 +292,7 @@ class Waiting:
 
 
 def flooded() -> Any:
-    """Return a relay that a party floods, with steps of 20 ms."""
+    """Return an aggregator that a party floods, with steps of 20 ms."""
     timeouts = Timeouts(connect=0.02, step=0.02, gather=0.02)
     server: Any = object.__new__(aggregator.RequestServer)
     server._membership = SimpleNamespace(session=SimpleNamespace(timeouts=timeouts))

@@ -98,7 +98,7 @@ def test_who_publishes_too_much_is_excluded(tmp_path: Path) -> None:
 
 
 def test_what_no_channel_takes_was_not_said(tmp_path: Path) -> None:
-    """Three times what the relay hears: the link is cut before it is read, and the party is silent."""
+    """Three times what the aggregator hears: the link is cut before it is read, and the party is silent."""
     got, report = results(tmp_path, {("dave", v.PUBLISH): longer(50_000)})
     assert report.code == 1
     assert not report.excluded

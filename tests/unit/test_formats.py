@@ -146,7 +146,7 @@ def test_the_document_states_the_versions_that_are_written() -> None:
         "privacy ledger `NAME.ledger`": f"{ledger.VERSIONS[0]}; {ledger.VERSIONS[1]}",
         "what a learner has learned": str(MODEL_VERSION),
         "log of a run": str(log.VERSION),
-        "the relay's store of a log": str(store.VERSION),
+        "the aggregator's store of a log": str(store.VERSION),
         "session log": str(runs.VERSION),
         "runs seen": str(seen.VERSION),
         "circuit file": "",

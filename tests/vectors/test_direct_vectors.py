@@ -1,4 +1,4 @@
-"""The published vectors of GOPA without a relay: runs give every message again, faults are refused."""
+"""The published vectors of GOPA without an aggregator: runs give every message again, faults are refused."""
 
 from __future__ import annotations
 

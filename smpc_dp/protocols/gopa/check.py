@@ -50,6 +50,6 @@ def check_gopa(
     checked, issues = check_parameters(parameters, parties)
     if parameters.get("topology", "relay") != "relay":
         given = shown(parameters["topology"])
-        reason = f"must be 'relay' where verifiable = true, since the relay keeps the log; is {given}"
+        reason = f"must be 'relay' where verifiable = true, since the aggregator keeps the log; is {given}"
         return None, [*issues, ConfigIssue("topology", reason, ConfigCheck.CONFLICT)]
     return checked, issues

@@ -49,7 +49,7 @@ class DirectParameters(GopaParameters, frozen=True):
                 f"and the average; {LEFT_IN}"
             ),
             not_protected=(
-                *(reason for reason in relayed.not_protected if "relay" not in reason),
+                *(reason for reason in relayed.not_protected if "aggregator" not in reason),
                 f"the party that coordinates may leave up to {plan.max_dropouts} others out, also after it "
                 "has seen what they published, or stop the run",
             ),
@@ -61,7 +61,7 @@ def check_parameters(
 ) -> tuple[GopaParameters | None, list[ConfigIssue]]:
     """Check a `[parameters]` table; besides the keys of `params.check_parameters` it may have `topology`.
 
-    "relay" is the default. With "direct" there are parties alone: at most MAX_USERS, whose vectors together
+    "relay" is the default. With "direct" there are parties alone: at most MAX_PARTIES, whose vectors together
     have at most MAX_PUBLISHED_BYTES, and `on_dropout` is "keep".
     """
     topology = parameters.get("topology", "relay")
@@ -72,7 +72,7 @@ def check_parameters(
         issues.append(
             ConfigIssue(
                 "roster",
-                f"at most {MAX_PARTIES} parties without a relay, has {parties}",
+                f"at most {MAX_PARTIES} parties without an aggregator, has {parties}",
                 ConfigCheck.TOO_LARGE,
             )
         )
@@ -94,7 +94,9 @@ def size_issues(encoding: Encoding) -> list[ConfigIssue]:
     size = 8 * encoding.ring_length * encoding.parties
     if size <= MAX_PUBLISHED_BYTES:
         return []
-    reason = f"{encoding.parties} vectors have {size} bytes, at most {MAX_PUBLISHED_BYTES} without a relay"
+    reason = (
+        f"{encoding.parties} vectors have {size} bytes, at most {MAX_PUBLISHED_BYTES} without an aggregator"
+    )
     return [ConfigIssue("length", reason, ConfigCheck.TOO_LARGE)]
 
 
@@ -109,7 +111,7 @@ def direct_plan(plan: SecAggPlan, session: SessionNoise) -> tuple[SecAggPlan, Se
     # An aggregator signs no set. A coordinator does, so two quorums must share another honest party.
     # Where shares can be dealt, 2 D < n - 1 - c, as many still sign.
     quorum = (plan.parties + max(plan.max_corrupt, 1)) // 2 + 1
-    assumption = session.assumption.replace("the relay", "a coordinator")
+    assumption = session.assumption.replace("the aggregator", "a coordinator")
     return (
         msgspec.structs.replace(plan, quorum=quorum),
         msgspec.structs.replace(session, assumption=assumption),

@@ -181,14 +181,14 @@ class GopaParameters(SumParameters, frozen=True):
             ),
             claim=(
                 f"each honest party's {protected(self.encoding)} ({session.epsilon:g}, {session.delta:g})-"
-                f"differentially private ({WHOLE_PARTY}) in all that the relay, up to "
+                f"differentially private ({WHOLE_PARTY}) in all that the aggregator, up to "
                 f"{plan.max_corrupt} colluding parties, or any single curious party see; {lost}"
             ),
             assumptions=("computational: X25519, HKDF-SHA256, AES-256-CTR, Ed25519, TupleHash256",),
             not_protected=(
                 "a corrupt party may add any value of its own, or no noise: the standard error counts on "
                 f"{survivors} honest ones",
-                "the relay may report another sum than that of what was published",
+                "the aggregator may report another sum than that of what was published",
                 "who takes part, when, and the length of the vectors are visible",
                 "samplers do not run in constant time",
             ),

@@ -94,8 +94,8 @@ def plan_session(
     to
     D honest parties to be lost: of n parties n_H = n - D - max(c, 1) honest ones are left. On the complete
         graph that is the worst case over all choices; on a sparse one corrupt parties are fixed before
-        anybody draws, the relay may hide from parties who drew them, and delta includes the chance of a bad
-        graph (docs/proofs/gopa-plan.md).
+        anybody draws, the aggregator may hide from parties who drew them, and delta includes the chance of
+        a bad graph (docs/proofs/gopa-plan.md).
 
     Raises:
         ConfigError: naming the parameter that leaves too few honest parties, a graph about which nothing is
@@ -263,7 +263,7 @@ def _assumption(plan: SecAggPlan, honest: int, slack: float) -> str:
     fixed = "whichever they are" if plan.complete else "fixed before anybody draws neighbours"
     luck = f"; delta includes {slack:.1g} for bad draws of neighbours in each attempt" if slack else ""
     return (
-        f"{corrupt}, {fixed}; the relay may make any {plan.max_dropouts} others vanish: {honest} honest "
+        f"{corrupt}, {fixed}; the aggregator may make any {plan.max_dropouts} others vanish: {honest} honest "
         f"parties bring noise that counts{luck}"
     )
 

@@ -35,7 +35,9 @@ class GopaRecords(NoisyRecordParameters):
     session: SessionNoise
     hidden_totals: float
     # Who sees the noisy sums of each party.
-    seen_by: ClassVar[str] = "the relay, up to {corrupt} colluding parties, or any single curious party see"
+    seen_by: ClassVar[str] = (
+        "the aggregator, up to {corrupt} colluding parties, or any single curious party see"
+    )
     of_lost: ClassVar[str] = "of a party, either the self-mask or the pairwise noise is opened, never both"
     # What else a reader must know, both sentences of it where something is proven.
     limits: ClassVar[tuple[str, ...]] = ()

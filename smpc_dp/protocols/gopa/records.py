@@ -134,7 +134,7 @@ def _check_forms(good: Mapping[str, Any]) -> None:
     """Raise ConfigError for settings that exclude each other."""
     is_direct, keeps = good["topology"] == "direct", good["verifiable"] or good["topology"] == "direct"
     if good["verifiable"] and is_direct:
-        reason = "must be 'relay' where verifiable = true, since the relay keeps the log; is 'direct'"
+        reason = "must be 'relay' where verifiable = true, since the aggregator keeps the log; is 'direct'"
         raise ConfigError.at("topology", reason, ConfigCheck.CONFLICT)
     expected = "keep" if keeps else "roll-back"
     if good["on_dropout"] not in (None, expected):

@@ -71,7 +71,7 @@ def test_pairwise_noise_of_a_drawn_graph_cancels() -> None:
 
 
 class JointView:
-    """What the last party and the relay see of the others, in many runs at once, less what they know.
+    """What the last party and the aggregator see of the others, in many runs at once, less what they know.
 
     All parties are neighbours. `no_own`: party 1 leaves its independent noise out; `no_pairs`: all leave the
     pairwise noise out.
@@ -128,7 +128,7 @@ def lower_bound(view: JointView) -> float:
 
 @pytest.mark.parametrize("vanished", [0, 1])
 def test_colluders_learn_no_more_than_stated(vanished: int) -> None:
-    """Party 5 colludes with the relay, which may have another vanish before the certificate."""
+    """Party 5 colludes with the aggregator, which may have another vanish before the certificate."""
     parameters = planned(5, epsilon=EPSILON, delta=DELTA, corrupt=0.2, dropout=0.2 * vanished)
     assert parameters.plan.complete
     assert parameters.session.honest == 4 - vanished

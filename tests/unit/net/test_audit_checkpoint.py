@@ -79,7 +79,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
     plain = lab.members
 
     def members(*given: object) -> list[Member]:
-        """Return the members of the vectors, the relay with a key of checkpoints."""
+        """Return the members of the vectors, the aggregator with a key of checkpoints."""
         return [
             replace(member, checkpoint_key=SIGNER.public_key) if member.role == "aggregator" else member
             for member in plain()
@@ -105,7 +105,7 @@ def test_a_checkpoint_that_a_witness_has_cosigned(files: Files) -> None:
     assert report.checkpoint is not None
     assert (report.checkpoint.size, report.checkpoint.witnesses) == (3, ("witness",))
     assert "was only appended to, not that it is right" in report.limits
-    # Without witnesses it is the relay's word, and the report does not speak of them.
+    # Without witnesses it is the aggregator's word, and the report does not speak of them.
     alone = files.audit_by(audit, note)
     assert alone.ok
     assert "appended" not in alone.limits

@@ -1,4 +1,4 @@
-"""Certificates that show a sample: what they prove, and what a relay that lies can do."""
+"""Certificates that show a sample: what they prove, and what an aggregator that lies can do."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def test_signatures_that_come_after_the_root_do_not_count(signed: Signed) -> Non
 def test_a_liar_passes_as_rarely_as_stated(
     bits: int, signed: Signed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With far fewer bits, a relay that is one signature short grinds over roots.
+    """With far fewer bits, an aggregator that is one signature short grinds over roots.
 
     It passes when every place of the sample has one of the q - 1 good signatures. Binomial: 4,000 roots at
     the probability C(q - 1, s) / C(n, s), more than 5.5 standard deviations off with probability below 1e-6

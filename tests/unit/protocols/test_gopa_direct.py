@@ -1,4 +1,4 @@
-"""`simulate.average` without a relay: as noisy as stated, lost parties named, and what it refuses."""
+"""`simulate.average` without an aggregator: as noisy as stated, lost parties named, and what it refuses."""
 
 from __future__ import annotations
 

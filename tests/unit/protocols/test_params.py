@@ -169,4 +169,4 @@ def test_what_a_verifiable_session_does_not_protect_is_said_once_with_a_warning_
     claimed = checked.privacy(8).not_protected
     assert len(set(claimed)) == len(claimed)
     assert sum("delta" in line for line in claimed) == 1
-    assert not any("the relay may report another sum" in line for line in claimed)
+    assert not any("the aggregator may report another sum" in line for line in claimed)

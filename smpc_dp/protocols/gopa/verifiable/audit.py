@@ -199,7 +199,7 @@ class Auditor:
         if v.is_of_the_relay(entry.kind):
             if entry.party != self._relay:
                 raise PeerFault(
-                    entry.party, f"has an entry '{entry.kind}', which is the relay's", Check.WRONG_SENDER
+                    entry.party, f"has an entry '{entry.kind}', which is the aggregator's", Check.WRONG_SENDER
                 )
             self._of_the_relay(entry, head)
             self._phase += 1

@@ -317,7 +317,7 @@ class VerifiableParameters(GopaParameters, frozen=True):
             raise LocalError("GOPA has a guarantee")
         not_protected = (
             "a corrupt party may give any value within the bounds, and leave after it has seen its noise",
-            "beyond c corrupt parties the relay may report another total: an audit of the log shows it",
+            "beyond c corrupt parties the aggregator may report another total: an audit of the log shows it",
             # A delta that is too large is warned of first, in both cases.
             *plain.not_protected[2 + len(guarantee.warnings) :],
         )
@@ -481,8 +481,8 @@ def plan_flips(
         neighbourhood=neighbourhood,
         assumption=(
             f"{whose}, {'whichever they are' if plan.complete else 'fixed before anybody draws neighbours'}; "
-            f"the relay may make any {plan.max_dropouts} others vanish: {honest} honest parties bring noise "
-            "that counts"
+            f"the aggregator may make any {plan.max_dropouts} others vanish: {honest} honest parties bring "
+            "noise that counts"
             + ("" if plan.complete else f"; delta includes {planned.disconnected:.1g} for bad draws")
         ),
     )

@@ -45,8 +45,8 @@ class VerifiableRecordParameters(VerifiableParameters, GopaRecords, frozen=True,
     """Checked parameters of a request for statistics of records, by verifiable GOPA."""
 
     seen_by: ClassVar[str] = (
-        "the relay, up to {corrupt} colluding parties, any single curious party, or whoever reads the log "
-        "see: every party's noisy sums and the total"
+        "the aggregator, up to {corrupt} colluding parties, any single curious party, or whoever reads the "
+        "log see: every party's noisy sums and the total"
     )
     of_lost: ClassVar[str] = LEFT_IN.replace("in it", "in the total")
     limits: ClassVar[tuple[str, ...]] = (
