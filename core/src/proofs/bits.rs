@@ -163,13 +163,15 @@ impl Claim<'_> {
             *sum.slot(*slot) += of_t * scalar;
         }
         let of_z = result.of_p * z;
+        // The sum of y^i, i from 1, of twice as many each time.
+        let (mut powers, mut power) = (y, y);
+        for _ in 0..size.ilog2() {
+            powers += powers * power;
+            power *= power;
+        }
         let mut of_left = result.left;
-        let mut powers = Scalar::ZERO;
-        let mut power = y;
         for left in &mut of_left {
             *left -= of_z;
-            powers += power;
-            power *= y;
         }
         sum.product += result.product + of_z * (Scalar::ONE - z) * powers;
         let (sum_left, sum_right) = sum.sides(size);
@@ -179,8 +181,11 @@ impl Claim<'_> {
         for (total, right) in sum_right.iter_mut().zip(result.right) {
             *total += right + of_z;
         }
-        for ((slot, bit_weight), left) in self.weights.iter().zip(&of_left) {
-            *sum.slot(*slot) += rho * bit_weight * left;
+        let mut of_bits = of_left.iter();
+        for run in self.weights.chunk_by(|one, next| one.0 == next.0) {
+            let terms = run.iter().zip(&mut of_bits);
+            let inner: Scalar = terms.map(|((_, weight), left)| weight * left).sum();
+            *sum.slot(run[0].0) += rho * inner;
         }
         Ok(())
     }

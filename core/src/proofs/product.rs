@@ -301,46 +301,51 @@ pub fn verify(
     let s = reader.scalar("s'")?;
     let delta = reader.scalar("delta'")?;
 
-    let of_p = weight * e * e;
-    let mut inverses = challenges.clone();
-    Scalar::invert_batch_alloc(&mut inverses);
-    for ((l, r), (c, c_inverse)) in crossed.iter().zip(challenges.iter().zip(&inverses)) {
+    // The equation times all c, so that none is inverted: of a product that is not zero the weight stays uniform.
+    let all: Scalar = challenges.iter().product();
+    if all == Scalar::ZERO {
+        return Err(ProofError::Statement("a challenge is zero".into()));
+    }
+    let unscaled = weight * e * e;
+    let weight = weight * all;
+    let of_p = unscaled * all;
+    for (index, ((l, r), c)) in crossed.iter().zip(&challenges).enumerate() {
+        let others = challenges[..index].iter().chain(&challenges[index + 1..]);
         sum.add(of_p * c, *l);
-        sum.add(of_p * c_inverse, *r);
+        sum.add(unscaled * others.product::<Scalar>(), *r);
     }
     sum.add(weight * e, point_a);
-    sum.add(*weight, point_b);
+    sum.add(weight, point_b);
     sum.blinding -= weight * delta;
 
     // G_i ends up in G times the product of the c of the rounds in which i is in the upper half.
-    let mut folded = vec![Scalar::ONE];
-    for c in &challenges {
-        folded = folded
-            .iter()
-            .flat_map(|&factor| [factor, factor * c])
-            .collect();
+    let left = expanded(-weight * e * r, challenges.iter().copied());
+    // H_i: the d of the rounds in which it is in the lower half.
+    let mut powers = vec![*y];
+    for _ in 0..challenges.len() {
+        powers.push(powers[powers.len() - 1] * powers[powers.len() - 1]);
     }
-    // H_i: the d of the rounds in which it is in the lower half, so y^(N-1-i) times the c of N-1-i.
-    let (of_left, of_right) = (-weight * e * r, -weight * e * s);
-    let mut right = Vec::with_capacity(size);
-    let mut power = of_right;
-    for factor in &folded {
-        right.push(power * factor);
-        power *= y;
-    }
+    let of_rounds = challenges
+        .iter()
+        .zip(powers[..challenges.len()].iter().rev());
+    let mut right = expanded(-weight * e * s, of_rounds.map(|(c, y_n)| c * y_n));
     right.reverse();
-    // kappa y = y^N times every c; `power` is y^N times `of_right`.
-    let mut top = weight * r * s * folded[size - 1];
-    top *= power_of(y, size);
+    // kappa y = y^N times every c.
+    let top = weight * r * s * all * powers[challenges.len()];
     Ok(Coefficients {
         of_p,
-        left: folded.iter().map(|factor| of_left * factor).collect(),
+        left,
         right,
         product: -top,
     })
 }
 
-/// Returns `y` to the power of `size`, a power of two.
-fn power_of(y: &Scalar, size: usize) -> Scalar {
-    (0..size.ilog2()).fold(*y, |power, _| power * power)
+/// Returns `start` times each product of some of the `factors`; the first factor tells both halves apart.
+fn expanded(start: Scalar, factors: impl Iterator<Item = Scalar>) -> Vec<Scalar> {
+    factors.fold(vec![start], |products, factor| {
+        products
+            .iter()
+            .flat_map(|&product| [product, product * factor])
+            .collect()
+    })
 }
