@@ -148,6 +148,8 @@ def dropped_lines(rows: Table) -> list[str]:
         ("undeclared", "no declared category"),
     ):
         lines += [f"{column}: {count} values are {words}" for column, count in getattr(dropped, kind).items()]
+    if dropped.shortened:
+        lines.append(f"{dropped.shortened} rows are longer than the bound of the norm, and shortened")
     lines += [_without(name, rows) for name in dropped.without_values()]
     if dropped.beyond_person:
         lines.append(f"{dropped.beyond_person} rows without an id, or beyond rows_per_person, do not count")

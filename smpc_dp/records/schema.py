@@ -143,6 +143,20 @@ class Category(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag=
 Column = Number | Category
 
 
+class RowNorm(msgspec.Struct, frozen=True, kw_only=True):
+    """A bound on the L2 norm of some columns of a row, each in half ranges from the middle of its range."""
+
+    columns: Annotated[tuple[str, ...], Meta(min_length=2, description="columns of numbers")]
+    bound: Annotated[
+        float,
+        Meta(
+            gt=0,
+            description="a longer row is shortened to it, towards the middle of all ranges; one at bounds of "
+            "all p columns has sqrt(p)",
+        ),
+    ]
+
+
 class SchemaSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The `[records]` table of a session file: what all parties know of each other's tables."""
 
@@ -165,6 +179,9 @@ class SchemaSettings(msgspec.Struct, frozen=True, kw_only=True):
         Annotated[int, Meta(ge=1, le=1 << 60)] | None,
         Meta(description="of all parties, for errors that depend on private rows"),
     ] = None
+    norm: Annotated[
+        RowNorm | None, Meta(description="`columns` and `bound`: rows are clipped in L2, which moments need")
+    ] = None
 
 
 class Schema(PlainStruct, frozen=True, kw_only=True):
@@ -178,6 +195,7 @@ class Schema(PlainStruct, frozen=True, kw_only=True):
     rows_per_person: int | None = None
     parties_per_person: int | None = None
     rows_expected: int | None = None
+    norm: RowNorm | None = None
 
     @property
     def relation(self) -> Relation:
@@ -218,7 +236,7 @@ def read_schema(given: Mapping[str, object], where: str = "records.") -> Schema:
     good, others = read(SchemaSettings, given, where)
     issues += others
     if "columns" in good:
-        issues += _unit_issues(good, where)
+        issues += _unit_issues(good, where) + _norm_issues(good, where)
     if issues:
         raise ConfigError(issues)
     return Schema(**good)
@@ -277,6 +295,28 @@ def _unit_issues(good: Mapping[str, object], where: str) -> list[ConfigIssue]:
         issues.append(
             ConfigIssue(f"{where}id", "is a column of its own, without statistics", ConfigCheck.CONFLICT)
         )
+    return issues
+
+
+def _norm_issues(good: Mapping[str, object], where: str) -> list[ConfigIssue]:
+    """Return the faults of a bound on the norm of a row."""
+    norm, columns = good.get("norm"), good.get("columns")
+    if not isinstance(norm, RowNorm) or not isinstance(columns, Mapping):
+        return []
+    key, issues = f"{where}norm.columns", []
+    for name in norm.columns:
+        if not isinstance(columns.get(name), Number):
+            issues.append(
+                ConfigIssue(key, f"{shown(name)} is no column of numbers", ConfigCheck.UNKNOWN_NAME)
+            )
+    if len(set(norm.columns)) < len(norm.columns):
+        issues.append(ConfigIssue(key, "has a column twice", ConfigCheck.DUPLICATE))
+    most = math.sqrt(len(norm.columns))
+    if not norm.bound < most:
+        reason = (
+            f"must be below sqrt({len(norm.columns)}) = {most:.4g}, which no row exceeds, is {norm.bound:g}"
+        )
+        issues.append(ConfigIssue(f"{where}norm.bound", reason, ConfigCheck.RANGE))
     return issues
 
 

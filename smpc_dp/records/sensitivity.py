@@ -113,7 +113,34 @@ def row_moves(blocks: Sequence[Scaled], schema: Schema) -> tuple[int, ...] | Non
 
 def largest_norm(blocks: Sequence[Scaled], schema: Schema) -> float:
     """Return the square of the L2 norm of the row that has the largest one: all present, all at a bound."""
-    return math.fsum(one.square(schema) * block_distance(one.block, schema) for one in blocks) * _UP
+    own = math.fsum(
+        one.square(schema) * block_distance(one.block, schema) for one in blocks if one.block.of_party
+    )
+    return (own + _longest([one for one in blocks if not one.block.of_party], schema)) * _UP
+
+
+def _longest(blocks: Sequence[Scaled], schema: Schema) -> float:
+    """Return the square of the L2 norm of a row in blocks of rows, at most.
+
+    With y the squares of a row's values, it is linear and quadratic in y: sum y is at most the squared bound
+    of the norm, and a quadratic form with entries of 0 or more is at most its largest one times (sum y)^2.
+    """
+    whole = math.fsum(one.square(schema) for one in blocks)
+    norm = schema.norm
+    if norm is None:
+        return whole
+    free, linear, quadratic = 0.0, dict.fromkeys(norm.columns, 0.0), dict[tuple[str, ...], float]()
+    for one in blocks:
+        bounded = tuple(name for name in one.block.powers if name in linear)
+        if len(bounded) == 2:
+            part = 1.0 if bounded[0] == bounded[1] else 0.5
+            quadratic[bounded] = quadratic.get(bounded, 0.0) + part * one.square(schema)
+        elif bounded:
+            linear[bounded[0]] += one.square(schema)
+        else:
+            free += one.square(schema)
+    square = norm.bound**2
+    return min(whole, free + square * max(linear.values()) + square**2 * max(quadratic.values(), default=0.0))
 
 
 def largest_distance(blocks: Sequence[Scaled], schema: Schema) -> float:
@@ -258,7 +285,7 @@ def _by_inner_product(blocks: Sequence[Scaled], schema: Schema) -> float:
         there, gone = list(always), 0.0
         for group, away in zip(groups, absent, strict=True):
             if away:
-                gone += math.fsum(one.square(schema) for one in group)
+                gone += _longest(group, schema)
             else:
                 there += group
         worst = max(worst, gone + _polar(there, schema))
@@ -271,10 +298,9 @@ def _polar(blocks: Sequence[Scaled], schema: Schema) -> float:
     index = {name: position for position, name in enumerate(names)}
     quadratic = np.zeros((len(names), len(names)))
     linear = np.zeros(len(names))
-    constant = norm = 0.0
+    constant, norm = 0.0, _longest(blocks, schema)
     for one in blocks:
         weight = one.square(schema)
-        norm += weight
         positions = [index[name] for name in one.block.powers]
         if not positions:
             constant += weight
@@ -291,5 +317,9 @@ def _polar(blocks: Sequence[Scaled], schema: Schema) -> float:
     if least > 0:
         centre = -linear / (2 * least)
         inner = np.where(np.abs(centre) <= 1, linear * centre + least * centre**2, np.inf)
-    lowest = constant + math.fsum(np.minimum(np.minimum(ends, inner), 0.0))
-    return 2 * norm - 2 * lowest
+    lowest = math.fsum(np.minimum(np.minimum(ends, inner), 0.0))
+    if schema.norm is not None and set(names) <= set(schema.norm.columns):
+        # sum |u| is at most the squared bound of the norm, so |u| is
+        square = schema.norm.bound**2
+        lowest = max(lowest, -square * float(linear.max()) + square**2 * min(least, 0.0))
+    return 2 * norm - 2 * (constant + lowest)

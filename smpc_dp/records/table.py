@@ -33,6 +33,8 @@ MAX_SHOWN = 20
 # The greatest limit on a field that csv takes on all platforms; it is one of the whole process.
 MAX_FIELD = (1 << 31) - 1
 _FIELD_LIMIT = threading.Lock()
+# What shortens rows is below the bound by this factor: more than the rounding errors of a norm.
+_BELOW = 1 - 1e-12
 
 
 class Dropped(PlainStruct, frozen=True):
@@ -46,6 +48,7 @@ class Dropped(PlainStruct, frozen=True):
             one.
         beyond_person: rows without an id, and rows of a person beyond `rows_per_person`.
         beyond_rows: rows beyond `max_rows`: sums are clamped to what `max_rows` rows can give.
+        shortened: rows that are longer than the bound of the norm.
     """
 
     rows: int
@@ -54,6 +57,7 @@ class Dropped(PlainStruct, frozen=True):
     undeclared: dict[str, int]
     beyond_person: int = 0
     beyond_rows: int = 0
+    shortened: int = 0
 
     def without_values(self) -> list[str]:
         """Return the columns in which no row has a number, or a declared category."""
@@ -110,8 +114,10 @@ def read_table(source: Source, schema: Schema, *, party: str = "table") -> Table
         for kind, number in changed.items():
             if number:
                 counts[kind][name] = number
+    shortened = _shorten(codes, schema)
     dropped = Dropped(
         rows=rows,
+        shortened=shortened,
         beyond_person=int(absent.sum()),
         beyond_rows=max(0, rows - schema.max_rows),
         **counts,
@@ -354,6 +360,24 @@ def _numbers(
     code[gone] = 0
     present = ~gone if column.missing else np.ones(len(code), dtype=bool)
     return code, present, {"missing": int(missing.sum()), "clipped": int(clipped.sum())}
+
+
+def _shorten(codes: dict[str, Integers], schema: Schema) -> int:
+    """Shorten the rows of codes that exceed the bound of the norm, in place; return their number.
+
+    Each code goes towards 0, and the factor is below the exact one by far more than its rounding error: so no
+    shortened row exceeds the bound.
+    """
+    if schema.norm is None:
+        return 0
+    steps = {name: schema.number(name, name).steps for name in schema.norm.columns}
+    square = sum((codes[name] / count) ** 2 for name, count in steps.items())
+    length = np.sqrt(np.asarray(square, dtype=np.float64))
+    long = length > schema.norm.bound * _BELOW
+    factor = schema.norm.bound * _BELOW / length[long]
+    for name in steps:
+        codes[name][long] = np.trunc(codes[name][long] * factor).astype(np.int64)
+    return int((length > schema.norm.bound).sum())
 
 
 def _parsed(value: object) -> float:
