@@ -49,6 +49,7 @@ def test_values_are_clipped_and_put_on_the_grid_and_the_party_is_told() -> None:
         "undeclared": {"sex": 1, "ward": 1},
         "beyond_person": 0,
         "beyond_rows": 0,
+        "shortened": 0,
     }
 
 
