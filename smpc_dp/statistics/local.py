@@ -34,8 +34,8 @@ from smpc_dp.protocols.result import Privacy
 from smpc_dp.statistics.local_estimate import (
     LocalEstimate,
     all_pairs,
+    interval_of,
     local_privacy,
-    normal_interval,
     stack_reports,
     two_samples,
 )
@@ -217,14 +217,16 @@ class LocalPairwise:
                 raise ConfigError.at(
                     "labels", "a label has one report: 2 are needed of each", ConfigCheck.RANGE
                 )
-            value, error = two_samples(self.unbiased(matrix), up, down)
+            unbiased, pairs = self.unbiased(matrix), min(int(up.sum()), int(down.sum()))
+            value, error = two_samples(unbiased, up, down)
         elif labels is not None:
             raise ConfigError.at(
                 "labels", f"kernel {kernel.name} has no public labels", ConfigCheck.UNSUPPORTED
             )
         else:
             symmetric = (matrix + matrix.T) / 2
-            value, error = all_pairs(self.unbiased(symmetric), np.bincount(answers, minlength=k))
+            unbiased, pairs = self.unbiased(symmetric), n // 2
+            value, error = all_pairs(unbiased, np.bincount(answers, minlength=k))
             bound = kernel.width * math.sqrt(variance_bound(n, k, self.epsilon))
         bias = self.quantiser.bias(kernel, self.density_lipschitz)
         return LocalEstimate(
@@ -234,7 +236,16 @@ class LocalPairwise:
             standard_error_bound=bound,
             bias_bound=bias,
             confidence=confidence,
-            interval=normal_interval(value, error, bias or 0.0, confidence, (kernel.low, kernel.high)),
+            interval=interval_of(
+                value,
+                error,
+                bias or 0.0,
+                confidence,
+                (kernel.low, kernel.high),
+                pairs=pairs,
+                spread=float(np.ptp(unbiased)),
+                bound=bound,
+            ),
             reports=n,
             categories=k,
             visited=None,

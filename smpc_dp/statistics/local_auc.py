@@ -28,7 +28,7 @@ from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.privacy.local_auc import Split
 from smpc_dp.protocols.result import Privacy
 from smpc_dp.statistics.local import FINGERPRINT_BYTES, noise_source
-from smpc_dp.statistics.local_estimate import LocalEstimate, local_privacy, normal_interval, stack_reports
+from smpc_dp.statistics.local_estimate import LocalEstimate, interval_of, local_privacy, stack_reports
 from smpc_dp.statistics.local_tree import MAX_PARTIES, Histogram, Oracle, Tree
 
 A = 2.0
@@ -209,7 +209,17 @@ class LocalAuc:
             standard_error_bound=None,
             bias_bound=bias,
             confidence=confidence,
-            interval=normal_interval(value, error, bias, confidence, (kernel.low, kernel.high)),
+            # Of few reports nothing is proven that is less than the whole range.
+            interval=interval_of(
+                value,
+                error,
+                bias,
+                confidence,
+                (kernel.low, kernel.high),
+                pairs=min(up.parties, down.parties),
+                spread=math.inf,
+                bound=None,
+            ),
             reports=len(answers),
             categories=1 << self.tree.levels,
             privacy=self.privacy,

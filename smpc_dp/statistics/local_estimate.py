@@ -27,7 +27,8 @@ class LocalEstimate:
         standard_error_bound: a proven bound on it, whatever the records; None where there is none.
         bias_bound: on the bias, from rounding or from nodes left out; None where none is known.
         interval: covers the statistic with about the probability `confidence`: normal errors, and a bias of
-            `bias_bound` at most (0 where that is None); cut to the statistic's range.
+            `bias_bound` at most (0 where that is None); cut to the statistic's range. From few reports with
+            that probability at least.
         reports: the number of reports; categories: k, or the number of scores.
         visited: the number of nodes of the trees that were visited; None for an estimate without trees.
     """
@@ -79,6 +80,39 @@ def two_samples(values: Floats, first: Codes, second: Codes) -> tuple[float, flo
         for counts, means, size in ((first, rows, n), (second, columns, m))
     )
     return mean, math.sqrt(variance)
+
+
+# Of fewer disjoint pairs of reports nothing is estimated that an interval could stand on.
+ENOUGH_PAIRS = 50
+
+
+def interval_of(
+    value: float,
+    error: float,
+    bias: float,
+    confidence: float,
+    limits: tuple[float, float],
+    *,
+    pairs: int,
+    spread: float,
+    bound: float | None,
+) -> tuple[float, float]:
+    """Return the interval of a mean over pairs: a normal one, or of few reports a proven one.
+
+    Args:
+        pairs: how many pairs of the reports have none in common; below `ENOUGH_PAIRS` the reach is the
+            smaller one of Hoeffding's and Chebyshev's [docs/proofs/local-statistics.md].
+        spread: the greatest value of a pair less the least one; bound: proven, on the standard error, or
+            None.
+    """
+    if pairs >= ENOUGH_PAIRS:
+        return normal_interval(value, error, bias, confidence, limits)
+    outside = 1 - confidence
+    reach = spread * math.sqrt(math.log(2 / outside) / (2 * pairs))
+    if bound is not None:
+        reach = min(reach, bound / math.sqrt(outside))
+    low, high = (min(max(end, limits[0]), limits[1]) for end in (value - reach - bias, value + reach + bias))
+    return low, high
 
 
 def normal_interval(

@@ -26,7 +26,7 @@ from smpc_dp.privacy.accountant.store import locked, write_durably
 from smpc_dp.protocols.result import Privacy
 from smpc_dp.statistics.local import LocalPairwise
 from smpc_dp.statistics.local_auc import LocalAuc
-from smpc_dp.statistics.local_estimate import LocalEstimate, normal_interval
+from smpc_dp.statistics.local_estimate import ENOUGH_PAIRS, LocalEstimate, interval_of
 from smpc_dp.statistics.local_names import LocalNames, NamedCategories
 from smpc_dp.wire.envelope import Body
 from smpc_dp.wire.signing import decode, encode, printable
@@ -43,9 +43,7 @@ MISSING = (
     "random"
 )
 ROUNDED = "the estimate against bias from rounding to bins: no bound is known, and the interval covers none"
-FEW = "the interval against few reports: it is normal, of an estimated error, and both can be far too small"
-# Fewer reports are few.
-ENOUGH = 30
+FEW = "the standard error of few reports: it is estimated, and can be far too small; the interval is proven"
 
 
 # Steps of a session's messages, from a party and back.
@@ -302,8 +300,10 @@ class ReportRequest:
         order = [member.name for member in self.roster.parties]
         if labels is not None and set(labels) != set(order):
             raise ConfigError.at("labels", "must have each party of the roster", ConfigCheck.SHAPE)
-        values = list(reports.values())
+        values, pairs = list(reports.values()), len(reports) // 2
         chosen = None if labels is None else [labels[name] for name in reports]
+        if chosen is not None:
+            pairs = min(chosen.count(0), chosen.count(1))
         if isinstance(self.plan, LocalNames):
             raise ConfigError.at("reports", "have names, and no statistic", ConfigCheck.UNSUPPORTED)
         if isinstance(self.plan, LocalAuc):
@@ -313,13 +313,13 @@ class ReportRequest:
                 reason = "a report of each label, 0 and 1, is needed"
                 raise ConfigError.at("labels", reason, ConfigCheck.MISSING)
             made = self.plan.estimate(values, chosen, parties=self._numbers(reports), confidence=confidence)
-            made = _with_lost(made, lost_error(labels, reports))
+            made = _with_lost(made, lost_error(labels, reports), pairs)
         else:
             made = self.plan.estimate(values, labels=chosen, kernel=kernel, confidence=confidence)
         limits = [*made.privacy.not_protected, MISSING]
         if made.bias_bound is None:
             limits.append(ROUNDED)
-        if made.reports < ENOUGH:
+        if pairs < ENOUGH_PAIRS:
             limits.append(FEW)
         privacy = dataclasses.replace(made.privacy, not_protected=tuple(limits))
         missing = tuple(name for name in order if name not in reports)
@@ -341,10 +341,13 @@ def lost_error(labels: Mapping[str, int], present: Iterable[str]) -> float:
     return math.sqrt(max(shares)) / 2
 
 
-def _with_lost(made: LocalEstimate, lost: float) -> LocalEstimate:
+def _with_lost(made: LocalEstimate, lost: float, pairs: int) -> LocalEstimate:
     """Return an AUC whose standard error counts missing parties."""
     error = math.hypot(made.standard_error, lost)
-    interval = normal_interval(made.value, error, made.bias_bound or 0.0, made.confidence, (0.0, 1.0))
+    bias, limits = made.bias_bound or 0.0, (0.0, 1.0)
+    interval = interval_of(
+        made.value, error, bias, made.confidence, limits, pairs=pairs, spread=math.inf, bound=None
+    )
     return dataclasses.replace(made, standard_error=error, interval=interval)
 
 
