@@ -10,7 +10,7 @@ In docs/reference/commands.md the lists of options stand between a comment `<!--
 `<!-- end -->`; the first has those of several commands, which the others leave out.
 In protocols/*/*.md a comment `<!-- states: MODULE.ROLE -->` stands before the table and the diagram of a
 role's states, which end at a comment `<!-- end -->`.
-benchmarks/RESULTS.md has the stored results of benchmarks.
+docs/performance.md has the stored results of benchmarks.
 `python -m smpc_dp_lab.reference` writes the files anew.
 """
 
@@ -41,8 +41,7 @@ ERRORS = Path("docs") / "reference" / "errors.md"
 _CHECKS = re.compile(r"(<!-- checks: (\w+) -->\n).*?(?=\n<!-- end -->)", re.DOTALL)
 COMMANDS = Path("docs") / "reference" / "commands.md"
 _OPTIONS = re.compile(r"(<!-- options: ([\w.]+)\.(\w+) -->\n).*?(?=\n<!-- end -->)", re.DOTALL)
-BENCHMARKS = Path("benchmarks")
-PERFORMANCE = BENCHMARKS / "RESULTS.md"
+PERFORMANCE, BENCHMARKS = Path("docs") / "performance.md", Path("benchmarks")
 _COMMON = ("as_json", "install_completion", "show_completion")
 _STATES = re.compile(r"(<!-- states: ([\w.]+)\.(\w+) -->\n).*?(?=<!-- end -->)", re.DOTALL)
 _COMMON_TABLE = re.compile(r"(<!-- common -->\n).*?(?=\n\n)", re.DOTALL)

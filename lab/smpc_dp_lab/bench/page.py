@@ -1,4 +1,4 @@
-"""Pages of stored benchmark results: one HTML file with plots, and benchmarks/RESULTS.md."""
+"""Pages of stored benchmark results: one HTML file with plots, and docs/performance.md."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ def rows(result: Json) -> Iterator[tuple[str, ...]]:
 
 
 def markdown(results: Sequence[Json]) -> str:
-    """Return benchmarks/RESULTS.md: a table of each benchmark, and the fits of growth."""
+    """Return docs/performance.md: a table of each benchmark, and the fits of growth."""
     parts = [
         "# Performance\n\n"
         "Medians, with peers and limits of the same run; each table is of a run of its own, on the machine\n"
         "that it names. `smpc-dp bench all --out benchmarks` measures them, "
         "`python -m smpc_dp_lab.reference`\nwrites this page. "
-        "What a figure counts is in its `note` in the results ([README](README.md))."
+        "What a figure counts is in its `note` in [benchmarks/](../benchmarks/README.md)."
     ]
     for result in results:
         parts.append(f"## {result['bench']}\n\n{_machine(result)}")
