@@ -27,12 +27,14 @@ from smpc_dp.net.growing_log import read_line
 from smpc_dp.net.log_watch import LogWatch, Run
 from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.ustatistic import messages as m
-from smpc_dp.report.pages import environment
+from smpc_dp.report.pages import environment, short
 from smpc_dp.wire.signing import decode
 
 # Rows of a table that goes on, and of one on the first page.
 ROWS, FIRST_ROWS = 100, 15
 MOST_VALUES = 20
+# Rows of answers about records on the first page.
+MOST_ANSWERS = 100
 # Bytes of a receipt that a page takes, and of a payload and its fields that it shows.
 MOST_RECEIPT = 1 << 20
 MOST_PAYLOAD, MOST_FIELD = 4_096, 256
@@ -283,7 +285,8 @@ def verdict(run: Run) -> dict[str, str]:
             text += f" Left out: {_listed([*run.excluded])}, who signed something false."
         return {"kind": "good", "title": "Every check of this log passed", "text": text}
     counted, out = len(report.verdict.counted), [item.party for item in report.verdict.excluded]
-    text = f"The average is that of {counted} parties, all of whose proofs hold."
+    subject = "average is that" if report.verdict.answers is None else "answers are those"
+    text = f"The {subject} of {counted} parties, all of whose proofs hold."
     if out:
         text += f" Left out: {_listed(out)}, who signed something false."
     if len(out) <= report.verdict.corrupt:
@@ -379,12 +382,24 @@ def _average(report: Report | None) -> dict[str, object] | None:
     if result is None or result.average is None or (report is not None and report.faults):
         return None
     epsilon = "no claim" if result.epsilon is None else f"{result.epsilon:.4g}"
+    answers = result.answers
     return {
+        "answers": None if answers is None else [*map(_answer, answers["estimates"][:MOST_ANSWERS])],
         "values": [f"{value:.6g}" for value in result.average[:MOST_VALUES]],
-        "count": len(result.average),
+        "count": len(result.average if answers is None else answers["estimates"]),
         "error": f"{result.standard_error:.2g}",
         "privacy": f"epsilon {epsilon}, delta {result.delta:.3g}",
+        "of": "honest party" if answers is None else answers["unit"],
+        "level": None if answers is None else answers["level"],
     }
+
+
+def _answer(one: Mapping[str, Any]) -> list[str]:
+    """Return the row of an answer about records: its name, value, interval, unit and note."""
+    cell = ", ".join(f"{column} = {value}" for column, value in one["cell"].items())
+    numbers = ["-" if one[key] is None else f"{one[key]:.6g}" for key in ("value", "low", "high")]
+    name = f"{one['name']} [{cell}]" if cell else one["name"]
+    return [short(name), *numbers, short(one["unit"]), one["note"]]
 
 
 def _party(run: Run, index: int) -> dict[str, object]:

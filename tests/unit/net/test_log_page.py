@@ -524,3 +524,23 @@ def test_more_cheats_than_assumed_are_said(ended: LogPageServer) -> None:
     fewer = replace(report, verdict=replace(report.verdict, corrupt=0))
     said = log_page.verdict(dataclasses.replace(run, report=fewer))
     assert (said["kind"], "there may be another log of this run" in said["text"]) == ("warning", True)
+
+
+def test_answers_about_records_have_names_units_and_intervals(
+    ended: LogPageServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = ended.watch.run
+    assert run is not None
+    report = run.report
+    assert report is not None
+    assert report.verdict is not None
+    one: dict[str, Any] = {"name": "count", "cell": {"sex": "<b>f"}, "unit": "rows", "note": "flagged"}
+    one |= {"value": 1945.82, "low": None, "high": 1951.25}
+    answers = {"estimates": [one] * 150, "level": 0.95, "unit": "person"}
+    monkeypatch.setattr(run, "report", replace(report, verdict=replace(report.verdict, answers=answers)))
+    text = shown(ended)
+    assert "The answers are those of" in text
+    assert "the first 100 of 150; each interval has the level 0.95" in text
+    assert "count [sex = <b>f]1945.82-1951.25rowsflagged" in text
+    assert "Privacy of each person: epsilon" in text
+    assert "Average:" not in text
