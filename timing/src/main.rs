@@ -76,11 +76,10 @@ fn main() -> ExitCode {
     }
     macro_rules! benches {
         ($($number:literal)*) => {
-            vec![$(BenchMetadata { name: BenchName(KERNELS[$number].name), seed: Some($number), benchfn: bench::<$number> }),*]
+            [$(BenchMetadata { name: BenchName(KERNELS[$number].name), seed: Some($number), benchfn: bench::<$number> }),*]
         };
     }
-    let benches = benches!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14);
-    assert_eq!(benches.len(), KERNELS.len());
-    run_benches_console(BenchOpts::default(), benches).expect("standard output");
+    let benches: [_; KERNELS.len()] = benches!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15);
+    run_benches_console(BenchOpts::default(), benches.into()).expect("standard output");
     ExitCode::SUCCESS
 }
