@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from smpc_dp.privacy.accountant.compose import Composition
 from smpc_dp.privacy.sampling import NoiseSource
+from smpc_dp.protocols.registry import PARAMETER_CHECKERS
 from smpc_dp.protocols.secagg.records import RecordSumParameters, check_records
 from smpc_dp.records.answers import estimate
 from smpc_dp.records.ask import read_ask
@@ -166,3 +168,23 @@ def test_an_audit_finds_one_share_that_is_left_out(monkeypatch: pytest.MonkeyPat
     wrong = audit_records(parameters, 20_000, source)
     assert wrong.variance == pytest.approx(2 / 3, rel=0.05)
     assert wrong.violations
+
+
+@pytest.mark.parametrize(
+    ("requests", "laplace"), [(1, True), (2, True), (8, True), (10, False), (1000, False)]
+)
+def test_a_budget_has_the_smaller_noise_and_all_requests_fit_into_it(requests: int, laplace: bool) -> None:
+    given = {
+        "records": {"columns": {"w": {"values": ["a", "b"]}}, "max_rows": 1000},
+        "ask": "w",
+        "budget": {"epsilon": 1.0, "delta": 1e-6, "requests": requests},
+    }
+    checked, issues = PARAMETER_CHECKERS["secagg", 1](given, 5)
+    assert issues == []
+    parameters: Any = checked
+    assert (parameters.request.laplace is not None) == laplace
+    assert Composition([parameters.event()] * requests).delta(1.0) <= 1e-6
+    expected = math.sqrt(2) * requests if laplace else 4.225 * math.sqrt(requests)
+    counted = parameters.request.mechanism.honest
+    error = parameters.request.worst({})
+    assert error == pytest.approx(expected, rel=0.02), counted
