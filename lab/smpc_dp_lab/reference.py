@@ -3,11 +3,11 @@
 In session-file.md a comment `<!-- settings: MODULE.CLASS without KEY KEY -->` stands before each list, which
 ends at the next blank line; `own` in the place of `without ...` leaves out the keys of the class's bases.
 Items of several keys are kept. A comment `<!-- common -->` stands before the items that several lists of
-learners have, which these lists leave out.
+learners have, which these lists only name.
 In docs/reference/errors.md a comment `<!-- checks: CLASS -->` stands before the list of an enum of
 smpc_dp.errors, which ends at a comment `<!-- end -->`.
 In docs/reference/commands.md the lists of options stand between a comment `<!-- options: MODULE.APP -->` and
-`<!-- end -->`; the first has those of several commands, which the others leave out.
+`<!-- end -->`; the first has those of several commands, which the others only name.
 In protocols/*/*.md a comment `<!-- states: MODULE.ROLE -->` stands before the table and the diagram of a
 role's states, which end at a comment `<!-- end -->`.
 docs/performance.md has the stored results of benchmarks.
@@ -59,7 +59,16 @@ def _items(match: re.Match[str]) -> list[str]:
 def _learners(match: re.Match[str]) -> list[str]:
     """Return the names of the learners whose settings have a table."""
     settings = getattr(import_module(match[2]), match[3])
-    return [name for name, learner in LEARNERS.items() if issubclass(learner, settings)]
+    names = [name for name, learner in LEARNERS.items() if issubclass(learner, settings)]
+    # The keys of sgd are those of block-gossip but for the group, and stand in one list.
+    return ["sgd", *names] if names == ["block-gossip"] else names
+
+
+def _named(lines: list[str]) -> list[str]:
+    """Return the line that names the items that stand elsewhere, if there are any."""
+    return (
+        [f"- Also, above: {', '.join(re.findall(r'^- (.*?):', line)[0] for line in lines)}."] if lines else []
+    )
 
 
 def rendered(text: str) -> str:
@@ -73,8 +82,10 @@ def rendered(text: str) -> str:
 
     def table(match: re.Match[str]) -> str:
         shared = _SHARED.findall(match[6])
-        own = [row for row in _items(match) if row not in common]
-        return match[1] + "\n".join((*own, *shared))
+        rows = _items(match)
+        own = [row for row in rows if row not in common]
+        elsewhere = [row for row in rows if row in common]
+        return match[1] + "\n".join((*own, *shared, *_named(elsewhere)))
 
     def shared(match: re.Match[str]) -> str:
         return match[1] + "\n".join(
@@ -151,7 +162,9 @@ def optioned(text: str) -> str:
         ]
         sections = {"several commands": several}
         sections |= {
-            name: [line for line in lines if len(commands[line]) == 1] for name, lines in options.items()
+            name: [line for line in lines if len(commands[line]) == 1]
+            + _named([line for line in lines if len(commands[line]) > 1])
+            for name, lines in options.items()
         }
         return match[1] + "\n\n".join(
             f"### Options of {name}\n\n" + "\n".join(lines) for name, lines in sections.items() if lines
