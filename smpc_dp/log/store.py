@@ -42,6 +42,7 @@ def is_begun(path: Path) -> bool:
         raise LocalError(f"{path}: the board cannot be used ({error})") from None
     finally:
         connection.close()
+        _remove_empty_journal(path)
 
 
 class Store:
@@ -134,20 +135,7 @@ class Store:
                 self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         self._connection.close()
         if not self._writable:
-            self._remove_empty_journal()
-
-    def _remove_empty_journal(self) -> None:
-        """Remove the journal that a reader's connection cannot, if all entries are in the file.
-
-        SQLite removes it when the last connection closes that may write, so of a log in use nothing changes.
-        A journal with entries, of a process that crashed, stays for who goes on with the log.
-        """
-        journal = self._path.with_name(f"{self._path.name}-wal")
-        with contextlib.suppress(OSError, sqlite3.Error, LocalError):
-            if journal.stat().st_size == 0:
-                with contextlib.closing(_connect(self._path, "rw")) as connection:
-                    connection.execute("PRAGMA busy_timeout = 0")
-                    connection.execute("PRAGMA application_id").fetchall()
+            _remove_empty_journal(self._path)
 
     def append(self, entries: Sequence[Entry]) -> None:
         """Append entries, all or none, durably.
@@ -250,3 +238,17 @@ def _connect(path: Path, mode: str) -> sqlite3.Connection:
         )
     except sqlite3.Error as error:
         raise LocalError(f"{path}: cannot open the board ({error})") from None
+
+
+def _remove_empty_journal(path: Path) -> None:
+    """Remove the journal that a reader's connection cannot, if all entries are in the file.
+
+    SQLite removes it when the last connection closes that may write, so of a log in use nothing changes. A
+    journal with entries, of a process that crashed, stays for who goes on with the log.
+    """
+    journal = path.with_name(f"{path.name}-wal")
+    with contextlib.suppress(OSError, sqlite3.Error, LocalError):
+        if journal.stat().st_size == 0:
+            with contextlib.closing(_connect(path, "rw")) as connection:
+                connection.execute("PRAGMA busy_timeout = 0")
+                connection.execute("PRAGMA application_id").fetchall()

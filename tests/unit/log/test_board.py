@@ -26,7 +26,7 @@ from smpc_dp.log import serve
 from smpc_dp.log.log import Chain, Entry, Header, encode_line
 from smpc_dp.log.reader import BadLog, LogReader
 from smpc_dp.log.serve import MAX_REQUESTS, BoardServer
-from smpc_dp.log.store import Store, is_store
+from smpc_dp.log.store import Store, is_begun, is_store
 from smpc_dp.net.board import BoardFolder
 
 FIELDS: dict[str, Any] = {
@@ -314,6 +314,7 @@ def test_a_closed_log_is_whole_in_its_file_while_a_reader_has_it_open(tmp_path: 
     # The last reader leaves the file alone.
     assert len([*other.lines()]) == 1 + len(entries)
     other.close()
+    assert is_begun(tmp_path / "run.board")
     assert [file.name for file in tmp_path.iterdir() if "run" in file.name] == ["run.board"]
 
 
