@@ -21,6 +21,7 @@ from smpc_dp.identity.keys import Identity
 from smpc_dp.identity.roster import Roster, split_address
 from smpc_dp.net.pairwise import PairwiseMember, create_pairwise_session
 from smpc_dp.net.session_file import Timeouts
+from smpc_dp.net.transport import blocking
 from smpc_dp.net.transport import connect as connecting
 from smpc_dp.net.transport.blocking import DEPTH, OVERHEAD, SEND_BYTES, BlockingChannel, Halt
 from smpc_dp.net.transport.channel import ChannelClosed
@@ -440,6 +441,26 @@ def test_a_halt_ends_waits_of_the_caller_for_a_message_and_for_room(
         for waiting in (sending, receiving):
             with pytest.raises(ChannelClosed):
                 waiting.result()
+
+
+@pytest.mark.parametrize("ahead", [0, 1])
+def test_what_a_peer_sent_before_it_hung_up_is_read_after_a_send_has_failed(
+    monkeypatch: pytest.MonkeyPatch, pair: tuple[BlockingChannel, BlockingChannel], ahead: int
+) -> None:
+    garbler, evaluator = pair
+    monkeypatch.setattr(blocking, "CLOSE_SECONDS", 0.1)
+    evaluator.send([b"answer"])
+    evaluator.close([b"reason"])
+    while garbler._error is None:
+        garbler.send([b"more"])
+    assert bytes(garbler.receive(6, ahead)) == b"answer"
+    assert bytes(garbler.receive(6)) == b"reason"
+    for _ in range(2):
+        with pytest.raises(ChannelClosed) as closed:
+            garbler.receive(6)
+        assert not closed.value.clean
+    with pytest.raises(ChannelClosed):
+        garbler.send([b"more"])
 
 
 def test_a_break_during_the_handshake_is_tried_again(tmp_path: Path) -> None:

@@ -337,7 +337,9 @@ class BlockingChannel:
         self._wanted: queue.Queue[tuple[int, int] | None] = queue.Queue()
         self._messages: queue.Queue[memoryview | SmpcError] = queue.Queue(DEPTH)
         self._awaited = 0
+        # The connection's first error, and the one with which reading ended.
         self._error: SmpcError | None = None
+        self._end: SmpcError | None = None
         self._writer: threading.Thread | None = None
         self._reader: threading.Thread | None = None
 
@@ -371,10 +373,9 @@ class BlockingChannel:
     def receive(self, limit: int, ahead: int = 0) -> memoryview:
         """Return the next message, of at most `limit` bytes; read `ahead` more expected messages meanwhile.
 
-        The message stays valid until the next call. Errors as for `send`, after all earlier messages.
+        The message stays valid until the next call. Errors as for `send`, after all that came before.
         """
         if not self._awaited:
-            self._check()
             if not ahead:
                 return self._take(self._read(limit), limit)
             self._awaited = 1 + ahead
@@ -472,13 +473,16 @@ class BlockingChannel:
             self._stream.finish()
 
     def _read(self, limit: int) -> memoryview | SmpcError:
-        """Return the next message, or the connection's error."""
-        if self._error is None:
+        """Return the next message, or the connection's error.
+
+        After an error of sending too: a peer that hangs up may have sent its reason.
+        """
+        if self._end is None:
             try:
                 return self._stream.read(limit)
             except SmpcError as error:
-                return self._fail(error)
-        return self._error
+                self._end = self._fail(error)
+        return self._end
 
     def _read_ahead(self) -> None:
         """Receive messages, in a thread."""
