@@ -10,8 +10,8 @@ import msgspec
 
 from smpc_dp.encoding import Encoding
 from smpc_dp.errors import ConfigCheck, ConfigIssue
-from smpc_dp.privacy.secagg_plan import SecAggPlan
-from smpc_dp.protocols.gopa.direct_messages import EVERY_PARTY_STEPS
+from smpc_dp.privacy.secagg_plan import ENVELOPE, SecAggPlan
+from smpc_dp.protocols.gopa.direct_messages import COORDINATED_STEPS, EVERY_PARTY_STEPS
 from smpc_dp.protocols.gopa.params import GopaParameters
 from smpc_dp.protocols.gopa.params import check_parameters as check_relay
 from smpc_dp.protocols.gopa.plan import SessionNoise
@@ -35,6 +35,14 @@ class DirectParameters(GopaParameters, frozen=True):
     def party_steps(self) -> tuple[str, ...]:
         """The steps of a party, in order."""
         return EVERY_PARTY_STEPS
+
+    @property
+    def traffic(self) -> tuple[int, int]:
+        """Expected bytes that one party sends and receives: a letter of each step to and from each other."""
+        vector = self.encoding.ring_length * self.encoding.element_bytes
+        letters = {*EVERY_PARTY_STEPS, *COORDINATED_STEPS}
+        both = (self.plan.parties - 1) * (vector + ENVELOPE * len(letters))
+        return both, both
 
     def privacy(self, survivors: int) -> Privacy:
         """Return the claim of the plan: all parties see all publications, and none is trusted."""

@@ -146,6 +146,12 @@ class SumParameters(RequestParameters, msgspec.Struct, frozen=True):
         return PARTY_STEPS
 
     @property
+    def traffic(self) -> tuple[int, int]:
+        """Expected bytes that one party sends and receives, without frames and TLS records."""
+        traffic = communication(self.plan, self.encoding.ring_length, self.encoding.element_bytes)
+        return traffic["up"]["total"], traffic["down"]["total"]
+
+    @property
     def extra_bytes(self) -> int:
         """Bytes by which a message may be longer than those of secure aggregation."""
         return 0
@@ -195,12 +201,12 @@ class SumParameters(RequestParameters, msgspec.Struct, frozen=True):
 
 def cost_of_sum(parameters: SumParameters, _servers: int = 0) -> Cost:
     """Return the cost of a sum through an aggregator, or between all parties, with everybody present."""
-    plan, encoding = parameters.plan, parameters.encoding
+    plan = parameters.plan
     privacy, noise = parameters.privacy(plan.parties), parameters.noise(plan.parties, 0)
     guarantee = privacy.guarantee
     error = 0.0 if noise is None else noise.total / plan.parties
     answers, warnings = parameters.planned_answers(plan.parties, error)
-    traffic = communication(plan, encoding.ring_length, encoding.element_bytes)
+    sent, received = parameters.traffic
     return Cost(
         unit=privacy.unit,
         relation=None if guarantee is None else guarantee.relation,
@@ -209,8 +215,8 @@ def cost_of_sum(parameters: SumParameters, _servers: int = 0) -> Cost:
         counted=None if noise is None else noise.honest,
         factor=None if noise is None else noise.total / noise.curator,
         answers=tuple(answers),
-        sent=traffic["up"]["total"],
-        received=traffic["down"]["total"],
+        sent=sent,
+        received=received,
         steps=len(parameters.party_steps),
         warnings=tuple(warnings),
         noise=parameters.share_name,

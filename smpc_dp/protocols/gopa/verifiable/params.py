@@ -25,10 +25,12 @@ from smpc_dp.errors import (
     VerificationError,
 )
 from smpc_dp.log.log import MAX_PAYLOAD_BYTES
+from smpc_dp.privacy.certificates import certificate_bytes
 from smpc_dp.privacy.distributions import BinomialDistribution
 from smpc_dp.privacy.gaussian import gaussian_mu
 from smpc_dp.privacy.sampling import NoiseSource
-from smpc_dp.privacy.secagg_plan import SecAggPlan
+from smpc_dp.privacy.secagg_plan import ENVELOPE, SecAggPlan, mask_degree
+from smpc_dp.protocols.gopa.messages import PARTY_STEPS
 from smpc_dp.protocols.gopa.params import GopaParameters, OnDropout, check_and_plan
 from smpc_dp.protocols.gopa.plan import Neighbourhood, SessionNoise, complete_neighbourhood, with_degree
 from smpc_dp.protocols.gopa.verifiable import messages as v
@@ -134,6 +136,20 @@ class VerifiableParameters(GopaParameters, frozen=True):
     def published_bytes(self) -> int:
         """Bytes of one coordinate of x_hat that is within its bound, in two's complement."""
         return (self.greatest_published.bit_length() + 8) // 8
+
+    @property
+    def traffic(self) -> tuple[int, int]:
+        """Expected bytes that one party sends and receives: neighbours see each other's proofs and x_hat."""
+        sent, received = super().traffic
+        vector = self.encoding.ring_length * self.encoding.element_bytes
+        length, neighbours = self.encoding.length, mask_degree(self.plan.parties, self.plan.degree)
+        publication = self.published_bytes * length + proofs.noise_proof_bytes(length, self.bits)
+        proven = self.value_proof_bytes + math.ceil(34 * neighbours) + publication
+        more = len(v.PARTY_STEPS) - len(PARTY_STEPS)
+        # Five sets are certified, not one. Commitments, coins and publications come as they were sent.
+        certificates = 4 * math.ceil(certificate_bytes(self.plan.parties, self.plan.quorum) + ENVELOPE)
+        seen = math.ceil(neighbours * (proven + 3 * ENVELOPE)) + 3 * ENVELOPE
+        return sent - vector + proven + more * ENVELOPE, received + seen + certificates
 
     def check_total(self, total: Sequence[int], contributors: int, residual_pairs: int) -> None:
         """Raise VerificationError if no values within the bounds and their noise have this total."""
