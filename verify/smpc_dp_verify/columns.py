@@ -14,8 +14,8 @@ MOST_COLUMNS, MOST_EDGES, MOST_CELLS = 1000, 1000, 1 << 16
 # Steps of a column that declares none, and at most.
 STEPS = 1 << 24
 MOST_ROWS, MOST_FEW, MOST_EXPECTED = 1 << 40, 1 << 20, 1 << 60
-KEYS = {"columns", "max_rows", "rows", "unit", "id", "rows_per_person", "parties_per_person", "rows_expected"}
 OF_PERSONS = ("id", "rows_per_person", "parties_per_person")
+KEYS = {"columns", "max_rows", "rows", "unit", *OF_PERSONS, "rows_expected", "norm"}
 
 
 class Column(NamedTuple):
@@ -57,6 +57,13 @@ class Column(NamedTuple):
             at = self.point(edge)
             required(at > last and (not self.step or self.value(at) >= edge - 1e-6 * step), "edges of bins")
             last = at
+
+
+class Norm(NamedTuple):
+    """The square of the bound on the L2 norm of these columns of a row, each in half ranges."""
+
+    columns: frozenset[str]
+    square: float
 
 
 class Selector(NamedTuple):
@@ -102,6 +109,7 @@ class Table:
     rows_of_unit: int
     parties_of_unit: int
     expected: int | None
+    norm: Norm | None
 
     def number(self, name: str) -> Column:
         """Return a column of numbers."""
@@ -172,7 +180,18 @@ def read_table(given: Any) -> Table:
         _whole(given.get("rows_per_person", 1), MOST_FEW),
         _whole(given.get("parties_per_person", 1), MOST_FEW),
         None if expected is None else _whole(expected, MOST_EXPECTED),
+        _norm(given["norm"], read) if given.get("norm") is not None else None,
     )
+
+
+def _norm(given: Any, columns: dict[str, Column]) -> Norm:
+    required(isinstance(given, dict) and {*given} == {"columns", "bound"}, "the norm of rows")
+    names, bound = given["columns"], number(given["bound"])
+    required(isinstance(names, list) and all(isinstance(name, str) for name in names), "the norm of rows")
+    required(len(names) >= 2 and len({*names}) == len(names), "the norm of rows")
+    required(all(name in columns and not columns[name].values for name in names), "the norm of rows")
+    required(0 < bound < math.sqrt(len(names)), "the norm of rows")
+    return Norm(frozenset(names), bound**2)
 
 
 def _column(name: str, given: Any) -> Column:

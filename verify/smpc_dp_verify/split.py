@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from smpc_dp_verify.asked import Term
-from smpc_dp_verify.columns import Block, Table
+from smpc_dp_verify.columns import Block, Norm, Table
 
 ROUNDS, CLOSE, FLOOR = 400, 1e-3, 1e-9
 UP = 1 + 1e-9
@@ -119,9 +119,10 @@ class Moves:
         """Return the square of the norm of a row, or of the distance of two."""
         table = self.table
         squares = {one.block: float(one.scale * table.greatest(one.block)) ** 2 for one in blocks}
+        own = math.fsum(w * distance(block, table) for block, w in squares.items() if block.of_party)
         if not table.public:
-            return math.fsum(square * distance(block, table) for block, square in squares.items()) * UP
-        own = math.fsum(square * 16.0 for block, square in squares.items() if block.of_party)
+            rows = [(block, w) for block, w in squares.items() if not block.of_party]
+            return (own + _longest(rows, table.norm)) * UP
         parts = zip(self.parts, self.choices, strict=True)
         return (own + math.fsum(self._of_part(part, choices, squares) for part, choices in parts)) * UP
 
@@ -151,9 +152,9 @@ class Moves:
         for absent in itertools.product((False, True), repeat=len(groups)):
             there, gone = list(always), 0.0
             for group, is_away in zip(groups.values(), absent, strict=True):
-                gone += math.fsum(w for _, w in group) if is_away else 0.0
+                gone += _longest(group, self.table.norm) if is_away else 0.0
                 there += [] if is_away else group
-            worst = max(worst, gone + _polar(there))
+            worst = max(worst, gone + _polar(there, self.table.norm))
         return cells + worst
 
 
@@ -225,8 +226,23 @@ def _of_one_column(part: list[Block], weights: list[float]) -> float:
     return max(both, absent if any(block.present for block in part) else 0.0)
 
 
-def _polar(blocks: list[tuple[Block, float]]) -> float:
-    """Return 2 sum N_b - 2 min q(u), bounded by the least eigenvalue of A."""
+def _longest(blocks: list[tuple[Block, float]], norm: Norm | None) -> float:
+    """Return the square of the L2 norm of a row in these blocks, at most."""
+    whole = math.fsum(w for _, w in blocks)
+    if norm is None:
+        return whole
+    # by the columns of a block that the norm is of: of none, of one, of two
+    parts: tuple[dict[tuple[str, ...], float], ...] = ({}, {}, {})
+    for block, w in blocks:
+        names = tuple(name for name in block.powers if name in norm.columns)
+        part = parts[len(names)]
+        part[names] = part.get(names, 0.0) + (w / 2 if len({*names}) == 2 else w)
+    free, linear, quadratic = (max(part.values(), default=0.0) for part in parts)
+    return min(whole, free + norm.square * linear + norm.square**2 * quadratic)
+
+
+def _polar(blocks: list[tuple[Block, float]], norm: Norm | None) -> float:
+    """Return twice the longest row less 2 min q(u), bounded by the least eigenvalue of A."""
     names = sorted({name for block, _ in blocks for name in block.powers})
     size = len(names)
     if not size:
@@ -243,13 +259,16 @@ def _polar(blocks: list[tuple[Block, float]]) -> float:
             matrix[at[0]][at[1]] += w / 2
             matrix[at[1]][at[0]] += w / 2
     least = _least_eigenvalue(matrix) - 1e-9 * math.fsum(abs(value) for row in matrix for value in row)
-    lowest = [constant]
+    lowest = []
     for slope in linear:
         ends = [least - slope, least + slope, 0.0]
         if least > 0 and abs(slope) <= 2 * least:
             ends.append(-slope * slope / (4 * least))
         lowest.append(min(ends))
-    return 2 * math.fsum(w for _, w in blocks) - 2 * math.fsum(lowest)
+    reached = math.fsum(lowest)
+    if norm is not None and {*names} <= norm.columns:
+        reached = max(reached, norm.square**2 * min(least, 0.0) - norm.square * max(linear))
+    return 2 * _longest(blocks, norm) - 2 * (constant + reached)
 
 
 def _least_eigenvalue(matrix: list[list[float]]) -> float:

@@ -82,6 +82,8 @@ COLUMNS: dict[str, Any] = {
 WIDE = {"max_rows": 500, "columns": COLUMNS, "rows_expected": 4000}
 PUBLIC = WIDE | {"rows": "public"}
 ROWS = {"public_rows": [500] * 20}
+UNIT = {"lower": -1.0, "upper": 1.0, "missing": False}
+NORM: dict[str, Any] = {"columns": ["a", "b", "c"], "bound": 1}
 ASKED: dict[str, list[str]] = {
     "counts and sums": ["count", "sum(age)", "count by sex x age", "sum(bmi) by sex"],
     "means and variances": ["mean(age) by sex", "variance(bmi)", "variance(age) by sex", "mean(bmi)"],
@@ -113,6 +115,22 @@ RECORDS: dict[str, tuple[int, dict[str, Any], dict[str, Any]]] = {
         WIDE,
         {"ask": "count; mean(age); sex x ward", "answer_weights": {"count": 50}, "max_standard_error": 0.5},
     ),
+    **{
+        f"moments of rows clipped in L2, {name}": (
+            20,
+            records | {"norm": {"columns": ["ill", "bmi"], "bound": 0.8}},
+            {"ask": "covariance(age, bmi, ill); variance(bmi); mean(bmi); heterogeneity(bmi)"} | more,
+        )
+        for name, records, more in (("private", WIDE, {}), ("public", PUBLIC, ROWS))
+    },
+    **{
+        f"moments of only such rows, {rows}": (
+            20,
+            {"max_rows": 500, "rows": rows, "columns": {"a": UNIT, "b": UNIT, "c": UNIT}, "norm": NORM},
+            {"ask": "covariance(a, b, c)"} | more,
+        )
+        for rows, more in (("private", {}), ("public", ROWS))
+    },
     "well hidden totals": (9, PUBLIC, {"ask": ["sum(age)"], "hidden_totals": 1000, "public_rows": [9] * 9}),
     "visible totals": (9, WIDE, {"ask": ["count by sex"], "hidden_totals": 0, "corrupt": 0.0, "dropout": 0}),
     **{f"{name}, rows private": (20, WIDE, {"ask": ask}) for name, ask in ASKED.items()},
@@ -213,6 +231,18 @@ def column(**given: Any) -> dict[str, Any]:
     return of(columns={"age": {"lower": 0.0, "upper": 100.0} | given})
 
 
+NONE_OF_NORMS: list[Any] = [
+    {"columns": ["a"], "bound": 0.5},
+    {"columns": ["a", "a"], "bound": 0.5},
+    {"columns": ["a", "c"], "bound": 0.5},
+    {"columns": ["a", "d"], "bound": 0.5},
+    {"columns": ["a", "b"], "bound": 1.5},
+    {"columns": ["a", "b"], "bound": 0},
+    {"columns": ["a", "b"], "bound": True},
+    {"columns": ["a", "b"]},
+    {"columns": ["a", "b"], "bound": 1, "part": 1},
+    [],
+]
 NONE_OF_RECORDS: list[dict[str, Any]] = [
     *({"ask": text} for text in ("", "sum(sum)", "sum(age", "mean(age, age)", "age", "sum(age) by age")),
     *({"ask": text} for text in ("histogram(age, 0)", "histogram(age, 1025)", "histogram(age, [0, 5])")),
@@ -258,6 +288,10 @@ NONE_OF_RECORDS: list[dict[str, Any]] = [
     column(values=["a"]),
     of(columns={"age": {"values": ["a", "a"]}}),
     of(columns={"age": {"values": ["a"], "other": "b"}}),
+    *(
+        of(columns={"a": UNIT, "b": UNIT, "c": {"values": ["a"]}}, norm=norm) | {"ask": "sum(a)"}
+        for norm in NONE_OF_NORMS
+    ),
 ]
 
 
