@@ -30,7 +30,7 @@ class AdaptiveClipping:
 
     Attributes:
         length: d, of a vector.
-        first: the bound of the first round, above 0.
+        first: the bound of the first round, 1e-100 to 1e12.
         quantile: share of the vectors that should be within the bound, inside (0, 1).
         rate: how far a bound moves: by e^-rate at most in a round, if all are within.
         share: of the square of mu, what the indicator may use, inside (0, 1): it has the sensitivity
@@ -50,7 +50,10 @@ class AdaptiveClipping:
     def __post_init__(self) -> None:
         checks = ArgumentChecks()
         checks.require_integer("length", self.length, 1, 1 << 40)
-        checks.require_positive("first", self.first, 1e12)
+        # Such that no bound is 0 or infinite.
+        if not is_number(self.first) or not 1e-100 <= self.first <= 1e12:
+            reason = f"{self.first!r} is not a number from 1e-100 to 1e12"
+            checks.add_issue("first", reason, ConfigCheck.RANGE)
         checks.require_positive("rate", self.rate, 10.0)
         for name in ("quantile", "share"):
             value = getattr(self, name)
@@ -72,8 +75,9 @@ class AdaptiveClipping:
 
     @property
     def label(self) -> str:
-        """The label of this round's request: a party that has another bound is excluded by name."""
-        return f"clipping: round {self.rounds + 1}, {self.first:.17g} * 2^({self.parts}/{PARTS})"
+        """The label of this round's request: a party with another bound or share is excluded by name."""
+        bound = f"{self.first:.17g} * 2^({self.parts}/{PARTS})"
+        return f"clipping: round {self.rounds + 1}, {bound}, share {self.share:.17g}"
 
     def mu_shares(self, mu: float) -> tuple[float, float]:
         """Return the mu of the clipped vector and that of the indicator; their squares add up to mu's."""

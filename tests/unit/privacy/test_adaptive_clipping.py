@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 
 import smpc_dp
 from smpc_dp.errors import ConfigError, PrivacyError
-from smpc_dp.privacy.adaptive_clipping import AdaptiveClipping
+from smpc_dp.privacy.adaptive_clipping import MAX_PARTS, AdaptiveClipping
 from smpc_dp.protocols.registry import PARAMETER_CHECKERS
 
 FIRST = AdaptiveClipping(length=4, first=1.0)
@@ -42,6 +43,21 @@ def test_the_shares_of_mu_are_those_of_the_moves() -> None:
     moved = clipping.clip([0.999, 0, 0, 0]) - clipping.clip([-1.001, 0, 0, 0])
     assert np.linalg.norm(moved[:-1]) / 2 * 3.0 == pytest.approx(vector, rel=1e-3)
     assert abs(moved[-1]) / 2 * 3.0 == pytest.approx(indicator)
+
+
+def test_parties_that_send_other_coordinates_have_other_labels() -> None:
+    labels = {replace(FIRST, **other).label for other in ({}, {"share": 0.2}, {"first": 2.0}, {"parts": 1})}
+    assert len(labels) == 4
+
+
+@pytest.mark.parametrize("parts", [-MAX_PARTS, MAX_PARTS])
+@pytest.mark.parametrize("first", [1e-100, 1e12])
+def test_the_furthest_bounds_are_numbers(first: float, parts: int) -> None:
+    """A vector of zeros has its indicator alone: a refusal would show it."""
+    clipping = AdaptiveClipping(length=4, first=first, parts=parts)
+    assert clipping.clip(np.zeros(4)) == pytest.approx([0, 0, 0, 0, math.sqrt(0.05)])
+    assert 0 < np.linalg.norm(clipping.clip(LONG)) <= 1
+    assert np.isfinite(clipping.mean(np.ones(5))).all()
 
 
 def test_an_indicator_beside_a_vector_of_norm_one_is_found() -> None:
@@ -103,6 +119,7 @@ def test_rounds_of_a_session_have_one_event_and_the_mean_of_clipped_vectors() ->
     [
         ({"length": 0}, "length"),
         ({"first": 0.0}, "first"),
+        ({"first": 1e-101}, "first"),
         ({"first": math.inf}, "first"),
         ({"quantile": 1.0}, "quantile"),
         ({"quantile": 0.0}, "quantile"),
