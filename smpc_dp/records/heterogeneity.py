@@ -43,6 +43,18 @@ class PartySums:
         # E[first^2] is above the square of the true sum by the noise variance
         return self.squares[0] - (self.first[0] ** 2 - self.first[1] ** 2) / self.count[0]
 
+    def _error(self, ratio: float) -> float:
+        """Return the standard error of Q, which is `ratio`, from the noise of all four sums."""
+        rest, slope = self.count[0] - self.parties, self.first[0] / self.count[0]
+        # a sum moves Q by what it moves the numerator, less Q times what it moves the variance within
+        moved = (
+            self.squares[1] * (1 + ratio / rest),
+            self.second[1] * ratio / rest,
+            self.first[1] * 2 * slope,
+            self.count[1] * (slope**2 + ratio * self.within / rest),
+        )
+        return math.hypot(*moved) / self.within
+
     def hidden(self, display: Display) -> bool:
         """Tell whether the count, or the variance within parties, is within the noise."""
         least = max(display.least(self.count[1]), float(self.parties))
@@ -64,8 +76,7 @@ class PartySums:
         counted = f"for {parties} parties" + ("" if public else IF_ALL)
         note = WITHIN_NOISE if hidden else PROJECTED if self.between < 0 else ""
         note = f"{note}; {counted}" if note else counted
-        slope = 0.0 if hidden else 2 * self.first[0] / self.count[0]
-        spread = None if hidden else math.hypot(self.squares[1], slope * self.first[1]) / self.within
+        spread = None if hidden else self._error(ratio)
         (name,) = one.columns
         for label, value, interval, error in (
             ("Q", ratio, (low, high), spread),
