@@ -1,8 +1,8 @@
-"""Ten hospitals average two numbers each with differential privacy; two are killed on the way.
+"""Twenty hospitals average two numbers each with differential privacy; two are killed on the way.
 
 Each hospital is a process of its own. What is protected is the hospital: the two numbers that it brings, as a
 whole, even if the relay and another hospital collude; there is no separate claim for a patient. With --direct
-there is no relay: the ten have channels to each other, and agree on the total.
+there is no relay: the twenty have channels to each other, and agree on the total.
 Data: Breast Cancer Wisconsin (Original), CC BY 4.0, see examples/data/README.md.
 Run: python examples/hospitals.py [--direct]
 """
@@ -27,7 +27,7 @@ from smpc_dp.net.session_file import Timeouts
 from smpc_dp.privacy.accountant.ledger import Ledger
 
 DATA = Path(__file__).parent / "data" / "breast_cancer_wisconsin_original.csv"
-HOSPITALS = tuple(f"hospital-{number:02d}" for number in range(1, 11))
+HOSPITALS = tuple(f"hospital-{number:02d}" for number in range(1, 21))
 # Share of malignant findings, and mean clump thickness over its range 1 to 10: both from 0 to 1.
 PARAMETERS = {
     "length": 2,
@@ -45,11 +45,11 @@ LOST = {"hospital-03": "roll", "hospital-07": "survivors-certificate"}
 DIRECT = {"topology": "direct", "on_dropout": "keep"}
 LOST_DIRECT = {"hospital-03": "roll", "hospital-07": "published"}
 # Seconds. Between hospitals alone nobody goes on before all are connected, or this time has passed.
-TIMEOUTS = Timeouts(connect=30.0, step=5.0)
+TIMEOUTS = Timeouts(connect=60.0, step=10.0)
 
 
 def statistics(name: str) -> np.ndarray:
-    """Return one hospital's own two numbers, over every tenth record of the file."""
+    """Return one hospital's own two numbers, over every twentieth record of the file."""
     rows = list(csv.DictReader(DATA.open()))[HOSPITALS.index(name) :: len(HOSPITALS)]
     malignant = np.mean([row["Class"] == "malignant" for row in rows])
     thickness = np.mean([(int(row["Cl.thickness"]) - 1) / 9 for row in rows])
@@ -73,7 +73,7 @@ async def take_part(path: str, name: str, dies_at: str) -> None:
 
 
 async def main(lost: Mapping[str, str] = LOST, *, direct: bool = False) -> dict[str, Any]:
-    """Start ten hospitals as processes, and unless `direct` a relay here; print average and truth."""
+    """Start twenty hospitals as processes, and unless `direct` a relay here; print average and truth."""
     parameters = PARAMETERS | (DIRECT if direct else {})
     with tempfile.TemporaryDirectory() as folder:
         path = str(create_local_session(folder, HOSPITALS, parameters, protocol="gopa", timeouts=TIMEOUTS))

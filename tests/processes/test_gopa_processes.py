@@ -18,7 +18,7 @@ from smpc_dp.net.local import create_local_session
 EXAMPLE = Path(__file__).parents[2] / "examples" / "hospitals.py"
 
 
-def test_ten_hospitals_of_which_two_are_killed() -> None:
+def test_twenty_hospitals_of_which_two_are_killed() -> None:
     """Seven standard errors in two coordinates: a false alarm in 2e11 runs."""
     example = runpy.run_path(str(EXAMPLE))
     run = cast(Callable[[Mapping[str, str]], Awaitable[dict[str, Any]]], example["main"])
@@ -57,7 +57,7 @@ def test_a_norm_bound_over_real_channels(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_ten_hospitals_without_a_relay_of_which_two_are_killed() -> None:
+def test_twenty_hospitals_without_a_relay_of_which_two_are_killed() -> None:
     """Seven standard errors in two coordinates, as above."""
     example = runpy.run_path(str(EXAMPLE))
     run = cast(Callable[..., Awaitable[dict[str, Any]]], example["main"])
