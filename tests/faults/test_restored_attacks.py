@@ -25,7 +25,7 @@ MODULES: tuple[ModuleType, ...] = (
     test_verifiable_rounds,
 )
 # These play no run.
-ALONE = ("test_a_lone_coordinator_cannot_be_what_two_quorums_share", "test_claim_speaks_of_no_relay")
+ALONE = ("test_a_lone_coordinator_cannot_be_what_two_quorums_share", "test_claim_speaks_of_no_aggregator")
 ATTACKS: dict[str, Callable[[], None]] = {
     f"{module.__name__.split('.')[-1]}: {name}": function
     for module in MODULES
