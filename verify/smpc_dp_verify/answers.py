@@ -1,4 +1,4 @@
-"""Answers about records that a total gives [docs/proofs/records.md, "Planned again"]."""
+"""Answers about records that a total gives [protocols/records/README.md]."""
 
 from __future__ import annotations
 

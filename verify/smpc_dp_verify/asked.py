@@ -1,4 +1,4 @@
-"""What is asked of records, and which sums each answer needs [docs/proofs/records.md, "Planned again"]."""
+"""What is asked of records, and which sums each answer needs [protocols/records/README.md]."""
 
 from __future__ import annotations
 

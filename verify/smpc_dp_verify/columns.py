@@ -1,4 +1,4 @@
-"""Columns of records, and the cells and sums of them [docs/proofs/records.md, "Planned again"]."""
+"""Columns of records, and the cells and sums of them [protocols/records/README.md]."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The request of a session of statistics of records [docs/proofs/records.md, "Planned again"]."""
+"""The request of a session of statistics of records [protocols/records/README.md]."""
 
 from __future__ import annotations
 
