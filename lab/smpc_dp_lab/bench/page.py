@@ -15,6 +15,7 @@ from smpc_dp_lab.bench.growth import KINDS, figure_name
 
 Json = Mapping[str, Any]
 RESULTS = "results-{}.json"
+_MET = {True: "met", False: "missed", None: "not measured"}
 COLUMNS = ("figure", "ours", "peer", "times the peer", "limit", "part of the limit", "target")
 
 
@@ -35,26 +36,58 @@ def rows(result: Json) -> Iterator[tuple[str, ...]]:
             _ratio(figure["ratio_to_peer"]),
             "" if limit is None else shown(limit["median"], unit),
             _ratio(figure["ratio_to_limit"]),
-            goal + {True: "met", False: "missed", None: "not measured"}[figure["met"]] if goal else "",
+            goal + _MET[figure["met"]] if goal else "",
         )
 
 
 def markdown(results: Sequence[Json]) -> str:
-    """Return docs/performance.md: a table of each benchmark, and the fits of growth."""
+    """Return docs/performance.md: tables of each benchmark, and the fits of growth."""
     parts = [
         "# Performance\n\n"
-        "Medians, with peers and limits of the same run; each table is of a run of its own, on the machine\n"
-        "that it names. `smpc-dp bench all --out benchmarks` measures them, "
-        "`python -m smpc_dp_lab.reference`\nwrites this page. "
-        "What a figure counts is in its `note` in [benchmarks/](../benchmarks/README.md)."
+        "Medians; in brackets × how many times as good as the peer, and the part of the machine's limit that is\n"
+        "reached, of the same run. [benchmarks/](../benchmarks/README.md) has the peers, the limits and a note on\n"
+        "each figure. `smpc-dp bench all --out benchmarks` measures, `python -m smpc_dp_lab.reference` writes this page."
     ]
     for result in results:
         parts.append(f"## {result['bench']}\n\n{_machine(result)}")
         if "fits" in result["parameters"]:
             parts.append(_markdown(("figure", "grows with", "fit", "R²"), _fits(result)))
         else:
-            parts.append(_markdown(COLUMNS, rows(result)))
+            parts += _tables(result)
     return "\n\n".join(parts) + "\n"
+
+
+def _tables(result: Json) -> Iterator[str]:
+    """Yield a table with a row for each case and a column for each quantity, and one of all other figures.
+
+    The name of a figure is "case: quantity", or the name of a case alone.
+    """
+    cases: dict[str, dict[str, str]] = {}
+    single: list[tuple[str, ...]] = []
+    for figure in result["figures"]:
+        case, _, quantity = figure["name"].rpartition(": ")
+        if case:
+            cases.setdefault(case, {})[quantity] = _cell(figure)
+        else:
+            single.append((quantity, _cell(figure)))
+    quantities = list(dict.fromkeys(name for cells in cases.values() for name in cells))
+    if cases:
+        lines = ((case, *(cells.get(name, "") for name in quantities)) for case, cells in cases.items())
+        yield _markdown(("case", *quantities), lines)
+    if single:
+        yield _markdown(("figure", "value"), iter(single))
+
+
+def _cell(figure: Json) -> str:
+    """Return the median of a figure, its ratios, and its target with whether it is met."""
+    shapes = {"ratio_to_peer": "×{:.3g}", "ratio_to_limit": "{:.3g}·limit"}
+    ratios = [shape.format(figure[of]) for of, shape in shapes.items() if figure[of] is not None]
+    text = shown(figure["median"], figure["unit"])
+    if (target := figure["target"]) is not None:
+        aim = target["at_least"]
+        goal = shapes[target["of"]].format(aim) if target["of"] in shapes else shown(aim, figure["unit"])
+        ratios.append(f"target {goal}: {_MET[figure['met']]}")
+    return f"{text} ({', '.join(ratios)})" if ratios else text
 
 
 def page(results: Sequence[Json]) -> Report:
