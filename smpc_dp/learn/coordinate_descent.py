@@ -64,13 +64,9 @@ class PersonalizedObjective:
         if self.weights.shape != (n, n):
             reason = f"shape must be ({n}, {n}), is {self.weights.shape}"
             raise ConfigError.at("weights", reason, ConfigCheck.SHAPE)
-        # Written so that NaN fails.
-        if not (np.isfinite(self.weights.data).all() and (self.weights.data >= 0).all()):
-            issues.append(ConfigIssue("weights", "must be finite and not negative", ConfigCheck.RANGE))
-        elif abs(self.weights - self.weights.T).max() > 0 or self.weights.diagonal().any():
-            issues.append(
-                ConfigIssue("weights", "must be symmetric, without a diagonal", ConfigCheck.CONFLICT)
-            )
+        fault = _fault_of(self.weights)
+        if fault is not None:
+            issues.append(fault)
         elif not self.degrees.all():
             reason = f"party {int(self.degrees.argmin())} has no neighbour"
             issues.append(ConfigIssue("weights", reason, ConfigCheck.MISSING))
@@ -116,6 +112,23 @@ class PersonalizedObjective:
             self.degrees * (self.coupling + self.confidence * (self.smoothness + 2 * self.ridges))
         ).max()
         return float(1 - (scaled * 2 * self.ridges).min() / (len(self.sizes) * largest))
+
+
+def _fault_of(weights: sparse.csr_array) -> ConfigIssue | None:
+    """Return the first fault of weights that are of no undirected graph."""
+    entries, apart = weights.tocoo(), (weights - weights.T).tocoo()
+    looped = (entries.row == entries.col) & (entries.data != 0)
+    for matrix, wrong, reason, check in (
+        # Written so that NaN fails.
+        (entries, ~((entries.data >= 0) & (entries.data < np.inf)), "not negative", ConfigCheck.RANGE),
+        (entries, looped, "0 between a party and itself", ConfigCheck.CONFLICT),
+        (apart, apart.data != 0, "the same both ways", ConfigCheck.CONFLICT),
+    ):
+        if wrong.any():
+            first, second = (int(ends[wrong.argmax()]) for ends in (matrix.row, matrix.col))
+            entry = f"is {weights[first, second]:g} between parties {first} and {second}"
+            return ConfigIssue("weights", f"must be finite and {reason}, {entry}", check)
+    return None
 
 
 def independent_ticks(wakes: NDArray[np.intp], weights: sparse.csr_array) -> list[NDArray[np.intp]]:

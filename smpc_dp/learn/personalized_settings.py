@@ -76,8 +76,10 @@ def weights_of(topology: Graph, weights: tuple[float, ...], parties: int) -> spa
         reason = f"{len(weights)} for {len(topology)} edges: give `topology` as a list of edges"
         raise ConfigError.at("weights", reason, ConfigCheck.SHAPE)
     ends = np.array(topology, dtype=np.intp)
-    if len(graph.edges) < len(ends):
-        raise ConfigError.at("topology", "has an edge twice", ConfigCheck.DUPLICATE)
+    edges, counts = np.unique(np.sort(ends, axis=1), axis=0, return_counts=True)
+    if counts.max() > 1:
+        reason = f"has the edge {edges[counts.argmax()].tolist()} twice"
+        raise ConfigError.at("topology", reason, ConfigCheck.DUPLICATE)
     both = np.concatenate([ends, ends[:, ::-1]])
     return sparse.csr_array((np.tile(weights, 2), (both[:, 0], both[:, 1])), shape=(parties, parties))
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from smpc_dp import simulate
+from smpc_dp.errors import ConfigError
 from smpc_dp.learn.data_owners import DataOwners
 from smpc_dp.learn.registry import check_learn
 from smpc_dp.learn.requirements import Learned
@@ -83,6 +85,28 @@ def test_owners_with_budgets_of_their_own_answer_and_are_charged(tmp_path: Path)
         np.testing.assert_array_equal(result.values, results[0].values)
     spent = [Ledger.open(tmp_path / f"{name}.ledger").spent().epsilon for name in NAMES]
     assert spent == pytest.approx([0.0, 1.0, 2.0, 0.5], rel=1e-3)
+
+
+def test_an_owner_whose_file_has_other_budgets_is_told_which(tmp_path: Path) -> None:
+    """The learner and the other owners go on without it, and say so."""
+    path = session(tmp_path / "all", {"epsilons": [1.0, 2.0, 0.5], "delta": 1e-6})
+    shutil.copytree(path.parent, tmp_path / "own")
+    own = tmp_path / "own" / path.name
+    own.write_text(path.read_text().replace("[1.0, 2.0, 0.5]", "[1.0, 2.0, 4.0]"))
+    assert own.read_text() != path.read_text()
+
+    async def scene() -> tuple[Learned, BaseException | Learned]:
+        serving = asyncio.create_task(serve_learning(path, begin_with=3))
+        tasks = [one(path if name != "cat" else own, name) for name in NAMES]
+        bank, _, _, cat = await asyncio.gather(*tasks, return_exceptions=True)
+        await serving
+        assert isinstance(bank, Learned), bank
+        return bank, cat
+
+    bank, cat = asyncio.run(scene())
+    assert isinstance(cat, ConfigError)
+    assert "parameters.epsilons: [1.0, 2.0, 4.0] here, [1.0, 2.0, 0.5] there" in str(cat)
+    assert any("cat" in text for text in bank.failures)
 
 
 async def killed(*_arguments: object) -> None:

@@ -156,7 +156,9 @@ def test_an_owner_refuses_a_learner_that_asks_too_often() -> None:
     source = NoiseSource.keyed(bytes(32), b"test")
     for _ in range(5):
         answers.answer(1, np.zeros(3), source)
-    with pytest.raises(PrivacyError, match="noise is planned for 5 private vectors, this is one more"):
+    with pytest.raises(
+        PrivacyError, match="party 1: noise is planned for 5 private vectors, this is one more"
+    ):
         answers.answer(1, np.zeros(3), source)
 
 
