@@ -21,10 +21,10 @@ Floats = NDArray[np.float64]
 VECTORS, _NEWTON = 8, 3
 
 
-class Curves(Protocol):
+class Losses(Protocol):
     """Losses of the parties' records."""
 
-    def curve(self, party: int, model: Floats) -> tuple[Floats, Floats]:
+    def derivatives(self, party: int, model: Floats) -> tuple[Floats, Floats]:
         """Return gradient and Hessian of a party's mean loss."""
         ...
 
@@ -33,7 +33,7 @@ class GossipAdmm:
     """One run; `models`: shape (n, p). `penalty`: rho of the augmented Lagrangian."""
 
     def __init__(
-        self, records: Curves, objective: PersonalizedObjective, start: Floats, penalty: float, seed: int
+        self, records: Losses, objective: PersonalizedObjective, start: Floats, penalty: float, seed: int
     ) -> None:
         self._records, self._objective, self._penalty = records, objective, penalty
         self._rng, n = np.random.default_rng(seed), len(start)
@@ -55,11 +55,11 @@ class GossipAdmm:
         theta, ridge = self.models[party], float(objective.ridges[party])
         for _ in range(_NEWTON):
             others = (weights * theta + rho * copies - copied) / (weights + rho)
-            slope, curve = self._records.curve(party, theta)
+            slope, hessian = self._records.derivatives(party, theta)
             gradient = scale * (slope + 2 * ridge * theta)
             gradient = gradient + (weights * (theta - others) + prices + rho * (theta - owns)).sum(axis=0)
             diagonal = float((weights * rho / (weights + rho) + rho).sum()) + 2 * scale * ridge
-            theta = theta - np.linalg.solve(scale * curve + diagonal * np.eye(len(theta)), gradient)
+            theta = theta - np.linalg.solve(scale * hessian + diagonal * np.eye(len(theta)), gradient)
         self.models[party] = theta
         self._copies[party, near] = (weights * theta + rho * copies - copied) / (weights + rho)
 

@@ -69,7 +69,7 @@ class Problem:
         held = self.labels != 0
         return np.tile(logistic(self.features[held], self.labels[held], 1.0), (len(self.sizes), 1))
 
-    def curve(self, party: int, model: Floats) -> tuple[Floats, Floats]:
+    def derivatives(self, party: int, model: Floats) -> tuple[Floats, Floats]:
         """Return gradient and Hessian of a party's mean loss."""
         features, labels = (part[party, : self.sizes[party]] for part in (self.features, self.labels))
         chance = 0.5 * (1 - np.tanh(labels * (features @ model) / 2))

@@ -1,43 +1,37 @@
-"""Personalised models of movie ratings beside local ones [Bellet et al. 2018, Table 1].
+"""Personalised models of movie ratings, as published and private [Bellet et al. 2018, Table 1].
 
-The paper's private rows are not private at their epsilon: features and graph are exact functions of the
-ratings, and a party's mean, which is subtracted from each of its m ratings, moves all its residuals when one
-rating changes: by up to 2 (r_max - r_min) B_phi/m, 8 B_phi/m for 1 to 5, in the l1 norm of the mean gradient.
+The paper's private rows are not private at their epsilon: see `published_ratings`.
 """
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
-import numpy as np
 
-from smpc_dp.learn.coordinate_descent import Gradients, PersonalizedObjective
+from smpc_dp.learn.coordinate_descent import Gradients
 from smpc_dp.learn.schedule import PublicDraws
+from smpc_dp_lab.bench import published_ratings
 from smpc_dp_lab.bench.accuracies import Measured
 from smpc_dp_lab.bench.descents import descended
 from smpc_dp_lab.bench.figures import Progress, Steps, refuse, within
 from smpc_dp_lab.bench.gossip_admm import GossipAdmm
 from smpc_dp_lab.bench.plots import finish_axes, write_plot
-from smpc_dp_lab.bench.published_ratings import PublishedNoise, split_epsilon
-from smpc_dp_lab.bench.rating_tasks import Floats, Tasks, public_tasks, published_tasks
+from smpc_dp_lab.bench.rating_tasks import Floats, Tasks, public_tasks
 from smpc_dp_lab.bench.ratings import Ratings
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-# 1/mu of the paper; delta of its advanced composition; updates of a party, which the paper tunes.
-PUBLISHED_COUPLING, PUBLISHED_DELTA, PUBLISHED_UPDATES = 25.0, math.exp(-5), 5
 PUBLISHED_EPSILONS, EPSILONS, DELTA = (1.0, 0.5, 0.1), (30.0, 10.0, 3.0, 1.0, 0.1), 1e-6
 # Tuned once, on other seeds; couplings with noise by epsilon.
 COUPLING, UPDATES, CONVERGED = 0.01, 6, 30
+PRIVATE_COUPLING = {30.0: 0.03, 10.0: 0.03, 3.0: 0.03, 1.0: 0.1, 0.1: 1.0}
 # Of gossip ADMM: ticks of a party on average; rho over the coupling.
 ADMM_TICKS, ADMM_PENALTY = 20, 0.1
-PRIVATE_COUPLING = {30.0: 0.03, 10.0: 0.03, 3.0: 0.03, 1.0: 0.1, 0.1: 1.0}
 
 
 class Point(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,11 +58,6 @@ class Movielens(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
 
 
-def _objective(tasks: Tasks, coupling: float) -> PersonalizedObjective:
-    reach = max(float((one**2).sum(axis=1).max()) for one in tasks.features)
-    return PersonalizedObjective(tasks.weights, tasks.sizes, coupling, 1 / tasks.sizes, 2 * reach)
-
-
 def _descend(
     tasks: Tasks,
     gradients: Gradients,
@@ -80,7 +69,7 @@ def _descend(
     start: Floats | None = None,
 ) -> Floats:
     """Return the models after so many updates of a party, on average; `epsilon`: with the product's noise."""
-    objective, parties = _objective(tasks, coupling), len(tasks.sizes)
+    objective, parties = tasks.objective(coupling), len(tasks.sizes)
     wakes = PublicDraws(1 + seed).below(parties, updates * parties)
     budget, length = None if epsilon is None else (epsilon, DELTA), tasks.features[0].shape[1]
     return descended(objective, gradients, length, wakes, seed, budget=budget, clip=tasks.clip, start=start)
@@ -90,14 +79,17 @@ def _measures(
     given: Ratings, published: Sequence[float], epsilons: Sequence[float], seed: int
 ) -> Iterator[tuple[str, str, float | None, bool, float]]:
     """Yield kind of features, method, epsilon, whether it holds for a rating, and the error."""
-    kinds = (("as published", published_tasks, PUBLISHED_COUPLING), ("public", public_tasks, COUPLING))
+    kinds = (
+        ("as published", published_ratings.published_tasks, published_ratings.COUPLING),
+        ("public", public_tasks, COUPLING),
+    )
     for features, make, coupling in kinds:
         tasks, of_public = make(given, seed), features == "public"
         local = tasks.local()
         yield features, "offset alone", None, of_public, tasks.rmse(local * 0)
         yield features, "local", None, of_public, tasks.rmse(local)
         yield features, "pooled", None, False, tasks.rmse(tasks.pooled())
-        admm = GossipAdmm(tasks, _objective(tasks, coupling), local, ADMM_PENALTY * coupling, seed)
+        admm = GossipAdmm(tasks, tasks.objective(coupling), local, ADMM_PENALTY * coupling, seed)
         yield features, "gossip ADMM", None, False, tasks.rmse(admm.run(ADMM_TICKS * len(local)))
         reached = _descend(tasks, tasks, coupling, CONVERGED, seed, start=local)
         yield features, "CD", None, False, tasks.rmse(reached)
@@ -107,10 +99,8 @@ def _measures(
                     tasks, tasks, PRIVATE_COUPLING.get(epsilon, 0.1), UPDATES, seed, epsilon=epsilon
                 )
             else:
-                # A party updates about so often, and as often as that its budget is split.
-                each = split_epsilon(epsilon, PUBLISHED_UPDATES, PUBLISHED_DELTA)
-                noisy = PublishedNoise(tasks, each, np.random.default_rng([seed, 7]))
-                models = _descend(tasks, noisy, coupling, PUBLISHED_UPDATES, seed)
+                noisy = published_ratings.published_noise(tasks, epsilon, seed)
+                models = _descend(tasks, noisy, coupling, published_ratings.UPDATES, seed)
             yield features, "private CD", epsilon, of_public, tasks.rmse(models)
 
 

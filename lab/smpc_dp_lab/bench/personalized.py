@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
@@ -18,10 +16,6 @@ from smpc_dp_lab.bench.descents import descended
 from smpc_dp_lab.bench.figures import Progress, Steps, refuse, within
 from smpc_dp_lab.bench.gossip_admm import GossipAdmm
 from smpc_dp_lab.bench.linear_tasks import MOST, PARTIES, Floats, Problem, Rows, problem
-from smpc_dp_lab.bench.plots import finish_axes, write_plot
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 # lambda_1 = 1/mu of the paper, by the rows; tuned once, on other seeds.
 COUPLING: dict[Rows, float] = {"cube": 0.5, "unit": 0.25}
@@ -150,37 +144,3 @@ def personalized_synthetic(
             count()
     took = time.perf_counter() - began
     return PersonalizedSynthetic(points=measured.points(Point), problems=problems, seed=seed, seconds=took)
-
-
-def plot(result: PersonalizedSynthetic, path: Path) -> None:
-    """Write accuracy against epsilon, with the lines without privacy, and by records; rows of norm 1."""
-    unit = [point for point in result.points if point.rows == "unit"]
-    dimensions = sorted({point.dimension for point in unit})
-
-    def by_epsilon(method: str) -> Callable[[Axes], None]:
-        def draw(axes: Axes) -> None:
-            for index, dimension in enumerate(dimensions):
-                of = [one for one in unit if one.dimension == dimension and one.least is None]
-                private = sorted((one.epsilon or 0, one.accuracy) for one in of if one.method == method)
-                colour = f"C{index}"
-                axes.plot(*zip(*private, strict=True), "o-", color=colour, label=f"p = {dimension}")
-                for name, style in (("local", ":"), ("pooled", "-."), ("CD", "--")):
-                    [level] = [one.accuracy for one in of if one.method == name]
-                    axes.axhline(level, color=colour, linestyle=style, label=f"{name}, p = {dimension}")
-            axes.set(xscale="log", xlabel="epsilon of one record", ylabel="test accuracy")
-            finish_axes(axes, method, fontsize=7)
-
-        return draw
-
-    def by_size(axes: Axes) -> None:
-        binned = [one for one in unit if one.least is not None and one.method != "local DP"]
-        for method, epsilon in dict.fromkeys((one.method, one.epsilon) for one in binned):
-            of = [one for one in binned if (one.method, one.epsilon) == (method, epsilon)]
-            middle = [((one.least or 0) + (one.most or 0)) / 2 for one in of]
-            label = method if epsilon is None else f"{method}, epsilon = {epsilon:g}"
-            axes.plot(middle, [one.accuracy for one in of], "o-", label=label)
-        axes.set(xlabel="records of a party", ylabel="test accuracy")
-        finish_axes(axes, f"p = {max(dimensions)}, by records", fontsize=7)
-
-    panels = (by_epsilon("private CD"), by_size, by_epsilon("local DP"))
-    write_plot(path, (15.0, 4.5), *panels, title="Personalised models, rows of L2 norm at most 1")

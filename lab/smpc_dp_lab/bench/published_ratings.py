@@ -1,14 +1,45 @@
-"""Noise on gradients of ratings as published, for which no epsilon holds [Bellet et al. 2018, 5.2]."""
+"""Tasks of movie ratings, and noise, as published: no epsilon holds [Bellet et al. 2018, 5.2].
+
+Features and graph are exact functions of the ratings, and a party's mean, which is subtracted from each of
+its m ratings, moves all its residuals when one rating changes: by up to 2 (r_max - r_min) B_phi/m,
+8 B_phi/m for 1 to 5, in the l1 norm of the mean gradient.
+"""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from smpc_dp.privacy.accountant.theorems import kairouz_oh_viswanath
-from smpc_dp_lab.bench.rating_tasks import Floats, Tasks
+from smpc_dp_lab.bench.rating_tasks import NEIGHBOURS, Floats, Tasks, features_of, tasks_of
+from smpc_dp_lab.bench.ratings import Ratings
+
+# 1/mu of the paper; delta of its advanced composition; updates of a party, which the paper tunes.
+COUPLING, DELTA, UPDATES = 25.0, math.exp(-5), 5
+
+
+def published_tasks(given: Ratings, seed: int) -> Tasks:
+    """Return the tasks of the paper: features, graph and means are exact functions of all training ratings.
+
+    The graph joins parties with one of their ten nearest, by the cosine of their centred training ratings.
+    """
+    tested, (parties, _) = given.tested(seed), given.shape
+    own, stars = given.table[:, 0].astype(int), given.table[:, 2]
+    means = np.bincount(own[~tested], stars[~tested], parties) / np.bincount(own[~tested], minlength=parties)
+    centred = stars - means[own]
+    train = given.matrix(~tested, centred)
+    features = features_of(train, seed)
+    lengths = np.sqrt(np.maximum(train.multiply(train).sum(axis=1), 1e-12))
+    cosines = (train @ train.T).toarray() / lengths[:, None] / lengths
+    np.fill_diagonal(cosines, -np.inf)
+    near = np.zeros((parties, parties))
+    np.put_along_axis(near, np.argsort(-cosines, axis=1)[:, :NEIGHBOURS], 1.0, axis=1)
+    graph = sparse.csr_array(np.maximum(near, near.T))
+    return tasks_of(given, tested, centred, features, graph, np.arange(parties), clip=10.0)
 
 
 @dataclass(frozen=True)
@@ -34,6 +65,11 @@ class PublishedNoise:
     ) -> NDArray[np.int64]:
         """See `coordinate_descent.Gradients`; the paper's noise is not on a grid."""
         return self.tasks.contributions(models, rows, factor, bits)
+
+
+def published_noise(tasks: Tasks, epsilon: float, seed: int) -> PublishedNoise:
+    """Return the noise of epsilon split over UPDATES: a party updates about so often."""
+    return PublishedNoise(tasks, split_epsilon(epsilon, UPDATES, DELTA), np.random.default_rng([seed, 7]))
 
 
 def split_epsilon(epsilon: float, count: int, delta: float) -> float:

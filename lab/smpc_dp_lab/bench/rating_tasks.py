@@ -1,4 +1,4 @@
-"""Tasks of personalised linear models of movie ratings, by published and by public features.
+"""Tasks of personalised linear models of movie ratings, and those of public features.
 
 [Bellet, Guerraoui, Taziki, Tommasi: Personalized and Private Peer-to-Peer Machine Learning, 5.2]
 """
@@ -11,13 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from smpc_dp.learn.coordinate_descent import PersonalizedObjective
 from smpc_dp.learn.topology import watts_strogatz
 from smpc_dp.privacy.record_gradients import contributions
 from smpc_dp_lab.bench.ratings import Ratings
 
 Floats = NDArray[np.float64]
 
-FACTORS, ROUNDS, RIDGE, NEIGHBOURS, TESTED = 20, 10, 0.1, 10, 0.2
+FACTORS, ROUNDS, RIDGE, NEIGHBOURS = 20, 10, 0.1, 10
 # Of the public features: the part of the parties whose ratings are public, and records that an item's mean is
 # shrunk by.
 PUBLIC, SHRINK = 0.2, 5.0
@@ -71,10 +72,15 @@ class Tasks:
         gram = features.T @ features + np.eye(features.shape[1])
         return np.tile(np.linalg.solve(gram, features.T @ ratings), (len(self.sizes), 1))
 
-    def curve(self, party: int, model: Floats) -> tuple[Floats, Floats]:
+    def derivatives(self, party: int, model: Floats) -> tuple[Floats, Floats]:
         """Return gradient and Hessian of a party's mean loss."""
         features = self.features[party]
         return self.slopes(party, model).mean(axis=0), 2 * features.T @ features / len(features)
+
+    def objective(self, coupling: float) -> PersonalizedObjective:
+        """Return what personalised models minimise, with the penalty |theta|^2 / m."""
+        reach = max(float((one**2).sum(axis=1).max()) for one in self.features)
+        return PersonalizedObjective(self.weights, self.sizes, coupling, 1 / self.sizes, 2 * reach)
 
     def rmse(self, models: Floats) -> float:
         """Return the root mean squared test error of a party, mean over the parties."""
@@ -102,47 +108,13 @@ def features_of(ratings: sparse.csr_array, seed: int) -> Floats:
     return np.asarray(known)
 
 
-def _split(given: Ratings, seed: int) -> NDArray[np.bool_]:
-    """Return which ratings are for the test: a fifth of each party's, drawn at random, and at least one."""
-    rng = np.random.default_rng([seed, 80])
-    parties, tested = given.table[:, 0], np.zeros(len(given.table), dtype=np.bool_)
-    for own in np.split(np.argsort(parties, kind="stable"), np.cumsum(np.bincount(parties.astype(int)))[:-1]):
-        tested[rng.permutation(own)[: max(1, round(TESTED * len(own)))]] = True
-    return tested
-
-
-def _matrix(given: Ratings, keep: NDArray[np.bool_], values: Floats) -> sparse.csr_array:
-    parties, movies = given.table[keep, 0].astype(int), given.table[keep, 1].astype(int)
-    return sparse.csr_array((values[keep], (parties, movies)), shape=given.shape)
-
-
-def published_tasks(given: Ratings, seed: int) -> Tasks:
-    """Return the tasks of the paper: features, graph and means are exact functions of all training ratings.
-
-    The graph joins parties with one of their ten nearest, by the cosine of their centred training ratings.
-    """
-    tested, (parties, _) = _split(given, seed), given.shape
-    own, stars = given.table[:, 0].astype(int), given.table[:, 2]
-    means = np.bincount(own[~tested], stars[~tested], parties) / np.bincount(own[~tested], minlength=parties)
-    centred = stars - means[own]
-    train = _matrix(given, ~tested, centred)
-    features = features_of(train, seed)
-    lengths = np.sqrt(np.maximum(train.multiply(train).sum(axis=1), 1e-12))
-    cosines = (train @ train.T).toarray() / lengths[:, None] / lengths
-    np.fill_diagonal(cosines, -np.inf)
-    near = np.zeros((parties, parties))
-    np.put_along_axis(near, np.argsort(-cosines, axis=1)[:, :NEIGHBOURS], 1.0, axis=1)
-    graph = sparse.csr_array(np.maximum(near, near.T))
-    return _tasks(given, tested, centred, features, graph, np.arange(parties), clip=10.0)
-
-
 def public_tasks(given: Ratings, seed: int) -> Tasks:
     """Return the tasks of four fifths of the parties; features and means come from the others, public ones.
 
     A rating is taken less the public mean of the movie, and features have an intercept, so that nothing is
     centred by private data. The graph is drawn at random.
     """
-    tested, (everyone, movies) = _split(given, seed), given.shape
+    tested, (everyone, movies) = given.tested(seed), given.shape
     order = np.random.default_rng([seed, 5]).permutation(everyone)
     count = round(PUBLIC * everyone)
     public = np.isin(given.table[:, 0], order[:count])
@@ -151,15 +123,15 @@ def public_tasks(given: Ratings, seed: int) -> Tasks:
     sums = np.bincount(item[public], stars[public] - overall, movies)
     offset = overall + sums / (np.bincount(item[public], minlength=movies) + SHRINK)
     left = stars - offset[item]
-    features = features_of(_matrix(given, public, left), seed)
+    features = features_of(given.matrix(public, left), seed)
     features /= np.maximum(1, np.linalg.norm(features, axis=1, keepdims=True))
     features = np.c_[features, np.ones(movies)]
     parties = np.sort(order[count:])
     graph = watts_strogatz(len(parties), NEIGHBOURS, 1.0, 1 + seed).adjacency
-    return _tasks(given, tested, left, features, graph, parties, clip=2.0)
+    return tasks_of(given, tested, left, features, graph, parties, clip=2.0)
 
 
-def _tasks(
+def tasks_of(
     given: Ratings,
     tested: NDArray[np.bool_],
     values: Floats,
@@ -168,6 +140,8 @@ def _tasks(
     parties: NDArray[np.intp],
     clip: float,
 ) -> Tasks:
+    """Return the tasks of `parties`: `values` of their ratings, those in `tested` for the test."""
+
     def of(keep: NDArray[np.bool_]) -> list[tuple[Floats, Floats]]:
         raters, item, rated = given.table[keep, 0], given.table[keep, 1].astype(int), values[keep]
         order = np.argsort(raters, kind="stable")

@@ -7,12 +7,14 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.learn.data import movielens
 
 Floats = NDArray[np.float64]
 
+TESTED = 0.2
 SYNTHETIC = "synthetic ratings of the form of MovieLens"
 
 
@@ -27,6 +29,20 @@ class Ratings:
     def shape(self) -> tuple[int, int]:
         """The numbers of parties and of movies."""
         return int(self.table[:, 0].max()) + 1, int(self.table[:, 1].max()) + 1
+
+    def tested(self, seed: int) -> NDArray[np.bool_]:
+        """Return which ratings are for the test: a fifth of each party's, drawn, and at least one."""
+        rng = np.random.default_rng([seed, 80])
+        order, counts = np.argsort(self.table[:, 0], kind="stable"), np.bincount(self.table[:, 0].astype(int))
+        result = np.zeros(len(self.table), dtype=np.bool_)
+        for own in np.split(order, np.cumsum(counts)[:-1]):
+            result[rng.permutation(own)[: max(1, round(TESTED * len(own)))]] = True
+        return result
+
+    def matrix(self, keep: NDArray[np.bool_], values: Floats) -> sparse.csr_array:
+        """Return values of the ratings to keep, shape (parties, movies)."""
+        parties, movies = self.table[keep, 0].astype(int), self.table[keep, 1].astype(int)
+        return sparse.csr_array((values[keep], (parties, movies)), shape=self.shape)
 
 
 def read_ratings(path: Path) -> Ratings:

@@ -111,6 +111,7 @@ def personalized(
     DP of the records.
     """
     from smpc_dp_lab.bench import personalized as bench
+    from smpc_dp_lab.bench.personalized_plot import plot
 
     chosen: Sequence[int] = dimensions or bench.DIMENSIONS
     epsilons = tuple(bench.UPDATES)
@@ -121,7 +122,7 @@ def personalized(
         lambda progress: bench.personalized_synthetic(
             chosen, epsilons, problems=problems, seed=seed, progress=progress
         ),
-        bench.plot,
+        plot,
         plot_file,
         as_json,
     )

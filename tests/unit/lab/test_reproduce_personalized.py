@@ -10,10 +10,18 @@ import pytest
 
 from smpc_dp.errors import ConfigError
 from smpc_dp.privacy.accountant.theorems import kairouz_oh_viswanath
-from smpc_dp_lab.bench import linear_tasks, moons, movie_models, party_tables, personalized
+from smpc_dp_lab.bench import (
+    linear_tasks,
+    moons,
+    movie_models,
+    party_tables,
+    personalized,
+    personalized_plot,
+    published_ratings,
+)
 from smpc_dp_lab.bench.party_rows import read_parties, synthetic_parties
-from smpc_dp_lab.bench.published_ratings import split_epsilon
-from smpc_dp_lab.bench.rating_tasks import PUBLIC, public_tasks, published_tasks
+from smpc_dp_lab.bench.published_ratings import published_tasks, split_epsilon
+from smpc_dp_lab.bench.rating_tasks import PUBLIC, public_tasks
 from smpc_dp_lab.bench.ratings import Ratings, read_ratings, synthetic_ratings
 
 
@@ -42,7 +50,7 @@ def test_collaboration_beats_local_models_and_noise_costs(
         for least in (10, 79)
     )
     assert few.accuracy < many.accuracy - 0.05
-    personalized.plot(result, tmp_path / "figure.png")
+    personalized_plot.plot(result, tmp_path / "figure.png")
     assert (tmp_path / "figure.png").stat().st_size > 10_000
 
 
@@ -153,9 +161,9 @@ def test_centring_moves_a_mean_gradient_by_8_b_phi_over_m() -> None:
 
 
 def test_a_split_of_epsilon_composes_to_it() -> None:
-    each = split_epsilon(0.5, 5, movie_models.PUBLISHED_DELTA)
+    each = split_epsilon(0.5, 5, published_ratings.DELTA)
     assert 0.1 <= each < 0.5
-    assert kairouz_oh_viswanath([(each, 0.0)] * 5, movie_models.PUBLISHED_DELTA)[0] == pytest.approx(0.5)
+    assert kairouz_oh_viswanath([(each, 0.0)] * 5, published_ratings.DELTA)[0] == pytest.approx(0.5)
 
 
 def test_ratings_files_of_both_forms(tmp_path: Path) -> None:
