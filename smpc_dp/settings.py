@@ -179,9 +179,9 @@ def _field(table: type[msgspec.Struct], key: str) -> msgspec.structs.FieldInfo:
 
 
 def items(table: type[msgspec.Struct], without: Collection[str] = ()) -> list[str]:
-    """Return the items of a Markdown list of a table's settings: key, kind and range and meaning, default.
+    """Return the items of a Markdown list of a table's settings: key, default, kind and range, meaning.
 
-    The kind of a value is left out where its values are listed.
+    The kind is left out where values are listed, and of a number with a range.
     """
     lines = []
     for field in msgspec.structs.fields(table):
@@ -191,22 +191,22 @@ def items(table: type[msgspec.Struct], without: Collection[str] = ()) -> list[st
         is_listed = any(isinstance(kind, inspect.LiteralType) for kind in kinds)
         names = "" if is_listed else " or ".join(dict.fromkeys(_name(kind) for kind in kinds))
         values = extra.get("range", _range(field.type, plain=False, code=True))
-        separator = " " if values[:1] in "([" else ", " if names else ""
+        if values and names == "number":
+            names = ""
+        separator = "" if not names else " " if values[:1] in "([" else ", "
         kind = f"{names}{separator if values else ''}{values}"
         meaning = f"{kind}: {about}" if about else kind
-        lines.append(f"- `{field.encode_name}`: {meaning}.{_need(field, extra)}")
+        lines.append(f"- `{field.encode_name}`{_need(field, extra)}: {meaning}.")
     return lines
 
 
 def _need(field: msgspec.structs.FieldInfo, extra: Mapping[str, str]) -> str:
-    """Return the default of a field as a sentence, or that it is needed; nothing if it may be left out."""
+    """Return the default of a field in brackets, or that it is needed; nothing if it may be left out."""
     if field.required:
-        return " Needed."
+        return " (needed)"
     default = _default(field)
     text = extra.get("default", "" if default is None else _literal(default))
-    if text.startswith("needed"):
-        return f" N{text[1:]}."
-    return f" Default: {text}." if text not in ("", "none") else ""
+    return f" ({text})" if text not in ("", "none") else ""
 
 
 def _parts(kind: Any) -> tuple[list[inspect.Type], str, dict[str, str]]:
@@ -218,8 +218,9 @@ def _parts(kind: Any) -> tuple[list[inspect.Type], str, dict[str, str]]:
     while parts:
         part = parts.pop(0)
         if isinstance(part, inspect.Metadata):
-            about = (part.extra_json_schema or {}).get("description", about)
-            extra |= part.extra or {}
+            # The outermost description stands: it is of this key, an inner one of the type that keys share.
+            about = about or (part.extra_json_schema or {}).get("description", "")
+            extra = (part.extra or {}) | extra
             parts.insert(0, part.type)
         elif isinstance(part, inspect.UnionType):
             parts = [*part.types, *parts]

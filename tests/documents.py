@@ -13,6 +13,8 @@ SHARED = "Fields of several commands"
 def fields_below(page: str, heading: str) -> list[str]:
     """Return the names in code that begin rows of tables and items of lists below a heading of a page.
 
+    A default may stand in brackets after a name.
+
     The section ends at the next heading of the same level or a higher one. Raises ValueError without it.
     """
     text = (ROOT / page).read_text("utf-8")
@@ -20,7 +22,9 @@ def fields_below(page: str, heading: str) -> list[str]:
     if result is None:
         raise ValueError(f"{page} has no heading {heading!r}")
     section = re.split(rf"^#{{1,{len(result[1])}}} ", text[result.end() :], maxsplit=1, flags=re.MULTILINE)[0]
-    cells = re.findall(r"^(?:\| ([^|]*`[^|]*) \||- (`[^`\n]+`(?:, `[^`\n]+`)*):)", section, re.MULTILINE)
+    cells = re.findall(
+        r"^(?:\| ([^|]*`[^|]*) \||- (`[^`\n]+`(?:, `[^`\n]+`)*)(?: \(.*?\))?:)", section, re.MULTILINE
+    )
     return [code for cell in cells for code in re.findall(r"`([^`\n]+)`", "".join(cell))]
 
 

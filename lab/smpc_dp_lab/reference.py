@@ -3,11 +3,11 @@
 In session-file.md a comment `<!-- settings: MODULE.CLASS without KEY KEY -->` stands before each list, which
 ends at the next blank line; `own` in the place of `without ...` leaves out the keys of the class's bases.
 Items of several keys are kept. A comment `<!-- common -->` stands before the items that several lists of
-learners have, which these lists only name.
+learners have, which these lists only name; of two with one name it says whose they are.
 In docs/reference/errors.md a comment `<!-- checks: CLASS -->` stands before the list of an enum of
 smpc_dp.errors, which ends at a comment `<!-- end -->`.
 In docs/reference/commands.md the lists of options stand between a comment `<!-- options: MODULE.APP -->` and
-`<!-- end -->`; the first has those of several commands, which the others only name.
+`<!-- end -->`.
 In protocols/*/*.md a comment `<!-- states: MODULE.ROLE -->` stands before the table and the diagram of a
 role's states, which end at a comment `<!-- end -->`.
 docs/performance.md has the stored results of benchmarks.
@@ -66,9 +66,7 @@ def _learners(match: re.Match[str]) -> list[str]:
 
 def _named(lines: list[str]) -> list[str]:
     """Return the line that names the items that stand elsewhere, if there are any."""
-    return (
-        [f"- Also, above: {', '.join(re.findall(r'^- (.*?):', line)[0] for line in lines)}."] if lines else []
-    )
+    return [f"- Also {', '.join(re.findall(r'^- (`[^`]*`)', line)[0] for line in lines)}."] if lines else []
 
 
 def rendered(text: str) -> str:
@@ -88,8 +86,10 @@ def rendered(text: str) -> str:
         return match[1] + "\n".join((*own, *shared, *_named(elsewhere)))
 
     def shared(match: re.Match[str]) -> str:
+        keys = Counter(item.split()[1].strip(":") for item in common)
         return match[1] + "\n".join(
-            f"{item} Of {', '.join(names)}." for item, names in sorted(common.items())
+            item if keys[item.split()[1].strip(":")] == 1 else f"{item} Of {', '.join(names)}."
+            for item, names in sorted(common.items())
         )
 
     return _COMMON_TABLE.sub(shared, _TABLE.sub(table, text))
@@ -118,30 +118,28 @@ def _commands(command: Any, name: str = "") -> Iterator[tuple[str, Any]]:
 def _choices(kind: Any) -> str:
     """Return the values of a literal type, of alternatives or elements too."""
     if get_origin(kind) is Literal:
-        return ", ".join(f"`{value}`" for value in get_args(kind))
+        return "|".join(map(str, get_args(kind)))
     if isinstance(kind, UnionType) or get_origin(kind) is list:
         return next((text for inner in get_args(kind) if (text := _choices(inner))), "")
     return ""
 
 
 def _option(parameter: Any) -> str:
-    """Return the line of an option or an argument."""
+    """Return an option or an argument with its choices and its default, in bold letters if it is required."""
     names = parameter.opts if parameter.param_type_name == "option" else [parameter.name.upper()]
-    name = ", ".join(f"`{option}`" for option in (*names, *parameter.secondary_opts))
+    choices = _choices(parameter.type_descriptor.annotation)
+    text = " ".join(filter(None, ("/".join((*names, *parameter.secondary_opts)), choices)))
     default = parameter.default
     if parameter.show_default not in (True, False, None):
         default = parameter.show_default
-    is_given = isinstance(default, str | int | float) and not isinstance(default, bool)
-    meaning = (parameter.help or "").strip()
-    if choices := _choices(parameter.type_descriptor.annotation):
-        meaning = f"{meaning} {choices}."
     if parameter.required:
-        return f"- {name}: {meaning} Required."
-    return f"- {name}: {meaning} Default: {default}." if is_given else f"- {name}: {meaning}"
+        return f"**`{text}`**"
+    is_given = isinstance(default, str | int | float) and not isinstance(default, bool)
+    return f"`{text}` ({default})" if is_given else f"`{text}`"
 
 
 def optioned(text: str) -> str:
-    """Return the page of commands with the lists of options written anew."""
+    """Return the page of commands with the lists of options written anew; `--help` has their meaning."""
 
     def lists(match: re.Match[str]) -> str:
         app = typer.main.get_command(getattr(import_module(match[2]), match[3]))
@@ -153,21 +151,8 @@ def optioned(text: str) -> str:
             ]
             for name, command in _commands(app)
         }
-        commands: dict[str, list[str]] = {}
-        for name, lines in options.items():
-            for line in lines:
-                commands.setdefault(line, []).append(f"`{name}`")
-        several = [
-            f"{line} Of {', '.join(names)}." for line, names in sorted(commands.items()) if len(names) > 1
-        ]
-        sections = {"several commands": several}
-        sections |= {
-            name: [line for line in lines if len(commands[line]) == 1]
-            + _named([line for line in lines if len(commands[line]) > 1])
-            for name, lines in options.items()
-        }
         return match[1] + "\n\n".join(
-            f"### Options of {name}\n\n" + "\n".join(lines) for name, lines in sections.items() if lines
+            f"### Options of {name}\n\n{', '.join(found)}" for name, found in options.items() if found
         )
 
     return _OPTIONS.sub(lists, text)

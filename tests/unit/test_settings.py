@@ -85,11 +85,11 @@ def test_every_fault_is_told() -> None:
 
 def test_the_reference_has_every_key() -> None:
     assert items(Table, without=["names"]) == [
-        "- `size`: integer, 1 to 2^40: lines of a page. Needed.",
-        "- `share`: number (0, 1). Default: 0.5.",
-        '- `side`: `"left"` or `"right"`: where. Default: `"right"`.',
-        "- `deep`: boolean. Default: `false`.",
-        "- `most`: integer, at least 0. Default: as many as there are.",
+        "- `size` (needed): integer, 1 to 2^40: lines of a page.",
+        "- `share` (0.5): (0, 1).",
+        '- `side` (`"right"`): `"left"` or `"right"`: where.',
+        "- `deep` (`false`): boolean.",
+        "- `most` (as many as there are): integer, at least 0.",
     ]
 
 

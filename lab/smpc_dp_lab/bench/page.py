@@ -44,9 +44,10 @@ def markdown(results: Sequence[Json]) -> str:
     """Return docs/performance.md: tables of each benchmark, and the fits of growth."""
     parts = [
         "# Performance\n\n"
-        "Medians; in brackets × how many times as good as the peer, and the part of the machine's limit that is\n"
-        "reached, of the same run. [benchmarks/](../benchmarks/README.md) has the peers, the limits and a note on\n"
-        "each figure. `smpc-dp bench all --out benchmarks` measures, `python -m smpc_dp_lab.reference` writes this page."
+        "Medians; in brackets × how many times as good as the peer, and the part of the machine's limit\n"
+        "that is reached, of the same run. [benchmarks/](../benchmarks/README.md) has the peers, the limits\n"
+        "and a note on each figure. `smpc-dp bench all --out benchmarks` measures,\n"
+        "`python -m smpc_dp_lab.reference` writes this page."
     ]
     for result in results:
         parts.append(f"## {result['bench']}\n\n{_machine(result)}")
