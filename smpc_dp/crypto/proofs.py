@@ -1,6 +1,6 @@
 """Zero-knowledge proofs about committed vectors: bounds, norms, and noise from committed bits.
 
-`docs/proofs/zero-knowledge.md` gives statements, protocols, sizes and what they rest on. Every proof is bound
+`docs/proofs/zero-knowledge.md` gives statements, sizes and what they rest on. Every proof is bound
 to a context (`context`: run, author, and what else is public) and to all parts of its statement. A
 verification returns nothing or raises VerificationError; `Batch` checks many at once and names the false
 ones.

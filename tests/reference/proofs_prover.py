@@ -1,6 +1,6 @@
 """A prover in plain integers that proves what it is told to, true or not: for negative tests alone.
 
-It takes the committed vectors of `docs/proofs/zero-knowledge.md` as they are, so that one condition can be
+It takes the committed vectors of `protocols/proofs/README.md` as they are, so that one condition can be
 broken at a time.
 """
 

@@ -1,4 +1,4 @@
-"""Commitments and the verifiers of `docs/proofs/zero-knowledge.md` in plain integers: slow.
+"""Commitments and the verifiers of `protocols/proofs/README.md` in plain integers: slow.
 
 Where the core checks one equation about all generators, this folds statement and generators round by round.
 """

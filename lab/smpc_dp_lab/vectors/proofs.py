@@ -1,6 +1,6 @@
 """The test vectors of commitments and proofs, published in `protocols/proofs/vectors`.
 
-`docs/proofs/zero-knowledge.md` is the specification. A case that is false carries one fault, which names it.
+`protocols/proofs/README.md` is the specification. A case that is false carries one fault, which names it.
 """
 
 from __future__ import annotations
