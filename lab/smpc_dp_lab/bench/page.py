@@ -59,24 +59,39 @@ def markdown(results: Sequence[Json]) -> str:
 
 
 def _tables(result: Json) -> Iterator[str]:
-    """Yield a table with a row for each case and a column for each quantity, and one of all other figures.
+    """Yield tables with a row for each case and a column for each quantity, and one of all other figures.
 
-    The name of a figure is "case: quantity", or the name of a case alone.
+    The name of a figure is "case: quantity" or "case, quantity", or has no case that several figures share.
     """
-    cases: dict[str, dict[str, str]] = {}
-    single: list[tuple[str, ...]] = []
+    named: dict[str, dict[str, str]] = {}
+    listed: dict[str, dict[str, str]] = {}
     for figure in result["figures"]:
-        case, _, quantity = figure["name"].rpartition(": ")
-        if case:
-            cases.setdefault(case, {})[quantity] = _cell(figure)
-        else:
-            single.append((quantity, _cell(figure)))
-    quantities = list(dict.fromkeys(name for cells in cases.values() for name in cells))
-    if cases:
+        name, cell = figure["name"], _cell(figure)
+        table, mark = (named, ": ") if ": " in name else (listed, ", ")
+        case, _, quantity = name.rpartition(mark)
+        table.setdefault(case, {})[quantity] = cell
+    single = {case: cells for case, cells in listed.items() if len(cells) == 1 or not case}
+    for cases in (named, *_alike({case: cells for case, cells in listed.items() if case not in single})):
+        quantities = list(dict.fromkeys(name for cells in cases.values() for name in cells))
         lines = ((case, *(cells.get(name, "") for name in quantities)) for case, cells in cases.items())
-        yield _markdown(("case", *quantities), lines)
-    if single:
-        yield _markdown(("figure", "value"), iter(single))
+        if cases:
+            yield _markdown(("case", *quantities), lines)
+    rest = [
+        (f"{case}, {name}" if case else name, cell) for case in single for name, cell in single[case].items()
+    ]
+    if rest:
+        yield _markdown(("figure", "value"), iter(rest))
+
+
+def _alike(cases: Mapping[str, dict[str, str]]) -> list[dict[str, dict[str, str]]]:
+    """Return the cases in groups that share quantities."""
+    groups: list[dict[str, dict[str, str]]] = []
+    for case, cells in cases.items():
+        group = next((one for one in groups if any(cells.keys() & other for other in one.values())), None)
+        if group is None:
+            groups.append(group := {})
+        group[case] = cells
+    return groups
 
 
 def _cell(figure: Json) -> str:
