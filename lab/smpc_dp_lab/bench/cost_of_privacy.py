@@ -24,7 +24,6 @@ RATES, TUNED = (0.03, 0.1, 0.3, 1.0, 3.0), 20
 PUBLIC = {"lending": 2_000, "houses": 3_000}
 # Of the 86 hospitals' stand-in.
 HOSPITALS = tuple(range(60, 318, 3))
-NOTABLE = (0.01, 0.5)
 
 
 class Point(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,7 +44,7 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CostOfPrivacy(msgspec.Struct, frozen=True, kw_only=True):
-    """Measurements of `cost_of_privacy`; constants: c of (11) by data, the least for forecasts above psi."""
+    """Measurements of `cost_of_privacy`; constants: c of (11) by data, with which no median is above it."""
 
     points: tuple[Point, ...]
     constants: dict[str, float]
@@ -135,9 +134,8 @@ def _forecast(points: Sequence[Point]) -> tuple[dict[str, float], tuple[Point, .
 
     constants = {point.data: 0.0 for point in points}
     for p in points:
-        excess = p.median - plain[p.data, p.owners, p.size]
-        # Where the noise counts, and the model is not lost in it.
-        if p.mechanism == "gaussian" and NOTABLE[0] < excess < NOTABLE[1]:
+        if p.mechanism == "gaussian":
+            excess = p.median - plain[p.data, p.owners, p.size]
             constants[p.data] = max(constants[p.data], excess / unit(p))
 
     def expected(p: Point) -> float:

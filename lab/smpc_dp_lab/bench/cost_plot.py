@@ -10,13 +10,15 @@ import numpy as np
 
 from smpc_dp.learn.schedule import PublicDraws
 from smpc_dp_lab.bench.cost_of_privacy import CostOfPrivacy, Point
-from smpc_dp_lab.bench.plots import finish_axes, write_plot
+from smpc_dp_lab.bench.plots import finish_axes, log_ticks, write_plot
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 Panel = Callable[["Axes"], None]
 TIMED = 100
+# Of the paper, by data: psi against ticks, and whose clock ticks.
+FIGURES = {"lending": ("Fig. 2", "Fig. 3"), "houses": ("Fig. 8", "Fig. 9")}
 STYLES = (("gaussian", "o-"), ("laplace", "s:"))
 
 
@@ -31,7 +33,9 @@ def _by_tick(points: list[Point]) -> Panel:
             axes.plot(ticks, middle, color=f"C{index}", label=f"epsilon = {point.epsilon:g}")
             axes.fill_between(ticks, low, high, color=f"C{index}", alpha=0.25, linewidth=0)
         axes.set(yscale="log", xlabel="tick", ylabel="psi")
-        finish_axes(axes, f"{points[0].data}: median and quartiles", fontsize=7)
+        finish_axes(
+            axes, f"{points[0].data}, median and quartiles [{FIGURES[points[0].data][0]}]", fontsize=7
+        )
 
     return draw
 
@@ -43,13 +47,16 @@ def _timing(points: list[Point], seed: int) -> Panel:
         owners = max(p.owners for p in points)
         axes.plot(range(1, TIMED + 1), 1 + PublicDraws(seed).below(owners, TIMED), ".", label="owner")
         axes.set(xlabel="tick", ylabel="owner")
-        finish_axes(axes, f"{points[0].data}: whose clock ticks", fontsize=7)
+        finish_axes(axes, f"{points[0].data}, whose clock ticks [{FIGURES[points[0].data][1]}]", fontsize=7)
 
     return draw
 
 
-def _against(points: list[Point], of: str, lines: str, title: str) -> Panel:
-    """Medians and quartiles of psi against a field of the points, a line for each value of another one."""
+def _against(points: list[Point], of: str, lines: str, title: str, *, first_alone: bool = False) -> Panel:
+    """Medians and quartiles of psi against a field of the points, a line for each value of another one.
+
+    `first_alone`: with a line of the first owner's own model without noise.
+    """
 
     def draw(axes: Axes) -> None:
         some = [p for p in points if p.mechanism != "none"]
@@ -63,7 +70,11 @@ def _against(points: list[Point], of: str, lines: str, title: str) -> Panel:
                 axes.errorbar(positions, middle, errors, fmt=style, color=f"C{index}", label=label)
                 if mechanism == "gaussian":
                     axes.plot(positions, [p.forecast for p in few], "--", color=f"C{index}", linewidth=0.8)
-        axes.set(xscale="log", yscale="log", xlabel=of, ylabel="psi")
+        if first_alone:
+            alone = sorted({(getattr(p, of), p.alone[0]) for p in some})
+            axes.plot(*zip(*alone, strict=True), "k-.", label="first owner alone, no noise")
+        axes.set(yscale="log", xlabel=of, ylabel="psi")
+        log_ticks(axes, (getattr(p, of) for p in some))
         finish_axes(axes, title, fontsize=6)
 
     return draw
@@ -78,7 +89,7 @@ def _alone(points: list[Point], sizes: tuple[int, ...]) -> Panel:
             label = f"together, epsilon = {point.epsilon:g}"
             axes.axhline(point.median, color=f"C{index}", linestyle="--", label=label)
         axes.set(yscale="log", xlabel="n_i", ylabel="psi")
-        finish_axes(axes, f"{points[0].data}: alone and together", fontsize=6)
+        finish_axes(axes, f"{points[0].data}, alone and together [Fig. 7]", fontsize=6)
 
     return draw
 
@@ -90,16 +101,18 @@ def plot(result: CostOfPrivacy, path: Path) -> None:
         points = [point for point in result.points if point.data == name]
         panels += [_by_tick(points), _timing(points, result.seed)]
         if name == "houses":
-            panels.append(_against(points, "epsilon", "owners", "dashed: forecast (11)"))
+            panels.append(_against(points, "epsilon", "owners", "dashed: forecast (11) [Fig. 10]"))
             panels.append(_alone(points, result.hospitals))
             continue
         shared = {p.size for p in points if p.owners != 3}
         epsilons = {min(p.epsilon for p in points), 1.0, max(p.epsilon for p in points)}
         alike = [p for p in points if p.size in shared and p.epsilon in epsilons]
         three = [p for p in points if p.owners == 3]
+        by_size = [p for p in three if p.size not in shared]
         panels += [
-            _against([p for p in three if p.size not in shared], "epsilon", "size", "dashed: forecast (11)"),
-            _against([p for p in three if p.epsilon in epsilons], "size", "epsilon", "3 owners"),
-            _against(alike, "owners", "epsilon", "600 records each"),
+            _against(by_size, "epsilon", "size", "3 owners, dashed: forecast (11) [Figs 4, 5]"),
+            _against([p for p in three if p.epsilon in epsilons], "size", "epsilon", "3 owners [Figs 4, 5]"),
         ]
-    write_plot(path, (4.4 * min(4, len(panels)), 4.2), *panels, title="Cost of privacy", across=4)
+        if alike:
+            panels.append(_against(alike, "owners", "epsilon", "600 records each [Fig. 6]", first_alone=True))
+    write_plot(path, (4.6 * min(3, len(panels)), 4.2), *panels, title="Cost of privacy", across=3)

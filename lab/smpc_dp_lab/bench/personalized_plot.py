@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from smpc_dp_lab.bench.personalized import PersonalizedSynthetic
-from smpc_dp_lab.bench.plots import finish_axes, write_plot
+from smpc_dp_lab.bench.plots import finish_axes, log_ticks, write_plot
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -28,7 +28,8 @@ def plot(result: PersonalizedSynthetic, path: Path) -> None:
                 for name, style in (("local", ":"), ("pooled", "-."), ("CD", "--")):
                     [level] = [one.accuracy for one in of if one.method == name]
                     axes.axhline(level, color=colour, linestyle=style, label=f"{name}, p = {dimension}")
-            axes.set(xscale="log", xlabel="epsilon of one record", ylabel="test accuracy")
+            axes.set(xlabel="epsilon of one record", ylabel="test accuracy")
+            log_ticks(axes, (one.epsilon for one in unit if one.epsilon))
             finish_axes(axes, method, fontsize=7)
 
         return draw

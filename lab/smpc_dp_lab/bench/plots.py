@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -63,6 +63,14 @@ def write_plot(
     if title:
         figure.suptitle(title, fontsize=10.5)
     figure.savefig(path, dpi=160)
+
+
+def log_ticks(axes: Axes, values: Iterable[float]) -> None:
+    """Make the horizontal axis logarithmic, with its ticks at these values."""
+    ticks = sorted(set(values))
+    axes.set_xscale("log")
+    axes.set_xticks(ticks, [f"{value:g}" for value in ticks])
+    axes.set_xticks([], minor=True)
 
 
 def finish_axes(axes: Axes, heading: str, size: float = 10, **legend: Any) -> None:

@@ -15,7 +15,7 @@ from smpc_dp.errors import ConfigCheck, ConfigIssue
 from smpc_dp.learn.models import bound_features
 from smpc_dp_lab.bench.accuracies import Accuracy, Measured
 from smpc_dp_lab.bench.figures import Progress, Steps, budgets, refuse, within
-from smpc_dp_lab.bench.plots import finish_axes, write_plot
+from smpc_dp_lab.bench.plots import finish_axes, log_ticks, write_plot
 from smpc_dp_lab.bench.sgd_methods import accuracy, methods
 from smpc_dp_lab.bench.two_classes import STAND_INS, Kind, scaled, synthetic
 from smpc_dp_lab.bench.with_replacement import BATCH
@@ -125,10 +125,12 @@ def plot(result: WithoutReplacement, path: Path) -> None:
                 positions = [p.nodes if by == "nodes" else (p.epsilon or 0.0) for p in of]
                 style = "o-" if all(p.protected or p.epsilon is None for p in of) else "s:"
                 axes.plot(positions, [p.accuracy for p in of], style, color=f"C{index}", label=method)
-            axes.set(xlabel=by, ylabel="test accuracy", xscale="log")
+            axes.set(xlabel=by, ylabel="test accuracy")
+            log_ticks(axes, (p.nodes if by == "nodes" else p.epsilon for p in result.points if p.epsilon))
             heading = "ten nodes" if by == "epsilon" else "epsilon = 1"
             finish_axes(axes, f"{heading}; squares: epsilon does not hold", fontsize=6)
 
         return draw
 
-    write_plot(path, (11, 4.5), panel("epsilon"), panel("nodes"), title=result.data)
+    title = result.data + (f", ridge {result.ridge:g}" if result.ridge else "")
+    write_plot(path, (11, 4.5), panel("epsilon"), panel("nodes"), title=title)

@@ -20,6 +20,7 @@ from smpc_dp.learn.personalized import Personalized
 from smpc_dp.learn.registry import check_learn
 from smpc_dp.learn.warm_start import LocalPlan, local_models, propagated_models
 from smpc_dp.privacy.accountant.compose import Composition
+from smpc_dp.privacy.sampling import NoiseSource
 
 SIZES = [12, 5, 0, 30]
 GIVEN: dict[str, Any] = {
@@ -53,6 +54,15 @@ def plan_of(given: Personalized) -> LocalPlan:
     return given.local_plan(given.start)
 
 
+def planned(change: dict[str, Any]) -> tuple[Personalized, LocalPlan, NDArray[np.float64]]:
+    """Return the settings, the plan of their local models, and how far a record is planned to move each."""
+    given = learner(change)
+    plan = plan_of(given)
+    assert given.noise is not None
+    assert plan.units is not None
+    return given, plan, plan.units * 2 * np.array([noise.bound for noise in given.noise])
+
+
 def gradients(given: Personalized, data: list[NDArray[np.float64]]) -> RecordGradients:
     bounded = [bound_features(table, given.record_bound) for table in data]
     return RecordGradients(given.loss, given.loss.points(bounded), given.clipped, given.order)
@@ -72,49 +82,40 @@ def test_one_record_moves_a_local_model_by_twice_the_bound_of_the_noise_at_most(
     """Records far beyond every bound, labels too; the bound is nearly attained below."""
     rng = np.random.default_rng(seed)
     change = PRIVATE | {"model": model, "mechanism": mechanism, "clip": clip, "start": {"ridge": ridge}}
-    given = learner(change if mechanism == "gaussian" else change | {"delta": None})
+    given, plan, apart = planned(change if mechanism == "gaussian" else change | {"delta": None})
     data = tables(seed)
     other = [table.copy() for table in data]
     label = float(rng.integers(0, 2)) if model == "logistic" else rng.normal() * 10.0 ** rng.uniform(-2, 6)
     other[0][0] = [*(rng.normal(size=2) * 10.0 ** rng.uniform(-3, 3)), label]
-    plan, everyone = plan_of(given), np.arange(len(SIZES))
-    assert given.noise is not None
+    everyone = np.arange(len(SIZES))
     assert plan.units is not None
     moved = [
         np.rint(local_models(plan, gradients(given, one), everyone, 3)[0] / plan.units[0])
         for one in (data, other)
     ]
     norm = np.linalg.norm(moved[0] - moved[1], ord=given.order)
-    assert norm <= 2 * given.noise[0].bound
+    assert norm <= apart[0] / plan.units[0]
 
 
 def test_the_bound_is_nearly_attained_by_a_linear_loss_far_out() -> None:
     """Clipped gradients of opposite records: the models are clip/(m ridge) apart in the limit."""
-    given = learner(PRIVATE | {"model": "linear", "clip": 0.01, "start": {"ridge": 0.5}})
+    given, plan, planned_for = planned(PRIVATE | {"model": "linear", "clip": 0.01, "start": {"ridge": 0.5}})
     data = [np.zeros((size, 3)) for size in SIZES]
     data[1][:, :2], data[1][:, 2] = 0.7, 1e6
     other = [table.copy() for table in data]
     other[1][0, 2] = -1e6
-    plan = plan_of(given)
     models = [local_models(plan, gradients(given, one), np.arange(len(SIZES)), 3)[1] for one in (data, other)]
     apart = np.linalg.norm(models[0] - models[1])
     assert apart == pytest.approx(0.01 / (5 * 0.5), rel=1e-5)
-    assert given.noise is not None
-    assert plan.units is not None
     # What is planned for is above it, by rounding and the grid alone.
-    assert apart <= plan.units[1] * 2 * given.noise[1].bound <= apart * 1.01
+    assert apart <= planned_for[1] <= apart * 1.01
 
 
 def test_with_the_ridge_1_over_m_the_bound_does_not_shrink_with_the_records() -> None:
     for size in (10, 100, 1_000):
-        sizes = [size] * 4
-        given = learner(PRIVATE | {"sizes": sizes, "start": {"ridge": 1 / size}})
-        plan = plan_of(given)
-        assert given.noise is not None
-        assert plan.units is not None
-        apart = plan.units[0] * 2 * given.noise[0].bound
+        _, _, apart = planned(PRIVATE | {"sizes": [size] * 4, "start": {"ridge": 1 / size}})
         # clip/(m ridge) = clip, the norm of a record with its intercept.
-        assert apart == pytest.approx(2**0.5, rel=1e-3)
+        assert apart[0] == pytest.approx(2**0.5, rel=1e-3)
     chosen = [
         plan_of(learner(PRIVATE | {"sizes": [size] * 4, "start": {}})).ridges[0] * size
         for size in (10, 100, 1_000)
@@ -152,11 +153,9 @@ def test_a_plan_has_room_for_floating_point_at_any_clip_and_any_length() -> None
     """A logistic gradient is off by some 2^-53 of a record's norm in each step, also where clips are tiny."""
     for clip in (1e-6, 1.0):
         change = {"clip": clip, "start": {"ridge": 5.0}, "sizes": [1_000] * 4}
-        given = learner(PRIVATE | change)
-        plan = plan_of(given)
-        assert given.noise is not None
+        given, plan, apart = planned(PRIVATE | change)
         assert plan.units is not None
-        room = plan.units[0] * (2 * given.noise[0].bound - 3**0.5) - clip / (5.0 * 1_000)
+        room = apart[0] - plan.units[0] * 3**0.5 - clip / (5.0 * 1_000)
         assert room > 2 * 2.0**-52 * given.reach / (2 * 5.0)
     change = {
         "mechanism": "laplace",
@@ -165,15 +164,10 @@ def test_a_plan_has_room_for_floating_point_at_any_clip_and_any_length() -> None
         "epsilon": 50.0,
         "start": {"ridge": 0.3},
     }
-    given = learner(PRIVATE | change)
-    plan = plan_of(given)
-    assert given.noise is not None
-    assert plan.units is not None
+    given, _, apart = planned(PRIVATE | change)
     # Rounding takes one step for each of 10,001 numbers: little of what is planned for.
-    apart = given.reach * 10_001**0.5 / (np.maximum(SIZES, 1) * 0.3)
-    bounds = np.array([noise.bound for noise in given.noise])
-    assert (plan.units > 0).all()
-    assert (plan.units * 2 * bounds < 1.05 * apart).all()
+    assert (apart > 0).all()
+    assert (apart < 1.05 * given.reach * 10_001**0.5 / (np.maximum(SIZES, 1) * 0.3)).all()
 
 
 @pytest.mark.parametrize("mechanism", ["gaussian", "k-norm", "laplace"])
@@ -199,22 +193,20 @@ def test_a_start_is_paid_from_the_budget_of_the_party(mechanism: str) -> None:
 
 def test_a_released_local_model_has_the_planned_noise() -> None:
     """Party 3 alone, 300 starts; chi-squared of 900 degrees is within .29 but once in 1e9."""
-    given = learner(PRIVATE | {"start": {"ridge": 0.3, "rounds": 1, "pull": 1e6}})
-    plan, records = plan_of(given), gradients(given, tables())
+    given, plan, _ = planned(PRIVATE | {"start": {"ridge": 0.3, "rounds": 1, "pull": 1e6}})
+    records = gradients(given, tables())
     exact = local_models(plan, records, np.arange(4), 3)[3]
     assert given.noise is not None
     assert plan.units is not None
     drawn = []
-    from smpc_dp.privacy.sampling import NoiseSource
-
     for seed in range(300):
         source = NoiseSource.keyed(seed.to_bytes(32, "big"), b"start")
         running = propagated_models(
             PlainExchange(4), given.objective, plan, records, 3, given.bits, given.noise, source
         )
         drawn.append((asyncio.run(running)[3] - exact) / plan.units[3])
-    planned = given.noise[3].mean_square(1, 0)
-    assert abs(float(np.mean(np.square(drawn))) / planned - 1) < 0.29
+    expected = given.noise[3].mean_square(1, 0)
+    assert abs(float(np.mean(np.square(drawn))) / expected - 1) < 0.29
 
 
 def test_parties_that_send_messages_start_as_one_process_does() -> None:
