@@ -1,4 +1,4 @@
-"""Thirty borrowers learn how loan rate and income go together from three servers that see neither.
+"""Thirty borrowers learn how debt and credit limit go together from three servers that see neither.
 
 Each borrower is a process with one record, which it shares among three server processes; they compute
 Kendall's tau over all pairs on the shares with mpyc, add noise inside, and open the noisy value only. Data:
@@ -28,30 +28,32 @@ from smpc_dp.statistics import exact
 BORROWERS = tuple(f"borrower-{number:02d}" for number in range(1, 31))
 SERVERS = 3
 # Public, and not taken from anyone's data.
-KERNEL = kendall_tau(Field(0, 40, 0.01, "rate"), Field(0, 10_000_000, 1, "income"))
+KERNEL = kendall_tau(Field(0, 1_000_000, 1, "debt"), Field(0, 1_000_000, 1, "limit"))
 EPSILON = 2.0
-# Zetas of a typical weak dependence: var(h) near 1, of which a ninth is one record's part.
-ZETAS = (1 / 9, 1.0)
+# Zetas of a strong dependence, tau near 0.8: var(h) is 1 - tau^2, of which a ninth is one record's part.
+ZETAS = (0.04, 0.36)
 TIMEOUTS = Timeouts(connect=120.0, gather=120.0, step=60.0)
 
 
 def records(count: int) -> tuple[list[float], list[float]]:
-    """Return rate (percent) and income (dollars, rounded) of every n-th loan of the file."""
+    """Return debt and limit of the instalment accounts of the borrower of every n-th loan, in dollars."""
     with DATA.open(encoding="utf-8") as file:
         loans = list(csv.DictReader(file))
     chosen = loans[:: len(loans) // count][:count]
-    return [float(loan["int_rate"]) for loan in chosen], [round(float(loan["annual_inc"])) for loan in chosen]
+    columns = "total_bal_il", "total_il_high_credit_limit"
+    debts, limits = ([float(loan[name]) for loan in chosen] for name in columns)
+    return debts, limits
 
 
 async def take_part(path: str, name: str, count: int) -> None:
     """Be one borrower."""
-    rates, incomes = records(count)
+    debts, limits = records(count)
     index = BORROWERS.index(name)
     file = Path(path).parent / f"{name}.ledger"
     Ledger.create(file, party=name, dataset="loan", relation="substitution", epsilon=EPSILON, delta=1e-6)
     try:
         async with smpc_dp.connect(path, party=name, ledger=file) as session:
-            record = (rates[index], incomes[index])
+            record = (debts[index], limits[index])
             result = await session.pairwise(KERNEL, record, EPSILON, engine="mpyc", zetas=ZETAS)
     except SmpcError as error:
         raise SystemExit(f"{name}: {error}") from None

@@ -38,7 +38,8 @@ def demo(
     """Show the main job on real data, on this machine.
 
     Eight lenders compute exact statistics and a regression on all their loans; one is killed half-way. With
-    --verifiable they average with proofs, twice, and the log is audited.
+    --verifiable they release the number and the mean rate of all loans with noise and proofs, twice, and the
+    logs are audited.
     """
     reporting = Reporting.of(report_file)
     watch = ignore if reporting is None else reporting.watch

@@ -1,4 +1,4 @@
-"""The reports of `smpc-dp demo`: of the sums of eight lenders, and of the verifiable averages."""
+"""The reports of `smpc-dp demo`: of the sums of eight lenders, and of their verifiable statistics."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from smpc_dp.demo.lenders import COLUMNS, DATA_SOURCE, FEATURES, LENDERS, LENGTH
 from smpc_dp.demo.regression import INTERCEPT
 from smpc_dp.demo.report import COUNT, SUM, not_protected, protected, rate_sum
 from smpc_dp.demo.run import Demonstration
-from smpc_dp.demo.verifiable import CHEATS, FEW, VerifiableRun
+from smpc_dp.demo.verifiable import CHEATS, PROTECTED, VerifiableRun
 from smpc_dp.net.local import AGGREGATOR
 from smpc_dp.report import sections
 from smpc_dp.report.document import Section, Sentences, Text, section
@@ -117,9 +117,9 @@ def _spent(runs: Sequence[VerifiableRun]) -> Table:
     if len(claimed) == len(runs):
         both = (sections.number(sum(column)) for column in zip(*claimed, strict=True))
         rows.append(("all runs together", *both))
-    columns = (("of each honest lender", ""), ("epsilon", "number"), ("delta", "number"))
+    columns = (("of each loan of an honest lender", ""), ("epsilon", "number"), ("delta", "number"))
     note = "The same loans are in each run: epsilons and deltas add up. No ledger was charged."
-    return Table("Privacy of each honest lender, for its two averages", columns, tuple(rows), note)
+    return Table("Privacy of each loan, for both answers", columns, tuple(rows), note)
 
 
 def write_verifiable_report(reporting: Reporting, runs: Sequence[VerifiableRun]) -> None:
@@ -129,18 +129,13 @@ def write_verifiable_report(reporting: Reporting, runs: Sequence[VerifiableRun])
     parts: list[Section] = []
     for number, run in enumerate(runs, 1):
         counted = len(run.audit.verdict.counted) if run.audit.verdict is not None else 0
-        columns = (("average of a lender", ""), ("with noise", "number"), ("standard error", "number"))
+        columns = (("answer", ""), ("with noise", "number"), ("low", "number"), ("high", "number"))
         rows = tuple(
-            (
-                label,
-                f"{run.value[index]:.1f}{unit}",
-                f"{run.error[index]:.1f}{unit}",
-                f"{run.truth[index]:.1f}{unit}",
-            )
-            for index, (label, unit) in enumerate((("loans", ""), ("interest rate", " %")))
+            (one.name, *(f"{value:,.2f}{one.unit}" for value in (one.value, one.low, one.high, one.truth)))
+            for one in run.answers
         )
         shown = Table(
-            f"Averages over the other {counted} lenders",
+            f"Answers over the other {counted} lenders, at level 95 %",
             (*columns, ("without noise, known to this demonstration alone", "number")),
             rows,
         )
@@ -165,7 +160,7 @@ def write_verifiable_report(reporting: Reporting, runs: Sequence[VerifiableRun])
     # Without --out the log is gone.
     retained = {"limits", "parties", "log", "asked", *(["again"] if last.log.exists() else [])}
     parts += [
-        *section("noise", "The noise", [Text(FEW)]),
+        *section("noise", "What is protected, and what is proven", [Text(PROTECTED)]),
         *section("privacy", "Privacy spent", [_spent(runs)]),
         *sections.roles_section(["verifiable"], [ONE_MACHINE]),
         *sections.losses_section(None, [], trace, missing),
@@ -181,6 +176,9 @@ def write_verifiable_report(reporting: Reporting, runs: Sequence[VerifiableRun])
     facts.append(("sent in all", sections.amount(trace.total)))
     reporting.write(
         make_report(
-            "Eight lenders average with proofs", "Both cheats were named, and left out.", facts, parts
+            "Eight lenders answer questions about their loans with proofs",
+            "Both cheats were named, and left out.",
+            facts,
+            parts,
         )
     )

@@ -1,18 +1,17 @@
-"""The demonstration of verifiable averaging: lenders as processes, one cheats, is named, and is left out."""
+"""The demonstration of verifiable statistics: lenders as processes, one cheats, is named, and is left out."""
 
 from __future__ import annotations
 
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from rich.console import Console
 
-from smpc_dp.demo.lenders import DATA, LENDERS, Loan, read_loans, shards
+from smpc_dp.demo.lenders import DATA, LENDERS, MAX_LOANS, Loan, read_loans, shards
 from smpc_dp.demo.run import Files
 from smpc_dp.errors import Check, LocalError, VerificationError
 from smpc_dp.net.audit import Report, audit
@@ -21,9 +20,6 @@ from smpc_dp.net.launcher import Launcher, member_command
 from smpc_dp.net.local import AGGREGATOR, create_local_session
 from smpc_dp.net.session_file import Timeouts
 
-# What the lenders agree on: nobody has more loans, or a higher average rate.
-MOST_LOANS, HIGHEST_RATE = 4096, 40.0
-
 # "range": a negative number of loans. "noise": noise that pulls the average rate up.
 CHEATS: Mapping[str, str] = {
     "range": "gives a negative number of loans",
@@ -31,28 +27,42 @@ CHEATS: Mapping[str, str] = {
 }
 
 CHEAT_OF = {"range": "mountain", "noise": "pacific"}
+# What the lenders agree on: nobody has more loans, or a higher rate.
 PARAMETERS: dict[str, object] = {
-    "length": 2,
-    "lower": 0,
-    "upper": 1,
-    "epsilon": 4.0,
-    "delta": 1e-5,
+    "ask": ["count", "mean(int_rate)"],
+    "epsilon": 1.0,
+    "delta": 1e-6,
     "dropout": 1 / len(LENDERS),
     "corrupt": 1 / len(LENDERS),
     "verifiable": True,
+    "records": {
+        "rows": "private",
+        "max_rows": MAX_LOANS,
+        "rows_expected": 10_000,
+        "columns": {"int_rate": {"lower": 0, "upper": 40, "step": 0.01, "missing": False}},
+    },
 }
 TIMEOUTS = Timeouts(connect=60.0, step=30.0)
 LOG = "board.jsonl"
-FEW = (
-    "The noise is large beside the averages: each lender is protected from all others, and there are only "
-    f"{len(LENDERS)}."
+PROTECTED = (
+    "One loan is protected, so the noise is small beside thousands of them. Proven of each lender's sums is "
+    f"that they are between those of no loans and of {MAX_LOANS:,} loans; not that they are of its own loans."
 )
 
 
-def lender_values(loans: Sequence[Loan]) -> tuple[float, float]:
-    """Return a lender's number of loans and its average interest rate, as parts of their upper bounds."""
-    rates = [float(loan["int_rate"]) for loan in loans]
-    return len(loans) / MOST_LOANS, sum(rates) / len(rates) / HIGHEST_RATE
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One answer with its interval for the noise.
+
+    `truth`: the same over the loans of the counted lenders without noise, known to the demonstration alone.
+    """
+
+    name: str
+    unit: str
+    value: float
+    low: float
+    high: float
+    truth: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,17 +71,14 @@ class VerifiableRun:
 
     Attributes:
         cheat: the kind of the cheat; culprit: the cheating lender; reason: why it was excluded, from the log.
-        value: average number of loans and average rate in percent; error: their standard errors.
-        truth: the same over the counted lenders without noise, known to the demonstration alone.
+        answers: the number of loans, and their mean rate in percent.
         log, session: their files. byte: which one was changed.
     """
 
     cheat: str
     culprit: str
     reason: str
-    value: tuple[float, float]
-    error: tuple[float, float]
-    truth: tuple[float, float]
+    answers: tuple[Answer, ...]
     log: Path
     session: Path
     audit: Report
@@ -85,10 +92,7 @@ class VerifiableRun:
             "cheat": self.cheat,
             "culprit": self.culprit,
             "reason": self.reason,
-            "loans": self.value[0],
-            "rate": self.value[1],
-            "standard_error": list(self.error),
-            "truth": list(self.truth),
+            "answers": [asdict(answer) for answer in self.answers],
             "log": str(self.log),
             "session": str(self.session),
             "audit": {"ok": self.audit.ok, "conclusion": self.audit.conclusion},
@@ -145,20 +149,18 @@ async def _run(folder: Path, cheat: str, on_event: OnEvent) -> VerifiableRun:
     report = audit(folder / LOG, session=session, head=head)
     if not report.ok or [item.party for item in report.excluded] != [culprit] or report.verdict is None:
         raise VerificationError(f"{culprit} was to be excluded: {report.conclusion}", Check.WRONG_RESULT)
-    if any(tuple(other["value"]) != report.verdict.average for other in reported):
-        raise VerificationError("the lenders do not have the average that the log shows", Check.WRONG_RESULT)
+    estimates = [*(report.verdict.answers or {})["estimates"]]
+    if any(other["estimates"] != estimates for other in reported):
+        raise VerificationError("the lenders do not have the answers that the log shows", Check.WRONG_RESULT)
     byte, changed = _change(folder, session, head)
     if changed.ok:
         raise VerificationError("a log with a changed byte was taken for a right one", Check.WRONG_RESULT)
-    scale = np.array([MOST_LOANS, HIGHEST_RATE])
-    true = np.mean([lender_values(parts[name]) for name in report.verdict.counted], axis=0)
+    loans = [loan for name in report.verdict.counted for loan in parts[name]]
     return VerifiableRun(
         cheat=cheat,
         culprit=culprit,
         reason=report.excluded[0].reason,
-        value=_pair(scale * report.verdict.average),
-        error=_pair(scale * report.verdict.standard_error),
-        truth=_pair(scale * true),
+        answers=_answers(estimates, loans),
         log=folder / LOG,
         session=session,
         audit=report,
@@ -168,10 +170,14 @@ async def _run(folder: Path, cheat: str, on_event: OnEvent) -> VerifiableRun:
     )
 
 
-def _pair(values: Any) -> tuple[float, float]:
-    """Return two numbers as floats."""
-    first, second = (float(value) for value in values)
-    return first, second
+def _answers(estimates: Sequence[Mapping[str, Any]], loans: Sequence[Loan]) -> tuple[Answer, ...]:
+    """Return the answers beside what they are over these loans without noise."""
+    rates = [float(loan["int_rate"]) for loan in loans]
+    count, mean = ([one[key] for key in ("value", "low", "high")] for one in estimates)
+    return (
+        Answer("number of loans", "", *count, len(rates)),
+        Answer("mean interest rate", " %", *mean, sum(rates) / len(rates)),
+    )
 
 
 def _change(folder: Path, session: Path, head: str) -> tuple[int, Report]:
@@ -190,14 +196,15 @@ def report_verifiable(console: Console, runs: list[VerifiableRun]) -> None:
         console.print(f"{run.culprit} {CHEATS[run.cheat]}.", style="bold")
         console.print(f"  excluded by name: {run.culprit}: {run.reason}")
         counted = len(run.audit.verdict.counted) if run.audit.verdict is not None else 0
-        for index, (label, unit) in enumerate((("loans a lender", ""), ("interest rate", " %"))):
+        for one in run.answers:
             console.print(
-                f"  average {label} over the other {counted}: {run.value[index]:.1f}{unit}, standard error "
-                f"{run.error[index]:.1f}; without noise, which nobody sees, {run.truth[index]:.1f}{unit}"
+                f"  {one.name} over the other {counted}: {one.value:,.2f}{one.unit} in "
+                f"[{one.low:,.2f}, {one.high:,.2f}] at level 95 %; without noise, which nobody sees, "
+                f"{one.truth:,.2f}{one.unit}"
             )
         console.print(f"  smpc-dp audit {run.log} --session {run.session} --head {run.audit.head}")
         console.print(f"    {run.audit.conclusion}")
         console.print(f"  the same with one bit of byte {run.byte} changed:")
         console.print(f"    {run.changed.conclusion}")
         console.print()
-    console.print(FEW)
+    console.print(PROTECTED)

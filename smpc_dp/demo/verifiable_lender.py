@@ -9,9 +9,7 @@ import sys
 
 import smpc_dp
 from smpc_dp.demo.cheating_lender import ROLES
-from smpc_dp.demo.lenders import read_loans
 from smpc_dp.demo.process import parser, run_member
-from smpc_dp.demo.verifiable import lender_values
 from smpc_dp.net.launcher import print_event
 from smpc_dp.protocols.registry import make_party
 
@@ -24,11 +22,12 @@ def main() -> int:
     role = ROLES[arguments.cheat] if arguments.cheat else make_party
 
     async def act() -> object:
-        vector = lender_values(read_loans(arguments.shard))
         async with smpc_dp.connect(
             arguments.session, party=arguments.name, on_event=print_event, role=role
         ) as session:
-            result = await session.average(vector, expect={"protocol": "gopa", "verifiable": True})
+            result = await session.statistics(
+                arguments.shard, expect={"protocol": "gopa", "verifiable": True}
+            )
         return result.to_json()
 
     return run_member(arguments, act)

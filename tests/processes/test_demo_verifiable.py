@@ -37,9 +37,12 @@ def test_cheats_are_named_and_left_out(tmp_path: Path, subtests: pytest.Subtests
         assert run["audit"]["conclusion"].startswith("Everything holds")
         assert not run["changed"]["ok"]
         assert run["changed"]["line"] is not None
-        # Seven standard errors: a false alarm in 2e11 values.
-        for index, key in enumerate(("loans", "rate")):
-            assert abs(run[key] - run["truth"][index]) < 7 * run["standard_error"][index]
+        # 1.96 standard errors are half of an interval: a false alarm in 3e11 values.
+        for answer, range_of in zip(run["answers"], (10_000, 40), strict=True):
+            half = (answer["high"] - answer["low"]) / 2
+            assert abs(answer["value"] - answer["truth"]) < 7.2 / 1.96 * half
+            # Useful: an interval below a hundredth of the range.
+            assert 2 * half < 0.01 * range_of
     [lender, *_] = sorted((folder / "results").glob("*.json"))
     head = json.loads(lender.read_bytes())["evidence"]["log"]["head"]
     selected = ["--session", str(folder / "session.toml"), "--head", head]
@@ -53,8 +56,8 @@ def test_cheats_are_named_and_left_out(tmp_path: Path, subtests: pytest.Subtests
         check_accessible(*tmp_path.glob("*.html"))
     assert all(run["audit"]["conclusion"] in pages["demo.html"].text for run in (first, second))
     assert f"smpc-dp audit {folder}" in pages["demo.html"].text
-    # The same loans are in both runs, each of epsilon 4 and delta 1e-5.
-    assert {"all runs together", "8", "2e-05"} <= set(pages["demo.html"].cells)
+    # The same loans are in both runs, each of epsilon 1 and delta 1e-6.
+    assert {"all runs together", "2", "2e-06"} <= set(pages["demo.html"].cells)
     right, wrong = pages["board.jsonl.html"], pages["changed.jsonl.html"]
     assert first["audit"]["conclusion"] in right.text
     assert head in right.cells
