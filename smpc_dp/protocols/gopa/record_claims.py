@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 from msgspec.structs import replace
 
 from smpc_dp.errors import LocalError
+from smpc_dp.privacy.secagg_plan import SecAggPlan
 from smpc_dp.protocols import records
 from smpc_dp.protocols.gopa.plan import SessionNoise
+from smpc_dp.protocols.phases.cost import LARGE
 from smpc_dp.protocols.records import NoisyRecordParameters, protected
 from smpc_dp.protocols.result import Privacy
 
@@ -32,7 +34,9 @@ class GopaRecords(NoisyRecordParameters):
 
     __slots__ = ()
     hides_records: ClassVar[bool] = True
+    plan: SecAggPlan
     session: SessionNoise
+    on_dropout: str
     hidden_totals: float
     # Who sees the noisy sums of each party.
     seen_by: ClassVar[str] = (
@@ -46,6 +50,24 @@ class GopaRecords(NoisyRecordParameters):
         """Return the parameters of a sum in which the noise of so many pairs is left."""
         request = self.request.with_left(residual_pairs * self.session.pair_variance)
         return cast(Self, replace(cast(Any, self), request=request))
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What one loss costs, of those that are tolerated, where the noise shared with the lost stays."""
+        others = self.plan.parties - 1
+        if self.on_dropout != "keep" or not self.plan.max_dropouts:
+            return ()
+        left = self.leaving(others)
+        larger = left.request.deviation(others) / self.request.deviation(others + 1)
+        known = [error.relative for error in left.errors(others) if error.relative is not None]
+        useless = sum(error > LARGE for error in known)
+        which = "no answer is" if not useless else f"{useless} of {len(known)} answers are"
+        spoiled = f"; {which} useless then, with more than {100 * LARGE:g} % of the range" if known else ""
+        return (
+            "a party that is lost after the certificate and before it has published leaves the noise that it "
+            f"shares with the others in every sum: one makes standard errors {larger:.3g} times as large"
+            f"{spoiled}",
+        )
 
     def of_unit(self, event: Event) -> Event:
         """Return an event of vectors as one of the unit and the relation of the rows."""

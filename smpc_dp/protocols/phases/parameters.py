@@ -77,6 +77,11 @@ class RequestParameters:
         return 1
 
     @property
+    def notes(self) -> tuple[str, ...]:
+        """What else a plan of a request says of its answers."""
+        return ()
+
+    @property
     def share_name(self) -> str | None:
         """Name of the law of a party's share of the noise; None without noise, or without a name."""
         return None
@@ -221,4 +226,5 @@ def cost_of_sum(parameters: SumParameters, _servers: int = 0) -> Cost:
         warnings=tuple(warnings),
         noise=parameters.share_name,
         requests=parameters.steps,
+        notes=parameters.notes,
     )

@@ -13,6 +13,7 @@ from smpc_dp.protocols.gopa.params import MAX_VARIANCE
 from smpc_dp.protocols.gopa.record_claims import reach
 from smpc_dp.protocols.gopa.records import DirectRecordParameters, GopaRecordParameters
 from smpc_dp.protocols.gopa.verifiable.records import VerifiableRecordParameters
+from smpc_dp.protocols.phases.parameters import cost_of_sum
 from smpc_dp.protocols.registry import PARAMETER_CHECKERS
 from smpc_dp.records.table import read_table
 from tests.unit.protocols.test_record_parameters import GIVEN, given
@@ -79,6 +80,25 @@ def test_hiding_totals_costs_no_accuracy() -> None:
         assert 1 <= noise.total / noise.curator / math.sqrt(parties / parameters.session.honest) < most
         assert parameters.request.deviation(parties) == pytest.approx(noise.total)
     assert planned(given(), 10).session.honest == 8  # one lost, one corrupt
+
+
+@pytest.mark.parametrize(("more", "version"), [({"topology": "direct"}, 1), ({"verifiable": True}, 2)])
+def test_a_plan_says_what_a_party_costs_that_is_lost_after_the_certificate(
+    more: dict[str, Any], version: int
+) -> None:
+    """The noise of the pairs that it leaves is that of a real sum, and above the range of the answers."""
+    known = {"max_rows": 1000, "rows_expected": 4000}
+    checked, issues = PARAMETER_CHECKERS["gopa", version](given(known, ask=["count"], **more), 5)
+    assert isinstance(checked, GopaRecordParameters | VerifiableRecordParameters), issues
+    [note] = cost_of_sum(checked).notes
+    larger = checked.noise(4, 4).total / checked.noise(5, 0).total
+    assert f"standard errors {larger:.3g} times as large" in note
+    assert "1 of 1 answers are useless then" in note
+    # None may be lost, or the noise of a lost party is taken out.
+    for other in (more | {"dropout": 0.0}, {}):
+        version = 2 if "verifiable" in other else 1
+        checked, _ = PARAMETER_CHECKERS["gopa", version](given(known, ask=["count"], **other), 5)
+        assert cost_of_sum(checked).notes == ()  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("rows", "relation"), [("private", "add-remove"), ("public", "substitution")])
