@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -149,3 +150,45 @@ async def test_rounds_of_adaptive_clipping_are_charged_one_by_one(tmp_path: Path
     assert len({after for after, _ in made}) == 1
     assert [result.absent for _, result in made] == [("eve",)] * 4
     assert len(Ledger.open(ledger).entries()) == 3
+
+
+@pytest.mark.filterwarnings("ignore::smpc_dp.net.planned.NoiseWarning")
+async def test_an_attempt_that_stops_is_charged_and_the_next_one_at_the_same_bound_again(
+    tmp_path: Path,
+) -> None:
+    """Two of five cannot pay and leave when vectors are due: no average. All connect and repeat it."""
+    clipping = AdaptiveClipping(length=2, first=8.0, rate=1.0)
+    given = {**clipping.parameters, "epsilon": 1.0, "delta": 1e-6, "dropout": 0.2, "corrupt": 0.0}
+    path = create_local_session(tmp_path, PARTIES, given, protocol="secagg")
+    ledger = budget(tmp_path / "alice.ledger", 20.0)
+    terms: Any = {"dataset": "patients", "relation": "substitution", "epsilon": 0.1, "delta": 1e-5}
+    short = {name: tmp_path / f"{name}.ledger" for name in ("dave", "eve")}
+    for name, book in short.items():
+        Ledger.create(book, party=name, **terms)
+
+    async def attempt(books: dict[str, Path]) -> list[smpc_dp.Result | smpc_dp.SmpcError]:
+        async def take_part(name: str) -> smpc_dp.Result | smpc_dp.SmpcError:
+            async with smpc_dp.connect(path, party=name, ledger=books.get(name)) as session:
+                try:
+                    return await session.average(clipping.clip([1.0, 0.5], name), label=clipping.label)
+                except smpc_dp.SmpcError as error:
+                    return error
+
+        serving = asyncio.create_task(smpc_dp.serve(path, requests=1))
+        ended = await asyncio.gather(*map(take_part, PARTIES))
+        await serving
+        return ended
+
+    alice, *_ = await attempt({"alice": ledger, **short})
+    assert isinstance(alice, smpc_dp.TimeoutFault)
+    assert sorted(alice.missing) == ["dave", "eve"]
+    [first], stopped = Ledger.open(ledger).entries(), Ledger.open(ledger).spent().epsilon
+    results = await attempt({"alice": ledger})
+    assert all(isinstance(one, smpc_dp.Result) and one.survivors == PARTIES for one in results)
+    first, second = Ledger.open(ledger).entries()
+    assert first.event == second.event
+    assert first.run != second.run
+    spent = Ledger.open(ledger).spent().epsilon
+    assert stopped is not None
+    assert spent is not None
+    assert 1.3 * stopped < spent < 1.5 * stopped
