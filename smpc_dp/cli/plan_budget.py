@@ -18,7 +18,9 @@ def budget(
 ) -> None:
     """Plan equal requests that share a budget: the epsilon of each, and its noise.
 
-    For Gaussian noise, whose requests compose exactly; `[parameters.budget]` of a session file says the same.
+    For Gaussian noise, whose requests compose exactly, as `[parameters.budget]` of a session file splits it;
+    tables, counts and sums of records have discrete Laplace noise of epsilon/R each where that is smaller,
+    which `plan session` says.
     """
     from smpc_dp.privacy.budget import Budget, checked_budget, request_epsilons
     from smpc_dp.privacy.gaussian import gaussian_mu
@@ -33,6 +35,7 @@ def budget(
                 "epsilon": epsilon,
                 "delta": delta,
                 "request_epsilon": each,
+                "pure_request_epsilon": epsilon / rounds,
                 "mu": mu,
                 "noise": gaussian_mu(epsilon, delta) / mu,
                 "sum_of_epsilons": rounds * each,
@@ -46,6 +49,11 @@ def budget(
             f"at delta = {delta:g}; their sum would be {rounds * each:.4g}",
         ),
         ("noise of a request", f"{gaussian_mu(epsilon, delta) / mu:.4g}", "times that of one request"),
+        (
+            "with discrete Laplace noise",
+            f"{epsilon / rounds:.6g}",
+            "epsilon of a request, and no delta: for few requests of tables",
+        ),
         (
             "noise of the mean of all",
             f"{gaussian_mu(epsilon, delta) / mu / math.sqrt(rounds):.4g}",

@@ -24,8 +24,9 @@ from smpc_dp.cli.statistics import load_rows
 from smpc_dp.net.events import ignore
 from smpc_dp.net.local import create_local_session
 from smpc_dp.net.member import Membership
-from smpc_dp.net.planned import NoiseWarning
+from smpc_dp.net.planned import NoiseWarning, session_plan
 from smpc_dp.net.session_file import Timeouts, load_session, write_session
+from smpc_dp.privacy.accountant.events import Pure
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.protocols.record_result import RecordResult
 from smpc_dp.records.plan import Plan
@@ -105,6 +106,45 @@ async def test_everybody_gets_the_same_answers_near_the_truth(tmp_path: Path) ->
         middle, reach = (one.low + one.high) / 2, 3.1 * (one.high - one.low) / 2  # type: ignore[operator]
         assert abs(true - middle) < reach, one
         assert reach < 0.02 * {"count": 4000, "mean(age)": 100}[one.name]
+
+
+async def test_a_budget_of_two_tables_has_laplace_noise_and_is_spent_after_both(tmp_path: Path) -> None:
+    """Each costs half of epsilon and no delta; answers are within 30 scales: a false alarm in 1e11 runs."""
+    given = changed(ask=["sex"], budget={"epsilon": 2.0, "delta": 1e-6, "requests": 2})
+    del given["epsilon"], given["delta"]
+    path = create_local_session(tmp_path, PARTIES, given, timeouts=FAST)
+    planned = session_plan(load_session(path))
+    assert planned is not None
+    assert (planned.epsilon, planned.noise) == (1.0, "discrete-laplace")
+    ledger, tables = tmp_path / "alice.ledger", {name: rows(name) for name in PARTIES}
+    terms: Any = {"unit": "record", "relation": "add-remove", "epsilon": 2.0, "delta": 1e-9}
+    Ledger.create(ledger, party="alice", dataset="2026", **terms)
+
+    async def party(name: str) -> list[RecordResult]:
+        book = ledger if name == "alice" else None
+        async with smpc_dp.connect(path, party=name, ledger=book) as session:
+            results = [await session.statistics(tables[name]) for _ in range(2)]
+            with pytest.raises(smpc_dp.PrivacyError, match=f"epsilon is short: {name}: request 3"):
+                await session.statistics(tables[name])
+            return results
+
+    serving = asyncio.create_task(smpc_dp.serve(path))
+    results = await asyncio.gather(*map(party, PARTIES))
+    await serving
+    assert len({json.dumps([values(one) for one in each]) for each in results}) == 1
+    first, second = (one.privacy.budget for one in results[0])
+    assert first is not None
+    assert second is not None
+    assert first.epsilon == pytest.approx(1.0, rel=1e-5)
+    assert first.left == 1
+    assert second.spent == pytest.approx(2.0, rel=1e-5)
+    assert second.left == 0
+    sexes = np.concatenate([table["sex"] for table in tables.values()])
+    for result in results[0]:
+        for one in result.answers.estimates:
+            assert one.value == pytest.approx((sexes == one.cell["sex"]).sum(), abs=30)
+    entries = Ledger.open(ledger).entries()
+    assert [entry.event.descriptions for entry in entries] == [(Pure(epsilon=1.0, delta=0.0),)] * 2
 
 
 async def test_what_depends_on_rows_is_seen_by_its_party_alone(tmp_path: Path) -> None:
