@@ -121,7 +121,7 @@ def counts(one: Statistic, noisy: NoisySums, display: Display) -> Iterator[Estim
     total, z = float(noisy.sums(block).sum()), noisy.distribution.quantile(outside)
     for value, cell in zip(noisy.sums(block).tolist(), cell_labels(block.selectors, schema), strict=True):
         if cell and least > 0 and value < least:
-            ends = -math.inf, hidden_count(value, deviation, least, outside, noisy.distribution)
+            ends = hidden_count(value, deviation, outside, noisy.distribution)
             yield Estimate.of(one, "count", "rows", ends, cell=cell, error=deviation, note=HIDDEN)
             continue
         ends = around(value, deviation, z)

@@ -1,7 +1,8 @@
 """Intervals from noisy sums: normal quantiles, Fieller's ratios, and arithmetic of intervals.
 
 What is shown because its count is large has the law of a noise that is known to be on one side: intervals of
-such counts and ratios have their level given that they are shown.
+such counts and ratios have their level given that they are shown. Those of hidden counts hold over all
+releases.
 """
 
 from __future__ import annotations
@@ -150,26 +151,14 @@ def shown_count(
 
 
 def hidden_count(
-    value: float, deviation: float, least: float, outside: float, distribution: ErrorDistribution = NORMAL
-) -> float:
-    """Return the upper end for a count that is not shown because its noisy value is below `least`.
+    value: float, deviation: float, outside: float, distribution: ErrorDistribution = NORMAL
+) -> Interval:
+    """Return the interval of a count of 0 or more that is not shown because its noisy value is small.
 
-    Laplace noise has no memory: given that a count is hidden, nothing bounds it; its end holds over all
-    releases.
+    Its level is over all releases, those included in which the count is shown: given that it is hidden,
+    nothing bounds a count, or, for noisy values near the threshold, only numbers far above the noise.
     """
-    if distribution.shape is not None:
-        return max(0.0, value + distribution.quantile(outside) * deviation)
-    limit = math.log(outside / 2)
-
-    def below(true: float) -> float:
-        return distribution.log_below((least - true) / deviation) - distribution.log_below(
-            (value - true) / deviation
-        )
-
-    highest = least + deviation
-    while below(highest) < -limit and highest < math.inf:
-        highest = 2 * highest - least
-    return max(0.0, _crossing(below, -limit, value, highest)) if highest < math.inf else math.inf
+    return 0.0, max(value, 0.0) + distribution.quantile(outside) * deviation
 
 
 def _crossing(increasing: Callable[[float], float], wanted: float, low: float, high: float) -> float:

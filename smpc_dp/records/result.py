@@ -27,7 +27,8 @@ class Estimate(PlainStruct, frozen=True, kw_only=True):
         cell: for tables and groups the category or the bin of each column.
         value: None where there is none: `note` says why.
         low, high: the ends of the interval, from the noise alone; None where it is not bounded. Of what is
-            not shown if its count is within the noise: given that it is shown, or not.
+            not shown if its count is within the noise: given that it is shown; of a count that is not shown
+            over all releases.
         standard_error: of the noise, to first order; none of quantiles, whose error has steps.
         sampling_error: the standard error of the rows as a sample of a population, where it is known: apart
             from the noise, and not in the interval.
