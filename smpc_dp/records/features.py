@@ -83,7 +83,9 @@ class Block(msgspec.Struct, frozen=True):
         """Return the exact sum over the rows, for each cell."""
         if self.of_party:
             (total,) = Block(self.powers[:1], self.present).sums(table)
-            (count,) = Block((), self.present).sums(table)
+            # a public number of rows has those that do not count, too: as values in the middle
+            is_public = table.schema.rows == "public" and not self.present
+            count = table.rows if is_public else Block((), self.present).sums(table)[0]
             return [Fraction(total) ** 2 / count if count else Fraction(0)]
         rows = table.counted.copy()
         for name in self.present:

@@ -12,7 +12,7 @@ from smpc_dp.records.features import product
 from smpc_dp.records.intervals import normal_quantile
 from smpc_dp.records.noisy import Display, NoisySums
 from smpc_dp.records.result import Estimate
-from smpc_dp.records.terms import levels_of
+from smpc_dp.records.terms import is_public, levels_of
 from smpc_dp.records.tree import CountTree, tree_of
 
 Floats = NDArray[np.float64]
@@ -64,7 +64,8 @@ def fitted(name: str, noisy: NoisySums, bins: int) -> tuple[CountTree, list[Floa
     counts = [noisy.sums(block) for block in blocks]
     deviations = tuple(noisy.deviation(block) for block in blocks)
     root, total = product(schema, over=(name,)), None
-    if noisy.has(root):
+    # a public number of rows has those beyond a person's too, which are in no cell
+    if noisy.has(root) and not (is_public(root, schema) and schema.unit == "person"):
         total = noisy.deviation(root)
         counts.append(noisy.sums(root))
     return tree_of(tuple(level.cells for level in levels), deviations, total), counts

@@ -116,3 +116,26 @@ def test_a_party_without_rows_counts_only_where_rows_are_private() -> None:
         assert share.value == pytest.approx(1 - (most - 1) / (q.value or 0), rel=1e-3)
         assert f"for {most} parties" in share.note
         assert ("one that has none makes I^2 too small" in share.note) == (rows == "private")
+
+
+@pytest.mark.parametrize("rows", ["private", "public"])
+def test_rows_beyond_those_of_a_person_count_as_the_middle_where_the_number_is_public(rows: str) -> None:
+    """A public number of rows has them; a number with noise has not. Exact without noise."""
+    tables = sites(0.1)
+    column = {"lower": 0.0, "upper": 1.0, "missing": False}
+    given = {"unit": "person", "id": "who", "rows_per_person": 1, "parties_per_person": 1}
+    known = read_schema({"columns": {"v": column}, "max_rows": 5000, "rows": rows, **given})
+    plan = plan_request(known, "heterogeneity(v)", epsilon=100.0, delta=1e-6, parties=5, corrupt=1)
+    # A third of the rows are further ones of a person.
+    people = [np.where(np.arange(len(table)) % 3, np.arange(len(table)), 0) for table in tables]
+    read = [read_table({"v": v, "who": who}, known) for v, who in zip(tables, people, strict=True)]
+    counted = [table.counted for table in read]
+    assert sum((~each).sum() for each in counted) > 2000
+    if rows == "public":
+        meant = [np.where(each, table, 0.5) for table, each in zip(tables, counted, strict=True)]
+    else:
+        meant = [table[each] for table, each in zip(tables, counted, strict=True)]
+    exact = np.sum([plan.vector(table) for table in read], axis=0)
+    number = sum(map(len, tables)) if rows == "public" else None
+    values = [one.value for one in estimate(plan, exact, 5, rows=number).estimates]
+    assert values == pytest.approx(textbook(meant), rel=1e-2, abs=0.01)

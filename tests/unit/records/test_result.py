@@ -79,6 +79,20 @@ def test_quantiles_of_tied_values_have_an_interval_and_no_standard_error() -> No
     assert inside >= 180
 
 
+@pytest.mark.parametrize("rows", ["private", "public"])
+def test_quantiles_are_over_the_rows_that_count_of_each_person(rows: str) -> None:
+    """Also where a public number of rows has further ones, which are in no bin. Exact but for a bin."""
+    given = {"unit": "person", "id": "who", "rows_per_person": 1, "parties_per_person": 1}
+    column = {"lower": 0.0, "upper": 1.0, "missing": False}
+    schema = read_schema({"columns": {"v": column}, "max_rows": 3000, "rows": rows, **given})
+    values, people = np.linspace(0.0, 0.2, 3000), np.arange(3000)
+    table = read_table({"v": values, "who": np.where(people % 3, people, 0)}, schema)
+    plan = plan_request(schema, "quantile(v, 0.9)", epsilon=100.0, delta=1e-6, parties=2)
+    (one,) = estimate(plan, plan.vector(table), 2, rows=3000 if rows == "public" else None).estimates
+    assert one.value == pytest.approx(np.quantile(values[table.counted], 0.9), abs=1 / 256)
+    assert one.over == pytest.approx(2001)
+
+
 def test_a_variance_below_zero_is_projected_with_a_note(answers: Answers) -> None:
     (variance,) = answers.of("variance(age)")
     assert variance.value is not None
