@@ -146,7 +146,9 @@ def _roles(report: Report) -> list[Section]:
     """Return the section of what a log shows; none of a log that shows no run that holds."""
     if report.statistic is not None:
         return sections.roles_section(["log-of-pairs"])
-    return [] if report.verdict is None else sections.roles_section(["log"])
+    if report.verdict is None:
+        return []
+    return sections.roles_section(["log-of-records" if "records" in (report.parameters or {}) else "log"])
 
 
 def _log_table(report: Report) -> Table:

@@ -162,7 +162,7 @@ def write_verifiable_report(reporting: Reporting, runs: Sequence[VerifiableRun])
     parts += [
         *section("noise", "What is protected, and what is proven", [Text(PROTECTED)]),
         *section("privacy", "Privacy spent", [_spent(runs)]),
-        *sections.roles_section(["verifiable"], [ONE_MACHINE]),
+        *sections.roles_section(["verifiable-records"], [ONE_MACHINE]),
         *sections.losses_section(None, [], trace, missing),
         *sections.times_section(trace),
         *sections.traffic_section(trace),

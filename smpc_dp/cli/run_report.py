@@ -122,11 +122,12 @@ def _view_of_gopa(parameters: GopaParameters) -> str:
     # Not at the top: most sessions have no such parameters.
     from smpc_dp.protocols.gopa.direct_params import DirectParameters
 
+    records = "-records" if isinstance(parameters, RecordParameters) else ""
     if parameters.is_logged:
-        return "verifiable"
-    if isinstance(parameters, RecordParameters) and not isinstance(parameters, DirectParameters):
-        return "gopa-records"
-    return "gopa-direct" if isinstance(parameters, DirectParameters) else f"gopa-{parameters.on_dropout}"
+        return f"verifiable{records}"
+    if isinstance(parameters, DirectParameters):
+        return f"gopa-direct{records}"
+    return f"gopa{records or f'-{parameters.on_dropout}'}"
 
 
 def ledger_state(path: Path, party: str) -> dict[str, Any]:

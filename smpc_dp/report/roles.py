@@ -35,11 +35,14 @@ KINDS = {
     "gopa-roll-back": "in averages by GOPA",
     "gopa-records": "in sums of records by GOPA",
     "gopa-direct": "in averages by GOPA",
+    "gopa-direct-records": "in sums of records by GOPA",
     "verifiable": "in verifiable averages",
+    "verifiable-records": "in verifiable sums of records",
     "pairs": "in statistics of pairs",
     "servers": "in computations on shares",
     "exchange": "in exchanges of messages",
     "log": "of averages",
+    "log-of-records": "of sums of records",
     "log-of-pairs": "of statistics",
 }
 _SHARES = "shares of other parties' mask secrets, for those who may be lost"
@@ -51,6 +54,14 @@ _KEEP = View(
 _AGGREGATOR_OF_NOISE = (
     "each party's vector with noise of its own and noise that it shares with others{}; the total; "
 )
+_IN_LOG = (
+    "commitments, proofs and coins; {}, with its noise; the noise that parties shared with one that was "
+    f"excluded; {{}}; {AROUND}"
+)
+_AVERAGE_IN_LOG = _IN_LOG.format("each published vector", "the average")
+_ANSWERS_IN_LOG = _IN_LOG.format("the published sums of each party", "the sums over the parties; the answers")
+_NO_ROW = "any row; the sums of any party without noise"
+_NO_ROW_OF_OTHERS = "another party's rows, and its sums without noise"
 
 # protocols/secagg, gopa, pairwise, mpyc and exchange have the messages of each.
 VIEWS: dict[str, tuple[View, ...]] = {
@@ -121,7 +132,7 @@ VIEWS: dict[str, tuple[View, ...]] = {
             "the aggregator",
             "each party's sums with noise of its own and noise that it shares with others, once it has "
             f"opened the self-masks; the total; {AROUND}",
-            "any row; the sums of any party without noise",
+            _NO_ROW,
         ),
         View(
             "each party",
@@ -139,11 +150,19 @@ VIEWS: dict[str, tuple[View, ...]] = {
         ),
         NETWORK,
     ),
+    "gopa-direct-records": (
+        View(
+            "each party",
+            "its own rows and noise; the noise that it shares with its neighbours; the sums of every party, "
+            f"with their noise; the result; {AROUND}",
+            _NO_ROW_OF_OTHERS,
+        ),
+        NETWORK,
+    ),
     "verifiable": (
         View(
             "the aggregator, and whoever has the log",
-            "commitments, proofs and coins; each published vector, with its noise; the noise that parties "
-            f"shared with one that was excluded; the average; {AROUND}",
+            _AVERAGE_IN_LOG,
             "the vector of any party without noise",
         ),
         View(
@@ -151,6 +170,16 @@ VIEWS: dict[str, tuple[View, ...]] = {
             "its own vector and noise; the noise that it shares with its neighbours; the result; who took "
             "part; the log, if it fetches it",
             "another party's vector without noise",
+        ),
+        NETWORK,
+    ),
+    "verifiable-records": (
+        View("the aggregator, and whoever has the log", _ANSWERS_IN_LOG, _NO_ROW),
+        View(
+            "each party",
+            "its own rows and noise; the noise that it shares with its neighbours; the result; who took "
+            "part; the log, if it fetches it",
+            _NO_ROW_OF_OTHERS,
         ),
         NETWORK,
     ),
@@ -195,11 +224,11 @@ VIEWS: dict[str, tuple[View, ...]] = {
     "log": (
         View(
             "whoever has the log of a verifiable run",
-            "commitments, proofs and coins; each published vector, with its noise; the noise that parties "
-            f"shared with one that was excluded; the average; {AROUND}",
+            _AVERAGE_IN_LOG,
             "the vector of any party without noise",
         ),
     ),
+    "log-of-records": (View("whoever has the log of a verifiable run", _ANSWERS_IN_LOG, _NO_ROW),),
     "log-of-pairs": (
         View(
             "whoever has the log of a statistic",

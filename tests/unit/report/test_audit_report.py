@@ -43,3 +43,6 @@ def test_the_report_of_statistics_of_records_has_answers_in_their_units(tmp_path
     assert "epsilon of each person" in shown
     assert "columns = {sex = {values = [f, m]}}" in shown
     assert "coordinate" not in shown
+    assert "the sums over the parties; the answers" in shown
+    assert "any row; the sums of any party without noise" in shown
+    assert "the average;" not in shown
