@@ -139,12 +139,13 @@ def _check_session(
 ) -> None:
     """Audit the release of a session file, and print the result; exit code 1 for a violation."""
     from smpc_dp.net.session_file import load_session
-    from smpc_dp.simulate.name_audit import NameAudit, audit_names
-    from smpc_dp.simulate.record_audit import RecordAudit, audit_records
+    from smpc_dp.privacy.empirical import ReleaseAudit
+    from smpc_dp.simulate.name_audit import audit_names
+    from smpc_dp.simulate.record_audit import audit_records
     from smpc_dp.statistics.name_parameters import NameParameters
 
     checked = load_session(path).checked_parameters
-    result: NameAudit | RecordAudit
+    result: ReleaseAudit
     if isinstance(checked, NameParameters):
         result = audit_names(checked.plan, samples, epsilon=epsilon, delta=delta)
         release = "which of the names of a few rows are there, and of many"
@@ -153,11 +154,11 @@ def _check_session(
             ("neighbours", f"one {unit} moves counts by {result.moved:.6g} of what is planned, 1 at most")
         ]
     else:
-        result = audit_records(checked, samples, epsilon=epsilon, delta=delta)
-        release = f"the sums and the noise of {result.counted} parties, those that count"
+        result = sums = audit_records(checked, samples, epsilon=epsilon, delta=delta)
+        release = f"the sums and the noise of {sums.counted} parties, those that count"
         others = [
-            ("variance of the noise", f"{result.variance:.6g} of that claimed, {result.least:.6g} at least"),
-            ("neighbours", f"{result.moved:.6g} of the sensitivity apart, 1 at most"),
+            ("variance of the noise", f"{sums.variance:.6g} of that claimed, {sums.least:.6g} at least"),
+            ("neighbours", f"{sums.moved:.6g} of the sensitivity apart, 1 at most"),
         ]
     if as_json:
         print_json(result.to_json())

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -89,6 +89,52 @@ class Finding:
             "event": self.event,
             "hits": [self.hits, self.neighbour_hits],
             "counted": self.samples,
+        }
+
+
+@dataclass(frozen=True)
+class ReleaseAudit:
+    """Result of the audit of what a session releases.
+
+    Attributes:
+        epsilon, delta: as claimed; samples: releases on each of two neighbouring inputs.
+        findings: of all claims and pairs of inputs, the strongest first.
+        moved: the greatest distance of two neighbours' exact releases, over what is planned for.
+    """
+
+    epsilon: float
+    delta: float
+    samples: int
+    findings: tuple[Finding, ...]
+    moved: float
+    false_alarm: ClassVar[float] = FALSE_ALARM
+
+    @property
+    def violations(self) -> tuple[str, ...]:
+        """What refutes the claim, in words; none proves nothing."""
+        worst, result = self.findings[0], []
+        if self.moved > 1 + 1e-9:
+            result.append(f"neighbouring tables are {self.moved:.4g} times as far apart as is planned for")
+        if worst.refuted:
+            result.append(
+                f"epsilon >= {worst.lower:.4g} at delta = {worst.claim.delta:.4g}, where "
+                f"{worst.claim.epsilon:.4g} is claimed ({worst.event}: {worst.hits} against "
+                f"{worst.neighbour_hits} times)"
+            )
+        return tuple(result)
+
+    def to_json(self) -> dict[str, object]:
+        """Return plain JSON data."""
+        return {
+            "epsilon": self.epsilon,
+            "delta": self.delta,
+            "samples": self.samples,
+            "violation": bool(self.violations),
+            "violations": list(self.violations),
+            "false_alarm": self.false_alarm,
+            "tested": len(self.findings),
+            "strongest": self.findings[0].to_json(),
+            "moved": self.moved,
         }
 
 

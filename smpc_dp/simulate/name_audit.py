@@ -5,13 +5,12 @@ from __future__ import annotations
 import bisect
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from smpc_dp.privacy.empirical import FALSE_ALARM, Claim, Finding, audit
+from smpc_dp.privacy.empirical import Claim, Finding, ReleaseAudit, audit
 from smpc_dp.privacy.name_selection import ONE
 from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.statistics.local_names import Counts, LocalNames
@@ -21,50 +20,6 @@ SAMPLES = 100_000
 BASES = (0.05, 0.9)
 
 
-@dataclass(frozen=True, slots=True)
-class NameAudit:
-    """Result of the audit of names.
-
-    Attributes:
-        epsilon, delta: as claimed; samples: releases on each of two neighbouring inputs.
-        findings: of all pairs of inputs, the strongest first.
-        moved: by how much one unit moves all counts, over what is planned for.
-    """
-
-    epsilon: float
-    delta: float
-    samples: int
-    findings: tuple[Finding, ...]
-    moved: float
-
-    @property
-    def violations(self) -> tuple[str, ...]:
-        """What refutes the claim, in words; none proves nothing."""
-        worst, result = self.findings[0], []
-        if self.moved > 1:
-            result.append(f"neighbouring tables move counts by {self.moved:.4g} of what is planned for")
-        if worst.refuted:
-            result.append(
-                f"epsilon >= {worst.lower:.4g} at delta = {self.delta:.4g}, where {self.epsilon:.4g} is "
-                f"claimed ({worst.event}: {worst.hits} against {worst.neighbour_hits} times)"
-            )
-        return tuple(result)
-
-    def to_json(self) -> dict[str, object]:
-        """Return plain JSON data."""
-        return {
-            "epsilon": self.epsilon,
-            "delta": self.delta,
-            "samples": self.samples,
-            "violation": bool(self.violations),
-            "violations": list(self.violations),
-            "false_alarm": FALSE_ALARM,
-            "tested": len(self.findings),
-            "strongest": self.findings[0].to_json(),
-            "moved": self.moved,
-        }
-
-
 def audit_names(
     plan: LocalNames,
     samples: int | None = None,
@@ -72,7 +27,7 @@ def audit_names(
     *,
     epsilon: float | None = None,
     delta: float | None = None,
-) -> NameAudit:
+) -> ReleaseAudit:
     """Audit released names; a right claim is refuted with probability 0.001 at most.
 
     Args:
@@ -100,7 +55,7 @@ def audit_names(
         sample = functools.partial(_released, plan, vectors, source)
         findings += audit(sample, [claim], samples, tests=len(BASES))
     findings.sort(key=lambda finding: finding.claim.epsilon - finding.lower)
-    return NameAudit(claim.epsilon, claim.delta, samples, tuple(findings), moved / selection.changes)
+    return ReleaseAudit(claim.epsilon, claim.delta, samples, tuple(findings), moved / selection.changes)
 
 
 def _table(plan: LocalNames, rows: int, which: int) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from smpc_dp.crypto.randomness import Randomness, SystemRandomness
 from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.privacy.accountant.compose import Composition
-from smpc_dp.privacy.empirical import FALSE_ALARM, Claim, Finding, audit
+from smpc_dp.privacy.empirical import FALSE_ALARM, Claim, Finding, ReleaseAudit, audit
 from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.protocols.descriptor import CheckedParameters
 from smpc_dp.protocols.gopa.records import GopaRecordParameters
@@ -49,60 +49,30 @@ APART = 8.0
 GAUSSIAN, LAPLACE = 2.0, 5.0
 
 
-@dataclass(frozen=True, slots=True)
-class RecordAudit:
-    """Result of the audit of one session's release.
+@dataclass(frozen=True)
+class RecordAudit(ReleaseAudit):
+    """Result of the audit of the sums of one session.
 
     Attributes:
         counted: the parties whose sums and noise are in the release.
-        epsilon, delta: as claimed; samples: releases on each of two neighbouring inputs.
-        findings: of all points of the profile and pairs of inputs, the strongest first.
         variance: of the noise, over that which is claimed; least: below this it refutes the claim.
-        moved: the greatest distance of two neighbours' exact vectors, over the claimed sensitivity.
     """
 
     counted: int
-    epsilon: float
-    delta: float
-    samples: int
-    findings: tuple[Finding, ...]
     variance: float
     least: float
-    moved: float
+    false_alarm: ClassVar[float] = 2 * FALSE_ALARM
 
     @property
     def violations(self) -> tuple[str, ...]:
         """What refutes the claim, in words; none proves nothing."""
-        worst = self.findings[0]
-        result = []
-        if self.moved > 1 + 1e-9:
-            result.append(f"neighbouring tables are {self.moved:.4g} times the sensitivity apart")
-        if worst.refuted:
-            result.append(
-                f"epsilon >= {worst.lower:.4g} at delta = {worst.claim.delta:.4g}, where "
-                f"{worst.claim.epsilon:.4g} is claimed ({worst.event}: {worst.hits} against "
-                f"{worst.neighbour_hits} times)"
-            )
-        if self.variance < self.least:
-            result.append(f"the noise has {self.variance:.4g} of the variance that is claimed")
-        return tuple(result)
+        shrunk = f"the noise has {self.variance:.4g} of the variance that is claimed"
+        return (*super().violations, *([shrunk] if self.variance < self.least else []))
 
     def to_json(self) -> dict[str, object]:
         """Return plain JSON data."""
-        return {
-            "counted": self.counted,
-            "epsilon": self.epsilon,
-            "delta": self.delta,
-            "samples": self.samples,
-            "violation": bool(self.violations),
-            "violations": list(self.violations),
-            "false_alarm": 2 * FALSE_ALARM,
-            "tested": len(self.findings),
-            "strongest": self.findings[0].to_json(),
-            "variance": self.variance,
-            "least_variance": self.least,
-            "moved": self.moved,
-        }
+        noise = {"counted": self.counted, "variance": self.variance, "least_variance": self.least}
+        return super().to_json() | noise
 
 
 def audit_records(

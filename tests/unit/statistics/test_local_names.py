@@ -253,9 +253,9 @@ def of_three_times_the_epsilon(plan: LocalNames) -> LocalNames:
     ("plan", "wrong", "found"),
     [
         (named(), of_three_times_the_epsilon, "epsilon >= "),
-        (named({**RECORDS, "rows": "public"}), counted_as_one, "moves? counts by 2"),
-        (named(columns=("ward", "drug")), counted_as_one, "moves? counts by 2"),
-        (named(PERSONS), counted_as_one, "moves? counts by 6"),
+        (named({**RECORDS, "rows": "public"}), counted_as_one, "are 2 times as far apart"),
+        (named(columns=("ward", "drug")), counted_as_one, "are 2 times as far apart"),
+        (named(PERSONS), counted_as_one, "are 6 times as far apart"),
         (named({**RECORDS, "rows": "public"}), of_three_times_the_epsilon, "epsilon >= "),
     ],
 )
