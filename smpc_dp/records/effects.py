@@ -32,6 +32,7 @@ from smpc_dp.records.plan import (
     round_half_up,
 )
 from smpc_dp.records.schema import Number, Schema
+from smpc_dp.records.sensitivity import UP
 from smpc_dp.records.steps import StepNoise, SteppedPlan, read_alone, split_budget
 from smpc_dp.records.table import Integers, Table
 
@@ -53,7 +54,6 @@ EXCHANGED = (4.0, 0.0, 1.0, 2.0, 0.0)
 _SPREAD = (1.7, 4.5, 3.2, 1.0, 3.2)
 # Planned errors are for a tau^2 of this part of the variance within parties.
 ASSUMED = 0.01
-_UP = 1 + 1e-9
 _ROOT = 1 << 30
 
 
@@ -285,6 +285,6 @@ def _sensitivity(schema: Schema, scales: tuple[Fraction, ...], second: Fraction)
     return Sensitivity.on_integers(
         schema.relation,
         dimension=LENGTH,
-        l2=max(1.0, l2 * _UP),
+        l2=max(1.0, l2 * UP),
         linf=float(max(1, schema.party_factor * math.ceil(schema.person_factor * most))),
     )

@@ -9,8 +9,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from smpc_dp.errors import ConfigCheck, ConfigError
-from smpc_dp.records.answers import DEFAULT_HIDE, not_protected
+from smpc_dp.records.answers import DEFAULT_HIDE
 from smpc_dp.records.effects import (
     COUNT,
     FIRST,
@@ -21,7 +20,6 @@ from smpc_dp.records.effects import (
     SQUARES,
     EffectsPlan,
 )
-from smpc_dp.records.fit_answers import NO_PRIVACY
 from smpc_dp.records.heterogeneity import PartySums, spreads
 from smpc_dp.records.intervals import INFINITE, Interval, around, normal_quantile, scaled, shown_ratio
 from smpc_dp.records.noisy import Display
@@ -46,10 +44,7 @@ def effects(
 
     Arguments as of `estimate`.
     """
-    if not 0 < level < 1:
-        raise ConfigError.at("level", f"must be in (0, 1), is {level}", ConfigCheck.RANGE)
-    if total.shape != (plan.length,):
-        raise ConfigError.at("total", f"shape must be ({plan.length},), is {total.shape}", ConfigCheck.SHAPE)
+    plan.check_release(total, level)
     display = Display((1 - level) / (ESTIMATES if simultaneous else 1), DEFAULT_HIDE)
     following: tuple[int, ...] = ()
     if plan.ratio is None:
@@ -57,19 +52,7 @@ def effects(
         estimates, following = (*first.estimates(display),), first.following(display)
     else:
         estimates = (*plan.known, _weighted_mean(plan, total, present, display))
-    return Answers(
-        estimates=estimates,
-        level=level,
-        simultaneous=simultaneous,
-        unit=plan.schema.unit,
-        relation=plan.schema.relation,
-        present=present,
-        counted=0 if plan.shares is None else plan.mechanism.honest,
-        rows=None,
-        guarantee=None if plan.shares is None else plan.guarantee(),
-        not_protected=NO_PRIVACY if plan.shares is None else not_protected(plan.schema),
-        following=following,
-    )
+    return plan.answers(estimates, following, present, level=level, simultaneous=simultaneous)
 
 
 class _FirstSums:

@@ -29,6 +29,7 @@ from smpc_dp.records.plan import (
     round_half_up,
 )
 from smpc_dp.records.schema import Number, Schema
+from smpc_dp.records.sensitivity import UP
 from smpc_dp.records.steps import StepNoise, SteppedPlan, read_alone, split_budget
 from smpc_dp.records.table import Integers, Table
 
@@ -46,7 +47,6 @@ MAX_COLUMNS = 30
 # adds nothing.
 SHARE = 0.5
 _AT_ONCE = 1 << 12
-_UP = 1 + 1e-9
 
 
 @dataclass(frozen=True)
@@ -258,6 +258,6 @@ def _sensitivity(kind: str, size: int, scales: tuple[Fraction, Fraction], schema
     return Sensitivity.on_integers(
         schema.relation,
         dimension=length,
-        l2=max(1.0, l2 * _UP),
+        l2=max(1.0, l2 * UP),
         linf=float(max(1, schema.party_factor * most)),
     )

@@ -11,8 +11,6 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from smpc_dp.errors import ConfigCheck, ConfigError
-from smpc_dp.records.answers import not_protected
 from smpc_dp.records.fit import COEFFICIENT, FitPlan
 from smpc_dp.records.intervals import INFINITE, Interval, around
 from smpc_dp.records.regression import REFUSED, NormalEquations, chi_square
@@ -27,11 +25,6 @@ STEP_LEVEL = 0.95
 _MOST = 8.0
 _ROUNDS = 1000
 FAR = "no interval: the step may be too long: more steps, rows or epsilon would do"
-NO_PRIVACY = (
-    "sums are exact: they have no differential privacy, and those of all steps are seen",
-    "a party may add any vector within its bounds",
-    "how long a party takes to read and sum its rows: others see it while they wait",
-)
 CLIPPED = "no interval: fitted means may be above the bound of the response"
 
 
@@ -39,10 +32,7 @@ def fitted(
     plan: FitPlan, total: NDArray[np.int64], present: int, *, level: float = 0.95, simultaneous: bool = False
 ) -> Answers:
     """Return the coefficients after a step, and where the next one begins; arguments as of `estimate`."""
-    if not 0 < level < 1:
-        raise ConfigError.at("level", f"must be in (0, 1), is {level}", ConfigCheck.RANGE)
-    if total.shape != (plan.length,):
-        raise ConfigError.at("total", f"shape must be ({plan.length},), is {total.shape}", ConfigCheck.SHAPE)
+    plan.check_release(total, level)
     # for the noise of the information, and for the residual of the step; each for all coefficients at once
     outside = (1 - level) / 2
     equations = _equations(plan, total, present)
@@ -67,19 +57,8 @@ def fitted(
                     plan, name, ends, value=value, error=deviation, sampled=float(spread[row]), note=note
                 )
             )
-    return Answers(
-        estimates=tuple(estimates),
-        level=level,
-        simultaneous=simultaneous,
-        unit=plan.schema.unit,
-        relation=plan.schema.relation,
-        present=present,
-        counted=0 if plan.shares is None else plan.mechanism.honest,
-        rows=None,
-        guarantee=None if plan.shares is None else plan.guarantee(),
-        not_protected=NO_PRIVACY if plan.shares is None else not_protected(plan.schema),
-        following=_following(plan, equations, present),
-    )
+    following = _following(plan, equations, present)
+    return plan.answers(estimates, following, present, level=level, simultaneous=simultaneous)
 
 
 def _solved(

@@ -21,7 +21,7 @@ from smpc_dp.records.schema import Schema
 
 Floats = NDArray[np.float64]
 # Above the rounding errors of sums of some thousand numbers, and of an eigenvalue of such a matrix.
-_UP = 1 + 1e-9
+UP = 1 + 1e-9
 # Choices of signs, missing values and cells that are gone through in one component.
 MAX_CHOICES = 100_000
 # Sets of blocks with the same presence that are gone through.
@@ -57,7 +57,7 @@ def sensitivity_of(blocks: Sequence[Scaled], schema: Schema) -> Sensitivity:
     return Sensitivity.on_integers(
         schema.relation,
         dimension=sum(one.block.cells for one in blocks),
-        l2=max(1.0, l2 * _UP),
+        l2=max(1.0, l2 * UP),
         linf=float(max(1, schema.party_factor * most)),
     )
 
@@ -116,7 +116,7 @@ def largest_norm(blocks: Sequence[Scaled], schema: Schema) -> float:
     own = math.fsum(
         one.square(schema) * block_distance(one.block, schema) for one in blocks if one.block.of_party
     )
-    return (own + _longest([one for one in blocks if not one.block.of_party], schema)) * _UP
+    return (own + _longest([one for one in blocks if not one.block.of_party], schema)) * UP
 
 
 def _longest(blocks: Sequence[Scaled], schema: Schema) -> float:
@@ -149,7 +149,7 @@ def largest_distance(blocks: Sequence[Scaled], schema: Schema) -> float:
         one.square(schema) * block_distance(one.block, schema) for one in blocks if one.block.of_party
     )
     parts = components([one for one in blocks if not one.block.of_party])
-    return (own + math.fsum(_component(part, schema) for part in parts)) * _UP
+    return (own + math.fsum(_component(part, schema) for part in parts)) * UP
 
 
 def components(blocks: Sequence[Scaled]) -> Iterator[list[Scaled]]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
 from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.privacy.accountant.compose import Composition
@@ -22,6 +24,15 @@ from smpc_dp.records.ask import LOOPS, Ask, Statistic, read_ask
 from smpc_dp.records.plan import Priced
 from smpc_dp.records.schema import Schema
 from smpc_dp.records.table import Integers, Table
+
+if TYPE_CHECKING:
+    from smpc_dp.records.result import Answers, Estimate
+
+NO_PRIVACY = (
+    "sums are exact: they have no differential privacy, and those of all steps are seen",
+    "a party may add any vector within its bounds",
+    "how long a party takes to read and sum its rows: others see it while they wait",
+)
 
 
 @dataclass(frozen=True)
@@ -92,6 +103,43 @@ class SteppedPlan(Priced):
     def deviation(self, present: int) -> float:
         """Return the standard deviation of the noise in a sum over so many parties, in ring steps."""
         return math.sqrt(present * self.variance)
+
+    def check_release(self, total: NDArray[np.int64], level: float) -> None:
+        """Raise ConfigError for a noisy total of another shape, or a level that is none."""
+        if not 0 < level < 1:
+            raise ConfigError.at("level", f"must be in (0, 1), is {level}", ConfigCheck.RANGE)
+        if total.shape != (self.length,):
+            reason = f"shape must be ({self.length},), is {total.shape}"
+            raise ConfigError.at("total", reason, ConfigCheck.SHAPE)
+
+    def answers(
+        self,
+        estimates: Iterable[Estimate],
+        following: tuple[int, ...],
+        present: int,
+        *,
+        level: float,
+        simultaneous: bool,
+    ) -> Answers:
+        """Return what is known after a step over so many parties, with what it protects."""
+        # Not at the top: few need answers where they plan.
+        from smpc_dp.records.answers import not_protected
+        from smpc_dp.records.result import Answers
+
+        exact = self.shares is None
+        return Answers(
+            estimates=tuple(estimates),
+            level=level,
+            simultaneous=simultaneous,
+            unit=self.schema.unit,
+            relation=self.schema.relation,
+            present=present,
+            counted=0 if exact else self.mechanism.honest,
+            rows=None,
+            guarantee=None if exact else self.guarantee(),
+            not_protected=NO_PRIVACY if exact else not_protected(self.schema),
+            following=following,
+        )
 
 
 @dataclass(frozen=True)
