@@ -41,6 +41,8 @@ FORWARDED = 1 + 3 + 2 * 3 + 64  # a party's number and its signature around a me
 UNMASK_RECORD = 2 + 32 + 32 + 64  # dealer, share, digest of the other share, the dealer's signature
 ENVELOPE = 160  # signature, run, step, names and lengths around each message
 MESSAGES = 8  # each way
+# Kinds of messages, up and down, that are there only if shares are dealt.
+OF_SHARES = ("deal", "unmask", "deliver", "survivors")
 
 
 class SecAggPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -169,8 +171,13 @@ def check_plan(
     return _plan(LogBinomials(parties), limits, degree, threshold)
 
 
-def communication(plan: SecAggPlan, length: int, element_bytes: int) -> dict[str, dict[str, int]]:
+def communication(
+    plan: SecAggPlan, length: int, element_bytes: int, *, shares: bool = True
+) -> dict[str, dict[str, int]]:
     """Return the expected bytes of one party and the masks it expands, for vectors of `length` elements.
+
+    `shares`: whether shares of secrets are dealt, and survivors certified, so that lost parties' masks are
+    taken out.
 
     "up" and "down" list each kind of message and their "total", without frames and TLS records. "work" has
     the masks to expand (the self-mask included) and their bytes. Raises ConfigError unless length >= 1 and
@@ -181,7 +188,7 @@ def communication(plan: SecAggPlan, length: int, element_bytes: int) -> dict[str
         checks.add_issue("length", f"{length!r} is not an integer of at least 1", ConfigCheck.RANGE)
     checks.require_integer("element_bytes", element_bytes, 1, 32)
     checks.raise_issues()
-    up, down = _control(plan)
+    up, down = _control(plan, shares)
     up["masked"] = down["result"] = length * element_bytes
     masks = math.ceil(plan.mask_degree) + 1
     for direction in (up, down):
@@ -197,12 +204,14 @@ def mask_degree(parties: int, degree: int) -> float:
     return float(2 * degree - Fraction(degree**2, parties - 1))
 
 
-def _control(plan: SecAggPlan) -> tuple[dict[str, int], dict[str, int]]:
+def _control(plan: SecAggPlan, shares: bool) -> tuple[dict[str, int], dict[str, int]]:
     """Return the expected bytes up and down of one party besides the vectors, with all planned dropouts.
 
     On average k parties drew it.
     """
     n, k, lost = plan.parties, plan.degree, plan.max_dropouts
+    # without shares nobody deals, unmasks, or attests survivors
+    messages = MESSAGES if shares else MESSAGES - 3
     party_set = 1 + min(PARTY * lost, -(-n // 8))
     rolled = party_set + DIGEST + math.ceil(DIGEST * proof_nodes(n, 1))
     neighbours = mask_degree(n, k)
@@ -213,9 +222,9 @@ def _control(plan: SecAggPlan) -> tuple[dict[str, int], dict[str, int]]:
         "advertise": ADVERTISEMENT,
         "reveal": reveal,
         "deal": DIGEST + SHARE_SEALED * k,
-        "attest": 2 * DIGEST,
+        "attest": (2 if shares else 1) * DIGEST,
         "unmask": UNMASK_RECORD * k,
-        "envelopes": ENVELOPE * MESSAGES,
+        "envelopes": ENVELOPE * messages,
     }
     down = {
         "start": rolled,
@@ -226,9 +235,12 @@ def _control(plan: SecAggPlan) -> tuple[dict[str, int], dict[str, int]]:
         + math.ceil(DIGEST * proof_nodes(n, round(neighbours))),
         "deliver": party_set + (PARTY + SHARE_SEALED) * k,
         "survivors": party_set,
-        "certificates": 2 * certificate,
-        "envelopes": ENVELOPE * MESSAGES,
+        "certificates": (2 if shares else 1) * certificate,
+        "envelopes": ENVELOPE * messages,
     }
+    for kind in () if shares else OF_SHARES:
+        up.pop(kind, None)
+        down.pop(kind, None)
     return up, down
 
 

@@ -18,9 +18,8 @@ from smpc_dp.errors import Code, ConfigCheck, ConfigError, ConfigIssue, PrivacyE
 from smpc_dp.privacy.distributions import BinomialDistribution, DiscreteGaussianDistribution
 from smpc_dp.privacy.guarantee import PrivacyGuarantee, delta_warnings
 from smpc_dp.privacy.sampling import NoiseSource, discrete_gaussian
-from smpc_dp.privacy.secagg_plan import ENVELOPE, communication
 from smpc_dp.protocols import names
-from smpc_dp.protocols.gopa.messages import PARTY_STEPS, RELAY_STEPS
+from smpc_dp.protocols.gopa.messages import PARTY_STEPS
 from smpc_dp.protocols.gopa.plan import SessionNoise, plan_session
 from smpc_dp.protocols.phases.parameters import MAX_PARTIES, SumParameters
 from smpc_dp.protocols.phases.weighted_encoding import WeightedEncoding
@@ -66,16 +65,9 @@ class GopaParameters(SumParameters, frozen=True):
         return PARTY_STEPS if self.on_dropout == "keep" else super().party_steps
 
     @property
-    def traffic(self) -> tuple[int, int]:
-        """Expected bytes that one party sends and receives: where lost noise stays, nobody deals shares."""
-        if self.on_dropout != "keep":
-            return super().traffic
-        kinds = communication(self.plan, self.encoding.ring_length, self.encoding.element_bytes)
-        up, down = kinds["up"], kinds["down"]
-        sent = sum(up[kind] for kind in ("hello", "advertise", "reveal", "attest", "masked"))
-        received = sum(down[kind] for kind in ("start", "roll", "neighbours", "result"))
-        received += down["certificates"] // 2
-        return sent + ENVELOPE * len(PARTY_STEPS), received + ENVELOPE * len(RELAY_STEPS)
+    def deals_shares(self) -> bool:
+        """Whether a lost party's terms are taken out of the sum: where lost noise stays, nobody deals."""
+        return self.on_dropout != "keep"
 
     def add_pair_terms(
         self, ring_vector: RingVector, seeds: Sequence[bytes], signs: Sequence[int], threads: int = 1

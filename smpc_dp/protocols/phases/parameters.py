@@ -151,9 +151,15 @@ class SumParameters(RequestParameters, msgspec.Struct, frozen=True):
         return PARTY_STEPS
 
     @property
+    def deals_shares(self) -> bool:
+        """Whether shares of secrets are dealt, so that a lost party's terms can be taken out of the sum."""
+        return True
+
+    @property
     def traffic(self) -> tuple[int, int]:
         """Expected bytes that one party sends and receives, without frames and TLS records."""
-        traffic = communication(self.plan, self.encoding.ring_length, self.encoding.element_bytes)
+        length, size = self.encoding.ring_length, self.encoding.element_bytes
+        traffic = communication(self.plan, length, size, shares=self.deals_shares)
         return traffic["up"]["total"], traffic["down"]["total"]
 
     @property
