@@ -173,10 +173,10 @@ async def _run(folder: Path, cheat: str, on_event: OnEvent) -> VerifiableRun:
 def _answers(estimates: Sequence[Mapping[str, Any]], loans: Sequence[Loan]) -> tuple[Answer, ...]:
     """Return the answers beside what they are over these loans without noise."""
     rates = [float(loan["int_rate"]) for loan in loans]
-    count, mean = ([one[key] for key in ("value", "low", "high")] for one in estimates)
-    return (
-        Answer("number of loans", "", *count, len(rates)),
-        Answer("mean interest rate", " %", *mean, sum(rates) / len(rates)),
+    meant = ("number of loans", "", len(rates)), ("mean interest rate", " %", sum(rates) / len(rates))
+    return tuple(
+        Answer(name, unit, one["value"], one["low"], one["high"], truth)
+        for (name, unit, truth), one in zip(meant, estimates, strict=True)
     )
 
 

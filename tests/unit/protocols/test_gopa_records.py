@@ -98,7 +98,8 @@ def test_a_plan_says_what_a_party_costs_that_is_lost_after_the_certificate(
     for other in (more | {"dropout": 0.0}, {}):
         version = 2 if "verifiable" in other else 1
         checked, _ = PARAMETER_CHECKERS["gopa", version](given(known, ask=["count"], **other), 5)
-        assert cost_of_sum(checked).notes == ()  # type: ignore[arg-type]
+        assert isinstance(checked, GopaRecordParameters | VerifiableRecordParameters)
+        assert cost_of_sum(checked).notes == ()
 
 
 @pytest.mark.parametrize(("rows", "relation"), [("private", "add-remove"), ("public", "substitution")])
