@@ -35,8 +35,8 @@ def budget(
                 "epsilon": epsilon,
                 "delta": delta,
                 "request_epsilon": each,
-                "pure_request_epsilon": epsilon / rounds,
                 "mu": mu,
+                "pure_request_epsilon": epsilon / rounds,
                 "noise": gaussian_mu(epsilon, delta) / mu,
                 "sum_of_epsilons": rounds * each,
             }

@@ -55,7 +55,7 @@ def test_ten_hospitals_have_hardly_more_noise_than_opendp_on_their_pooled_rows(
         del given["answer_weights"]
     parameters, issues = PARAMETER_CHECKERS["secagg", 1](given, len(names))
     assert parameters is not None, issues
-    request: Any = parameters.request  # type: ignore[attr-defined]
+    request: Any = parameters.request
     epsilon, delta = given["epsilon"], given["delta"]
     present = [name for name in names if name not in example["LOST"]]
     tables = [read_table(example["table"](name), request.schema) for name in present]
@@ -70,9 +70,8 @@ def test_ten_hospitals_have_hardly_more_noise_than_opendp_on_their_pooled_rows(
         deviations[law] = float(draws.std())
     central = math.sqrt(DiscreteGaussian.calibrate(epsilon, delta, request.sensitivity).variance)
     ours = request.deviation(len(present))
-    print(f"\n{given['ask']}, in L2 sensitivities {l2:.6g}: ours {ours / l2:.3f}, of a curator by the same")
-    print(
-        f"Gaussian {central / l2:.3f}, OpenDP { ({law: f'{one / l2:.3f}' for law, one in deviations.items()}) }"
-    )
+    opendp = {law: round(one / l2, 3) for law, one in deviations.items()}
+    print(f"\n{given['ask']}, in L2 sensitivities of {l2:.6g}: ours {ours / l2:.3f}, a curator's by the same")
+    print(f"Gaussian {central / l2:.3f}, OpenDP {opendp}")
     assert min(deviations, key=lambda law: deviations[law]) == best
     assert ours <= 1.12 * min(deviations.values())

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from smpc_dp.kernels import Field, gini_mean_difference
 from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.protocols.registry import PARAMETER_CHECKERS
 from smpc_dp.records.answers import estimate
@@ -28,12 +29,18 @@ from smpc_dp.records.plan import Plan, plan_request
 from smpc_dp.records.result import Estimate
 from smpc_dp.records.schema import Schema, read_schema
 from smpc_dp.records.table import read_table
+from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
+from smpc_dp.statistics.local import LocalPairwise
+from smpc_dp.statistics.local_auc import LocalAuc
+from smpc_dp.statistics.local_estimate import LocalEstimate
 from tests.unit.records import test_effects, test_fit, test_heterogeneity, test_survival
 from tests.unit.records.test_release import ASK, SCHEMA, Columns, contains, hospitals, pooled, truth_of
+from tests.unit.statistics.test_statistics_local_auc import auc_of
 
 THINNED = 100
 FULL = 2000
 PARTIES = 10
+AGE = {"age": {"lower": 0.0, "upper": 100.0, "step": 1.0}}
 TABLES = hospitals(7, np.random.default_rng(8).integers(200, 2000, PARTIES))
 
 Noise = Callable[[NoiseSource, int], NDArray[np.int64]]
@@ -43,7 +50,8 @@ Noise = Callable[[NoiseSource, int], NDArray[np.int64]]
 class Case:
     """Releases of one request over the same tables: the noise of a party, the answers, and what is true.
 
-    `linear`: the beginnings of the names of answers whose level is exact.
+    `linear`: the beginnings of the names of answers whose level is exact. Local reports have no sum: there
+    `exact` is 0, and `noise` draws all reports.
     """
 
     length: int
@@ -62,6 +70,7 @@ def of_rows(
     truth: Callable[[Estimate], float],
     linear: tuple[str, ...] = (),
     noise: Noise | None = None,
+    hide: float = 0.0,
 ) -> Case:
     read = [read_table(table, schema) for table in tables]
     rows = sum(table.rows for table in read) if schema.rows == "public" else None
@@ -70,7 +79,7 @@ def of_rows(
         plan.length,
         np.sum([plan.vector(table) for table in read], axis=0),
         noise or plan.mechanism.share.noise,
-        lambda total: estimate(plan, total, parties, rows=rows, hide=0.0).estimates,
+        lambda total: estimate(plan, total, parties, rows=rows, hide=hide).estimates,
         truth,
         parties,
         linear,
@@ -121,6 +130,84 @@ def one_table(rows: str) -> Case:
     plan = planned(schema, ["age x ward"], PARTIES, laplace=True)
     assert plan.laplace is not None
     return of_rows(schema, plan, TABLES, of_hospital, ("count",))
+
+
+def thresholds(law: str) -> Case:
+    """Groups of 0 to 40 rows, of which those within the noise are not shown: over all releases."""
+    sizes = {"a": 0, "b": 5, "c": 12, "d": 16, "e": 40}
+    schema = read_schema({"columns": {**AGE, "ward": {"values": list(sizes)}}, "max_rows": 500})
+    source = np.random.default_rng(9)
+    ages = {ward: np.round(source.uniform(20, 60, rows)) for ward, rows in sizes.items()}
+    wards = [ward for ward, rows in sizes.items() for _ in range(rows)]
+    table = {"age": np.concatenate([*ages.values()]), "ward": np.array(wards)}
+    empty = {name: column[:0] for name, column in table.items()}
+    asked = ["ward"] if law == "laplace" else ["ward", "mean(age) by ward", "variance(age) by ward"]
+    of_law: dict[str, Any] = {"laplace": True} if law == "laplace" else {"epsilon": 4.0}
+    plan = planned(schema, asked, 3, missing=0, corrupt=0, **of_law)
+    assert (plan.laplace is not None) == (law == "laplace")
+
+    def truth(one: Estimate) -> float:
+        values = ages[one.cell["ward"]]
+        if one.name == "count" or not len(values):
+            # of no rows any mean is right
+            return float(len(values)) if one.name == "count" else one.low or 0.0
+        return float({"mean": values.mean(), "variance": values.var()}[one.name.split("(")[0]])
+
+    return of_rows(schema, plan, [table, empty, empty], truth, hide=3.0)
+
+
+def reports(which: str) -> Case:
+    """Local reports of records that are drawn anew each time: U-statistics of few parties, and of many."""
+    parties = 10 if which == "few" else 200
+    kernel = gini_mean_difference(Field(0, 1, 0.001))
+    plan = LocalPairwise.plan(kernel, 8.0 if which == "few" else 2.0, parties=parties, rounding="randomised")
+    rng, seeded = np.random.default_rng(5), SeededRandomnessForSimulation(7, which)
+    known = rng.beta(2, 3, 4000)
+    mean = float(np.abs(np.subtract.outer(known[:2000], known[2000:])).mean())
+
+    def noise(_: NoiseSource, count: int) -> NDArray[np.int64]:
+        return plan.randomise_many(rng.beta(2, 3, count), seeded).astype(np.int64)
+
+    def answers(drawn: NDArray[np.int64]) -> list[Estimate]:
+        return [of_reports(plan.estimate(drawn))]
+
+    return Case(parties, np.zeros(parties, dtype=np.int64), noise, answers, lambda _: mean, 1)
+
+
+def trees(which: str) -> Case:
+    """The hierarchical AUC of the same scores; `which`: whether nodes below a threshold are left out."""
+    rng = np.random.default_rng(6)
+    labels = np.arange(3000) % 2
+    scores = np.clip(rng.binomial(15, 0.4, 3000) + 2 * labels, 0, 15)
+    plan = LocalAuc.plan(Field(0, 15), 4.0, levels=4, coins=bytes(32))
+    seeded = SeededRandomnessForSimulation(7, which)
+
+    def noise(_: NoiseSource, count: int) -> NDArray[np.int64]:
+        del count
+        return plan.randomise_many(scores, randomness=seeded).astype(np.int64)[:, 0]
+
+    def answers(drawn: NDArray[np.int64]) -> list[Estimate]:
+        return [
+            of_reports(plan.estimate(drawn[:, None], labels, threshold=None if which == "threshold" else 0.0))
+        ]
+
+    auc = auc_of(scores, labels, 0.5)
+    return Case(len(scores), np.zeros(len(scores), dtype=np.int64), noise, answers, lambda _: auc, 1)
+
+
+def of_reports(made: LocalEstimate) -> Estimate:
+    low, high = made.interval
+    return Estimate(
+        statistic=made.statistic,
+        name=made.statistic,
+        cell={},
+        value=made.value,
+        low=low,
+        high=high,
+        standard_error=made.standard_error,
+        sampling_error=None,
+        unit="",
+    )
 
 
 def curves(_: str) -> Case:
@@ -229,6 +316,12 @@ CASES: dict[str, tuple[Callable[[str], Case], str]] = {
     "logistic regression": (fit, "ill"),
     "Poisson regression": (fit, "visits"),
     "verifiable, coin flips": (verifiable, "private"),
+    "cells and groups at the threshold": (thresholds, "gaussian"),
+    "cells at the threshold, Laplace shares": (thresholds, "laplace"),
+    "local reports, few parties": (reports, "few"),
+    "local reports, many parties": (reports, "many"),
+    "local reports, AUC of all nodes": (trees, "all"),
+    "local reports, AUC of nodes above the threshold": (trees, "threshold"),
 }
 
 
