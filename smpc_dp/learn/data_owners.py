@@ -27,7 +27,13 @@ from smpc_dp.learn.averager import FAILURES, ParticipationCounter, PeerExchange,
 from smpc_dp.learn.exchanges import EXACT_STEPS
 from smpc_dp.learn.models import Model, RecordGradients
 from smpc_dp.learn.pairing_schedule import Positive, Seed, Ticks
-from smpc_dp.learn.personalized_settings import NoiseMechanism, delta_issues, norm_order, norm_ratio
+from smpc_dp.learn.personalized_settings import (
+    NoiseMechanism,
+    check_sizes,
+    delta_issues,
+    norm_order,
+    norm_ratio,
+)
 from smpc_dp.learn.requirements import Learned, LearnerContext, PrivateMessages, Requirements, Table
 from smpc_dp.learn.schedule import PublicDraws
 from smpc_dp.privacy.guarantee import PrivacyGuarantee
@@ -247,11 +253,8 @@ class DataOwners(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     async def run(self, context: LearnerContext, data: list[Table]) -> Learned:
         """Learn; see `requirements.Learner`."""
         exchange = context.peers
-        for party, table in zip(exchange.here, data, strict=True):
-            planned = 0 if party == CENTRAL else self.sizes[party - 1]
-            if len(table) != planned:
-                reason = f"{exchange.name_of(int(party))} has {len(table)} records, not {planned}"
-                raise ConfigError.at("sizes", reason, ConfigCheck.DIFFERS)
+        # The learner, who is first, has no records.
+        check_sizes(exchange, data, (0, *self.sizes))
         return await _Run(self, exchange, data, context.source).learn()
 
 

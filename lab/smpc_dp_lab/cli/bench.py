@@ -237,7 +237,8 @@ def learn(
 ) -> None:
     """Measure learners in simulation.
 
-    Party-steps a second of GoSta, beside its authors' code, and of gossip dual averaging.
+    Party-steps a second of GoSta, beside its authors' code, and of gossip dual averaging; updates of
+    personalised models and steps of a learned graph, beside loops in numpy.
     """
     from smpc_dp_lab.bench import run_learn_bench
 
