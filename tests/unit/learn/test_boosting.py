@@ -15,10 +15,15 @@ from smpc_dp import simulate
 from smpc_dp.errors import Check, ConfigError, PeerFault
 from smpc_dp.learn.averager import PlainExchange
 from smpc_dp.learn.boosting import PersonalizedBoosting, _Run, loss_sensitivity, score_sensitivity
+from smpc_dp.learn.exchanges import request_of
 from smpc_dp.learn.registry import check_learn
+from smpc_dp.net.transport.memory import Faults
 from smpc_dp.privacy.accountant.compose import Composition
 from smpc_dp.privacy.noisy_choice import choose, plan_choices
 from smpc_dp.privacy.sampling import NoiseSource
+from smpc_dp.simulate import exchanging
+from smpc_dp.simulate.recording import CountingNetwork
+from smpc_dp.simulate.simulated_run import AGGREGATOR
 
 Floats = NDArray[np.float64]
 
@@ -233,11 +238,38 @@ def test_a_private_run_says_what_it_protects_and_learns_with_many_records() -> N
         assert float((checked.learner.margins(table) @ model > 0).mean()) > 0.9
 
 
-def test_messages_are_two_numbers_whatever_the_predictors() -> None:
-    checked, _ = check_learn(GIVEN | {"features": 3, "stumps": 1_000}, len(SIZES))
-    assert checked is not None
+def bytes_of_tick(parameters: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
+    """Return the bytes that each role sends in a tick of party 1, whose neighbours are 0 and 2."""
+    checked, issues = check_learn(parameters, len(SIZES))
+    assert checked is not None, issues
     assert checked.exchange is not None
-    assert checked.exchange.parameters.encoding.ring_length == 2
+    exchange, involved = request_of(checked.exchange.parameters, {1: [0, 2]})
+    networks: list[CountingNetwork] = []
+
+    def network(faults: Faults, **_seed: int) -> CountingNetwork:
+        networks.append(CountingNetwork(faults))
+        return networks[-1]
+
+    monkeypatch.setattr(exchanging, "MemoryNetwork", network)
+    vector = exchange.encoding.encode(np.zeros(exchange.encoding.length), party="a party")[0]
+    vectors = [vector for _ in involved]
+    parties, errors = exchanging.drive_exchange(exchange, vectors, seed_for_simulation=1)
+    assert not errors
+    assert len(parties) == 3
+    return networks[0].up
+
+
+def test_messages_are_two_numbers_whatever_the_predictors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bytes, counted: 3,000 predictors have those of 3; a model of 3,001 numbers 24 kB more a neighbour."""
+    few, many = (bytes_of_tick(GIVEN | {"stumps": stumps}, monkeypatch) for stumps in (1, 1_000))
+    assert few == many
+    dense = {"learner": "personalized", "features": 3_000, "sizes": SIZES, "ticks": 80, "record_bound": 1.0}
+    model = bytes_of_tick(dense | {"topology": EDGES}, monkeypatch)
+    sender = max(model, key=lambda name: model[name] if name != AGGREGATOR else 0)
+    # The party seals its vector for each of two neighbours, and the aggregator hands both on.
+    for role in (sender, AGGREGATOR):
+        assert model[role] - few[role] == pytest.approx(2 * 8 * 2_999, rel=0.01)
+    assert few[sender] < 3_000
 
 
 def test_stumps_are_thresholds_between_public_bounds() -> None:
