@@ -18,7 +18,7 @@ from smpc_dp.learn.boosting import PersonalizedBoosting
 from smpc_dp_lab.bench.accuracies import Measured
 from smpc_dp_lab.bench.figures import Progress, Steps, refuse, within
 from smpc_dp_lab.bench.linear_tasks import logistic
-from smpc_dp_lab.bench.moons import boosted
+from smpc_dp_lab.bench.moons_tasks import boosted
 from smpc_dp_lab.bench.party_rows import SYNTHETIC, Floats, split, synthetic_parties
 from smpc_dp_lab.bench.plots import finish_axes, write_plot
 

@@ -14,12 +14,14 @@ from smpc_dp.learn.averager import PlainExchange
 from smpc_dp.learn.local_global import LocalGlobal, LocalGlobalRun
 from smpc_dp.privacy.gaussian import gaussian_epsilon
 from smpc_dp.privacy.sampling import NoiseSource
-from smpc_dp_lab.bench.deep_q import DeepQ, PublicLoss
+from smpc_dp_lab.bench.deep_q import DeepQ
+from smpc_dp_lab.bench.public_loss import PublicLoss
 from smpc_dp_lab.bench.with_replacement import BATCH, composed_deviation, naive_deviation, with_replacement
 
 Floats = NDArray[np.float64]
 
-RATE = 0.1
+# The step size without a ridge; the bound of a gradient, of a row of norm 1 and an intercept.
+RATE, LIPSCHITZ = 0.1, math.hypot(1.0, 1.0)
 # Of the threshold policy: the loss above which a node joins the others, and its part of epsilon.
 THRESHOLD, POLICY_PART = 0.55, 0.25
 
@@ -31,6 +33,7 @@ class Method:
     protected: bool
     learner: LocalGlobal | None = None
     deviation: float = 0.0
+    ridge: float = 0.0
     deep: bool = False
     loss: PublicLoss | None = None
 
@@ -39,6 +42,8 @@ def methods(
     features: int, rounds: int, epsilon: float, delta: float, ridge: float = 0.0
 ) -> dict[str, Method]:
     """Return by name what protects a record, what is published, and what protects nothing."""
+    # The steps 1/(a ridge t) of Theorem 4 are above the largest that it permits, 1/(2 mu), in every such run.
+    rate = RATE if not ridge else 1 / (2 * (LIPSCHITZ**2 / 4 + ridge))
 
     def learner(**more: Any) -> LocalGlobal:
         given: dict[str, Any] = {
@@ -46,7 +51,7 @@ def methods(
             "rounds": rounds,
             "batch": BATCH,
             "record_bound": 1.0,
-            "rate": RATE,
+            "rate": rate,
         }
         return LocalGlobal(**given | {"values": "local", "ridge": ridge} | more)
 
@@ -55,10 +60,12 @@ def methods(
 
     # The classical noise is as much as some other epsilon takes. With a ridge the paper doubles the
     # sensitivity: L = 1 + lambda R at R = 1/lambda.
-    mu = epsilon / math.sqrt(2 * math.log(1.25 / delta)) / (2 if ridge else 1)
+    doubled = 2 if ridge else 1
+    mu = epsilon / math.sqrt(2 * math.log(1.25 / delta)) / doubled
     published_epsilon = gaussian_epsilon(delta, mu)
     published = private(published_epsilon / epsilon)
-    naive, composed = naive_deviation(epsilon, delta), composed_deviation(epsilon, delta)
+    naive = naive_deviation(epsilon, delta) * doubled
+    composed = composed_deviation(epsilon, delta)
     part: dict[str, Any] = {
         "policy": "threshold",
         "threshold": THRESHOLD,
@@ -69,12 +76,12 @@ def methods(
         "noiseless": Method(False, learner()),
         "deep-Q, as published": Method(False, published, deep=True),
         "global, as published": Method(published_epsilon <= epsilon, published),
-        "with replacement, as published": Method(naive >= composed, deviation=naive),
+        "with replacement, as published": Method(naive >= composed, deviation=naive, ridge=ridge),
         "global": Method(True, private()),
         "half global": Method(True, private(chance=0.5)),
         "threshold": Method(True, private(**part)),
         "deep-Q, public states": Method(True, private(loss.left / epsilon), deep=True, loss=loss),
-        "with replacement": Method(True, deviation=composed),
+        "with replacement": Method(True, deviation=composed, ridge=ridge),
     }
 
 
@@ -82,7 +89,7 @@ def accuracy(tables: list[Floats], test: Floats, method: Method, seed: int) -> f
     """Return the mean test accuracy of the nodes' models."""
     source = NoiseSource.keyed(bytes(32), seed.to_bytes(8, "big"))
     if method.learner is None:
-        models = with_replacement(tables, method.deviation, seed)[None]
+        models = with_replacement(tables, method.deviation, method.ridge, seed)[None]
     else:
         nodes, rounds, length = len(tables), method.learner.rounds, method.learner.loss.length
         policy = DeepQ(nodes, rounds, length, seed, method.loss, source) if method.deep else None

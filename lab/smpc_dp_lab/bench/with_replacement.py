@@ -50,12 +50,12 @@ def capped_batches(rng: np.random.Generator, nodes: int, each: int) -> Iterator[
             yield node, chosen
 
 
-def with_replacement(tables: Sequence[Floats], deviation: float, seed: int) -> Floats:
+def with_replacement(tables: Sequence[Floats], deviation: float, ridge: float, seed: int) -> Floats:
     """Run DP-SGD with steps 1/sqrt(t); `deviation`: of the noise, in units of the sensitivity 2 L/b."""
     rng, model = np.random.default_rng(seed), np.zeros(tables[0].shape[1])
     scale = deviation * 2 * math.sqrt(2) / BATCH
     for number, (node, chosen) in enumerate(capped_batches(rng, len(tables), len(tables[0])), 1):
         x, y = np.c_[tables[node][chosen, :-1], np.ones(BATCH)], tables[node][chosen, -1]
-        slope = (0.5 * (1 + np.tanh(x @ model / 2)) - y) @ x / BATCH
+        slope = (0.5 * (1 + np.tanh(x @ model / 2)) - y) @ x / BATCH + ridge * model
         model = model - (slope + rng.normal(0, scale, len(model))) / math.sqrt(number)
     return model

@@ -6,6 +6,7 @@ import math
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -19,7 +20,9 @@ from smpc_dp_lab.bench import owner_runs, two_classes, with_replacement
 from smpc_dp_lab.bench import private_boosting as boosting
 from smpc_dp_lab.bench import without_replacement as batches
 from smpc_dp_lab.bench.cost_plot import plot as cost_plot
-from smpc_dp_lab.bench.deep_q import LOSS_STEPS, DeepQ, Network, PublicLoss
+from smpc_dp_lab.bench.deep_q import DeepQ, Network
+from smpc_dp_lab.bench.public_loss import LOSS_STEPS, PublicLoss
+from smpc_dp_lab.bench.sgd_methods import methods
 
 LENDING = Path("smpc_dp/demo/data/lending_club.csv")
 
@@ -117,6 +120,21 @@ def test_theorems_3_and_4_as_corrected() -> None:
     ridge, share = 1e-4, 0.5
     from_step = next(t for t in range(1, 10**5) if 1 / (share * ridge * t) <= 1 / (2 * (1 + ridge)))
     assert from_step == 40_004
+
+
+def test_with_a_ridge_steps_are_the_largest_that_are_permitted_and_published_noise_is_doubled() -> None:
+    convex, ridged = (methods(54, 120, 1.0, 60_000**-2.0, ridge) for ridge in (0.0, 1e-4))
+    largest = ridged["global"].learner
+    assert largest is not None
+    assert largest.issues(10) == []
+    [issue] = msgspec.structs.replace(largest, rate=largest.rate + 1e-6).issues(10)
+    assert issue.where == "rate"
+    name = "with replacement, as published"
+    assert ridged[name].deviation == 2 * convex[name].deviation
+    assert ridged["with replacement"].deviation == convex["with replacement"].deviation
+    published = [of["global, as published"].learner for of in (convex, ridged)]
+    mu = [gaussian_mu(one.epsilon, one.delta) for one in published if one and one.epsilon and one.delta]
+    assert mu[0] == pytest.approx(2 * mu[1], rel=1e-6)
 
 
 def test_no_record_is_in_more_than_five_releases() -> None:
