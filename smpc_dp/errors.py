@@ -64,13 +64,13 @@ class Check(_Explained):
     TOO_LONG = "too-long", "more bytes than any expected value has"
     OUT_OF_RANGE = "out-of-range", "a number outside the range of its field, or not finite"
     UNKNOWN_FORMAT = "unknown-format", "unknown format, version or kind of entry"
-    NOT_IN_ROSTER = "not-in-roster", "names a member that is not in the roster"
-    BAD_SIGNATURE = "bad-signature", "the signature does not verify for this key and statement"
+    NOT_IN_ROSTER = "not-in-roster", "not a member of the roster"
+    BAD_SIGNATURE = "bad-signature", "does not verify for this key and statement"
     WRONG_SENDER = "wrong-sender", "not this member's to send or write"
     WRONG_RECEIVER = "wrong-receiver", "the message is for another member"
     UNEXPECTED_STEP = "unexpected-step", "another step, or kind of entry, is expected"
     OUT_OF_SEQUENCE = "out-of-sequence", "wrong number of a message, piece, block or line"
-    TOO_MANY = "too-many", "more messages, entries or items than expected, or than there is room for"
+    TOO_MANY = "too-many", "more messages, entries or items than expected, or than fit"
     EQUIVOCATION = "equivocation", "two different messages for one step"
     # Identity of a run.
     OTHER_RUN = "other-run", "of another run"
@@ -78,34 +78,37 @@ class Check(_Explained):
     OTHER_SESSION = "other-session", "of another session or group, or the session files differ"
     OTHER_OPERATION = "other-operation", "another operation is requested"
     OTHER_PLAN = "other-plan", "the plan, the terms or the circuit differ"
-    NOT_OFFERED = "not-offered", "the requested operation cannot be computed here"
+    NOT_OFFERED = "not-offered", "cannot be computed here"
     LABEL_DIFFERS = (
         "label-differs",
-        "a public label is missing, unexpected, invalid, or differs from the one given",
+        "a public label is missing, unexpected, invalid or another",
     )
     NONCE_DIFFERS = "nonce-differs", "this party's nonce is missing or differs"
-    OWN_DIFFERS = "own-differs", "this party's own message or commitments are missing or differ"
+    OWN_DIFFERS = "own-differs", "the party's own message or commitments are missing or differ"
     RUN_ID_DIFFERS = "run-id-differs", "the run id is not the digest of what it binds"
     # Sets of parties.
     BAD_SET = "bad-set", "not the one encoding of a set or list of parties"
     WRONG_ORDER = "wrong-order", "items not in the order of the roster"
     SET_TOO_SMALL = "set-too-small", "too few parties to go on"
     SET_GREW = "set-grew", "has parties that were out before"
-    SET_DIFFERS = "set-differs", "another set of parties, or of items about them, than expected"
+    SET_DIFFERS = "set-differs", "another set of parties, or of items about them"
     NOT_ONE_EACH = "not-one-each", "not exactly one item for each party, neighbour or entry"
     NOT_INCLUDED = "not-included", "this party was left out"
-    NOT_PRESENT = "not-present", "from, about or for a party that does not take part"
-    NOT_SHOWN = "not-shown", "a part that must be shown or forwarded is missing"
+    NOT_PRESENT = "not-present", "of a party that does not take part"
+    NOT_SHOWN = "not-shown", "a part to show or forward is missing"
     PARTIAL = "partial", "a message was not sent to all its receivers, or not the same"
     # Agreement.
     NO_QUORUM = "no-quorum", "fewer signatures than a certificate needs"
     BAD_CERTIFICATE = "bad-certificate", "wrong signatures or members in a certificate"
-    OTHER_STATEMENT = "other-statement", "attests or forwards something other than was sent, listed or signed"
+    OTHER_STATEMENT = (
+        "other-statement",
+        "attests or forwards another statement than was sent, listed or signed",
+    )
     DISAGREES = "disagrees", "a server contradicts most servers, or no two in three agree"
     NOT_SIGNED = "not-signed", "forwarded, but not signed by its author"
     FALSE_ACCUSATION = "false-accusation", "an accusation without proof, or of correct behaviour"
     REPORTED = "reported", "another member said so, no check of this process"
-    LEFT = "left", "the member left or disconnected before its part was done"
+    LEFT = "left", "left or disconnected before its part was done"
     # Keys, commitments, shares and proofs.
     WEAK_KEY = "weak-key", "a public key of small order"
     KEY_DIFFERS = "key-differs", "a key to seal with is missing or not expected"
@@ -120,7 +123,7 @@ class Check(_Explained):
     BAD_LABEL = "bad-label", "an output label is none of its two"
     CONVICTED = (
         "convicted",
-        "a garbler cheated: its signed tables do not follow from its seed, as a certificate shows",
+        "a garbler's signed tables do not follow from its seed, as a certificate shows",
     )
     TRANSCRIPT_DIFFERS = "transcript-differs", "the two ends hash different transcripts"
     # Results.
@@ -139,17 +142,17 @@ class Check(_Explained):
     SPLIT_VIEW = "split-view", "a checkpoint does not continue one that was cosigned before"
     NOT_WITNESSED = "not-witnessed", "too few witnesses have cosigned a checkpoint"
     BEHIND = "behind", "the party has missed more lines of the session log than allowed"
-    BAD_SESSION = "bad-session", "the session or the roster cannot be that of a log"
+    BAD_SESSION = "bad-session", "no session or roster of a log"
     NOT_VERIFIABLE = "not-verifiable", "no such log is made: the session or the request is not verifiable"
-    BAD_STATE = "bad-state", "the role cannot be restored from the saved state or inbox"
+    BAD_STATE = "bad-state", "not restorable from the saved state or inbox"
     # Connections.
     TLS = "tls", "the TLS handshake or the record layer failed"
     TLS_CERTIFICATE = (
         "tls-certificate",
-        "not the certificate of the member's name and key, or not in the roster",
+        "not a certificate of the roster, or of another name and key",
     )
     OTHER_MEMBER = "other-member", "another member than expected answers or calls"
-    BAD_FRAME = "bad-frame", "a frame of the transport is malformed, unexpected or cut"
+    BAD_FRAME = "bad-frame", "a frame is malformed, unexpected or cut"
     BAD_HELLO = "bad-hello", "the hello contradicts itself or its certificate"
     SECOND_CONNECTION = "second-connection", "the member is already connected, or acts twice"
     REFUSED = "refused", "the other end refuses the connection"

@@ -181,7 +181,8 @@ def _field(table: type[msgspec.Struct], key: str) -> msgspec.structs.FieldInfo:
 def items(table: type[msgspec.Struct], without: Collection[str] = ()) -> list[str]:
     """Return the items of a Markdown list of a table's settings: key, default, kind and range, meaning.
 
-    The kind is left out where values are listed, and of a number with a range.
+    The kind is left out where values are listed, and where the range shows it: in brackets of numbers, with
+    "to" of integers.
     """
     lines = []
     for field in msgspec.structs.fields(table):
@@ -191,7 +192,7 @@ def items(table: type[msgspec.Struct], without: Collection[str] = ()) -> list[st
         is_listed = any(isinstance(kind, inspect.LiteralType) for kind in kinds)
         names = "" if is_listed else " or ".join(dict.fromkeys(_name(kind) for kind in kinds))
         values = extra.get("range", _range(field.type, plain=False, code=True))
-        if values and names == "number":
+        if values and (names == "number" or (names == "integer" and " to " in values)):
             names = ""
         separator = "" if not names else " " if values[:1] in "([" else ", "
         kind = f"{names}{separator if values else ''}{values}"
@@ -273,7 +274,11 @@ def _bounds(kind: inspect.Type, separated: bool) -> str:
     """Return the bounds of a number or a length as text."""
     if not isinstance(kind, inspect.IntType | inspect.FloatType):
         return ""
-    if kind.ge is not None and kind.le is not None:
+    if (
+        kind.ge is not None
+        and kind.le is not None
+        and not (separated and isinstance(kind, inspect.FloatType))
+    ):
         return f"{_number(kind.ge, separated)} to {_number(kind.le, separated)}"
     least, most = kind.gt if kind.ge is None else kind.ge, kind.lt if kind.le is None else kind.le
     if separated and least is not None and most is not None:

@@ -105,11 +105,10 @@ class DataOwners(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     sizes: Annotated[
         tuple[Annotated[int, Meta(ge=1, le=10_000_000)], ...],
         Meta(
-            description="n_i: records of each owner, public; the owners are the parties after the first, "
-            "which is the learner and has no records"
+            description="n_i: records of each owner, public; the first party is the learner, without records"
         ),
     ]
-    ticks: Annotated[Ticks, Meta(description="T, of all owners' Poisson clocks together, drawn by `seed`")]
+    ticks: Annotated[Ticks, Meta(description="T, of all owners' Poisson clocks together")]
     clip: Annotated[
         Positive, Meta(description="L2 norm, of `laplace` L1, that a record's gradient is clipped to")
     ]
@@ -128,7 +127,7 @@ class DataOwners(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     answers: Annotated[
         Annotated[int, Meta(ge=1, le=1_000_000)] | None,
         Meta(
-            description="most answers of an owner, for which its noise is planned; more are refused",
+            description="most answers of an owner; more are refused",
             extra={"default": "T/N + 4 √(T/N) for N owners"},
         ),
     ] = None

@@ -53,7 +53,7 @@ class Diffusion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     steps: Annotated[Annotated[int, Meta(ge=1, le=100_000)], Meta(description="T")]
     noise: Annotated[
         Literal["iid", "homomorphic", "correlated", "none"],
-        Meta(description="on the messages: Laplace noise, or Gaussian noise correlated over the steps"),
+        Meta(description="on messages: Laplace, or Gaussian correlated over the steps"),
     ] = "iid"
     epsilon: Annotated[
         Positive | None,
@@ -69,7 +69,7 @@ class Diffusion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     sizes: Annotated[
         tuple[Annotated[int, Meta(ge=1, le=1_000_000)], ...],
         Meta(
-            description="of correlated noise: records of each party in the roster's order, public",
+            description="of correlated noise: public records of each party, in roster order",
             extra={"default": "needed there"},
         ),
     ] = ()

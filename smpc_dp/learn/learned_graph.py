@@ -34,10 +34,8 @@ _MOST_NUMBERS = 100_000_000
 class GraphLearning(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How a graph is learned: the table `graph` of a learner of personalised models."""
 
-    alone: Annotated[
-        Ticks, Meta(description="updates before the first graph, of parties that each learn alone")
-    ]
-    every: Annotated[Ticks, Meta(description="updates of models between two updates of the graph")]
+    alone: Annotated[Ticks, Meta(description="updates before the first graph")]
+    every: Annotated[Ticks, Meta(description="updates between two graphs")]
     steps: Annotated[Ticks, Meta(description="T of Algorithm 2.4 at each update of the graph")]
     peers: Annotated[
         Annotated[int, Meta(ge=1, le=1_000)], Meta(description="ρ, other parties in a step, drawn by `seed`")

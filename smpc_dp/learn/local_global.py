@@ -60,7 +60,7 @@ class LocalGlobal(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     ]
     batch: Annotated[
         Annotated[int, Meta(ge=1, le=1_000_000)],
-        Meta(description="b; a table has at least rounds · batch records, of which the first so many count"),
+        Meta(description="b; the first rounds · batch records of a table count"),
     ]
     record_bound: Annotated[
         Positive, Meta(description="B, of the L2 norm of a record's features; longer ones are scaled down")
@@ -75,7 +75,7 @@ class LocalGlobal(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     policy: Annotated[
         Literal["public", "threshold"],
         Meta(
-            description="when a step is global: by public draws, or where the loss of the local model on the "
+            description="a step is global by public draws, or where the loss of the local model on the "
             "batch is above `threshold`, found with noise"
         ),
     ] = "public"
@@ -106,7 +106,7 @@ class LocalGlobal(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         ),
     ] = None
     values: Annotated[
-        Literal["global", "local"], Meta(description="which model a party's result is; local is confidential")
+        Literal["global", "local"], Meta(description="a party's result; local is confidential")
     ] = "global"
     seed: Annotated[Seed, Meta(description="public, of the public draws")] = 1
 

@@ -76,10 +76,9 @@ class AveragerTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     method: Annotated[
         Method,
         Meta(
-            description="the protocol that averages in a group; `local`: sealed exchange of vectors, each "
-            "with all of its noise; `pair`: the same between two, who share the noise if `colluders` is 0; "
-            "`mpyc`: servers compute on shares, with one noise that nobody knows: the roster has servers, as "
-            "for protocol mpyc, and no aggregator"
+            description="`local`: sealed exchange of vectors, each with all of its noise; `pair`: the same "
+            "between two, who share the noise if `colluders` is 0; `mpyc`: servers compute on shares, with "
+            "one noise that nobody knows: the roster is that of protocol mpyc"
         ),
     ] = "secagg"
     colluders: Annotated[
@@ -87,8 +86,8 @@ class AveragerTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Meta(
             ge=0,
             le=65_535,
-            description="c: members of a group that may collude with all others and the aggregator; of no "
-            "meaning for mpyc",
+            description="c: members of a group that may collude with all others and the aggregator; not of "
+            "mpyc",
         ),
     ] = 1
     missing: Annotated[
@@ -96,16 +95,14 @@ class AveragerTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Meta(
             ge=0,
             le=65_535,
-            description="members of a group that may be absent; their noise is not counted on",
+            description="members of a group that may be absent",
         ),
     ] = 0
     mechanism: Annotated[
         Literal["discrete-gaussian", "skellam"] | None,
         Meta(description="of secagg, as there", extra={"default": '`"discrete-gaussian"`'}),
     ] = None
-    verifiable: Annotated[
-        bool, Meta(description="of gopa, as there; then the file has `version = 2`, else 1")
-    ] = False
+    verifiable: Annotated[bool, Meta(description="of gopa, as there; then `version = 2`, else 1")] = False
     on_dropout: Annotated[
         Literal["keep", "roll-back"] | None,
         Meta(description="of gopa, as there", extra={"default": '`"keep"`'}),

@@ -28,7 +28,7 @@ Party = Annotated[int, Meta(ge=0, le=65_534)]
 Graph = Annotated[
     Literal["ring", "complete"] | tuple[tuple[Party, Party], ...],
     Meta(
-        description="edges of parties by name or by number from 0 in the roster's order",
+        description="parties by name, or by number from 0",
         extra={"range": '`"ring"`, `"complete"`, or edges `[["alice", "bob"], ...]`'},
     ),
 ]

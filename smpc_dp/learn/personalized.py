@@ -69,8 +69,8 @@ class Personalized(PersonalizedSettings, frozen=True, kw_only=True):
     split: Annotated[
         Literal["even", "late"],
         Meta(
-            description="of the budget over a party's updates; late: shares grow with the tick as C^(-t/2), "
-            "those of epsilon as C^(-t/3)"
+            description="of the budget; late: shares grow with the tick as C^(-t/2), those of epsilon as "
+            "C^(-t/3)"
         ),
     ] = "even"
     clip: Annotated[

@@ -97,16 +97,14 @@ class PersonalizedSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unk
     ]
     sizes: Annotated[
         tuple[Annotated[int, Meta(ge=0, le=1_000_000)], ...],
-        Meta(
-            description="m_u: records of each party in the roster's order; public, 0 for one without records"
-        ),
+        Meta(description="m_u: records of each party, in roster order, public"),
     ]
-    ticks: Annotated[Ticks, Meta(description="T: updates of one party each, drawn by `seed`")]
+    ticks: Annotated[Ticks, Meta(description="T: updates of one party each")]
     topology: Graph = "complete"
     weights: Annotated[
         tuple[Positive, ...],
         Meta(
-            description="w, of the edges of `topology` in their order; public: how alike tasks are",
+            description="w, of the edges of `topology` in their order; public",
             extra={"default": "1 for each edge"},
         ),
     ] = ()

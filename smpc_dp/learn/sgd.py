@@ -84,32 +84,30 @@ class SgdSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     classes: Annotated[Annotated[int, Meta(ge=2, le=10_000)], Meta(description="labels of softmax")] = 2
     ridge: Annotated[
         Annotated[float, Meta(ge=0, le=1e6)],
-        Meta(description="lambda of a penalty lambda/2 times the squared norm, which costs no privacy"),
+        Meta(description="lambda of a penalty lambda/2 times the squared norm"),
     ] = 0.0
     radius: Annotated[
-        Positive, Meta(description="a model with a coordinate beyond it has diverged, and the run stops")
+        Positive, Meta(description="a coordinate beyond it means divergence, and the run stops")
     ] = 1000.0
     seed: Annotated[Annotated[int, Meta(ge=0, le=(1 << 62))], Meta(description="of the public schedule")] = 0
     weights: Annotated[
         Literal["equal", "points"],
-        Meta(description="with `points` parties count as often as they have points, privately"),
+        Meta(description="`points`: a party counts as often as it has points, privately"),
     ] = "equal"
     max_points: Annotated[
         Annotated[int, Meta(ge=0, le=1_000_000_000)],
-        Meta(
-            description='the most that a party counts; needed with `weights = "points"`, and for that alone'
-        ),
+        Meta(description='the most that a party counts; needed with `weights = "points"`'),
     ] = 0
     metric_every: Annotated[
         Annotated[int, Meta(ge=0, le=1_000_000)],
         Meta(
-            description="after so many steps, and after the last, the group averages a metric of the model: "
-            "accuracy, of linear the mean squared error, of own the caller's; 0: never"
+            description="steps between averages of a metric, with one after the last: accuracy, of linear "
+            "the mean squared error, of own the caller's; 0: never"
         ),
     ] = 0
     metric_share: Annotated[
         Annotated[float, Meta(gt=0, lt=1)],
-        Meta(description="fraction of `epsilon` and `delta` that all metrics together have; steps the rest"),
+        Meta(description="of `epsilon` and `delta`, for all metrics; steps have the rest"),
     ] = 0.1
     metric_lower: Annotated[
         Annotated[float, Meta(ge=-1e9, le=1e9)], Meta(description="a metric below it counts as this")

@@ -374,7 +374,7 @@ class WalkSumLearner(_Sum, WalkLearner, frozen=True, kw_only=True):
     paths: Paths = "neighbours"
     contributions: Annotated[
         Rounds,
-        Meta(description="lines of a table; above 1 with known paths and `max_contributions` up to that"),
+        Meta(description="lines of a table; above 1 with known paths, and `max_contributions` up to that"),
     ] = 1
     max_contributions: MaxContributions = None
     edge_cap: EdgeCap = None

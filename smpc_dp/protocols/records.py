@@ -69,7 +69,7 @@ class AskSettings(msgspec.Struct, frozen=True, kw_only=True):
     max_standard_error: Annotated[
         float | dict[str, float] | None,
         Meta(
-            description="a greater one is refused: a share of the range of every answer, or by its text a "
+            description="a greater one is refused: a share of every answer's range, or by its text a "
             "standard error",
             extra={"range": "above 0"},
         ),

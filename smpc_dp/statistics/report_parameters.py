@@ -57,16 +57,15 @@ class ReportSettings(msgspec.Struct, frozen=True, kw_only=True):
     fields: Annotated[
         list[FieldTable],
         Meta(
-            description="of each value of a record `lower`, `upper`, and `step` (1) of its grid; with "
-            "`exact = true` a value off the grid is refused. Values outside are clipped"
+            description="of each value of a record `lower`, `upper`, and `step` (1) of its grid; values "
+            "outside are clipped, with `exact = true` values off the grid refused"
         ),
     ] = []
     label: Annotated[
         str,
         Meta(
             max_length=500,
-            description="printable ASCII; tells a request from others with the same plan and roster: a "
-            "party answers each request once",
+            description="printable ASCII; another one is another request, charged anew",
         ),
     ] = ""
     bins: Annotated[
@@ -82,17 +81,17 @@ class ReportSettings(msgspec.Struct, frozen=True, kw_only=True):
     levels: Annotated[
         Annotated[int, Meta(ge=1, le=MAX_LEVELS)] | None,
         Meta(
-            description='of kernel "auc": levels of a tree of scores, for the hierarchical private AUC, in '
-            "the place of `bins`"
+            description='of kernel "auc", in the place of `bins`: levels of the tree of the hierarchical '
+            "private AUC"
         ),
     ] = None
     labels: Annotated[
         list[Annotated[int, Meta(ge=0, le=1)]] | None,
-        Meta(description='public, 0 or 1 for each party in roster order, where the kernel ("auc") has them'),
+        Meta(description='of kernel "auc": public, 0 or 1 for each party in roster order'),
     ] = None
     max_standard_error: Annotated[
         Annotated[float, Meta(gt=0)] | None,
-        Meta(description="over the range: a session whose estimate would have more is refused"),
+        Meta(description="over the range: more is refused"),
     ] = None
 
 

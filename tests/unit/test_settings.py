@@ -85,7 +85,7 @@ def test_every_fault_is_told() -> None:
 
 def test_the_reference_has_every_key() -> None:
     assert items(Table, without=["names"]) == [
-        "- `size` (needed): integer, 1 to 2^40: lines of a page.",
+        "- `size` (needed): 1 to 2^40: lines of a page.",
         "- `share` (0.5): (0, 1).",
         '- `side` (`"right"`): `"left"` or `"right"`: where.',
         "- `deep` (`false`): boolean.",

@@ -1,4 +1,4 @@
-"""How many others each party of a drawn graph draws [docs/proofs/verifiable-plan.md, "Graphs"]."""
+"""How many others each party of a drawn graph draws [protocols/gopa/verifiable.md]."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Privacy losses: of moved binomials, composed on a grid, and by Rényi divergences.
 
-Specification: docs/proofs/verifiable-plan.md, "How it is computed".
+Specification: protocols/gopa/verifiable.md, "How a plan is computed".
 """
 
 from __future__ import annotations

@@ -218,15 +218,16 @@ class GopaSettings(PrivateSettings, frozen=True, kw_only=True):
     topology: Annotated[
         Literal["relay", "direct"],
         Meta(
-            description='through an aggregator, or over channels between all parties: with `"direct"` no '
-            'aggregator in the roster, an address for every party, at most 256 parties, `on_dropout` `"keep"`'
+            description='through an aggregator, or with `"direct"` over channels between all parties: no '
+            "aggregator in the roster, an address for every party, at most 256 parties, `on_dropout` "
+            '`"keep"`'
         ),
     ] = "relay"
     verifiable: Annotated[
         bool,
         Meta(
-            description="whether parties commit and prove, on a board that is logged (experimental); then "
-            "the file has `version = 2`, else 1"
+            description="parties commit and prove, on a logged board (experimental); then `version = 2`, "
+            "else 1"
         ),
     ] = False
 

@@ -42,15 +42,14 @@ class GopaRecordSettings(RecordSettings, frozen=True, kw_only=True):
             ge=0,
             le=1000,
             description="the least standard error with which a party's total is seen beyond the sum, over "
-            "`max_rows` times the range of a row, from all numbers of a request together; with 0 pairwise "
-            "noise hides one row alone, and party totals are visible",
+            "`max_rows` times the range of a row, from all numbers of a request; with 0 party totals are "
+            "visible",
         ),
     ] = 1.0
     on_dropout: Annotated[
         Literal["roll-back", "keep"] | None,
         Meta(
-            description="the noise shared with a lost party is taken out, or stays in, which the intervals "
-            "allow for",
+            description="the noise shared with a lost party is taken out, or stays in",
             extra={"default": '`"keep"` where verifiable or direct, which have no other, else `"roll-back"`'},
         ),
     ] = None
@@ -61,8 +60,8 @@ class GopaRecordSettings(RecordSettings, frozen=True, kw_only=True):
     verifiable: Annotated[
         bool,
         Meta(
-            description="whether parties commit and prove, on a board that is logged (experimental); then "
-            "the file has `version = 2`, else 1"
+            description="parties commit and prove, on a logged board (experimental); then `version = 2`, "
+            "else 1"
         ),
     ] = False
 

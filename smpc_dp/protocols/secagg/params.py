@@ -87,7 +87,7 @@ class SumSettings(msgspec.Struct, frozen=True, kw_only=True):
         Annotated[float, Meta(ge=2.0**-1000, le=2.0**1000)] | None,
         Meta(
             description="step of a real value, at most",
-            extra={"range": "2^-1000 to 2^1000; needed for real, not allowed for integer"},
+            extra={"range": "[2^-1000, 2^1000]; needed for real, not allowed for integer"},
         ),
     ] = None
     max_weight: Annotated[
@@ -115,7 +115,7 @@ class ExactSettings(SumSettings, frozen=True, kw_only=True):
     same_survivors: Annotated[
         bool,
         Meta(
-            description="of exact sums: whether all sums of a session must be over the same survivors "
+            description="exact sums of a session must be over the same survivors "
             "([below](#the-rule-against-differences))"
         ),
     ] = True
