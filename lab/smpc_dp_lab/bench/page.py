@@ -67,8 +67,8 @@ def _tables(result: Json) -> Iterator[str]:
     listed: dict[str, dict[str, str]] = {}
     for figure in result["figures"]:
         name, cell = figure["name"], _cell(figure)
-        table, mark = (named, ": ") if ": " in name else (listed, ", ")
-        case, _, quantity = name.rpartition(mark)
+        table, separator = (named, ": ") if ": " in name else (listed, ", ")
+        case, _, quantity = name.rpartition(separator)
         table.setdefault(case, {})[quantity] = cell
     single = {case: cells for case, cells in listed.items() if len(cells) == 1 or not case}
     for cases in (named, *_alike({case: cells for case, cells in listed.items() if case not in single})):
