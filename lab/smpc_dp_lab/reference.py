@@ -151,8 +151,8 @@ def optioned(text: str) -> str:
             ]
             for name, command in _commands(app)
         }
-        return match[1] + "\n\n".join(
-            f"### Options of {name}\n\n{', '.join(texts)}" for name, texts in options.items() if texts
+        return match[1] + "\n".join(
+            f"- `{name}`: {', '.join(texts)}" for name, texts in options.items() if texts
         )
 
     return _OPTIONS.sub(lists, text)

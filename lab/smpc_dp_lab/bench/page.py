@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -42,15 +42,20 @@ def rows(result: Json) -> Iterator[tuple[str, ...]]:
 
 def markdown(results: Sequence[Json]) -> str:
     """Return docs/performance.md: tables of each benchmark, and the fits of growth."""
+    shared = [
+        part
+        for part in (_environment(results[0]) if results else ())
+        if all(part in _environment(result) for result in results)
+    ]
     parts = [
         "# Performance\n\n"
         "Medians; in brackets × how many times as good as the peer, and the part of the machine's limit\n"
         "that is reached, of the same run. [benchmarks/](../benchmarks/README.md) has the peers, the limits\n"
         "and a note on each figure. `smpc-dp bench all --out benchmarks` measures,\n"
-        "`python -m smpc_dp_lab.reference` writes this page."
+        f"`python -m smpc_dp_lab.reference` writes this page. All on {', '.join(shared)}."
     ]
     for result in results:
-        parts.append(f"## {result['bench']}\n\n{_machine(result)}")
+        parts.append(f"## {result['bench']}\n\n{_machine(result, shared)}")
         if "fits" in result["parameters"]:
             parts.append(_markdown(("figure", "grows with", "fit", "R²"), _fits(result)))
         else:
@@ -161,13 +166,20 @@ def _fits(result: Json) -> Iterator[tuple[str, ...]]:
         yield one["figure"], one["of"], text, f"{one['r_squared']:.3f}"
 
 
-def _machine(result: Json) -> str:
+def _environment(result: Json) -> list[str]:
+    """Return the processor of a result, and what was installed there."""
     machine = result["machine"]
     kernels = f", kernels {machine['kernels']}" if machine.get("kernels") else ""
-    versions = ", ".join(f"{name} {version}" for name, version in result["versions"].items() if version)
+    versions = [f"{name} {version}" for name, version in result["versions"].items() if version]
+    return [f"{machine['processor']}{kernels}", f"{machine['cores']} cores", *versions]
+
+
+def _machine(result: Json, known: Collection[str] = ()) -> str:
+    """Return what is not known of the machine of a result, and how often a figure was measured."""
     runs = max(figure["runs"] for figure in result["figures"])
     measured = "1 measurement" if runs == 1 else f"up to {runs} measurements"
-    return f"{machine['processor']}{kernels}, {machine['cores']} cores; {versions}; {measured} of a figure."
+    parts = [part for part in _environment(result) if part not in known]
+    return f"{', '.join((*parts, measured))} of a figure."
 
 
 def _ratio(value: float | None) -> str:
