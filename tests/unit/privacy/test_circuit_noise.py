@@ -285,7 +285,7 @@ def test_the_published_coins_are_those_of_the_design() -> None:
 
 
 def test_gates() -> None:
-    """What docs/proofs/statistics.md says."""
+    """What lab/FIGURES.md says of plans."""
     for steps, epsilon, gates in ((2, 1.0, 123), (1, 1.0, 112), (1000, 1.0, 245)):
         noise = CyclicLaplace.design(steps, epsilon)
         kernel = collision(Field(0, 1)) if steps == 1 else gini_mean_difference(Field(0, steps))
