@@ -181,8 +181,8 @@ def _field(table: type[msgspec.Struct], key: str) -> msgspec.structs.FieldInfo:
 def items(table: type[msgspec.Struct], without: Collection[str] = ()) -> list[str]:
     """Return the items of a Markdown list of a table's settings: key, default, kind and range, meaning.
 
-    The kind is left out where values are listed, and where the range shows it: in brackets of numbers, with
-    "to" of integers.
+    A default among listed values is in bold letters. The kind is left out where values are listed, and where
+    the range shows it: in brackets of numbers, with "to" of integers.
     """
     lines = []
     for field in msgspec.structs.fields(table):
@@ -195,9 +195,12 @@ def items(table: type[msgspec.Struct], without: Collection[str] = ()) -> list[st
         if values and (names == "number" or (names == "integer" and " to " in values)):
             names = ""
         separator = "" if not names else " " if values[:1] in "([" else ", "
+        need = _need(field, extra)
+        if is_listed and need and (marked := values.replace(need[2:-1], f"**{need[2:-1]}**")) != values:
+            values, need = marked, ""
         kind = f"{names}{separator if values else ''}{values}"
         meaning = f"{kind}: {about}" if about else kind
-        lines.append(f"- `{field.encode_name}`{_need(field, extra)}: {meaning}.")
+        lines.append(f"- `{field.encode_name}`{need}: {meaning}.")
     return lines
 
 

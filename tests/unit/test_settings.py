@@ -87,7 +87,7 @@ def test_the_reference_has_every_key() -> None:
     assert items(Table, without=["names"]) == [
         "- `size` (needed): 1 to 2^40: lines of a page.",
         "- `share` (0.5): (0, 1).",
-        '- `side` (`"right"`): `"left"` or `"right"`: where.',
+        '- `side`: `"left"` or **`"right"`**: where.',
         "- `deep` (`false`): boolean.",
         "- `most` (as many as there are): integer, at least 0.",
     ]
