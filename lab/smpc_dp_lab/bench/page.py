@@ -64,7 +64,7 @@ def markdown(results: Sequence[Json]) -> str:
 
 
 def _tables(result: Json) -> Iterator[str]:
-    """Yield tables with a row for each case and a column for each quantity, and one of all other figures.
+    """Yield tables with a row for each case and a column for each quantity, and a list of all other figures.
 
     The name of a figure is "case: quantity" or "case, quantity", or has no case that several figures share.
     """
@@ -82,10 +82,12 @@ def _tables(result: Json) -> Iterator[str]:
         if cases:
             yield _markdown(("case", *quantities), lines)
     rest = [
-        (f"{case}, {name}" if case else name, cell) for case in single for name, cell in single[case].items()
+        f"- {case}, {name}: {cell}" if case else f"- {name}: {cell}"
+        for case, cells in single.items()
+        for name, cell in cells.items()
     ]
     if rest:
-        yield _markdown(("figure", "value"), iter(rest))
+        yield "\n".join(rest)
 
 
 def _alike(cases: Mapping[str, dict[str, str]]) -> list[dict[str, dict[str, str]]]:
