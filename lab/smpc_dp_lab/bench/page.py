@@ -105,7 +105,7 @@ def _cell(figure: Json) -> str:
     """Return the median of a figure, its ratios, and its target with whether it is met."""
     shapes = {"ratio_to_peer": "×{:.3g}", "ratio_to_limit": "{:.3g}·limit"}
     ratios = [shape.format(figure[of]) for of, shape in shapes.items() if figure[of] is not None]
-    text = shown(figure["median"], figure["unit"])
+    text = shown(figure["median"], figure["unit"]).strip()
     if (target := figure["target"]) is not None:
         aim = target["at_least"]
         goal = shapes[target["of"]].format(aim) if target["of"] in shapes else shown(aim, figure["unit"])
