@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from smpc_dp_lab.bench.personalized import PersonalizedSynthetic
 from smpc_dp_lab.bench.plots import finish_axes, log_ticks, write_plot
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+# Of the methods without noise.
+STYLES: dict[str, Any] = {"local": ":", "pooled": "-.", "gossip ADMM": (0, (4, 1, 1, 1, 1, 1)), "CD": "--"}
 
 
 def plot(result: PersonalizedSynthetic, path: Path) -> None:
@@ -25,9 +28,12 @@ def plot(result: PersonalizedSynthetic, path: Path) -> None:
                 private = sorted((one.epsilon or 0, one.accuracy) for one in of if one.method == method)
                 colour = f"C{index}"
                 axes.plot(*zip(*private, strict=True), "o-", color=colour, label=f"p = {dimension}")
-                for name, style in (("local", ":"), ("pooled", "-."), ("CD", "--")):
-                    [level] = [one.accuracy for one in of if one.method == name]
-                    axes.axhline(level, color=colour, linestyle=style, label=f"{name}, p = {dimension}")
+                for name, style in STYLES.items():
+                    for one in of:
+                        if one.method == name:
+                            # Lines of one style are of one method; ADMM is measured at the least p alone.
+                            label = name if index == 0 else None
+                            axes.axhline(one.accuracy, color=colour, linestyle=style, label=label)
             axes.set(xlabel="epsilon of one record", ylabel="test accuracy")
             log_ticks(axes, (one.epsilon for one in unit if one.epsilon))
             finish_axes(axes, method, fontsize=7)
@@ -42,7 +48,8 @@ def plot(result: PersonalizedSynthetic, path: Path) -> None:
             label = method if epsilon is None else f"{method}, epsilon = {epsilon:g}"
             axes.plot(middle, [one.accuracy for one in of], "o-", label=label)
         axes.set(xlabel="records of a party", ylabel="test accuracy")
-        finish_axes(axes, f"p = {max(dimensions)}, by records", fontsize=7)
+        heading = f"p = {max(dimensions)}, by records"
+        finish_axes(axes, heading, fontsize=7, loc="upper left", bbox_to_anchor=(1, 1))
 
     panels = (by_epsilon("private CD"), by_size, by_epsilon("local DP"))
-    write_plot(path, (15.0, 4.5), *panels, title="Personalised models, rows of L2 norm at most 1")
+    write_plot(path, (16.0, 4.5), *panels, title="Personalised models, rows of L2 norm at most 1")

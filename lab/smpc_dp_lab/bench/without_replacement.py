@@ -120,17 +120,19 @@ def plot(result: WithoutReplacement, path: Path) -> None:
                 if by == "nodes":
                     of = sorted((p for p in of if p.epsilon in (1.0, None)), key=lambda p: p.nodes)
                 elif of[0].epsilon is None:
-                    axes.axhline(of[0].accuracy, linestyle="--", color="grey", label=method)
+                    axes.axhline(of[0].accuracy, linestyle="--", color=f"C{index}")
                     continue
                 positions = [p.nodes if by == "nodes" else (p.epsilon or 0.0) for p in of]
                 style = "o-" if all(p.protected or p.epsilon is None for p in of) else "s:"
-                axes.plot(positions, [p.accuracy for p in of], style, color=f"C{index}", label=method)
+                label = method if by == "nodes" else None
+                axes.plot(positions, [p.accuracy for p in of], style, color=f"C{index}", label=label)
             axes.set(xlabel=by, ylabel="test accuracy")
             log_ticks(axes, (p.nodes if by == "nodes" else p.epsilon for p in result.points if p.epsilon))
             heading = "ten nodes" if by == "epsilon" else "epsilon = 1"
-            finish_axes(axes, f"{heading}; squares: epsilon does not hold", fontsize=6)
+            heading += "; squares: epsilon does not hold"
+            finish_axes(axes, heading, fontsize=7, loc="upper left", bbox_to_anchor=(1, 1))
 
         return draw
 
     title = result.data + (f", ridge {result.ridge:g}" if result.ridge else "")
-    write_plot(path, (11, 4.5), panel("epsilon"), panel("nodes"), title=title)
+    write_plot(path, (12.5, 4.5), panel("epsilon"), panel("nodes"), title=title)

@@ -88,7 +88,7 @@ def without_replacement(
             show_default=False,
         ),
     ] = None,
-    ridge: Annotated[float, typer.Option(help="Lambda; 1e-4 is strongly convex, Figs 2 and 4.")] = 0.0,
+    ridge: Annotated[float, typer.Option(help="Lambda; 1e-4: strongly convex, Figs 2, 4.")] = 0.0,
     epsilons: Epsilons = None,
     each: Annotated[int, typer.Option(help="Records of a node.")] = 6_000,
     runs: Annotated[int, typer.Option(help="Draws of shards and noise.")] = 5,
