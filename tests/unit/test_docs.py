@@ -42,6 +42,7 @@ from tests.documents import assert_documented, fields_below
 
 ROOT = Path(__file__).resolve().parents[2]
 WISCONSIN = ROOT / "examples" / "data" / "breast_cancer_wisconsin_original.csv"
+LENDING = ROOT / "smpc_dp/demo/data/lending_club.csv"
 DOCUMENTS = sorted(
     path
     for pattern in (
@@ -403,6 +404,17 @@ def test_errata_name_tests_that_exist() -> None:
                 *("--repetitions", "2", "--data", str(WISCONSIN)),
             ],
         ),
+        (
+            "reproduce cost-of-privacy",
+            [
+                *("reproduce", "cost-of-privacy", "--quick", "--runs", "1", "--steps", "20"),
+                *("--lending", str(LENDING)),
+            ],
+        ),
+        ("reproduce without-replacement", ["reproduce", "without-replacement", "--quick", "--each", "100"]),
+        ("reproduce movielens", ["reproduce", "movielens", "--quick"]),
+        ("reproduce party-tables", ["reproduce", "party-tables", "--problems", "1"]),
+        ("reproduce private-boosting", ["reproduce", "private-boosting", "--quick"]),
         ("simulate average", ["simulate", "average", "--parties", "3", "--length", "1"]),
         ("vectors check", ["vectors", "check", "empty"]),
         ("circuits list", ["circuits", "list"]),
