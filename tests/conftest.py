@@ -27,7 +27,7 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
 # With --part one test marked `long` of so many is drawn.
-LONG = 4
+LONG = 8
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -98,7 +98,7 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 @pytest.fixture
 def stride(request: pytest.FixtureRequest) -> int:
     """Of how many positions in a row a test that goes through all of them looks at one: 1 with --all."""
-    return 1 if request.config.getoption("--all") else 5
+    return 1 if request.config.getoption("--all") else 10
 
 
 @pytest.fixture

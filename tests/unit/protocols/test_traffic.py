@@ -14,6 +14,7 @@ from smpc_dp.report.trace import Trace
 from smpc_dp.simulate import average
 
 
+@pytest.mark.thin(5)
 @pytest.mark.parametrize("length", [2, 40])
 @pytest.mark.parametrize("parties", [5, 12])
 @pytest.mark.parametrize(("version", "topology"), [(1, "relay"), (1, "direct"), (2, "relay")])
