@@ -41,7 +41,7 @@ class Reporting:
 
     @classmethod
     def of(cls, path: Path | None) -> Reporting | None:
-        """Return the report for the value of `--report`."""
+        """Return what records a run for the file of `--report`; None without one."""
         return None if path is None else cls(path)
 
     def watch(self, event: Event) -> None:

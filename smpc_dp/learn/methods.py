@@ -371,7 +371,7 @@ def plan_private(table: AveragerTable, required: PrivateAverages, parties: int) 
 
 
 def _encoding(parameters: GroupParameters) -> Encoding:
-    """Return the grid of the parameters."""
+    """Return the encoding of the values that these parameters average."""
     return parameters.sum_encoding if isinstance(parameters, VectorParameters) else parameters.encoding
 
 

@@ -26,7 +26,7 @@ def make_rereadable(stream: BinaryIO) -> tuple[BinaryIO, Reopen]:
     if stream.seekable():
         first = stream.tell()
         return stream, lambda: _sought(stream, first)
-    retained = _Retained(stream)
+    retained = _StoringReader(stream)
     return cast("BinaryIO", retained), retained.again
 
 
@@ -41,8 +41,8 @@ def _sought(stream: BinaryIO, first: int) -> Iterator[BinaryIO]:
         stream.seek(index)
 
 
-class _Retained:
-    """Reads an unseekable stream, and stores the bytes read, as far as there is room."""
+class _StoringReader:
+    """Reads a stream that cannot be sought, and stores the bytes read, as far as there is room."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
@@ -73,14 +73,14 @@ class _Retained:
     @contextlib.contextmanager
     def again(self) -> Iterator[BinaryIO]:
         """Yield the stored bytes as a stream."""
-        with io.BufferedReader(_Again(self)) as stream:
+        with io.BufferedReader(_StoredStream(self)) as stream:
             yield stream
 
 
-class _Again(io.RawIOBase):
+class _StoredStream(io.RawIOBase):
     """Stream of stored bytes; LocalError where they end before the log did."""
 
-    def __init__(self, retained: _Retained) -> None:
+    def __init__(self, retained: _StoringReader) -> None:
         super().__init__()
         self._retained, self._index = retained, 0
 
@@ -88,6 +88,7 @@ class _Again(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
+        """Read the next stored bytes, none at the end; raise LocalError where the log went on."""
         piece = self._retained.spool.read(self._index, len(buffer))
         if not piece and self._retained.lost:
             raise LocalError(

@@ -160,7 +160,7 @@ def _audited(module: str, *, planned: bool = True, redraws: bool = False) -> Aud
     return Audit(check_run_id=check, auditor=auditor, planned=planned, redraws=redraws)
 
 
-_check_gopa = later("smpc_dp.protocols.gopa.check", "check_version")
+_check_gopa = later("smpc_dp.protocols.gopa.check", "check_for_version")
 _cost_of_sum = later("smpc_dp.protocols.phases.parameters", "cost_of_sum")
 
 DESCRIPTORS: Mapping[str, Descriptor] = {

@@ -32,7 +32,7 @@ class Hazards:
 
     @property
     def at_risk(self) -> Floats:
-        """The rows whose time is in a bin or later."""
+        """Number of rows at risk in each bin: those whose time is in it or later."""
         return np.asarray(np.cumsum((self.events + self.leaving)[::-1])[::-1])
 
     @property

@@ -89,17 +89,17 @@ class Trace:
 
     def ordered(self) -> dict[str, dict[str, float]]:
         """Return the steps, with the members in their order."""
-        return {name: self.steps[name] for name in sorted(self.steps, key=self._position())}
+        return {name: self.steps[name] for name in sorted(self.steps, key=self._sort_key())}
 
-    def _position(self) -> Callable[[str], tuple[int, str]]:
-        """Return the key by which members are sorted."""
+    def _sort_key(self) -> Callable[[str], tuple[int, str]]:
+        """Return the key function that sorts members: as in `names`, then others by name."""
         index = {name: number for number, name in enumerate(self.names)}
         return lambda name: (index.get(name, len(index)), name)
 
     def connections(self) -> Iterator[tuple[str, str, int, int]]:
         """Yield each pair of members with the bytes from the first to the second, and back."""
         sent = {**self._received, **self.sent}
-        position = self._position()
+        position = self._sort_key()
         pairs = {(one, other) if position(one) < position(other) else (other, one) for one, other in sent}
         for one, other in sorted(pairs, key=lambda pair: (position(pair[0]), position(pair[1]))):
             yield one, other, sent.get((one, other), 0), sent.get((other, one), 0)

@@ -197,6 +197,7 @@ class LocalNames:
         return [self._answer(report, f"reports[{index}]") for index, report in enumerate(reports)]
 
     def _answer(self, report: bytes, where: str) -> ReleasedNames:
+        """Decode the names that a report releases; raise ConfigError at `where` if they fit no request."""
         if not report.startswith(self.fingerprint):
             reason = "was made with other parameters: its fingerprint is not that of this protocol"
             raise ConfigError.at(where, reason, ConfigCheck.FORMAT)

@@ -12,10 +12,10 @@ from smpc_dp.protocols.gopa.params import GopaParameters
 from smpc_dp.protocols.names import GOPA, RECORDS, VERIFIABLE_VERSION, VERSION, is_verifiable
 
 
-def check_version(
+def check_for_version(
     version: int, parameters: Mapping[str, object], parties: int
 ) -> tuple[GopaParameters | None, list[ConfigIssue]]:
-    """Check parameters as `check_gopa` does, in a session of one version."""
+    """Check the parameters of a session of this protocol version, as `check_gopa` does."""
     verifiable = is_verifiable(GOPA, parameters)
     expected = VERIFIABLE_VERSION if verifiable else VERSION
     if version != expected:

@@ -231,7 +231,7 @@ def _check_hello(peer: DirectPeer, party: int, letter: Letter) -> None:
 
 
 def propose_merkle_commitment(peer: DirectPeer, state: CollectAdvertise) -> Transition:
-    """Send all advertisements, and open this party's draw."""
+    """Send the Merkle commitment, with all advertisements, and open this party's draw of neighbours."""
     letters, before = _heard(peer, state, state.drawn.present), state.drawn.present
     for party, letter in list(letters.items()):
         try:

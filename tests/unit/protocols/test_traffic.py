@@ -7,7 +7,7 @@ from statistics import mean
 import numpy as np
 import pytest
 
-from smpc_dp.protocols.gopa.check import check_version
+from smpc_dp.protocols.gopa.check import check_for_version
 from smpc_dp.protocols.gopa.direct_params import Topology
 from smpc_dp.protocols.phases.parameters import SumParameters
 from smpc_dp.report.trace import Trace
@@ -29,7 +29,7 @@ def test_the_planned_traffic_is_that_of_a_run(
         "length": length,
         "topology": topology,
     }
-    parameters, issues = check_version(version, given | {"verifiable": version == 2}, parties)
+    parameters, issues = check_for_version(version, given | {"verifiable": version == 2}, parties)
     assert not issues
     assert isinstance(parameters, SumParameters)
     trace = Trace()
