@@ -16,17 +16,18 @@ from msgspec.structs import replace
 
 import smpc_dp
 from smpc_dp.circuits.circuit import Circuit, Op, pack, unpack
-from smpc_dp.crypto.garble import GarblingCircuit, compile_circuit
+from smpc_dp.crypto.garble import Garbler, GarblingCircuit, compile_circuit
 from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.ot import BaseSender, Receiver, Sender, base_respond
 from smpc_dp.errors import Check, ConfigError, PeerFault, SmpcError, VerificationError
 from smpc_dp.identity.keys import Identity
+from smpc_dp.protocols.covert import garbler as covert_garbler
 from smpc_dp.protocols.covert import terms as t
 from smpc_dp.protocols.covert.aggregator import CovertAggregatorRole
 from smpc_dp.protocols.covert.certificate import Certificate, CircuitFields, judge
 from smpc_dp.protocols.covert.copies import EvaluatorCopy, GarblerCopy
 from smpc_dp.protocols.covert.evaluator import CovertEvaluatorRole
-from smpc_dp.protocols.covert.garbler import CovertGarblerRole
+from smpc_dp.protocols.covert.garbler import STORED_TABLES, CovertGarblerRole
 from smpc_dp.protocols.covert.messages import COMMIT, OPEN, SIGN, Commit, Open, Statement
 from smpc_dp.protocols.covert.seeds import SeedSender
 from smpc_dp.protocols.covert.terms import Terms
@@ -241,8 +242,8 @@ class WrongCorrection(GarblerCopy):
 class OtherTables(GarblerCopy):
     """One bit of the tables is another in the digest."""
 
-    def digests(self) -> dict[int, bytes]:
-        right = super().digests()
+    def digests(self, *, store: bool = False) -> dict[int, bytes]:
+        right = super().digests(store=store)
         return right | {t.TABLES: bytes(32)}
 
 
@@ -287,6 +288,25 @@ def test_each_message_of_a_copy_that_does_not_follow_from_its_seed_convicts(
     assert (end.culprit, end.check) == ("alice", Check.CONVICTED)
     conviction = judge(end.evidence["certificate"])
     assert (conviction.garbler, conviction.evaluator, conviction.message) == ("alice", "bob", message)
+
+
+@pytest.mark.parametrize("most", [0, STORED_TABLES])
+def test_tables_are_sent_as_they_were_hashed_whether_or_not_they_were_stored(
+    monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    monkeypatch.setattr(covert_garbler, "STORED_TABLES", most)
+    garbled: list[int] = []
+
+    class Counted(GarblerCopy):
+        """Counts how often a copy is begun."""
+
+        def _garble(self) -> Garbler:
+            garbled.append(self._copy)
+            return super()._garble()
+
+    ends = evaluate_in_memory(roles(3, "both", garbler=garbler_with(Counted)))
+    assert all(isinstance(end, Evaluated) for end in ends.values())
+    assert len(garbled) == (3 if most else 4)
 
 
 @pytest.mark.parametrize("theirs", [[], [0, 1]], ids=["none of the evaluator", "none of the garbler"])
@@ -402,8 +422,8 @@ class LateTables(GarblerCopy):
 class LateCorrections(GarblerCopy):
     """After all checks: a correction that is wrong where bob's choice is 1."""
 
-    def digests(self) -> dict[int, bytes]:
-        made = super().digests()
+    def digests(self, *, store: bool = False) -> dict[int, bytes]:
+        made = super().digests(store=store)
         self.corrections = bytes([self.corrections[0] ^ 4]) + self.corrections[1:]
         return made
 

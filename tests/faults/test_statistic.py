@@ -536,8 +536,8 @@ def test_who_waits_for_a_silent_partner_gets_the_estimate() -> None:
 class OtherTables(GarblerCopy):
     """A copy whose signed tables do not follow from its seed."""
 
-    def digests(self) -> dict[int, bytes]:
-        return super().digests() | {TABLES: bytes(32)}
+    def digests(self, *, store: bool = False) -> dict[int, bytes]:
+        return super().digests(store=store) | {TABLES: bytes(32)}
 
 
 class Cheat(CovertGarblerRole):

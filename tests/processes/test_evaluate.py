@@ -303,8 +303,8 @@ async def test_a_peer_that_stops_half_way_is_named_at_once(tmp_path: Path, gone:
 class OtherTables(GarblerCopy):
     """A copy whose signed tables do not follow from its seed."""
 
-    def digests(self) -> dict[int, bytes]:
-        return super().digests() | {TABLES: bytes(32)}
+    def digests(self, *, store: bool = False) -> dict[int, bytes]:
+        return super().digests(store=store) | {TABLES: bytes(32)}
 
 
 class Cheat(CovertGarblerRole):

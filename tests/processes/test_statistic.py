@@ -329,8 +329,8 @@ async def test_covert_pairs_through_the_aggregator_estimate_the_same(tmp_path: P
 class OtherTables(GarblerCopy):
     """A copy whose signed tables do not follow from its seed."""
 
-    def digests(self) -> dict[int, bytes]:
-        return super().digests() | {TABLES: bytes(32)}
+    def digests(self, *, store: bool = False) -> dict[int, bytes]:
+        return super().digests(store=store) | {TABLES: bytes(32)}
 
 
 class Cheat(CovertGarblerRole):

@@ -35,8 +35,8 @@ ANOTHER_POINT = BaseSender(EVALUATOR, bytes(32), bytes(32)).first
 class _OtherTables(GarblerCopy):
     """A copy whose signed tables do not follow from its seed."""
 
-    def digests(self) -> dict[int, bytes]:
-        return super().digests() | {t.TABLES: bytes(32)}
+    def digests(self, *, store: bool = False) -> dict[int, bytes]:
+        return super().digests(store=store) | {t.TABLES: bytes(32)}
 
 
 class _Cheat(CovertGarblerRole):

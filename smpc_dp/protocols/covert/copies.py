@@ -10,7 +10,6 @@ import numpy as np
 
 from smpc_dp.crypto.garble import Bytes, Evaluator, Garbler, Wires, opened_list
 from smpc_dp.crypto.labels import Label
-from smpc_dp.crypto.memory import working_memory
 from smpc_dp.crypto.ot import Receiver, Sender
 from smpc_dp.crypto.prg import expand
 from smpc_dp.errors import Check, VerificationError
@@ -65,6 +64,7 @@ class GarblerCopy:
         self._pads: Bytes = np.empty((0, terms.instances, LABEL_BYTES), np.uint8)
         self.corrections = b""
         self._made: Garbler | None = None
+        self._stored: list[memoryview] = []
 
     @property
     def _transfers(self) -> Sender:
@@ -108,15 +108,21 @@ class GarblerCopy:
         self.garbler.correct(pads)
         self.corrections = pads[1].tobytes()
 
-    def digests(self) -> dict[int, bytes]:
-        """Garble the copy; return the hashes of all that the garbler does not send before it has signed."""
+    def digests(self, *, store: bool = False) -> dict[int, bytes]:
+        """Garble the copy; return the hashes of all that the garbler does not send before it has signed.
+
+        With `store` the tables are held in memory for `tables`, which otherwise garbles once more.
+        """
         terms, copy = self._terms, self._copy
+        room = _room(terms.plan, store=store)
         made: dict[int, bytes] = {}
         if terms.transfers:
             made[t.CORRECTIONS] = terms.hash(copy, t.CORRECTIONS, self.corrections)
         hashed = terms.stream_hash(copy, t.TABLES)
-        for piece in _tables(self.garbler, terms.plan):
+        for piece in _tables(self.garbler, room):
             hashed.update(piece)
+            if store:
+                self._stored.append(piece)
         made[t.TABLES] = hashed.digest()
         made[t.LABELS] = self.garbler.list_digest(*self._list, terms.message_key(copy, t.LABELS))
         made[t.DECODING] = terms.decoding(copy, *self.decoding())
@@ -137,8 +143,12 @@ class GarblerCopy:
         return self.garbler.open_list(*self._list, bits)
 
     def tables(self) -> Iterator[memoryview]:
-        """Yield the tables in pieces; one is valid until the next is asked for."""
-        return _tables(self._garble(), self._terms.plan)
+        """Yield the tables in pieces, which stay as they are."""
+        if self._stored:
+            yield from self._stored
+            return
+        for piece in _tables(self._garble(), _room(self._terms.plan)):
+            yield memoryview(bytes(piece))
 
     def decoding(self) -> tuple[bytes, bytes]:
         """Return the opening of the decoding, and its content."""
@@ -148,11 +158,21 @@ class GarblerCopy:
         return self._opening, self.garbler.output_hashes().tobytes() + colours
 
 
-def _tables(garbler: Garbler, plan: Plan) -> Iterator[memoryview]:
-    """Yield a garbler's tables in pieces; one is valid until the next is asked for."""
-    buffer = working_memory(min(TABLE_PIECE, plan.compiled.table_bytes(plan.parameters.instances)))
-    while size := garbler.fill(buffer):
-        yield buffer[:size].data
+def _room(plan: Plan, *, store: bool = False) -> Bytes:
+    """Return memory for all tables of a copy, or for a piece."""
+    total = plan.compiled.table_bytes(plan.parameters.instances)
+    return np.empty(total if store else min(TABLE_PIECE, total), np.uint8)
+
+
+def _tables(garbler: Garbler, room: Bytes) -> Iterator[memoryview]:
+    """Yield a garbler's tables in pieces, one after the other in `room`.
+
+    Without room for all, each is at its front and is valid until the next is asked for.
+    """
+    start = 0
+    while size := garbler.fill(room[start : start + TABLE_PIECE]):
+        yield room[start : start + size].data
+        start = start + size if len(room) > TABLE_PIECE else 0
 
 
 class EvaluatorMessages(Protocol):

@@ -42,12 +42,15 @@ from smpc_dp.protocols.garbled.plan import Bits, bits_of, rows_of, unpack_bits
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import decode_envelope
 
+# Most bytes of the tables of all copies that are stored until one copy is sent; else it is garbled again.
+STORED_TABLES = 1 << 25
+
 
 class CovertGarblerRole(GarblerRole, Streams):
     """Garbler's role in a covert evaluation."""
 
     def _run(self) -> Effects[Evaluated]:
-        """Take part in the transfers of all copies, sign, and garble the closed copy once more."""
+        """Take part in the transfers of all copies, garble and sign them, and send the closed one."""
         yield from self._greet()
         terms = Terms(self._protocol, self._run_id, self._start, self._plan)
         self.step = "setup"
@@ -62,8 +65,9 @@ class CovertGarblerRole(GarblerRole, Streams):
         copies = [self._copy(terms, copy, sender.seeds[copy]) for copy in range(1, terms.copies + 1)]
         if terms.transfers:
             yield from self._transfer_copies(terms, copies)
+        store = terms.copies * self._plan.compiled.table_bytes(terms.instances) <= STORED_TABLES
         for number, copy in enumerate(copies, 1):
-            self._transcript(number).update(copy.digests())
+            self._transcript(number).update(copy.digests(store=store))
         self.step = "checks"
         streams = [list(self._transcript(stream).values()) for stream in range(terms.copies + 1)]
         statement = Statement(terms.plan_digest, self._start, commit.commitments, streams)
@@ -79,7 +83,7 @@ class CovertGarblerRole(GarblerRole, Streams):
             yield self._piece(GARBLER, labels)
         self.step = "tables"
         for piece in copy.tables():
-            yield self._piece(GARBLER, bytes(piece))
+            yield self._piece(GARBLER, piece)
         return (yield from self._outputs(terms, copy, envelope))
 
     def _copy(self, terms: Terms, copy: int, seed: bytes) -> GarblerCopy:
