@@ -6,14 +6,14 @@ each copy, the hashes, and the tables once. Of processor time, of both sides tog
 - the transfers of λ copies at both sides, and the garbler's part of them again in the λ - 1 that the
   evaluator checks: a copy has a setup of its own, of which the base transfers are the greatest share;
 - the seed transfer: λ base transfers;
-- λ copies garbled, and λ - 1 again by the evaluator; the closed one evaluated;
-- in each garbled copy, at both sides: the hashes of its tables, corrections, label list and messages; and of
-  the closed one, by the evaluator, those of what it gets;
+- λ copies garbled, from the labels of their transfers and coins, and λ - 1 again by the evaluator; the closed
+  one opened and evaluated;
+- in each garbled copy, at both sides: the hashes of its tables, corrections, label list, decoding and
+  messages; and of the closed one, by the evaluator, those of what it gets;
 - three signatures, made and checked: of the evaluator's commitments, the statement and the opened seeds.
 
 It lacks the channel (TLS, sockets, threads), the other signed messages (hellos, start, hashes of all
-pieces, what goes to the aggregator), active labels, and that the garbler garbles the closed copy once more to
-send it, where it could have stored all of them.
+pieces, what goes to the aggregator), and what Python does for a message.
 """
 
 from __future__ import annotations
@@ -28,9 +28,11 @@ from typing import Any, TypeVar
 import numpy as np
 
 from smpc_dp.crypto.garble import LABEL_BYTES, Bytes, Evaluator, Garbler, Run, opened_list
+from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.memory import working_memory
 from smpc_dp.crypto.ot import BaseSender, Receiver, Sender, base_respond, rows_of_chunk
 from smpc_dp.crypto.stream_hash import StreamHash
+from smpc_dp.crypto.transcript import digest
 from smpc_dp.identity.keys import Identity, verify
 from smpc_dp.protocols.garbled.messages import TABLE_PIECE
 from smpc_dp.protocols.garbled.params import PairwiseParameters
@@ -144,20 +146,33 @@ class _Copy:
         masks = plan.width(plan.given(plan.evaluator_values))
         of_masks = pads[0].reshape(-1, run.n_instances, LABEL_BYTES)[:masks]
 
+        coins = plan.wires(plan.random(plan.garbler_values))
+        drawn = np.zeros((len(coins), run.n_instances), np.uint8)
+        rows = pads[0].reshape(-1, run.n_instances, LABEL_BYTES)
+        theirs = [
+            (plan.first_wire(value), given)
+            for value, given in plan.by_value(plan.evaluator_values, rows)
+            if value in plan.parameters.random_inputs
+        ]
+
         def garble() -> Garbler:
             garbler, hashed = Garbler(plan.compiled, run, bytes(32)), StreamHash(bytes(32))
+            garbler.open_inputs(coins, drawn, bytes(16))
+            for first, labels in theirs:
+                garbler.set_zero_labels(first, labels)
             garbler.correct(pads)
             _hash(pads[1].data.cast("B"))
             while size := garbler.fill(buffer):
                 hashed.update(buffer[:size].data)
             hashed.digest()
             garbler.list_digest(wires, of_masks, bytes(16), bytes(32))
-            garbler.output_hashes()
+            colours = pack_bits(garbler.output_colours())
+            digest(Label.COVERT_DECODING, bytes(32), garbler.output_hashes().tobytes() + colours)
             return garbler
 
         garbler = self._timed("garbles", garble)
         bits = np.zeros((len(wires), run.n_instances), np.uint8)
-        opened = garbler.open_list(wires, of_masks, bytes(16), bits)
+        opened = self._timed("evaluates", garbler.open_list, wires, of_masks, bytes(16), bits)
         again = Garbler(plan.compiled, run, bytes(32))
         while size := again.fill(buffer):
             tables.append(buffer[:size].tobytes())

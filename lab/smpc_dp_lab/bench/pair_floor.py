@@ -1,22 +1,30 @@
 """Counted floor of a two-party evaluation: the work that no pair can leave out, measured in this process.
 
-TLS handshakes, the base transfers and their extension, garbling or evaluating, the hash of the tables, and
-the bytes over the channel. Without signatures, the hello, and what Python does for a message.
+TLS handshakes; the base transfers, their extension and the labels from it; garbling or evaluating; the hash
+of all pieces; the outputs, sealed for the aggregator; signatures and their checks; and the bytes over the
+channel. Without system calls, what connections say before the first message, and what Python does for a
+message.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from statistics import median
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from smpc_dp.crypto.garble import LABEL_BYTES, Evaluator, Garbler, Run
+from smpc_dp.crypto.agree import agree, public_key
+from smpc_dp.crypto.garble import LABEL_BYTES, Evaluator, Garbler, Run, Wires
+from smpc_dp.crypto.memory import working_memory
 from smpc_dp.crypto.ot import Receiver, Sender
+from smpc_dp.crypto.randomness import SystemRandomness
+from smpc_dp.crypto.seal import seal
 from smpc_dp.crypto.stream_hash import StreamHash
 from smpc_dp.crypto.tls import TlsContext
-from smpc_dp.identity.keys import Identity
+from smpc_dp.identity.keys import Identity, verify
 from smpc_dp.protocols.garbled.messages import TABLE_PIECE
 from smpc_dp.protocols.garbled.params import PairwiseParameters
 from smpc_dp.protocols.garbled.plan import FIELD, TRANSFERS, Plan, pack_bits
@@ -40,19 +48,82 @@ class _Clock:
         return result
 
 
-def transfer_seconds(count: int, field: int) -> tuple[float, float]:
-    """Return the processor time of sender and receiver of a setup and `count` random transfers."""
-    sender = Sender("receiver", bytes(32), bytes(32), field)
-    receiver = Receiver("sender", bytes(32), bytes(32), field)
-    timed = _Clock()
-    response = timed(0, sender.respond, timed(1, receiver.first_message))
-    timed(0, sender.finish_setup, timed(1, receiver.finish_setup, response))
-    for begun in range(0, count, TRANSFERS):
-        size = min(TRANSFERS, count - begun)
-        choices = pack_bits(np.zeros(size, np.uint8))
-        challenge = timed(0, sender.challenge, size, timed(1, receiver.extend, size, choices))
-        timed(0, sender.random, timed(1, receiver.random, challenge)[0])
-    return timed.spent[0], timed.spent[1]
+class _Pair:
+    """The work of both sides on one evaluation, with the time of each."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._timed = _Clock()
+        # Both sides hash the pieces of both.
+        self._hashes = StreamHash(bytes(32)), StreamHash(bytes(32))
+        self._sender = Sender("receiver", bytes(32), bytes(32), FIELD)
+        self._receiver = Receiver("sender", bytes(32), bytes(32), FIELD)
+
+    def seconds(self) -> tuple[float, float]:
+        """Return the processor time of garbler and evaluator."""
+        timed, sender, receiver = self._timed, self._sender, self._receiver
+        response = timed(0, sender.respond, timed(1, receiver.first_message))
+        trees = timed(1, receiver.finish_setup, response)
+        timed(0, sender.finish_setup, trees)
+        self._hash(response, trees)
+        blocks = list(self._plan.blocks())
+        for block in blocks:
+            self._evaluate(self._plan.garbling(block, bytes(16)))
+        # Hellos to the two others, start, and of each block the hash and what goes to the aggregator; the
+        # others' of these, and the aggregator's hello and receipt.
+        self._sign(0, 4 + 2 * len(blocks), 3 + len(blocks))
+        self._sign(1, 2 + 2 * len(blocks), 4 + len(blocks))
+        return timed.spent[0], timed.spent[1]
+
+    def _hash(self, *pieces: bytes | memoryview) -> None:
+        for side, hashed in enumerate(self._hashes):
+            for piece in pieces:
+                self._timed(side, hashed.update, piece)
+
+    def _evaluate(self, run: Run) -> None:
+        """Give both sides the labels of all inputs of a block, garble, evaluate, and seal the outputs."""
+        plan, timed = self._plan, self._timed
+        garbler = timed(0, Garbler, plan.compiled, run, bytes(32))
+        evaluator = timed(1, Evaluator, plan.compiled, run)
+        theirs, own = plan.wires(plan.evaluator_values), plan.wires(plan.garbler_values)
+        for index in range(0, len(theirs) * run.n_instances, TRANSFERS):
+            size = min(TRANSFERS, len(theirs) * run.n_instances - index)
+            self._transfer(garbler, evaluator, theirs, index, size)
+        timed(0, garbler.flip, theirs, np.zeros((len(theirs), run.n_instances), np.uint8))
+        timed(0, garbler.open_inputs, own, np.zeros((len(own), run.n_instances), np.uint8), bytes(16))
+        timed(1, evaluator.open_inputs, own, bytes(16))
+        buffer = working_memory(min(TABLE_PIECE, plan.compiled.table_bytes(run.n_instances)))
+        while size := timed(0, garbler.fill, buffer):
+            self._hash(buffer[:size].data)
+            timed(1, evaluator.feed, buffer[:size].data)
+        for side, outputs in ((0, garbler.output_hashes), (1, evaluator.output_labels)):
+            timed(side, self._seal, outputs)
+
+    def _transfer(self, garbler: Garbler, evaluator: Evaluator, wires: Wires, index: int, size: int) -> None:
+        """Make a chunk of transfers, and labels of it."""
+        timed, bits = self._timed, np.zeros(size, np.uint8)
+        pads, chosen = np.empty((2, size, LABEL_BYTES), np.uint8), np.empty((size, LABEL_BYTES), np.uint8)
+        extension = timed(1, self._receiver.extend, size, pack_bits(bits))
+        challenge = timed(0, self._sender.challenge, size, extension)
+        response, _ = timed(1, self._receiver.random, challenge, chosen)
+        timed(0, self._sender.random, response, pads)
+        timed(0, garbler.transfer, wires, index, pads)
+        corrections = pads[1].reshape(-1)
+        timed(1, evaluator.transfer, wires, index, bits, chosen, corrections)
+        self._hash(extension, challenge, response, corrections.data)
+
+    def _seal(self, outputs: Callable[[], NDArray[np.uint8]]) -> None:
+        randomness = SystemRandomness()
+        secret = randomness.bytes(32)
+        key = agree(secret, public_key(secret), salt=bytes(32), info=bytes(32))
+        seal(key, outputs().tobytes(), bytes(32), randomness)
+
+    def _sign(self, side: int, signed: int, checked: int) -> None:
+        identity, message = Identity.generate("signer"), bytes(32)
+        for _ in range(signed):
+            signature = self._timed(side, identity.sign, message)
+        for _ in range(checked):
+            self._timed(side, verify, identity.public_key, message, signature)
 
 
 def garbling_seconds(plan: Plan, *, hashes: bool = False) -> tuple[float, float]:
@@ -96,15 +167,10 @@ def side_floors(parameters: Mapping[str, Any]) -> dict[str, float]:
     """Return the processor time of the floor, of each side, without the bytes over the channel."""
     checked = PairwiseParameters(garbler="garbler", evaluator="evaluator", **parameters)
     plan = Plan(find(checked.circuit).build(), checked)
-    count = plan.parameters.instances * plan.width(plan.evaluator_values)
-    blocks = len(list(plan.blocks()))
-    measures: tuple[tuple[int, Callable[[], tuple[float, float]]], ...] = (
-        (HANDSHAKES, handshake_seconds),
-        (1, lambda: transfer_seconds(count, FIELD)),
-        (blocks, lambda: garbling_seconds(plan, hashes=True)),
-    )
-    spent = [(times, [measure() for _ in range(REPEATS)]) for times, measure in measures]
+    shaken = [handshake_seconds() for _ in range(REPEATS)]
+    evaluated = [_Pair(plan).seconds() for _ in range(REPEATS)]
     return {
-        side: sum(times * min(taken[index] for taken in values) for times, values in spent)
+        side: HANDSHAKES * median(taken[index] for taken in shaken)
+        + median(taken[index] for taken in evaluated)
         for index, side in enumerate(("garbler", "evaluator"))
     }

@@ -39,6 +39,7 @@ from smpc_dp_lab.bench.figures import (
     within,
 )
 from smpc_dp_lab.bench.pairwise import pair_of_processes
+from smpc_dp_lab.bench.statistic_worker import COLD
 from smpc_dp_lab.bench.workers import together
 
 CIRCUIT = "kendall_tau32_laplace"
@@ -49,11 +50,13 @@ PEER_BATCH = 50
 PEER = "semi-honest with an honest majority, preprocessing included, channels not encrypted"
 EMP = "emp_circuit"
 EMP_PEER = covert.EMP_PEER
-# Fresh pairs of one process; the last one counts, and the first is reported too.
-FRESH = 4
+# Fresh pairs of one process: the median of those after the first COLD counts; the first is reported too.
+FRESH = 8
+# Sessions of emp-sh2pc in one process, of which the first and the last are reported.
+EMP_FRESH = 4
 WORKER_SECONDS = 600
 SIDES = ("garbler", "evaluator")
-FLOOR = "counted floor: handshakes, base transfers, extension, garbling or evaluating, hashes, bytes"
+FLOOR = "counted floor: handshakes, transfers, garbling or evaluating, hashes, seals, signatures, bytes"
 PEERS = Target("ratio_to_peer", 1.0)
 _NAMES = (*SIDES, AGGREGATOR)
 
@@ -88,7 +91,7 @@ def run_statistic_bench(
     with tempfile.TemporaryDirectory(prefix="smpc-dp-") as folder:
         path = Path(folder) / f"{CIRCUIT}.txt"
         path.write_bytes(format_bristol(find(CIRCUIT).build()))
-        one, many = drivers.trial(EMP, str(path), 1, FRESH), drivers.trial(EMP, str(path), BATCH, 1)
+        one, many = drivers.trial(EMP, str(path), 1, EMP_FRESH), drivers.trial(EMP, str(path), BATCH, 1)
         trials: dict[str, Callable[[], None]] = {
             "one": lambda: ones.append(garbled_session(1)),
             "emp's one": one,
@@ -102,7 +105,7 @@ def run_statistic_bench(
             "whole": lambda: wholes.append(_worker_of(["whole", str(parties)])),
             "mpyc": lambda: peers.append(_mpyc(peer_python or sys.executable)),
         }
-        of_batch = drivers.trial(EMP, str(path), covert.BATCH, FRESH)
+        of_batch = drivers.trial(EMP, str(path), covert.BATCH, EMP_FRESH)
         trials["emp's smaller batch"] = of_batch
         for copies in batched:
             trials |= _covert_trials(copies, single, batched, floors)
@@ -178,7 +181,8 @@ def _of_pairs(
         return [float(one[name][key]) for one in ones]
 
     goal, theirs = PEERS, _peer(peers, "one cpu", f"mpyc, a party of three, {PEER}")
-    fresh = f"{how}; connecting and the setup of oblivious transfers included, pair {FRESH} of a process"
+    repeated = f"median of {FRESH - COLD} pairs of a process"
+    fresh = f"{how}; connecting and the setup of oblivious transfers included, {repeated}"
     cold = f"{how}; the same of the first pair, all caches cold"
     # Which figure, of which key, with which note, peer and target; of both sides each.
     kinds: tuple[tuple[str, str, str, Callable[[str], Peer | None], Target | None], ...] = (

@@ -11,6 +11,7 @@ import resource
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from statistics import median
 
 import numpy as np
 
@@ -24,6 +25,8 @@ from smpc_dp_lab.bench.pair_floor import side_floors
 from smpc_dp_lab.bench.pairwise_worker import random_inputs
 
 CACHED = 20
+# Evaluations of a process before those that count.
+COLD = 2
 
 
 class Flights:
@@ -61,9 +64,13 @@ class Flights:
 
 
 def member(session: str, name: str, times: int) -> Mapping[str, object]:
-    """Run a member of `session`: `times` fresh evaluations over new channels, and CACHED after the last."""
+    """Run a member of `session`: `times` fresh evaluations over new channels, and CACHED after the last.
+
+    Times are medians of those after the first COLD, or of the last one.
+    """
     loaded = PairwiseMember.load(session, name)
     inputs = random_inputs(loaded)
+    taken: list[dict[str, float]] = []
     reported: dict[str, object] = {}
     for trial in range(times):
         transfers = Transfers()
@@ -75,16 +82,15 @@ def member(session: str, name: str, times: int) -> Mapping[str, object]:
         try:
             first = drive(loaded.role(inputs, 1, transfers), channels)
             fresh, wall, flights = time.process_time(), time.perf_counter(), rounds[0]
-            if not trial:
-                reported["first"] = fresh - began
-            reported |= {
-                "fresh": fresh - began,
-                "connect": connected - began,
-                "open": fresh - connected,
-                "wall": wall - clock,
-                "bytes": first.bytes_sent,
-                "rounds": flights,
-            }
+            taken.append(
+                {
+                    "fresh": fresh - began,
+                    "connect": connected - began,
+                    "open": fresh - connected,
+                    "wall": wall - clock,
+                }
+            )
+            reported |= {"bytes": first.bytes_sent, "rounds": flights}
             if trial < times - 1 or times == 1 or loaded.plan.parameters.instances > 1:
                 continue
             for request in range(2, CACHED + 2):
@@ -97,7 +103,9 @@ def member(session: str, name: str, times: int) -> Mapping[str, object]:
         finally:
             for channel in opened.values():
                 channel.close()
-    return reported
+    warm = taken[COLD:] or taken[-1:]
+    medians = {key: median(trial[key] for trial in warm) for key in taken[0]}
+    return {**reported, **medians, "first": taken[0]["fresh"]}
 
 
 def whole(parties: int) -> Mapping[str, object]:
