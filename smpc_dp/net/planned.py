@@ -12,6 +12,9 @@ from smpc_dp.net.session_file import SessionFile
 from smpc_dp.net.tolerance import tolerances
 from smpc_dp.protocols.phases.cost import Cost
 
+# What the time of a plan is stated for: seconds of a round trip, and bits a second of a party's line.
+ROUND_TRIP, LINE = 0.05, 10e6
+
 
 class NoiseWarning(Warning):
     """The noise of an answer will be large beside its range."""
@@ -23,12 +26,19 @@ class SessionPlan(Cost, frozen=True, kw_only=True):
     Attributes:
         protocol: of the session.
         parties, lost, corrupt: how many there are, may be lost, and may collude.
+        step_timeout: the seconds that a step waits for a party that is lost.
     """
 
     protocol: str
     parties: int
     lost: int
     corrupt: int
+    step_timeout: float
+
+    @property
+    def seconds(self) -> float:
+        """The time of a party's messages with nobody lost, on a line of `ROUND_TRIP` and `LINE`."""
+        return self.requests * (self.steps * ROUND_TRIP + 8 * (self.sent + self.received) / LINE)
 
     @property
     def charge(self) -> str:
@@ -51,6 +61,9 @@ class SessionPlan(Cost, frozen=True, kw_only=True):
             yield f"noise: {drawn}; the error is {self.factor:.3g} times that of a trusted curator"
         yield from (*map(str, self.answers), *self.notes)
         yield f"traffic of a party: {self.sent} bytes sent, {self.received} received, in {self.steps} steps"
+        line = f"a line of {1000 * ROUND_TRIP:g} ms and {LINE / 1e6:g} Mbit/s"
+        lost = f"a lost party adds up to {self.step_timeout:g} s in its step"
+        yield f"time: {self.seconds:.2g} s for a party's messages on {line}, without computing; {lost}"
         yield from (f"WARNING: {line}" for line in self.warnings)
 
 
@@ -69,6 +82,7 @@ def session_plan(session: SessionFile) -> SessionPlan | None:
         parties=tolerated.parties,
         lost=tolerated.lost,
         corrupt=tolerated.corrupt,
+        step_timeout=session.timeouts.step,
     )
 
 

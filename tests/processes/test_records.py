@@ -201,6 +201,10 @@ async def test_a_wrong_column_is_named_and_nothing_is_sent(
         ({"ask": ["count", "mean(age)"]}, "parameters.ask"),
         ({"epsilon": 40.0}, "parameters.epsilon"),
         (changed({"columns": {**COLUMNS, "age": {"lower": 0.0, "upper": 1.0}}}), "columns.age.upper"),
+        (
+            changed({"columns": {**COLUMNS, "sex": {"lower": 0.0, "upper": 1.0, "bins": [0.5]}}}),
+            "columns.sex",
+        ),
         (changed({"max_rows": 1000}), "records.max_rows"),
     ],
 )
@@ -235,6 +239,11 @@ async def test_what_this_party_asks_must_be_what_the_session_asks(tmp_path: Path
         plan = session.plan()
         assert plan is not None
         assert (plan.unit, plan.relation, plan.counted) == ("record", "add-remove", 3)
+        # A round trip of 50 ms each step, and the bytes at 10 Mbit/s; a step waits for the lost.
+        bits = 8 * (plan.sent + plan.received)
+        assert plan.seconds == pytest.approx(0.05 * plan.steps + bits / 10e6)
+        assert plan.step_timeout == FAST.step
+        assert f"time: {plan.seconds:.2g} s for a party's messages" in str(plan)
     serving.cancel()
     await asyncio.gather(serving, return_exceptions=True)
 

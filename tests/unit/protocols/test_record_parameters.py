@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from smpc_dp.privacy.accountant.compose import Composition
+from smpc_dp.privacy.gaussian import gaussian_epsilon, gaussian_mu
 from smpc_dp.privacy.mechanisms import DiscreteGaussian, DistributedSum
 from smpc_dp.protocols.registry import PARAMETER_CHECKERS
 from smpc_dp.protocols.secagg.noisy import MOST_COMPLETE
@@ -92,6 +93,14 @@ def test_a_person_multiplies_the_sensitivity_by_rows_and_parties() -> None:
     assert claim.startswith("all records of one person, at most 3 in each of at most 2 parties")
     assert "person" in claim
     assert "person" not in planned(GIVEN, 5).privacy(5).claim
+
+
+@pytest.mark.parametrize(("rows", "epsilon"), [(2, 2.12), (3, 3.32), (5, 5.93)])
+def test_a_person_with_several_rows_has_a_larger_epsilon_where_a_record_is_protected(
+    rows: int, epsilon: float
+) -> None:
+    """As the guide states it: the mean shift of so many rows, at the delta of one."""
+    assert gaussian_epsilon(1e-6, rows * gaussian_mu(1.0, 1e-6)) == pytest.approx(epsilon, abs=0.005)
 
 
 @pytest.mark.parametrize(
