@@ -64,7 +64,7 @@ def spent(path: Path, name: str) -> int:
 def check(results: list[dict[str, Any]], present: tuple[str, ...]) -> None:
     """All have the same answers, within six deviations (3.1 intervals): a false alarm in 1e8 runs.
 
-    Noise of pairs that is left hides the rows of all parties: then the count alone has two ends.
+    Noise of pairs that is left hides the rows of all parties: then the count alone is shown.
     """
     assert len({json.dumps(one["estimates"]) for one in results}) == 1
     tables = [rows(name) for name in present]
