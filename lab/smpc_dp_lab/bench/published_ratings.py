@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from smpc_dp.privacy.accountant.theorems import kairouz_oh_viswanath
-from smpc_dp_lab.bench.rating_tasks import NEIGHBOURS, Floats, Tasks, features_of, tasks_of
-from smpc_dp_lab.bench.ratings import Ratings
+from smpc_dp_lab.bench.rating_tasks import NEIGHBOURS, Floats, Tasks, tasks_of
+from smpc_dp_lab.bench.ratings import Ratings, features_of
 
 # 1/mu of the paper; delta of its advanced composition; updates of a party, which the paper tunes.
 COUPLING, DELTA, UPDATES = 25.0, math.exp(-5), 5

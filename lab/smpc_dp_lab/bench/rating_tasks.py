@@ -14,11 +14,11 @@ from scipy import sparse
 from smpc_dp.learn.coordinate_descent import PersonalizedObjective
 from smpc_dp.learn.topology import watts_strogatz
 from smpc_dp.privacy.record_gradients import contributions
-from smpc_dp_lab.bench.ratings import Ratings
+from smpc_dp_lab.bench.ratings import Ratings, features_of
 
 Floats = NDArray[np.float64]
 
-FACTORS, ROUNDS, RIDGE, NEIGHBOURS = 20, 10, 0.1, 10
+NEIGHBOURS = 10
 # Of the public features: the part of the parties whose ratings are public, and records that an item's mean is
 # shrunk by.
 PUBLIC, SHRINK = 0.2, 5.0
@@ -86,26 +86,6 @@ class Tasks:
         """Return the root mean squared test error of a party, mean over the parties."""
         errors = (x @ model - y for (x, y), model in zip(self.test, models, strict=True))
         return float(np.mean([np.sqrt((one**2).mean()) for one in errors]))
-
-
-def features_of(ratings: sparse.csr_array, seed: int) -> Floats:
-    """Return features of the movies by alternating least squares, shape (movies, 20); 0 without ratings."""
-    known = np.random.default_rng([seed, 20]).normal(size=(ratings.shape[1], FACTORS)) / FACTORS**0.5
-
-    def half(values: sparse.csr_array, other: Floats) -> Floats:
-        pattern = values.copy()
-        pattern.data[:] = 1.0
-        grams = (pattern @ (other[:, :, None] * other[:, None]).reshape(len(other), -1)).reshape(
-            -1, FACTORS, FACTORS
-        )
-        counts = np.maximum(pattern.sum(axis=1), 1)
-        grams = grams + RIDGE * counts[:, None, None] * np.eye(FACTORS)
-        return np.asarray(np.linalg.solve(grams, (values @ other)[..., None])[..., 0])
-
-    other_way = ratings.T.tocsr()
-    for _ in range(ROUNDS):
-        known = half(other_way, half(ratings, known))
-    return np.asarray(known)
 
 
 def public_tasks(given: Ratings, seed: int) -> Tasks:

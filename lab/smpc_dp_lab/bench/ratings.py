@@ -1,4 +1,4 @@
-"""Movie ratings, read or synthetic."""
+"""Movie ratings, read or synthetic, and features of movies that are made from ratings."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from smpc_dp.learn.data import movielens
 Floats = NDArray[np.float64]
 
 TESTED = 0.2
+FACTORS, ROUNDS, RIDGE = 20, 10, 0.1
 SYNTHETIC = "synthetic ratings of the form of MovieLens"
 
 
@@ -73,3 +74,23 @@ def synthetic_ratings(parties: int, movies: int, seed: int) -> Ratings:
         seen = rng.choice(movies, count, replace=False)
         rows.append(np.column_stack([np.full(count, party), seen, full[party, seen]]))
     return Ratings(np.concatenate(rows), SYNTHETIC)
+
+
+def features_of(ratings: sparse.csr_array, seed: int) -> Floats:
+    """Return features of the movies by alternating least squares, shape (movies, 20); 0 without ratings."""
+    known = np.random.default_rng([seed, 20]).normal(size=(ratings.shape[1], FACTORS)) / FACTORS**0.5
+
+    def half(values: sparse.csr_array, other: Floats) -> Floats:
+        pattern = values.copy()
+        pattern.data[:] = 1.0
+        grams = (pattern @ (other[:, :, None] * other[:, None]).reshape(len(other), -1)).reshape(
+            -1, FACTORS, FACTORS
+        )
+        counts = np.maximum(pattern.sum(axis=1), 1)
+        grams = grams + RIDGE * counts[:, None, None] * np.eye(FACTORS)
+        return np.asarray(np.linalg.solve(grams, (values @ other)[..., None])[..., 0])
+
+    other_way = ratings.T.tocsr()
+    for _ in range(ROUNDS):
+        known = half(other_way, half(ratings, known))
+    return np.asarray(known)
