@@ -202,7 +202,7 @@ def test_an_aggregator_is_restored_once_before_any_event(name: str, tmp_path: Pa
     """Up to the draw nothing is lost; later the pairs that had ended count, and no other is evaluated."""
     whole = undisturbed(name)
     counted: set[int] = set()
-    for at in range(0, whole.aggregator.events, stride):
+    for at in range(0, whole.aggregator.events, max(1, stride // 2)):
         hall = Hall(name, Media(tmp_path / str(at), counted=True), restores=[at]).execute()
         hall.check()
         counted.add(len(hall.aggregator.ended))
