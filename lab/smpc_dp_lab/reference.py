@@ -115,20 +115,26 @@ def _commands(command: Any, name: str = "") -> Iterator[tuple[str, Any]]:
         yield name, command
 
 
-def _choices(kind: Any) -> str:
-    """Return the values of a literal type, of alternatives or elements too."""
+def _values(kind: Any) -> str:
+    """Return the values of a literal type, else its kind: of the first alternative, of elements with dots."""
     if get_origin(kind) is Literal:
         return "|".join(map(str, get_args(kind)))
-    if isinstance(kind, UnionType) or get_origin(kind) is list:
-        return next((text for inner in get_args(kind) if (text := _choices(inner))), "")
-    return ""
+    if isinstance(kind, UnionType):
+        return _values(get_args(kind)[0])
+    if get_origin(kind) is list:
+        return f"{_values(get_args(kind)[0])}..."
+    return str(kind.__name__).upper()
 
 
 def _option(parameter: Any) -> str:
-    """Return an option or an argument with its choices and its default, in bold letters if it is required."""
-    names = parameter.opts if parameter.param_type_name == "option" else [parameter.name.upper()]
-    choices = _choices(parameter.type_descriptor.annotation)
-    text = " ".join(filter(None, ("/".join((*names, *parameter.secondary_opts)), choices)))
+    """Return an option or an argument with its values and its default, in bold letters if it is required."""
+    values = _values(parameter.type_descriptor.annotation)
+    if parameter.param_type_name == "option":
+        text = "/".join((*parameter.opts, *parameter.secondary_opts))
+        text += "" if parameter.is_flag else f"={values}"
+    else:
+        text = parameter.metavar or parameter.name.upper()
+        text += f": {values}" if "|" in values else ""
     default = parameter.default
     if parameter.show_default not in (True, False, None):
         default = parameter.show_default

@@ -271,7 +271,7 @@ def test_the_page_of_performance_has_the_stored_results() -> None:
 def test_options_in_the_reference_are_those_of_the_commands() -> None:
     page = (ROOT / COMMANDS).read_text("utf-8")
     assert optioned(page) == page, "python -m smpc_dp_lab.reference writes them"
-    assert "\n- `plan secagg`: **`--parties`**, `--length` (10000), " in page
+    assert "\n- `plan secagg`: **`--parties=INT`**, `--length=INT` (10000), " in page
 
 
 def test_every_parameter_of_a_learner_is_documented() -> None:
