@@ -50,15 +50,21 @@ from smpc_dp.wire.signing import Context, Signer
 
 @dataclass(frozen=True, slots=True)
 class OutputZeros:
-    """Labels for 0 of a block's outputs, their colours, and the offsets; secret."""
+    """Labels for 0 of a block's outputs, their colours, and the offsets; secret.
+
+    Labels and offsets are empty where the garbler does not learn the outputs.
+    """
 
     labels: Bytes = field(repr=False)
     colours: Bits = field(repr=False)
     deltas: Bytes = field(repr=False)
 
     @classmethod
-    def of(cls, garbler: Garbler) -> OutputZeros:
-        """Return them for a garbler's block."""
+    def of(cls, garbler: Garbler, *, learned: bool = True) -> OutputZeros:
+        """Return them for a garbler's block; `learned`: the garbler learns the outputs."""
+        if not learned:
+            none: Bytes = np.empty(0, np.uint8)
+            return cls(none, garbler.output_colours(), none)
         return cls(garbler.output_zero_labels(), garbler.output_colours(), garbler.deltas())
 
 
@@ -121,7 +127,7 @@ class GarblerRole(Participant):
                 self._evaluator, CHECK, messages.Check(block.number, self._sequence[GARBLER], value)
             )
             # While the evaluator works on the last tables: the values that its answer is compared with.
-            zeros = OutputZeros.of(garbler)
+            zeros = OutputZeros.of(garbler, learned=to in ("garbler", "both"))
             confirm = yield from self._take(self._evaluator, CONFIRM, Confirm)
             self._check_block(self._evaluator, block.number, confirm.block)
             self._check_value(self._evaluator, confirm.transcript)
