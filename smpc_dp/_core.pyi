@@ -415,7 +415,7 @@ class TlsContext:
     def accept(self) -> TlsConnection: ...
 
 class TlsConnection:
-    """One end of a TLS connection, without its socket; one thread may encrypt while another decrypts.
+    """One end of a TLS connection; one thread may send while another receives.
 
     `shake` continues the handshake with received bytes; it returns bytes to send, and whether it is done.
     At most 64 KiB wait for the rest of a message.
@@ -426,8 +426,18 @@ class TlsConnection:
     for each record of 16 KiB 22 more than its own, and what TLS has to say itself. `decrypt` takes whole
     records from the front of `received`, which it overwrites, and writes their content to the front of
     `out`, keeping what has no room; it returns how many bytes it has taken and written, (0, 0) if more must
-    come. The interpreter lock is released meanwhile. All raise TlsError, ValueError for an array that is not
-    contiguous.
+    come.
+
+    `send` and `receive` use a socket that does not wait, by its descriptor; no other thread may close it
+    meanwhile. `send` first sends what a call before has left, then encrypts the bytes of all `buffers`,
+    joined, from number `start` on, a part after the other, and sends each, while the socket takes all. It
+    returns the number of the first byte that is not encrypted, and whether the socket has taken everything.
+    `receive` fills `out` from byte `have` on with decrypted bytes, the first ones those of `unread`; it
+    returns how many `out` has, and whether the stream has ended. It returns before `out` is full when the
+    socket has no more, and after some 4 MiB that held nothing for `out`.
+
+    The interpreter lock is released meanwhile. All raise TlsError, OSError for the socket's errors,
+    ValueError for an array that is not contiguous.
     """
 
     def shake(self, received: bytes) -> tuple[bytes, bool]: ...
@@ -436,3 +446,5 @@ class TlsConnection:
     def unread(self) -> bytes: ...
     def encrypt(self, buffers: Sequence[NDArray[np.uint8]], out: NDArray[np.uint8]) -> int: ...
     def decrypt(self, received: NDArray[np.uint8], out: NDArray[np.uint8]) -> tuple[int, int]: ...
+    def send(self, socket: int, buffers: Sequence[NDArray[np.uint8]], start: int) -> tuple[int, bool]: ...
+    def receive(self, socket: int, out: NDArray[np.uint8], have: int) -> tuple[int, bool]: ...

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import secrets
+import select
 import socket
 import ssl
 import threading
@@ -15,6 +16,7 @@ from random import Random
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from smpc_dp.errors import ConfigError, PeerFault, SmpcError, TimeoutFault
 from smpc_dp.identity.keys import Identity
@@ -23,7 +25,7 @@ from smpc_dp.net.pairwise import PairwiseMember, create_pairwise_session
 from smpc_dp.net.session_file import Timeouts
 from smpc_dp.net.transport import blocking
 from smpc_dp.net.transport import connect as connecting
-from smpc_dp.net.transport.blocking import DEPTH, OVERHEAD, SEND_BYTES, BlockingChannel, Halt
+from smpc_dp.net.transport.blocking import DEPTH, SEND_BYTES, BlockingChannel, Halt
 from smpc_dp.net.transport.channel import ChannelClosed
 from smpc_dp.net.transport.endpoint import Endpoint
 from smpc_dp.net.transport.framing import DATA, HEADER, MAX_FRAME
@@ -371,7 +373,7 @@ def test_a_slow_peer_has_the_time_limit_for_each_frame(
 def drip(channel: BlockingChannel, content: bytes, ended: threading.Event) -> int:
     """Send the encrypted `content` a byte at a time; return how many bytes were sent before `ended`."""
     stream = channel._stream
-    encrypted = np.empty(len(content) + OVERHEAD, np.uint8)
+    encrypted = np.empty(len(content) + 4096, np.uint8)
     size = stream._tls.encrypt([np.frombuffer(content, np.uint8)], encrypted)
     for index in range(size):
         if ended.wait(TIMEOUTS.step / 20):
@@ -389,8 +391,7 @@ def test_who_sends_a_byte_at_a_time_has_the_time_limit_for_a_frame(
     garbler, evaluator = pair
     header, payload = HEADER.pack(200, DATA), bytes(200)
     if whole:
-        evaluator._stream._encrypt([header])
-        evaluator._stream.flush()
+        evaluator._stream._send([header], blocking._Limit(TIMEOUTS.step))
     ended = threading.Event()
     with ThreadPoolExecutor(1) as pool:
         dripping = pool.submit(drip, evaluator, payload if whole else header + payload, ended)
@@ -416,6 +417,71 @@ def test_who_reads_little_at_a_time_has_the_time_limit_for_a_frame(
         garbler.send([b"too late"])
     assert late.value.step == "send"
     assert taken < 4 * MAX_FRAME
+
+
+class PausedOnce:
+    """A wait during which this process is stopped for longer than the time limit, the first time."""
+
+    def __init__(self, ready: select.poll) -> None:
+        self._ready = ready
+        self.pauses = 0
+
+    def poll(self, milliseconds: int) -> list[tuple[int, int]]:
+        if not self.pauses:
+            self.pauses += 1
+            time.sleep(1.2 * TIMEOUTS.step)
+        return self._ready.poll(milliseconds)
+
+
+def test_an_own_pause_inside_a_frame_is_not_the_peers_lateness(
+    pair: tuple[BlockingChannel, BlockingChannel],
+) -> None:
+    """The rest of the frame comes after the pause."""
+    garbler, evaluator = pair
+    content = secrets.token_bytes(200)
+    paused = PausedOnce(garbler._stream._readable)
+    garbler._stream._readable = paused  # type: ignore[assignment]
+    evaluator._stream._send([HEADER.pack(200, DATA) + content[:100]], blocking._Limit(TIMEOUTS.step))
+    with ThreadPoolExecutor(1) as pool:
+        receiving = pool.submit(garbler.receive, 200)
+        while not paused.pauses:
+            time.sleep(0.001)
+        time.sleep(1.3 * TIMEOUTS.step)
+        evaluator._stream._send([content[100:]], blocking._Limit(TIMEOUTS.step))
+        assert receiving.result() == content
+
+
+def test_an_own_pause_while_a_peer_reads_is_not_its_lateness(
+    small_sockets: None, pair: tuple[BlockingChannel, BlockingChannel]
+) -> None:
+    garbler, evaluator = pair
+    content = secrets.token_bytes(MAX_FRAME)
+    paused = PausedOnce(garbler._stream._writable)
+    garbler._stream._writable = paused  # type: ignore[assignment]
+    garbler.send([content])
+    while not paused.pauses:
+        time.sleep(0.001)
+    time.sleep(1.3 * TIMEOUTS.step)
+    assert evaluator.receive(MAX_FRAME) == content
+
+
+def test_records_without_content_do_not_extend_the_time_limit(
+    pair: tuple[BlockingChannel, BlockingChannel],
+) -> None:
+    """They come faster than they are read, so that the reader never waits."""
+    garbler, evaluator = pair
+
+    class Endless:
+        """A connection on which bytes come that hold nothing."""
+
+        def receive(self, _socket: int, _out: NDArray[np.uint8], have: int) -> tuple[int, bool]:
+            time.sleep(0.01)
+            return have, False
+
+    garbler._stream._tls = Endless()  # type: ignore[assignment]
+    evaluator.send([b"beyond"])
+    with pytest.raises(TimeoutFault, match="evaluator"):
+        garbler.receive(100)
 
 
 def test_a_halt_ends_waits_of_the_caller_for_a_message_and_for_room(

@@ -2,7 +2,9 @@
 
 mod context;
 mod records;
+mod socket;
 
+use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use numpy::{PyReadonlyArray1, PyReadwriteArray1};
@@ -12,7 +14,8 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use rustls::{CertificateError, Error};
 
-use records::{Connection, Records};
+use records::{Connection, Records, part};
+use socket::{Incoming, LOOKS, Outgoing, SEND, with_socket};
 
 create_exception!(
     smpc_dp._core,
@@ -31,6 +34,23 @@ fn raise(error: Error) -> PyErr {
         }
         other => format!("TLS failed ({other})"),
     })
+}
+
+/// Returns an error of the socket, or of TLS inside one.
+fn raise_io(error: io::Error) -> PyErr {
+    if let Some(number) = error.raw_os_error() {
+        let text = error.to_string();
+        let reason = text.split(" (os error").next().unwrap_or_default();
+        return PyOSError::new_err((number, reason.to_owned()));
+    }
+    match error.downcast::<Error>() {
+        Ok(inner) => raise(inner),
+        Err(other) => PyOSError::new_err(other.to_string()),
+    }
+}
+
+fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The roster's certificates, and a member's own with its key.
@@ -59,16 +79,31 @@ impl TlsContext {
 
 /// One end of a connection; one thread may encrypt while another decrypts.
 #[pyclass(frozen, module = "smpc_dp._core")]
-struct TlsConnection(Mutex<Box<dyn Records>>);
+struct TlsConnection {
+    records: Mutex<Box<dyn Records>>,
+    /// Locked before `records`, as is `incoming`; no call locks both of them.
+    outgoing: Mutex<Outgoing>,
+    incoming: Mutex<Incoming>,
+}
 
 impl TlsConnection {
     fn new(records: impl Records + 'static) -> Self {
-        Self(Mutex::new(Box::new(records)))
+        Self {
+            records: Mutex::new(Box::new(records)),
+            outgoing: Mutex::default(),
+            incoming: Mutex::default(),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Box<dyn Records>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.records)
     }
+}
+
+/// Returns the bytes of each buffer.
+fn slices<'a>(buffers: &'a [PyReadonlyArray1<'_, u8>]) -> PyResult<Vec<&'a [u8]>> {
+    let bytes: Result<Vec<_>, _> = buffers.iter().map(|buffer| buffer.as_slice()).collect();
+    bytes.map_err(|error| PyValueError::new_err(format!("buffers: {error}")))
 }
 
 #[pymethods]
@@ -105,16 +140,77 @@ impl TlsConnection {
         buffers: Vec<PyReadonlyArray1<'_, u8>>,
         mut out: PyReadwriteArray1<'_, u8>,
     ) -> PyResult<usize> {
-        let bytes = buffers
-            .iter()
-            .map(|buffer| buffer.as_slice())
-            .collect::<Result<Vec<_>, _>>()
-            .map_err(|error| PyValueError::new_err(format!("buffers: {error}")))?;
+        let bytes = slices(&buffers)?;
         let out = out
             .as_slice_mut()
             .map_err(|error| PyValueError::new_err(format!("out: {error}")))?;
         py.detach(|| self.lock().encrypt(&bytes, out))
             .map_err(raise)
+    }
+
+    fn send(
+        &self,
+        py: Python<'_>,
+        socket: i32,
+        buffers: Vec<PyReadonlyArray1<'_, u8>>,
+        mut start: usize,
+    ) -> PyResult<(usize, bool)> {
+        let bytes = slices(&buffers)?;
+        let total = bytes.iter().map(|buffer| buffer.len()).sum();
+        py.detach(|| {
+            with_socket(socket, |socket| {
+                let mut outgoing = lock(&self.outgoing);
+                while outgoing.send(socket)? {
+                    if start >= total {
+                        return Ok((start, true));
+                    }
+                    let (next, count) = part(&bytes, start, SEND);
+                    let encrypted = outgoing.refill(|out| self.lock().encrypt(&next, out));
+                    encrypted.map_err(io::Error::other)?;
+                    start += count;
+                }
+                Ok((start, false))
+            })
+        })
+        .map_err(raise_io)
+    }
+
+    fn receive(
+        &self,
+        py: Python<'_>,
+        socket: i32,
+        mut out: PyReadwriteArray1<'_, u8>,
+        mut have: usize,
+    ) -> PyResult<(usize, bool)> {
+        let out = out
+            .as_slice_mut()
+            .map_err(|error| PyValueError::new_err(format!("out: {error}")))?;
+        py.detach(|| {
+            with_socket(socket, |socket| {
+                let mut incoming = lock(&self.incoming);
+                if !incoming.has_begun() {
+                    incoming.begin(&self.lock().unread());
+                }
+                let mut looks = 0;
+                while have < out.len() {
+                    let room = &mut out[have..];
+                    let step = self.lock().decrypt(incoming.waiting(), room);
+                    let (used, got) = step.map_err(io::Error::other)?;
+                    incoming.take(used);
+                    have += got;
+                    if (used, got) == (0, 0) {
+                        looks += 1;
+                        match incoming.receive(socket)? {
+                            Some(0) => return Ok((have, true)),
+                            Some(_) if looks < LOOKS => {}
+                            _ => return Ok((have, false)),
+                        }
+                    }
+                }
+                Ok((have, false))
+            })
+        })
+        .map_err(raise_io)
     }
 
     fn decrypt(

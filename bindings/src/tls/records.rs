@@ -252,6 +252,20 @@ fn is_whole(bytes: &[u8]) -> bool {
     }
 }
 
+/// Returns at most `most` bytes of all buffers, joined, from byte `start` on, and their number.
+pub fn part<'a>(buffers: &[&'a [u8]], mut start: usize, most: usize) -> (Vec<&'a [u8]>, usize) {
+    let (mut taken, mut count) = (Vec::with_capacity(buffers.len()), 0);
+    for buffer in buffers {
+        let skipped = start.min(buffer.len());
+        start -= skipped;
+        let left = &buffer[skipped..];
+        let next = &left[..left.len().min(most - count)];
+        count += next.len();
+        taken.push(next);
+    }
+    (taken, count)
+}
+
 /// Appends the encoding of TLS's own bytes.
 fn encode<D>(mut state: EncodeTlsData<'_, D>, out: &mut Vec<u8>) -> Result<(), Error> {
     let start = out.len();

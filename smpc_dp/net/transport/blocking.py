@@ -25,7 +25,6 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from smpc_dp.crypto.memory import working_memory
 from smpc_dp.crypto.tls import TlsConnection
 from smpc_dp.errors import Check, PeerFault, SmpcError, TimeoutFault
 from smpc_dp.net.transport import framing, handshake
@@ -40,14 +39,37 @@ _LOG = logging.getLogger("smpc_dp.net.transport")
 DEPTH = 4
 # Received messages that stay valid while later ones come.
 RETAINED = DEPTH + 2
-# Bytes encrypted before they are sent, and received before they are decrypted: they stay in the cache.
-# A message that is sent as one such part, its header included, is short.
+# Bytes that the core encrypts before it sends them. A message that is sent as one such part, its header
+# included, is short.
 SEND_BYTES = 1 << 16
-RECEIVE_BYTES = 1 << 17
-# Room for the headers and tags of records, and messages of TLS itself.
-OVERHEAD = 1 << 12
-# The longest that the system waits at once, in milliseconds.
-_LONGEST_WAIT = (1 << 31) - 1
+# Bytes dropped at once while a connection closes.
+DROPPED_BYTES = 1 << 16
+# The longest that the system waits at once, in seconds.
+LONGEST_WAIT = 1.0
+
+
+class _Limit:
+    """Time limit for a peer, which the own process may exceed.
+
+    Each look counts the time since the last one, but not more than the longest wait: while this process is
+    stopped, or busy with something else, a peer is not late.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._left = seconds
+        self._longest = min(seconds / 8, LONGEST_WAIT)
+        self._seen = time.monotonic()
+
+    def wait(self, ready: select.poll) -> None:
+        """Wait until a socket is ready; raise TimeoutError at the limit."""
+        while True:
+            now = time.monotonic()
+            self._left -= min(now - self._seen, self._longest)
+            self._seen = now
+            if self._left <= 0:
+                raise TimeoutError
+            if ready.poll(math.ceil(1000 * min(self._left, self._longest))):
+                return
 
 
 class BlockingStream:
@@ -61,19 +83,11 @@ class BlockingStream:
         self.max_message = handshake.MAX_GREETING
         self._memory: memoryview | None = None
         self._retained: deque[tuple[int, int]] = deque(maxlen=RETAINED)
-        self._encrypted = np.empty(SEND_BYTES + OVERHEAD, np.uint8)
-        # Encrypted bytes that the socket has not taken; they come before all others.
-        self._unsent = self._encrypted.data[:0]
-        # Received bytes that are not yet decrypted: those from `_start` to `_end`.
-        self._received = np.empty(RECEIVE_BYTES, np.uint8)
-        unread = secured.unread()
-        self._start, self._end = 0, len(unread)
-        self._received[: self._end] = np.frombuffer(unread, np.uint8)
         self._socket = sock
         self._tls = secured
         self._timeout = timeout
         self._warned = False
-        # Each wait has a deadline of its own, which a timeout of the socket would not be.
+        # Each wait has a limit of its own, which a timeout of the socket would not be.
         sock.setblocking(False)
         self._readable, self._writable = select.poll(), select.poll()
         self._readable.register(sock, select.POLLIN)
@@ -92,28 +106,26 @@ class BlockingStream:
 
         Raises TimeoutFault when the peer does not read in time, ChannelClosed when the connection is gone.
         """
-        total = sum(memoryview(buffer).nbytes for buffer in buffers)
         with self._sending():
-            for number, part in enumerate(_parts(buffers, total)):
-                if number % (framing.MAX_FRAME // SEND_BYTES) == 0:
-                    deadline = self._deadline()
-                self._flush(deadline)
-                self._encrypt(part)
-                self._flush(deadline)
+            for frame in _frames(buffers, length(buffers)):
+                self._send(frame, _Limit(self._timeout))
 
     def begin(self, buffers: Sequence[Buffer], total: int) -> bool:
         """Send what the socket takes at once of a short message of `total` bytes; return whether that is all.
 
         `flush` sends the rest. Raises ChannelClosed when the connection is gone.
         """
+        frame = [_octets(framing.HEADER.pack(total, framing.DATA)), *map(_octets, buffers)]
         with self._sending():
-            self._encrypt([framing.HEADER.pack(total, framing.DATA), *buffers])
-            return self._push()
+            encrypted, done = self._tls.send(self._socket.fileno(), frame, 0)
+        if encrypted < framing.HEADER.size + total:
+            raise RuntimeError("a message was begun before the last one was sent")
+        return done
 
     def flush(self) -> None:
         """Send the rest of a message that was begun; errors as for `write`."""
         with self._sending():
-            self._flush(self._deadline())
+            self._send([], _Limit(self._timeout))
 
     def read(self, limit: int) -> memoryview:
         """Return the next message, of at most `limit` bytes; it stays until RETAINED more have been read.
@@ -172,11 +184,11 @@ class BlockingStream:
 
     def drain(self) -> None:
         """Wait for a short time until the peer has closed, so that no sent byte is lost."""
-        deadline = time.monotonic() + CLOSE_SECONDS
-        with contextlib.suppress(OSError, ChannelClosed):
-            while True:
-                self._start = self._end
-                self._receive(deadline)
+        deadline, dropped = time.monotonic() + CLOSE_SECONDS, bytearray(DROPPED_BYTES)
+        with contextlib.suppress(OSError):
+            while (left := deadline - time.monotonic()) > 0:
+                if self._readable.poll(math.ceil(1000 * left)) and not self._socket.recv_into(dropped):
+                    return
 
     def close(self) -> None:
         """Close the socket."""
@@ -199,39 +211,27 @@ class BlockingStream:
 
     def _control(self, kind: int) -> None:
         """Send a control frame."""
-        deadline = time.monotonic() + min(self._timeout, CLOSE_SECONDS)
-        self._flush(deadline)
-        self._encrypt([framing.control_frame(kind)])
-        self._flush(deadline)
+        self._send([framing.control_frame(kind)], _Limit(min(self._timeout, CLOSE_SECONDS)))
 
-    def _encrypt(self, buffers: Sequence[Buffer]) -> None:
-        """Encrypt at most SEND_BYTES bytes, to be sent next."""
-        size = self._tls.encrypt([_octets(buffer) for buffer in buffers], self._encrypted)
-        self._unsent = self._encrypted.data[:size]
-
-    def _push(self) -> bool:
-        """Send what the socket takes at once; return whether nothing is left."""
-        with contextlib.suppress(BlockingIOError):
-            while self._unsent:
-                self._unsent = self._unsent[self._socket.send(self._unsent) :]
-        return not self._unsent
-
-    def _flush(self, deadline: float) -> None:
-        """Send what is encrypted; raise TimeoutError at the deadline."""
-        while not self._push():
-            _wait(self._writable, deadline)
+    def _send(self, frame: Sequence[Buffer], limit: _Limit) -> None:
+        """Encrypt and send the bytes of a frame, after those that are encrypted already."""
+        octets = [_octets(buffer) for buffer in frame]
+        encrypted, done = self._tls.send(self._socket.fileno(), octets, 0)
+        while not done:
+            limit.wait(self._writable)
+            encrypted, done = self._tls.send(self._socket.fileno(), octets, encrypted)
 
     def _short(self, total: int) -> memoryview:
         """Read a message of one frame."""
         message = memoryview(bytearray(total)) if total <= SEND_BYTES else self._reserve(total)
-        self._fill(message, self._deadline())
+        self._fill(message)
         return message
 
     def _reserve(self, total: int) -> memoryview:
         """Return the first free part of a buffer, of `total` bytes: fresh memory is slow."""
         if self._memory is None:
             # Between retained messages there are holes, each smaller than the next message.
-            self._memory = working_memory((2 * RETAINED + 1) * framing.MAX_FRAME).data
+            self._memory = np.empty((2 * RETAINED + 1) * framing.MAX_FRAME, np.uint8).data
         start = 0
         for first, end in sorted(self._retained):
             if start + total <= first:
@@ -249,7 +249,7 @@ class BlockingStream:
             if len(buffer) < have + frame:
                 buffer += bytes(min(max(frame, have), total - have))
             with memoryview(buffer) as view:
-                self._fill(view[have : have + frame], self._deadline())
+                self._fill(view[have : have + frame])
             have += frame
             if have == total:
                 return memoryview(buffer)[:total]
@@ -258,43 +258,23 @@ class BlockingStream:
                     self.peer, f"sent the frame header {header} inside a message", Check.BAD_FRAME
                 )
 
-    def _deadline(self) -> float:
-        """Return the end of the time limit, from now."""
-        return time.monotonic() + self._timeout
-
     def _header(self) -> tuple[int, int]:
         """Read the header of a frame."""
         data = bytearray(framing.HEADER.size)
-        self._fill(memoryview(data), self._deadline())
+        self._fill(data)
         length, kind = framing.HEADER.unpack(data)
         return length, kind
 
-    def _fill(self, view: memoryview, deadline: float) -> None:
-        """Fill `view` with decrypted bytes; raise TimeoutError at the deadline."""
-        target, have = _octets(view), 0
-        while have < len(target):
-            used, got = self._tls.decrypt(self._received[self._start : self._end], target[have:])
-            self._start += used
-            have += got
-            if not used and not got:
-                self._receive(deadline)
-
-    def _receive(self, deadline: float) -> None:
-        """Wait for further bytes, after the beginning of a record that is there."""
-        if time.monotonic() > deadline:
-            raise TimeoutError
-        left = self._end - self._start
-        self._received[:left] = self._received[self._start : self._end].copy()
-        self._start, self._end = 0, left
+    def _fill(self, view: Buffer) -> None:
+        """Fill `view` with decrypted bytes; raise TimeoutError at the time limit."""
+        target, limit, have = _octets(view), _Limit(self._timeout), 0
         while True:
-            try:
-                came = self._socket.recv_into(self._received[left:].data)
-                break
-            except BlockingIOError:
-                _wait(self._readable, deadline)
-        if not came:
-            raise ChannelClosed(self.peer, clean=False)
-        self._end += came
+            have, ended = self._tls.receive(self._socket.fileno(), target, have)
+            if have == len(target):
+                return
+            if ended:
+                raise ChannelClosed(self.peer, clean=False)
+            limit.wait(self._readable)
 
 
 class Halt:
@@ -362,12 +342,12 @@ class BlockingChannel:
         Raises ChannelClosed, TimeoutFault or PeerFault for an error since the last call.
         """
         self._check()
-        total = sum(memoryview(buffer).nbytes for buffer in buffers)
+        total = length(buffers)
         self._sent += total
         # The caller alone adds jobs: where all are done the other thread does not write.
         if total + framing.HEADER.size > SEND_BYTES or self._outgoing.unfinished_tasks:
             self._enqueue(functools.partial(self._stream.write, list(buffers)))
-        elif not self._try(functools.partial(self._stream.begin, buffers, total), True):
+        elif not self._send_unless_failed(functools.partial(self._stream.begin, buffers, total), True):
             self._enqueue(self._stream.flush)
 
     def receive(self, limit: int, ahead: int = 0) -> memoryview:
@@ -449,8 +429,8 @@ class BlockingChannel:
         self._writer = self._writer or self._start(self._write, "to")
         self._outgoing.put(job)
 
-    def _try(self, job: Callable[[], T], otherwise: T) -> T:
-        """Send something, unless there was an error; after one return `otherwise`."""
+    def _send_unless_failed(self, job: Callable[[], T], otherwise: T) -> T:
+        """Return what `job`, which sends something, returns; `otherwise` if it or an earlier use failed."""
         if self._error is None:
             try:
                 return job()
@@ -463,7 +443,7 @@ class BlockingChannel:
     def _write(self) -> None:
         """Send queued messages, in a thread."""
         while (job := self._outgoing.get()) is not None:
-            self._try(job, None)
+            self._send_unless_failed(job, None)
             self._outgoing.task_done()
         self._finish()
 
@@ -501,32 +481,29 @@ class BlockingChannel:
             self._stream.drain()
 
 
-def _wait(ready: select.poll, deadline: float) -> None:
-    """Wait until a socket is ready; raise TimeoutError at the deadline."""
-    left = math.ceil(1000 * (deadline - time.monotonic()))
-    if left <= 0 or not ready.poll(min(left, _LONGEST_WAIT)):
-        raise TimeoutError
-
-
 def _octets(buffer: Buffer) -> NDArray[np.uint8]:
     """Return the bytes of a buffer, as the core takes them."""
     return np.frombuffer(buffer, np.uint8)
 
 
-def _parts(buffers: Sequence[Buffer], total: int) -> Iterator[list[Buffer]]:
-    """Yield the frames of a message, made by `framing.encode`, in parts of SEND_BYTES."""
-    frames: Sequence[Buffer] = [framing.HEADER.pack(total, framing.DATA), *buffers]
-    if total > framing.MAX_FRAME:
-        frames = list(framing.encode([memoryview(buffer) for buffer in buffers], total))
-    part: list[Buffer] = []
-    room = SEND_BYTES
-    for frame in frames:
-        view = memoryview(frame).cast("B")
-        while len(view) >= room:
-            yield [*part, view[:room]]
-            view, part, room = view[room:], [], SEND_BYTES
-        if len(view):
-            part.append(view)
-            room -= len(view)
-    if part:
-        yield part
+def length(buffers: Sequence[Buffer]) -> int:
+    """Return the number of bytes of all buffers."""
+    return sum(memoryview(buffer).nbytes for buffer in buffers)
+
+
+def _frames(buffers: Sequence[Buffer], total: int) -> Iterator[list[Buffer]]:
+    """Yield the frames of a message, made by `framing.encode`, each as its header and the parts after it."""
+    if total <= framing.MAX_FRAME:
+        yield [framing.HEADER.pack(total, framing.DATA), *buffers]
+        return
+    frame: list[Buffer] = []
+    room = 0
+    for part in framing.encode([memoryview(buffer) for buffer in buffers], total):
+        if not room:
+            if frame:
+                yield frame
+            frame, room = [part], framing.MAX_FRAME
+            continue
+        frame.append(part)
+        room -= len(part)
+    yield frame

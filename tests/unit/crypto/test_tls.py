@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import secrets
+import socket
 import ssl
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -146,6 +150,76 @@ def test_a_certificate_without_its_key_is_no_context() -> None:
         TlsContext(ALICE.private_key_pem(), BOB.certificate, [BOB.certificate])
     with pytest.raises(ValueError, match="private key"):
         TlsContext(b"", ALICE.certificate, [])
+
+
+@pytest.fixture
+def sockets() -> Iterator[tuple[socket.socket, socket.socket]]:
+    """Both ends of a connection, which do not wait."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        for end in (ours, theirs):
+            end.setblocking(False)
+        yield ours, theirs
+
+
+def octets(content: bytes) -> NDArray[np.uint8]:
+    return np.frombuffer(content, np.uint8)
+
+
+def test_more_than_a_socket_takes_is_sent_in_several_calls(
+    pair: tuple[TlsConnection, TlsConnection], sockets: tuple[socket.socket, socket.socket]
+) -> None:
+    """Each goes on where the last one stopped; the receiver takes as much as is there."""
+    (client, server), (ours, theirs) = pair, sockets
+    buffers = [secrets.token_bytes(size) for size in (5, 0, 70_000, 3_000_000, 1)]
+    whole = b"".join(buffers)
+    out, start, have, calls, done = np.empty(len(whole), np.uint8), 0, 0, 0, False
+    while not done or have < len(whole):
+        start, done = client.send(ours.fileno(), [octets(buffer) for buffer in buffers], start)
+        have, ended = server.receive(theirs.fileno(), out, have)
+        calls += 1
+        assert not ended
+    assert out.tobytes() == whole
+    assert start == len(whole)
+    assert calls > 2
+
+
+def test_what_the_handshake_left_over_is_received_first(sockets: tuple[socket.socket, socket.socket]) -> None:
+    caller, called = context(ALICE, BOB).connect(), context(BOB, ALICE).accept()
+    answer, _ = caller.shake(called.shake(caller.shake(b"")[0])[0])
+    assert called.shake(answer + sealed(caller, b"early ").tobytes()) == (b"", True)
+    assert caller.send(sockets[0].fileno(), [octets(b"late")], 0) == (4, True)
+    out = np.empty(10, np.uint8)
+    assert called.receive(sockets[1].fileno(), out, 0) == (10, False)
+    assert out.tobytes() == b"early late"
+
+
+def test_the_end_of_a_stream_and_a_closed_socket_are_told(
+    pair: tuple[TlsConnection, TlsConnection], sockets: tuple[socket.socket, socket.socket]
+) -> None:
+    (client, server), (ours, theirs) = pair, sockets
+    out = np.empty(10, np.uint8)
+    assert server.receive(theirs.fileno(), out, 3) == (3, False)
+    client.send(ours.fileno(), [octets(b"last")], 0)
+    ours.close()
+    assert server.receive(theirs.fileno(), out, 0) == (4, True)
+    with pytest.raises(BrokenPipeError):
+        server.send(theirs.fileno(), [octets(b"lost")], 0)
+    with pytest.raises(OSError, match="Bad file descriptor") as closed:
+        client.send(ours.fileno(), [octets(b"more")], 0)
+    assert closed.value.errno == errno.EBADF
+
+
+def test_a_changed_record_ends_the_connection_of_a_socket(
+    pair: tuple[TlsConnection, TlsConnection], sockets: tuple[socket.socket, socket.socket]
+) -> None:
+    (client, server), (ours, theirs) = pair, sockets
+    record = sealed(client, b"content")
+    record[-1] ^= 1
+    ours.sendall(record.tobytes())
+    for _ in range(2):
+        with pytest.raises(TlsError):
+            server.receive(theirs.fileno(), np.empty(7, np.uint8), 0)
 
 
 def test_what_is_no_tls_is_refused() -> None:
