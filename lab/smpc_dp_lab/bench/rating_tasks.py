@@ -26,13 +26,17 @@ PUBLIC, SHRINK = 0.2, 5.0
 
 @dataclass(frozen=True)
 class Tasks:
-    """The parties' features and ratings, their graph, and test records; loss (theta phi - r)^2."""
+    """The parties' features and ratings, their graph, and test records; loss (theta phi - r)^2.
+
+    `smoothness`: of the loss at the features of any movie, rated here or not: steps depend on it.
+    """
 
     features: list[Floats]
     ratings: list[Floats]
     weights: sparse.csr_array
     test: list[tuple[Floats, Floats]]
     clip: float
+    smoothness: float
 
     @property
     def sizes(self) -> NDArray[np.intp]:
@@ -79,8 +83,7 @@ class Tasks:
 
     def objective(self, coupling: float) -> PersonalizedObjective:
         """Return what personalised models minimise, with the penalty |theta|^2 / m."""
-        reach = max(float((one**2).sum(axis=1).max()) for one in self.features)
-        return PersonalizedObjective(self.weights, self.sizes, coupling, 1 / self.sizes, 2 * reach)
+        return PersonalizedObjective(self.weights, self.sizes, coupling, 1 / self.sizes, self.smoothness)
 
     def rmse(self, models: Floats) -> float:
         """Return the root mean squared test error of a party, mean over the parties."""
@@ -128,5 +131,5 @@ def tasks_of(
         parts = np.split(order, np.searchsorted(raters[order], np.arange(1, given.shape[0])))
         return [(features[item[parts[party]]], rated[parts[party]]) for party in parties]
 
-    train = of(~tested)
-    return Tasks([x for x, _ in train], [y for _, y in train], graph, of(tested), clip)
+    train, smoothness = of(~tested), 2 * float((features**2).sum(axis=1).max())
+    return Tasks([x for x, _ in train], [y for _, y in train], graph, of(tested), clip, smoothness)

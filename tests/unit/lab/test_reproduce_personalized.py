@@ -140,6 +140,19 @@ def test_public_features_depend_on_no_ratings_of_the_parties() -> None:
     assert not np.array_equal(published[0].features[-1], published[1].features[-1])
 
 
+def test_steps_of_public_tasks_do_not_depend_on_which_movies_the_parties_rate() -> None:
+    """All of them rate a movie without features: what is planned with is still of the longest features."""
+    given = synthetic_ratings(40, 60, 2)
+    private = np.isin(given.table[:, 0], list(_parties_of(given, 1)))
+    given.table[np.flatnonzero(private)[0], 1] = 60
+    changed = replace(given, table=given.table.copy())
+    changed.table[private, 1] = 60
+    before, after = (public_tasks(one, 1) for one in (given, changed))
+    assert all((np.linalg.norm(one, axis=1) == 1).all() for one in after.features)
+    assert max(np.linalg.norm(one, axis=1).max() for one in before.features) > 1.1
+    assert before.objective(0.1).smoothness == after.objective(0.1).smoothness
+
+
 def _parties_of(given: Ratings, seed: int) -> set[int]:
     """The users that are no public ones, as drawn for a seed."""
     order = np.random.default_rng([seed, 5]).permutation(given.shape[0])
