@@ -126,6 +126,11 @@ class LocalGlobal(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         return 2 * self.rate * self.reach / self.batch
 
     @property
+    def largest_rate(self) -> float:
+        """1/(2 mu), up to which the sensitivity is proven [Lemma 4]."""
+        return 1 / (2 * (self.reach**2 / 4 + self.ridge))
+
+    @property
     def rounding(self) -> float:
         """How far all steps of a window in float64 move one of two neighbouring models, at most."""
         within = self.radius + _MARGIN
@@ -188,9 +193,9 @@ class LocalGlobal(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     def issues(self, parties: int) -> list[ConfigIssue]:  # noqa: ARG002
         """Return the faults of the settings."""
         result = self._policy_issues() + delta_issues(self.epsilon, self.delta)
-        most = 1 / (2 * (self.reach**2 / 4 + self.ridge))
+        most = self.largest_rate
         if self.rate > most:
-            reason = f"must be at most 1/(2μ) = {most:g}, is {self.rate:g}: steps would expand"
+            reason = f"must be at most 1/(2μ) = {most:g}, is {self.rate:g}: the sensitivity is proven up to it"
             result.append(ConfigIssue("rate", reason, ConfigCheck.RANGE))
         if result:
             return result

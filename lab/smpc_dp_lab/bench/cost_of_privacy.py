@@ -44,7 +44,7 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CostOfPrivacy(msgspec.Struct, frozen=True, kw_only=True):
-    """Measurements of `cost_of_privacy`; constants: c of (11) by data, with which no median is above it."""
+    """Measurements of `cost_of_privacy`; constants: c of (11) by data, fitted to the Gaussian medians."""
 
     points: tuple[Point, ...]
     constants: dict[str, float]

@@ -38,11 +38,13 @@ def cost_of_privacy(
 ) -> None:
     """Relative fitness of a central learner with data owners [Farokhi and others 2020, Figs 2 to 10].
 
-    The product's noise, the paper's Laplace noise, and the forecast of `smpc-dp plan collaboration`.
+    The product's noise, the paper's Laplace noise, and the forecast of `smpc-dp plan collaboration`, with a
+    constant that is fitted to the medians.
     """
     from smpc_dp.learn.data import california_houses, lending_club
     from smpc_dp_lab.bench import cost_of_privacy as bench
     from smpc_dp_lab.bench.cost_plot import plot
+    from smpc_dp_lab.bench.owner_runs import L1_RATIO
 
     if quick:
         epsilons, runs, steps = epsilons or [1.0, 10.0], min(runs, 3), min(steps, 200)
@@ -70,6 +72,8 @@ def cost_of_privacy(
         result.points, columns | {"forecast": "forecast", "alone": lambda point: float(point.alone[0])}
     )
     say(
+        f"laplace: for an l1 norm; T answers cost up to {L1_RATIO:.2f} epsilon, as gradients have an l2 bound",
+        "forecast (11): with the least constant with which no gaussian median is above it, no proven bound",
         "alone: the first owner's own model without noise; the rate is the best of some, not private",
         f"data: {'; '.join(result.sources)}; T = {result.steps}, {result.runs} runs, seed {result.seed}",
         f"{result.seconds:.0f} s",
@@ -138,6 +142,7 @@ def without_replacement(
     show_points(result.points, columns | {"accuracy": "accuracy", "deviation": "deviation"})
     say(
         "deep-Q as published: replay memory and weights carry private losses, NOT DP at any epsilon",
+        "accuracies are of the nodes' own local models: epsilon is of what others see, the global models",
         f"data: {result.data}; {result.each} records a node, ridge {result.ridge:g}",
         f"{result.runs} runs, seed {result.seed}, {result.seconds:.0f} s",
     )

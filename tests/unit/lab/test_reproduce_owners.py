@@ -12,6 +12,7 @@ import pytest
 
 from smpc_dp.errors import ConfigError
 from smpc_dp.learn.data import lending_club
+from smpc_dp.privacy.collaboration import laplace_scale
 from smpc_dp.privacy.gaussian import gaussian_epsilon, gaussian_mu
 from smpc_dp.privacy.record_gradients import SMOOTHING
 from smpc_dp.privacy.sampling import NoiseSource
@@ -51,6 +52,21 @@ def test_noise_costs_less_for_more_records_and_the_gaussian_less_than_the_papers
     assert psi[300, "gaussian", 1.0].forecast > psi[1_500, "gaussian", 1.0].forecast
     cost_plot(result, tmp_path / "plot.png")
     assert (tmp_path / "plot.png").stat().st_size > 10_000
+
+
+def test_the_papers_laplace_noise_is_for_a_smaller_norm_than_records_have() -> None:
+    """A record along the diagonal moves an answer by L1_RATIO times what the scale of the noise is for."""
+    data = owner_runs.owners_of(lending_club(LENDING), 2_000, [40, 90])
+    length = data.features.shape[2]
+    features, answers = data.features.copy(), []
+    features[0, 0] = length**-0.5
+    for label in (-1.0, 1.0):
+        labels = data.labels.copy()
+        labels[0, 0] = label
+        changed = owner_runs.Owners(features, labels, data.sizes)
+        answers.append(changed.answers(np.array([0]), np.zeros((1, length)))[0])
+    epsilon = np.abs(answers[0] - answers[1]).sum() / laplace_scale(2 * owner_runs.CLIP, 1, 40, 1.0)
+    assert epsilon == pytest.approx(owner_runs.L1_RATIO)
 
 
 def test_more_rows_than_there_are_is_refused() -> None:

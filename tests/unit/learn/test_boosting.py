@@ -260,7 +260,7 @@ def bytes_of_tick(parameters: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_messages_are_two_numbers_whatever_the_predictors(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Bytes, counted: 3,000 predictors have those of 3; a model of 3,001 numbers 24 kB more a neighbour."""
+    """Bytes, counted: 3,000 predictors have the 545 of 3; a model of 3,001 numbers 24 kB more a neighbour."""
     few, many = (bytes_of_tick(GIVEN | {"stumps": stumps}, monkeypatch) for stumps in (1, 1_000))
     assert few == many
     dense = {"learner": "personalized", "features": 3_000, "sizes": SIZES, "ticks": 80, "record_bound": 1.0}
@@ -269,7 +269,7 @@ def test_messages_are_two_numbers_whatever_the_predictors(monkeypatch: pytest.Mo
     # The party seals its vector for each of two neighbours, and the aggregator hands both on.
     for role in (sender, AGGREGATOR):
         assert model[role] - few[role] == pytest.approx(2 * 8 * 2_999, rel=0.01)
-    assert few[sender] < 3_000
+    assert few[sender] == 545
 
 
 def test_stumps_are_thresholds_between_public_bounds() -> None:
