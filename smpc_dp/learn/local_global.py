@@ -193,9 +193,8 @@ class LocalGlobal(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     def issues(self, parties: int) -> list[ConfigIssue]:  # noqa: ARG002
         """Return the faults of the settings."""
         result = self._policy_issues() + delta_issues(self.epsilon, self.delta)
-        most = self.largest_rate
-        if self.rate > most:
-            reason = f"must be at most 1/(2μ) = {most:g}, is {self.rate:g}: the sensitivity is proven up to it"
+        if self.rate > self.largest_rate:
+            reason = f"must be at most 1/(2μ) = {self.largest_rate:g}, for the sensitivity, is {self.rate:g}"
             result.append(ConfigIssue("rate", reason, ConfigCheck.RANGE))
         if result:
             return result

@@ -23,7 +23,7 @@ Floats = NDArray[np.float64]
 Mechanism = Literal["none", "gaussian", "laplace"]
 
 DELTA, RIDGE, CLIP, COMPONENTS = 1e-6, 2e-5, 0.25, 10
-# The most that the L1 norm of a clipped gradient, with its intercept, is of the L2 norm that it is clipped to.
+# The greatest L1 norm of a gradient, intercept included, over the L2 norm that it is clipped to.
 L1_RATIO = math.sqrt(COMPONENTS + 1)
 
 
@@ -91,8 +91,8 @@ def descend(
     """Return psi of the learner's models at ten ticks, the last included, of all runs.
 
     gaussian: the noise of the product, in continuous form, for the answers that are planned; laplace: the
-    paper's, for T answers each, by simple composition: it takes an l2 for an l1 bound, so that they cost up to
-    L1_RATIO epsilon.
+    paper's, for T answers each, by simple composition: it takes an l2 for an l1 bound, and they
+    cost up to L1_RATIO epsilon.
     """
     owners, _, length = data.features.shape
     rng = np.random.default_rng([seed, owners, data.sizes[0]])

@@ -72,7 +72,7 @@ def cost_of_privacy(
         result.points, columns | {"forecast": "forecast", "alone": lambda point: float(point.alone[0])}
     )
     say(
-        f"laplace: for an l1 norm; T answers cost up to {L1_RATIO:.2f} epsilon, as gradients have an l2 bound",
+        f"laplace: for an l1 norm; with this l2 norm T answers cost up to {L1_RATIO:.2f} epsilon",
         "forecast (11): with the least constant with which no gaussian median is above it, no proven bound",
         "alone: the first owner's own model without noise; the rate is the best of some, not private",
         f"data: {'; '.join(result.sources)}; T = {result.steps}, {result.runs} runs, seed {result.seed}",
