@@ -84,6 +84,11 @@ def say(*lines: str) -> None:
         console().print(line, markup=False)
 
 
+def of_record(delta: str) -> str:
+    """Return the line that says what the epsilons of a figure of records are for."""
+    return f"epsilon: one record substituted, delta = {delta}; numbers of records are public"
+
+
 def _cell(value: object) -> str:
     if value is None:
         return ""

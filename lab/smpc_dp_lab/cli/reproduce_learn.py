@@ -11,7 +11,18 @@ from typing import Annotated, Literal
 
 import typer
 
-from smpc_dp_lab.cli.figure import Columns, Epsilons, Json, Plot, Quick, Seed, reproduce, say, show_points
+from smpc_dp_lab.cli.figure import (
+    Columns,
+    Epsilons,
+    Json,
+    Plot,
+    Quick,
+    Seed,
+    of_record,
+    reproduce,
+    say,
+    show_points,
+)
 
 DATA = Path("examples/data/breast_cancer_wisconsin_original.csv")
 ACCURACY: Columns = {"method": "method", "accuracy": "accuracy", "deviation": "deviation"}
@@ -129,6 +140,7 @@ def personalized(
     if result is not None:
         columns: Columns = {"p": "dimension", "rows": "rows", "records, least": "least", "most": "most"}
         show_points(result.points, columns | {"method": "method"} | PROTECTED | ACCURACY)
+        say(of_record(f"{bench.DELTA:g}, of local DP 0"))
         say(f"{result.problems} problems, seed {result.seed}, {result.seconds:.0f} s")
 
 
@@ -243,6 +255,7 @@ def movielens(
     show_points(result.points, columns | PROTECTED | errors)
     low, high = given.table[:, 2].min(), given.table[:, 2].max()
     say(
+        of_record(f"{bench.DELTA:g}"),
         "as published: no epsilon holds, features and graph are exact functions of the ratings",
         f"a changed rating moves a user's centred ratings: {2 * (high - low):g} B_phi/m in the l1 norm",
         f"data: {result.data}, {result.parties} parties, {result.movies} movies, {result.ratings} ratings",
@@ -283,4 +296,5 @@ def private_boosting(
     if result is not None:
         columns: Columns = {"m": "size", "beta": "beta", "epsilon": "epsilon", "needed lead, of 2": "gap"}
         show_points(result.points, columns | ACCURACY)
+        say(of_record(f"{bench.DELTA:g}"))
         say(f"{result.problems} problems, seed {result.seed}, {result.seconds:.0f} s")

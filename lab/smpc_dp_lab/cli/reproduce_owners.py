@@ -8,7 +8,18 @@ from typing import Annotated, Literal
 
 import typer
 
-from smpc_dp_lab.cli.figure import Columns, Epsilons, Json, Plot, Quick, Seed, reproduce, say, show_points
+from smpc_dp_lab.cli.figure import (
+    Columns,
+    Epsilons,
+    Json,
+    Plot,
+    Quick,
+    Seed,
+    of_record,
+    reproduce,
+    say,
+    show_points,
+)
 
 LENDING = Path("smpc_dp/demo/data/lending_club.csv")
 
@@ -44,7 +55,7 @@ def cost_of_privacy(
     from smpc_dp.learn.data import california_houses, lending_club
     from smpc_dp_lab.bench import cost_of_privacy as bench
     from smpc_dp_lab.bench.cost_plot import plot
-    from smpc_dp_lab.bench.owner_runs import L1_RATIO
+    from smpc_dp_lab.bench.owner_runs import DELTA, L1_RATIO
 
     if quick:
         epsilons, runs, steps = epsilons or [1.0, 10.0], min(runs, 3), min(steps, 200)
@@ -72,6 +83,7 @@ def cost_of_privacy(
         result.points, columns | {"forecast": "forecast", "alone": lambda point: float(point.alone[0])}
     )
     say(
+        of_record(f"{DELTA:g}, of laplace 0"),
         f"laplace: for an l1 norm; with this l2 norm T answers cost up to {L1_RATIO:.2f} epsilon",
         "forecast (11): with the least constant with which no gaussian median is above it, no proven bound",
         "alone: the first owner's own model without noise; the rate is the best of some, not private",
@@ -142,6 +154,7 @@ def without_replacement(
     show_points(result.points, columns | {"accuracy": "accuracy", "deviation": "deviation"})
     say(
         "deep-Q as published: replay memory and weights carry private losses, NOT DP at any epsilon",
+        of_record("1/n^2 for n records of all nodes"),
         "accuracies are of the nodes' own local models: epsilon is of what others see, the global models",
         f"data: {result.data}; {result.each} records a node, ridge {result.ridge:g}",
         f"{result.runs} runs, seed {result.seed}, {result.seconds:.0f} s",

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
+from smpc_dp.cli import app
 from smpc_dp.errors import ConfigError
 from smpc_dp.learn.data import lending_club
 from smpc_dp.privacy.collaboration import laplace_scale
@@ -24,6 +27,7 @@ from smpc_dp_lab.bench.cost_plot import plot as cost_plot
 from smpc_dp_lab.bench.deep_q import DeepQ, Network
 from smpc_dp_lab.bench.public_loss import LOSS_STEPS, PublicLoss
 from smpc_dp_lab.bench.sgd_methods import methods
+from smpc_dp_lab.cli import reproduce_learn, reproduce_owners
 
 LENDING = Path("smpc_dp/demo/data/lending_club.csv")
 
@@ -67,6 +71,30 @@ def test_the_papers_laplace_noise_is_for_a_smaller_norm_than_records_have() -> N
         answers.append(changed.answers(np.array([0]), np.zeros((1, length)))[0])
     epsilon = np.abs(answers[0] - answers[1]).sum() / laplace_scale(2 * owner_runs.CLIP, 1, 40, 1.0)
     assert epsilon == pytest.approx(owner_runs.L1_RATIO)
+
+
+@pytest.mark.parametrize(
+    ("name", "delta"),
+    [
+        ("cost-of-privacy", "1e-06, of laplace 0"),
+        ("without-replacement", "1/n^2 for n records of all nodes"),
+        ("movielens", "1e-06"),
+        ("private-boosting", "1e-06"),
+        ("personalized-synthetic", "1e-05, of local DP 0"),
+    ],
+)
+def test_a_figure_says_what_its_epsilons_are_for(
+    name: str, delta: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is measured."""
+    fields = ("parties", "movies", "ratings", "problems", "runs", "each", "ridge", "steps", "seed", "seconds")
+    empty = SimpleNamespace(points=(), data="", sources=(), **dict.fromkeys(fields, 1))
+    for module in (reproduce_owners, reproduce_learn):
+        monkeypatch.setattr(module, "reproduce", lambda *_: empty)
+    shown = CliRunner().invoke(app, ["reproduce", name, "--quick"])
+    assert shown.exit_code == 0, shown.output
+    line = f"epsilon: one record substituted, delta = {delta}; numbers of records are public"
+    assert line in " ".join(shown.output.split())
 
 
 def test_more_rows_than_there_are_is_refused() -> None:
