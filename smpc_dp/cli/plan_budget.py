@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from smpc_dp.cli.output import print_json, print_table
+from smpc_dp.errors import ConfigError
 
 
 def budget(
@@ -22,11 +23,13 @@ def budget(
     tables, counts and sums of records have discrete Laplace noise of epsilon/R each where that is smaller,
     which `plan session` says.
     """
-    from smpc_dp.privacy.budget import Budget, checked_budget, request_epsilons
+    from smpc_dp.privacy.budget import Budget, checked_budget, request_epsilons, too_little
     from smpc_dp.privacy.gaussian import gaussian_mu
 
     whole: Budget = checked_budget({"epsilon": epsilon, "delta": delta, "requests": rounds})
-    each = next(request_epsilons(whole))
+    each = next(request_epsilons(whole), None)
+    if each is None:
+        raise ConfigError([too_little(whole)])
     mu = gaussian_mu(each, delta)
     if as_json:
         print_json(

@@ -60,7 +60,8 @@ class SessionPlan(Cost, frozen=True, kw_only=True):
             drawn = "the servers draw one together" if self.counted is None else shares
             yield f"noise: {drawn}; the error is {self.factor:.3g} times that of a trusted curator"
         yield from (*map(str, self.answers), *self.notes)
-        yield f"traffic of a party: {self.sent} bytes sent, {self.received} received, in {self.steps} steps"
+        traffic = f"{self.sent} bytes sent, {self.received} received, in {self.steps} steps"
+        yield f"traffic of a party: {traffic}{'' if self.requests == 1 else ' of each request'}"
         line = f"a line of {1000 * ROUND_TRIP:g} ms and {LINE / 1e6:g} Mbit/s"
         lost = f"a lost party adds up to {self.step_timeout:g} s in its step"
         yield f"time: {self.seconds:.2g} s for a party's messages on {line}, without computing; {lost}"

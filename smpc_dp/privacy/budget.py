@@ -37,6 +37,12 @@ class Released(Protocol):
     def event(self) -> Event: ...
 
 
+def too_little(budget: Budget) -> ConfigIssue:
+    """Return the fault of a budget whose parts are below what noise can be planned for."""
+    reason = f"{budget.requests} requests leave each too little of it"
+    return ConfigIssue(f"{BUDGET}.requests", reason, ConfigCheck.INFEASIBLE)
+
+
 T = TypeVar("T", bound=Released)
 Checker = Callable[[Mapping[str, object], int], tuple[T | None, list[ConfigIssue]]]
 
@@ -86,8 +92,7 @@ def check_with_budget(
             return None, issues
         if Composition([checked.event()] * budget.requests).delta(budget.epsilon) <= budget.delta:
             return checked, []
-    reason = f"{budget.requests} requests leave each too little of it"
-    return None, [ConfigIssue(f"{BUDGET}.requests", reason, ConfigCheck.INFEASIBLE)]
+    return None, [too_little(budget)]
 
 
 def spent_budget(budget: Budget, event: Event, requests: int) -> SpentBudget:

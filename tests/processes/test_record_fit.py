@@ -11,7 +11,8 @@ import pytest
 
 import smpc_dp
 from smpc_dp.net.local import create_local_session
-from smpc_dp.net.session_file import Timeouts
+from smpc_dp.net.planned import session_plan
+from smpc_dp.net.session_file import Timeouts, load_session
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.protocols.record_result import RecordResult
 from tests import command
@@ -131,3 +132,8 @@ def test_random_effects_are_two_requests_with_one_budget(tmp_path: Path) -> None
     planned = command.smpc_dp("plan", "session", str(path))
     assert "all 2 requests together are charged: epsilon = 4, delta = 1e-06 for one record" in planned.stdout
     assert "standard error of tau^2 of v" in planned.stdout
+    plan = session_plan(load_session(path))
+    assert plan is not None
+    each = 0.05 * plan.steps + 8 * (plan.sent + plan.received) / 10e6
+    assert plan.seconds == pytest.approx(2 * each)
+    assert f"in {plan.steps} steps of each request" in planned.stdout

@@ -13,7 +13,7 @@ from smpc_dp.protocols.secagg.noisy import check_noisy
 from smpc_dp.protocols.secagg.params import PRIVACY_KEYS, check_parameters
 from smpc_dp.protocols.secagg.records import RecordSumParameters, asks_steps, check_records
 
-# With more requests Gaussian noise is smaller, at any epsilon and delta that a budget may have.
+# With more requests Gaussian noise is smaller, at any delta that a budget may have and epsilon up to 100.
 MOST_PURE = 64
 
 

@@ -107,3 +107,11 @@ def test_what_depends_on_a_faulty_number_is_no_second_fault() -> None:
     result = CliRunner().invoke(app, ["plan", "gopa", "--parties", "-1", "--epsilon", "1"])
     assert isinstance(result.exception, ConfigError)
     assert str(result.exception) == "parties: must be an integer from 3 to 200000, is -1"
+
+
+def test_a_budget_of_too_many_requests_is_refused() -> None:
+    """Each would have less epsilon than its delta stands for alone."""
+    many = ["plan", "budget", "--rounds", "1000000", "--epsilon", "0.001"]
+    ended = CliRunner().invoke(app, many)
+    assert isinstance(ended.exception, ConfigError)
+    assert str(ended.exception) == "budget.requests: 1000000 requests leave each too little of it"
