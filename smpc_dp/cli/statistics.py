@@ -152,7 +152,9 @@ def dropped_lines(rows: Table) -> list[str]:
         lines.append(f"{dropped.shortened} rows are longer than the bound of the norm, and shortened")
     lines += [_without(name, rows) for name in dropped.without_values()]
     if dropped.beyond_person:
-        lines.append(f"{dropped.beyond_person} rows without an id, or beyond rows_per_person, do not count")
+        filled = f", but as the middle of {', '.join(rows.schema.filled)}" if rows.schema.filled else ""
+        reason = f"rows without an id, or beyond rows_per_person, do not count{filled}"
+        lines.append(f"{dropped.beyond_person} {reason}")
     if dropped.beyond_rows:
         lines.append(
             f"{dropped.beyond_rows} rows beyond max_rows: sums are clamped to what max_rows rows give"

@@ -105,6 +105,12 @@ def not_protected(schema: Schema, *, central: bool = False) -> tuple[str, ...]:
         lines.append(f"that a person is in at most {schema.party_factor} parties is declared, not checked")
     if schema.rows == "public":
         lines.append("the number of rows of each party is public")
+    if schema.filled:
+        lines.append(
+            "rows beyond rows_per_person, or without an id, are in the public number of rows: answers over "
+            f"it take them as the middle of {', '.join(schema.filled)} (missing = false), which no interval "
+            "covers"
+        )
     return tuple(lines)
 
 

@@ -38,9 +38,13 @@ class Number(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="n
         float | None,
         Meta(description="values are multiples of this above `lower`", extra={"range": "above 0"}),
     ] = None
-    missing: Annotated[bool, Meta(description="false: a missing value counts as the middle of the range")] = (
-        True
-    )
+    missing: Annotated[
+        bool,
+        Meta(
+            description="false: a missing value counts as the middle of the range; with public rows, "
+            "later rows of a person too"
+        ),
+    ] = True
     bins: Annotated[
         tuple[float, ...], Meta(description="inner edges of its bins in tables and groups", max_length=1000)
     ] = ()
@@ -206,6 +210,17 @@ class Schema(PlainStruct, frozen=True, kw_only=True):
     def person_factor(self) -> int:
         """Rows of one unit, in one party."""
         return self.rows_per_person or 1
+
+    @property
+    def filled(self) -> tuple[str, ...]:
+        """Columns in whose sums over all rows a row that does not count for its person is the middle.
+
+        Where rows are public, a row that is beyond those of its person, or has no id, is in their number.
+        """
+        if self.rows == "private" or self.unit == "record":
+            return ()
+        numbers = ((name, one) for name, one in self.columns.items() if isinstance(one, Number))
+        return tuple(name for name, one in numbers if not one.missing)
 
     @property
     def party_factor(self) -> int:

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import smpc_dp
+from smpc_dp.cli.statistics import dropped_lines
 from smpc_dp.errors import ConfigError, LocalError
 from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.records.answers import estimate
@@ -77,6 +78,27 @@ def test_quantiles_of_tied_values_have_an_interval_and_no_standard_error() -> No
         inside += (median.low or 0.0) <= 20 <= (median.high or 0.0)
     # of level 0.95: fewer than 180 of 200 with a chance of 2e-3
     assert inside >= 180
+
+
+@pytest.mark.parametrize(("rows", "missing"), [("public", False), ("public", True), ("private", False)])
+def test_rows_that_do_not_count_for_their_person_are_said_to_be_the_middle_where_they_are(
+    rows: str, missing: bool
+) -> None:
+    """In the mean and the sum of a column without missing values, over a public number of rows alone."""
+    given = {"unit": "person", "id": "who", "rows_per_person": 1, "parties_per_person": 1}
+    column = {"lower": 0.0, "upper": 1.0, "missing": missing}
+    schema = read_schema({"columns": {"v": column}, "max_rows": 3000, "rows": rows, **given})
+    values, people = np.full(3000, 0.1), np.arange(3000)
+    table = read_table({"v": values, "who": np.where(people % 3, people, 0)}, schema)
+    plan = plan_request(schema, ["mean(v)", "sum(v)"], epsilon=100.0, delta=1e-6, parties=2)
+    answers = estimate(plan, plan.vector(table), 2, rows=3000 if rows == "public" else None)
+    filled = rows == "public" and not missing
+    mean, total = (one.value for one in answers.estimates)
+    assert mean == pytest.approx(0.1 + 0.4 * 999 / 3000 if filled else 0.1, abs=1e-3)
+    assert total == pytest.approx(200.1 + (0.5 * 999 if filled else 0.0), abs=1.0)
+    told = [line for line in answers.not_protected if "take them as the middle of v" in line]
+    assert len(told) == filled
+    assert any("999 rows" in line and ("the middle of v" in line) == filled for line in dropped_lines(table))
 
 
 @pytest.mark.parametrize("rows", ["private", "public"])
