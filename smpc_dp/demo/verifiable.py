@@ -45,8 +45,10 @@ PARAMETERS: dict[str, object] = {
 TIMEOUTS = Timeouts(connect=60.0, step=30.0)
 LOG = "board.jsonl"
 PROTECTED = (
-    "One loan is protected, so the noise is small beside thousands of them. Proven of each lender's sums is "
-    f"that they are between those of no loans and of {MAX_LOANS:,} loans; not that they are of its own loans."
+    f"One loan of an honest lender is protected in each run, with epsilon = {PARAMETERS['epsilon']} and "
+    f"delta = {PARAMETERS['delta']}, so the noise is small beside thousands of them. Proven of each lender: "
+    f"each of its sums is one that 0 to {MAX_LOANS:,} loans can have, and its noise is as declared; not that "
+    "a sum is that of its own loans."
 )
 
 

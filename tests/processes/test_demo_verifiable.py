@@ -56,6 +56,8 @@ def test_cheats_are_named_and_left_out(tmp_path: Path, subtests: pytest.Subtests
         check_accessible(*tmp_path.glob("*.html"))
     assert all(run["audit"]["conclusion"] in pages["demo.html"].text for run in (first, second))
     assert f"smpc-dp audit {folder}" in pages["demo.html"].text
+    assert "protected in each run, with epsilon = 1.0 and delta = 1e-06" in pages["demo.html"].text
+    assert "not that a sum is that of its own loans" in pages["demo.html"].text
     # The same loans are in both runs, each of epsilon 1 and delta 1e-6.
     assert {"all runs together", "2", "2e-06"} <= set(pages["demo.html"].cells)
     right, wrong = pages["board.jsonl.html"], pages["changed.jsonl.html"]
