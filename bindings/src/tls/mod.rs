@@ -15,7 +15,7 @@ use pyo3::types::PyBytes;
 use rustls::{CertificateError, Error};
 
 use records::{Connection, Records, part};
-use socket::{Incoming, LOOKS, Outgoing, SEND, with_socket};
+use socket::{Incoming, LOOKS, Outgoing, SEND};
 
 create_exception!(
     smpc_dp._core,
@@ -158,19 +158,17 @@ impl TlsConnection {
         let bytes = slices(&buffers)?;
         let total = bytes.iter().map(|buffer| buffer.len()).sum();
         py.detach(|| {
-            with_socket(socket, |socket| {
-                let mut outgoing = lock(&self.outgoing);
-                while outgoing.send(socket)? {
-                    if start >= total {
-                        return Ok((start, true));
-                    }
-                    let (next, count) = part(&bytes, start, SEND);
-                    let encrypted = outgoing.refill(|out| self.lock().encrypt(&next, out));
-                    encrypted.map_err(io::Error::other)?;
-                    start += count;
+            let mut outgoing = lock(&self.outgoing);
+            while outgoing.send(socket)? {
+                if start >= total {
+                    return Ok((start, true));
                 }
-                Ok((start, false))
-            })
+                let (next, count) = part(&bytes, start, SEND);
+                let encrypted = outgoing.refill(|out| self.lock().encrypt(&next, out));
+                encrypted.map_err(io::Error::other)?;
+                start += count;
+            }
+            Ok((start, false))
         })
         .map_err(raise_io)
     }
@@ -186,29 +184,27 @@ impl TlsConnection {
             .as_slice_mut()
             .map_err(|error| PyValueError::new_err(format!("out: {error}")))?;
         py.detach(|| {
-            with_socket(socket, |socket| {
-                let mut incoming = lock(&self.incoming);
-                if !incoming.has_begun() {
-                    incoming.begin(&self.lock().unread());
-                }
-                let mut looks = 0;
-                while have < out.len() {
-                    let room = &mut out[have..];
-                    let step = self.lock().decrypt(incoming.waiting(), room);
-                    let (used, got) = step.map_err(io::Error::other)?;
-                    incoming.take(used);
-                    have += got;
-                    if (used, got) == (0, 0) {
-                        looks += 1;
-                        match incoming.receive(socket)? {
-                            Some(0) => return Ok((have, true)),
-                            Some(_) if looks < LOOKS => {}
-                            _ => return Ok((have, false)),
-                        }
+            let mut incoming = lock(&self.incoming);
+            if !incoming.has_begun() {
+                incoming.begin(&self.lock().unread());
+            }
+            let mut looks = 0;
+            while have < out.len() {
+                let room = &mut out[have..];
+                let step = self.lock().decrypt(incoming.waiting(), room);
+                let (used, got) = step.map_err(io::Error::other)?;
+                incoming.take(used);
+                have += got;
+                if (used, got) == (0, 0) {
+                    looks += 1;
+                    match incoming.receive(socket)? {
+                        Some(0) => return Ok((have, true)),
+                        Some(_) if looks < LOOKS => {}
+                        _ => return Ok((have, false)),
                     }
                 }
-                Ok((have, false))
-            })
+            }
+            Ok((have, false))
         })
         .map_err(raise_io)
     }

@@ -1,11 +1,10 @@
 //! Encrypted bytes between a connection and its socket, as many as the socket gives or takes at once.
 
-#![allow(unsafe_code)]
+use std::io;
+use std::os::fd::RawFd;
 
-use std::io::{self, ErrorKind, Read, Write};
-use std::mem::ManuallyDrop;
-use std::net::TcpStream;
-use std::os::fd::{FromRawFd, RawFd};
+use nix::errno::Errno;
+use nix::sys::socket::{MsgFlags, recv, send};
 
 /// The most plain bytes that are encrypted before they are sent: they stay in the cache.
 pub const SEND: usize = 1 << 16;
@@ -15,29 +14,20 @@ const RECEIVE: usize = 1 << 17;
 const OVERHEAD: usize = 1 << 12;
 /// How often a call receives. Records may be empty: without a bound a peer could keep it from ending.
 pub const LOOKS: usize = 32;
-/// The error number of a descriptor that is closed.
-const CLOSED: i32 = 9;
-
-/// Runs `work` on a socket that does not wait and that the caller keeps open meanwhile.
-pub fn with_socket<T>(
-    number: RawFd,
-    work: impl FnOnce(&TcpStream) -> io::Result<T>,
-) -> io::Result<T> {
-    if number < 0 {
-        return Err(io::Error::from_raw_os_error(CLOSED));
-    }
-    // SAFETY: the descriptor is open until `work` ends, and is not closed here.
-    let socket = ManuallyDrop::new(unsafe { TcpStream::from_raw_fd(number) });
-    work(&socket)
-}
+/// Where the system has no flag for it, Python ignores the signal of a closed connection for the process.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+const SEND_FLAGS: MsgFlags = MsgFlags::MSG_NOSIGNAL;
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+const SEND_FLAGS: MsgFlags = MsgFlags::empty();
 
 /// Repeats a call that a signal has interrupted; None if the socket is not ready.
-fn at_once(mut call: impl FnMut() -> io::Result<usize>) -> io::Result<Option<usize>> {
+fn at_once(mut call: impl FnMut() -> nix::Result<usize>) -> io::Result<Option<usize>> {
     loop {
         match call() {
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(None),
-            ended => return ended.map(Some),
+            Err(Errno::EINTR) => {}
+            Err(Errno::EAGAIN) => return Ok(None),
+            Err(error) => return Err(error.into()),
+            Ok(count) => return Ok(Some(count)),
         }
     }
 }
@@ -52,9 +42,9 @@ pub struct Outgoing {
 
 impl Outgoing {
     /// Sends what the socket takes; returns whether nothing is left.
-    pub fn send(&mut self, mut socket: &TcpStream) -> io::Result<bool> {
+    pub fn send(&mut self, socket: RawFd) -> io::Result<bool> {
         while self.sent < self.end {
-            match at_once(|| socket.write(&self.bytes[self.sent..self.end]))? {
+            match at_once(|| send(socket, &self.bytes[self.sent..self.end], SEND_FLAGS))? {
                 Some(count) => self.sent += count,
                 None => return Ok(false),
             }
@@ -105,10 +95,10 @@ impl Incoming {
     }
 
     /// Receives further bytes after those that wait; returns how many, None if none is there.
-    pub fn receive(&mut self, mut socket: &TcpStream) -> io::Result<Option<usize>> {
+    pub fn receive(&mut self, socket: RawFd) -> io::Result<Option<usize>> {
         self.bytes.copy_within(self.start..self.end, 0);
         (self.start, self.end) = (0, self.end - self.start);
-        let came = at_once(|| socket.read(&mut self.bytes[self.end..]))?;
+        let came = at_once(|| recv(socket, &mut self.bytes[self.end..], MsgFlags::empty()))?;
         self.end += came.unwrap_or(0);
         Ok(came)
     }
