@@ -434,7 +434,7 @@ class TlsConnection:
     returns the number of the first byte that is not encrypted, and whether the socket has taken everything.
     `receive` fills `out` from byte `have` on with decrypted bytes, the first ones those of `unread`; it
     returns how many `out` has, and whether the stream has ended. It returns before `out` is full when the
-    socket has no more, and after some 4 MiB that held nothing for `out`.
+    socket has no more, and after it has received 32 times; all whole records that came are decrypted then.
 
     The interpreter lock is released meanwhile. All raise TlsError, OSError for the socket's errors,
     ValueError for an array that is not contiguous.

@@ -196,11 +196,15 @@ impl TlsConnection {
                 incoming.take(used);
                 have += got;
                 if (used, got) == (0, 0) {
+                    // Only here, where nothing that came waits to be decrypted, may the caller wait.
+                    if looks == LOOKS {
+                        return Ok((have, false));
+                    }
                     looks += 1;
                     match incoming.receive(socket)? {
                         Some(0) => return Ok((have, true)),
-                        Some(_) if looks < LOOKS => {}
-                        _ => return Ok((have, false)),
+                        Some(_) => {}
+                        None => return Ok((have, false)),
                     }
                 }
             }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import secrets
+import select
 import socket
 import ssl
 from collections.abc import Iterator
@@ -19,6 +20,8 @@ from smpc_dp.identity.keys import Identity
 
 ALICE, BOB, EVE = (Identity.from_seed(name, bytes([number]) * 32) for number, name in enumerate("abe"))
 RECORD, OVERHEAD = 1 << 14, 22
+# How often a call receives.
+LOOKS = 32
 
 
 def context(own: Identity, *trusted: Identity) -> TlsContext:
@@ -182,6 +185,28 @@ def test_more_than_a_socket_takes_is_sent_in_several_calls(
     assert out.tobytes() == whole
     assert start == len(whole)
     assert calls > 2
+
+
+@pytest.mark.parametrize("count", [10, 31, 32, 33, 64, 100])
+def test_all_that_a_call_has_received_is_decrypted_when_it_ends(
+    pair: tuple[TlsConnection, TlsConnection], count: int
+) -> None:
+    """Else its caller would wait at the socket for bytes that have come, and call the peer late."""
+    client, server = pair
+    # A socket of packets: each is received alone.
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with ours, theirs:
+        theirs.setblocking(False)
+        for number in range(count):
+            ours.send(sealed(client, bytes([number])).data)
+        out, have, calls = np.empty(count + 1, np.uint8), 0, 0
+        while select.select([theirs], [], [], 0)[0]:
+            have, ended = server.receive(theirs.fileno(), out, have)
+            calls += 1
+            assert not ended
+    assert out[:have].tolist() == list(range(count))
+    # A peer cannot keep a call from ending.
+    assert calls == -(-count // LOOKS)
 
 
 def test_what_the_handshake_left_over_is_received_first(sockets: tuple[socket.socket, socket.socket]) -> None:
