@@ -168,7 +168,7 @@ class Chain:
                 f"entry {entry.sequence} where entry {self.length + 1} is due", Check.OUT_OF_SEQUENCE
             )
         if entry.previous != self.head.hex():
-            reason = "does not follow: a line above was changed, or it was for another log"
+            reason = "does not follow: its line or one above was changed, or it was for another log"
             raise VerificationError(f"entry {entry.sequence} {reason}", Check.CHAIN_BROKEN)
         if check is not None:
             check(entry)
