@@ -192,15 +192,25 @@ def statistic_text(result: Mapping[str, Any]) -> str:
 
 def reported_text(result: Mapping[str, Any]) -> str:
     """Format the estimate from local reports, as `ReportedEstimate.to_json` gives it."""
+    from smpc_dp.statistics.reports import FEW
+
     low, high = result["interval"]
     count = len(result["reported"]) + len(result["missing"])
+    estimated, bound = f"{result['standard_error']:.2g}", result["standard_error_bound"]
+    error = f" +- {estimated}"
+    if FEW in result["privacy"]["not_protected"]:
+        known = "not known" if bound is None else f"at most {bound:.2g}"
+        error = (
+            f", standard error {known} (estimated {estimated}, which can be far too small from "
+            f"{result['reports']} reports)"
+        )
     lines = [
-        f"{result['statistic']}: {result['value']:.6g} +- {result['standard_error']:.2g}",
+        f"{result['statistic']}: {result['value']:.6g}{error}",
         f"{result['confidence']:.0%} interval: {low:.6g} to {high:.6g}",
         f"from {result['reports']} reports of {count} parties",
     ]
-    if result["standard_error_bound"] is not None:
-        lines.append(f"standard error at most {result['standard_error_bound']:.2g}, whatever the records")
+    if bound is not None:
+        lines.append(f"standard error at most {bound:.2g}, whatever the records")
     if result["missing"]:
         lines.append(f"without, as lost sample: {', '.join(result['missing'])}")
     lines += [f"fault: {line}" for line in result["faults"]]

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from smpc_dp.cli.statistic import reported_text
 from smpc_dp.errors import ConfigError, LocalError, PrivacyError
 from smpc_dp.identity.keys import Identity
 from smpc_dp.identity.roster import Member, Roster
@@ -265,7 +266,13 @@ def test_an_estimate_says_what_its_interval_leaves_out(
     assert set(binned.estimate(received).estimate.privacy.not_protected) >= {ROUNDED, FEW}
     (tmp_path / "exact").mkdir()
     exact = collected(GINI, tmp_path / "exact")
+    few = GINI.estimate(exact).to_json()
+    value, bound = f"gini_mean_difference: {few['value']:.6g}", few["standard_error_bound"]
+    assert reported_text(few).startswith(f"{value}, standard error at most {bound:.2g} (estimated ")
     assert set(GINI.estimate(exact).estimate.privacy.not_protected) & {ROUNDED, FEW} == {FEW}
     monkeypatch.setattr("smpc_dp.statistics.reports.ENOUGH_PAIRS", 15)
     assert not set(GINI.estimate(exact).estimate.privacy.not_protected) & {ROUNDED, FEW}
+    assert reported_text(GINI.estimate(exact).to_json()).startswith(
+        f"{value} +- {few['standard_error']:.2g}\n"
+    )
     assert set(GINI.estimate(exact[:29]).estimate.privacy.not_protected) & {ROUNDED, FEW} == {FEW}
