@@ -37,7 +37,7 @@ PARAMETERS = {
     "dropout": 0.2,
     "corrupt": 0.0,
 }
-TIMEOUTS = Timeouts(connect=60.0, gather=60.0, step=30.0)
+TIMEOUTS = Timeouts(connect=300.0, gather=60.0, step=30.0)
 
 
 def records(count: int) -> tuple[list[float], list[float]]:
@@ -71,12 +71,23 @@ async def main(count: int = len(BORROWERS)) -> dict[str, Any]:
             await asyncio.create_subprocess_exec(
                 *(sys.executable, __file__, "--as", name, "--session", path, "--count", str(count)),
                 stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
             )
             for name in names
         ]
-        outputs = [(await process.communicate())[0] for process in processes]
+        outputs = await asyncio.gather(*(process.communicate() for process in processes))
+        errors = [
+            error.decode().strip().rpartition("\n")[2]
+            for process, (_, error) in zip(processes, outputs, strict=True)
+            if process.returncode
+        ]
+        if errors:
+            serving.cancel()
+            sys.exit(
+                f"the run failed: {len(errors)} of {count} borrowers did not finish; first error: {errors[0]}"
+            )
         await serving
-    result: dict[str, Any] = json.loads(outputs[0])
+    result: dict[str, Any] = json.loads(outputs[0][0])
     truth = exact.u_statistic(KERNEL, records(count))
     # Zetas of a strong dependence, tau near 0.8: var(h) is 1 - tau^2, of which a ninth is one record's part.
     plan = plan_pairwise(count - count % 2, EPSILON, 0.04, 0.36, width=KERNEL.width, partners=PAIRS_EACH)
