@@ -73,7 +73,8 @@ def audit(
 
     Signatures, order, heads, proofs, exclusions and the average; or signatures, order, coins, matchings and
     which pairs failed. It needs no key. Exit code 0: everything holds for the session and the run that were
-    given. 1: it does not hold. 3: no session was given, the log is self-consistent, and may be made up.
+    given. 1: it does not hold. 3: neither --session nor --receipt: the log is self-consistent, and may be
+    made up; a receipt stands for the session and run that it names, and is worth as much as its source.
     4: a session was given, and nothing that says which of its runs this is: --run or --head does, from a
     party's result, since an aggregator that starts again can make many and show one. Of a
     pairwise statistic only --head with the log's last head does: the aggregator alone signs its end.

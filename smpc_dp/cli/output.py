@@ -171,7 +171,11 @@ def _noise(result: Mapping[str, Any]) -> str:
         if bias is None
         else f"; cheats who see their noise first can move it by {bias:.2g} at most, in expectation"
     )
-    beside = "" if error == curator else f" (a trusted curator over the honest parties: {curator:.2g})"
+    beside = (
+        ""
+        if error == curator
+        else f" (a trusted curator over only the honest parties counted on: {curator:.2g})"
+    )
     return f"standard error: {error:.2g} in each coordinate{beside}{left}{moved}"
 
 

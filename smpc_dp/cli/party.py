@@ -52,7 +52,8 @@ def party(
         Path | None,
         typer.Option(
             "--input",
-            help="Party: its vector or record (.npy, .json, .csv, .txt), or table (.csv, .parquet).",
+            help="Party: its vector or record (.npy, .json, .csv, .txt), or table (.csv, .parquet); default "
+            "inputs/NAME beside the session file, with one of these endings.",
         ),
     ] = None,
     key: Annotated[Path | None, typer.Option(help="Identity file; default keys/NAME.key.")] = None,
@@ -79,7 +80,10 @@ def party(
     ] = None,
     board: Annotated[
         Path | None,
-        typer.Option(help="Aggregator: folder for logs of verifiable runs and statistics."),
+        typer.Option(
+            help="Aggregator: folder for logs of verifiable runs and statistics; default board beside the "
+            "session file."
+        ),
     ] = None,
     statistic: statistics.KernelName = None,
     field: statistics.Fields = None,

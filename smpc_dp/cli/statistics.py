@@ -141,7 +141,7 @@ def load_rows(host: HostMember, membership: Membership) -> ReadyRows:
 def dropped_lines(rows: Table) -> list[str]:
     """Return what of a table does not count, or not as it is."""
     dropped = rows.dropped
-    lines = [f"{dropped.rows} rows"]
+    lines: list[str] = []
     for kind, words in (
         ("missing", "missing, or no number"),
         ("clipped", "outside the bounds, and clipped"),
@@ -159,7 +159,7 @@ def dropped_lines(rows: Table) -> list[str]:
         lines.append(
             f"{dropped.beyond_rows} rows beyond max_rows: sums are clamped to what max_rows rows give"
         )
-    return lines
+    return [f"{dropped.rows} rows" + ("" if lines else ", all of which count"), *lines]
 
 
 def check_columns(rows: Table) -> None:

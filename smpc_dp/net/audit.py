@@ -94,9 +94,10 @@ class Report(msgspec.Struct, frozen=True, kw_only=True, rename={"position": "pla
 
     Attributes:
         ok: everything holds for the session, request and run that were given; `code` is 0.
-        code: the exit code. 0: ok. 1: the log is invalid. 3: it is self-consistent, but no session was given,
-            so it may be made up. 4: it holds for the session, but the arguments do not determine which of its
-            runs it is, or which log of a run that may have two. 5: the two auditors disagree.
+        code: the exit code. 0: ok. 1: the log is invalid. 3: it is self-consistent, but neither a
+            session nor a receipt was given, so it may be made up. 4: it holds for the session, but the
+            arguments do not determine which of its runs it is, or which log of a run that may have two. 5:
+            the two auditors disagree.
         conclusion: the result in one sentence. limits: what the audit does not show, in further sentences.
         session: its digest in hex; session_checked: whether it is the given one.
         request: its number; place, tries: the run's place among the runs of this request and their number,

@@ -42,7 +42,7 @@ class SessionPlan(Cost, frozen=True, kw_only=True):
 
     @property
     def charge(self) -> str:
-        """What one request is to a ledger, in words."""
+        """What one request costs a ledger, in words."""
         if self.unit is None:
             return "an exact release: no differential privacy"
         return f"epsilon = {self.epsilon:g}, delta = {self.delta:g} for one {self.unit} ({self.relation})"
@@ -52,13 +52,14 @@ class SessionPlan(Cost, frozen=True, kw_only=True):
 
     def lines(self) -> Iterator[str]:
         """Yield the plan in lines, the warnings last."""
-        each = "each request is" if self.requests == 1 else f"all {self.requests} requests together are"
-        yield f"{each} charged: {self.charge}"
+        each = "each request costs" if self.requests == 1 else f"all {self.requests} requests together cost"
+        yield f"{each}: {self.charge}"
         if self.factor is not None:
             shares = f"{self.counted} of {self.parties} shares are counted on"
             shares += ", of discrete Laplace noise" if self.noise == "discrete-laplace" else ""
             drawn = "the servers draw one together" if self.counted is None else shares
-            yield f"noise: {drawn}; the error is {self.factor:.3g} times that of a trusted curator"
+            curator = f"a trusted curator of all {self.parties} parties"
+            yield f"noise: {drawn}; the error is {self.factor:.3g} times that of {curator}"
         yield from (*map(str, self.answers), *self.notes)
         traffic = f"{self.sent} bytes sent, {self.received} received, in {self.steps} steps"
         yield f"traffic of a party: {traffic}{'' if self.requests == 1 else ' of each request'}"

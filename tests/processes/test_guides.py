@@ -33,8 +33,9 @@ PRINTED = {
         "without: dave",
     ),
     "private-average": (
+        "4 of 5 shares are counted on; the error is 1.14 times that of a trusted curator of all 5 parties",
         "average over 5 of 5 parties: [",
-        "standard error: 0.35 in each coordinate",
+        "0.35 in each coordinate (a trusted curator over only the honest parties counted on: 0.38)",
         "ledger of alice: epsilon = 3.46867 of 5 spent at delta = 0.0001",
         "alice, 'vectors of 2026'): of epsilon = 5 at delta = 0.0001, 3.46867 is spent",
         "\nrefused\n",
@@ -51,13 +52,14 @@ PRINTED = {
         "over 6 pairs of 6 parties",
         "epsilon 8, delta 0 for each record, all its pairs together",
         "the log of the run ends with head",
-        "each request is charged: epsilon = 8, delta = 0 for one party (substitution)",
+        "│ 1       │ pairs of each party; best: 1 ",
+        "each request costs: epsilon = 8, delta = 0 for one party (substitution)",
         "from 6 reports of 6 parties",
     ),
     "record-statistics": (
-        "each request is charged: epsilon = 1, delta = 1e-06 for one record (add-remove)",
-        "noise: 3 of 5 shares are counted on; the error is 1.29 times that of a trusted curator",
-        "2000 rows",
+        "each request costs: epsilon = 1, delta = 1e-06 for one record (add-remove)",
+        "3 of 5 shares are counted on; the error is 1.29 times that of a trusted curator of all 5 parties",
+        "2000 rows, all of which count",
         "statistics over 5 of 5 parties",
         "  mean(bmi) [sex = f]: ",
         "unit: epsilon and delta protect one record",
@@ -109,8 +111,9 @@ async def test_the_program_of_a_private_average_runs(tmp_path: Path, monkeypatch
     create_local_session(tmp_path, PARTIES, parameters, protocol="gopa")
     program = block("docs/guides/private-average.md", "python no-run", "expect=")
     names = {"vector": np.array([0.25, 0.75])}
+    Path("ledgers").mkdir()
     for name in PARTIES:
-        ledger = Path(f"{name}.ledger")
+        ledger = Path("ledgers", f"{name}.ledger")
         Ledger.create(ledger, party=name, dataset="d", relation="substitution", epsilon=5.0, delta=1e-4)
     for variables in await execute({name: run_as(name, program, names) for name in PARTIES}):
         average = variables["average"]

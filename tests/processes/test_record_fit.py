@@ -82,7 +82,7 @@ def test_a_plan_states_what_all_steps_cost(tmp_path: Path) -> None:
     path = create_local_session(tmp_path, PARTIES, terms, timeouts=FAST)
     planned = command.smpc_dp("plan", "session", str(path))
     assert planned.returncode == 0, planned.stdout
-    assert "all 5 requests together are charged: epsilon = 4, delta = 1e-06 for one record" in planned.stdout
+    assert "all 5 requests together cost: epsilon = 4, delta = 1e-06 for one record" in planned.stdout
     assert "standard error of logistic(ill ~ age + dose)" in planned.stdout
 
 
@@ -130,7 +130,7 @@ def test_random_effects_are_two_requests_with_one_budget(tmp_path: Path) -> None
         assert one["value"] == pytest.approx(truth[one["name"]], abs=8 * one["standard_error"] + 0.002)
     assert len(Ledger.open(tmp_path / "alice.ledger").entries()) == 2
     planned = command.smpc_dp("plan", "session", str(path))
-    assert "all 2 requests together are charged: epsilon = 4, delta = 1e-06 for one record" in planned.stdout
+    assert "all 2 requests together cost: epsilon = 4, delta = 1e-06 for one record" in planned.stdout
     assert "standard error of tau^2 of v" in planned.stdout
     plan = session_plan(load_session(path))
     assert plan is not None

@@ -437,7 +437,7 @@ def test_commands_plan_and_check(tmp_path: Path) -> None:
     write_tables(tmp_path, tables)
     planned = command.smpc_dp("plan", "session", str(path))
     assert planned.returncode == 0, planned.stdout
-    assert "each request is charged: epsilon = 4, delta = 1e-06 for one record (add-remove)" in planned.stdout
+    assert "each request costs: epsilon = 4, delta = 1e-06 for one record (add-remove)" in planned.stdout
     assert "3 of 5 shares are counted on" in planned.stdout
     checked = command.smpc_dp("statistics", str(path), "--as", "bob", "--check")
     assert checked.returncode == 0, checked.stdout
