@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Protocol, cast
 
@@ -20,7 +22,7 @@ from smpc_dp.net.member import default_key
 from smpc_dp.net.session_file import SessionFile, Timeouts, load_session, write_session
 from smpc_dp.net.transport.blocking import BlockingChannel
 from smpc_dp.net.transport.channel import ChannelClosed
-from smpc_dp.net.transport.connect import accept_blocking, dial_blocking
+from smpc_dp.net.transport.connect import accept_blocking, dial_blocking, listen_at_own_address
 from smpc_dp.net.transport.endpoint import Endpoint
 from smpc_dp.net.transport.tls import Contexts, contexts
 from smpc_dp.protocols.covert.roles import aggregator_role, party_role
@@ -66,7 +68,7 @@ class Report:
     bytes_received: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PairwiseMember:
     """Checked session file, the identity of this process, and the plan of the evaluation.
 
@@ -143,18 +145,16 @@ class PairwiseMember:
         )
         randomness = SystemRandomness()
         if name in (parameters.garbler, parameters.evaluator):
-            session = self.session.canonical_json()
+            session = self.session.canonical_json() if parameters.covert else b""
             return party_role(context, self.identity, plan, inputs, randomness, transfers, session=session)
         plan.check_inputs((), inputs, name)
         return aggregator_role(context, self.identity, plan, randomness)
 
-    def connect(self) -> dict[str, BlockingChannel]:
-        """Return channels to all other members: the aggregator and the garbler listen, the others call them.
-
-        Raises TimeoutFault, PeerFault, ConfigError or LocalError when a member cannot be reached.
-        """
+    @cached_property
+    def _endpoint(self) -> Endpoint:
+        """This member's side of its channels."""
         timeouts = self.session.timeouts
-        endpoint = Endpoint(
+        return Endpoint(
             identity=self.identity,
             roster=self.session.roster,
             session_digest=self.session.digest,
@@ -163,22 +163,33 @@ class PairwiseMember:
             frame_timeout=timeouts.step,
             prepared=self.contexts,
         )
-        name, parameters = self.identity.name, self.plan.parameters
-        aggregator = self.session.roster.aggregator
+
+    def connect(self) -> dict[str, BlockingChannel]:
+        """Return channels to all other members: the aggregator and the garbler listen, the others call them.
+
+        Raises TimeoutFault, PeerFault, ConfigError or LocalError when a member cannot be reached.
+        """
+        endpoint, name, parameters = self._endpoint, self.identity.name, self.plan.parameters
+        garbler, evaluator, aggregator = (
+            parameters.garbler,
+            parameters.evaluator,
+            self.session.roster.aggregator,
+        )
+        called = {garbler: (evaluator,), evaluator: ()}.get(name, (garbler, evaluator))
+        calling = [] if aggregator is None or aggregator.name == name else [aggregator.name]
+        calling += [garbler] if name == evaluator else []
         channels: dict[str, BlockingChannel] = {}
-        if aggregator is not None and name == aggregator.name:
-            return accept_blocking(endpoint, (parameters.garbler, parameters.evaluator))
-        try:
-            if aggregator is not None:
-                channels[aggregator.name] = dial_blocking(endpoint, aggregator.name)
-            if name == parameters.garbler:
-                channels |= accept_blocking(endpoint, (parameters.evaluator,))
-            else:
-                channels[parameters.garbler] = dial_blocking(endpoint, parameters.garbler)
-        except SmpcError:
-            for channel in channels.values():
-                channel.close()
-            raise
+        # Listening comes first: whom nobody hears calls again after a pause.
+        with listen_at_own_address(endpoint) if called else nullcontext() as server:
+            try:
+                for peer in calling:
+                    channels[peer] = dial_blocking(endpoint, peer)
+                if server is not None:
+                    channels |= accept_blocking(endpoint, server, called)
+            except SmpcError:
+                for channel in channels.values():
+                    channel.close()
+                raise
         return channels
 
 

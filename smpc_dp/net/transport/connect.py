@@ -177,14 +177,16 @@ def listen_at_own_address(endpoint: Endpoint) -> socket.socket:
         raise LocalError(f"cannot listen on {address}: {error.strerror}") from None
 
 
-def accept_blocking(endpoint: Endpoint, peers: Sequence[str]) -> dict[str, BlockingChannel]:
-    """Listen at this member's address until each of `peers` has connected; return the channels.
+def accept_blocking(
+    endpoint: Endpoint, server: socket.socket, peers: Sequence[str]
+) -> dict[str, BlockingChannel]:
+    """Accept callers until each of `peers` has connected; return the channels.
 
-    A connection that does not authenticate as a member in HANDSHAKE_SECONDS is dropped, without other
-    consequences. Of more than STRANGERS at once some are dropped before.
+    `server` is that of `listen_at_own_address`, and stays open. A connection that does not authenticate as a
+    member in HANDSHAKE_SECONDS is dropped, without other consequences. Of more than STRANGERS at once some
+    are dropped before.
 
     Raises:
-        LocalError: the address is not available.
         PeerFault, ConfigError: another member came, a peer broke the hello, or has another session.
         TimeoutFault: names the peers that did not come in time, and why the last dropped one was dropped.
     """
@@ -192,7 +194,7 @@ def accept_blocking(endpoint: Endpoint, peers: Sequence[str]) -> dict[str, Block
     channels: dict[str, BlockingChannel] = {}
     deadline = time.monotonic() + endpoint.connect_timeout
     try:
-        with listen_at_own_address(endpoint) as server, AuthenticatingListener(endpoint, server) as door:
+        with AuthenticatingListener(endpoint, server) as door:
             while missing := set(peers) - channels.keys():
                 if (came := door.wait(deadline)) is None:
                     late = f"not here in {endpoint.connect_timeout} s{door.dropped}"
