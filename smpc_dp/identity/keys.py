@@ -21,8 +21,9 @@ from typing import NoReturn, Self
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from nacl.bindings import crypto_sign, crypto_sign_open
 from nacl.exceptions import BadSignatureError
-from nacl.signing import SigningKey, VerifyKey
+from nacl.signing import SigningKey
 
 from smpc_dp.encoding import shown
 from smpc_dp.errors import Check, ConfigCheck, ConfigError, LocalError, VerificationError
@@ -43,12 +44,13 @@ _LOG = logging.getLogger("smpc_dp.identity")
 class Identity:
     """A name with its Ed25519 key pair and certificate. Immutable; `repr` shows name and public key only."""
 
-    __slots__ = ("_signing_key", "certificate", "name", "public_key")
+    __slots__ = ("_secret", "_signing_key", "certificate", "name", "public_key")
 
     name: str
     public_key: bytes
     certificate: bytes
     _signing_key: SigningKey
+    _secret: bytes
 
     def __init__(self, name: str, signing_key: SigningKey) -> None:
         if not is_name(name):
@@ -60,6 +62,8 @@ class Identity:
         own(self, "name", name)
         own(self, "_signing_key", signing_key)
         own(self, "public_key", bytes(signing_key.verify_key))
+        # libsodium's form: the seed and the public key.
+        own(self, "_secret", bytes(signing_key) + self.public_key)
         own(self, "certificate", certificate.issue(name, self._private_key()))
 
     @classmethod
@@ -130,7 +134,7 @@ class Identity:
 
     def sign(self, message: bytes) -> bytes:
         """Return the 64-byte Ed25519 signature of `message`."""
-        return self._signing_key.sign(message).signature
+        return crypto_sign(message, self._secret)[:SIGNATURE_BYTES]
 
     def entry(
         self, role: Role = "party", address: str | None = None, checkpoint_key: bytes | None = None
@@ -172,7 +176,7 @@ def verify(public_key: bytes, message: bytes, signature: bytes) -> None:
             Check.WRONG_LENGTH,
         )
     try:
-        VerifyKey(public_key).verify(message, signature)
+        crypto_sign_open(signature + message, public_key)
     except BadSignatureError:
         raise VerificationError(
             f"wrong signature for the key {public_key.hex()}", Check.BAD_SIGNATURE
