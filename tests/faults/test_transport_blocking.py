@@ -509,7 +509,7 @@ def test_a_halt_ends_waits_of_the_caller_for_a_message_and_for_room(
                 waiting.result()
 
 
-@pytest.mark.parametrize("ahead", [0, 1])
+@pytest.mark.parametrize("ahead", [0, DEPTH])
 def test_what_a_peer_sent_before_it_hung_up_is_read_after_a_send_has_failed(
     monkeypatch: pytest.MonkeyPatch, pair: tuple[BlockingChannel, BlockingChannel], ahead: int
 ) -> None:

@@ -2,7 +2,7 @@
 
 asyncio reaches about a third of TLS's throughput; two parties that stream garbled tables need the rest. A
 channel has a thread that sends long messages and one that reads ahead, so that computation overlaps with
-encryption and decryption, and both ends may send at the same time. A short message is sent, and a single one
+encryption and decryption, and both ends may send at the same time. A short message is sent, and one of a few
 read, by the caller itself: to hand it to another thread costs more than to encrypt it. `connect` makes these
 channels.
 """
@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 _LOG = logging.getLogger("smpc_dp.net.transport")
 
-# Queued messages, outgoing and incoming.
+# Queued messages, outgoing and incoming. Of fewer expected messages than that none is read ahead.
 DEPTH = 4
 # Received messages that stay valid while later ones come.
 RETAINED = DEPTH + 2
@@ -81,6 +81,7 @@ class BlockingStream:
     def __init__(self, peer: str, sock: socket.socket, secured: TlsConnection, timeout: float) -> None:
         self.peer = peer
         self.max_message = handshake.MAX_GREETING
+        self._head = bytearray(framing.HEADER.size)
         self._memory: memoryview | None = None
         self._retained: deque[tuple[int, int]] = deque(maxlen=RETAINED)
         self._socket = sock
@@ -106,9 +107,11 @@ class BlockingStream:
 
         Raises TimeoutFault when the peer does not read in time, ChannelClosed when the connection is gone.
         """
-        with self._sending():
+        try:
             for frame in _frames(buffers, length(buffers)):
                 self._send(frame, _Limit(self._timeout))
+        except OSError as error:
+            raise self._failed(error) from None
 
     def begin(self, buffers: Sequence[Buffer], total: int) -> bool:
         """Send what the socket takes at once of a short message of `total` bytes; return whether that is all.
@@ -116,16 +119,20 @@ class BlockingStream:
         `flush` sends the rest. Raises ChannelClosed when the connection is gone.
         """
         frame = [_octets(framing.HEADER.pack(total, framing.DATA)), *map(_octets, buffers)]
-        with self._sending():
+        try:
             encrypted, done = self._tls.send(self._socket.fileno(), frame, 0)
+        except OSError as error:
+            raise self._failed(error) from None
         if encrypted < framing.HEADER.size + total:
             raise RuntimeError("a message was begun before the last one was sent")
         return done
 
     def flush(self) -> None:
         """Send the rest of a message that was begun; errors as for `write`."""
-        with self._sending():
+        try:
             self._send([], _Limit(self._timeout))
+        except OSError as error:
+            raise self._failed(error) from None
 
     def read(self, limit: int) -> memoryview:
         """Return the next message, of at most `limit` bytes; it stays until RETAINED more have been read.
@@ -199,15 +206,11 @@ class BlockingStream:
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
 
-    @contextlib.contextmanager
-    def _sending(self) -> Iterator[None]:
-        """Name the peer in errors of the socket."""
-        try:
-            yield
-        except TimeoutError:
-            raise TimeoutFault({self.peer}, "send", f"it did not read for {self._timeout} s") from None
-        except OSError as error:
-            raise broken(error, self.peer) from None
+    def _failed(self, error: OSError) -> SmpcError:
+        """Return the error of a send that names the peer."""
+        if isinstance(error, TimeoutError):
+            return TimeoutFault({self.peer}, "send", f"it did not read for {self._timeout} s")
+        return broken(error, self.peer)
 
     def _control(self, kind: int) -> None:
         """Send a control frame."""
@@ -260,20 +263,20 @@ class BlockingStream:
 
     def _header(self) -> tuple[int, int]:
         """Read the header of a frame."""
-        data = bytearray(framing.HEADER.size)
-        self._fill(data)
-        length, kind = framing.HEADER.unpack(data)
-        return length, kind
+        self._fill(self._head)
+        total, kind = framing.HEADER.unpack(self._head)
+        return total, kind
 
     def _fill(self, view: Buffer) -> None:
         """Fill `view` with decrypted bytes; raise TimeoutError at the time limit."""
-        target, limit, have = _octets(view), _Limit(self._timeout), 0
+        target, limit, have = _octets(view), None, 0
         while True:
             have, ended = self._tls.receive(self._socket.fileno(), target, have)
             if have == len(target):
                 return
             if ended:
                 raise ChannelClosed(self.peer, clean=False)
+            limit = limit or _Limit(self._timeout)
             limit.wait(self._readable)
 
 
@@ -314,7 +317,7 @@ class BlockingChannel:
         self._stream = stream
         self._sent = self._received = 0
         self._outgoing: queue.Queue[Callable[[], None] | None] = queue.Queue(DEPTH)
-        self._wanted: queue.Queue[tuple[int, int] | None] = queue.Queue()
+        self._wanted: queue.SimpleQueue[tuple[int, int] | None] = queue.SimpleQueue()
         self._messages: queue.Queue[memoryview | SmpcError] = queue.Queue(DEPTH)
         self._awaited = 0
         # The connection's first error, and the one with which reading ended.
@@ -353,10 +356,11 @@ class BlockingChannel:
     def receive(self, limit: int, ahead: int = 0) -> memoryview:
         """Return the next message, of at most `limit` bytes; read `ahead` more expected messages meanwhile.
 
-        The message stays valid until the next call. Errors as for `send`, after all that came before.
+        Fewer than DEPTH more are not read before their turn. The message stays valid until the next call.
+        Errors as for `send`, after all that came before.
         """
         if not self._awaited:
-            if not ahead:
+            if ahead < DEPTH:
                 return self._take(self._read(limit), limit)
             self._awaited = 1 + ahead
             if self._reader is None:
