@@ -85,7 +85,7 @@ class _Pair:
         plan, timed = self._plan, self._timed
         garbler = timed(0, Garbler, plan.compiled, run, bytes(32))
         evaluator = timed(1, Evaluator, plan.compiled, run)
-        theirs, own = plan.wires(plan.evaluator_values), plan.wires(plan.garbler_values)
+        theirs, own = plan.evaluator_wires, plan.garbler_wires
         for index in range(0, len(theirs) * run.n_instances, TRANSFERS):
             size = min(TRANSFERS, len(theirs) * run.n_instances - index)
             self._transfer(garbler, evaluator, theirs, index, size)

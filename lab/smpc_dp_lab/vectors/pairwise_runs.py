@@ -304,7 +304,7 @@ def run_json(run: Run) -> JsonObject:
         "randomness": draws_json(run.randomness),
         "intermediate": {
             "circuit_digest": plan.circuit.digest.hex(),
-            "plan_digest": plan.digest().hex(),
+            "plan_digest": plan.digest.hex(),
             "run_id": end.run_id.hex(),
             "transcript": end.transcript.hex(),
         },

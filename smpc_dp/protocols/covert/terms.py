@@ -66,7 +66,7 @@ class Terms:
     _message_keys: dict[tuple[int, int], bytes] = field(init=False, default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "plan_digest", self.plan.digest())
+        object.__setattr__(self, "plan_digest", self.plan.digest)
 
     @property
     def copies(self) -> int:

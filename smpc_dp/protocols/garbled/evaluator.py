@@ -77,7 +77,7 @@ class EvaluatorRole(Participant):
         value = b""
         for block in plan.blocks():
             evaluator = Evaluator(plan.compiled, plan.garbling(block, self._tweak()))
-            evaluator.open_inputs(plan.wires(plan.garbler_values), self._open_seed())
+            evaluator.open_inputs(plan.garbler_wires, self._open_seed())
             choices: Bits | None = None
             if receiver is not None:
                 self.step = "transfers"
@@ -135,7 +135,7 @@ class EvaluatorRole(Participant):
 
     def _transfer(self, receiver: Receiver, evaluator: Evaluator, block: Block) -> Effects[Bits]:
         """Obtain one random label of each of the evaluator's wires; return the choices (wires, instances)."""
-        wires = self._plan.wires(self._plan.evaluator_values)
+        wires = self._plan.evaluator_wires
         shape = (len(wires), block.count)
         drawn = np.frombuffer(self._randomness.bytes(-(-shape[0] * shape[1] // 8)), np.uint8)
         bits = np.unpackbits(drawn, count=shape[0] * shape[1], bitorder="little")

@@ -113,9 +113,7 @@ class GarblerRole(Participant):
             if sender is not None:
                 yield from self._exchange(garbler, block)
             if self._inputs is not None:
-                garbler.open_inputs(
-                    plan.wires(plan.garbler_values), bits_of(self._inputs, block), self._open_seed()
-                )
+                garbler.open_inputs(plan.garbler_wires, bits_of(self._inputs, block), self._open_seed())
             self.step = "tables"
             for buffer in buffers:
                 if not (size := garbler.fill(buffer)):
@@ -167,7 +165,7 @@ class GarblerRole(Participant):
         A random transfer gives two pads. The first is one label; the xor of both and the instance's offset is
         sent in the clear and turns the second into the other label. No input enters.
         """
-        wires = self._plan.wires(self._plan.evaluator_values)
+        wires = self._plan.evaluator_wires
         count = len(wires) * block.count
         sizes = [min(TRANSFERS, count - index) for index in range(0, count, TRANSFERS)]
         left = 2 * len(sizes)
@@ -185,7 +183,7 @@ class GarblerRole(Participant):
 
     def _exchange(self, garbler: Garbler, block: Block) -> Effects[None]:
         """Exchange the labels of wires where the evaluator's input differs from its random choice."""
-        wires = self._plan.wires(self._plan.evaluator_values)
+        wires = self._plan.evaluator_wires
         shape = (len(wires), block.count)
         content = yield from self._take_piece(EVALUATOR, -(-shape[0] * shape[1] // 8))
         if (bits := unpack_bits(content, shape)) is None:

@@ -204,11 +204,11 @@ class Participant:
 
     def _greet(self) -> Effects[None]:
         """Exchange hellos, compare circuits and plans, derive the run id and learn the garbler's start."""
-        self._transfers.make_room(self._plan.transfer_rows())
+        self._transfers.make_room(self._plan.transfer_rows)
         own = Hello(
             self._randomness.bytes(NONCE_BYTES),
             self._plan.circuit.digest,
-            self._plan.digest(),
+            self._plan.digest,
             public_key(self._secret) if self._secret else b"",
             self._transfers.context,
             self._transfers.next_index,
@@ -362,5 +362,5 @@ class Participant:
             self._run_id,
             self._plan.circuit.digest,
             transcript,
-            privacy_of(self._plan.parameters, self._plan.tile, self._index + self._plan.transfer_rows()),
+            privacy_of(self._plan.parameters, self._plan.tile, self._index + self._plan.transfer_rows),
         )

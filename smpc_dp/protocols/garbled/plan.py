@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import accumulate
 
 import numpy as np
@@ -89,7 +90,7 @@ class Plan:
         # A tile is not divided, so it must not hold more than a block.
         tile = min(compiled.suggest_tile(self.parameters.instances), 1 << most.bit_length() - 1)
         object.__setattr__(self, "tile", tile)
-        if (rows := self.transfer_rows()) > MAX_INDEX:
+        if (rows := self.transfer_rows) > MAX_INDEX:
             bits = self.width(self.evaluator_values)
             requested = f"{self.parameters.instances} of {bits} bits of the evaluator"
             reason = f"{requested} need {rows} indices of transfers, one setup has {MAX_INDEX}"
@@ -98,7 +99,7 @@ class Plan:
     def _check_covert(self) -> None:
         """Raise ConfigError for more labels or gates than a covert evaluation may have."""
         instances, gates = self.parameters.instances, len(self.circuit.op)
-        labels = self._widest() * instances
+        labels = self._widest * instances
         for where, count, name, most in (
             ("instances", labels, "bits of one party's inputs, or of outputs", COVERT_LABELS),
             ("circuit", gates, "gates", COVERT_GATES),
@@ -145,8 +146,9 @@ class Plan:
         for number, first in enumerate(range(0, instances, size)):
             yield Block(number, first, min(size, instances - first))
 
+    @cached_property
     def transfer_rows(self) -> int:
-        """Return the number of indices of one setup for the transfers of all blocks, padding included."""
+        """Number of indices of one setup for the transfers of all blocks, padding included."""
         full, rest = divmod(self.parameters.instances, self._block_size())
         width = self.width(self.evaluator_values)
 
@@ -161,14 +163,15 @@ class Plan:
         """Greatest number of instances of an evaluation with these parameters."""
         if not self.parameters.covert:
             return MAX_INSTANCES
-        return min(COVERT_LABELS // self._widest(), COVERT_WORK // max(1, len(self.circuit.op)))
+        return min(COVERT_LABELS // self._widest, COVERT_WORK // max(1, len(self.circuit.op)))
 
     def _most(self) -> int:
         """Return the greatest number of instances in a block."""
-        return BLOCK_LABELS // self._widest()
+        return BLOCK_LABELS // self._widest
 
+    @cached_property
     def _widest(self) -> int:
-        """Return the most wires of one kind: inputs of one party, or outputs."""
+        """The most wires of one kind: inputs of one party, or outputs."""
         widths = (self.width(values) for values in (self.garbler_values, self.evaluator_values))
         return max(1, self.circuit.n_outputs, *widths)
 
@@ -180,8 +183,9 @@ class Plan:
         """Return the garbling settings of a block, equal on both sides."""
         return Run(start, Mode(self.parameters.mode), self.tile, block.count, block.first)
 
+    @cached_property
     def digest(self) -> bytes:
-        """Return 32 bytes that differ when two sides divide the batch differently or swap wires."""
+        """32 bytes that differ when two sides divide the batch differently or swap wires."""
         first = next(self.blocks())
         plain = digest(
             Label.PAIRWISE_PLAN,
@@ -195,6 +199,16 @@ class Plan:
             return plain
         drawn = b"".join(encode_uint(index) for index in self.parameters.random_inputs)
         return digest(Label.COVERT_PLAN, plain, encode_uint(copies), drawn)
+
+    @cached_property
+    def garbler_wires(self) -> NDArray[np.uint32]:
+        """Input wires of the garbler, value by value."""
+        return self.wires(self.garbler_values)
+
+    @cached_property
+    def evaluator_wires(self) -> NDArray[np.uint32]:
+        """Input wires of the evaluator, value by value."""
+        return self.wires(self.evaluator_values)
 
     def check_inputs(self, values: Sequence[int], rows: Sequence[Rows], party: str) -> Rows | None:
         """Return one party's input bits, shape (bits, words), laid out as by `circuits.circuit.pack`.

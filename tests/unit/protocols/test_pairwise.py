@@ -173,7 +173,7 @@ def test_a_circuit_of_which_one_instance_is_too_wide_is_refused() -> None:
 
 def test_more_transfers_than_one_setup_has_are_refused() -> None:
     circuit = find("add64").build()
-    assert plan_of(circuit, 1 << 29).transfer_rows() > 1 << 35
+    assert plan_of(circuit, 1 << 29).transfer_rows > 1 << 35
     with pytest.raises(ConfigError, match=r"instances: 4294967296 of 64 bits .* one setup has 68719476736"):
         plan_of(circuit, 1 << 32)
 
@@ -192,7 +192,7 @@ def test_the_transfers_of_a_run_take_as_many_indices_as_planned(monkeypatch: pyt
     monkeypatch.setattr("smpc_dp.protocols.garbled.evaluator.Receiver", Counted)
     plan = plan_of(find("less_u32").build(), 150)
     check(plan, draw(plan.circuit, 150))
-    assert taken[-1] == plan.transfer_rows()
+    assert taken[-1] == plan.transfer_rows
 
 
 def test_a_message_above_the_limit_of_a_channel_is_refused_in_memory_too() -> None:
