@@ -20,7 +20,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -305,6 +305,34 @@ class Halt:
             stream.cut()
 
 
+class _Bounded(Generic[T]):
+    """Queue of at most DEPTH items; the locks of `queue.Queue` are Python code, and slower."""
+
+    def __init__(self) -> None:
+        self._items: queue.SimpleQueue[T] = queue.SimpleQueue()
+        self._room: queue.SimpleQueue[None] = queue.SimpleQueue()
+        for _ in range(DEPTH):
+            self._room.put(None)
+
+    def put(self, item: T, *, block: bool = True) -> None:
+        """Append an item; wait while the queue is full, or raise queue.Full."""
+        try:
+            self._room.get(block)
+        except queue.Empty:
+            raise queue.Full from None
+        self._items.put(item)
+
+    def get(self, *, block: bool = True) -> T:
+        """Remove and return the first item; wait for it, or raise queue.Empty."""
+        item = self._items.get(block)
+        self._room.put(None)
+        return item
+
+    def qsize(self) -> int:
+        """Return the number of items."""
+        return self._items.qsize()
+
+
 class BlockingChannel:
     """Messages to and from one authenticated member; sends and receives happen in the order of the calls.
 
@@ -316,9 +344,10 @@ class BlockingChannel:
         self.peer = stream.peer
         self._stream = stream
         self._sent = self._received = 0
-        self._outgoing: queue.Queue[Callable[[], None] | None] = queue.Queue(DEPTH)
+        self._outgoing: _Bounded[Callable[[], None] | None] = _Bounded()
+        self._enqueued = self._written = 0
         self._wanted: queue.SimpleQueue[tuple[int, int] | None] = queue.SimpleQueue()
-        self._messages: queue.Queue[memoryview | SmpcError] = queue.Queue(DEPTH)
+        self._messages: _Bounded[memoryview | SmpcError] = _Bounded()
         self._awaited = 0
         # The connection's first error, and the one with which reading ended.
         self._error: SmpcError | None = None
@@ -348,7 +377,7 @@ class BlockingChannel:
         total = length(buffers)
         self._sent += total
         # The caller alone adds jobs: where all are done the other thread does not write.
-        if total + framing.HEADER.size > SEND_BYTES or self._outgoing.unfinished_tasks:
+        if total + framing.HEADER.size > SEND_BYTES or self._enqueued > self._written:
             self._enqueue(functools.partial(self._stream.write, list(buffers)))
         elif not self._send_unless_failed(functools.partial(self._stream.begin, buffers, total), True):
             self._enqueue(self._stream.flush)
@@ -400,10 +429,10 @@ class BlockingChannel:
         while any(thread.is_alive() for thread in threads):
             with contextlib.suppress(queue.Full):
                 while jobs:
-                    self._outgoing.put_nowait(jobs[0])
+                    self._outgoing.put(jobs[0], block=False)
                     del jobs[0]
             with contextlib.suppress(queue.Empty):
-                self._messages.get_nowait()
+                self._messages.get(block=False)
             for thread in threads:
                 thread.join(0.001)
             if time.monotonic() > deadline:
@@ -431,6 +460,7 @@ class BlockingChannel:
     def _enqueue(self, job: Callable[[], None]) -> None:
         """Leave a job to the thread that sends; wait while DEPTH others are queued."""
         self._writer = self._writer or self._start(self._write, "to")
+        self._enqueued += 1
         self._outgoing.put(job)
 
     def _send_unless_failed(self, job: Callable[[], T], otherwise: T) -> T:
@@ -448,7 +478,7 @@ class BlockingChannel:
         """Send queued messages, in a thread."""
         while (job := self._outgoing.get()) is not None:
             self._send_unless_failed(job, None)
-            self._outgoing.task_done()
+            self._written += 1
         self._finish()
 
     def _finish(self) -> None:
