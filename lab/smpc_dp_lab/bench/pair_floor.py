@@ -1,17 +1,18 @@
 """Counted floor of a two-party evaluation: the work that no pair can leave out, measured in this process.
 
-TLS handshakes; the base transfers, their extension and the labels from it; garbling or evaluating; the hash
-of all pieces; the outputs, sealed for the aggregator; signatures and their checks; and the bytes over the
-channel. Without system calls, what connections say before the first message, and what Python does for a
-message.
+Connections and their TLS handshakes; the base transfers, their extension and the labels from it; garbling or
+evaluating; the hash of all pieces; the outputs, sealed for the aggregator; signatures and their checks; the
+system calls and the encryption of as many short messages as one block has; and the bytes over the channel.
+Without waits, and what Python does for a message.
 """
 
 from __future__ import annotations
 
+import socket
 import time
 from collections.abc import Callable, Mapping
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,8 +32,24 @@ from smpc_dp.protocols.garbled.plan import FIELD, TRANSFERS, Plan, pack_bits
 from smpc_dp.published.library import find
 
 REPEATS = 5
-# Of each side: to the other one, and to the aggregator.
-HANDSHAKES = 2
+SHORT_BYTES = 256
+# Bytes of a handshake that are read at once.
+SHAKE_BYTES = 1 << 14
+
+
+class _Side(NamedTuple):
+    """What one side does: connections in which it is called, and calls; messages that it sends, and receives.
+
+    Of one block with one chunk of transfers; the messages are those of all steps, and two of each connection.
+    """
+
+    called: int
+    calls: int
+    sends: int
+    receives: int
+
+
+SIDES = {"garbler": _Side(1, 1, 12, 11), "evaluator": _Side(0, 2, 11, 11)}
 
 
 class _Clock:
@@ -147,30 +164,44 @@ def garbling_seconds(plan: Plan, *, hashes: bool = False) -> tuple[float, float]
     return timed.spent[0], timed.spent[1]
 
 
-def handshake_seconds() -> tuple[float, float]:
-    """Return the processor time of a TLS handshake, of the end that is called and of the one that calls."""
+def connection_seconds() -> tuple[float, ...]:
+    """Return the processor time of a connection, where called and where calling, and of a message, both ways.
+
+    The connection: TCP and the TLS handshake. The message: a short one, encrypted and sent, and received.
+    """
     called, calling = Identity.generate("called"), Identity.generate("calling")
     certificates = [called.certificate, calling.certificate]
     server, client = (
         TlsContext(own.private_key_pem(), own.certificate, certificates) for own in (called, calling)
     )
-    timed = _Clock()
-    ends = timed(0, server.accept), timed(1, client.connect)
-    hello, _ = timed(1, ends[1].shake, b"")
-    answer, _ = timed(0, ends[0].shake, hello)
-    last, _ = timed(1, ends[1].shake, answer)
-    timed(0, ends[0].shake, last)
-    return timed.spent[0], timed.spent[1]
+    timed, messages, short = _Clock(), _Clock(), np.zeros(SHORT_BYTES, np.uint8)
+    with socket.create_server(("127.0.0.1", 0)) as listener, socket.socket() as caller:
+        timed(1, caller.connect, listener.getsockname())
+        answering, _ = timed(0, listener.accept)
+        with answering:
+            ends = timed(0, server.accept), timed(1, client.connect)
+            hello, _ = timed(1, ends[1].shake, b"")
+            timed(1, caller.sendall, hello)
+            answer, _ = timed(0, ends[0].shake, timed(0, answering.recv, SHAKE_BYTES))
+            timed(0, answering.sendall, answer)
+            last, _ = timed(1, ends[1].shake, timed(1, caller.recv, SHAKE_BYTES))
+            timed(1, caller.sendall, last)
+            timed(0, ends[0].shake, timed(0, answering.recv, SHAKE_BYTES))
+            answering.setblocking(False)
+            messages(0, ends[1].send, caller.fileno(), [short], 0)
+            messages(1, ends[0].receive, answering.fileno(), short, 0)
+    return (*timed.spent, *messages.spent)
 
 
 def side_floors(parameters: Mapping[str, Any]) -> dict[str, float]:
     """Return the processor time of the floor, of each side, without the bytes over the channel."""
     checked = PairwiseParameters(garbler="garbler", evaluator="evaluator", **parameters)
     plan = Plan(find(checked.circuit).build(), checked)
-    shaken = [handshake_seconds() for _ in range(REPEATS)]
+    connected = [connection_seconds() for _ in range(REPEATS)]
+    unit = [median(taken[index] for taken in connected) for index in range(len(_Side._fields))]
     evaluated = [_Pair(plan).seconds() for _ in range(REPEATS)]
     return {
-        side: HANDSHAKES * median(taken[index] for taken in shaken)
+        name: sum(count * seconds for count, seconds in zip(side, unit, strict=True))
         + median(taken[index] for taken in evaluated)
-        for index, side in enumerate(("garbler", "evaluator"))
+        for index, (name, side) in enumerate(SIDES.items())
     }
