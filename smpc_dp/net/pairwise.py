@@ -220,7 +220,7 @@ def drive(
 
     Roles may be driven in turn over the same channels; `Report` counts the bytes of all.
     """
-    _keep_freed_memory()
+    keep_freed_memory()
     began = time.perf_counter()
     steps: dict[str, float] = {}
     effects = role.run()
@@ -254,7 +254,7 @@ def drive(
     return Report(evaluated, steps, sent, received)
 
 
-def _keep_freed_memory() -> None:
+def keep_freed_memory() -> None:
     """Keep the C library from returning freed memory to the system, and put it in large pages.
 
     Fresh pages cost more than the computation in them. glibc keeps freed blocks up to the size of the largest

@@ -8,6 +8,7 @@ Without waits, and what Python does for a message.
 
 from __future__ import annotations
 
+import hashlib
 import socket
 import time
 from collections.abc import Callable, Mapping
@@ -26,9 +27,10 @@ from smpc_dp.crypto.seal import seal
 from smpc_dp.crypto.stream_hash import StreamHash
 from smpc_dp.crypto.tls import TlsContext
 from smpc_dp.identity.keys import Identity, verify
+from smpc_dp.net.pairwise import keep_freed_memory
 from smpc_dp.protocols.garbled.messages import TABLE_PIECE
 from smpc_dp.protocols.garbled.params import PairwiseParameters
-from smpc_dp.protocols.garbled.plan import FIELD, TRANSFERS, Plan, pack_bits
+from smpc_dp.protocols.garbled.plan import FIELD, TRANSFERS, Bits, Plan, pack_bits, unpack_bits
 from smpc_dp.published.library import find
 
 REPEATS = 5
@@ -75,6 +77,7 @@ class _Pair:
         self._hashes = StreamHash(bytes(32)), StreamHash(bytes(32))
         self._sender = Sender("receiver", bytes(32), bytes(32), FIELD)
         self._receiver = Receiver("sender", bytes(32), bytes(32), FIELD)
+        self._memory = np.empty(3 * TRANSFERS * LABEL_BYTES, np.uint8)
 
     def seconds(self) -> tuple[float, float]:
         """Return the processor time of garbler and evaluator."""
@@ -99,28 +102,40 @@ class _Pair:
 
     def _evaluate(self, run: Run) -> None:
         """Give both sides the labels of all inputs of a block, garble, evaluate, and seal the outputs."""
+        garblers, evaluators = self._garble(run)
+        for side, outputs in ((0, garblers[0].output_hashes), (1, evaluators[0].output_labels)):
+            self._timed(side, self._seal, outputs)
+        # Their secrets are overwritten.
+        del outputs
+        self._timed(0, garblers.clear)
+        self._timed(1, evaluators.clear)
+
+    def _garble(self, run: Run) -> tuple[list[Garbler], list[Evaluator]]:
+        """Return garbler and evaluator of a block after the last table."""
         plan, timed = self._plan, self._timed
         garbler = timed(0, Garbler, plan.compiled, run, bytes(32))
         evaluator = timed(1, Evaluator, plan.compiled, run)
         theirs, own = plan.evaluator_wires, plan.garbler_wires
-        for index in range(0, len(theirs) * run.n_instances, TRANSFERS):
-            size = min(TRANSFERS, len(theirs) * run.n_instances - index)
-            self._transfer(garbler, evaluator, theirs, index, size)
-        timed(0, garbler.flip, theirs, np.zeros((len(theirs), run.n_instances), np.uint8))
+        shape = (len(theirs), run.n_instances)
+        choices = timed(1, _draw, shape[0] * shape[1])
+        for index in range(0, choices.size, TRANSFERS):
+            self._transfer(garbler, evaluator, theirs, index, choices[index : index + TRANSFERS])
+        masked = timed(1, pack_bits, choices)
+        timed(0, garbler.flip, theirs, timed(0, unpack_bits, masked, shape))
         timed(0, garbler.open_inputs, own, np.zeros((len(own), run.n_instances), np.uint8), bytes(16))
         timed(1, evaluator.open_inputs, own, bytes(16))
         buffer = working_memory(min(TABLE_PIECE, plan.compiled.table_bytes(run.n_instances)))
         while size := timed(0, garbler.fill, buffer):
             self._hash(buffer[:size].data)
             timed(1, evaluator.feed, buffer[:size].data)
-        for side, outputs in ((0, garbler.output_hashes), (1, evaluator.output_labels)):
-            timed(side, self._seal, outputs)
+        return [garbler], [evaluator]
 
-    def _transfer(self, garbler: Garbler, evaluator: Evaluator, wires: Wires, index: int, size: int) -> None:
+    def _transfer(self, garbler: Garbler, evaluator: Evaluator, wires: Wires, index: int, bits: Bits) -> None:
         """Make a chunk of transfers, and labels of it."""
-        timed, bits = self._timed, np.zeros(size, np.uint8)
-        pads, chosen = np.empty((2, size, LABEL_BYTES), np.uint8), np.empty((size, LABEL_BYTES), np.uint8)
-        extension = timed(1, self._receiver.extend, size, pack_bits(bits))
+        timed, size = self._timed, bits.size
+        memory = self._memory[: 3 * LABEL_BYTES * size].reshape(3, size, LABEL_BYTES)
+        pads, chosen = memory[:2], memory[2]
+        extension = timed(1, self._receiver.extend, size, timed(1, pack_bits, bits))
         challenge = timed(0, self._sender.challenge, size, extension)
         response, _ = timed(1, self._receiver.random, challenge, chosen)
         timed(0, self._sender.random, response, pads)
@@ -133,7 +148,8 @@ class _Pair:
         randomness = SystemRandomness()
         secret = randomness.bytes(32)
         key = agree(secret, public_key(secret), salt=bytes(32), info=bytes(32))
-        seal(key, outputs().tobytes(), bytes(32), randomness)
+        # What is signed is its hash.
+        hashlib.sha256(seal(key, outputs().tobytes(), bytes(32), randomness))
 
     def _sign(self, side: int, signed: int, checked: int) -> None:
         identity, message = Identity.generate("signer"), bytes(32)
@@ -141,6 +157,12 @@ class _Pair:
             signature = self._timed(side, identity.sign, message)
         for _ in range(checked):
             self._timed(side, verify, identity.public_key, message, signature)
+
+
+def _draw(count: int) -> Bits:
+    """Return the choices of random transfers."""
+    drawn = np.frombuffer(SystemRandomness().bytes(-(-count // 8)), np.uint8)
+    return np.unpackbits(drawn, count=count, bitorder="little")
 
 
 def garbling_seconds(plan: Plan, *, hashes: bool = False) -> tuple[float, float]:
@@ -197,6 +219,7 @@ def side_floors(parameters: Mapping[str, Any]) -> dict[str, float]:
     """Return the processor time of the floor, of each side, without the bytes over the channel."""
     checked = PairwiseParameters(garbler="garbler", evaluator="evaluator", **parameters)
     plan = Plan(find(checked.circuit).build(), checked)
+    keep_freed_memory()
     connected = [connection_seconds() for _ in range(REPEATS)]
     unit = [median(taken[index] for taken in connected) for index in range(len(_Side._fields))]
     evaluated = [_Pair(plan).seconds() for _ in range(REPEATS)]
