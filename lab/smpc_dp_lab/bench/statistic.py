@@ -84,7 +84,6 @@ def run_statistic_bench(
     peers: list[Measured] = []
     single: dict[int, list[dict[str, Measured]]] = {copies: [] for copies in covert.COPIES}
     batched: dict[int, list[dict[str, Measured]]] = {copies: [] for copies in (0, *covert.COPIES)}
-    floors = {(copies, size): list[float]() for copies in covert.COPIES for size in (1, covert.BATCH)}
     channels: list[list[dict[str, Any]]] = []
     sides: dict[int, list[Measured]] = {1: [], BATCH: []}
     drivers = DriverPeers(emp, [EMP])
@@ -108,7 +107,7 @@ def run_statistic_bench(
         of_batch = drivers.trial(EMP, str(path), covert.BATCH, EMP_FRESH)
         trials["emp's smaller batch"] = of_batch
         for copies in batched:
-            trials |= _covert_trials(copies, single, batched, floors)
+            trials |= _covert_trials(copies, single, batched)
         alternate(runs, trials, Steps(progress, "pairs", runs))
     limits = [_floors(sides[1], channels, ones), _floors(sides[BATCH], channels, batches)]
     figures = [
@@ -117,7 +116,7 @@ def run_statistic_bench(
         *_of_wholes(wholes, ones),
     ]
     emps = {1: one, covert.BATCH: of_batch}
-    figures += covert.covert_figures(CIRCUIT, single, batched, floors, emps)
+    figures += covert.covert_figures(CIRCUIT, single, batched, emps)
     known = versions("numpy", openssl=ssl.OPENSSL_VERSION, mpyc=peers[0].get("version"), **drivers.versions)
     return Report("pairwise", figures, known, {"runs": runs, "parties": parties, "batch": BATCH})
 
@@ -126,7 +125,6 @@ def _covert_trials(
     copies: int,
     single: Mapping[int, list[dict[str, Measured]]],
     batched: Mapping[int, list[dict[str, Measured]]],
-    floors: Mapping[tuple[int, int], list[float]],
 ) -> dict[str, Callable[[], None]]:
     """Return the measurements with so many copies; without any, of a batch alone."""
     trials: dict[str, Callable[[], None]] = {
@@ -135,16 +133,9 @@ def _covert_trials(
     if not copies:
         return trials
 
-    def measure_floors() -> None:
-        for (number, size), values in floors.items():
-            if number == copies:
-                measured = _worker_of(["floor", CIRCUIT, str(size), str(copies)])
-                values.append(float(measured["cpu"]))
-
     return {
         f"one, {copies} copies": lambda: single[copies].append(garbled_session(1, copies)),
         **trials,
-        f"floor, {copies} copies": measure_floors,
     }
 
 
@@ -343,7 +334,8 @@ def garbled_session(instances: int, copies: int = 0) -> dict[str, Measured]:
     with tempfile.TemporaryDirectory(prefix="smpc-dp-") as folder:
         parameters = covert.parameters(CIRCUIT, instances, copies)
         session = str(create_pairwise_session(folder, parameters))
-        times = FRESH if instances <= covert.BATCH else 1
+        most = covert.FRESH if copies else FRESH
+        times = most if instances <= covert.BATCH else 1
         calls = [[session, name, str(times)] for name in _NAMES]
         return dict(zip(_NAMES, _ended(calls), strict=True))
 

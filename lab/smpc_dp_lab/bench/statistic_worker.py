@@ -1,7 +1,7 @@
 """One process of `smpc-dp bench pairwise`: `python -m smpc_dp_lab.bench.statistic_worker`.
 
 As a member of a session it evaluates the noisy kernel with fresh setups, then several times with the cached
-setup; alone it computes a whole statistic through every gate, or the floor of a covert evaluation.
+setup; alone it computes a whole statistic through every gate, or the floor of each side of a pair.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from smpc_dp.net.pairwise import Conduit, PairwiseMember, drive
 from smpc_dp.protocols.garbled.effects import Buffer
 from smpc_dp.protocols.garbled.transfers import Transfers
 from smpc_dp.simulate.statistic import pairwise
-from smpc_dp_lab.bench.covert import floor_seconds, parameters
+from smpc_dp_lab.bench import covert
+from smpc_dp_lab.bench.covert_floor import floor_seconds
 from smpc_dp_lab.bench.pair_floor import side_floors
 from smpc_dp_lab.bench.pairwise_worker import random_inputs
 
@@ -66,10 +67,11 @@ class Flights:
 def member(session: str, name: str, times: int) -> Mapping[str, object]:
     """Run a member of `session`: `times` fresh evaluations over new channels, and CACHED after the last.
 
-    Times are medians of those after the first COLD, or of the last one.
+    Times are medians of those after the first COLD, or of the last one. The evaluator of a covert session
+    measures the floor after each.
     """
     loaded = PairwiseMember.load(session, name)
-    inputs = random_inputs(loaded)
+    inputs, parameters = random_inputs(loaded), loaded.plan.parameters
     taken: list[dict[str, float]] = []
     reported: dict[str, object] = {}
     for trial in range(times):
@@ -91,18 +93,20 @@ def member(session: str, name: str, times: int) -> Mapping[str, object]:
                 }
             )
             reported |= {"bytes": first.bytes_sent, "rounds": flights}
-            if trial < times - 1 or times == 1 or loaded.plan.parameters.instances > 1:
-                continue
-            for request in range(2, CACHED + 2):
-                last = drive(loaded.role(inputs, request, transfers), channels)
-            reported |= {
-                "cached": (time.process_time() - fresh) / CACHED,
-                "cached_bytes": (last.bytes_sent - first.bytes_sent) / CACHED,
-                "cached_rounds": (rounds[0] - flights) / CACHED,
-            }
+            if trial == times - 1 > 0 and parameters.instances == 1 and not parameters.covert:
+                for request in range(2, CACHED + 2):
+                    last = drive(loaded.role(inputs, request, transfers), channels)
+                reported |= {
+                    "cached": (time.process_time() - fresh) / CACHED,
+                    "cached_bytes": (last.bytes_sent - first.bytes_sent) / CACHED,
+                    "cached_rounds": (rounds[0] - flights) / CACHED,
+                }
         finally:
             for channel in opened.values():
                 channel.close()
+        if parameters.covert and name == parameters.evaluator:
+            # The others wait for the next connection meanwhile.
+            taken[-1]["floor"] = sum(floor_seconds(loaded.plan).values())
     warm = taken[COLD:] or taken[-1:]
     medians = {key: median(trial[key] for trial in warm) for key in taken[0]}
     return {**reported, **medians, "first": taken[0]["fresh"]}
@@ -124,13 +128,11 @@ def whole(parties: int) -> Mapping[str, object]:
 
 
 def called(arguments: Sequence[str]) -> Mapping[str, object]:
-    """Measure what the arguments name: a statistic, a floor of both or of each side, or a member."""
+    """Measure what the arguments name: a statistic, a floor of each side, or a member."""
     if arguments[0] == "whole":
         return whole(int(arguments[1]))
-    if arguments[0] == "floor":
-        return {"cpu": floor_seconds(arguments[1], int(arguments[2]), int(arguments[3]))}
     if arguments[0] == "sides":
-        return side_floors(parameters(arguments[1], int(arguments[2]), 0))
+        return side_floors(covert.parameters(arguments[1], int(arguments[2]), 0))
     return member(arguments[0], arguments[1], int(arguments[2]))
 
 

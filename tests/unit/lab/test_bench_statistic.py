@@ -17,6 +17,7 @@ def test_a_pair_and_a_whole_statistic_are_measured(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(statistic, "FRESH", 2)
     monkeypatch.setattr(statistic, "_mpyc", lambda _python: {})
     monkeypatch.setattr(covert, "COPIES", (2,))
+    monkeypatch.setattr(covert, "FRESH", 3)
     shown = statistic.run_statistic_bench(1, parties=100).to_json()
     assert shown["bench"] == "pairwise"
     figures = {figure["name"]: figure for figure in shown["figures"]}  # type: ignore[attr-defined]
