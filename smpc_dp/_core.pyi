@@ -87,6 +87,18 @@ class OtReceiver:
     """The extension receiver of `smpc_dp.crypto.ot`; errors and lock as for `OtSender`."""
 
     def __new__(cls, context: bytes, seed: bytes, k: int) -> OtReceiver: ...
+    def keep_record(self) -> None:
+        """Keep what `remake` needs, from now on."""
+
+    @property
+    def recorded(self) -> int: ...
+    def remake(self, seed: bytes, out: NDArray[np.uint8]) -> str | None:
+        """Both of the sender's pads of the last chunk, from the sender's seed.
+
+        Returns the first of its messages that does not follow from the seed, "base response" or "challenge",
+        None without any. Raises RuntimeError without a record.
+        """
+
     @property
     def next_index(self) -> int: ...
     def first_message(self) -> bytes: ...

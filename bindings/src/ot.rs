@@ -9,7 +9,7 @@ use pyo3::types::PyBytes;
 use smpc_core::curve25519_dalek::constants::RISTRETTO_BASEPOINT_TABLE;
 use smpc_core::curve25519_dalek::scalar::Scalar;
 use smpc_core::ot::{
-    ExtensionReceiver, ExtensionSender, KAPPA, Kernels, Row, base_first, base_pairs, base_respond,
+    Deviation, ExtensionReceiver, ExtensionSender, KAPPA, Kernels, Row, base_first, base_pairs, base_respond,
     base_transfers, transpose_blocks,
 };
 
@@ -132,6 +132,32 @@ impl PyReceiver {
             .detach(|| ExtensionReceiver::new(context, seed, k))
             .map_err(raise)?;
         Ok(Self { machine, first })
+    }
+
+    fn keep_record(&mut self) {
+        self.machine.keep_record();
+    }
+
+    #[getter]
+    fn recorded(&self) -> usize {
+        self.machine.recorded()
+    }
+
+    /// Makes the sender's pads again; returns what does not follow from its seed.
+    fn remake(
+        &self,
+        py: Python<'_>,
+        seed: &[u8],
+        out: &Bound<'_, PyArray1<u8>>,
+    ) -> PyResult<Option<&'static str>> {
+        let seed = exactly_32("seed", seed)?;
+        let mut out = to_fill("pads", out)?;
+        let pads = rows(&mut out)?;
+        let deviation = py.detach(|| self.machine.remake(seed, pads)).map_err(raise)?;
+        Ok(deviation.map(|deviation| match deviation {
+            Deviation::BaseResponse => "base response",
+            Deviation::Challenge => "challenge",
+        }))
     }
 
     fn first_message<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {

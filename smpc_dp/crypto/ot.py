@@ -25,6 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from enum import StrEnum
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,6 +71,13 @@ def _check_room(peer: str, first: int, count: int) -> None:
     if first + rows_of_chunk(count) > MAX_INDEX:
         reason = f"{count} more transfers from index {first} exceed the {MAX_INDEX} indices of one setup"
         raise LocalError(f"oblivious transfer with {peer}: {reason}")
+
+
+class Deviation(StrEnum):
+    """A message of a sender that does not follow from its seed."""
+
+    BASE_RESPONSE = "base response"
+    CHALLENGE = "challenge"
 
 
 class Sender:
@@ -153,10 +161,15 @@ class Sender:
 class Receiver:
     """Receiver of oblivious transfers: chooses and learns one value of each transfer."""
 
-    def __init__(self, peer: str, context: bytes, seed: bytes, k: int = 2) -> None:
-        """Start a setup with `peer` as sender; arguments and errors as for `Sender`."""
+    def __init__(self, peer: str, context: bytes, seed: bytes, k: int = 2, *, record: bool = False) -> None:
+        """Start a setup with `peer` as sender; arguments and errors as for `Sender`.
+
+        With `record` it keeps what `remake` needs, also of each chunk: 16 bytes a transfer.
+        """
         self.peer = peer
         self._core = _core.OtReceiver(context, seed, k)
+        if record:
+            self._core.keep_record()
 
     def __repr__(self) -> str:
         return f"Receiver(peer={self.peer!r}, next_index={self.next_index})"
@@ -218,6 +231,19 @@ class Receiver:
         pads = _rows(out, (self._core.awaited, ROW_BYTES))
         with _blaming(self.peer):
             return self._core.random(challenge, pads.reshape(-1)), pads
+
+    def remake(self, seed: bytes) -> Rows | Deviation:
+        """Make the sender's part of the setup and of the last answered chunk again, from the sender's seed.
+
+        If the base response and the challenge that came follow from the seed, return both pads of each
+        transfer, uint8 of shape (2, count, 16), those for choice 0 first; else the first that does not. This
+        costs less than a `Sender`: the receiver has both keys and all rows. Its time depends on `seed`.
+        Raises LocalError without a record or before a challenge was answered.
+        """
+        pads = np.empty((2, self._core.recorded, ROW_BYTES), np.uint8)
+        with _blaming(self.peer):
+            deviation = self._core.remake(seed, pads.reshape(-1))
+        return pads if deviation is None else Deviation(deviation)
 
 
 def _rows(out: Rows | None, shape: tuple[int, ...]) -> Rows:

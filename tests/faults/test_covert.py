@@ -228,7 +228,20 @@ class OtherTransfers(GarblerCopy):
 
     def __init__(self, terms: Terms, copy: int, seed: bytes) -> None:
         super().__init__(terms, copy, seed)
-        self._sender = GarblerCopy(terms, copy, bytes(32))._sender
+        self._transfer_seed = GarblerCopy(terms, copy, bytes(32))._transfer_seed
+
+
+class OtherChallenge(GarblerCopy):
+    """The challenge is not that of the seed; what the answer to it checks does not matter any more."""
+
+    def challenge(self, trees: bytes, extension: bytes) -> bytes:
+        right = super().challenge(trees, extension)
+        return right[:-1] + bytes([right[-1] ^ 1])
+
+    def take(self, response: bytes) -> None:
+        with pytest.raises(PeerFault, match="consistency"):
+            super().take(response)
+        self._correct(np.zeros((2, self._terms.transfers, 16), np.uint8))
 
 
 class WrongCorrection(GarblerCopy):
@@ -274,6 +287,7 @@ def garbler_with(kind: type[GarblerCopy]) -> type[CovertGarblerRole]:
     ("kind", "message"),
     [
         (OtherTransfers, "base response"),
+        (OtherChallenge, "challenge"),
         (WrongCorrection, "corrections"),
         (OtherTables, "tables"),
         (WrongMask, "labels"),
@@ -288,6 +302,8 @@ def test_each_message_of_a_copy_that_does_not_follow_from_its_seed_convicts(
     assert (end.culprit, end.check) == ("alice", Check.CONVICTED)
     conviction = judge(end.evidence["certificate"])
     assert (conviction.garbler, conviction.evaluator, conviction.message) == ("alice", "bob", message)
+    # The judge plays both sides, the evaluator does not: they find the same message.
+    assert f"its {message} of copy" in end.reason
 
 
 @pytest.mark.parametrize("most", [0, STORED_TABLES])
@@ -902,8 +918,8 @@ class Remembered:
 
     answers: ClassVar[dict[bytes, Any]] = {}
 
-    def __init__(self, kind: type[Sender] | type[Receiver], *arguments: Any) -> None:
-        self._make = lambda: kind(*arguments)
+    def __init__(self, kind: type[Sender] | type[Receiver], *arguments: Any, **named: Any) -> None:
+        self._make = lambda: kind(*arguments, **named)
         self._made: Sender | Receiver | None = None
         self._history = hashlib.sha256(repr((kind.__name__, arguments)).encode()).digest()
         self._calls: list[Callable[[Any], Any]] = []

@@ -46,6 +46,17 @@ pub type KeyPairs = Zeroizing<Vec<[Key; 2]>>;
 /// The chosen key of each transfer.
 pub type Keys = Zeroizing<Vec<Key>>;
 
+/// What a base receiver has sent for one transfer, as it is opened with one choice x.
+#[derive(Clone)]
+pub struct Opened {
+    /// F(x), of which a receiver that chose x knows the discrete logarithm.
+    point: RistrettoPoint,
+    /// s xor H'(x, T), which a receiver that chose x has drawn.
+    string: [u8; STRING],
+}
+/// Both openings of each transfer.
+pub type OpenedPairs = Vec<[Opened; 2]>;
+
 /// Hashes of one batch, with context and first message absorbed: common parts are hashed once.
 struct Hashes {
     point: TupleHash256,
@@ -138,13 +149,13 @@ impl BaseSender {
     }
 
     /// Returns both keys of each of `count` transfers, from the base receiver's message, on
-    /// `threads` threads.
+    /// `threads` threads, and both openings of the message.
     pub fn finish(
         &self,
         count: usize,
         message: &[u8],
         threads: usize,
-    ) -> Result<KeyPairs, OtError> {
+    ) -> Result<(KeyPairs, OpenedPairs), OtError> {
         expect_length("base response", message, count * ENTRY)?;
         let (entries, _) = message.as_chunks::<ENTRY>();
         let half = Zeroizing::new(*self.scalar * Scalar::from(2u8).invert());
@@ -153,43 +164,50 @@ impl BaseSender {
             finish_part(&hashes, &half, range.start, &entries[range])
         });
         let mut pairs = Zeroizing::new(Vec::with_capacity(count));
+        let mut openings = Vec::with_capacity(count);
         for part in parts {
-            pairs.extend_from_slice(&part?);
+            let (keys, opened) = part?;
+            pairs.extend_from_slice(&keys);
+            openings.extend(opened);
         }
-        Ok(pairs)
+        Ok((pairs, openings))
     }
 }
 
-/// Returns both keys of the transfers from number `first` on; `half` is half of the sender's
-/// scalar.
+/// Returns both keys and both openings of the transfers from number `first` on; `half` is half of the
+/// sender's scalar.
 fn finish_part(
     hashes: &Hashes,
     half: &Scalar,
     first: usize,
     entries: &[[u8; ENTRY]],
-) -> Result<KeyPairs, OtError> {
+) -> Result<(KeyPairs, OpenedPairs), OtError> {
     let mut halves = Zeroizing::new(Vec::with_capacity(2 * entries.len()));
+    let mut openings = Vec::with_capacity(entries.len());
     for (number, entry) in (first..).zip(entries) {
         let (string, point) = split(entry);
         let decoded = decode(&format!("base response: point {number}"), point)?;
-        for x in 0..2 {
-            let hashed = hashes.half_point(number, x, &hashes.mix(number, x, point, string));
-            halves.push((decoded + hashed + hashed) * half);
-        }
+        let opened = [0, 1].map(|x| {
+            let string = hashes.mix(number, x, point, string);
+            let hashed = hashes.half_point(number, x, &string);
+            let point = decoded + hashed + hashed;
+            Opened { point, string }
+        });
+        halves.extend(opened.iter().map(|opened| opened.point * half));
+        openings.push(opened);
     }
     let shared = Zeroizing::new(RistrettoPoint::double_and_compress_batch(halves.iter()));
     let (shared_pairs, _) = shared.as_chunks::<2>();
     let pairs = (first..).zip(entries).zip(shared_pairs);
-    Ok(Zeroizing::new(
-        pairs
-            .map(|((number, entry), [zero, one])| {
-                [
-                    hashes.key(number, 0, entry, zero),
-                    hashes.key(number, 1, entry, one),
-                ]
-            })
-            .collect(),
-    ))
+    let keys = pairs
+        .map(|((number, entry), [zero, one])| {
+            [
+                hashes.key(number, 0, entry, zero),
+                hashes.key(number, 1, entry, one),
+            ]
+        })
+        .collect();
+    Ok((Zeroizing::new(keys), openings))
 }
 
 /// Returns the results of `work` on the numbers of `count` transfers, divided into a range for each
@@ -221,6 +239,44 @@ fn split(entry: &[u8; ENTRY]) -> (&[u8; STRING], &[u8; POINT]) {
     (string, rest.first_chunk().expect("the other 32 bytes"))
 }
 
+/// Returns the coins of a base receiver for each transfer.
+fn draw(context: &[u8; 32], seed: &[u8; 32]) -> Zeroizing<[[u8; COINS]; KAPPA]> {
+    let coins = Zeroizing::new(hash::<{ KAPPA * COINS }>(
+        labels::BASE_COINS,
+        &[context, seed],
+    ));
+    let (coins, _) = coins.as_chunks();
+    Zeroizing::new(*coins.first_chunk().expect("coins of all transfers"))
+}
+
+/// Returns scalar and string of a transfer's coins.
+fn parts(coin: &[u8; COINS]) -> (Zeroizing<Scalar>, &[u8; STRING]) {
+    let (wide, string) = coin.split_first_chunk().expect("64 of 112 bytes");
+    let scalar = Zeroizing::new(Scalar::from_bytes_mod_order_wide(wide));
+    (scalar, string.first_chunk().expect("the other 48 bytes"))
+}
+
+/// Tells whether `openings` are of the message that a base receiver with this seed and these choices sends.
+///
+/// F(x) and string determine s and T, and they are the receiver's where F(x) = 2 b G and the string is r. The
+/// time depends on the choices, which the caller has been given with the seed.
+pub fn follows(
+    context: &[u8; 32],
+    seed: &[u8; 32],
+    choices: &[u8; KAPPA],
+    openings: &[[Opened; 2]],
+) -> bool {
+    let coins = draw(context, seed);
+    let sent = openings.iter().zip(coins.iter()).zip(choices);
+    openings.len() == KAPPA
+        && sent.fold(true, |all, ((opened, coin), &choice)| {
+            let (scalar, string) = parts(coin);
+            let half = &*scalar * RISTRETTO_BASEPOINT_TABLE;
+            let opened = &opened[usize::from(choice)];
+            all & (opened.point == half + half) & (opened.string == *string)
+        })
+}
+
 /// Returns the base receiver's message and its keys, for at most `MAX_BASE` choice bits `choices` (0
 /// or 1 each), on `threads` threads.
 pub fn respond(
@@ -234,11 +290,7 @@ pub fn respond(
     let first: &[u8; POINT] = first.first_chunk().expect("the length was checked");
     let peer = decode("base message", first)?;
     let hashes = Hashes::new(context, first);
-    let coins = Zeroizing::new(hash::<{ KAPPA * COINS }>(
-        labels::BASE_COINS,
-        &[context, seed],
-    ));
-    let (coins, _) = coins.as_chunks::<COINS>();
+    let coins = draw(context, seed);
     let table = (choices.len() > FEW).then(|| RistrettoBasepointTable::create(&peer));
     let share = |scalar: &Scalar| match &table {
         Some(table) => scalar * table,
@@ -268,9 +320,7 @@ fn respond_part(
     let mut half_points = Zeroizing::new(Vec::with_capacity(coins.len()));
     let mut half_shared = Zeroizing::new(Vec::with_capacity(coins.len()));
     for (number, (coin, &choice)) in (start..).zip(coins.iter().zip(choices)) {
-        let (wide, string) = coin.split_first_chunk().expect("64 of 112 bytes");
-        let string = string.first_chunk().expect("the other 48 bytes");
-        let scalar = Zeroizing::new(Scalar::from_bytes_mod_order_wide(wide));
+        let (scalar, string) = parts(coin);
         half_points
             .push(&*scalar * RISTRETTO_BASEPOINT_TABLE - hashes.half_point(number, choice, string));
         half_shared.push(share(&scalar));
@@ -318,7 +368,7 @@ pub fn base_pairs(
         )));
     }
     let (sender, _) = BaseSender::start(&lone_context(context), seed);
-    sender.finish(count, response, 1)
+    sender.finish(count, response, 1).map(|(pairs, _)| pairs)
 }
 
 /// Returns the response to the first message of base transfers without an extension, 80 bytes for
@@ -342,7 +392,7 @@ pub fn base_transfers(seed: &[u8; 32]) -> Result<(), OtError> {
     let (sender, first) = BaseSender::start(seed, seed);
     let choices: [u8; KAPPA] = std::array::from_fn(|number| seed[number / 8] >> (number % 8) & 1);
     let (response, keys) = respond(seed, seed, &choices, &first, 1)?;
-    let pairs = sender.finish(KAPPA, &response, 1)?;
+    let (pairs, _) = sender.finish(KAPPA, &response, 1)?;
     let mut fitting = pairs.iter().zip(&*keys).zip(choices);
     if fitting.all(|((pair, key), choice)| pair[usize::from(choice)] == *key) {
         return Ok(());

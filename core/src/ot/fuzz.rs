@@ -35,7 +35,9 @@ fn base_responses() {
         }
         mutate(input, &mut changed)?;
         match sender.finish(KAPPA, &changed, 1) {
-            Ok(pairs) => assert_eq!((changed.len(), pairs.len()), (KAPPA * base::ENTRY, KAPPA)),
+            Ok((pairs, _)) => {
+                assert_eq!((changed.len(), pairs.len()), (KAPPA * base::ENTRY, KAPPA))
+            }
             Err(error) => assert!(matches!(error, OtError::Peer(_))),
         }
         Ok(())

@@ -16,6 +16,7 @@ mod labels;
 mod pads;
 mod pprf;
 mod receiver;
+mod remake;
 mod row;
 mod sender;
 #[cfg(target_arch = "x86_64")]
@@ -36,5 +37,6 @@ pub use base::{base_first, base_pairs, base_respond, base_transfers};
 pub use error::OtError;
 pub use extension::transpose_blocks;
 pub use receiver::ExtensionReceiver;
+pub use remake::Deviation;
 pub use row::{KAPPA, Kernels, Row};
 pub use sender::ExtensionSender;

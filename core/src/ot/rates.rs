@@ -32,7 +32,7 @@ fn speed() {
         let clock = Instant::now();
         let (sender, first) = base::BaseSender::start(&[0; 32], &[1; 32]);
         let (message, keys) = base::respond(&[0; 32], &[2; 32], &[1; KAPPA], &first, 1).unwrap();
-        let pairs = sender.finish(KAPPA, &message, 1).unwrap();
+        let (pairs, _) = sender.finish(KAPPA, &message, 1).unwrap();
         base.push(clock.elapsed().as_secs_f64());
         assert_eq!(pairs[5][1], keys[5]);
         let clock = Instant::now();

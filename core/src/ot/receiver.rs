@@ -14,6 +14,7 @@ use super::extension::{
 };
 use super::pads::PadHash;
 use super::pprf;
+use super::remake::{Deviation, Record};
 use super::row::{KAPPA, Kernels, Row};
 use super::streams::{Streams, correct};
 
@@ -41,6 +42,7 @@ pub struct ExtensionReceiver {
     state: State,
     committed: VecDeque<Committed>,
     spare: Vec<Columns>,
+    record: Option<Record>,
 }
 
 impl ExtensionReceiver {
@@ -55,8 +57,30 @@ impl ExtensionReceiver {
             state: State::Base(base),
             committed: VecDeque::new(),
             spare: Vec::new(),
+            record: None,
         };
         Ok((receiver, message))
+    }
+
+    /// Keeps what `remake` needs, from now on.
+    pub fn keep_record(&mut self) {
+        self.record = Some(Record::default());
+    }
+
+    /// Returns the number of transfers of the recorded chunk, 0 if there is none.
+    pub fn recorded(&self) -> usize {
+        self.record.as_ref().map_or(0, Record::count)
+    }
+
+    /// Makes the sender's part of the setup and of the chunk that was answered last again, from its seed.
+    ///
+    /// If the base response and the challenge that came are those of a sender with this seed, `pads`, two for
+    /// each transfer, become its pads as by `ExtensionSender::random`; else the first that is not is returned.
+    pub fn remake(&self, seed: &[u8; 32], pads: &mut [Row]) -> Result<Option<Deviation>, OtError> {
+        match &self.record {
+            Some(record) => record.remake(&self.context, self.k, seed, pads),
+            None => Err(OtError::State("no record is kept")),
+        }
     }
 
     /// Returns the index at which the next chunk starts.
@@ -74,6 +98,7 @@ impl ExtensionReceiver {
         self.state = State::Destroyed;
         self.committed.clear();
         self.spare.clear();
+        self.record = None;
     }
 
     /// Passes a step's outcome on, and ends the setup if the peer is at fault.
@@ -98,7 +123,10 @@ impl ExtensionReceiver {
             return self.refuse("the base response is not awaited");
         };
         let outcome = base.finish(KAPPA, response, extension::threads());
-        let keys = self.settle(outcome)?;
+        let (keys, openings) = self.settle(outcome)?;
+        if let Some(record) = &mut self.record {
+            record.setup(openings);
+        }
         let (leaves, message) = pprf::plant(&self.context, self.k, &keys);
         self.state = State::Ready(Streams::new(self.k, &leaves));
         Ok(message)
@@ -212,6 +240,9 @@ impl ExtensionReceiver {
         response.extend_from_slice(&hash_blocks(&point, &committed.choices));
         response.extend(hashes.as_flattened());
         self.spare.push(committed.columns);
+        if let Some(record) = &mut self.record {
+            record.chunk(chunk, point, committed.choices, rows);
+        }
         Ok((chunk, response))
     }
 }

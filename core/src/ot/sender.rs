@@ -45,6 +45,34 @@ pub struct ExtensionSender {
     spare: Vec<Columns>,
 }
 
+/// Returns the correlation of a sender with this seed.
+pub(super) fn delta_of(context: &[u8; 32], seed: &[u8; 32]) -> Zeroizing<Row> {
+    Zeroizing::new(hash(labels::DELTA, &[context, seed]))
+}
+
+/// Returns the seed of a sender's base transfers.
+pub(super) fn base_seed(context: &[u8; 32], seed: &[u8; 32]) -> Zeroizing<[u8; 32]> {
+    Zeroizing::new(hash(labels::SENDER_BASE, &[context, seed]))
+}
+
+/// Returns the challenge of a sender with this seed for the chunk from index `first`.
+pub(super) fn challenge_of(context: &[u8; 32], seed: &[u8; 32], first: u64) -> [u8; 16] {
+    hash(labels::CHALLENGE, &[context, seed, &first.to_be_bytes()])
+}
+
+/// Fills both pads of each transfer of a chunk, those for choice 0 first, which hold the rows q.
+pub(super) fn fill_pads(context: &[u8; 32], first: u64, delta: &Row, pads: &mut [Row]) {
+    let (zeros, ones) = pads.split_at_mut(pads.len() / 2);
+    for (one, zero) in ones.iter_mut().zip(&*zeros) {
+        for ((byte, other), delta) in one.iter_mut().zip(zero).zip(delta) {
+            *byte = other ^ delta;
+        }
+    }
+    let hash = PadHash::new(context);
+    hash.apply(first, zeros);
+    hash.apply(first, ones);
+}
+
 /// Returns 0xff if bit `column` of `delta` is set, else 0.
 fn bit_mask(delta: &Row, column: usize) -> u8 {
     0u8.wrapping_sub(delta[column / 8] >> (column % 8) & 1)
@@ -58,7 +86,7 @@ impl ExtensionSender {
             context,
             k,
             seed: Zeroizing::new(*seed),
-            delta: Zeroizing::new(hash(labels::DELTA, &[&context, seed])),
+            delta: delta_of(&context, seed),
             next: 0,
             state: State::Start,
             challenged: VecDeque::new(),
@@ -115,10 +143,7 @@ impl ExtensionSender {
         if !matches!(self.state, State::Start) {
             return self.refuse("the base transfers were already answered");
         }
-        let seed: Zeroizing<[u8; 32]> = Zeroizing::new(hash(
-            labels::SENDER_BASE,
-            &[&self.context, self.seed.as_ref()],
-        ));
+        let seed = base_seed(&self.context, &self.seed);
         let choices = Zeroizing::new(pprf::base_choices(self.k, &self.delta));
         let outcome = base::respond(
             &self.context,
@@ -177,14 +202,7 @@ impl ExtensionSender {
                 }
             }
         }
-        let point: [u8; 16] = hash(
-            labels::CHALLENGE,
-            &[
-                &self.context,
-                self.seed.as_ref(),
-                &chunk.first.to_be_bytes(),
-            ],
-        );
+        let point = challenge_of(&self.context, &self.seed, chunk.first);
         self.next = chunk.next();
         self.challenged.push_back(Challenged {
             chunk,
@@ -221,14 +239,7 @@ impl ExtensionSender {
         let half = self.awaited().min(pads.len());
         let (zeros, ones) = pads.split_at_mut(half);
         let chunk = self.check(response, ones.len(), zeros)?;
-        for (one, zero) in ones.iter_mut().zip(&*zeros) {
-            for ((byte, other), delta) in one.iter_mut().zip(zero).zip(self.delta.iter()) {
-                *byte = other ^ delta;
-            }
-        }
-        let hash = PadHash::new(&self.context);
-        hash.apply(chunk.first, zeros);
-        hash.apply(chunk.first, ones);
+        fill_pads(&self.context, chunk.first, &self.delta, pads);
         Ok(())
     }
 

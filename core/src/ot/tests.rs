@@ -163,3 +163,81 @@ fn a_flipped_response_ends_the_setup() {
     );
     assert!(sender.delta().is_err());
 }
+
+/// A chunk between a recording receiver and a sender with the seed [1; 32]: the receiver, and the sender's pads.
+fn recorded(k: usize, count: usize, change: bool) -> (ExtensionReceiver, Vec<Row>) {
+    let mut sender = ExtensionSender::new(&[7; 32], &[1; 32], k).unwrap();
+    let (mut receiver, first) = ExtensionReceiver::new(&[7; 32], &[2; 32], k).unwrap();
+    receiver.keep_record();
+    let response = sender.respond(&first).unwrap();
+    let corrections = receiver.finish_setup(&response).unwrap();
+    sender.finish_setup(&corrections).unwrap();
+    let extension = extend(&mut receiver, count, &choices(count));
+    let mut challenge = sender.challenge(count, &extension).unwrap();
+    challenge[23] ^= u8::from(change);
+    let (mut chosen, mut pads) = (vec![[0; 16]; count], vec![[0; 16]; 2 * count]);
+    let response = receiver.random(&challenge, &mut chosen).unwrap();
+    if !change {
+        sender.random(&response, &mut pads).unwrap();
+    }
+    (receiver, pads)
+}
+
+#[test]
+fn a_receiver_makes_the_senders_pads_again() {
+    for k in [2, 4] {
+        for count in [1, 130, 9000] {
+            let (receiver, pads) = recorded(k, count, false);
+            let mut made = vec![[0; 16]; 2 * count];
+            assert_eq!(receiver.remake(&[1; 32], &mut made), Ok(None));
+            assert_eq!(made, pads);
+        }
+    }
+}
+
+#[test]
+fn a_sender_that_does_not_follow_its_seed_is_noticed() {
+    let mut made = vec![[0; 16]; 14];
+    let (receiver, _) = recorded(4, 7, false);
+    let base = Ok(Some(Deviation::BaseResponse));
+    assert_eq!(receiver.remake(&[3; 32], &mut made), base);
+    let (receiver, _) = recorded(4, 7, true);
+    let challenge = Ok(Some(Deviation::Challenge));
+    assert_eq!(receiver.remake(&[1; 32], &mut made), challenge);
+    assert!(matches!(
+        receiver.remake(&[1; 32], &mut made[1..]),
+        Err(OtError::Argument(_))
+    ));
+    let (_, receiver) = setup(4);
+    assert!(matches!(
+        receiver.remake(&[1; 32], &mut made),
+        Err(OtError::State(_))
+    ));
+}
+
+/// Of a base response in which one transfer is another seed's: a point with its string, or the string alone.
+#[test]
+fn a_base_response_that_differs_in_one_transfer_is_noticed() {
+    for (number, bytes) in [
+        (0, 0..80),
+        (77, 0..80),
+        (127, 0..80),
+        (5, 0..48),
+        (127, 47..48),
+    ] {
+        let mut sender = ExtensionSender::new(&[7; 32], &[1; 32], 4).unwrap();
+        let mut other = ExtensionSender::new(&[7; 32], &[3; 32], 4).unwrap();
+        let (mut receiver, first) = ExtensionReceiver::new(&[7; 32], &[2; 32], 4).unwrap();
+        receiver.keep_record();
+        let mut response = sender.respond(&first).unwrap();
+        let range = 80 * number + bytes.start..80 * number + bytes.end;
+        let others = other.respond(&first).unwrap();
+        assert_ne!(response[range.clone()], others[range.clone()]);
+        response[range.clone()].copy_from_slice(&others[range]);
+        receiver.finish_setup(&response).unwrap();
+        extend(&mut receiver, 1, &[1]);
+        receiver.random(&[0; 24], &mut [[0; 16]]).unwrap();
+        let base = Ok(Some(Deviation::BaseResponse));
+        assert_eq!(receiver.remake(&[1; 32], &mut [[0; 16]; 2]), base);
+    }
+}

@@ -8,13 +8,18 @@ floor is the sum over both sides:
   greatest share. Both sides hash each message once;
 - λ copies garbled, from the labels of their transfers and coins, with the hashes of corrections, tables,
   label list and decoding;
-- λ - 1 copies made again by the evaluator: the garbler's part of their transfers, then garbled and hashed;
+- λ - 1 copies made again by the evaluator: the garbler's part of their transfers, from what the evaluator
+  has of them, then garbled and hashed;
 - the closed copy opened by the garbler, evaluated, and the hashes of what the evaluator gets;
-- three signatures, made and checked: of the evaluator's commitments, the statement and the opened seeds.
+- the hash of all pieces, at both sides;
+- the output labels, and what decodes them, sealed for the aggregator;
+- the signed messages of both sides, and those that they check. Garbler: two hellos, two starts, statement,
+  check and decoding for the aggregator; it checks two hellos, commitments, opened seeds, confirmation and
+  receipt. Evaluator: two hellos, commitments, opened seeds, confirmation and labels for the aggregator; it
+  checks two hellos, start, statement, check and receipt.
 
-It lacks the channel (TLS, sockets, threads), the hash of all pieces, the other signed messages (hellos,
-start, check, confirmation, what goes to the aggregator), seals, derivations, and what Python does for a
-message.
+It lacks the channel (TLS, sockets, threads), derivations, and what Python does for a message. Nothing is
+counted that only our code does: no copy of a table, and no message hashed twice for the same purpose.
 """
 
 from __future__ import annotations
@@ -22,20 +27,25 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
 
+from smpc_dp.crypto.agree import agree, public_key
 from smpc_dp.crypto.garble import LABEL_BYTES, Bytes, Evaluator, Garbler, Run, opened_list
 from smpc_dp.crypto.labels import Label
-from smpc_dp.crypto.ot import BaseSender, Receiver, Sender, base_respond
+from smpc_dp.crypto.ot import BaseSender, Deviation, Receiver, Sender, base_respond
+from smpc_dp.crypto.randomness import SystemRandomness
+from smpc_dp.crypto.seal import seal
 from smpc_dp.crypto.stream_hash import StreamHash
 from smpc_dp.crypto.transcript import digest
 from smpc_dp.identity.keys import Identity, verify
 from smpc_dp.protocols.garbled.messages import TABLE_PIECE
 from smpc_dp.protocols.garbled.plan import COVERT_FIELD, Plan, pack_bits
 
-_SIGNATURES = 3
+# Of both sides.
+_SIGNED, _CHECKED = 13, 12
 
 T = TypeVar("T")
 
@@ -59,6 +69,8 @@ class _Floor:
         coins = plan.wires(plan.random(plan.garbler_values))
         self._coins = coins, np.zeros((len(coins), self._run.n_instances), np.uint8)
         self._identity = Identity.generate("signer")
+        # Both sides hash the pieces of both.
+        self._pieces = StreamHash(bytes(32)), StreamHash(bytes(32))
         self.spent: dict[str, float] = {}
 
     def run(self) -> None:
@@ -68,16 +80,20 @@ class _Floor:
         closed: tuple[Garbler, Bytes, list[Bytes]] | None = None
         for number in range(copies):
             seed = secrets.token_bytes(32)
-            pads, messages = self._transfers(seed)
+            pads, receiver = self._transfers(seed)
             # The closed copy is that whose tables are stored.
             made = self._timed("garbles", self._garble, pads, True)
             if number:
-                self._check(seed, messages)
+                self._check(seed, receiver)
             else:
                 closed = made
         if closed is not None:
             self._evaluate(*closed)
         self._timed("signs", self._sign)
+        outputs = bytes(self._run.n_instances * self._plan.circuit.n_outputs * LABEL_BYTES)
+        # Of each output the label, and both hashes.
+        for content in (outputs, 2 * outputs):
+            self._timed("seals", self._seal, content)
 
     def _timed(self, part: str, call: Callable[..., T], *arguments: Any) -> T:
         began = time.process_time()
@@ -92,17 +108,16 @@ class _Floor:
         response, _ = base_respond("sender", bytes(32), bytes(32), choices, sender.first)
         sender.keys(copies, response)
 
-    def _sender(self, seed: bytes) -> Sender:
-        return Sender("receiver", bytes(32), seed, COVERT_FIELD)
-
-    def _transfers(self, seed: bytes) -> tuple[Bytes, tuple[bytes, bytes, bytes, bytes]]:
+    def _transfers(self, seed: bytes) -> tuple[Bytes, Receiver]:
         """Make the transfers of a copy, and hash their messages at both sides.
 
-        Return both pads, and the evaluator's messages.
+        Return both pads, and the evaluator's side.
         """
         timed, count = self._timed, self._count
-        sender = timed("sends", self._sender, seed)
-        receiver = timed("receives", Receiver, "sender", bytes(32), seed[::-1], COVERT_FIELD)
+        sender = timed("sends", Sender, "receiver", bytes(32), seed, COVERT_FIELD)
+        receiver = timed(
+            "receives", partial(Receiver, record=True), "sender", bytes(32), seed[::-1], COVERT_FIELD
+        )
         first = timed("receives", receiver.first_message)
         base = timed("sends", sender.respond, first)
         trees = timed("receives", receiver.finish_setup, base)
@@ -112,10 +127,16 @@ class _Floor:
         response, _ = timed("receives", receiver.random, challenge)
         pads = np.empty((2, count, LABEL_BYTES), np.uint8)
         timed("sends", sender.random, response, pads)
-        for side in ("sends", "receives"):
-            for message in (first, base, trees, extension, challenge, response):
+        for message in (first, base, trees, extension, challenge, response):
+            for side in ("sends", "receives"):
                 timed(side, _hash, message)
-        return pads, (first, trees, extension, response)
+            self._piece(message)
+        return pads, receiver
+
+    def _piece(self, content: bytes | memoryview) -> None:
+        """Add a piece to the hash of each side."""
+        for side in self._pieces:
+            self._timed("pieces", side.update, content)
 
     def _garble(self, pads: Bytes, stored: bool = False) -> tuple[Garbler, Bytes, list[Bytes]]:
         """Garble a copy with all its hashes; return the garbler, the masks' pads and the tables if stored."""
@@ -142,18 +163,14 @@ class _Floor:
         digest(Label.COVERT_DECODING, bytes(32), garbler.output_hashes().tobytes() + colours)
         return garbler, masks, tables
 
-    def _check(self, seed: bytes, messages: tuple[bytes, bytes, bytes, bytes]) -> None:
+    def _check(self, seed: bytes, receiver: Receiver) -> None:
         """Make the garbler's part of a checked copy again."""
-        first, trees, extension, response = messages
-        pads = np.empty((2, self._count, LABEL_BYTES), np.uint8)
 
         def check() -> None:
-            sender = self._sender(seed)
-            sender.respond(first)
-            sender.finish_setup(trees)
-            sender.challenge(self._count, extension)
-            sender.random(response, pads)
-            self._garble(pads)
+            made = receiver.remake(seed)
+            if isinstance(made, Deviation):
+                raise RuntimeError(f"{made}: not that of the seed")
+            self._garble(made)
 
         self._timed("checks", check)
 
@@ -177,12 +194,25 @@ class _Floor:
 
         labels = np.zeros((plan.circuit.n_inputs, run.n_instances, LABEL_BYTES), np.uint8)
         self._timed("evaluates", evaluate)
+        for piece in (corrections, opened):
+            self._piece(piece)
+        for table in tables:
+            self._piece(table.data)
 
     def _sign(self) -> None:
         """Make and check the signatures."""
         message = bytes(32)
-        for _ in range(_SIGNATURES):
-            verify(self._identity.public_key, message, self._identity.sign(message))
+        for _ in range(_SIGNED):
+            signature = self._identity.sign(message)
+        for _ in range(_CHECKED):
+            verify(self._identity.public_key, message, signature)
+
+    def _seal(self, content: bytes) -> None:
+        """Agree on a key with the aggregator and seal content for it."""
+        randomness = SystemRandomness()
+        secret = randomness.bytes(32)
+        key = agree(secret, public_key(secret), salt=bytes(32), info=bytes(32))
+        seal(key, content, bytes(32), randomness)
 
 
 def _hash(content: bytes | memoryview) -> None:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import hmac
-from collections.abc import Iterator, Mapping
-from typing import Protocol
+from collections.abc import Iterator, Sequence
+from functools import cached_property
 
 import numpy as np
 
 from smpc_dp.crypto.garble import Bytes, Evaluator, Garbler, Wires, opened_list
 from smpc_dp.crypto.labels import Label
-from smpc_dp.crypto.ot import Receiver, Sender
+from smpc_dp.crypto.ot import Deviation, Receiver, Sender
 from smpc_dp.crypto.prg import expand
 from smpc_dp.errors import Check, VerificationError
 from smpc_dp.protocols.covert import terms as t
@@ -55,22 +55,17 @@ class GarblerCopy:
         shape = terms.plan.width(terms.plan.random(terms.plan.garbler_values)), terms.instances
         drawn = draw_bits(terms.derive("garbler", copy, "coins", seed), shape[0] * shape[1])
         self._coins = drawn.reshape(shape)
-        self._sender: Sender | None = None
-        if terms.transfers:
-            context = terms.between(Label.COVERT_TRANSFER, copy)
-            transfer = terms.derive("garbler", copy, "transfer", seed)
-            self._sender = Sender(terms.plan.parameters.evaluator, context, transfer, COVERT_FIELD)
+        self._transfer_seed = terms.derive("garbler", copy, "transfer", seed)
         # First pads of the evaluator's wires, and the corrections; there after `take`.
         self._pads: Bytes = np.empty((0, terms.instances, LABEL_BYTES), np.uint8)
         self.corrections = b""
         self._made: Garbler | None = None
         self._stored: list[memoryview] = []
 
-    @property
+    @cached_property
     def _transfers(self) -> Sender:
-        if self._sender is None:
-            raise RuntimeError("the evaluator has no inputs")
-        return self._sender
+        context = self._terms.between(Label.COVERT_TRANSFER, self._copy)
+        return Sender(self._terms.plan.parameters.evaluator, context, self._transfer_seed, COVERT_FIELD)
 
     def _garble(self) -> Garbler:
         """Return a garbler of the copy before its first table, with the labels of all random inputs."""
@@ -104,6 +99,22 @@ class GarblerCopy:
         """Check the evaluator's response; compute the corrections of all transfers to the offsets."""
         pads = np.empty((2, self._terms.transfers, LABEL_BYTES), np.uint8)
         self._transfers.random(response, pads)
+        self._correct(pads)
+
+    def remake(self, evaluator: EvaluatorCopy) -> int | None:
+        """Make the transfers again from the seed and from what the evaluator's side has kept of them.
+
+        Return the position of the first of the garbler's messages that does not follow from the seed; None
+        if all do, and then the copy is as after `take`.
+        """
+        made = evaluator.receiver.remake(self._transfer_seed)
+        if isinstance(made, Deviation):
+            return {Deviation.BASE_RESPONSE: t.BASE, Deviation.CHALLENGE: t.CHALLENGE}[made]
+        self._correct(made)
+        return None
+
+    def _correct(self, pads: Bytes) -> None:
+        """Take both pads of all transfers; compute the corrections."""
         self._pads = pads[0].reshape(-1, self._terms.instances, LABEL_BYTES)
         self.garbler.correct(pads)
         self.corrections = pads[1].tobytes()
@@ -175,18 +186,6 @@ def _tables(garbler: Garbler, room: Bytes) -> Iterator[memoryview]:
         start = start + size if len(room) > TABLE_PIECE else 0
 
 
-class EvaluatorMessages(Protocol):
-    """Interface of the evaluator's side of a copy's transfers."""
-
-    def first(self) -> bytes: ...
-
-    def trees(self, response: bytes, /) -> bytes: ...
-
-    def extension(self) -> bytes: ...
-
-    def response(self, challenge: bytes, /) -> bytes: ...
-
-
 class EvaluatorCopy:
     """The evaluator's side of a copy: its messages follow from its seed and the garbler's messages."""
 
@@ -196,25 +195,25 @@ class EvaluatorCopy:
         self._copy = copy
         peer, context = terms.plan.parameters.garbler, terms.between(Label.COVERT_TRANSFER, copy)
         transfer = terms.derive("evaluator", copy, "transfer", seed)
-        self._receiver = Receiver(peer, context, transfer, COVERT_FIELD)
+        self.receiver = Receiver(peer, context, transfer, COVERT_FIELD, record=True)
         self.choices = draw_bits(terms.derive("evaluator", copy, "choices", seed), terms.transfers)
         self._pads: Bytes = np.empty((0, LABEL_BYTES), np.uint8)
 
     def first(self) -> bytes:
         """Return the first base message."""
-        return self._receiver.first_message()
+        return self.receiver.first_message()
 
-    def trees(self, response: bytes, /) -> bytes:
+    def trees(self, response: bytes) -> bytes:
         """Return the corrections of the trees."""
-        return self._receiver.finish_setup(response)
+        return self.receiver.finish_setup(response)
 
     def extension(self) -> bytes:
         """Return the extension for all transfers."""
-        return self._receiver.extend(self.choices.size, pack_bits(self.choices))
+        return self.receiver.extend(self.choices.size, pack_bits(self.choices))
 
-    def response(self, challenge: bytes, /) -> bytes:
+    def response(self, challenge: bytes) -> bytes:
         """Return the response to the challenge."""
-        response, self._pads = self._receiver.random(challenge)
+        response, self._pads = self.receiver.random(challenge)
         return response
 
     def held(self, corrections: bytes | memoryview) -> Bytes:
@@ -244,36 +243,10 @@ def set_inputs(terms: Terms, copy: int, evaluator: Evaluator, labels: Bytes, hel
         evaluator.open_inputs(drawn, terms.open_seed(copy))
 
 
-class RecordedEvaluator:
-    """The evaluator's messages as it sent them: an honest one need not make them again."""
-
-    def __init__(self, sent: Mapping[int, bytes]) -> None:
-        self._sent = sent
-
-    def first(self) -> bytes:
-        """Return the first base message."""
-        return self._sent[t.FIRST]
-
-    def trees(self, _response: bytes, /) -> bytes:
-        """Return the corrections of the trees."""
-        return self._sent[t.TREES]
-
-    def extension(self) -> bytes:
-        """Return the extension."""
-        return self._sent[t.EXTENSION]
-
-    def response(self, _challenge: bytes, /) -> bytes:
-        """Return the response to the challenge."""
-        return self._sent[t.RESPONSE]
-
-
 def replay(
-    terms: Terms, copy: int, garbler: GarblerCopy, evaluator: EvaluatorMessages
+    terms: Terms, copy: int, garbler: GarblerCopy, evaluator: EvaluatorCopy
 ) -> Iterator[tuple[int, bytes]]:
-    """Yield position and hash of each message of a copy in which both sides follow their seeds.
-
-    Stop at the first that is not the one sent: recorded messages of the evaluator answer what was sent.
-    """
+    """Yield position and hash of each message of a copy in which both sides follow their seeds."""
 
     def hashed(position: int, content: bytes) -> tuple[int, bytes]:
         return position, terms.hash(copy, position, content)
@@ -293,3 +266,18 @@ def replay(
         yield hashed(t.RESPONSE, response)
         garbler.take(response)
     yield from garbler.digests().items()
+
+
+def first_cheat(
+    terms: Terms, copy: int, seed: bytes, evaluator: EvaluatorCopy | None, signed: Sequence[bytes]
+) -> int | None:
+    """Return the position of the first of the garbler's messages that does not follow from its seed, or None.
+
+    `evaluator`: the evaluator's side of the copy, which took part in its transfers; None without any.
+    `signed`: the signed transcript, in which the hashes of the transfers are those of what was sent.
+    """
+    garbler = GarblerCopy(terms, copy, seed)
+    if evaluator is not None and (position := garbler.remake(evaluator)) is not None:
+        return position
+    made = garbler.digests()
+    return t.first_difference(made.items(), signed[len(signed) - len(made) :])

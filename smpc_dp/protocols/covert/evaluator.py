@@ -15,10 +15,8 @@ from smpc_dp.protocols.covert.certificate import Certificate, CircuitFields
 from smpc_dp.protocols.covert.copies import (
     OPENED_BYTES,
     EvaluatorCopy,
-    GarblerCopy,
-    RecordedEvaluator,
     check_labels,
-    replay,
+    first_cheat,
     set_inputs,
 )
 from smpc_dp.protocols.covert.messages import (
@@ -72,8 +70,8 @@ class CovertEvaluatorRole(EvaluatorRole, Streams):
         self._session = session
         self._own_seeds: list[bytes] = []
         self._first_message = b""
-        # Of each copy: the own messages, by position.
-        self._sent: dict[int, dict[int, bytes]] = {}
+        # Without inputs of the evaluator there are none.
+        self._copies: list[EvaluatorCopy] = []
 
     def _run(self) -> Effects[Evaluated]:
         """Take part in the transfers of all copies, check all but one, and evaluate that one."""
@@ -87,19 +85,17 @@ class CovertEvaluatorRole(EvaluatorRole, Streams):
         response, learned = self._respond(terms)
         yield self._give(terms, SEEDS, t.BASE_RESPONSE, response)
         self.step = "transfers"
-        copies: list[EvaluatorCopy] = []
         if terms.transfers:
-            copies = [
-                EvaluatorCopy(terms, copy, self._own_seeds[copy]) for copy in range(1, terms.copies + 1)
-            ]
-            yield from self._transfer_copies(terms, copies)
+            numbers = range(1, terms.copies + 1)
+            self._copies = [EvaluatorCopy(terms, copy, self._own_seeds[copy]) for copy in numbers]
+            yield from self._transfer_copies(terms, self._copies)
         envelope, statement = yield from self._take_statement(terms, commitments)
         self.step = "checks"
         self._check_copies(terms, learned, envelope, statement)
         opened = Open(learned.closed, [seed for _, seed in sorted(learned.seeds.items())], learned.witness)
         yield self._control(self._garbler, OPEN, opened)
         self.step = "inputs"
-        closed = copies[learned.closed - 1] if copies else None
+        closed = self._copies[learned.closed - 1] if self._copies else None
         evaluator = yield from self._take_labels(terms, learned.closed, closed, statement)
         self.step = "tables"
         hashed = terms.stream_hash(learned.closed, t.TABLES)
@@ -116,7 +112,6 @@ class CovertEvaluatorRole(EvaluatorRole, Streams):
     def _transfer_copies(self, terms: Terms, copies: Sequence[EvaluatorCopy]) -> Effects[None]:
         """Make the transfers of random choices, of all copies in step."""
         numbered = list(enumerate(copies, 1))
-        self._sent = {copy: {} for copy, _ in numbered}
         for number, copy in numbered:
             yield self._give(terms, number, t.FIRST, copy.first())
         bases = yield from self._receive_all(terms, t.BASE)
@@ -127,12 +122,6 @@ class CovertEvaluatorRole(EvaluatorRole, Streams):
         challenges = yield from self._receive_all(terms, t.CHALLENGE)
         for number, copy in numbered:
             yield self._give(terms, number, t.RESPONSE, copy.response(challenges[number - 1]))
-
-    def _record(self, terms: Terms, stream: int, position: int, content: bytes) -> None:
-        """Add a message to the transcript of its stream, and keep the own ones of a copy for its check."""
-        super()._record(terms, stream, position, content)
-        if stream != SEEDS and t.is_evaluators(stream, position):
-            self._sent[stream][position] = content
 
     def _take_statement(self, terms: Terms, commitments: list[bytes]) -> Effects[tuple[Envelope, Statement]]:
         """Wait for the garbler's statement; refuse one that is not of this run and of all that was sent."""
@@ -155,9 +144,8 @@ class CovertEvaluatorRole(EvaluatorRole, Streams):
         """
         cheated: list[tuple[int, int]] = []
         for copy, seed in sorted(learned.seeds.items()):
-            sent = RecordedEvaluator(self._sent.get(copy, {}))
-            made = replay(terms, copy, GarblerCopy(terms, copy, seed), sent)
-            position = t.first_difference(made, statement.streams[copy])
+            own = self._copies[copy - 1] if self._copies else None
+            position = first_cheat(terms, copy, seed, own, statement.streams[copy])
             if position is not None:
                 cheated.append((copy, position))
         for copy, position in cheated[:1]:

@@ -213,6 +213,21 @@ def test_seal_and_open_refuse_other_shapes() -> None:
         ot.open_chosen(one, b"\0\0", two)
 
 
+def test_a_receiver_makes_the_pads_of_a_sender_again_from_its_seed() -> None:
+    sender = ot.Sender("bob", CONTEXT, SENDER_SEED, 4)
+    receiver = ot.Receiver("alice", CONTEXT, RECEIVER_SEED, 4, record=True)
+    with pytest.raises(LocalError, match="no challenge was answered"):
+        receiver.remake(SENDER_SEED)
+    sender.finish_setup(receiver.finish_setup(sender.respond(receiver.first_message())))
+    response, _ = receiver.random(sender.challenge(3, receiver.extend(3, b"\5")))
+    assert receiver.remake(RECEIVER_SEED) == ot.Deviation.BASE_RESPONSE
+    made = receiver.remake(SENDER_SEED)
+    assert isinstance(made, np.ndarray)
+    assert (made == sender.random(response).swapaxes(0, 1)).all()
+    with pytest.raises(LocalError, match="no record is kept"):
+        ot.Receiver("alice", CONTEXT, RECEIVER_SEED).remake(SENDER_SEED)
+
+
 def test_repr_shows_no_secret() -> None:
     sender, receiver = pair()
     assert repr(sender) == "Sender(peer='bob', next_index=0)"
