@@ -187,7 +187,7 @@ class CovertEvaluatorRole(EvaluatorRole, Streams):
         held: Bits = np.empty((0, LABEL_BYTES), np.uint8)
         if copy is not None:
             if self._inputs is not None:
-                choices = copy.choices.reshape(-1, terms.instances)[terms.given_positions]
+                choices = copy.choices.reshape(-1, terms.instances)[terms.mask_rows]
                 masked = bits_of(self._inputs, terms.block) ^ choices
                 yield self._piece(EVALUATOR, pack_bits(masked))
             corrections = yield from self._take_exactly(LABEL_BYTES * terms.transfers, "corrections")

@@ -122,7 +122,7 @@ class CovertGarblerRole(GarblerRole, Streams):
 
     def _masked(self, terms: Terms) -> Effects[Bits]:
         """Take the evaluator's masked inputs, shape (wires, instances)."""
-        shape = len(terms.given_positions), terms.instances
+        shape = terms.mask_count, terms.instances
         if not shape[0]:
             return np.empty(shape, np.uint8)
         content = yield from self._take_piece(EVALUATOR, -(-shape[0] * shape[1] // 8))

@@ -89,11 +89,18 @@ class Terms:
         return next(self.plan.blocks())
 
     @cached_property
-    def given_positions(self) -> NDArray[np.intp]:
-        """Places of the evaluator's given wires among all of its wires."""
+    def mask_rows(self) -> slice | NDArray[np.intp]:
+        """Places of the evaluator's given wires among all of its wires, a slice if they are neighbours."""
         values = self.plan.evaluator_values
-        wires = self.plan.wires(values)
-        return np.flatnonzero(np.isin(wires, self.plan.wires(self.plan.given(values))))
+        places = np.flatnonzero(np.isin(self.plan.wires(values), self.plan.wires(self.plan.given(values))))
+        if len(places) and places[-1] - places[0] == len(places) - 1:
+            return slice(int(places[0]), int(places[-1]) + 1)
+        return places
+
+    @property
+    def mask_count(self) -> int:
+        """Number of the evaluator's given wires, each of which has a mask."""
+        return self.plan.width(self.plan.given(self.plan.evaluator_values))
 
     @cached_property
     def own_count(self) -> int:
