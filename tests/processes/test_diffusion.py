@@ -83,6 +83,7 @@ def run(path: Path, ledgers: Path) -> subprocess.CompletedProcess[str]:
     return smpc_dp("run", str(path), "--ledgers", str(ledgers), "--json")
 
 
+@pytest.mark.long
 def test_four_processes_learn_and_are_charged_once(tmp_path: Path) -> None:
     path, ledgers = start(tmp_path, 100.0)
     done = run(path, ledgers)

@@ -147,6 +147,7 @@ def test_the_learner_averages_means() -> None:
         checked.learner.check_data(np.array([[11.0]]), "ann")
 
 
+@pytest.mark.long
 def test_run_runs_a_kernel(installed: Path, tmp_path: Path) -> None:
     reported = run(installed, session(tmp_path, "secagg", SUM), "--statistic", "near", "--epsilon", "12")
     assert (reported["kernel"], reported["pairs"], reported["failed"]) == ("near", 2, 0)
@@ -216,6 +217,7 @@ def test_the_roles_are_the_protocols_own(tmp_path: Path) -> None:
     assert all(isinstance(result, SmpcError) for result in results.values())
 
 
+@pytest.mark.long
 def test_parties_with_another_version_are_not_added_up(installed: Path, tmp_path: Path) -> None:
     """Three parties have version 1.0, one has 1.1: nobody is left to be unanimous with."""
     other = tmp_path / "other"

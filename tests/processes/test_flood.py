@@ -6,6 +6,8 @@ import asyncio
 import sys
 from pathlib import Path
 
+import pytest
+
 import smpc_dp
 from smpc_dp.net.events import Event
 from smpc_dp.net.local import create_local_session
@@ -41,6 +43,7 @@ except SmpcError:
 """
 
 
+@pytest.mark.long
 async def test_a_flooding_process_is_late_and_costs_the_others_nothing(tmp_path: Path) -> None:
     path = create_local_session(
         tmp_path, (*HONEST, "mallory"), PARAMETERS, timeouts=Timeouts(connect=60.0, step=5.0)

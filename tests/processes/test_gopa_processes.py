@@ -18,6 +18,7 @@ from smpc_dp.net.local import create_local_session
 EXAMPLE = Path(__file__).parents[2] / "examples" / "hospitals.py"
 
 
+@pytest.mark.long
 def test_twenty_hospitals_of_which_two_are_killed() -> None:
     """Seven standard errors in two coordinates: a false alarm in 2e11 runs."""
     example = runpy.run_path(str(EXAMPLE))

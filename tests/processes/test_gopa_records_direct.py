@@ -82,7 +82,7 @@ def session(tmp_path: Path) -> Path:
     return create_local_session(tmp_path, PARTIES, given, protocol="gopa", timeouts=FAST)
 
 
-@pytest.mark.thin(2)
+@pytest.mark.thin(3)
 @pytest.mark.parametrize(("victim", "step"), [(BEFORE, "roll"), (AFTER, "publish"), (AFTER, "published")])
 def test_one_that_is_killed_is_survived(session: Path, victim: str, step: str) -> None:
     """Before the certificate it is out and not charged; after all have published its rows are in the answers.
@@ -102,6 +102,7 @@ def test_one_that_is_killed_is_survived(session: Path, victim: str, step: str) -
     assert charged == {name: 0 if (name, step) == (BEFORE, "roll") else 1 for name in PARTIES}
 
 
+@pytest.mark.long
 def test_where_too_many_are_killed_the_run_stops_and_names_who_was_lost_last(session: Path) -> None:
     """One of five may be lost: with the second no quorum signs a total, and there are no answers.
 

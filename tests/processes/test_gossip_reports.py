@@ -58,6 +58,7 @@ def test_one_budget_too_small_charges_nobody(tmp_path: Path) -> None:
         assert Ledger.open(ledgers / f"{name}.ledger").entries() == ()
 
 
+@pytest.mark.long
 def test_three_processes_estimate_and_are_charged_one_report(tmp_path: Path) -> None:
     """At epsilon 60 no report lies, but for a chance of 1e-24, so the simulation has the same bits."""
     path, ledgers = start(tmp_path, 61.0)

@@ -109,6 +109,7 @@ def test_servers_average_for_groups_and_members_are_charged(
     np.testing.assert_array_equal(models, [models[0]] * 3)
 
 
+@pytest.mark.long
 def test_a_group_fails_without_a_member_and_the_others_go_on(tmp_path: Path) -> None:
     path = session(tmp_path, {"group": 2, "steps": 4})
     results, failures = asyncio.run(serve_and_learn(path, NAMES[:3], begin_with=3))

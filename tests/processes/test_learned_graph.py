@@ -42,7 +42,7 @@ RNG = np.random.default_rng(1)
 TABLES = [np.c_[RNG.uniform(-1, 1, (size, 2)), RNG.integers(0, 2, size)] for size in LINEAR["sizes"]]
 
 
-@pytest.mark.thin(2)
+@pytest.mark.long
 @pytest.mark.parametrize("parameters", [LINEAR, BOOSTED], ids=["descent", "boosting"])
 def test_processes_learn_the_graph_of_the_simulation(tmp_path: Path, parameters: dict[str, Any]) -> None:
     """Each party by itself learns its row of the same graph; the aggregator learns none."""

@@ -78,6 +78,7 @@ def session(
     return create_pairwise_session(folder, parameters, timeouts=timeouts)
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("victim", ["garbler", "evaluator"])
 def test_whoever_is_killed_half_way_is_named_at_once(tmp_path: Path, members: Any, victim: str) -> None:
     """No timeout comes to help: they are longer than a test may take."""
@@ -91,6 +92,7 @@ def test_whoever_is_killed_half_way_is_named_at_once(tmp_path: Path, members: An
     assert end["text"] == f"{victim}: the channel was cut"
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("victim", ["garbler", "evaluator"])
 def test_whoever_falls_silent_is_named_after_a_step(tmp_path: Path, members: Any, victim: str) -> None:
     path = session(tmp_path, "mul64", 200_000, timeouts=Timeouts(connect=60, step=2))
@@ -104,6 +106,7 @@ def test_whoever_falls_silent_is_named_after_a_step(tmp_path: Path, members: Any
     assert end["at"] - stopped > 1
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("absent", ["garbler", "evaluator", AGGREGATOR])
 def test_whoever_does_not_come_is_named(tmp_path: Path, members: Any, absent: str) -> None:
     path = session(tmp_path, "add32", 1, "aggregator", Timeouts(connect=1.0, step=20))

@@ -106,6 +106,7 @@ async def test_the_aggregator_answers_for_the_step_that_parties_ask(tmp_path: Pa
     assert served[0].answers.estimates == served[1].answers.estimates  # type: ignore[union-attr]
 
 
+@pytest.mark.long
 def test_random_effects_are_two_requests_with_one_budget(tmp_path: Path) -> None:
     tables = [{"v": table} for table in sites(0.05, (800, 1500, 3000, 900))]
     terms = {

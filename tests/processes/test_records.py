@@ -350,6 +350,7 @@ def write_tables(folder: Path, tables: Mapping[str, Mapping[str, Any]]) -> None:
         (folder / "inputs" / f"{name}.csv").write_text("\n".join(lines) + "\n", "utf-8")
 
 
+@pytest.mark.long
 def test_processes_with_one_killed(tmp_path: Path, subtests: pytest.Subtests) -> None:
     path = create_local_session(tmp_path, PARTIES, REAL, timeouts=FAST)
     write_tables(tmp_path, {name: rows(name) for name in PARTIES})

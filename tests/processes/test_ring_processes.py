@@ -39,6 +39,7 @@ PARAMETERS: dict[str, object] = {
 TABLES = [np.array([[0.25], [1.0]]), np.array([[0.5], [0.5]]), np.array([[0.0], [0.75]])]
 
 
+@pytest.mark.long
 def test_three_processes_pass_a_token_and_all_get_one_sum(tmp_path: Path) -> None:
     """Noise of standard deviation 0.3: 10 of them off with chance 1e-23."""
     timeouts = Timeouts(connect=30.0, step=20.0, gather=20.0)
