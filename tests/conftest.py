@@ -13,10 +13,7 @@ from collections.abc import Generator, Iterator
 import pytest
 from hypothesis import settings
 
-# How long an example takes is nobody's promise: Hypothesis measures wall time, 200 ms by default. The
-# examples are the same in every run, as the seeds of all tests are; `make fuzz` looks for new ones.
-settings.register_profile("fixed", deadline=None, derandomize=True)
-settings.load_profile("fixed")
+from tests.examples import examples, want_all_examples
 
 # One thread for linear algebra, here and in the processes that tests start. Beside other workers on the same
 # processors the threads of OpenBLAS wait for each other in busy loops, which takes longer than the work.
@@ -38,6 +35,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--schedules", help="seeded fault schedules of each protocol: N, or FIRST:END; without this 10"
     )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Choose, before tests are collected, how many examples properties are tested with.
+
+    How long an example takes is nobody's promise: Hypothesis measures wall time, 200 ms by default. The
+    examples are the same in every run, as the seeds of all tests are; `make fuzz` looks for new ones.
+    """
+    if config.getoption("--all") or config.getoption("--part"):
+        want_all_examples()
+    settings.register_profile("fixed", max_examples=examples(100), deadline=None, derandomize=True)
+    settings.load_profile("fixed")
 
 
 def pytest_report_header(config: pytest.Config) -> str | None:

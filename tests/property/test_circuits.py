@@ -17,6 +17,7 @@ from smpc_dp.circuits.builder import ONE, ZERO, Bits, Builder
 from smpc_dp.circuits.circuit import Circuit, Op, pack, unpack
 from smpc_dp.circuits.layers import layers_of
 from smpc_dp.errors import ConfigError
+from tests.examples import examples
 
 INPUTS = 4
 # A step: which gate, and which two of the bits so far.
@@ -178,7 +179,7 @@ def test_gadgets_on_every_small_input(name: str, width: int) -> None:
     check(*GADGETS[name], width, [(a, b) for a in range(1 << width) for b in range(1 << width)])
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(st.data())
 @pytest.mark.parametrize("name", GADGETS)
 def test_gadgets_on_wide_inputs(name: str, data: st.DataObject) -> None:
@@ -188,7 +189,7 @@ def test_gadgets_on_wide_inputs(name: str, data: st.DataObject) -> None:
     check(*GADGETS[name], width, data.draw(st.lists(pair, min_size=1, max_size=20)))
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(st.integers(1, 12), st.booleans(), st.data())
 def test_constants_compare_as_numbers(width: int, is_signed: bool, data: st.DataObject) -> None:
     low = -(1 << width >> 1) if is_signed else 0
@@ -204,7 +205,7 @@ def test_constants_compare_as_numbers(width: int, is_signed: bool, data: st.Data
     assert unpack(same, len(values)) == [int(number == constant) for number in numbers]
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(st.integers(0, 4), st.data())
 def test_select_takes_the_value_at_the_index(index_bits: int, data: st.DataObject) -> None:
     table = data.draw(st.lists(st.integers(0, 255), min_size=1 << index_bits, max_size=1 << index_bits))

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from smpc_dp import _core
 from smpc_dp.crypto.prg import add_masks
+from tests.examples import examples
 from tests.reference import masks, shamir
 
 SEEDS = st.lists(st.tuples(st.binary(min_size=32, max_size=32), st.sampled_from((1, -1))), max_size=4)
@@ -32,7 +33,7 @@ def test_tuple_hash(custom: bytes, parts: list[bytes], length: int) -> None:
     st.integers(1, 3),
     st.integers(0, 2**64 - 1),
 )
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 def test_masks(
     dtype: str, length: int, offset: int, signed: list[tuple[bytes, int]], threads: int, start: int
 ) -> None:
@@ -45,7 +46,7 @@ def test_masks(
 
 
 @given(POINTS, st.integers(1, 3), st.data())
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_shamir(xs: list[int], blocks: int, data: st.DataObject) -> None:
     threshold = data.draw(st.integers(1, len(xs)))
     secret = data.draw(st.binary(min_size=16 * blocks, max_size=16 * blocks))
@@ -59,6 +60,6 @@ def test_shamir(xs: list[int], blocks: int, data: st.DataObject) -> None:
 
 
 @given(st.dictionaries(st.integers(1, 65535), st.binary(min_size=32, max_size=32), min_size=1, max_size=5))
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 def test_combining_any_values_is_interpolation(shares: dict[int, bytes]) -> None:
     assert _core.shamir_combine(list(shares), list(shares.values())) == shamir.combine(shares)

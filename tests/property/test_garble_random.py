@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from smpc_dp import _core
 from smpc_dp.crypto import garble
+from tests.examples import examples
 from tests.reference import garble_twin as twin
 
 
@@ -47,7 +48,7 @@ def compiled(circuit: twin.Circuit) -> garble.GarblingCircuit:
     st.sampled_from(_core.garbling_kernels()),
     st.integers(1, 3000),
 )
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_random_circuits(
     seed: int,
     n_inputs: int,

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from smpc_dp.privacy import sampling
 from smpc_dp.privacy.sampling import NoiseSource
+from tests.examples import examples
 from tests.reference import sampling_twin as twin
 
 KEYS = st.binary(min_size=32, max_size=32)
@@ -49,28 +50,28 @@ def check(
 @example(bytes(32), 300, Fraction(1 << 60))
 @example(bytes(32), 300, Fraction(1, 1 << 200))
 @example(bytes(32), 300, LONG)
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_discrete_gaussian(key: bytes, count: int, variance: Fraction) -> None:
     check(sampling.discrete_gaussian, "discrete-gaussian", key, count, variance)
 
 
 @given(KEYS, COUNTS, rationals(Fraction(1, 1 << 60), Fraction(1 << 50)))
 @example(bytes(32), 300, Fraction(1 << 50))
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_discrete_laplace(key: bytes, count: int, scale: Fraction) -> None:
     check(sampling.discrete_laplace, "discrete-laplace", key, count, scale)
 
 
 @given(KEYS, COUNTS, rationals(Fraction(1, 1 << 50), Fraction(1 << 80)))
 @example(bytes(32), 300, Fraction(1, 1 << 50))
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_geometric(key: bytes, count: int, x: Fraction) -> None:
     check(sampling.geometric, "geometric", key, count, x)
 
 
 @given(KEYS, COUNTS, rationals(Fraction(1, 1 << 90), Fraction(1 << 90)))
 @example(bytes(32), 300, Fraction(0))
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_bernoulli_exp(key: bytes, count: int, x: Fraction) -> None:
     check(sampling.bernoulli_exp, "bernoulli-exp", key, count, x)
 
@@ -81,7 +82,7 @@ def test_bernoulli_exp(key: bytes, count: int, x: Fraction) -> None:
 @example(bytes(32), 300, Fraction(2046))
 @example(bytes(32), 300, Fraction(2048))
 @example(bytes(32), 300, Fraction(1 << 100))
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 def test_skellam(key: bytes, count: int, variance: Fraction) -> None:
     check(sampling.skellam, "skellam", key, count, variance)
 
@@ -96,7 +97,7 @@ def test_skellam(key: bytes, count: int, variance: Fraction) -> None:
 @example(bytes(32), 300, 1 << 62, Fraction(1, 2))
 @example(bytes(32), 300, 1 << 62, Fraction(1, 1 << 62))
 @example(bytes(32), 300, 1 << 62, 1 - Fraction(1, 1 << 62))
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_binomial(key: bytes, count: int, trials: int, p: Fraction) -> None:
     check(sampling.binomial, "binomial", key, count, trials, p)
 

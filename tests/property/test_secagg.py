@@ -24,6 +24,7 @@ from smpc_dp.simulate.drive import drive
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from smpc_dp.simulate.simulated_run import AGGREGATOR
 from smpc_dp.wire.sets import PartySet, pack_list, pack_set, unpack_list
+from tests.examples import examples
 
 BOUND = st.floats(-1e6, 1e6, allow_nan=False)
 
@@ -60,7 +61,7 @@ def values_of(draw: st.DataObject, encoding: Encoding) -> Any:
 
 
 @given(encodings(), st.data())
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_round_trip_is_the_nearest_grid_point(encoding: Encoding, data: st.DataObject) -> None:
     vector = values_of(data, encoding)
     weight = data.draw(st.integers(0, encoding.max_weight)) if encoding.max_weight else None
@@ -76,7 +77,7 @@ def test_round_trip_is_the_nearest_grid_point(encoding: Encoding, data: st.DataO
 
 
 @given(encodings(), st.booleans())
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_no_overflow_at_the_corners(encoding: Encoding, upper: bool) -> None:
     """Every party at one bound with the largest weight: the largest and smallest sums that there can be."""
     bound = encoding.upper if upper else encoding.lower
@@ -99,7 +100,7 @@ def test_no_overflow_at_the_corners(encoding: Encoding, upper: bool) -> None:
 
 
 @given(st.integers(0, 2**32), st.integers(4, 9), st.booleans(), st.data())
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_total_is_the_fixed_point_sum(seed: int, parties: int, weighted: bool, data: st.DataObject) -> None:
     """Random vectors, weights and dropouts at every step: the survivors' exact sum, at everyone who ends."""
     plan = plan_secagg(parties, dropout=0.25, corrupt=0.0)

@@ -22,6 +22,7 @@ from smpc_dp.privacy.gopa.own_draws import (
 )
 from smpc_dp.privacy.secagg_plan import plan_secagg
 from smpc_dp.protocols.gopa.plan import plan_session
+from tests.examples import examples
 
 Draws = NDArray[np.bool_]
 Floats = NDArray[np.float64]
@@ -62,7 +63,7 @@ def drawn_graphs(draw: st.DrawFn) -> tuple[Draws, Draws, float]:
     return draws, table[1], draw(st.sampled_from([1e-3, 0.05, 1.0]))
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(drawn_graphs(), st.integers(0, 2), st.integers(0, 2))
 def test_the_bound_holds_whatever_is_hidden(
     graph: tuple[Draws, Draws, float], isolated: int, spared: int
@@ -85,7 +86,7 @@ def test_the_bound_holds_whatever_is_hidden(
         assert theta[party] <= (1 / (s * (n - spared)) + entry(result, counted)) * (1 + 1e-9)
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(drawn_graphs(), st.integers(0, 2))
 def test_without_closed_sets_the_bound_holds_whatever_is_hidden(
     graph: tuple[Draws, Draws, float], spared: int

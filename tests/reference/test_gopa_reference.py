@@ -25,6 +25,7 @@ from smpc_dp.privacy.gopa.process import (
     degree_probabilities,
     log_bad_cut,
 )
+from tests.examples import examples
 
 Floats = NDArray[np.float64]
 
@@ -61,7 +62,7 @@ def graphs(draw: st.DrawFn, least: int = 3, most: int = 14) -> HonestGraph:
 SIGMAS = st.floats(-2, 2).map(lambda x: 10.0**x)
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(graphs(), SIGMAS, SIGMAS)
 def test_theta_is_between_its_bounds(graph: HonestGraph, sigma_eta: float, sigma_delta: float) -> None:
     result = exact_privacy(graph, sigma_eta=sigma_eta, sigma_delta=sigma_delta, diameter=1.0)
@@ -74,7 +75,7 @@ def test_theta_is_between_its_bounds(graph: HonestGraph, sigma_eta: float, sigma
     assert result.failure_log2 is None
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(graphs(), SIGMAS)
 def test_degree_bounds_hold_for_every_user(graph: HonestGraph, s: float) -> None:
     laplacian = dense_laplacian(graph)
@@ -86,7 +87,7 @@ def test_degree_bounds_hold_for_every_user(graph: HonestGraph, s: float) -> None
     assert (entries >= start_bound(degrees, s, graph.size) - slack).all()
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(graphs(4, 9), st.integers(1, 2), SIGMAS, SIGMAS, st.booleans())
 def test_worst_case_of_small_graphs_is_that_of_all_choices(
     graph: HonestGraph, removed: int, sigma_eta: float, sigma_delta: float, curious: bool
@@ -154,7 +155,7 @@ def test_closed_forms(n: int) -> None:
         assert result.worst_lower <= truth <= result.worst_upper <= truth * (1 + 1e-8)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(graphs(3, 30))
 def test_connectivity_is_a_lower_bound(graph: HonestGraph) -> None:
     truth = float(np.linalg.eigvalsh(dense_laplacian(graph))[1])
@@ -344,7 +345,7 @@ def test_cuts_of_all_graphs(n: int, k: int, honest: int, removed: int) -> None:
         assert bad.mean() <= math.exp(log_bad_cut(n, honest, k, phi, removed))
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(graphs(3, 9), SIGMAS, SIGMAS)
 def test_bounds_of_connected_graphs(graph: HonestGraph, sigma_eta: float, sigma_delta: float) -> None:
     laplacian, degrees = dense_laplacian(graph), graph.degrees.astype(np.float64)

@@ -23,6 +23,7 @@ from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from smpc_dp.simulate.statistic import pairwise, through_gates
 from smpc_dp.statistics import exact
 from smpc_dp.statistics.compiled import plan_statistic
+from tests.examples import examples
 
 PARTIES = 10
 REPETITIONS = 20_000
@@ -163,7 +164,7 @@ def test_the_standard_error_of_few_parties_with_many_partners_is_not_too_small()
     assert np.mean(squares) == pytest.approx(np.var(result), rel=0.12)
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(st.lists(st.tuples(st.integers(-3, 3), st.integers(-3, 3)), min_size=2, max_size=40))
 def test_fast_statistics_are_the_definitions(data: list[tuple[int, int]]) -> None:
     values = np.array(data, dtype=np.float64)
@@ -214,7 +215,7 @@ def test_bad_data_is_refused(values: list[float]) -> None:
         exact.gini_mean_difference(values)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.binary(min_size=32, max_size=32), st.integers(2, 41), st.integers(1, 5))
 def test_nobody_is_paired_with_itself_or_more_than_once_in_a_matching(
     seed: bytes, parties: int, partners: int
@@ -237,7 +238,7 @@ def test_matchings_are_uniform() -> None:
     assert np.abs(off - 500).max() < 4 * math.sqrt(500)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.lists(st.integers(0, 1), min_size=2, max_size=30), st.integers(1, 4))
 def test_public_labels_are_matched_across(labels: list[int], partners: int) -> None:
     if 0 < sum(labels) < len(labels):

@@ -19,6 +19,7 @@ from smpc_dp.errors import ConfigError, PrivacyError
 from smpc_dp.protocols.gopa.params import check_parameters as check_gopa
 from smpc_dp.protocols.secagg.noisy import check_noisy, mechanism_of
 from smpc_dp.protocols.secagg.params import check_parameters as check_exact
+from tests.examples import examples
 
 BALL = {"length": 3, "l2_bound": 1.0, "epsilon": 1.0, "delta": 1e-6}
 BOX = {"length": 3, "lower": [0.0, -2.0, 5.0], "upper": [1.0, 2.0, 5.5], "epsilon": 1.0, "delta": 1e-6}
@@ -31,7 +32,7 @@ def norm_squared(grid: NDArray[np.generic]) -> int:
     return sum(int(value) ** 2 for value in grid)
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(
     st.integers(1, 40).flatmap(lambda n: arrays(np.float64, n, elements=st.floats(-1e3, 1e3))),
     st.floats(0.01, 1e3),

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from smpc_dp.crypto import commit as c
 from smpc_dp.errors import VerificationError
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
+from tests.examples import examples
 
 ORDER = 2**252 + 27742317777372353535851937790883648493
 FIELD = 2**255 - 19
@@ -33,7 +34,7 @@ NOT_SCALARS = {
 }
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(st.lists(st.tuples(values, values), min_size=1, max_size=4))
 def test_sums_of_commitments_commit_to_sums(pairs: list[tuple[int, int]]) -> None:
     # Toward zero: the sum of two halves is within the range too.

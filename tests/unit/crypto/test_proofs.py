@@ -12,6 +12,7 @@ from smpc_dp.crypto import proofs as p
 from smpc_dp.crypto.commit import VALUE_LIMIT, check_opening, combine, commit, fresh_blinding
 from smpc_dp.errors import LocalError, VerificationError
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
+from tests.examples import examples
 
 RANDOMNESS = SeededRandomnessForSimulation(6, "proofs")
 CONTEXT = p.context(b"run 1", "alice", b"parameters")
@@ -26,7 +27,7 @@ def ranges(draw: st.DrawFn) -> tuple[list[int], int, int]:
     return draw(st.lists(edges | st.integers(lo, hi), min_size=1, max_size=5)), lo, hi
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(ranges())
 def test_values_in_range_are_provable(case: tuple[list[int], int, int]) -> None:
     values, lo, hi = case
@@ -35,7 +36,7 @@ def test_values_in_range_are_provable(case: tuple[list[int], int, int]) -> None:
     p.verify_range(CONTEXT, commit(values, R), len(values), lo, hi, proof)
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(
     st.lists(st.tuples(st.integers(-300, 300), st.integers(1, 300), st.floats(0, 1)), min_size=2, max_size=5)
 )
@@ -81,7 +82,7 @@ def test_the_ranges_of_a_box_are_one_for_each_coordinate() -> None:
         p.range_proof_bytes(4096, [0] * 4096, [65536, *[65535] * 4095])
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(st.lists(st.integers(-1000, 1000), min_size=1, max_size=5), st.integers(0, 3))
 def test_norms_are_provable(values: list[int], slack: int) -> None:
     bound = max(1, sum(value * value for value in values) + slack)
@@ -90,7 +91,7 @@ def test_norms_are_provable(values: list[int], slack: int) -> None:
     p.verify_norm(CONTEXT, commit(values, R), len(values), bound, proof)
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(st.integers(1, 4), st.integers(1, 20), st.data())
 def test_noise_is_what_bits_and_coins_give(length: int, half: int, data: st.DataObject) -> None:
     bits = 2 * half

@@ -29,6 +29,7 @@ from smpc_dp.kernels.described import describe, read_kernel
 from smpc_dp.kernels.fields import Cells
 from smpc_dp.kernels.named import NAMES, find_kernel, kernel_of
 from smpc_dp.kernels.on_bits import as_circuit
+from tests.examples import examples
 
 SMALL = Field(-1.0, 1.5, 0.5)  # six points in three bits: two patterns encode nothing
 TINY = {
@@ -88,7 +89,7 @@ def test_no_pattern_of_bits_leaves_the_range(kernel: Kernel) -> None:
 
 @pytest.mark.thin(2)
 @pytest.mark.parametrize("name", ["kendall_tau", "collision", "auc", "auc_private_labels"])
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(data=st.data())
 def test_the_circuit_is_the_plain_kernel_on_integers_of_32_bits(name: str, data: st.DataObject) -> None:
     kernel = find_kernel(name)

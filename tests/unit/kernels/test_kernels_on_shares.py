@@ -44,6 +44,7 @@ from smpc_dp.statistics import exact
 from smpc_dp.statistics.shared.kernels import compiled_layers
 from smpc_dp.statistics.shared.plan import read_answer, statistic_program
 from smpc_dp.statistics.shared.program import design_pairs, kernel_in, way_of
+from tests.examples import examples
 
 SEED = bytes(range(32))
 FINE = Field(0, 65_535)
@@ -136,7 +137,7 @@ def of_product(a: Codes, b: Codes) -> Codes:
 PRODUCT = circuit_kernel("product", product, of_product, Field(0, 511), low=0.0, high=float(511**2))
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.data())
 def test_a_users_kernel_is_the_same_on_shares(data: st.DataObject) -> None:
     """A table or a circuit, all pairs or matchings, every way that there is, against its plain meaning."""

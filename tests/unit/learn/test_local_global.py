@@ -21,6 +21,7 @@ from smpc_dp.privacy.above_threshold import ThresholdPlan
 from smpc_dp.privacy.accountant.compose import Composition
 from smpc_dp.privacy.accountant.events import Renyi
 from smpc_dp.privacy.sampling import NoiseSource
+from tests.examples import examples
 
 PARTIES = 3
 GIVEN: dict[str, Any] = {
@@ -97,7 +98,7 @@ def window(planned: LocalGlobal, table: NDArray[np.float64]) -> tuple[NDArray[np
 
 
 @given(st.integers(0, 2**32), st.integers(0, 59), st.sampled_from([0.05, 0.8, LARGEST]))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_one_record_moves_a_window_within_the_planned_sensitivity(seed: int, index: int, rate: float) -> None:
     """The global step by at most 2 B, each loss by at most that of the threshold, whatever the record."""
     private, exact = learner(THRESHOLD | {"rate": rate}), learner({"rate": rate, "chance": 0.5})

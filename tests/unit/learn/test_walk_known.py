@@ -19,6 +19,7 @@ from smpc_dp.learn.walk_known import DEFECT, KnownWalkSgd
 from smpc_dp.privacy.network.complete import plan_walk
 from smpc_dp.privacy.network.plan import NetworkPlan
 from smpc_dp.privacy.sampling import NoiseSource
+from tests.examples import examples
 
 Integers = NDArray[np.int64]
 BOUND = 2.0
@@ -52,7 +53,7 @@ def test_noise_and_grid_are_those_of_the_proof() -> None:
     assert float(SGD.grid.variance) ** 0.5 > 1e6
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     seed=st.integers(0, 2**32),
     near=st.sampled_from([1.0, 1e-3, 1e-7]),

@@ -35,6 +35,7 @@ from smpc_dp.protocols.exchange.messages import SEND, Send
 from smpc_dp.simulate.exchanging import MemoryRelay, drive_exchange
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import Context, decode
+from tests.examples import examples
 
 SUM: dict[str, Any] = {
     "learner": "walk-sum",
@@ -167,6 +168,7 @@ def by_messages(
     return asyncio.run(run())
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize(
     ("settings", "tables"),
     [
@@ -189,7 +191,7 @@ def test_messages_carry_the_walk_of_the_simulation_to_the_last_bit(
         np.testing.assert_array_equal(wanted, [wanted[0]] * 4)
 
 
-@settings(max_examples=10)
+@settings(max_examples=examples(10))
 @given(
     values=st.lists(st.integers(-16, 16), min_size=4, max_size=4),
     seed=st.integers(0, 2**30),

@@ -21,6 +21,7 @@ from smpc_dp.learn.registry import check_learn
 from smpc_dp.learn.warm_start import LocalPlan, local_models, propagated_models
 from smpc_dp.privacy.accountant.compose import Composition
 from smpc_dp.privacy.sampling import NoiseSource
+from tests.examples import examples
 
 SIZES = [12, 5, 0, 30]
 GIVEN: dict[str, Any] = {
@@ -68,7 +69,7 @@ def gradients(given: Personalized, data: list[NDArray[np.float64]]) -> RecordGra
     return RecordGradients(given.loss, given.loss.points(bounded), given.clipped, given.order)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(
     st.integers(0, 2**32),
     st.sampled_from(["logistic", "linear"]),

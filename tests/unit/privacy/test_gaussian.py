@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from smpc_dp.errors import ConfigError
 from smpc_dp.privacy.gaussian import LEAST_DELTA, gaussian_delta, gaussian_epsilon, gaussian_mu
+from tests.examples import examples
 
 
 def exact(epsilon: float, mu: float) -> mpmath.mpf:
@@ -19,7 +20,7 @@ def exact(epsilon: float, mu: float) -> mpmath.mpf:
         return mpmath.ncdf(m / 2 - e / m) - mpmath.exp(e) * mpmath.ncdf(-m / 2 - e / m)
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.floats(0, 50), st.floats(-4, 2).map(lambda x: 10.0**x))
 def test_delta_is_never_below_the_truth_and_close_to_it(epsilon: float, mu: float) -> None:
     ours, truth = gaussian_delta(epsilon, mu), exact(epsilon, mu)

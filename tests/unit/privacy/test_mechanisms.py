@@ -36,6 +36,7 @@ from smpc_dp.privacy.mechanisms import (
 )
 from smpc_dp.privacy.mechanisms.smoothing import kairouz_liu_steinke_zcdp, ripple, sum_ripple
 from smpc_dp.privacy.sampling import NoiseSource
+from tests.examples import examples
 from tests.reference import privacy_twin as twin
 
 ONE = Sensitivity.on_integers("substitution", l1=1)
@@ -55,7 +56,7 @@ def source(name: str) -> NoiseSource:
 # sensitivity
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(
     st.lists(st.integers(-6, 6), min_size=1, max_size=6).filter(any), st.sampled_from(("l1", "l2", "linf"))
 )
@@ -73,7 +74,7 @@ def test_the_other_norms_follow_for_every_integer_difference(difference: list[in
     assert bounds.shift >= norms["linf"]
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(
     st.lists(st.tuples(st.floats(-5, 5), st.floats(-5, 5)), min_size=1, max_size=5),
     st.sampled_from((2.0**-3, 0.5, 1.0)),

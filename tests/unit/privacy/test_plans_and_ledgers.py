@@ -22,6 +22,7 @@ from smpc_dp.privacy.guarantee import Unit
 from smpc_dp.protocols.names import version_of
 from smpc_dp.protocols.phases.parameters import SumParameters
 from smpc_dp.protocols.registry import PARAMETER_CHECKERS
+from tests.examples import examples
 
 PARTIES = 12
 ALL = ("secagg", "gopa", "local", "mpyc")
@@ -85,7 +86,7 @@ budgets = st.tuples(
 
 @pytest.mark.parametrize(("learner", "more"), FAST)
 @given(budget=budgets)
-@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
+@settings(max_examples=examples(40), suppress_health_check=[HealthCheck.too_slow], derandomize=True)
 def test_sums_on_a_ring_fit_their_own_ledger(
     learner: str, more: Mapping[str, Any], budget: tuple[float, float]
 ) -> None:
@@ -151,7 +152,7 @@ PURE: tuple[tuple[str, Mapping[str, Any]], ...] = (
 
 @pytest.mark.parametrize(("learner", "more"), PURE, ids=[kind for kind, _ in PURE])
 @given(epsilon=st.floats(0.05, 8.0))
-@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
+@settings(max_examples=examples(25), suppress_health_check=[HealthCheck.too_slow], derandomize=True)
 def test_learners_without_delta_fit_a_ledger_without_delta(
     learner: str, more: Mapping[str, Any], epsilon: float
 ) -> None:
@@ -202,7 +203,7 @@ SUMS: Sequence[tuple[str, dict[str, Any]]] = (
 )
 
 
-@pytest.mark.thin(3)
+@pytest.mark.thin(5)
 @pytest.mark.parametrize(("protocol", "more"), SUMS)
 @pytest.mark.parametrize(("parties", "budget"), [(5, (0.31, 1e-6)), (40, (2.7, 1e-4 / 3))])
 def test_one_request_of_a_session_fits_its_own_ledger(

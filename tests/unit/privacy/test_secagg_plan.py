@@ -19,6 +19,7 @@ from smpc_dp.privacy.secagg_plan import (
     mask_degree,
     plan_secagg,
 )
+from tests.examples import examples
 
 
 def faults_at(error: ConfigError) -> dict[str, str]:
@@ -63,7 +64,7 @@ def requests(draw: st.DrawFn) -> tuple[int, float, float, float]:
     return parties, dropout, corrupt, draw(st.floats(20, 60))
 
 
-@settings(max_examples=120)
+@settings(max_examples=examples(120))
 @given(requests())
 def test_every_plan_keeps_its_conditions(request_: tuple[int, float, float, float]) -> None:
     n, dropout, corrupt, security = request_
@@ -93,7 +94,7 @@ def test_every_plan_keeps_its_conditions(request_: tuple[int, float, float, floa
     assert check_plan(n, k, t, dropout=dropout, corrupt=corrupt, security=security) == plan
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(requests(), st.floats(0, 60))
 def test_more_security_never_takes_a_smaller_degree(
     request_: tuple[int, float, float, float], extra: float

@@ -22,6 +22,7 @@ from smpc_dp.protocols.gopa.params import GopaParameters, check_parameters
 from smpc_dp.protocols.gopa.plan import SessionNoise, plan_session
 from smpc_dp.protocols.phases.draws import draw_neighbours
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
+from tests.examples import examples
 
 GIVEN = {"length": 3, "lower": 0.0, "upper": 1.0, "epsilon": 1.0, "delta": 1e-6}
 
@@ -93,7 +94,7 @@ def dense_theta(honest: int, own: float, pair: float) -> float:
     return float(np.linalg.inv(own * np.eye(honest) + pair * laplacian).diagonal().max())
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     st.integers(5, 64),
     st.sampled_from([0.0, 0.1, 0.2]),

@@ -28,6 +28,7 @@ from smpc_dp.published.library import find
 from smpc_dp.simulate.pairwise import evaluate_in_memory
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from smpc_dp.wire.signing import Context
+from tests.examples import examples
 
 IDENTITIES = {name: Identity.generate(name) for name in ("alice", "bob", "hub")}
 OUTPUTS = {
@@ -125,7 +126,7 @@ def circuits(draw: st.DrawFn) -> Circuit:
     return builder.build()
 
 
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 @given(circuits(), st.data())
 def test_random_circuits(circuit: Circuit, data: st.DataObject) -> None:
     instances = data.draw(st.sampled_from([1, 5, 33]))
@@ -156,6 +157,7 @@ def wide(outputs: int) -> Circuit:
     return Circuit((1, 1), (outputs,), outputs + 2, np.ones(outputs, np.uint8), zeros, zeros + 1, indices + 2)
 
 
+@pytest.mark.long
 def test_a_tile_is_not_larger_than_a_block_and_the_messages_of_a_wide_circuit_are_in_their_limits() -> None:
     plan = plan_of(wide(1 << 18), 16, output="aggregator")
     assert [block.count for block in plan.blocks()] == [4, 4, 4, 4]

@@ -22,6 +22,7 @@ from smpc_dp.records.plan import Plan, plan_request
 from smpc_dp.records.result import HIDDEN, WITHIN_NOISE, Answers
 from smpc_dp.records.schema import Schema, read_schema
 from smpc_dp.records.table import read_table
+from tests.examples import examples
 
 COLUMNS: dict[str, object] = {
     "age": {"lower": 0.0, "upper": 100.0, "step": 1.0},
@@ -202,7 +203,7 @@ def test_any_text_is_read_or_refused(text: str) -> None:
     assert statistics
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.lists(st.integers(-(1 << 61), 1 << 61), min_size=1))
 def test_any_total_has_answers(values: list[int]) -> None:
     """Whatever the sum is, no answer raises, and intervals have their ends in order."""

@@ -18,6 +18,7 @@ from smpc_dp.records.schema import Schema, read_schema
 from smpc_dp.records.sensitivity import Scaled, largest_distance, largest_norm, row_moves, sensitivity_of
 from smpc_dp.records.table import read_table
 from smpc_dp.records.terms import is_public, terms_of
+from tests.examples import examples
 from tests.unit.records.brute_force import features, largest, rows_of
 
 ASKS = [
@@ -64,7 +65,7 @@ SCALES = st.sampled_from([Fraction(1), Fraction(2), Fraction(1, 3), Fraction(7, 
 
 
 @pytest.mark.thin(2)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.data())
 @pytest.mark.parametrize("rows", ["private", "public"])
 def test_no_rows_are_further_apart_than_the_bound(rows: str, data: st.DataObject) -> None:
@@ -81,7 +82,7 @@ def test_no_rows_are_further_apart_than_the_bound(rows: str, data: st.DataObject
         assert largest_distance(scaled, schema) >= truth * (1 - 1e-12)
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=examples(8), deadline=None)
 @given(st.data())
 @pytest.mark.parametrize("rows", ["private", "public"])
 def test_no_row_moves_more_coordinates_or_any_further_than_is_said(rows: str, data: st.DataObject) -> None:
@@ -151,7 +152,7 @@ def test_all_second_moments_have_the_norms_of_the_proof(columns: int) -> None:
     assert math.sqrt(largest_distance(public, schema)) == pytest.approx(math.sqrt(2) * columns, rel=1e-6)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.data())
 @pytest.mark.parametrize("rows", ["private", "public"])
 def test_rounded_and_clamped_sums_move_by_at_most_the_sensitivity(rows: str, data: st.DataObject) -> None:

@@ -40,6 +40,7 @@ from smpc_dp.statistics.shared.kernels import SORTED, Way
 from smpc_dp.statistics.shared.noise import add_noise, noise_terms, read_coins
 from smpc_dp.statistics.shared.plan import Program, read_answer, statistic_program, sum_program
 from smpc_dp.statistics.shared.program import design_pairs, run_program, way_of
+from tests.examples import examples
 
 # The chance that a sound implementation fails one of the chi-square tests.
 FALSE_ALARM = 1e-6
@@ -81,7 +82,7 @@ def test_importing_mpyc_leaves_the_process_as_it_was(monkeypatch: pytest.MonkeyP
     assert len(runtime.parties) == 1
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.data())
 def test_without_noise_both_engines_give_the_plain_kernel(data: st.DataObject) -> None:
     """All pairs, an incomplete design and single circuits; coarse grids are counted, fine ones compared."""
@@ -113,6 +114,7 @@ def test_without_noise_both_engines_give_the_plain_kernel(data: st.DataObject) -
     assert len(opened) == (2 if kernel.labels == "private" else 1)
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("top", [1, 6, 1000])
 @pytest.mark.parametrize("parties", [2, 3, 8, 13])
 def test_all_ways_give_one_sum(mpc: Any, top: int, parties: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,7 +146,7 @@ def test_every_way_is_taken() -> None:
     assert way_of(statistic_program(gini_mean_difference(Field(0, 4095)), 2000, None).terms) == "sort"
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.lists(st.tuples(st.integers(1, 70), st.integers(1, 2**70)), min_size=1, max_size=6), st.randoms())
 def test_coins_on_shares_are_comparisons(coins: list[tuple[int, int]], random: Any) -> None:
     runtime = simulated._lone_runtime()
@@ -163,6 +165,7 @@ async def _opened(runtime: Any, values: Any) -> Any:
     return await runtime.output(values)
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize(
     "noise",
     [

@@ -26,6 +26,7 @@ from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from smpc_dp.statistics.local_auc import A, LocalAuc
 from smpc_dp.statistics.local_tree import Histogram, Oracle, Tree
+from tests.examples import examples
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -165,7 +166,7 @@ def recursion(
     return below(0, 0, None)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     seed=st.integers(0, 10**6),
     levels=st.integers(1, 7),
@@ -218,6 +219,7 @@ def test_without_threshold_unbiased_and_as_far_off_as_the_exact_variance(split: 
     assert (errors**2).mean() + 5 * (errors**2).std() / math.sqrt(len(errors)) > exact
 
 
+@pytest.mark.long
 def test_krr_is_unbiased_without_threshold() -> None:
     for split in ("users", "budget"):
         values, errors = runs_of(SCORES, LABELS, 3.0, 3, "krr", split, 1_000, ties=0.5, threshold=0.0)
