@@ -217,6 +217,7 @@ CHANGES: dict[str, tuple[Callable[[list[bytes], int], list[bytes]], int]] = {
 }
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_moved_line_is_refused_where_it_is(change: str, lines: list[bytes]) -> None:
     make, later = CHANGES[change]
@@ -224,6 +225,7 @@ def test_a_moved_line_is_refused_where_it_is(change: str, lines: list[bytes]) ->
         assert refused_line(make(lines, index)) == index + later
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("change", CHANGES)
 def test_who_has_no_key_cannot_chain_a_moved_entry_again(change: str, lines: list[bytes]) -> None:
     make, _ = CHANGES[change]

@@ -40,6 +40,7 @@ def test_the_twin_finds_the_same_of_a_sparse_run() -> None:
     assert max(len(edges) for edges in result.edges.values()) < len(NAMES) - 3
 
 
+@pytest.mark.long
 def test_the_twin_refuses_a_sparse_log_without_one_opening() -> None:
     entries = ran().entries
     dropped = next(index for index, entry in enumerate(entries) if entry.kind == v.OPEN)

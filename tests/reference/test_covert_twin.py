@@ -61,7 +61,7 @@ def test_the_twin_imports_nothing_of_the_library() -> None:
     assert "from smpc_dp" not in source
 
 
-@pytest.mark.thin(3)
+@pytest.mark.thin(7)
 @pytest.mark.parametrize(
     "path",
     [pytest.param(path, marks=pytest.mark.long) if path.stem in LONG else path for path in RUNS],

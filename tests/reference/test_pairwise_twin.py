@@ -78,7 +78,9 @@ def test_every_kind_of_run_is_published() -> None:
     assert len(sessions) == len(runs.SCENARIOS) >= 10
 
 
-@pytest.mark.parametrize("name", ["add64", "mul64", "popcount64", "aes128", "sha256"])
+@pytest.mark.parametrize(
+    "name", ["add64", "mul64", "popcount64", "aes128", pytest.param("sha256", marks=pytest.mark.long)]
+)
 def test_both_cut_a_batch_alike(name: str) -> None:
     built = find(name).build()
     circuit = twin.Circuit.parse(format_bristol(built).decode())
@@ -91,7 +93,7 @@ def test_both_cut_a_batch_alike(name: str) -> None:
         assert twin.tile_of(held, instances, most) == plan.tile
 
 
-@pytest.mark.thin(3)
+@pytest.mark.thin(6)
 @pytest.mark.parametrize("path", RUNS, ids=lambda path: path.stem.removeprefix("run-"))
 def test_published_run(path: Path) -> None:
     agrees(json.loads(path.read_bytes()))

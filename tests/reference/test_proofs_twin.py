@@ -210,6 +210,7 @@ def test_coordinates_beyond_the_length_and_swapped_ones_are_refused() -> None:
     assert not _range(CONTEXT, swapped, 2, 0, 6, proof)
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("index", range(5))
 def test_commitments_that_hold_a_generator_of_bits_are_refused(index: int) -> None:
     """Of a bit, of what fills up to a power of two, and of one beyond; there would be no opening."""
@@ -240,6 +241,7 @@ def test_false_noise_is_refused_by_both(noise: list[int], secret: list[int]) -> 
 REMAINDER = {0: [0, 0, 0], 1: [1, 0, 0]}
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize(
     ("values", "in_right", "norm", "last"),
     [

@@ -185,6 +185,7 @@ def test_attack_on_every_graph_succeeds_no_more_often_than_the_bound(n: int, c: 
         assert bound >= min(log2(truth), 0.0)
 
 
+@pytest.mark.long
 def test_graph_bound_is_met_by_the_attack_where_it_is_small() -> None:
     """12 parties, one of them corrupt, in 40,000 seeded graphs: the rate of groups that can be opened alone.
 

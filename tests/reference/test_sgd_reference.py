@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+import pytest
 from numpy.typing import NDArray
 from scipy.stats import norm
 
@@ -67,6 +68,7 @@ def test_central_sigma_at_epsilon_1_is_1_470() -> None:
     assert hidden_delta(1.0, 2 / 1.4690, STEPS, PARTIES) > DELTA
 
 
+@pytest.mark.long
 def test_central_sigma_at_epsilon_10_is_0_852_and_0_830_is_not_private() -> None:
     assert composed(both_ways(0.8515), 2e-5, 10.0) > DELTA
     assert composed(both_ways(0.8521), 2e-5, 10.0) < DELTA

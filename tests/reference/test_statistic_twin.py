@@ -30,7 +30,7 @@ def test_every_kind_of_run_is_published() -> None:
     assert any(vector["labels"] for vector in vectors)
 
 
-@pytest.mark.thin(2)
+@pytest.mark.thin(4)
 @pytest.mark.parametrize("path", RUNS, ids=lambda path: path.stem)
 def test_published_run(path: Path) -> None:
     vector: dict[str, Any] = json.loads(path.read_bytes())

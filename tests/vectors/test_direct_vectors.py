@@ -242,6 +242,7 @@ def assert_noted(vector: dict[str, Any], machine: Run[Outcome], steps: Iterable[
     return fault
 
 
+@pytest.mark.thin(4)
 @pytest.mark.parametrize("path", NEGATIVE, ids=lambda path: path.stem.removeprefix("direct-negative-"))
 def test_without_the_fault_it_is_taken(path: Path) -> None:
     """The same machine, given the base run's own messages in the same place, ends with its result."""

@@ -121,6 +121,7 @@ def test_every_role_takes_a_published_run_without_faults(path: Path) -> None:
         assert len(done.taken) == sum(map(len, arriving(path, receiver).values()))
 
 
+@pytest.mark.thin(4)
 @pytest.mark.parametrize("path", NEGATIVE, ids=name_of)
 def test_there_is_one_fault_and_its_sender_has_signed_it(path: Path) -> None:
     """The message differs from the one of the run, and only faults of the envelope have a wrong signature."""

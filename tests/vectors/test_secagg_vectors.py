@@ -139,6 +139,7 @@ def test_every_negative_vector_has_its_check() -> None:
         assert {path.stem for path in negative} == {*checks}
 
 
+@pytest.mark.thin(4)
 @pytest.mark.parametrize("path", NEGATIVE, ids=lambda path: path.stem.removeprefix("negative-"))
 def test_without_the_fault_it_is_taken(path: Path) -> None:
     """The vector's own step, unchanged, is accepted in the same place: it is the fault that is refused."""
