@@ -41,6 +41,7 @@ LONG = (
     "test_on_a_sparse_graph_neighbours_see_that_an_opening_is_false",
     "test_an_opening_that_nobody_asked_for_is_the_relays_fault",
     "test_a_user_that_was_told_of_another_false_one_signs_no_wrong_opening",
+    "test_a_log_with_rounds_can_be_changed_and_cut_nowhere",
 )
 
 
