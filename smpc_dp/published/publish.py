@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import shlex
 from collections.abc import Callable, Iterable, Mapping
@@ -46,6 +47,7 @@ def describe(entry: Published, circuit: Circuit, text: bytes) -> dict[str, objec
     }
 
 
+@functools.cache
 def manifest() -> bytes:
     """Return the manifest of all published circuits, as the bytes of its file."""
     circuits = {}

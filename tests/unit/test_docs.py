@@ -8,6 +8,7 @@ compiled. Commands stand in blocks fenced as `sh` or `console`; they are parsed,
 from __future__ import annotations
 
 import ast
+import functools
 import json
 import re
 import runpy
@@ -110,9 +111,15 @@ def commands_of(block: Block) -> Iterator[list[str]]:
 UsageError: type[Exception] = typer.BadParameter.__bases__[0]
 
 
+@functools.cache
+def commands() -> Any:
+    """Return `smpc-dp` as the group of its commands."""
+    return typer.main.get_command(app)
+
+
 def parse(arguments: list[str]) -> None:
     """Raise UsageError unless `smpc-dp ARGUMENTS` is well formed; nothing is run."""
-    command: Any = typer.main.get_command(app)
+    command = commands()
     rest, name = list(arguments), "smpc-dp"
     while hasattr(command, "commands") and rest and not rest[0].startswith("-"):
         name = rest.pop(0)
@@ -189,7 +196,7 @@ def test_a_wrong_command_is_found(line: str) -> None:
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_commands_in_prose_exist(path: Path) -> None:
-    group: Any = typer.main.get_command(app)
+    group = commands()
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
     for code in INLINE.findall(text_outside_blocks(path)):
         words = code.split()
@@ -382,20 +389,13 @@ def test_errata_name_tests_that_exist() -> None:
             "reproduce homomorphic",
             ["reproduce", "homomorphic", "--steps", "10", "--repetitions", "2"],
         ),
-        (
+        pytest.param(
             "reproduce network-sgd",
             [
-                "reproduce",
-                "network-sgd",
-                "--parties",
-                "200",
-                "--steps",
-                "1000",
-                "--runs",
-                "2",
-                "--epsilon",
-                "9",
+                *("reproduce", "network-sgd", "--parties", "200", "--steps", "1000", "--runs", "2"),
+                *("--epsilon", "9"),
             ],
+            marks=pytest.mark.long,
         ),
         (
             "reproduce local-scale",
@@ -404,17 +404,22 @@ def test_errata_name_tests_that_exist() -> None:
                 *("--repetitions", "2", "--data", str(WISCONSIN)),
             ],
         ),
-        (
+        pytest.param(
             "reproduce cost-of-privacy",
             [
                 *("reproduce", "cost-of-privacy", "--quick", "--runs", "1", "--steps", "20"),
                 *("--lending", str(LENDING)),
             ],
+            marks=pytest.mark.long,
         ),
         ("reproduce without-replacement", ["reproduce", "without-replacement", "--quick", "--each", "100"]),
-        ("reproduce movielens", ["reproduce", "movielens", "--quick"]),
-        ("reproduce party-tables", ["reproduce", "party-tables", "--problems", "1"]),
-        ("reproduce private-boosting", ["reproduce", "private-boosting", "--quick"]),
+        pytest.param("reproduce movielens", ["reproduce", "movielens", "--quick"], marks=pytest.mark.long),
+        pytest.param(
+            "reproduce party-tables", ["reproduce", "party-tables", "--problems", "1"], marks=pytest.mark.long
+        ),
+        pytest.param(
+            "reproduce private-boosting", ["reproduce", "private-boosting", "--quick"], marks=pytest.mark.long
+        ),
         ("simulate average", ["simulate", "average", "--parties", "3", "--length", "1"]),
         ("vectors check", ["vectors", "check", "empty"]),
         ("circuits list", ["circuits", "list"]),
@@ -448,7 +453,7 @@ def test_every_command_is_documented() -> None:
     pages = [(ROOT / page).read_text("utf-8") for page in ("docs/reference/commands.md", "lab/COMMANDS.md")]
     named = {code.removeprefix("smpc-dp ") for page in pages for code in INLINE.findall(page)}
     words = {" ".join(code.split()[:2]) for code in named} | {code.split()[0] for code in named}
-    missing = sorted(set(leaves(typer.main.get_command(app), "")) - words)
+    missing = sorted(set(leaves(commands(), "")) - words)
     assert not missing
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -83,12 +84,18 @@ WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 NOT_CODE = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\])*"', re.DOTALL)
 
 
+@functools.cache
 def words(name: str) -> set[str]:
     return {word.lower() for word in WORD.findall(name)}
 
 
-def python_names(file: Path) -> Iterator[tuple[str, int]]:
-    """Yield each identifier with its line; the modules' names with line 0."""
+@functools.cache
+def python_names(file: Path) -> list[tuple[str, int]]:
+    """Return each identifier with its line; the modules' names with line 0."""
+    return list(_python_names(file))
+
+
+def _python_names(file: Path) -> Iterator[tuple[str, int]]:
     yield file.stem, 0
     for node in ast.walk(ast.parse(file.read_text("utf-8"))):
         match node:
@@ -107,7 +114,7 @@ def rust_names(file: Path) -> Iterator[tuple[str, int]]:
             yield name, number
 
 
-def replaced(names: Iterator[tuple[str, int]], file: Path, allowed: frozenset[str]) -> list[str]:
+def replaced(names: Iterable[tuple[str, int]], file: Path, allowed: frozenset[str]) -> list[str]:
     return [
         f"{file.relative_to(ROOT)}:{line} {name}"
         for name, line in names

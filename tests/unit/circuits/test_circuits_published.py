@@ -58,6 +58,7 @@ AND_GATES = {
 }
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_the_published_file_is_right(name: str) -> None:
     finding = check_published(PUBLISHED[name], FOLDER, SAMPLES)
@@ -181,6 +182,7 @@ def test_a_file_that_cannot_be_read_is_found_with_its_line(copy: Path) -> None:
     assert any("No such file" in fault for fault in faults(copy))
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("key", ["sha256", "digest", "gates", "wires", "and_depth", "inputs"])
 def test_a_wrong_manifest_is_found(copy: Path, key: str) -> None:
     value = json.loads((copy / MANIFEST).read_bytes())

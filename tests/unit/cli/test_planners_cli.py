@@ -15,6 +15,7 @@ from tests.documents import fields_below
 NETWORK = ["plan", "network", "--parties", "100", "--epsilon", "1", "--delta", "1e-4"]
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize(
     ("arguments", "shown"),
     [

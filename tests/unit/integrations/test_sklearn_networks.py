@@ -67,7 +67,7 @@ def expected_failures(estimator: Any) -> dict[str, str]:
     return {}
 
 
-@pytest.mark.thin(3)
+@pytest.mark.thin(8)
 @parametrize_with_checks(  # type: ignore[untyped-decorator]
     [
         Logistic(bounds=BOUNDS, **OPEN),

@@ -211,6 +211,7 @@ def test_gopa_is_measured_beside_both_graphs() -> None:
         assert item["min"] > 0
 
 
+@pytest.mark.long
 def test_bytes_of_a_party_grow_like_a_logarithm() -> None:
     """As planned for a given degree and number of dropouts; and a run has what is planned."""
 

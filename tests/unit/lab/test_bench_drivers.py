@@ -203,6 +203,7 @@ def test_comparisons_stand_beside_the_peer_of_the_same_run(quick: Path) -> None:
     assert (quick / "log").read_text().splitlines() == expected
 
 
+@pytest.mark.long
 def test_garbling_stands_beside_a_peer_that_is_told_the_same_work(quick: Path) -> None:
     shown = pairwise.run_garbling_bench(1, emp=str(quick)).to_json()
     figures = {figure["name"]: figure for figure in shown["figures"]}  # type: ignore[attr-defined]
@@ -237,6 +238,7 @@ def test_transfers_stand_beside_the_peer_of_the_same_run(quick: Path) -> None:
     assert sorted(theirs) == [f"emp_ot {k} {8 * transfers.CHUNK}" for k in (2, 2, 4, 4)]
 
 
+@pytest.mark.long
 def test_no_peer_is_null_and_meets_nothing(quick: Path) -> None:
     shown = pairwise.run_garbling_bench(1).to_json()
     for figure in shown["figures"]:  # type: ignore[attr-defined]

@@ -48,6 +48,7 @@ def test_an_absent_peer_is_null() -> None:
     assert report.versions["gosta"] is None
 
 
+@pytest.mark.long
 def test_a_peer_is_measured(tmp_path: Path) -> None:
     (tmp_path / "gossip_solver.py").write_text(SOLVER, "utf-8")
     figures = {figure.name: figure for figure in run_learn_bench(1, sizes=[100], peer=str(tmp_path)).figures}

@@ -96,6 +96,7 @@ def test_errors_of_the_auc_are_the_calculated_ones_and_below_the_bound() -> None
 FEW = ["--bins", "2", "--bins", "4", "--levels", "1", "--levels", "3"]
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize(
     ("arguments", "shown"),
     [

@@ -116,6 +116,7 @@ def test_owners_of_unequal_sizes_have_their_own_means_and_minimisers() -> None:
         assert (x.T @ (x @ best - y)) / size + owner_runs.RIDGE * best == pytest.approx(np.zeros(len(best)))
 
 
+@pytest.mark.long
 def test_the_papers_order_and_the_honest_one(tmp_path: Path) -> None:
     """One fixed draw, 10 nodes of 1,500: as published, replacement loses; properly composed it need not."""
     pytest.importorskip("matplotlib")

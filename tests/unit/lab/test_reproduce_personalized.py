@@ -98,6 +98,7 @@ def test_local_dp_of_records_has_noise_of_the_right_size() -> None:
     assert flipped == pytest.approx(1 / (1 + np.exp(epsilon / 2)), abs=0.02)
 
 
+@pytest.mark.long
 def test_ratings_in_order_and_no_published_epsilon_holds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -191,6 +192,7 @@ def test_ratings_files_of_both_forms(tmp_path: Path) -> None:
     assert read_ratings(path).shape == (2, 2)
 
 
+@pytest.mark.long
 def test_personalised_models_of_users_lead(tmp_path: Path) -> None:
     """One fixed split of the stand-in: the order of Table 2.1 for linear models, in a file as of a user."""
     pytest.importorskip("matplotlib")

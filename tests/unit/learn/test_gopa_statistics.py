@@ -51,6 +51,7 @@ def test_error_of_ten_thousand_users_is_the_planned_one() -> None:
     assert 1 <= session.honest * session.own_variance / session.curator_deviation**2 < 1.05
 
 
+@pytest.mark.long
 def test_pairwise_noise_of_a_drawn_graph_cancels() -> None:
     parties = 500
     parameters = planned(parties, dropout=0.01)

@@ -109,6 +109,7 @@ def test_the_procedure_is_that_of_the_thesis_step_by_step() -> None:
     assert shown[own[counted][:, None] == own[counted]].sum() > 0.9 * shown.sum()
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("parameters", [GIVEN, PRIVATE, BOOSTED, PRIVATE_BOOSTED])
 def test_parties_that_send_messages_learn_what_one_process_does(parameters: dict[str, Any]) -> None:
     short = {"ticks": 20, "graph": parameters["graph"] | {"alone": 24, "every": 10}}

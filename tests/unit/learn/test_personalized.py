@@ -99,6 +99,7 @@ def dense_minimiser(data: list[NDArray[np.float64]], ridge: float = 0.5) -> Rows
     return np.asarray(np.linalg.solve(left, right).reshape(n, length))
 
 
+@pytest.mark.long
 def test_models_go_to_the_minimiser() -> None:
     data = tables()
     change = {"ticks": 15_000, "ridge": 2.0}

@@ -186,6 +186,7 @@ def test_many_seen_answers_are_grouped_upwards() -> None:
     assert (result <= 1.1 * exact).all()
 
 
+@pytest.mark.long
 def test_histogram_plans_are_ordered() -> None:
     betas = [
         plan_walk_histogram(100, 400, 3, epsilon, 1e-5, paths=paths, colluding=colluding).beta or 0

@@ -26,6 +26,7 @@ from smpc_dp.net.audit_selection import CheckpointPolicy
 from smpc_dp.net.second import audit_twice
 from smpc_dp.protocols.session import canonical_session, session_json
 from smpc_dp_lab.vectors import verifiable_runs as lab
+from tests.audits import ONE
 
 SIGNER, WITNESS = (Identity.from_seed(name, name[:1].encode() * 32) for name in ("checkpoints", "witness"))
 
@@ -82,15 +83,15 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
         """Return the members of the vectors, the aggregator with a key of checkpoints."""
         return [
             replace(member, checkpoint_key=SIGNER.public_key) if member.role == "aggregator" else member
-            for member in plain()
+            for member in plain(setting=ONE)
         ]
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(lab, "members", members)
-        version = lab.parameters(lab.SETTING).version
-        session = session_json(canonical_session("gopa", version, lab.SETTING.declared, members()))
+        version = lab.parameters(ONE).version
+        session = session_json(canonical_session("gopa", version, ONE.declared, members()))
         board = MemoryBoard(session.decode("ascii"))
-        run = lab.execute(board=board)
+        run = lab.execute(setting=ONE, board=board)
     log = board.runs(run.context.session_digest, run.context.session_digest)
     return Files(tmp_path_factory.mktemp("audit"), run, log)
 

@@ -132,6 +132,7 @@ def log_of(parties: int, path: Path) -> bytes:
     return path.read_bytes()
 
 
+@pytest.mark.long
 def test_memory_does_not_grow_with_the_entries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # What is bounded by a number has reached it after a few parties.
     for module, name, small in (

@@ -19,6 +19,7 @@ from smpc_dp.net.second import audit_twice
 from smpc_dp.protocols.result import Result
 from smpc_dp_lab.vectors.verifiable_parties import CHEAT, off_by_one
 from smpc_dp_lab.vectors.verifiable_runs import RecordedRun, entry_of, execute, honest
+from tests.audits import ONE
 
 
 @functools.cache
@@ -60,7 +61,8 @@ def test_an_honest_party_finds_its_entry(name: str, tmp_path: Path) -> None:
 
 
 def test_the_command_takes_it_as_json(tmp_path: Path) -> None:
-    log, receipt = written(tmp_path, ran()), receipt_of(ran(), "ann")
+    run = execute({CHEAT: off_by_one}, setting=ONE)
+    log, receipt = written(tmp_path, run), receipt_of(run, "ann")
     file = tmp_path / "receipt.json"
     file.write_text(json.dumps(receipt.to_json()), "utf-8")
     done = CliRunner().invoke(app, ["audit", str(log), "--receipt", str(file)])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -17,24 +18,27 @@ from smpc_dp.errors import LocalError
 from smpc_dp.net import second
 from smpc_dp.net.audit import audit
 from smpc_dp.net.second import DISAGREE, SecondAnswer, audit_twice, differences, second_opinion
-from tests.unit.net.test_statistic_audit import ended, execute
+from smpc_dp.protocols.gopa.verifiable import messages as v
+from smpc_dp_lab.vectors.verifiable_host import rewritten
+from smpc_dp_lab.vectors.verifiable_parties import CHEAT, out_of_range
+from smpc_dp_lab.vectors.verifiable_runs import RELAY, execute, honest
+from tests.audits import ONE
+from tests.unit.net import test_statistic_audit as statistic
 
 ROOT = Path(__file__).resolve().parents[3]
 FOLDER = ROOT / "protocols" / "gopa" / "vectors"
 
 
-def write(folder: Path, vector: Path) -> tuple[Path, dict[str, Any]]:
-    content = json.loads(vector.read_text("utf-8"))
-    base = json.loads((FOLDER / content["base"]).read_text("utf-8")) if "base" in content else {"log": []}
+def write(folder: Path, lines: Iterable[bytes]) -> Path:
     log = folder / "log.jsonl"
-    lines = [base["log"][line] if isinstance(line, int) else line for line in content["log"]]
-    log.write_text("".join(f"{line}\n" for line in lines), "utf-8")
-    return log, {"session": base.get("session"), **content}
+    log.write_bytes(b"".join(line + b"\n" for line in lines))
+    return log
 
 
 @pytest.fixture
 def right(tmp_path: Path) -> tuple[Path, dict[str, Any]]:
-    return write(tmp_path, FOLDER / "verifiable-run-honest.json")
+    ran = honest(setting=ONE)
+    return write(tmp_path, ran.lines), {"session": ran.context.session_digest.hex(), "log": ran.lines}
 
 
 def run(*arguments: str, stdin: bytes | None = None) -> tuple[int, str]:
@@ -55,8 +59,8 @@ def test_both_find_that_all_holds(right: tuple[Path, dict[str, Any]]) -> None:
 
 
 def test_both_refuse(tmp_path: Path) -> None:
-    log, _ = write(tmp_path, FOLDER / "verifiable-negative-total-changed.json")
-    report = audit_twice(log, threads=1)
+    other_total = rewritten(v.TALLY, RELAY, {"total": lambda total: bytes([total[0] ^ 1]) + total[1:]})
+    report = audit_twice(write(tmp_path, other_total(honest(setting=ONE))), threads=1)
     assert (report.code, report.second.code if report.second else None) == (1, 1)
     assert report.second is not None
     assert report.second.reason == "the total"
@@ -64,7 +68,7 @@ def test_both_refuse(tmp_path: Path) -> None:
 
 def test_a_bug_of_one_is_a_disagreement(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first auditor takes every range proof."""
-    log, _ = write(tmp_path, FOLDER / "verifiable-negative-range-off-by-one.json")
+    log = write(tmp_path, execute({CHEAT: out_of_range((5,))}, setting=ONE).lines)
     assert audit_twice(log, threads=1).code == 3
     monkeypatch.setattr(proofs.Batch, "add_range", lambda *_: None)
     code, text = run(str(log), "--second", "--threads", "1")
@@ -116,9 +120,9 @@ def test_it_is_bounded(right: tuple[Path, dict[str, Any]], bounds: dict[str, Any
 
 
 def test_both_find_that_a_statistic_holds(tmp_path: Path) -> None:
-    log, ran = tmp_path / "log.jsonl", execute()
+    log, ran = tmp_path / "log.jsonl", statistic.execute()
     log.write_bytes(ran.log)
-    code, text = run(str(log), "--session", ran.session, "--head", ended(ran), "--second", "--json")
+    code, text = run(str(log), "--session", ran.session, "--head", statistic.ended(ran), "--second", "--json")
     assert (code, json.loads(text)["second"]) == (0, {"code": 0, "reason": "", "differences": []})
 
 

@@ -66,7 +66,7 @@ def test_printed_row_for_half_takes_n_for_the_honest_users() -> None:
         )
 
 
-@pytest.mark.thin(2)
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("rho", "k", "sigma_delta", "sigma_eta", "claim"),
     [(1.0, 20, 34.7, 0.6106, 1e-7), (0.5, 40, 28.4, 0.8308, 4e-7)],

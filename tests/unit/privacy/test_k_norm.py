@@ -23,6 +23,7 @@ def draw(length: int, scale: int, count: int, digits: int = 50) -> NDArray[np.in
     return np.array([k_norm(source, length, scale, digits=digits) for _ in range(count)])
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("length", [1, 2, 5, 20])
 @pytest.mark.parametrize("digits", [50, 2])
 def test_norms_are_gamma_and_directions_uniform(length: int, digits: int) -> None:
@@ -62,6 +63,7 @@ def cells(length: int, scale: int, most: int) -> dict[tuple[int, ...], float]:
     return found
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("digits", [50, 1])
 @pytest.mark.parametrize(("length", "most"), [(2, 2), (3, 1)])
 def test_rounded_values_have_the_probabilities_of_their_cells(length: int, most: int, digits: int) -> None:

@@ -59,6 +59,7 @@ def with_variance(parameters: NoisySumParameters, variance: Fraction) -> NoisySu
     return msgspec.structs.replace(parameters, variance=variance)
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("mechanism", ["discrete-gaussian", "skellam"])
 def test_noise_of_the_sum_is_as_stated(mechanism: str) -> None:
     """30 runs of 20 coordinates: 600 degrees of freedom; five deviations of the mean square: 6e-7."""

@@ -15,7 +15,7 @@ from smpc_dp.privacy import collaboration, dp_sgd
 from smpc_dp.privacy.gaussian import gaussian_delta
 
 
-@pytest.mark.thin(2)
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("epsilon", "published", "local"),
     [(1.0, (117.2, 17.42, 27.46), 29.27), (10.0, (14.68, 1.742, 3.068), 3.749)],

@@ -259,6 +259,7 @@ def test_what_is_proven_and_what_is_left_of_a_claim_after_exclusions() -> None:
     assert "whoever reads the log" in few.claim
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("form", [{}, *FORMS], ids=["relay", "direct", "verifiable"])
 def test_a_delta_that_is_large_for_so_many_parties_moves_no_sentence(form: dict[str, Any]) -> None:
     large, usual = (in_form(form, 5, delta=delta).privacy(5).not_protected for delta in (0.3, 1e-6))

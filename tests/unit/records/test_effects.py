@@ -140,6 +140,7 @@ def table_of(schema: Schema, rows: tuple[float, ...]) -> Table:
     return read_table({"v": np.array(rows, dtype=np.float64)}, schema)
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("rows", ["private", "public"])
 @pytest.mark.parametrize("least", [1, 3])
 def test_no_row_moves_a_vector_further_than_the_sensitivity(rows: str, least: int) -> None:

@@ -30,6 +30,7 @@ def noisy(true: float, rng: np.random.Generator, *, shown: bool) -> np.ndarray:
     return np.asarray(values[(values >= LEAST) == shown][:REPETITIONS])
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("true", [0.0, 1.0, 2.0, 3.0, 5.0])
 def test_counts_that_are_shown_have_intervals_of_their_level(true: float) -> None:
     values = noisy(true, np.random.default_rng(1), shown=True)
@@ -78,6 +79,7 @@ def test_large_counts_have_the_interval_of_the_noise() -> None:
     assert shown_count(12.0, 0.0, 0.0, OUTSIDE) == (12.0, 12.0)
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("rows", [1.0, 4.0])
 @pytest.mark.parametrize("ratio", [0.0, 0.5, -1.0])
 def test_means_of_groups_that_are_shown_have_intervals_of_their_level(rows: float, ratio: float) -> None:

@@ -40,12 +40,15 @@ def test_the_library_has_nothing_of_it() -> None:
         assert "from smpc_dp_verify" not in text, file
 
 
-def test_a_flipped_bit_is_refused() -> None:
-    """Without proofs: the chain, the signatures and the run id cover each bit of each line."""
+def test_a_flipped_bit_is_refused(stride: int) -> None:
+    """Without proofs: the chain, the signatures and the run id cover each bit of each line.
+
+    One bit of each line is tried, or with --all three.
+    """
     assert Audit(HONEST, frozenset()).entries == len(HONEST) - 1
     chooser = random.Random(7)
     for index, line in enumerate(HONEST):
-        for bit in chooser.sample(range(8 * len(line)), 3):
+        for bit in chooser.sample(range(8 * len(line)), 3 if stride == 1 else 1):
             changed = bytearray(line.encode())
             changed[bit // 8] ^= 1 << bit % 8
             try:

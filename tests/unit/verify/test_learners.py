@@ -48,7 +48,11 @@ def second(given: dict[str, Any], own: int, pair: int) -> Terms:
     return read_terms(session, 2, f"average {own:x}/{pair:x} of group {group_digest(names)}")
 
 
-@pytest.mark.parametrize("name", LEARNERS)
+@pytest.mark.parametrize(
+    "name",
+    # That of one coordinate takes several seconds; once it is one of those that are played.
+    [pytest.param(name, marks=pytest.mark.long if name == "of one coordinate" else ()) for name in LEARNERS],
+)
 def test_both_plan_the_same_averages(name: str) -> None:
     given = given_of(LEARNERS[name])
     learned = first(given)
