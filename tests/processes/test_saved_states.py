@@ -29,7 +29,7 @@ def assert_exact(runs: list[str]) -> None:
 
 @pytest.mark.slow
 def test_the_sum_is_exact_though_processes_are_killed() -> None:
-    assert_exact(run("--seed", "1", "--runs", "2"))
+    assert_exact(run("--seed", "1"))
 
 
 @pytest.mark.slow
@@ -39,6 +39,7 @@ def test_the_sum_is_exact_in_a_long_series(first: int) -> None:
     assert_exact(run("--seed", str(first), "--runs", "10"))
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_the_log_of_a_verifiable_run_holds_though_processes_are_killed() -> None:
     [text] = run("--seed", "1", "--protocol", "gopa-verifiable")
@@ -48,6 +49,7 @@ def test_the_log_of_a_verifiable_run_holds_though_processes_are_killed() -> None
     assert "equals the uninterrupted run" in text
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_without_a_counter_the_killed_are_lost() -> None:
     """The run ends without them, over the vectors that are in it, or stops and names them."""

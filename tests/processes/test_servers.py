@@ -266,6 +266,7 @@ async def test_what_cannot_be_computed_is_refused_at_the_user(tmp_path: Path) ->
     assert got == [True] * len(PARTIES)
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("step", ["connected", "shares", "compute"])
 def test_a_killed_server_ends_everybody_and_is_named(tmp_path: Path, step: str) -> None:
     path = session(tmp_path)

@@ -43,6 +43,7 @@ def test_a_statistic_of_three_servers_is_within_its_noise() -> None:
     assert answer.refused == []
 
 
+@pytest.mark.long
 def test_circuits_are_evaluated_on_real_shares() -> None:
     """A party's kernel among three servers, by its circuit, and pairs with noise of their own."""
     generator = np.random.default_rng(6)

@@ -299,6 +299,7 @@ async def test_processes_without_addresses_and_one_is_killed_amid_its_pair(tmp_p
     assert report.statistic.beacon == reported["alice"]["evidence"]["beacon"] == served.evidence.beacon.hex()
 
 
+@pytest.mark.long
 def test_the_example_with_six_borrowers() -> None:
     """The first six of its thirty, to save time; seven standard errors of the noise, and tau is within 2."""
     example = runpy.run_path(str(Path(__file__).parents[2] / "examples" / "kendall_tau.py"))

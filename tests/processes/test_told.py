@@ -299,6 +299,7 @@ async def test_an_input_that_an_evaluation_refuses_is_not_told(tmp_path: Path, r
     serving.cancel()
 
 
+@pytest.mark.long
 def test_processes_say_nothing_of_anothers_ledger(tmp_path: Path) -> None:
     """Whatever the aggregator and the other parties print, it is not what one party's ledger says."""
     path = create_local_session(tmp_path, PARTIES, GOPA, protocol="gopa", timeouts=TIMEOUTS)

@@ -109,6 +109,7 @@ def test_a_walk_over_sockets_is_the_simulated_one_to_the_last_bit(
         assert 15 < (ledger.spent().epsilon or 0) < 21
 
 
+@pytest.mark.long
 def test_processes_walk_and_one_that_is_killed_is_named(tmp_path: Path) -> None:
     path = session(tmp_path, SUM | {"steps": 3000}, NUMBERS)
     outputs = {name: tmp_path / f"{name}.json" for name in PARTIES}

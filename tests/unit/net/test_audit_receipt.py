@@ -24,12 +24,12 @@ from tests.audits import ONE
 
 @functools.cache
 def ran() -> RecordedRun:
-    return execute({CHEAT: off_by_one})
+    return execute({CHEAT: off_by_one}, setting=ONE)
 
 
 @functools.cache
 def another() -> RecordedRun:
-    return honest(run=2)
+    return honest(run=2, setting=ONE)
 
 
 def receipt_of(run: RecordedRun, name: str) -> LogReceipt:
@@ -61,8 +61,7 @@ def test_an_honest_party_finds_its_entry(name: str, tmp_path: Path) -> None:
 
 
 def test_the_command_takes_it_as_json(tmp_path: Path) -> None:
-    run = execute({CHEAT: off_by_one}, setting=ONE)
-    log, receipt = written(tmp_path, run), receipt_of(run, "ann")
+    log, receipt = written(tmp_path, ran()), receipt_of(ran(), "ann")
     file = tmp_path / "receipt.json"
     file.write_text(json.dumps(receipt.to_json()), "utf-8")
     done = CliRunner().invoke(app, ["audit", str(log), "--receipt", str(file)])
