@@ -160,7 +160,7 @@ async def test_a_failed_pair_is_spent_and_not_retried(
         return await opened.pairwise("collision", 7, 12.0, 1)
 
     # Eve's partner waits for her until the step is over.
-    timeouts = Timeouts(connect=60.0, step=20.0, gather=60.0)
+    timeouts = Timeouts(connect=60.0, step=20.0, gather=10.0)
     path = create_local_session(tmp_path, PARTIES, PARAMETERS, addresses=True, timeouts=timeouts)
     *answers, served = await execute(path, act, ledgers=ledgers)
     assert isinstance(served, StatisticResult)

@@ -414,7 +414,9 @@ async def test_cells_of_a_table_are_in_nothing_that_a_learner_says(
     tmp_path: Path, reported: list[bytes], bad: str
 ) -> None:
     """Each party's table holds the canaries, bob's a cell that is refused too: the others learn."""
-    path = create_local_session(tmp_path, PARTIES, LEARN, protocol="learn", timeouts=TIMEOUTS)
+    # Bob does not come, and all wait for him once.
+    timeouts = Timeouts(connect=6.0, step=10.0, gather=5.0)
+    path = create_local_session(tmp_path, PARTIES, LEARN, protocol="learn", timeouts=timeouts)
     rows = f"{NUMBERS[0]},{NUMBERS[1]},0\n{NUMBERS[2]},{NUMBERS[3]},1\n"
     for name in PARTIES:
         (tmp_path / f"{name}.csv").write_text(rows + (f"{bad},1.0,1\n" if name == "bob" else ""))
