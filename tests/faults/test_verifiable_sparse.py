@@ -154,6 +154,7 @@ def dropped(neighbourhood: int) -> Tamper:
     return tamper
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("wrong", [shifted, dropped])
 def test_a_wrong_edge_is_found_at_any_place_and_void_for_both(wrong: Any) -> None:
     """Of three parties at once, at places that a fixed seed draws; the run goes on without these edges."""

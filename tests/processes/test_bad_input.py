@@ -246,6 +246,7 @@ def test_a_bound_that_is_no_float_is_refused(session: Path) -> None:
     assert line == f"smpc-dp: parameters.upper: {expected}, is an integer of 1329 bits"
 
 
+@pytest.mark.long
 def test_clipping_only_when_asked_for_and_counted(tmp_path: Path) -> None:
     path = create_local_session(tmp_path, PARTIES, REAL, timeouts=Timeouts(connect=60.0, step=20.0))
     (tmp_path / "inputs").mkdir()

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from msgspec.structs import replace
 
 import smpc_dp
@@ -90,6 +91,7 @@ def lying(*args: Any, **more: Any) -> Run[Any]:
     return Run(PARTY.with_row(AwaitNeighbours, beyond), honest.member, honest.state)
 
 
+@pytest.mark.long
 async def test_a_verifiable_total_beyond_the_bound_is_convicted_and_the_answers_are_audited_twice(
     tmp_path: Path,
 ) -> None:

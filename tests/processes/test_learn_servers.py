@@ -75,6 +75,7 @@ async def serve_and_learn(
     return dict(zip(names, result, strict=True)), [await task for task in serving]
 
 
+@pytest.mark.long
 def test_servers_average_for_groups_and_members_are_charged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -175,6 +176,7 @@ def test_who_comes_late_joins_the_groups_that_are_left(tmp_path: Path) -> None:
     assert all("dan" in reason for reported in failures for reason in reported.values())
 
 
+@pytest.mark.long
 def test_a_killed_server_stops_the_run_and_budgets_are_right(tmp_path: Path) -> None:
     """It is killed when it computes the second step's average: all of that group have shared, and paid."""
     path = session(tmp_path, {"steps": 6})

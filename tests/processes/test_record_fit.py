@@ -26,6 +26,7 @@ FAST = Timeouts(connect=20.0, step=20.0, gather=10.0)
 TERMS: dict[str, Any] = {"records": {**SCHEMA, "rows_expected": 80_000}, "dropout": 0.0, "corrupt": 0.0}
 
 
+@pytest.mark.long
 def test_a_run_of_processes_gives_the_fit_of_the_pooled_rows(tmp_path: Path) -> None:
     response = "visits"
     path = create_local_session(

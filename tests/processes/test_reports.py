@@ -63,6 +63,7 @@ def run(session: Path, report: Path, *more: str) -> tuple[int, str, str]:
     return done.returncode, done.stdout, done.stderr
 
 
+@pytest.mark.long
 def test_a_run_with_noise_is_reported_with_intervals_ledgers_and_traffic(
     session: Path, subtests: pytest.Subtests
 ) -> None:

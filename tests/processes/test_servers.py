@@ -189,6 +189,7 @@ async def test_auc_with_public_labels_is_that_of_the_marks(tmp_path: Path) -> No
     assert abs(values.pop() - 1) < 2
 
 
+@pytest.mark.long
 async def test_users_own_kernels_on_shares_and_pairs_with_noise_of_their_own(tmp_path: Path) -> None:
     """At epsilon 12 noise of 6 pairs is above 1 less than once in 1e4 runs, that of a pair once in 8e4."""
 

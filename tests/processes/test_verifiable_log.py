@@ -123,6 +123,7 @@ def test_a_relay_that_shows_another_log_is_caught(
     asyncio.run(with_sessions(tmp_path, then))
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_party_audits_from_the_command_line(tmp_path: Path) -> None:
     parameters = {"length": 1, "lower": 0, "upper": 1, "precision": 0.5, "epsilon": 20.0, "delta": 1e-2}

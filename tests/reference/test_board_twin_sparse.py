@@ -31,6 +31,7 @@ def ran() -> RecordedRun:
     return execute({CHEAT: off_by_one}, kill={GONE: 4}, setting=SPARSE, memo=True)
 
 
+@pytest.mark.long
 def test_the_twin_finds_the_same_of_a_sparse_run() -> None:
     result = twin(ran().lines)
     assert result.total == [int(value) for value in ran().relay.result.total]

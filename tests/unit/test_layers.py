@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import graphlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -107,6 +108,12 @@ def imports(tree: ast.Module, package: str) -> Iterator[tuple[str, int]]:
                 yield name, node.lineno
 
 
+@functools.cache
+def imports_of(file: Path) -> list[tuple[str, int]]:
+    """Return what a file imports, with the lines."""
+    return list(imports(parsed(file), package_of(file)))
+
+
 def parsed(file: Path) -> ast.Module:
     return ast.parse(file.read_text("utf-8"), str(file))
 
@@ -144,7 +151,7 @@ def test_imports_go_downwards() -> None:
     result = [
         f"{file.relative_to(ROOT)}:{line}: {imported}: {reason}"
         for file in FILES
-        for imported, line in imports(parsed(file), package_of(file))
+        for imported, line in imports_of(file)
         if (reason := misplaced(module_of(file), imported)) is not None
     ]
     assert not result, "\n".join(result)
@@ -181,7 +188,7 @@ def test_modules_do_not_import_in_circles() -> None:
     graph = {
         module_of(file): {
             imported
-            for imported, _ in imports(parsed(file), package_of(file))
+            for imported, _ in imports_of(file)
             if imported in MODULES and imported != module_of(file)
         }
         for file in FILES

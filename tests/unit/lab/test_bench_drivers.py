@@ -222,6 +222,7 @@ def test_garbling_stands_beside_a_peer_that_is_told_the_same_work(quick: Path) -
     assert [line for line in log if line.startswith("ours 1 ")] == ["ours 1 21"] * 2
 
 
+@pytest.mark.long
 def test_transfers_stand_beside_the_peer_of_the_same_run(quick: Path) -> None:
     figures = {"setup": ("s", 1.0), "random, memory": ("OT/s", 1e6), "random, loopback": ("OT/s", 2e6)}
     says(quick, "emp_ot", answer("emp-ot", **figures))

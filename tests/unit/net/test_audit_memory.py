@@ -108,6 +108,7 @@ def test_memory_does_not_grow_with_the_roster(tmp_path: Path) -> None:
     assert peaks[1] - peaks[0] < 4e6, peaks
 
 
+@pytest.mark.long
 def test_no_byte_of_a_long_header_can_be_changed() -> None:
     log = header_of(500)
     assert len(log) > long_header.WHOLE_BYTES

@@ -27,6 +27,7 @@ def test_noise_of_the_average_is_as_stated() -> None:
     assert abs(np.mean(squares) - 1) < 5 * math.sqrt(2 / 600)
 
 
+@pytest.mark.long
 def test_noise_that_lost_users_leave_is_counted() -> None:
     """The same with two of eight lost, each at a step that the seed picks; all residual noise is stated."""
     values, squares, residual = np.full((8, 10), 0.5), [], 0

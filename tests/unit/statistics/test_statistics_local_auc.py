@@ -238,7 +238,7 @@ def settings_of_the_theorem() -> list[tuple[int, int, int, float, float]]:
     ]
 
 
-@pytest.mark.thin(2)
+@pytest.mark.long
 @pytest.mark.parametrize("split", ["users", "budget"])
 def test_theorem_3_5_holds_in_every_setting_tried(split: Split) -> None:
     """Mean squared error of 25 runs below the bound.
