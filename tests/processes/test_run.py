@@ -279,6 +279,7 @@ def test_a_session_file_changed_on_one_side_is_refused_and_said(session: Path) -
     assert outcomes["aggregator"].ok, outcomes["aggregator"].errors
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("command", [("run",), ("party", "--as", "aggregator")], ids=["run", "party"])
 def test_a_port_in_use_is_one_line(session: Path, command: tuple[str, ...]) -> None:
     """An aggregator of the session may have it: `smpc-dp run` starts nobody who would call that one."""

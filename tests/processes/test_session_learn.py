@@ -185,6 +185,7 @@ def test_arguments_that_are_refused_send_nothing(tmp_path: Path) -> None:
     assert refused.value.issues[0].check is ConfigCheck.UNSUPPORTED
 
 
+@pytest.mark.long
 def test_run_reads_named_columns_and_writes_the_model(tmp_path: Path) -> None:
     given = {
         "learner": "sgd",

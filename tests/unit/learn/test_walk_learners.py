@@ -432,6 +432,7 @@ def test_every_message_of_a_step_has_the_same_length(monkeypatch: pytest.MonkeyP
     assert len({len(box) for box in boxes}) == 1
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize(
     ("settings", "tables"),
     [
@@ -458,6 +459,7 @@ def test_a_learner_runs_in_both_fidelities_and_again(
     assert np.ptp(result[0].values, axis=0).max() == 0
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize(
     ("settings", "change", "named"),
     [

@@ -116,6 +116,7 @@ def test_the_planned_noise_is_the_noise(distribution: Any, parties: int, epsilon
         assert math.isclose(plan.noise_error, 2 * (2 * 2.0 / (parties * epsilon)) ** 2, rel_tol=0.02)
 
 
+@pytest.mark.long
 def test_the_mean_squared_error_is_of_one_over_n_and_one_over_n_epsilon_squared() -> None:
     """300 samples of uniform records each, Gini's mean difference.
 
