@@ -307,6 +307,7 @@ def shifted_by_one(_party: Any, message: Any) -> Any:
     return replace(message, deltas=delta)
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("seed", range(12))
 def test_whatever_a_group_does_no_edge_between_others_is_opened(seed: int) -> None:
     """Up to four parties cheat at random: the rest get their exact total, or stop and name who did."""

@@ -198,7 +198,7 @@ def test_the_digests_on_the_page_are_those_of_the_vectors(monkeypatch: pytest.Mo
     assert {heads[-5], heads[-1]} <= shown
 
 
-@pytest.mark.thin(3)
+@pytest.mark.long
 def test_a_flipped_bit_is_refused_in_its_line(lines: list[bytes]) -> None:
     chooser = random.Random(7)
     for index, line in enumerate(lines):

@@ -159,6 +159,7 @@ def test_smpc_dp_run_walks_between_processes(tmp_path: Path) -> None:
     assert shown["ann"]["guarantee"]["epsilon"] == pytest.approx(20.0)
 
 
+@pytest.mark.long
 def test_a_histogram_on_a_ring_goes_over_sockets(tmp_path: Path) -> None:
     """Twelve values of 1; all get one histogram, whose counts add up."""
     settings = {"learner": "ring-histogram", "rounds": 3, "categories": 3, "epsilon": 20.0, "delta": 1e-4}

@@ -155,6 +155,7 @@ def chi_square(drawn: NDArray[np.int64], distribution: dict[int, float]) -> floa
     return float(stats.chisquare([*observed, len(drawn) - sum(observed)], [*expected, rest]).pvalue)
 
 
+@pytest.mark.long
 def test_programs_and_simulations_draw_the_law_of_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
     """A program draws in parts: here 200 levels at once, which are 100 of the 300 draws."""
     monkeypatch.setattr(wide, "AT_ONCE", 200)
