@@ -29,7 +29,6 @@ from smpc_dp.records.plan import Plan
 from smpc_dp.records.quantiles import quantiles
 from smpc_dp.records.regression import regressions
 from smpc_dp.records.result import HIDDEN, WITHIN_NOISE, Answers, Estimate
-from smpc_dp.records.schema import Schema
 from smpc_dp.records.survival import log_rank, survival
 from smpc_dp.records.terms import counted_cells
 
@@ -69,49 +68,7 @@ def estimate(
         outside /= sum(1 for one in plan.statistics for _ in _estimates(one, noisy, Display(0.5, 0.0)))
     display = Display(outside, hide)
     estimates = [one for statistic in plan.statistics for one in _estimates(statistic, noisy, display)]
-    schema = plan.schema
-    return Answers(
-        estimates=tuple(estimates),
-        level=level,
-        simultaneous=simultaneous,
-        unit=schema.unit,
-        relation=schema.relation,
-        present=1 if plan.central else present,
-        counted=plan.mechanism.honest,
-        rows=rows,
-        guarantee=plan.guarantee(),
-        not_protected=not_protected(schema, central=plan.central),
-    )
-
-
-def not_protected(schema: Schema, *, central: bool = False) -> tuple[str, ...]:
-    """Return what a reader of the answers should be told; `central`: servers draw one noise for all."""
-    noise = (
-        "the servers draw the noise together"
-        if central
-        else "or no noise; noise is counted on from all but as many parties as are planned to be corrupt, "
-        "and with none planned from every party but the one that looks"
-    )
-    lines = [
-        f"a party may add any vector within its bounds{';' if central else ','} {noise}",
-        "how long a party takes to read and sum its rows: others see it where it does so while they wait",
-        "the columns, bounds, categories and what is asked for are public",
-        "that counts within the noise are not shown is presentation, and protects nothing",
-        "intervals are about the noise; they say nothing about how the rows were sampled",
-    ]
-    if schema.unit == "record":
-        lines.append("one record is protected, not all records of one person")
-    else:
-        lines.append(f"that a person is in at most {schema.party_factor} parties is declared, not checked")
-    if schema.rows == "public":
-        lines.append("the number of rows of each party is public")
-    if schema.filled:
-        lines.append(
-            "rows beyond rows_per_person, or without an id, are in the public number of rows: answers over "
-            f"it take them as the middle of {', '.join(schema.filled)} (missing = false), which no interval "
-            "covers"
-        )
-    return tuple(lines)
+    return plan.answers(estimates, present, level=level, simultaneous=simultaneous, rows=rows)
 
 
 def _estimates(one: Statistic, noisy: NoisySums, display: Display) -> Iterator[Estimate]:

@@ -52,7 +52,7 @@ def effects(
         estimates, following = (*first.estimates(display),), first.following(display)
     else:
         estimates = (*plan.known, _weighted_mean(plan, total, present, display))
-    return plan.answers(estimates, following, present, level=level, simultaneous=simultaneous)
+    return plan.answers(estimates, present, level=level, simultaneous=simultaneous, following=following)
 
 
 class _FirstSums:

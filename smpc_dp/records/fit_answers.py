@@ -58,7 +58,7 @@ def fitted(
                 )
             )
     following = _following(plan, equations, present)
-    return plan.answers(estimates, following, present, level=level, simultaneous=simultaneous)
+    return plan.answers(estimates, present, level=level, simultaneous=simultaneous, following=following)
 
 
 def _solved(

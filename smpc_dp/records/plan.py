@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Self
@@ -36,7 +36,7 @@ from smpc_dp.records.table import Integers, Table
 from smpc_dp.records.terms import Term, is_public, terms_of
 
 if TYPE_CHECKING:
-    from smpc_dp.records.result import Answers
+    from smpc_dp.records.result import Answers, Estimate
 
 # The deviation of the noise in ring steps: at most, and with less the grid would be coarser than the noise.
 MOST_BITS = 32
@@ -82,13 +82,34 @@ class PlannedError(PlainStruct, frozen=True):
 class Priced:
     """What is planned at a price: warns of large errors, and refuses them.
 
-    `steps`: the requests that it takes, one after the other.
+    Attributes:
+        shares: the sum of shares of noise, with the counted ones; None for exact sums.
+        steps: the requests that it takes, one after the other.
+        central: whether there is one share for all, which servers draw.
     """
 
     schema: Schema
+    shares: DistributedSum | None
     epsilon: float
     delta: float
     steps: int
+    central: bool = False
+
+    @property
+    def mechanism(self) -> DistributedSum:
+        """The sum of shares of noise; raises ConfigError for exact sums."""
+        if self.shares is None:
+            raise ConfigError("exact sums have no noise", ConfigCheck.UNSUPPORTED)
+        return self.shares
+
+    def event(self) -> Event:
+        """Return what one private request is to a ledger of its unit and relation."""
+        return msgspec.structs.replace(self.mechanism.event(), unit=self.schema.unit)
+
+    def guarantee(self) -> PrivacyGuarantee:
+        """Return what all requests together guarantee to one unit."""
+        exact = self.mechanism.guarantee(self.delta)
+        return msgspec.structs.replace(exact, epsilon=self.epsilon, protects=self.schema.unit)
 
     def errors(self, present: int, rows: int | None = None) -> list[PlannedError]:
         """Return the standard error of each answer with so many shares of noise in the sum."""
@@ -97,6 +118,35 @@ class Priced:
     def following(self, answers: Answers) -> Self:  # noqa: ARG002
         """Return the plan of the next step, given the answers of this one."""
         return self
+
+    def answers(
+        self,
+        estimates: Iterable[Estimate],
+        present: int,
+        *,
+        level: float,
+        simultaneous: bool,
+        rows: int | None = None,
+        following: tuple[int, ...] = (),
+    ) -> Answers:
+        """Return what is known after a request over so many parties, with what it protects."""
+        # Not at the top: few need answers where they plan.
+        from smpc_dp.records.result import NO_PRIVACY, Answers, not_protected
+
+        exact = self.shares is None
+        return Answers(
+            estimates=tuple(estimates),
+            level=level,
+            simultaneous=simultaneous,
+            unit=self.schema.unit,
+            relation=self.schema.relation,
+            present=1 if self.central else present,
+            counted=0 if exact else self.mechanism.honest,
+            rows=rows,
+            guarantee=None if exact else self.guarantee(),
+            not_protected=NO_PRIVACY if exact else not_protected(self.schema, central=self.central),
+            following=following,
+        )
 
     def warnings(self, present: int, rows: int | None = None) -> list[str]:
         """Return a line for each answer whose standard error is above a tenth of its range, or not known."""
@@ -152,9 +202,7 @@ class Plan(Priced):
         statistics: what is asked for; terms: their numbers.
         blocks: the blocks of the vector, with what multiplies their sums.
         sensitivity: how far one unit moves the vector, in ring steps.
-        mechanism: the sum of shares of noise, with the counted ones.
         variance: the variance parameter of each party's share, in squared ring steps, an integer.
-        central: whether there is one share for all, which servers draw.
         left: the variance of noise that lost parties left in the sum, in squared ring steps.
     """
 
@@ -163,7 +211,7 @@ class Plan(Priced):
     terms: tuple[Term, ...]
     blocks: tuple[Scaled, ...]
     sensitivity: Sensitivity
-    mechanism: DistributedSum
+    shares: DistributedSum
     variance: Fraction
     epsilon: float
     delta: float
@@ -202,12 +250,12 @@ class Plan(Priced):
     @property
     def laplace(self) -> LaplaceShare | None:
         """The share of discrete Laplace noise; None where the noise is Gaussian."""
-        share = self.mechanism.share
+        share = self.shares.share
         return share if isinstance(share, LaplaceShare) else None
 
     def worst(self, weights: Mapping[str, float]) -> float:
         """Return the largest weighted error of an answer over its range, with the counted shares alone."""
-        present = self.mechanism.honest
+        present = self.shares.honest
         return max(
             term.groups * math.sqrt(self._square(term, present) * weights.get(term.text, 1.0))
             for term in self.terms
@@ -218,19 +266,10 @@ class Plan(Priced):
         texts = [(one.block, f"{one.scale.numerator:x}/{one.scale.denominator:x}") for one in self.blocks]
         return texts if self.laplace is None else [texts, f"{self.laplace.scale.numerator:x}"]
 
-    def event(self) -> Event:
-        """Return what the request is to a ledger of its unit and relation."""
-        return msgspec.structs.replace(self.mechanism.event(), unit=self.schema.unit)
-
-    def guarantee(self) -> PrivacyGuarantee:
-        """Return what the request guarantees to one unit."""
-        exact = self.mechanism.guarantee(self.delta)
-        return msgspec.structs.replace(exact, epsilon=self.epsilon, protects=self.schema.unit)
-
     def with_variance(self, variance: Fraction) -> Plan:
         """Return the plan with shares of a greater variance."""
         share = DiscreteGaussian(self.sensitivity, variance)
-        return replace(self, variance=variance, mechanism=replace(self.mechanism, share=share))
+        return replace(self, variance=variance, shares=replace(self.shares, share=share))
 
     def with_left(self, variance: int) -> Plan:
         """Return the plan of a sum in which lost parties left noise of this variance."""
@@ -348,7 +387,7 @@ def plan_request(
         terms=terms,
         blocks=tuple(scaled),
         sensitivity=sensitivity,
-        mechanism=DistributedSum(DiscreteGaussian(sensitivity, variance), parties, missing, corrupt),
+        shares=DistributedSum(DiscreteGaussian(sensitivity, variance), parties, missing, corrupt),
         variance=variance,
         epsilon=epsilon,
         delta=delta,
@@ -373,15 +412,15 @@ def _with_laplace(plan: Plan, weights: Mapping[str, float]) -> Plan | None:
         factors[blocks[0]] = max(factors[blocks[0]], factor)
     whole = sum(row_l1(block, schema) * math.sqrt(factor) for block, factor in factors.items())
     spread = [math.sqrt(2.0) * whole / (plan.epsilon * math.sqrt(factor)) for factor in factors.values()]
-    parties = plan.mechanism.parties
+    parties = plan.shares.parties
     scaled = tuple(_scaled(list(factors), spread, schema, parties, LAPLACE_BITS))
     sensitivity = l1_sensitivity(scaled, schema)
-    counted = plan.mechanism.honest
+    counted = plan.shares.honest
     share = LaplaceShare(sensitivity, least_scale(sensitivity.l1, plan.epsilon), counted)
     variance = Fraction(math.ceil(share.variance))
     _check_room(scaled, schema, parties, variance)
-    mechanism = replace(plan.mechanism, share=share)
-    return replace(plan, blocks=scaled, sensitivity=sensitivity, mechanism=mechanism, variance=variance)
+    shares = replace(plan.shares, share=share)
+    return replace(plan, blocks=scaled, sensitivity=sensitivity, shares=shares, variance=variance)
 
 
 def _check(epsilon: float, delta: float, terms: Sequence[Term], weights: Mapping[str, float]) -> None:

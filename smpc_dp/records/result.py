@@ -13,10 +13,46 @@ from smpc_dp.optional import import_optional
 from smpc_dp.privacy.guarantee import PlainStruct, PrivacyGuarantee
 from smpc_dp.records.ask import Statistic
 from smpc_dp.records.intervals import INFINITE, Interval
+from smpc_dp.records.schema import Schema
 
 HIDDEN = "not shown: within the noise"
 WITHIN_NOISE = "none: the count is within the noise"
 PROJECTED = "projected into what is possible"
+NO_PRIVACY = (
+    "sums are exact: they have no differential privacy, and those of all steps are seen",
+    "a party may add any vector within its bounds",
+    "how long a party takes to read and sum its rows: others see it while they wait",
+)
+
+
+def not_protected(schema: Schema, *, central: bool = False) -> tuple[str, ...]:
+    """Return what a reader of the answers should be told; `central`: servers draw one noise for all."""
+    noise = (
+        "the servers draw the noise together"
+        if central
+        else "or no noise; noise is counted on from all but as many parties as are planned to be corrupt, "
+        "and with none planned from every party but the one that looks"
+    )
+    lines = [
+        f"a party may add any vector within its bounds{';' if central else ','} {noise}",
+        "how long a party takes to read and sum its rows: others see it where it does so while they wait",
+        "the columns, bounds, categories and what is asked for are public",
+        "that counts within the noise are not shown is presentation, and protects nothing",
+        "intervals are about the noise; they say nothing about how the rows were sampled",
+    ]
+    if schema.unit == "record":
+        lines.append("one record is protected, not all records of one person")
+    else:
+        lines.append(f"that a person is in at most {schema.party_factor} parties is declared, not checked")
+    if schema.rows == "public":
+        lines.append("the number of rows of each party is public")
+    if schema.filled:
+        lines.append(
+            "rows beyond rows_per_person, or without an id, are in the public number of rows: answers over "
+            f"it take them as the middle of {', '.join(schema.filled)} (missing = false), which no interval "
+            "covers"
+        )
+    return tuple(lines)
 
 
 class Estimate(PlainStruct, frozen=True, kw_only=True):

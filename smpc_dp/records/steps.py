@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.privacy.accountant.compose import Composition
-from smpc_dp.privacy.accountant.events import Event
 from smpc_dp.privacy.budget import Budget, request_epsilons
-from smpc_dp.privacy.guarantee import PrivacyGuarantee
 from smpc_dp.privacy.mechanisms.additive import DiscreteGaussian
 from smpc_dp.privacy.mechanisms.distributed import DistributedSum
 from smpc_dp.privacy.mechanisms.sensitivity import Sensitivity
@@ -24,15 +21,6 @@ from smpc_dp.records.ask import LOOPS, Ask, Statistic, read_ask
 from smpc_dp.records.plan import Priced
 from smpc_dp.records.schema import Schema
 from smpc_dp.records.table import Integers, Table
-
-if TYPE_CHECKING:
-    from smpc_dp.records.result import Answers, Estimate
-
-NO_PRIVACY = (
-    "sums are exact: they have no differential privacy, and those of all steps are seen",
-    "a party may add any vector within its bounds",
-    "how long a party takes to read and sum its rows: others see it while they wait",
-)
 
 
 @dataclass(frozen=True)
@@ -42,7 +30,7 @@ class SteppedPlan(Priced):
     Attributes:
         statistics: what is asked for, alone.
         steps: the number of requests.
-        shares: the sum of shares of noise, None for exact sums; variance: of each share.
+        variance: of each share of the noise.
         epsilon, delta: of all steps together; 0 and 0 for exact sums.
     """
 
@@ -54,13 +42,6 @@ class SteppedPlan(Priced):
     variance: Fraction
     epsilon: float
     delta: float
-
-    @property
-    def mechanism(self) -> DistributedSum:
-        """The sum of shares of noise; raises ConfigError for exact sums."""
-        if self.shares is None:
-            raise ConfigError("exact sums have no noise", ConfigCheck.UNSUPPORTED)
-        return self.shares
 
     @property
     def statistic(self) -> Statistic:
@@ -90,16 +71,6 @@ class SteppedPlan(Priced):
         """Return what is derived with floating point, and what the step depends on of those before."""
         raise NotImplementedError
 
-    def event(self) -> Event:
-        """Return what one private step is to a ledger of its unit and relation."""
-        return msgspec.structs.replace(self.mechanism.event(), unit=self.schema.unit)
-
-    def guarantee(self) -> PrivacyGuarantee:
-        """Return what all steps together guarantee to one unit."""
-        return msgspec.structs.replace(
-            self.mechanism.guarantee(self.delta), epsilon=self.epsilon, protects=self.schema.unit
-        )
-
     def deviation(self, present: int) -> float:
         """Return the standard deviation of the noise in a sum over so many parties, in ring steps."""
         return math.sqrt(present * self.variance)
@@ -111,35 +82,6 @@ class SteppedPlan(Priced):
         if total.shape != (self.length,):
             reason = f"shape must be ({self.length},), is {total.shape}"
             raise ConfigError.at("total", reason, ConfigCheck.SHAPE)
-
-    def answers(
-        self,
-        estimates: Iterable[Estimate],
-        following: tuple[int, ...],
-        present: int,
-        *,
-        level: float,
-        simultaneous: bool,
-    ) -> Answers:
-        """Return what is known after a step over so many parties, with what it protects."""
-        # Not at the top: few need answers where they plan.
-        from smpc_dp.records.answers import not_protected
-        from smpc_dp.records.result import Answers
-
-        exact = self.shares is None
-        return Answers(
-            estimates=tuple(estimates),
-            level=level,
-            simultaneous=simultaneous,
-            unit=self.schema.unit,
-            relation=self.schema.relation,
-            present=present,
-            counted=0 if exact else self.mechanism.honest,
-            rows=None,
-            guarantee=None if exact else self.guarantee(),
-            not_protected=NO_PRIVACY if exact else not_protected(self.schema),
-            following=following,
-        )
 
 
 @dataclass(frozen=True)

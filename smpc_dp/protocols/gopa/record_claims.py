@@ -104,7 +104,7 @@ class GopaRecords(NoisyRecordParameters):
 
     def about_records(self, vectors: Privacy, corrupt: int) -> Privacy:
         """Return the claim about vectors as one of the unit of the rows, and what is seen of totals."""
-        from smpc_dp.records.answers import not_protected
+        from smpc_dp.records.result import not_protected
 
         if vectors.guarantee is None:
             raise LocalError("GOPA has a guarantee")

@@ -58,7 +58,7 @@ class PrivateRecordParameters(NoisySumParameters, PlannedRecordParameters, froze
 
     def privacy(self, survivors: int) -> Privacy:
         """Return the claim: that of the secure sum, and (epsilon, delta) of one unit for what it releases."""
-        from smpc_dp.records.answers import not_protected
+        from smpc_dp.records.result import not_protected
 
         exact, schema = privacy_of(self.plan, survivors), self.schema
         guarantee = replace(self.request.guarantee(), assumption=self.assumption)

@@ -74,7 +74,7 @@ class SharedRecordParameters(SharedParameters, NoisyRecordParameters, frozen=Tru
 
     def privacy(self, servers: int) -> Privacy:
         """Return the claim for so many servers: (epsilon, delta) of one unit in what they open."""
-        from smpc_dp.records.answers import not_protected
+        from smpc_dp.records.result import not_protected
 
         schema = self.schema
         guarantee = replace(
