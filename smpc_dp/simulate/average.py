@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import random
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
@@ -254,10 +253,7 @@ def average(  # noqa: PLR0913 - the keys of a session file, and what a simulatio
         seed_for_simulation=seed_for_simulation,
         declared=declared,
     )
-    chooser = (
-        random.SystemRandom() if seed_for_simulation is None else random.Random(seed_for_simulation)  # noqa: S311
-    )
-    kills = draw_kills(roles.context.names, dropout, chooser, len(parameters.party_steps))
+    kills = draw_kills(roles.context.names, dropout, seed_for_simulation, len(parameters.party_steps))
     network, make = traced(trace, Faults(kill=kills), seed_for_simulation or 0)
     errors = drive(roles.machines, network, AGGREGATOR, progress, make=make)
     if board is not None and roles.board is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -83,15 +82,12 @@ def run_direct(
 ) -> Result:
     """Run a session of `simulate.average`; arguments as there."""
     roles, clipped = direct_roles(parameters, vectors, clip=clip, seed_for_simulation=seed_for_simulation)
-    chooser = (
-        random.SystemRandom() if seed_for_simulation is None else random.Random(seed_for_simulation)  # noqa: S311
-    )
     # One message to each of the others is one step; the coordinator stays, or there would be no run.
     coordinator = roles.coordinator
     others = [name for name in roles.context.names if name != coordinator.name]
     # A message to all is one message to each: a party dies before its step, or in the middle of it.
     messages = (len(vectors) - 1) * (len(parameters.party_steps) - 2)
-    kills = draw_kills(others, dropout * len(vectors) / len(others), chooser, messages)
+    kills = draw_kills(others, dropout * len(vectors) / len(others), seed_for_simulation, messages)
     network, make = traced(trace, Faults(kill=kills), seed_for_simulation or 0)
     errors = drive(roles.parties, network, coordinator.name, progress, mesh=True, make=make)
     for party in (coordinator, *roles.parties):

@@ -9,7 +9,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-from smpc_dp.crypto.randomness import SystemRandomness
 from smpc_dp.errors import ConfigCheck, ConfigError, SmpcError
 from smpc_dp.learn.averager import Averager, PeerExchange, PlainAverager, PlainExchange
 from smpc_dp.learn.exchanges import PlannedMessages
@@ -20,7 +19,7 @@ from smpc_dp.learn.requirements import Learned, LearnerContext, OnStep, Table, i
 from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.simulate.averagers import IdealAverager, IdealExchange, ProtocolAverager
 from smpc_dp.simulate.exchanging import MemoryRelay
-from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
+from smpc_dp.simulate.randomness import randomness_of
 
 Fidelity = Literal["ideal", "machines", "plain"]
 
@@ -64,7 +63,7 @@ def learn(
     if own is None:
         tables = [checked.read(table, name) for table, name in zip(data, names, strict=True)]
     parties, seed = len(data), seed_for_simulation
-    randomness = SystemRandomness() if seed is None else SeededRandomnessForSimulation(seed, "learn")
+    randomness = randomness_of(seed, "learn")
 
     def averager(averaging: PlannedAverages | None) -> Averager | None:
         if averaging is None:
@@ -86,7 +85,7 @@ def learn(
     elif checked.exchange is not None:
         exchange = IdealExchange(parties, checked.exchange, NoiseSource.keyed(randomness.bytes(32), b"learn"))
     # The same whatever the fidelity.
-    drawn = SystemRandomness() if seed is None else SeededRandomnessForSimulation(seed, "learner")
+    drawn = randomness_of(seed, "learner")
     context = LearnerContext(
         averager(checked.average),
         averager(checked.mix),
@@ -128,9 +127,7 @@ async def _run_by_messages(
 
     async def one(party: int) -> Learned | None:
         exchange = aggregator.exchanges[party]
-        randomness = (
-            SystemRandomness() if seed is None else SeededRandomnessForSimulation(seed, f"learner {party}")
-        )
+        randomness = randomness_of(seed, f"learner {party}")
         source = NoiseSource.keyed(randomness.bytes(32), b"learner")
         try:
             return await parameters.learner.run(

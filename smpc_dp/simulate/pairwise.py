@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 
 from nacl.signing import SigningKey
 
-from smpc_dp.crypto.randomness import Randomness, SystemRandomness
 from smpc_dp.errors import Check, ConfigCheck, ConfigError, PeerFault, SmpcError
 from smpc_dp.protocols.covert.roles import party_role
 from smpc_dp.protocols.garbled.effects import Effects, Receive, Send
@@ -22,7 +21,7 @@ from smpc_dp.protocols.garbled.evaluation import (
 from smpc_dp.protocols.garbled.params import Mode, Output
 from smpc_dp.protocols.garbled.participant import Evaluated, Participant
 from smpc_dp.protocols.names import PAIRWISE, VERSION
-from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
+from smpc_dp.simulate.randomness import randomness_of
 from smpc_dp.simulate.simulated_run import Signer
 from smpc_dp.wire.signing import Context
 
@@ -146,13 +145,8 @@ def evaluate(
             instances=count if batch else None,
         )
 
-    def randomness(name: str) -> Randomness:
-        if seed_for_simulation is None:
-            return SystemRandomness()
-        return SeededRandomnessForSimulation(seed_for_simulation, name)
-
     operations = {name: make(name) for name in (GARBLER, EVALUATOR)}
-    sources = {name: randomness(name) for name in operations}
+    sources = {name: randomness_of(seed_for_simulation, name) for name in operations}
     signers = {name: Signer(name, SigningKey(source.bytes(32))) for name, source in sources.items()}
     keys = {name: bytes(signer.key.verify_key) for name, signer in signers.items()}
     context = Context(PAIRWISE, VERSION, sources[GARBLER].bytes(32), 1, (GARBLER, EVALUATOR), "", keys)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 
+from smpc_dp.crypto.randomness import Randomness, SystemRandomness
+
 
 class SeededRandomnessForSimulation:
     """Deterministic randomness: SHAKE256 in counter mode over (seed, name); never for a real run."""
@@ -16,3 +18,10 @@ class SeededRandomnessForSimulation:
         """Return the next `n` bytes."""
         self._counter += 1
         return hashlib.shake_256(self._prefix + self._counter.to_bytes(8, "big")).digest(n)
+
+
+def randomness_of(seed_for_simulation: int | None, name: str) -> Randomness:
+    """Return the randomness of a role or purpose: that of the operating system without a seed."""
+    if seed_for_simulation is None:
+        return SystemRandomness()
+    return SeededRandomnessForSimulation(seed_for_simulation, name)

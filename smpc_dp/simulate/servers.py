@@ -13,7 +13,6 @@ import numpy as np
 from nacl.signing import SigningKey
 from numpy.typing import NDArray
 
-from smpc_dp.crypto.randomness import Randomness, SystemRandomness
 from smpc_dp.net.transport.memory import MemoryNetwork
 from smpc_dp.protocols.engine.events import Event, Report
 from smpc_dp.protocols.gopa.direct_messages import EVERYONE
@@ -23,7 +22,7 @@ from smpc_dp.protocols.secret_sharing.party import PartyRun
 from smpc_dp.protocols.secret_sharing.server import ServerRun
 from smpc_dp.protocols.secret_sharing.terms import ProgramTerms
 from smpc_dp.simulate.drive import drive
-from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
+from smpc_dp.simulate.randomness import randomness_of
 from smpc_dp.simulate.shared import run_alone
 from smpc_dp.simulate.simulated_run import Signer, simulated_run
 from smpc_dp.statistics.shared.vectors import vector_program
@@ -84,12 +83,6 @@ def average_on_shares(
 
     Raises the error that ended the run. The noise is mpyc's own, and never reproducible.
     """
-
-    def randomness(name: str) -> Randomness:
-        if seed_for_simulation is None:
-            return SystemRandomness()
-        return SeededRandomnessForSimulation(seed_for_simulation, name)
-
     simulated = simulated_run(
         len(vectors),
         request=request,
@@ -97,7 +90,9 @@ def average_on_shares(
         protocol=MPYC,
         operation=" ".join(part for part in ("average", parameters.planned()) if part),
     )
-    signers = {name: Signer(name, SigningKey(randomness(name).bytes(32))) for name in SERVERS}
+    signers = {
+        name: Signer(name, SigningKey(randomness_of(seed_for_simulation, name).bytes(32))) for name in SERVERS
+    }
     keys = {name: bytes(signer.key.verify_key) for name, signer in signers.items()}
     context = replace(simulated.context, aggregator=EVERYONE, keys={**simulated.context.keys, **keys})
     room = _Room(parameters)

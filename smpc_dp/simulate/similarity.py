@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from smpc_dp.crypto.randomness import Randomness, SystemRandomness
 from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.kernels.cosine import unit_codes
-from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
+from smpc_dp.simulate.randomness import randomness_of
 from smpc_dp.statistics.similarity import plan_similarities
 
 
@@ -33,9 +32,7 @@ def similarities(
         raise ConfigError.at("vectors", f"shape must be (n, length), is {rows.shape}", ConfigCheck.SHAPE)
     plan = plan_similarities(rows.shape[1], len(rows), epsilon, levels)
     codes, (first, second) = unit_codes(rows, levels), np.triu_indices(len(rows), 1)
-    source: Randomness = SystemRandomness()
-    if seed_for_simulation is not None:
-        source = SeededRandomnessForSimulation(seed_for_simulation, "similarities")
+    source = randomness_of(seed_for_simulation, "similarities")
     drawn = plan.scores(plan.noise.draw(plan.kernel.integer(codes[first], codes[second]), source))
     result = np.full((len(rows), len(rows)), np.nan)
     result[first, second] = result[second, first] = drawn

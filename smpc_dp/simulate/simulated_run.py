@@ -9,11 +9,10 @@ from dataclasses import dataclass
 
 from nacl.signing import SigningKey
 
-from smpc_dp.crypto.randomness import Randomness, SystemRandomness
+from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.identity.keys import verify
 from smpc_dp.protocols.names import SECAGG, VERSION
-from smpc_dp.protocols.phases.messages import PARTY_STEPS
-from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
+from smpc_dp.simulate.randomness import randomness_of
 from smpc_dp.wire.signing import Context
 
 AGGREGATOR = "aggregator"
@@ -83,14 +82,8 @@ def simulated_run(
     Without `seed_for_simulation` every secret comes from the operating system, as in a real run. With
     `remember=False` every role checks everything itself, as it would in a process of its own.
     """
-
-    def randomness(name: str) -> Randomness:
-        if seed_for_simulation is None:
-            return SystemRandomness()
-        return SeededRandomnessForSimulation(seed_for_simulation, name)
-
     names = tuple(f"party-{number:05d}" for number in range(1, parties + 1))
-    sources = {name: randomness(name) for name in (*names, AGGREGATOR)}
+    sources = {name: randomness_of(seed_for_simulation, name) for name in (*names, AGGREGATOR)}
     verifier = RememberingVerifier() if remember else None
     signers = {name: Signer(name, SigningKey(source.bytes(32)), verifier) for name, source in sources.items()}
     context = Context(
@@ -109,8 +102,9 @@ def simulated_run(
 
 
 def draw_kills(
-    names: Sequence[str], fraction: float, chooser: random.Random, messages: int = len(PARTY_STEPS)
+    names: Sequence[str], fraction: float, seed_for_simulation: int | None, messages: int
 ) -> Mapping[str, int]:
     """Draw floor(fraction * n) parties, each with the number of the message before which it is killed."""
+    chooser = random.SystemRandom() if seed_for_simulation is None else random.Random(seed_for_simulation)  # noqa: S311
     dropouts = chooser.sample(list(names), int(fraction * len(names)))
     return {name: chooser.randint(1, messages) for name in dropouts}

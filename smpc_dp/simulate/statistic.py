@@ -8,7 +8,7 @@ from typing import Any, Literal, cast
 import numpy as np
 from nacl.signing import SigningKey
 
-from smpc_dp.crypto.randomness import Randomness, SystemRandomness
+from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.errors import ConfigCheck, ConfigError, SmpcError
 from smpc_dp.kernels.fields import Codes, checked_labels
 from smpc_dp.kernels.kernel import Kernel
@@ -25,7 +25,7 @@ from smpc_dp.protocols.ustatistic.estimate import estimate
 from smpc_dp.protocols.ustatistic.plan import StatisticPlan
 from smpc_dp.protocols.ustatistic.result import StatisticResult, result_of
 from smpc_dp.simulate.pairwise import evaluate_in_memory
-from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
+from smpc_dp.simulate.randomness import randomness_of
 from smpc_dp.simulate.shared import run_alone, run_ideal
 from smpc_dp.simulate.simulated_run import Signer
 from smpc_dp.statistics.compiled import plan_statistic
@@ -92,9 +92,7 @@ def pairwise(  # noqa: PLR0913 - those of `Session.pairwise`, and what a simulat
     known = find_kernel(kernel)
     codes = known.codes(data)
     public_labels = checked_public_labels(known, labels, len(codes))
-    source: Randomness = SystemRandomness()
-    if seed_for_simulation is not None:
-        source = SeededRandomnessForSimulation(seed_for_simulation, "pairwise")
+    source = randomness_of(seed_for_simulation, "pairwise")
     if engine == "mpyc":
         if covert:
             raise ConfigError.at("covert", "servers garble nothing", ConfigCheck.UNSUPPORTED)

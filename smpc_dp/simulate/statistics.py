@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from smpc_dp.crypto.noise import KEY_BYTES
-from smpc_dp.crypto.randomness import Randomness, SystemRandomness
 from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.protocols.secagg.records import RecordSumParameters, SteppedParameters, check_records
@@ -16,7 +15,7 @@ from smpc_dp.records.ask import Ask
 from smpc_dp.records.result import Answers
 from smpc_dp.records.schema import Schema, schema_of
 from smpc_dp.records.table import Source, Table, read_table
-from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
+from smpc_dp.simulate.randomness import randomness_of
 
 
 def statistics(  # noqa: PLR0913 - the keys of a session file, and what a simulation has beside them
@@ -100,13 +99,7 @@ def _noisy_total(
     plan = parameters.request
     total = np.zeros(plan.length, dtype=np.int64)
     for index, table in enumerate(tables):
-        key = _randomness(seed_for_simulation, f"{purpose}party {index}").bytes(KEY_BYTES)
+        key = randomness_of(seed_for_simulation, f"records {purpose}party {index}").bytes(KEY_BYTES)
         source = NoiseSource.keyed(key, b"records", b"noise")
         total += plan.vector(table) + parameters.own_noise(source, plan.length)
     return total
-
-
-def _randomness(seed_for_simulation: int | None, name: str) -> Randomness:
-    if seed_for_simulation is None:
-        return SystemRandomness()
-    return SeededRandomnessForSimulation(seed_for_simulation, f"records {name}")
