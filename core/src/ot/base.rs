@@ -20,7 +20,7 @@ use curve25519_dalek::traits::Identity;
 use zeroize::Zeroizing;
 
 use super::error::{OtError, expect_length};
-use super::hash::hash;
+use super::hash::{finish, hash, start};
 use super::labels;
 use super::row::KAPPA;
 use crate::tuple_hash::TupleHash256;
@@ -57,7 +57,7 @@ pub struct Opened {
 /// Both openings of each transfer.
 pub type OpenedPairs = Vec<[Opened; 2]>;
 
-/// Hashes of one batch, with context and first message absorbed: common parts are hashed once.
+/// Hashes of one batch, with context and first message absorbed.
 struct Hashes {
     point: TupleHash256,
     string: TupleHash256,
@@ -66,12 +66,7 @@ struct Hashes {
 
 impl Hashes {
     fn new(context: &[u8; 32], first: &[u8; POINT]) -> Self {
-        let start = |label: &str| {
-            let mut hasher = TupleHash256::new(label.as_bytes());
-            hasher.absorb(context);
-            hasher.absorb(first);
-            hasher
-        };
+        let start = |label| start(label, &[context, first]);
         Self {
             point: start(labels::BASE_POINT),
             string: start(labels::BASE_STRING),
@@ -81,7 +76,7 @@ impl Hashes {
 
     /// Returns half of H(number, x, string).
     fn half_point(&self, number: usize, x: u8, string: &[u8; STRING]) -> RistrettoPoint {
-        RistrettoPoint::map_to_curve(finish(&self.point, number, x, &[string]))
+        RistrettoPoint::map_to_curve(finish(self.point.clone(), &[&[number as u8, x], string]))
     }
 
     /// Returns `string` xor H'(number, x, point).
@@ -92,7 +87,7 @@ impl Hashes {
         point: &[u8; POINT],
         string: &[u8; STRING],
     ) -> [u8; STRING] {
-        let mut mixed: [u8; STRING] = finish(&self.string, number, x, &[point]);
+        let mut mixed: [u8; STRING] = finish(self.string.clone(), &[&[number as u8, x], point]);
         for (byte, other) in mixed.iter_mut().zip(string) {
             *byte ^= other;
         }
@@ -100,20 +95,11 @@ impl Hashes {
     }
 
     fn key(&self, number: usize, x: u8, entry: &[u8], shared: &CompressedRistretto) -> Key {
-        finish(&self.key, number, x, &[entry, shared.as_bytes()])
+        finish(
+            self.key.clone(),
+            &[&[number as u8, x], entry, shared.as_bytes()],
+        )
     }
-}
-
-/// Returns `N` bytes of the hash that continues `start` with transfer, choice and `parts`.
-fn finish<const N: usize>(start: &TupleHash256, number: usize, x: u8, parts: &[&[u8]]) -> [u8; N] {
-    let mut hasher = start.clone();
-    hasher.absorb(&[number as u8, x]);
-    for part in parts {
-        hasher.absorb(part);
-    }
-    let mut output = [0; N];
-    hasher.finish(&mut output);
-    output
 }
 
 /// Returns the group element that `bytes` canonically encode, if it is not the identity.

@@ -11,9 +11,10 @@ use zeroize::Zeroizing;
 
 use super::base::{Key, KeyPairs, Keys};
 use super::error::{OtError, expect_length};
-use super::hash::hash;
+use super::hash::{finish, start};
 use super::labels;
 use super::row::KAPPA;
+use crate::tuple_hash::TupleHash256;
 
 /// Bytes of a leaf's check string and of a tree's hash.
 const CHECK: usize = 32;
@@ -47,41 +48,58 @@ fn equal_mask(left: usize, right: usize) -> u8 {
     ((((left ^ right) as u32).wrapping_sub(1)) >> 24) as u8
 }
 
-/// Returns the nodes one level below `nodes`.
-fn grow(context: &[u8; 32], digit: usize, level: usize, nodes: &[Key]) -> Vec<Key> {
-    let mut children = Vec::with_capacity(2 * nodes.len());
-    for (number, node) in nodes.iter().enumerate() {
-        let index = [digit as u8, level as u8, number as u8];
-        let pair = Zeroizing::new(hash::<32>(labels::TREE, &[context, &index, node]));
-        let (pair, _) = pair.as_chunks::<16>();
-        children.extend_from_slice(pair);
+/// Hashes of one setup's trees, with the context absorbed.
+struct Hashes {
+    tree: TupleHash256,
+    leaf: TupleHash256,
+    check: TupleHash256,
+}
+
+impl Hashes {
+    fn new(context: &[u8; 32]) -> Self {
+        let start = |label| start(label, &[context]);
+        Self {
+            tree: start(labels::TREE),
+            leaf: start(labels::LEAF),
+            check: start(labels::TREE_CHECK),
+        }
     }
-    children
-}
 
-/// Returns a leaf's stream key and its check string.
-fn finish_leaf(context: &[u8; 32], digit: usize, number: usize, node: &Key) -> (Key, [u8; CHECK]) {
-    let index = [digit as u8, number as u8];
-    let bytes = Zeroizing::new(hash::<48>(labels::LEAF, &[context, &index, node]));
-    let (key, check) = bytes.split_first_chunk().expect("16 of 48 bytes");
-    (*key, *check.first_chunk().expect("the other 32 bytes"))
-}
+    /// Returns the nodes one level below `nodes`.
+    fn grow(&self, digit: usize, level: usize, nodes: &[Key]) -> Vec<Key> {
+        let mut children = Vec::with_capacity(2 * nodes.len());
+        for (number, node) in nodes.iter().enumerate() {
+            let index = [digit as u8, level as u8, number as u8];
+            let pair = Zeroizing::new(finish::<32>(self.tree.clone(), &[&index, node]));
+            let (pair, _) = pair.as_chunks::<16>();
+            children.extend_from_slice(pair);
+        }
+        children
+    }
 
-fn hash_checks(context: &[u8; 32], digit: usize, checks: &[[u8; CHECK]]) -> [u8; CHECK] {
-    hash(
-        labels::TREE_CHECK,
-        &[context, &[digit as u8], checks.as_flattened()],
-    )
+    /// Returns a leaf's stream key and its check string.
+    fn finish_leaf(&self, digit: usize, number: usize, node: &Key) -> (Key, [u8; CHECK]) {
+        let index = [digit as u8, number as u8];
+        let bytes = Zeroizing::new(finish::<48>(self.leaf.clone(), &[&index, node]));
+        let (key, check) = bytes.split_first_chunk().expect("16 of 48 bytes");
+        (*key, *check.first_chunk().expect("the other 32 bytes"))
+    }
+
+    fn checks(&self, digit: usize, checks: &[[u8; CHECK]]) -> [u8; CHECK] {
+        let parts: [&[u8]; 2] = [&[digit as u8], checks.as_flattened()];
+        finish(self.check.clone(), &parts)
+    }
 }
 
 /// Returns all leaves of all digits, and the corrections to send: the side with both base keys.
 pub fn plant(context: &[u8; 32], k: usize, base: &KeyPairs) -> (Leaves, Vec<u8>) {
+    let hashes = Hashes::new(context);
     let mut leaves = Zeroizing::new(Vec::with_capacity((KAPPA / k) << k));
     let mut message = Vec::with_capacity(message_length(k));
     for (digit, keys) in base.chunks_exact(k).enumerate() {
         let mut nodes = Zeroizing::new(keys[0].to_vec());
         for (level, pair) in keys.iter().enumerate().skip(1) {
-            nodes = Zeroizing::new(grow(context, digit, level, &nodes));
+            nodes = Zeroizing::new(hashes.grow(digit, level, &nodes));
             let mut corrections = *pair;
             for (number, node) in nodes.iter().enumerate() {
                 xor(&mut corrections[number % 2], node);
@@ -91,13 +109,13 @@ pub fn plant(context: &[u8; 32], k: usize, base: &KeyPairs) -> (Leaves, Vec<u8>)
         let mut checks = Zeroizing::new(Vec::with_capacity(1 << k));
         let mut sum = [0; CHECK];
         for (number, node) in nodes.iter().enumerate() {
-            let (key, check) = finish_leaf(context, digit, number, node);
+            let (key, check) = hashes.finish_leaf(digit, number, node);
             xor(&mut sum, &check);
             leaves.push(key);
             checks.push(check);
         }
         message.extend_from_slice(&sum);
-        message.extend_from_slice(&hash_checks(context, digit, &checks));
+        message.extend_from_slice(&hashes.checks(digit, &checks));
     }
     (leaves, message)
 }
@@ -129,6 +147,7 @@ pub fn puncture(
     message: &[u8],
 ) -> Result<Leaves, OtError> {
     expect_length("tree corrections", message, message_length(k))?;
+    let hashes = Hashes::new(context);
     let mut slots = Zeroizing::new(Vec::with_capacity((KAPPA / k) << k));
     let mut difference = 0;
     let corrections = message.chunks_exact(digit_length(k));
@@ -144,7 +163,7 @@ pub fn puncture(
             if level == 0 {
                 nodes = Zeroizing::new(vec![[0; 16]; 2]);
             } else {
-                nodes = Zeroizing::new(grow(context, digit, level, &nodes));
+                nodes = Zeroizing::new(hashes.grow(digit, level, &nodes));
                 let (pair, _) = levels[level - 1].as_chunks::<16>();
                 let odd = equal_mask(sibling & 1, 1);
                 xor(&mut known, &masked(&pair[0], !odd));
@@ -167,7 +186,7 @@ pub fn puncture(
         let mut missing = *sum;
         for (number, node) in nodes.iter().enumerate() {
             let known = !equal_mask(number, point);
-            let (key, check) = finish_leaf(context, digit, number, node);
+            let (key, check) = hashes.finish_leaf(digit, number, node);
             leaves.push(masked(&key, known));
             strings.push(masked(&check, known));
             xor(&mut missing, &masked(&check, known));
@@ -175,7 +194,7 @@ pub fn puncture(
         for (number, string) in strings.iter_mut().enumerate() {
             xor(string, &masked(&missing, equal_mask(number, point)));
         }
-        let expected = hash_checks(context, digit, &strings);
+        let expected = hashes.checks(digit, &strings);
         difference |= expected
             .iter()
             .zip(hashed)
