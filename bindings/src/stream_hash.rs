@@ -6,6 +6,9 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use smpc_core::stream_hash::{self, KEY};
 
+/// Bytes that are hashed in less time than the lock takes to be released and taken again.
+const SHORT: usize = 1 << 10;
+
 #[pyclass(module = "smpc_dp._core")]
 struct StreamHash(stream_hash::StreamHash);
 
@@ -23,7 +26,11 @@ impl StreamHash {
         let bytes = data
             .as_slice()
             .map_err(|error| PyValueError::new_err(format!("data: {error}")))?;
-        py.detach(|| self.0.update(bytes));
+        if bytes.len() < SHORT {
+            self.0.update(bytes);
+        } else {
+            py.detach(|| self.0.update(bytes));
+        }
         Ok(())
     }
 

@@ -57,7 +57,9 @@ impl Outgoing {
         &mut self,
         encrypt: impl FnOnce(&mut [u8]) -> Result<usize, E>,
     ) -> Result<(), E> {
-        self.bytes.resize(SEND + OVERHEAD, 0);
+        if self.bytes.is_empty() {
+            self.bytes = vec![0; SEND + OVERHEAD];
+        }
         (self.sent, self.end) = (0, 0);
         self.end = encrypt(&mut self.bytes)?;
         Ok(())
@@ -75,7 +77,8 @@ pub struct Incoming {
 impl Incoming {
     /// Appends bytes that came before the first call, fewer than there is room for.
     pub fn begin(&mut self, unread: &[u8]) {
-        self.bytes.resize(RECEIVE, 0);
+        // Pages of zeros: those that are not used are not there.
+        self.bytes = vec![0; RECEIVE];
         self.bytes[self.end..self.end + unread.len()].copy_from_slice(unread);
         self.end += unread.len();
     }
