@@ -92,10 +92,10 @@ class Terms:
     def mask_rows(self) -> slice | NDArray[np.intp]:
         """Places of the evaluator's given wires among all of its wires, a slice if they are neighbours."""
         values = self.plan.evaluator_values
-        places = np.flatnonzero(np.isin(self.plan.wires(values), self.plan.wires(self.plan.given(values))))
-        if len(places) and places[-1] - places[0] == len(places) - 1:
-            return slice(int(places[0]), int(places[-1]) + 1)
-        return places
+        rows = np.flatnonzero(np.isin(self.plan.wires(values), self.plan.wires(self.plan.given(values))))
+        if len(rows) and rows[-1] - rows[0] == len(rows) - 1:
+            return slice(int(rows[0]), int(rows[-1]) + 1)
+        return rows
 
     @property
     def mask_count(self) -> int:
