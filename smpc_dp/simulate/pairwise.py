@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 
-from nacl.signing import SigningKey
-
 from smpc_dp.errors import Check, ConfigCheck, ConfigError, PeerFault, SmpcError
 from smpc_dp.protocols.covert.roles import party_role
 from smpc_dp.protocols.garbled.effects import Effects, Receive, Send
@@ -22,7 +20,7 @@ from smpc_dp.protocols.garbled.params import Mode, Output
 from smpc_dp.protocols.garbled.participant import Evaluated, Participant
 from smpc_dp.protocols.names import PAIRWISE, VERSION
 from smpc_dp.simulate.randomness import randomness_of
-from smpc_dp.simulate.simulated_run import Signer
+from smpc_dp.simulate.simulated_run import draw_signers, public_keys
 from smpc_dp.wire.signing import Context
 
 GARBLER, EVALUATOR = "garbler", "evaluator"
@@ -147,9 +145,9 @@ def evaluate(
 
     operations = {name: make(name) for name in (GARBLER, EVALUATOR)}
     sources = {name: randomness_of(seed_for_simulation, name) for name in operations}
-    signers = {name: Signer(name, SigningKey(source.bytes(32))) for name, source in sources.items()}
-    keys = {name: bytes(signer.key.verify_key) for name, signer in signers.items()}
-    context = Context(PAIRWISE, VERSION, sources[GARBLER].bytes(32), 1, (GARBLER, EVALUATOR), "", keys)
+    signers = draw_signers(sources)
+    session, keys = sources[GARBLER].bytes(32), public_keys(signers)
+    context = Context(PAIRWISE, VERSION, session, 1, (GARBLER, EVALUATOR), "", keys)
     roles: dict[str, Participant] = {
         name: party_role(context, signers[name], operation.plan, operation.rows, sources[name])
         for name, operation in operations.items()

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-from nacl.signing import SigningKey
 from numpy.typing import NDArray
 
 from smpc_dp.net.transport.memory import MemoryNetwork
@@ -24,7 +23,7 @@ from smpc_dp.protocols.secret_sharing.terms import ProgramTerms
 from smpc_dp.simulate.drive import drive
 from smpc_dp.simulate.randomness import randomness_of
 from smpc_dp.simulate.shared import run_alone
-from smpc_dp.simulate.simulated_run import Signer, simulated_run
+from smpc_dp.simulate.simulated_run import draw_signers, public_keys, simulated_run
 from smpc_dp.statistics.shared.vectors import vector_program
 from smpc_dp.wire.envelope import Envelope
 
@@ -90,11 +89,9 @@ def average_on_shares(
         protocol=MPYC,
         operation=" ".join(part for part in ("average", parameters.planned()) if part),
     )
-    signers = {
-        name: Signer(name, SigningKey(randomness_of(seed_for_simulation, name).bytes(32))) for name in SERVERS
-    }
-    keys = {name: bytes(signer.key.verify_key) for name, signer in signers.items()}
-    context = replace(simulated.context, aggregator=EVERYONE, keys={**simulated.context.keys, **keys})
+    signers = draw_signers({name: randomness_of(seed_for_simulation, name) for name in SERVERS})
+    keys = {**simulated.context.keys, **public_keys(signers)}
+    context = replace(simulated.context, aggregator=EVERYONE, keys=keys)
     room = _Room(parameters)
     for name in SERVERS:
         server = _Server(context, SERVERS, signers[name], room.terms, fewest=parameters.fewest)

@@ -59,6 +59,18 @@ class Signer:
         return signature
 
 
+def draw_signers(
+    sources: Mapping[str, Randomness], verifier: RememberingVerifier | None = None
+) -> dict[str, Signer]:
+    """Return a signer for each name, whose key is drawn from its randomness."""
+    return {name: Signer(name, SigningKey(source.bytes(32)), verifier) for name, source in sources.items()}
+
+
+def public_keys(signers: Mapping[str, Signer]) -> dict[str, bytes]:
+    """Return the public key of each signer."""
+    return {name: bytes(signer.key.verify_key) for name, signer in signers.items()}
+
+
 @dataclass(frozen=True, slots=True)
 class SimulatedRun:
     """The names, keys and randomness of the roles of one simulated run, and the context that they share."""
@@ -85,7 +97,7 @@ def simulated_run(
     names = tuple(f"party-{number:05d}" for number in range(1, parties + 1))
     sources = {name: randomness_of(seed_for_simulation, name) for name in (*names, AGGREGATOR)}
     verifier = RememberingVerifier() if remember else None
-    signers = {name: Signer(name, SigningKey(source.bytes(32)), verifier) for name, source in sources.items()}
+    signers = draw_signers(sources, verifier)
     context = Context(
         protocol=protocol,
         version=VERSION,
@@ -93,7 +105,7 @@ def simulated_run(
         request=request,
         names=names,
         aggregator=AGGREGATOR,
-        keys={name: bytes(signer.key.verify_key) for name, signer in signers.items()},
+        keys=public_keys(signers),
         operation=operation,
         verify=verifier or verify,
         memo={} if remember else None,

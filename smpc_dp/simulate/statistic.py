@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from typing import Any, Literal, cast
 
 import numpy as np
-from nacl.signing import SigningKey
 
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.errors import ConfigCheck, ConfigError, SmpcError
@@ -27,7 +26,7 @@ from smpc_dp.protocols.ustatistic.result import StatisticResult, result_of
 from smpc_dp.simulate.pairwise import evaluate_in_memory
 from smpc_dp.simulate.randomness import randomness_of
 from smpc_dp.simulate.shared import run_alone, run_ideal
-from smpc_dp.simulate.simulated_run import Signer
+from smpc_dp.simulate.simulated_run import draw_signers, public_keys
 from smpc_dp.statistics.compiled import plan_statistic
 from smpc_dp.statistics.shared.pairs import PAIR_DISTRIBUTIONS
 from smpc_dp.statistics.shared.plan import read_answer, statistic_program
@@ -150,9 +149,8 @@ def through_gates(
 
     One garbler, one evaluator and one aggregator stand for all.
     """
-    signers = {name: Signer(name, SigningKey(source.bytes(32))) for name in (GARBLER, EVALUATOR, AGGREGATOR)}
-    keys = {name: bytes(signer.key.verify_key) for name, signer in signers.items()}
-    session = source.bytes(32)
+    signers = draw_signers(dict.fromkeys((GARBLER, EVALUATOR, AGGREGATOR), source))
+    keys, session = public_keys(signers), source.bytes(32)
     transfers = {name: Transfers() for name in (GARBLER, EVALUATOR)}
     size = min(CHUNK, plan.evaluation(GARBLER, EVALUATOR).most_instances)
     for number, start in enumerate(range(0, len(pairs), size), 1):
