@@ -24,7 +24,8 @@ from smpc_dp_lab.vectors.covert_negative import CONVICTED, COVERT_KINDS, all_fau
 from smpc_dp_lab.vectors.covert_runs import SCENARIOS
 from smpc_dp_lab.vectors.fault import flip
 from smpc_dp_lab.vectors.pairwise_fault import Base, Fault, opened, replay
-from smpc_dp_lab.vectors.pairwise_runs import EVALUATOR, GARBLER, SCHEMA, JsonObject, find, new_run
+from smpc_dp_lab.vectors.pairwise_runs import EVALUATOR, GARBLER, JsonObject, find, new_run
+from smpc_dp_lab.vectors.runs import header
 
 BASE = "both"
 # What the hash of a certificate's session covers; the judge does not read it.
@@ -126,10 +127,7 @@ def _of_session() -> bytes:
 def _json(name: str, about: str, certificate: bytes, convicts: JsonObject | None) -> JsonObject:
     """Return one vector."""
     return {
-        "schema": SCHEMA,
-        "kind": "certificate",
-        "name": name,
-        "about": about,
+        **header("certificate", name, about),
         "certificate": certificate.hex(),
         "convicts": convicts,
     }

@@ -19,7 +19,7 @@ from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from smpc_dp.simulate.simulated_run import Signer
 from smpc_dp.wire.sets import pack_list, pack_set
 from smpc_dp.wire.signing import Context, encode
-from smpc_dp_lab.vectors.runs import SCHEMA, Recording
+from smpc_dp_lab.vectors.runs import Recording, header
 
 JsonObject = dict[str, object]
 
@@ -33,11 +33,6 @@ def all_to_json() -> dict[str, JsonObject]:
         "graph-draws": _draws(),
         "encoding": _encodings(),
     }
-
-
-def _header(kind: str, about: str) -> JsonObject:
-    """Return the first fields of a file."""
-    return {"schema": SCHEMA, "kind": kind, "name": kind, "about": about}
 
 
 def _derivations() -> JsonObject:
@@ -116,7 +111,11 @@ def _derivations() -> JsonObject:
         "envelope_signature": envelope.signature,
     }
     return {
-        **_header("derivations", "Every derivation, from alice (dealer) to bob (holder), relay aggregating."),
+        **header(
+            "derivations",
+            "derivations",
+            "Every derivation, from alice (dealer) to bob (holder), relay aggregating.",
+        ),
         "protocol": "secagg",
         "version": 1,
         "request": 7,
@@ -139,7 +138,7 @@ def _masks() -> JsonObject:
                 "uint64": expand(seed, 5, np.uint64).tolist(),
             }
         )
-    return {**_header("masks", "The first lanes of the expansion of a seed."), "cases": cases}
+    return {**header("masks", "masks", "The first lanes of the expansion of a seed."), "cases": cases}
 
 
 def _shamir() -> JsonObject:
@@ -158,7 +157,7 @@ def _shamir() -> JsonObject:
                 "shares": [share.hex() for share in shares],
             }
         )
-    return {**_header("shamir", "Shares over GF(2^128), block by block."), "cases": cases}
+    return {**header("shamir", "shamir", "Shares over GF(2^128), block by block."), "cases": cases}
 
 
 class _Scripted:
@@ -182,7 +181,10 @@ def _draws() -> JsonObject:
     # 2^64 - 1 is the one word that a bound of 3 rejects; the second 0 collides and becomes the top.
     script = [b"\xff" * 8, bytes(8), bytes(8)]
     cases.append(_draw(2, 5, 2, script, draw_neighbours(2, 5, 2, _Scripted(script))))
-    return {**_header("graph-draws", "Neighbours that a party draws from 8-byte words."), "cases": cases}
+    return {
+        **header("graph-draws", "graph-draws", "Neighbours that a party draws from 8-byte words."),
+        "cases": cases,
+    }
 
 
 def _draw(index: int, parties: int, degree: int, words: Sequence[bytes], drawn: Sequence[int]) -> JsonObject:
@@ -219,7 +221,7 @@ def _encodings() -> JsonObject:
         _encoding(integers, [-7, 0, 9], None, 3),
     ]
     about = "One vector, its lanes, and the sum of `copies` such vectors; ties round to even."
-    return {**_header("encoding", about), "cases": cases}
+    return {**header("encoding", "encoding", about), "cases": cases}
 
 
 def _encoding(

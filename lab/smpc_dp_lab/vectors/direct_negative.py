@@ -19,13 +19,13 @@ from smpc_dp_lab.vectors.fault import (
     CULPRIT,
     ENVELOPE,
     ORDER,
+    Base,
     Kinds,
-    RecordedRun,
     altered,
     envelope_json,
     flip,
 )
-from smpc_dp_lab.vectors.runs import SCHEMA, Staged
+from smpc_dp_lab.vectors.runs import header
 
 RECEIVER = "bob"
 ACCOMPLICE = "dave"
@@ -70,10 +70,7 @@ class DirectNegative:
     def to_json(self) -> dict[str, object]:
         """Return the vector."""
         return {
-            "schema": SCHEMA,
-            "kind": "direct-negative",
-            "name": self.name,
-            "about": self.about,
+            **header("direct-negative", self.name, self.about),
             "base": f"direct-run-{self.base}.json",
             "receiver": self.receiver,
             "after": self.after,
@@ -88,12 +85,11 @@ class DirectNegative:
         }
 
 
-class _Base(RecordedRun[Staged]):
+class _Base(Base):
     """A finished run, and changes of the messages that one party receives."""
 
     def __init__(self, name: str, receiver: str = RECEIVER) -> None:
-        [scenario] = [scenario for scenario in SCENARIOS if scenario.name == name]
-        super().__init__(name, new_run(scenario).execute(), _KINDS)
+        super().__init__(name, SCENARIOS, new_run, _KINDS)
         self.receiver = receiver
 
     def _for(self, envelope: Envelope) -> str:

@@ -2,45 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import msgspec
 
 from smpc_dp.encoding import Encoding
 from smpc_dp.privacy.secagg_plan import plan_secagg
-from smpc_dp.protocols.engine.run import Run
 from smpc_dp.protocols.gopa import direct_states
 from smpc_dp.protocols.gopa import messages as g
-from smpc_dp.protocols.gopa.direct_messages import EVERYONE
 from smpc_dp.protocols.gopa.direct_params import DirectParameters, without_relay
 from smpc_dp.protocols.gopa.plan import Neighbourhood
-from smpc_dp.protocols.result import Outcome
 from smpc_dp.wire.signing import decode
 from smpc_dp_lab.vectors.gopa_runs import GopaScenario, gopa_session_json
-from smpc_dp_lab.vectors.runs import (
-    Row,
-    Staged,
-    inputs_json,
-    messages_json,
-    result_json,
-    set_up,
-)
+from smpc_dp_lab.vectors.runs import RecordedRun, Row, inputs_json, make_run, messages_json, result_json
 
 # Of the first request.
 COORDINATOR = "alice"
 
 _ROWS: tuple[Row, ...] = ((0.5, -1.25), (-2.0, 0.0078125), (0.1, -0.1), (1.999, 1.0), (0.0, 0.25))
-
-
-@dataclass(slots=True)
-class DirectRun(Staged):
-    """The parties of one scenario."""
-
-    parties: dict[str, Run[Outcome]]
-
-    def execute(self) -> DirectRun:
-        """Drive the run to its end."""
-        return self.drive(self.parties.values(), COORDINATOR, mesh=True)
 
 
 def direct_parameters(scenario: GopaScenario) -> DirectParameters:
@@ -88,17 +67,9 @@ SCENARIOS: tuple[GopaScenario, ...] = (
 )
 
 
-def new_run(scenario: GopaScenario) -> DirectRun:
+def new_run(scenario: GopaScenario) -> RecordedRun:
     """Return fresh roles for a scenario, with the same randomness every time."""
-    setup = set_up(scenario, EVERYONE, ())
-    parameters = direct_parameters(scenario)
-    parties = {
-        name: direct_states.party(
-            setup.context, parameters, setup.signers[name], ring_vector.copy(), setup.randomness[name]
-        )
-        for name, ring_vector in setup.ring_vector.items()
-    }
-    return DirectRun(scenario, setup.context, setup.signers, setup.randomness, setup.ring_vector, parties)
+    return make_run(scenario, direct_parameters(scenario), direct_states.party)
 
 
 def to_json(scenario: GopaScenario) -> dict[str, object]:
@@ -107,8 +78,7 @@ def to_json(scenario: GopaScenario) -> dict[str, object]:
     outcome, by_step = run.parties[COORDINATOR].result, run.by_step
     evidence = outcome.evidence
     return {
-        **inputs_json(run),
-        "kind": "direct-run",
+        **inputs_json(run, "direct-run"),
         "session": gopa_session_json(run, scenario) | {"topology": "direct", "coordinator": COORDINATOR},
         "intermediate": {
             "run_id": evidence.run_id.hex(),

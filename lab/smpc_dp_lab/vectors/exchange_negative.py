@@ -8,7 +8,7 @@ import msgspec
 
 from smpc_dp.protocols.exchange import messages as m
 from smpc_dp.wire.sets import pack_set
-from smpc_dp_lab.vectors import runs
+from smpc_dp_lab.vectors import fault
 from smpc_dp_lab.vectors.exchange_runs import SCENARIOS, new_run
 from smpc_dp_lab.vectors.fault import (
     CONTENT,
@@ -19,7 +19,6 @@ from smpc_dp_lab.vectors.fault import (
     Fields,
     Kinds,
     Negative,
-    RecordedRun,
     flip,
 )
 from smpc_dp_lab.vectors.runs import AGGREGATOR
@@ -32,12 +31,11 @@ Shown = tuple[int, bytes, bytes]
 Boxes = list[tuple[int, bytes]]
 
 
-class Base(RecordedRun[runs.RecordedRun]):
+class Base(fault.Base):
     """A finished exchange."""
 
     def __init__(self, name: str) -> None:
-        [scenario] = [scenario for scenario in SCENARIOS if scenario.name == name]
-        super().__init__(name, new_run(scenario).execute(), KINDS)
+        super().__init__(name, SCENARIOS, new_run, KINDS)
 
     def by_bob(self, fields: Fields) -> Callable[[Sequence[Shown]], list[Shown]]:
         """Return the change of the hellos in a start if bob has signed another one."""

@@ -8,17 +8,17 @@ from fractions import Fraction
 import numpy as np
 from msgspec.structs import replace
 
+from smpc_dp.encoding import RingVector
 from smpc_dp.protocols.exchange import states
 from smpc_dp.protocols.exchange.params import Edges, ExchangeParameters, plan_exchange
 from smpc_dp_lab.vectors.runs import (
-    AGGREGATOR,
     RecordedRun,
     Row,
     Scenario,
     inputs_json,
+    make_run,
     messages_json,
     result_json,
-    set_up,
 )
 
 VARIANCE = Fraction(1_000_003)
@@ -32,6 +32,13 @@ class ExchangeScenario(Scenario):
     """
 
     given: ExchangeParameters
+
+    def encoded(self, index: int) -> RingVector:
+        """Return what the party of this index gives: one vector, or one for each party."""
+        if not self.given.apart:
+            return Scenario.encoded(self, index)
+        rows = self.rows(index)
+        return np.stack([self.encoding.encode(row, party=self.names[index])[0] for row in rows])
 
     def rows(self, index: int) -> list[Row]:
         """Return the vectors that the party of this index has for each party."""
@@ -106,21 +113,7 @@ SCENARIOS = (
 
 def new_run(scenario: ExchangeScenario) -> RecordedRun:
     """Return fresh roles for a scenario, with the same randomness every time."""
-    setup = set_up(scenario, AGGREGATOR, (AGGREGATOR,))
-    if scenario.given.apart:
-        for index, name in enumerate(scenario.names):
-            rows = [scenario.encoding.encode(row, party=name)[0] for row in scenario.rows(index)]
-            setup.ring_vector[name] = np.stack(rows)
-    parties = {
-        name: states.party(
-            setup.context, scenario.given, setup.signers[name], ring_vector.copy(), setup.randomness[name]
-        )
-        for name, ring_vector in setup.ring_vector.items()
-    }
-    aggregator = states.aggregator(setup.context, scenario.given, setup.signers[AGGREGATOR])
-    return RecordedRun(
-        scenario, setup.context, setup.signers, setup.randomness, setup.ring_vector, parties, aggregator
-    )
+    return make_run(scenario, scenario.given, states.party, states.aggregator)
 
 
 def to_json(scenario: ExchangeScenario) -> dict[str, object]:

@@ -12,7 +12,8 @@ from smpc_dp.protocols.gopa import messages as g
 from smpc_dp.protocols.phases import messages as m
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import Context, Signer, decode
-from smpc_dp_lab.vectors.runs import AGGREGATOR, SCENARIOS, SCHEMA, Scenario, Staged, new_run
+from smpc_dp_lab.vectors import runs
+from smpc_dp_lab.vectors.runs import AGGREGATOR, SCENARIOS, Scenario, header
 
 S = TypeVar("S", bound=msgspec.Struct)
 # What fields become: another value, or a function of the one that was there. Or a function of the whole that
@@ -68,10 +69,7 @@ class Negative:
     def to_json(self) -> dict[str, object]:
         """Return the vector."""
         return {
-            "schema": SCHEMA,
-            "kind": f"{self.prefix}negative",
-            "name": self.name,
-            "about": self.about,
+            **header(f"{self.prefix}negative", self.name, self.about),
             "base": f"{self.prefix}run-{self.base}.json",
             "after": self.after,
             "envelope": envelope_json(self.envelope),
@@ -215,12 +213,18 @@ class RecordedRun(Generic[R]):
         return self.made(name, about, self.find(expected)[0], self.find(came)[1], ORDER)
 
 
-class Base(RecordedRun[Staged]):
-    """A finished run with an aggregator."""
+class Base(RecordedRun[runs.RecordedRun]):
+    """A finished run of one of some scenarios."""
 
-    def __init__(self, name: str, scenarios: Sequence[Scenario] = SCENARIOS) -> None:
+    def __init__(
+        self,
+        name: str,
+        scenarios: Sequence[Scenario] = SCENARIOS,
+        new_run: Callable[[Any], runs.RecordedRun] = runs.new_run,
+        kinds: Kinds = KINDS,
+    ) -> None:
         [scenario] = [scenario for scenario in scenarios if scenario.name == name]
-        super().__init__(name, new_run(scenario).execute())
+        super().__init__(name, new_run(scenario).execute(), kinds)
 
 
 def signed_again(context: Context, signer: Signer, envelope: Envelope) -> Envelope:

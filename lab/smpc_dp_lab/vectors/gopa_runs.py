@@ -18,9 +18,9 @@ from smpc_dp.wire.signing import decode
 from smpc_dp_lab.vectors.runs import (
     AGGREGATOR,
     ROWS,
+    RecordedRun,
     Row,
     Scenario,
-    Staged,
     inputs_json,
     messages_json,
     new_run,
@@ -196,7 +196,7 @@ def to_json(scenario: GopaScenario) -> dict[str, object]:
     }
 
 
-def gopa_session_json(run: Staged, scenario: GopaScenario) -> dict[str, object]:
+def gopa_session_json(run: RecordedRun, scenario: GopaScenario) -> dict[str, object]:
     """Return the public data before a run of GOPA."""
     return session_json(run) | {
         "on_dropout": scenario.on_dropout,

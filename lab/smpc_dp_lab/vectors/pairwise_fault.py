@@ -18,7 +18,8 @@ from smpc_dp.protocols.garbled.participant import Evaluated, Participant
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import decode, decode_envelope, encode_envelope
 from smpc_dp_lab.vectors.fault import Fields, Kinds, altered, signed_again
-from smpc_dp_lab.vectors.pairwise_runs import EVALUATOR, GARBLER, SCHEMA, Scenario, new_run
+from smpc_dp_lab.vectors.pairwise_runs import EVALUATOR, GARBLER, Scenario, new_run
+from smpc_dp_lab.vectors.runs import header
 
 # Which message a step has.
 KINDS: Kinds = {
@@ -101,10 +102,7 @@ class Fault:
     def to_json(self) -> dict[str, object]:
         """Return the vector."""
         return {
-            "schema": SCHEMA,
-            "kind": "negative",
-            "name": self.name,
-            "about": self.about,
+            **header("negative", self.name, self.about),
             "base": f"run-{self.base}.json",
             "receiver": self.receiver,
             "after": self.after,

@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 
 from smpc_dp.crypto import garble
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
+from smpc_dp_lab.vectors.runs import header
 
 JsonObject = dict[str, object]
 Bytes = NDArray[np.uint8]
 
-SCHEMA = 1
 PREFIX = "garbling-"
 # op, a, b, out.
 Gate = tuple[int, int, int, int]
@@ -134,10 +134,7 @@ def to_json(scenario: Scenario, kernel: str | None = None) -> JsonObject:
     tables = garbler.next_tables(circuit.table_bytes(scenario.n_instances)) or b""
     evaluator.feed(tables)
     return {
-        "schema": SCHEMA,
-        "kind": "garbling",
-        "name": scenario.name,
-        "about": scenario.about,
+        **header("garbling", scenario.name, scenario.about),
         "circuit": {
             "n_wires": scenario.n_inputs + len(scenario.gates),
             "n_inputs": scenario.n_inputs,

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from nacl.signing import SigningKey
-
 from smpc_dp.circuits.bristol import format_bristol, parse_bristol
 from smpc_dp.circuits.circuit import Circuit, pack, unpack
 from smpc_dp.errors import SmpcError
@@ -19,13 +17,12 @@ from smpc_dp.protocols.garbled.transfers import Transfers
 from smpc_dp.protocols.names import PAIRWISE, VERSION
 from smpc_dp.simulate.pairwise import evaluate_in_memory
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
-from smpc_dp.simulate.simulated_run import Signer
+from smpc_dp.simulate.simulated_run import Signer, draw_signers, public_keys
 from smpc_dp.wire.signing import Context, decode_envelope
-from smpc_dp_lab.vectors.runs import Recording, draws_json, identities_json
+from smpc_dp_lab.vectors.runs import Recording, context_json, draws_json, header, identities_json
 
 JsonObject = dict[str, object]
 
-SCHEMA = 1
 GARBLER, EVALUATOR, AGGREGATOR = "alice", "bob", "hub"
 
 # Every kind of gate; a gate of the second level stands before one of the first.
@@ -218,7 +215,7 @@ def new_run(scenario: Scenario) -> Run:
         transfers[scenario.forgot] = Transfers()
     third = scenario.output == "aggregator"
     everyone = (GARBLER, EVALUATOR, *([AGGREGATOR] if third else []))
-    signers = {name: Signer(name, SigningKey(source(name, "signing", setup).bytes(32))) for name in everyone}
+    signers = draw_signers({name: source(name, "signing", setup) for name in everyone})
     context = Context(
         protocol=PAIRWISE,
         version=VERSION,
@@ -226,7 +223,7 @@ def new_run(scenario: Scenario) -> Run:
         request=2 if scenario.before else 1,
         names=(GARBLER, EVALUATOR),
         aggregator=AGGREGATOR if third else "",
-        keys={name: bytes(signer.key.verify_key) for name, signer in signers.items()},
+        keys=public_keys(signers),
     )
     plan = Plan(scenario.built, scenario.parameters)
     randomness = {name: Recording(source(name, "run")) for name in everyone}
@@ -277,17 +274,11 @@ def run_json(run: Run) -> JsonObject:
         {"copies": scenario.covert, "random_inputs": list(scenario.random_inputs)} if scenario.covert else {}
     )
     return {
-        "schema": SCHEMA,
-        "kind": "run",
-        "name": scenario.name,
-        "about": scenario.about,
+        **header("run", scenario.name, scenario.about),
         "before": f"run-{scenario.before}.json" if scenario.before else "",
         "forgot": scenario.forgot,
         "session": {
-            "protocol": run.context.protocol,
-            "version": run.context.version,
-            "session_digest": run.context.session_digest.hex(),
-            "request": run.context.request,
+            **context_json(run.context),
             "garbler": GARBLER,
             "evaluator": EVALUATOR,
             "aggregator": run.context.aggregator,

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
 import msgspec
-from nacl.signing import SigningKey
 
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.encoding import Encoding, RingVector
@@ -16,7 +16,8 @@ from smpc_dp.errors import LocalError
 from smpc_dp.log.keeping import MemoryBoard
 from smpc_dp.net.transport.memory import Faults, MemoryNetwork
 from smpc_dp.privacy.secagg_plan import SecAggPlan, check_plan, plan_secagg
-from smpc_dp.protocols.engine.run import Run, RunningRole
+from smpc_dp.protocols.engine.run import Run
+from smpc_dp.protocols.gopa.direct_messages import EVERYONE
 from smpc_dp.protocols.names import VERSION
 from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.phases.parameters import SumParameters
@@ -25,7 +26,7 @@ from smpc_dp.protocols.result import Outcome
 from smpc_dp.protocols.secagg.params import SecAggParameters
 from smpc_dp.simulate.drive import drive
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
-from smpc_dp.simulate.simulated_run import Signer
+from smpc_dp.simulate.simulated_run import Signer, draw_signers, public_keys
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import Context, decode
 
@@ -62,6 +63,15 @@ class Scenario:
     def names(self) -> tuple[str, ...]:
         """The parties, in roster order."""
         return NAMES[: len(self.vectors)]
+
+    def weight(self, index: int) -> int | None:
+        """Return the weight of the party of this index, None without weights."""
+        return None if self.weights is None else self.weights[index]
+
+    def encoded(self, index: int) -> RingVector:
+        """Return what the party of this index gives."""
+        vector, name = self.vectors[index], self.names[index]
+        return self.encoding.encode(vector, party=name, weight=self.weight(index))[0]
 
 
 def _real(length: int, parties: int, max_weight: int = 0) -> Encoding:
@@ -159,45 +169,45 @@ class RecordingNetwork(MemoryNetwork):
 
 
 @dataclass(slots=True)
-class Staged:
-    """Context, keys and randomness of a scenario's roles, and after a run every envelope in order."""
+class RecordedRun:
+    """Context, keys and randomness of a scenario's roles, and after a run every envelope in order.
+
+    `aggregator`: a `Run`, or None without one.
+    """
 
     scenario: Scenario
     context: Context
     signers: dict[str, Signer]
     randomness: dict[str, Recording]
     ring_vector: dict[str, RingVector]
-    sent: list[Envelope] = field(default_factory=list, kw_only=True)
+    parties: dict[str, Run[Any]]
+    aggregator: Any
+    sent: list[Envelope] = field(default_factory=list)
 
     @property
     def by_step(self) -> dict[tuple[str, str], bytes]:
         """The bodies sent, by step and sender."""
         return {(envelope.step, envelope.sender): envelope.body for envelope in self.sent}
 
-    def drive(self, machines: Iterable[RunningRole], aggregator: str, *, mesh: bool = False) -> Self:
-        """Drive the roles to their ends."""
+    def execute(self) -> Self:
+        """Drive the run to its end."""
         network = RecordingNetwork(Faults(kill=self.scenario.kill))
-        drive(machines, network, aggregator, mesh=mesh)
+        roles = [*([self.aggregator] if self.aggregator else []), *self.parties.values()]
+        drive(roles, network, roles[0].name, mesh=self.aggregator is None)
         self.sent = network.sent
         return self
 
 
-@dataclass(slots=True)
-class RecordedRun(Staged):
-    """The roles of one scenario with an aggregator."""
+def make_run(
+    scenario: Scenario,
+    parameters: Any,
+    party: Callable[..., Run[Any]],
+    aggregator: Callable[..., Run[Any]] | None = None,
+) -> RecordedRun:
+    """Return fresh roles for a scenario, with the same randomness every time.
 
-    parties: dict[str, Run[Any]]
-    aggregator: Run[Any]
-
-    def execute(self) -> Self:
-        """Drive the run to its end."""
-        return self.drive([self.aggregator, *self.parties.values()], AGGREGATOR)
-
-
-def set_up(scenario: Scenario, aggregator: str, aggregators: tuple[str, ...]) -> Staged:
-    """Return the foundation of a scenario's roles, with the same randomness every time.
-
-    `aggregator` is that of the context; `aggregators` are those who sign besides the parties.
+    `party` and `aggregator` make a role from its context, parameters and signer; a party's also from its
+    vector and randomness.
     """
     protocol = scenario.parameters.protocol
 
@@ -205,38 +215,37 @@ def set_up(scenario: Scenario, aggregator: str, aggregators: tuple[str, ...]) ->
         label = f"{protocol} vectors {scenario.name} {purpose} {name}"
         return SeededRandomnessForSimulation(1, label)
 
-    everyone = (*scenario.names, *aggregators)
-    signers = {name: Signer(name, SigningKey(source(name, "signing").bytes(32))) for name in everyone}
+    members = scenario.names if aggregator is None else (*scenario.names, AGGREGATOR)
+    signers = draw_signers({name: source(name, "signing") for name in members})
     context = Context(
         protocol=protocol,
         version=VERSION,
         session_digest=source("", "session").bytes(32),
         request=1,
         names=scenario.names,
-        aggregator=aggregator,
-        keys={name: bytes(signer.key.verify_key) for name, signer in signers.items()},
+        aggregator=EVERYONE if aggregator is None else AGGREGATOR,
+        keys=public_keys(signers),
         operation=scenario.operation,
     )
-    ring_vector: dict[str, RingVector] = {}
-    for index, name in enumerate(scenario.names):
-        weight = None if scenario.weights is None else scenario.weights[index]
-        ring_vector[name], _ = scenario.encoding.encode(scenario.vectors[index], party=name, weight=weight)
+    ring_vector = {name: scenario.encoded(index) for index, name in enumerate(scenario.names)}
     randomness = {name: Recording(source(name, "run")) for name in scenario.names}
-    return Staged(scenario, context, signers, randomness, ring_vector)
+    parties = {
+        name: party(context, parameters, signers[name], vector.copy(), randomness[name])
+        for name, vector in ring_vector.items()
+    }
+    relay = None if aggregator is None else aggregator(context, parameters, signers[AGGREGATOR])
+    return RecordedRun(scenario, context, signers, randomness, ring_vector, parties, relay)
 
 
 def new_run(scenario: Scenario) -> RecordedRun:
     """Return fresh roles for a scenario, with the same randomness every time."""
-    setup = set_up(scenario, AGGREGATOR, (AGGREGATOR,))
-    context, parameters = setup.context, scenario.parameters
-    parties = {
-        name: make_party(context, parameters, setup.signers[name], ring_vector.copy(), setup.randomness[name])
-        for name, ring_vector in setup.ring_vector.items()
-    }
-    aggregator = make_aggregator(context, parameters, setup.signers[AGGREGATOR], board=MemoryBoard(""))
-    return RecordedRun(
-        scenario, context, setup.signers, setup.randomness, setup.ring_vector, parties, aggregator
-    )
+    aggregator = functools.partial(make_aggregator, board=MemoryBoard(""))
+    return make_run(scenario, scenario.parameters, make_party, aggregator)
+
+
+def header(kind: str, name: str, about: str) -> dict[str, object]:
+    """Return the first fields of a vector."""
+    return {"schema": SCHEMA, "kind": kind, "name": name, "about": about}
 
 
 def to_json(scenario: Scenario) -> dict[str, object]:
@@ -280,20 +289,17 @@ def draws_json(sources: Mapping[str, Recording]) -> dict[str, list[str]]:
     return {name: [draw.hex() for draw in source.draws] for name, source in sources.items()}
 
 
-def inputs_json(run: Staged) -> dict[str, object]:
+def inputs_json(run: RecordedRun, kind: str = "run") -> dict[str, object]:
     """Return the first part of a vector: all inputs of a run."""
     scenario = run.scenario
     return {
-        "schema": SCHEMA,
-        "kind": "run",
-        "name": scenario.name,
-        "about": scenario.about,
+        **header(kind, scenario.name, scenario.about),
         "session": session_json(run),
         "identities": identities_json(run.context, run.signers),
         "inputs": {
             name: {
                 "vector": list(scenario.vectors[index]),
-                "weight": None if scenario.weights is None else scenario.weights[index],
+                "weight": scenario.weight(index),
                 "lanes": run.ring_vector[name].tolist(),
             }
             for index, name in enumerate(scenario.names)
@@ -303,7 +309,7 @@ def inputs_json(run: Staged) -> dict[str, object]:
     }
 
 
-def messages_json(run: Staged) -> list[dict[str, str]]:
+def messages_json(run: RecordedRun) -> list[dict[str, str]]:
     """Return the digest and the signature of every message, in the order of sending."""
     return [
         {
@@ -327,14 +333,21 @@ def result_json(outcome: Outcome) -> dict[str, object]:
     }
 
 
-def session_json(run: Staged) -> dict[str, object]:
+def context_json(context: Context) -> dict[str, object]:
+    """Return the protocol, the session and the request of a context."""
+    return {
+        "protocol": context.protocol,
+        "version": context.version,
+        "session_digest": context.session_digest.hex(),
+        "request": context.request,
+    }
+
+
+def session_json(run: RecordedRun) -> dict[str, object]:
     """Return the public data before a run."""
     plan = run.scenario.plan
     return {
-        "protocol": run.context.protocol,
-        "version": run.context.version,
-        "session_digest": run.context.session_digest.hex(),
-        "request": run.context.request,
+        **context_json(run.context),
         "question": run.context.operation,
         "aggregator": run.context.aggregator,
         "names": list(run.context.names),

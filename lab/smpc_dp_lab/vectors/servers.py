@@ -9,8 +9,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from nacl.signing import SigningKey
-
 from smpc_dp.errors import Code, PeerFault, SmpcError
 from smpc_dp.protocols.engine.events import Cancellation, Deadline, Message, Report, Start
 from smpc_dp.protocols.gopa.direct_messages import EVERYONE
@@ -22,15 +20,14 @@ from smpc_dp.protocols.secret_sharing.server import ServerRun
 from smpc_dp.protocols.secret_sharing.sharing import field_bytes
 from smpc_dp.protocols.secret_sharing.terms import ProgramTerms
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
-from smpc_dp.simulate.simulated_run import Signer
+from smpc_dp.simulate.simulated_run import draw_signers, public_keys
 from smpc_dp.statistics.shared.plan import sum_program
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.sets import pack_set
 from smpc_dp.wire.signing import Context, decode
 from smpc_dp_lab.vectors.fault import Fields, Kinds, RecordedRun, altered, envelope_json, flip
-from smpc_dp_lab.vectors.runs import identities_json
+from smpc_dp_lab.vectors.runs import SCHEMA, header, identities_json
 
-SCHEMA = 1
 PARTIES = ("alice", "bob", "carol", "dave")
 SERVERS = ("server1", "server2", "server3")
 RECORDS = {"alice": (1, 9), "bob": (2, 0), "carol": (3, 5), "dave": (4, 4)}
@@ -82,10 +79,7 @@ class Setup:
 
     def __init__(self, change: Change = lambda envelope: envelope) -> None:
         self.change = change
-        self.signers = {
-            name: Signer(name, SigningKey(_source(f"signing {name}").bytes(32)))
-            for name in (*PARTIES, *SERVERS)
-        }
+        self.signers = draw_signers({name: _source(f"signing {name}") for name in (*PARTIES, *SERVERS)})
         self.context = Context(
             protocol=MPYC,
             version=VERSION,
@@ -93,7 +87,7 @@ class Setup:
             request=1,
             names=PARTIES,
             aggregator=EVERYONE,
-            keys={name: bytes(signer.key.verify_key) for name, signer in self.signers.items()},
+            keys=public_keys(self.signers),
             operation="sum",
         )
         self.parties = {
@@ -178,10 +172,7 @@ class Fault:
     def to_json(self) -> dict[str, object]:
         """Return the vector."""
         return {
-            "schema": SCHEMA,
-            "kind": "negative",
-            "name": self.name,
-            "about": self.about,
+            **header("negative", self.name, self.about),
             "base": "run-all.json",
             "message": envelope_json(self.message),
             "expect": {"error": "PeerFault", "culprit": self.culprit, "left_out": self.left_out},

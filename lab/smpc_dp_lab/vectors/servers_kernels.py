@@ -14,7 +14,7 @@ from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from smpc_dp.simulate.shared import run_ideal
 from smpc_dp.statistics.shared.plan import statistic_program
 from smpc_dp.statistics.shared.program import design_pairs, way_of
-from smpc_dp_lab.vectors.servers import SCHEMA
+from smpc_dp_lab.vectors.runs import SCHEMA
 
 SEED = bytes(range(32))
 CODES = ([0], [3], [2], [6], [6])

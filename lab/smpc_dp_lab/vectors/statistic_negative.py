@@ -24,6 +24,7 @@ from smpc_dp_lab.vectors.fault import (
     flip,
     signed_again,
 )
+from smpc_dp_lab.vectors.runs import header
 from smpc_dp_lab.vectors.statistic_runs import AGGREGATOR, NAMES, JsonObject, Run
 
 ADA, BEN, *_ = NAMES
@@ -56,10 +57,7 @@ class Frame:
     def to_json(self) -> JsonObject:
         """Return the vector."""
         return {
-            "schema": runs.SCHEMA,
-            "kind": "statistic-negative-frame",
-            "name": self.name,
-            "about": self.about,
+            **header("statistic-negative-frame", self.name, self.about),
             "base": f"statistic-run-{self.base}.json",
             "receiver": BEN,
             "partner": self.partner,

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
-from nacl.signing import SigningKey
 
 from smpc_dp.circuits.bristol import format_bristol
 from smpc_dp.kernels import Field, Kernel, auc, collision
@@ -26,15 +25,14 @@ from smpc_dp.protocols.ustatistic.plan import PROTOCOL, VERSION, StatisticPlan
 from smpc_dp.protocols.ustatistic.terms import draw
 from smpc_dp.protocols.ustatistic.wire import PairWire
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
-from smpc_dp.simulate.simulated_run import Signer
+from smpc_dp.simulate.simulated_run import draw_signers, public_keys
 from smpc_dp.statistics.compiled import operation_of, plan_statistic
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import Context, encode_envelope
-from smpc_dp_lab.vectors.runs import Recording, draws_json, identities_json
+from smpc_dp_lab.vectors.runs import Recording, context_json, draws_json, header, identities_json
 
 JsonObject = dict[str, object]
 
-SCHEMA = 1
 AGGREGATOR = "hub"
 NAMES = ("ada", "ben", "cem", "dot", "eve")
 EPSILON = 4.0
@@ -110,9 +108,7 @@ class Run:
         self.scenario = scenario
         self.plan = scenario.plan
         everyone = (*NAMES, AGGREGATOR)
-        self.signers = {
-            name: Signer(name, SigningKey(self.source(name, "signing").bytes(32))) for name in everyone
-        }
+        self.signers = draw_signers({name: self.source(name, "signing") for name in everyone})
         self.context = Context(
             PROTOCOL,
             VERSION,
@@ -120,7 +116,7 @@ class Run:
             1,
             NAMES,
             AGGREGATOR,
-            {name: bytes(signer.key.verify_key) for name, signer in self.signers.items()},
+            public_keys(self.signers),
         )
         self.operation = operation_of(scenario.kernel, self.plan, "randomised_response")
         self.randomness = {name: Recording(self.source(name, "run")) for name in everyone}
@@ -362,15 +358,9 @@ def to_json(scenario: Scenario) -> JsonObject:
     plan, outcome = run.plan, run.aggregator.result
     evidence = outcome.evidence
     return {
-        "schema": SCHEMA,
-        "kind": "statistic-run",
-        "name": scenario.name,
-        "about": scenario.about,
+        **header("statistic-run", scenario.name, scenario.about),
         "session": {
-            "protocol": run.context.protocol,
-            "version": run.context.version,
-            "session_digest": run.context.session_digest.hex(),
-            "request": run.context.request,
+            **context_json(run.context),
             "parties": list(NAMES),
             "aggregator": AGGREGATOR,
             "partners": plan.partners,

@@ -13,11 +13,11 @@ from smpc_dp.crypto.merkle import MerkleTree
 from smpc_dp.privacy.certificates import expected_samples
 from smpc_dp.protocols.phases import certify
 from smpc_dp.protocols.phases import messages as m
-from smpc_dp.simulate.simulated_run import Signer
+from smpc_dp.simulate.simulated_run import Signer, public_keys
 from smpc_dp.wire.sets import pack_set
 from smpc_dp.wire.signing import Context, encode
 from smpc_dp_lab.vectors.fault import flip
-from smpc_dp_lab.vectors.runs import AGGREGATOR, SCHEMA
+from smpc_dp_lab.vectors.runs import AGGREGATOR, header
 
 JsonObject = dict[str, object]
 
@@ -29,11 +29,6 @@ MISSING = (3, 77, 400)
 def all_to_json() -> dict[str, JsonObject]:
     """Return every vector of this module by name."""
     return {"merkle": _trees(), "certificates": _certificates()}
-
-
-def _header(kind: str, about: str) -> JsonObject:
-    """Return the first fields of a file."""
-    return {"schema": SCHEMA, "kind": kind, "name": kind, "about": about}
 
 
 def _trees() -> JsonObject:
@@ -58,7 +53,7 @@ def _trees() -> JsonObject:
             }
         )
     about = "Trees over leaves of two parts each, and the proofs of some of their places."
-    return {**_header("merkle", about), "purpose": "commitments", "cases": cases}
+    return {**header("merkle", "merkle", about), "purpose": "commitments", "cases": cases}
 
 
 def signing_seed(party: int) -> bytes:
@@ -72,8 +67,7 @@ def setup() -> tuple[Context, dict[str, Signer]]:
     signers = {
         name: Signer(name, SigningKey(signing_seed(party))) for party, name in enumerate((AGGREGATOR, *names))
     }
-    keys = {name: bytes(signer.key.verify_key) for name, signer in signers.items()}
-    return Context("secagg", 1, bytes(32), 1, names, AGGREGATOR, keys), signers
+    return Context("secagg", 1, bytes(32), 1, names, AGGREGATOR, public_keys(signers)), signers
 
 
 def _certificates() -> JsonObject:
@@ -136,7 +130,7 @@ def _certificates() -> JsonObject:
     )
     requested = ((3, 3), (99, 56), (507, 24), (990, 551), (991, 990), (9990, 5501), (9000, 5501))
     return {
-        **_header("certificates", about),
+        **header("certificates", "certificates", about),
         "protocol": context.protocol,
         "version": context.version,
         "run_id": run_id.hex(),

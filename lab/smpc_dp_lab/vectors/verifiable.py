@@ -13,7 +13,7 @@ from smpc_dp_lab.vectors import (
     verifiable_openings,
     verifiable_parties,
 )
-from smpc_dp_lab.vectors.runs import SCHEMA
+from smpc_dp_lab.vectors.runs import header
 from smpc_dp_lab.vectors.verifiable_cheat import BALL_BASE, BASE, BOX_BASE, ROUNDS_BASE, Cheat
 from smpc_dp_lab.vectors.verifiable_runs import BOX, RecordedRun, honest
 
@@ -66,10 +66,7 @@ def _run(
     outcome = ran.relay.result
     shown: dict[str, object] = {} if false is None else {"excluded": dict(sorted(false.items()))}
     return {
-        "schema": SCHEMA,
-        "kind": "verifiable-run",
-        "name": name.removeprefix("verifiable-run-"),
-        "about": about,
+        **header("verifiable-run", name.removeprefix("verifiable-run-"), about),
         "session": ran.context.session_digest.hex(),
         "total": outcome.total.tolist(),
         **shown,

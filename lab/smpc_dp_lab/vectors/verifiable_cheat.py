@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from smpc_dp_lab.vectors.runs import SCHEMA
+from smpc_dp_lab.vectors.runs import header
 
 # The audit holds: the culprits are excluded for a false statement.
 EXCLUDED = "excluded"
@@ -48,10 +48,7 @@ class Cheat:
         """Return the vector; a line that is also in `base`, the honest run's, is its index there."""
         known: dict[bytes, object] = {line: index for index, line in enumerate(base)}
         return {
-            "schema": SCHEMA,
-            "kind": "verifiable-negative",
-            "name": self.name,
-            "about": self.about,
+            **header("verifiable-negative", self.name, self.about),
             "base": f"{self.base}.json",
             "check": self.check,
             "expect": {"audit": self.expect, "culprits": list(self.culprits)},

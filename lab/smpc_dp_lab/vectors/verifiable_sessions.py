@@ -9,7 +9,7 @@ from smpc_dp.log.signed_note import COSIGNATURE, NoteKey, cosign_note
 from smpc_dp.protocols.phases.messages import Begin
 from smpc_dp.seen import Seen
 from smpc_dp.wire.signing import encode
-from smpc_dp_lab.vectors.runs import SCHEMA
+from smpc_dp_lab.vectors.runs import header
 from smpc_dp_lab.vectors.verifiable_listed import RUNS, Listed, listed
 from smpc_dp_lab.vectors.verifiable_lists import AUDITED, LAST, Falsified, all_falsified
 
@@ -32,11 +32,9 @@ def checkpoints(base: Listed) -> dict[str, object]:
     notes = [sign_checkpoint(log, signer) for log in logs]
     key = NoteKey(cosigner.name, COSIGNATURE, cosigner.public_key)
     last = Checkpoint.of(logs[-1])
+    about = "Of the lines of session-log.json: note i is of the first i + 1. Seeds are the secret keys."
     return {
-        "schema": SCHEMA,
-        "kind": "session-log-checkpoints",
-        "name": "checkpoints",
-        "about": "Of the lines of session-log.json: note i is of the first i + 1. Seeds are the secret keys.",
+        **header("session-log-checkpoints", "checkpoints", about),
         "base": f"{BASE}.json",
         "seed": (b"c" * 32).hex(),
         "checkpoint_key": signer.public_key.hex(),
@@ -58,10 +56,7 @@ def _valid(base: Listed) -> dict[str, object]:
         " Runs 1 and 2 are of request 1, the others of request 2."
     )
     return {
-        "schema": SCHEMA,
-        "kind": "session-log",
-        "name": "five-runs",
-        "about": about,
+        **header("session-log", "five-runs", about),
         "session": base.context.session_digest.hex(),
         "scope": base.context.scope.hex(),
         "log": [line.decode("ascii") for line in base.lines],
@@ -93,10 +88,7 @@ def _falsified(item: Falsified, base: Listed) -> dict[str, object]:
         log = [known.get(line, line.decode("ascii")) for line in made]
         content = {"run": AUDITED, "head": head.hex(), "log": log}
     return {
-        "schema": SCHEMA,
-        "kind": "session-log-negative",
-        "name": item.name,
-        "about": item.about,
+        **header("session-log-negative", item.name, item.about),
         "base": f"{BASE}.json",
         "check": item.check,
         "expect": {"refused_by": item.by},
