@@ -1,4 +1,4 @@
-"""Thread-safe decoding of msgspec's structs.
+"""Thread-safe decoding of msgspec's structs, and strict decoding of base64.
 
 msgspec reads the fields of a struct at the first use of its type. Another thread that uses the type meanwhile
 sees half of them, and the process crashes (msgspec 0.22). So the first use of each type happens under a lock.
@@ -6,7 +6,9 @@ sees half of them, and the process crashes (msgspec 0.22). So the first use of e
 
 from __future__ import annotations
 
+import binascii
 import threading
+from base64 import b64decode, b64encode
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -45,3 +47,13 @@ def convert(value: object, kind: Any) -> Any:
     """Convert built-in values to a type; raise msgspec.ValidationError otherwise."""
     _use(kind)
     return msgspec.convert(value, kind, strict=True)
+
+
+def from_base64(text: str) -> bytes | None:
+    """Decode base64; None for text that is not its one encoding."""
+    try:
+        content = b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        return None
+    # Stray bits in the last character decode too.
+    return content if b64encode(content).decode("ascii") == text else None

@@ -26,7 +26,7 @@ from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
 from smpc_dp.learn.averager import FAILURES, ParticipationCounter, PeerExchange, Rows
 from smpc_dp.learn.exchanges import EXACT_STEPS
 from smpc_dp.learn.models import Model, RecordGradients
-from smpc_dp.learn.pairing_schedule import Positive, Seed, Ticks
+from smpc_dp.learn.pairing_schedule import Features, Positive, Ridge, Seed, Ticks
 from smpc_dp.learn.personalized_settings import (
     NoiseMechanism,
     check_sizes,
@@ -99,9 +99,7 @@ class DataOwners(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """A model that a central learner makes from data owners' answers: see the module."""
 
     kind: ClassVar[str] = "data-owners"
-    features: Annotated[
-        Annotated[int, Meta(ge=1, le=10_000)], Meta(description="columns of every table without the label")
-    ]
+    features: Features
     sizes: Annotated[
         tuple[Annotated[int, Meta(ge=1, le=10_000_000)], ...],
         Meta(
@@ -134,9 +132,7 @@ class DataOwners(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     rate: Annotated[
         Positive, Meta(description="the learner's constant step size; an owner's model moves N times as far")
     ] = 0.1
-    ridge: Annotated[
-        Annotated[float, Meta(ge=0, le=1e6)], Meta(description="of a penalty ridge/2 times the squared norm")
-    ] = 0.0
+    ridge: Ridge = 0.0
     radius: Annotated[
         Positive, Meta(description="θ_max: a coordinate of a model is projected to at most this")
     ] = 10.0

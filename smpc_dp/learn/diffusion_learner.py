@@ -20,7 +20,7 @@ from smpc_dp.learn.averager import PeerExchange
 from smpc_dp.learn.diffusion import Diffused, diffuse, diffuse_records, publish_models, retained_part
 from smpc_dp.learn.exchanges import EXACT_STEPS
 from smpc_dp.learn.models import Model, ModelName, RecordGradients
-from smpc_dp.learn.pairing_schedule import Graph, Positive, graph_of, rename_argument
+from smpc_dp.learn.pairing_schedule import Graph, Positive, Ridge, graph_of, rename_argument
 from smpc_dp.learn.personalized_settings import check_sizes
 from smpc_dp.learn.requirements import (
     Learned,
@@ -93,9 +93,7 @@ class Diffusion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
             extra={"default": "1"},
         ),
     ] = None
-    ridge: Annotated[
-        Annotated[float, Meta(ge=0, le=1e6)], Meta(description="of a penalty ridge/2 times the squared norm")
-    ] = 0.0
+    ridge: Ridge = 0.0
     radius: Annotated[
         Positive, Meta(description="without noise: a coordinate beyond it means divergence")
     ] = 1_000.0

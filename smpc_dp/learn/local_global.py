@@ -22,7 +22,7 @@ from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
 from smpc_dp.learn.averager import PeerExchange, check_received
 from smpc_dp.learn.exchanges import EXACT_STEPS
 from smpc_dp.learn.models import Model, bound_features
-from smpc_dp.learn.pairing_schedule import Positive, Seed
+from smpc_dp.learn.pairing_schedule import Features, Positive, Ridge, Seed
 from smpc_dp.learn.personalized_settings import delta_issues
 from smpc_dp.learn.requirements import Learned, LearnerContext, PrivateMessages, Requirements, Table
 from smpc_dp.learn.schedule import PublicDraws
@@ -51,9 +51,7 @@ class LocalGlobal(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """Logistic regression with a local and a global model: see the module."""
 
     kind: ClassVar[str] = "local-global"
-    features: Annotated[
-        Annotated[int, Meta(ge=1, le=10_000)], Meta(description="columns of every table without the label")
-    ]
+    features: Features
     rounds: Annotated[
         Annotated[int, Meta(ge=1, le=100_000)],
         Meta(description="T, batches of each party; each is used once"),
@@ -68,9 +66,7 @@ class LocalGlobal(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     rate: Annotated[
         Positive, Meta(description="η, at most 1/(2μ), μ = (B² + 1)/4 + ridge; a local step is twice as long")
     ] = 0.1
-    ridge: Annotated[
-        Annotated[float, Meta(ge=0, le=1e6)], Meta(description="of a penalty ridge/2 times the squared norm")
-    ] = 0.0
+    ridge: Ridge = 0.0
     radius: Annotated[Positive, Meta(description="of the ball that models are projected to")] = 10.0
     policy: Annotated[
         Literal["public", "threshold"],

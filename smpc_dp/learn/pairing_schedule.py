@@ -39,6 +39,12 @@ ClockName = Literal["asynchronous", "synchronous"]
 Positive = Annotated[float, Meta(gt=0, le=1e6)]
 Ticks = Annotated[int, Meta(ge=1, le=1_000_000)]
 Seed = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+Features = Annotated[
+    Annotated[int, Meta(ge=1, le=10_000)], Meta(description="columns of every table without the label")
+]
+Ridge = Annotated[
+    Annotated[float, Meta(ge=0, le=1e6)], Meta(description="of a penalty ridge/2 times the squared norm")
+]
 
 
 def graph_of(graph: Graph, parties: int) -> Topology:

@@ -18,7 +18,7 @@ from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
 from smpc_dp.learn.averager import PeerExchange
 from smpc_dp.learn.coordinate_descent import PersonalizedObjective
 from smpc_dp.learn.learned_graph import LearnedGraph, LearnGraph, no_graph
-from smpc_dp.learn.pairing_schedule import Graph, Positive, Seed, Ticks, graph_of
+from smpc_dp.learn.pairing_schedule import Features, Graph, Positive, Seed, Ticks, graph_of
 from smpc_dp.learn.requirements import Table
 from smpc_dp.learn.schedule import PublicDraws
 from smpc_dp.privacy.record_gradients import Mechanism
@@ -92,9 +92,7 @@ class PersonalizedSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unk
     """
 
     kind: ClassVar[str]
-    features: Annotated[
-        Annotated[int, Meta(ge=1, le=10_000)], Meta(description="columns of every table without the label")
-    ]
+    features: Features
     sizes: Annotated[
         tuple[Annotated[int, Meta(ge=0, le=1_000_000)], ...],
         Meta(description="m_u: records of each party, in roster order, public"),

@@ -11,7 +11,7 @@ from msgspec import Meta
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
 from smpc_dp.learn.averager import Parties, Rows
 from smpc_dp.learn.models import Model, ModelName
-from smpc_dp.learn.pairing_schedule import Positive
+from smpc_dp.learn.pairing_schedule import Features, Positive
 from smpc_dp.learn.requirements import Table
 from smpc_dp.learn.token_learners import EdgeCap, MaxContributions, Paths, WalkLearner, walk_plan
 from smpc_dp.learn.tokens import TokenPassing, Values
@@ -30,9 +30,7 @@ class WalkSgdLearner(WalkLearner, frozen=True, kw_only=True):
     """Settings of a model by T noisy gradient steps on a walking token: see `learn.walk_sgd`."""
 
     kind: ClassVar[str] = "walk-sgd"
-    features: Annotated[
-        Annotated[int, Meta(ge=1, le=10_000)], Meta(description="columns of every table without the label")
-    ]
+    features: Features
     rate: Annotated[Positive, Meta(description="the step size; with known paths at most 8/(B² + 1)")] = 0.1
     clip: Annotated[
         Positive, Meta(description="L2 norm that a gradient is clipped to; with known paths above √(B² + 1)")

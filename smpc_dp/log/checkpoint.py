@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from smpc_dp.decoding import from_base64
 from smpc_dp.errors import Check, LocalError, VerificationError
 from smpc_dp.files import lock_folder, read_bounded, replace_file
 from smpc_dp.identity.keys import Identity
@@ -27,7 +28,6 @@ from smpc_dp.log.signed_note import (
     NoteKey,
     SignedNote,
     cosign_note,
-    from_base64,
     sign_note,
 )
 

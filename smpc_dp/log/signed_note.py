@@ -5,13 +5,13 @@ A key is given as text, `name+id+base64`, as Go's sumdb and other transparency l
 
 from __future__ import annotations
 
-import binascii
 import hashlib
 import re
-from base64 import b64decode, b64encode
+from base64 import b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from smpc_dp.decoding import from_base64
 from smpc_dp.errors import Check, ConfigCheck, ConfigError, VerificationError
 from smpc_dp.identity.keys import Identity, verify
 
@@ -136,12 +136,3 @@ def _signature(line: str) -> tuple[str, bytes, bytes]:
     if match is None or encoded is None or len(encoded) <= _ID_BYTES:
         raise VerificationError("no signed note: a line of a signature is malformed", Check.MALFORMED)
     return match[1], encoded[:_ID_BYTES], encoded[_ID_BYTES:]
-
-
-def from_base64(text: str) -> bytes | None:
-    """Decode base64; None for text that is not its one encoding."""
-    try:
-        content = b64decode(text, validate=True)
-    except (binascii.Error, ValueError):
-        return None
-    return content if b64encode(content).decode("ascii") == text else None

@@ -99,11 +99,7 @@ class Membership:
                 "roster", f"'{name}' is {member.role}, not {role}, in {path}", ConfigCheck.CONFLICT
             )
         key_file = Path(key if key is not None else default_key(path, name))
-        identity = Identity.load(key_file, name)
-        if identity.public_key != member.public_key:
-            raise ConfigError.at(
-                f"roster[{name}].public_key", "is not the one of the key file", ConfigCheck.DIFFERS
-            )
+        identity = load_identity(key_file, name, member.public_key, f"roster[{name}].public_key")
         return cls(session, identity, parameters, key_file)
 
     @property
@@ -119,12 +115,8 @@ class Membership:
         expected = self.session.roster.member(self.name).checkpoint_key
         if expected is None:
             return None
-        identity = Identity.load(checkpoint_key_file(self.key_file), CHECKPOINTS)
-        if identity.public_key != expected:
-            raise ConfigError.at(
-                f"roster[{self.name}].checkpoint_key", "is not the one of the key file", ConfigCheck.DIFFERS
-            )
-        return identity
+        key_file = checkpoint_key_file(self.key_file)
+        return load_identity(key_file, CHECKPOINTS, expected, f"roster[{self.name}].checkpoint_key")
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -316,6 +308,14 @@ def learn_parameters(membership: Membership) -> LearnParameters:
             "protocol", f"is '{membership.session.protocol}', not 'learn'", ConfigCheck.UNSUPPORTED
         )
     return cast("LearnParameters", membership.session.checked_parameters)
+
+
+def load_identity(key_file: str | os.PathLike[str], name: str, public_key: bytes, where: str) -> Identity:
+    """Return the identity in a key file; raise ConfigError, at `where`, unless it has this public key."""
+    identity = Identity.load(key_file, name)
+    if identity.public_key != public_key:
+        raise ConfigError.at(where, "is not the one of the key file", ConfigCheck.DIFFERS)
+    return identity
 
 
 def default_key(session: str | os.PathLike[str], name: str) -> Path:

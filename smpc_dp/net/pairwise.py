@@ -18,7 +18,7 @@ from smpc_dp.errors import Code, ConfigCheck, ConfigError, ConfigIssue, LocalErr
 from smpc_dp.identity.keys import Identity
 from smpc_dp.identity.roster import Member
 from smpc_dp.net.local import ON_ONE_MACHINE, free_port
-from smpc_dp.net.member import default_key
+from smpc_dp.net.member import default_key, load_identity
 from smpc_dp.net.session_file import SessionFile, Timeouts, load_session, write_session
 from smpc_dp.net.transport.blocking import BlockingChannel
 from smpc_dp.net.transport.channel import ChannelClosed
@@ -104,11 +104,8 @@ class PairwiseMember:
         parameters = cast("PairwiseParameters", session.checked_parameters)
         _check_roster(session, parameters)
         member = session.roster.member(name)
-        identity = Identity.load(key if key is not None else default_key(path, name), name)
-        if identity.public_key != member.public_key:
-            raise ConfigError.at(
-                f"roster[{name}].public_key", "is not the one of the key file", ConfigCheck.DIFFERS
-            )
+        key_file = key if key is not None else default_key(path, name)
+        identity = load_identity(key_file, name, member.public_key, f"roster[{name}].public_key")
         circuit = load_circuit(parameters, Path(path).parent)
         return cls(session, identity, Plan(circuit, parameters), contexts(identity, session.roster))
 

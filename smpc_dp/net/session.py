@@ -473,10 +473,7 @@ class Session:
 
         self.check_open()
         _check_label(label)
-        evaluations = await self._evaluating()
-        if evaluations is None:
-            reason = "a session without an aggregator has no evaluations: its addresses are for its averages"
-            raise ConfigError.at("topology", reason, ConfigCheck.UNSUPPORTED)
+        evaluations = await self._evaluating("evaluations: its addresses are for its averages")
         evaluations.check_peer(peer)
         if role not in ("garbler", "evaluator"):
             raise ConfigError.at("role", f"{role!r} is neither 'garbler' nor 'evaluator'", ConfigCheck.CHOICE)
@@ -524,10 +521,7 @@ class Session:
         self.check_open()
         from smpc_dp.net.similarity import compare
 
-        evaluations = await self._evaluating()
-        if evaluations is None:
-            reason = "a session without an aggregator has no evaluations: its addresses are for its averages"
-            raise ConfigError.at("topology", reason, ConfigCheck.UNSUPPORTED)
+        evaluations = await self._evaluating("evaluations: its addresses are for its averages")
         names = [member.name for member in self._membership.session.roster.parties]
         check = evaluations.check_peer
         return await compare(
@@ -600,10 +594,7 @@ class Session:
             )
             self._notify_done(result.survivors, result.absent)
             return result
-        evaluations = await self._evaluating()
-        if evaluations is None:
-            reason = "a session without an aggregator has no pairwise statistics: it learns them"
-            raise ConfigError.at("topology", reason, ConfigCheck.UNSUPPORTED)
+        evaluations = await self._evaluating("pairwise statistics: it learns them")
         from smpc_dp.net.statistic import StatisticRequest, estimate
         from smpc_dp.protocols.garbled.params import PAIR_COPIES
 
@@ -765,9 +756,16 @@ class Session:
         budget = self._budget()
         return None if budget is None else spent_budget(budget, self._membership.event(), self._charged)
 
-    async def _evaluating(self) -> Evaluations | None:
-        """Return the evaluations with other parties, made at the first call; None without an aggregator."""
-        if self._evaluations is None and (contexts := self._connection.contexts) is not None:
+    async def _evaluating(self, lacking: str) -> Evaluations:
+        """Return the evaluations with other parties, made at the first call.
+
+        Raises ConfigError without an aggregator: `lacking` is what such a session does not have.
+        """
+        if self._evaluations is None:
+            contexts = self._connection.contexts
+            if contexts is None:
+                reason = f"a session without an aggregator has no {lacking}"
+                raise ConfigError.at("topology", reason, ConfigCheck.UNSUPPORTED)
             from smpc_dp.net.convictions import FOLDER, Convictions
             from smpc_dp.net.evaluation import Evaluations
 

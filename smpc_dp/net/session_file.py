@@ -7,19 +7,18 @@ parameters and the roster with its addresses. Timeouts are each member's own and
 
 from __future__ import annotations
 
-import binascii
 import itertools
 import math
 import os
 import re
 import tomllib
-from base64 import b64decode, b64encode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from smpc_dp import extensions
+from smpc_dp.decoding import from_base64
 from smpc_dp.encoding import shown
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, LocalError
 from smpc_dp.files import read_bounded
@@ -372,7 +371,7 @@ def read_member(where: str, entry: object, issues: list[ConfigIssue]) -> Member 
         if checkpoint_text is not None:
             checkpoint_key = _key(f"{where}.checkpoint_key", checkpoint_text, issues)
     if certificate_text is not None:
-        certificate = _base64(certificate_text)
+        certificate = from_base64(certificate_text)
         if certificate is None:
             issues.append(ConfigIssue(f"{where}.certificate", "not base64", ConfigCheck.FORMAT))
     if len(issues) > before or name is None or public_key is None or certificate is None:
@@ -386,16 +385,6 @@ def _key(where: str, text: str, issues: list[ConfigIssue]) -> bytes | None:
         return bytes.fromhex(text)
     issues.append(ConfigIssue(where, "not 64 lower-case hex digits", ConfigCheck.FORMAT))
     return None
-
-
-def _base64(text: str) -> bytes | None:
-    """Decode canonical base64; None for other text."""
-    try:
-        content = b64decode(text, validate=True)
-    except (binascii.Error, ValueError):
-        return None
-    # Stray bits in the last character decode too: one certificate has one spelling.
-    return content if b64encode(content).decode("ascii") == text else None
 
 
 def _unknown(table: Mapping[str, object], known: Sequence[str], where: str) -> list[ConfigIssue]:

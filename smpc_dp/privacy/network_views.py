@@ -94,14 +94,12 @@ class View:
         gram = own.T @ cho_solve(cho_factor(noise @ noise.T), own) if len(response) else own.T @ own
         return np.asarray(gram), times[who == party].astype(np.float64)
 
-    def fixed_sensitivity(
-        self, party: int, batches: int = 1, factorisation: Factorisation | None = None
-    ) -> float:
+    def fixed_sensitivity(self, party: int, batches: int = 1) -> float:
         """Return the mu of one record of a party that moves its contributions by 1 at unit noise.
 
         An upper bound, for `fixed_gram`. A record contributes at every `batches`-th step.
         """
-        gram, times = self.fixed_gram(party, factorisation)
+        gram, times = self.fixed_gram(party)
         most = 0.0
         for first in range(batches):
             part = gram[np.ix_(times % batches == first, times % batches == first)]

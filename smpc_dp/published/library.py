@@ -47,9 +47,9 @@ def _integer(name: str, width: int, signed: bool | None = None) -> Value:
     return Value(name, width, f"{kind}, {width} bits")
 
 
-def _truth(name: str, purpose: str) -> Value:
-    """Describe an output of one bit that is 1 where the purpose holds."""
-    return Value(name, 1, f"1 where {purpose}, else 0")
+def _truth(purpose: str) -> Value:
+    """Describe an output z of one bit that is 1 where the purpose holds."""
+    return Value("z", 1, f"1 where {purpose}, else 0")
 
 
 def _two(width: int, signed: bool | None = None) -> tuple[Value, Value]:
@@ -81,7 +81,7 @@ def _less_than(width: int, signed: bool) -> Published:
         f"less_{'s' if signed else 'u'}{width}",
         f"z = (x < y), {'signed' if signed else 'unsigned'}",
         _two(width, signed),
-        (_truth("z", "x < y"),),
+        (_truth("x < y"),),
         lambda builder, x, y: [(less_than(builder, x, y, signed=signed),)],
         meaning,
     )
@@ -93,7 +93,7 @@ def _equal(width: int) -> Published:
         f"equal{width}",
         "z = (x = y)",
         _two(width),
-        (_truth("z", "x = y"),),
+        (_truth("x = y"),),
         lambda builder, x, y: [(equal(builder, x, y),)],
         lambda x, y: (int(x == y),),
     )
@@ -124,7 +124,7 @@ _ALL = (
         f"less_u16_than_{THRESHOLD}",
         f"z = (x < {THRESHOLD}), unsigned; the constant is public and part of the circuit",
         (_integer("x", 16, False),),
-        (_truth("z", f"x < {THRESHOLD}"),),
+        (_truth(f"x < {THRESHOLD}"),),
         lambda builder, x: [(less_than_constant(builder, x, THRESHOLD),)],
         lambda x: (int(x < THRESHOLD),),
     ),

@@ -52,17 +52,14 @@ def written(value: object, *, inner: bool = False) -> str:
 # Results
 
 
-def vector_section(
-    result: Json, interval: tuple[float, float] | None, names: Sequence[str] = ()
-) -> list[Section]:
+def vector_section(result: Json, interval: tuple[float, float] | None) -> list[Section]:
     """Return the section of a sum or an average.
 
-    `interval`: how far the noise reaches at a level, (reach, level); None where that is not known. `names`:
-    of the coordinates.
+    `interval`: how far the noise reaches at a level, (reach, level); None where that is not known.
     """
     values, error, kind = result["value"], result["standard_error"], result["kind"]
     resolution = result["step"] / (result["weight"] or 1)
-    labels = [names[index] if index < len(names) else str(index + 1) for index in range(len(values))]
+    labels = [str(index + 1) for index in range(len(values))]
     columns: list[tuple[str, str]] = [("coordinate", TEXT), (kind, NUMBER)]
     cells: list[Sequence[str]] = [labels, [str(value) for value in rounded(values, kind, error, resolution)]]
     if error:
@@ -446,7 +443,7 @@ def traffic_section(trace: Trace, more: str = "") -> list[Section]:
     )
 
 
-def evidence_section(evidence: Json | None, commands: Sequence[Block] = ()) -> list[Section]:
+def evidence_section(evidence: Json | None) -> list[Section]:
     """Return the section of what binds a result to its run."""
     if evidence is None:
         return []
@@ -465,7 +462,7 @@ def evidence_section(evidence: Json | None, commands: Sequence[Block] = ()) -> l
         "The evidence shows who was certified to be in the result. It does not show that the numbers are "
         "that result."
     )
-    return section("evidence", "Evidence", [table, Text(note, "note"), *commands])
+    return section("evidence", "Evidence", [table, Text(note, "note")])
 
 
 def curve(caption: str, y: str, series: Sequence[tuple[str, Sequence[tuple[float, float]]]]) -> Lines | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
 from fractions import Fraction
@@ -15,6 +14,7 @@ from smpc_dp.privacy.circuit_gaussian import TableGaussian
 from smpc_dp.privacy.circuit_noise import CyclicLaplace, Noise, NoiseKind, RandomisedResponse
 from smpc_dp.privacy.pairwise_plan import best_partners, given_zetas
 from smpc_dp.protocols.garbled.params import MAX_COPIES, MIN_COPIES
+from smpc_dp.protocols.phases.operation import encode_operation
 from smpc_dp.protocols.ustatistic.messages import MAX_OPERATION
 from smpc_dp.protocols.ustatistic.plan import MAX_PARTNERS, StatisticPlan
 
@@ -119,9 +119,4 @@ def operation_of(kernel: Kernel, plan: StatisticPlan, noise: str) -> str:
         "noise": noise,
         **({"covert": plan.covert} if plan.covert else {}),
     }
-    operation = json.dumps(requested, sort_keys=True)
-    if len(operation) > MAX_OPERATION:
-        raise ConfigError.at(
-            "kernel", f"its description has more than {MAX_OPERATION} characters", ConfigCheck.TOO_LARGE
-        )
-    return operation
+    return encode_operation(requested, MAX_OPERATION)

@@ -16,6 +16,7 @@ from smpc_dp.encoding import Encoding
 from smpc_dp.errors import Check, ConfigCheck, ConfigError, VerificationError
 from smpc_dp.kernels.described import describe, read_kernel
 from smpc_dp.kernels.kernel import Kernel
+from smpc_dp.protocols.phases.operation import encode_operation
 from smpc_dp.protocols.result import Evidence, Noise, Outcome
 from smpc_dp.protocols.secret_sharing.agreement import Opened
 from smpc_dp.protocols.secret_sharing.claims import SharedEvidence, with_servers
@@ -109,12 +110,7 @@ def operation_of(
         "law": distribution,
         "partners": partners or (1 if distribution in PAIR_DISTRIBUTIONS else 0),
     }
-    operation = json.dumps(requested, sort_keys=True)
-    if len(operation) > MAX_OPERATION:
-        raise ConfigError.at(
-            "kernel", f"its description has more than {MAX_OPERATION} characters", ConfigCheck.TOO_LARGE
-        )
-    return operation
+    return encode_operation(requested, MAX_OPERATION)
 
 
 def sum_record(encoding: Encoding, ring_vector: Sequence[int]) -> list[int]:

@@ -47,14 +47,12 @@ class ShiftDistribution(NamedTuple):
         return float(self.mass @ np.arange(len(self.mass))) * self.step
 
 
-def tabulate(
-    values: Floats, weights: Floats, step: float, size: int, beyond: float = 0.0
-) -> ShiftDistribution:
+def tabulate(values: Floats, weights: Floats, step: float, size: int) -> ShiftDistribution:
     """Return the distribution of a single variable, its values rounded up to the grid."""
     index = np.ceil(np.maximum(values, 0.0) / step * (1 - 1e-12)).astype(np.int64)
     inside = index < size
     mass = np.bincount(index[inside], weights=weights[inside], minlength=size).astype(np.float64)
-    return ShiftDistribution(mass, step, beyond + float(weights[~inside].sum()))
+    return ShiftDistribution(mass, step, float(weights[~inside].sum()))
 
 
 def summed(distribution: ShiftDistribution, times: int, tail: float) -> ShiftDistribution:

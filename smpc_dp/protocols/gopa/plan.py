@@ -167,6 +167,7 @@ def plan_session(
         raise ConfigError.at(
             "precision", "the grid is too coarse for the noise: make it finer", ConfigCheck.INFEASIBLE
         )
+    luck = f"; delta includes {slack:.1g} for bad draws of neighbours in each attempt" if slack else ""
     return plan, SessionNoise(
         epsilon=epsilon,
         delta=delta,
@@ -178,7 +179,7 @@ def plan_session(
         honest=honest,
         curator_deviation=deviation,
         neighbourhood=_neighbourhood(plan, roll_back),
-        assumption=_assumption(plan, honest, slack),
+        assumption=assumption(plan, honest, luck),
     )
 
 
@@ -253,15 +254,14 @@ def _lost(plan: SecAggPlan, roll_back: bool) -> int:
     return lost_draws(plan.parties, plan.max_dropouts, plan.degree, REFUSAL)
 
 
-def _assumption(plan: SecAggPlan, honest: int, slack: float) -> str:
-    """Return the text of the assumptions."""
+def assumption(plan: SecAggPlan, honest: int, luck: str) -> str:
+    """Return the text of the assumptions; `luck`: of those about draws of neighbours."""
     corrupt = (
         f"at most {plan.max_corrupt} of {plan.parties} parties are corrupt"
         if plan.max_corrupt
         else f"no two of {plan.parties} parties collude"
     )
     fixed = "whichever they are" if plan.complete else "fixed before anybody draws neighbours"
-    luck = f"; delta includes {slack:.1g} for bad draws of neighbours in each attempt" if slack else ""
     return (
         f"{corrupt}, {fixed}; the aggregator may make any {plan.max_dropouts} others vanish: {honest} honest "
         f"parties bring noise that counts{luck}"

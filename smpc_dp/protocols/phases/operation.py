@@ -1,13 +1,23 @@
-"""Selection of a run's operation by majority; parties that ask for another one are excluded."""
+"""Operations of runs: their text, and the selection of one by majority."""
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from smpc_dp.errors import Check, Code, PeerFault
+from smpc_dp.errors import Check, Code, ConfigCheck, ConfigError, PeerFault
 from smpc_dp.protocols.engine.collector import Collector, CollectorState
+
+
+def encode_operation(requested: Mapping[str, object], limit: int) -> str:
+    """Return an operation on a kernel as JSON; raise ConfigError above `limit` characters."""
+    operation = json.dumps(requested, sort_keys=True)
+    if len(operation) > limit:
+        reason = f"its description has more than {limit} characters"
+        raise ConfigError.at("kernel", reason, ConfigCheck.TOO_LARGE)
+    return operation
 
 
 def agree_on_operation(collector: Collector[Any], state: CollectorState, requested: Mapping[int, str]) -> str:

@@ -99,16 +99,13 @@ def statistic_program(
     public_labels: Sequence[int] = (),
     partners: int = 0,
     design: bytes = b"",
-    security: int | None = None,
 ) -> Program:
     """Return the program of a U-statistic over all pairs, or over the pairs that `design` draws.
 
     `epsilon` None is for an exact result. A `distribution` of single pairs adds noise to each pair, as the
-    two-party
-    protocol does, and opens them all: `partners` is then 1 to 32. `public_labels` are public labels, 0 or 1,
-        for a kernel with such. With `partners` above 0 each party is in that many pairs at most, and `design`
-        is a public seed of 32 bytes that does not depend on the records. `security` is mpyc's k; None takes
-        what leaves 2**-40 for all masked openings together among up to eleven servers. Raises ConfigError.
+    two-party protocol does, and opens them all: `partners` is then 1 to 32. `public_labels` are public
+    labels, 0 or 1, for a kernel with such. With `partners` above 0 each party is in that many pairs at most,
+    and `design` is a public seed of 32 bytes that does not depend on the records. Raises ConfigError.
     """
     described = describe(kernel)
     kernel = read_kernel(described)
@@ -138,7 +135,7 @@ def statistic_program(
             bits=1,
             lower=(0,) * len(tops),
             upper=tops,
-            security=security or _security(parties * len(tops)),
+            security=_security(parties * len(tops)),
             kernel=kernel.name,
             kernel_terms=json.dumps(described, sort_keys=True, separators=(",", ":")),
             public_labels=tuple(int(public_label) for public_label in public_labels),
@@ -186,7 +183,6 @@ def sum_program(
     delta: float = 0.0,
     *,
     distribution: CentralDistribution = "laplace",
-    security: int | None = None,
 ) -> Program:
     """Return the program of a secure sum, mean or weighted mean of records of integers.
 
@@ -217,7 +213,7 @@ def sum_program(
             bits=1,
             lower=tuple(low for low, _ in bounds),
             upper=tuple(high for _, high in bounds),
-            security=security or _security(parties * len(bounds)),
+            security=_security(parties * len(bounds)),
         )
     )
     if issues := size_issues(bare):

@@ -32,7 +32,13 @@ from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.privacy.secagg_plan import ENVELOPE, SecAggPlan, mask_degree
 from smpc_dp.protocols.gopa.messages import PARTY_STEPS
 from smpc_dp.protocols.gopa.params import GopaParameters, OnDropout, check_and_plan
-from smpc_dp.protocols.gopa.plan import Neighbourhood, SessionNoise, complete_neighbourhood, with_degree
+from smpc_dp.protocols.gopa.plan import (
+    Neighbourhood,
+    SessionNoise,
+    assumption,
+    complete_neighbourhood,
+    with_degree,
+)
 from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.gopa.verifiable.planned import BITS_STEP, planned_noise
 from smpc_dp.protocols.gopa.verifiable.precision import bound_squared_of, box_of, steps_of, with_precision
@@ -479,11 +485,7 @@ def plan_flips(
     if planned.bits * encoding.length > proofs.MAX_BITS:
         reason = f"{planned.bits} coin flips in each of {encoding.length} coordinates take too long a proof"
         raise ConfigError.at("precision", reason, ConfigCheck.TOO_LARGE)
-    whose = (
-        f"at most {plan.max_corrupt} of {plan.parties} parties are corrupt"
-        if plan.max_corrupt
-        else f"no two of {plan.parties} parties collude"
-    )
+    luck = "" if plan.complete else f"; delta includes {planned.disconnected:.1g} for bad draws"
     session = SessionNoise(
         epsilon=epsilon,
         delta=delta,
@@ -495,11 +497,6 @@ def plan_flips(
         honest=honest,
         curator_deviation=math.sqrt(planned.variance_gaussian),
         neighbourhood=neighbourhood,
-        assumption=(
-            f"{whose}, {'whichever they are' if plan.complete else 'fixed before anybody draws neighbours'}; "
-            f"the aggregator may make any {plan.max_dropouts} others vanish: {honest} honest parties bring "
-            "noise that counts"
-            + ("" if plan.complete else f"; delta includes {planned.disconnected:.1g} for bad draws")
-        ),
+        assumption=assumption(plan, honest, luck),
     )
     return plan, session, planned.bits
