@@ -34,10 +34,12 @@ from smpc_dp.protocols.covert.terms import Terms
 from smpc_dp.protocols.garbled.messages import BULK, CONTROL, HASHES, LABELS
 from smpc_dp.protocols.garbled.params import PairwiseParameters
 from smpc_dp.protocols.garbled.participant import Evaluated, Participant
-from smpc_dp.protocols.garbled.plan import Plan
+from smpc_dp.protocols.garbled.plan import COVERT_FIELD, Plan
 from smpc_dp.simulate.pairwise import Tamper, evaluate_in_memory
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from smpc_dp.wire.signing import Context, decode, decode_envelope, encode
+from smpc_dp_verify import ristretto as group
+from tests.reference import covert_twin, ot_twin
 
 IDENTITIES = {name: Identity.generate(name) for name in ("alice", "bob", "hub")}
 
@@ -304,6 +306,59 @@ def test_each_message_of_a_copy_that_does_not_follow_from_its_seed_convicts(
     assert (conviction.garbler, conviction.evaluator, conviction.message) == ("alice", "bob", message)
     # The judge plays both sides, the evaluator does not: they find the same message.
     assert f"its {message} of copy" in end.reason
+
+
+class OtherEntry(GarblerCopy):
+    """The first base transfer has another scalar, string or choice; all else is as the seed gives it."""
+
+    part = ""
+
+    def _context(self) -> bytes:
+        between = self._terms.between(Label.COVERT_TRANSFER, self._copy)
+        return ot_twin.tuple_hash("setup", 32, between, bytes([COVERT_FIELD]))
+
+    def _hash(self, label: str, size: int, *parts: bytes) -> bytes:
+        return ot_twin.tuple_hash(label, size, self._context(), *parts)
+
+    def respond(self, first: bytes) -> bytes:
+        right = super().respond(first)
+        base = ot_twin.BaseTransfers(self._context(), b"", b"", [])
+        coins = self._hash("base-coins", 128 * 112, self._hash("sender-base", 32, self._transfer_seed))
+        scalar, string = 2 * int.from_bytes(coins[:64], "little"), coins[64:112]
+        choice = 1 ^ self._hash("delta", 16, self._transfer_seed)[0] >> COVERT_FIELD - 1 & 1
+
+        def entry(scalar: int, string: bytes, choice: int) -> bytes:
+            known, hashed = (
+                group.times(scalar % group.ORDER, group.BASE),
+                base._point(first, 0, choice, string),
+            )
+            point = group.encode(group.add(known, group.negate(hashed)))
+            return base._mix(first, 0, choice, point, string) + point
+
+        assert entry(scalar, string, choice) == right[:80]
+        others = {
+            "scalar": entry(-scalar, string, choice),
+            "string": entry(scalar, bytes([string[0] ^ 1]) + string[1:], choice),
+            "choice": entry(scalar, string, choice ^ 1),
+        }
+        return others[self.part] + right[80:]
+
+    def challenge(self, _trees: bytes, _extension: bytes) -> bytes:
+        return bytes(8) + self._hash("challenge", 16, self._transfer_seed, bytes(8))
+
+    def take(self, _response: bytes) -> None:
+        self._correct(np.zeros((2, self._terms.transfers, 16), np.uint8))
+
+
+@pytest.mark.parametrize("part", ["scalar", "string", "choice"])
+def test_a_base_response_that_agrees_with_its_seed_in_all_but_one_part_convicts(part: str) -> None:
+    """The evaluator checks two parts of each base transfer's opening, not the bytes: each of them counts."""
+    kind = type("Other", (OtherEntry,), {"part": part})
+    end = fault(evaluate_in_memory(roles(2, "evaluator", garbler=garbler_with(kind))), "bob")
+    assert end.check == Check.CONVICTED
+    assert "its base response of copy" in end.reason
+    certificate = end.evidence["certificate"]
+    assert (judge(certificate).message, covert_twin.judge(certificate)["message"]) == ("base response",) * 2
 
 
 @pytest.mark.parametrize("most", [0, STORED_TABLES])
