@@ -19,7 +19,15 @@ from numpy.typing import ArrayLike, NDArray
 
 from smpc_dp import ball
 from smpc_dp.box import Bound, as_tuple, bounds_of, fractional_bits_of, on_grid, round_inward
-from smpc_dp.errors import Check, ConfigCheck, ConfigError, ConfigIssue, PrivacyError, VerificationError
+from smpc_dp.errors import (
+    Check,
+    ConfigCheck,
+    ConfigError,
+    ConfigIssue,
+    Issues,
+    PrivacyError,
+    VerificationError,
+)
 
 # uint32 or uint64, according to the encoding.
 RingVector = NDArray[np.unsignedinteger[Any]]
@@ -347,12 +355,10 @@ def encoding_issues(
 
     A parameter that is None is unknown: neither it nor what depends on it is checked. `integer` is the kind.
     """
-    issues: list[ConfigIssue] = []
+    issues = Issues()
     if length is not None and not (_is_whole(length) and 1 <= length <= MAX_LENGTH):
-        issues.append(
-            ConfigIssue(
-                "length", f"must be between 1 and {MAX_LENGTH}, is {shown(length)}", ConfigCheck.RANGE
-            )
+        issues.add_issue(
+            "length", f"must be between 1 and {MAX_LENGTH}, is {shown(length)}", ConfigCheck.RANGE
         )
     radius: float | None = None
     if l2_bound is not None:
@@ -366,19 +372,15 @@ def encoding_issues(
         if _is_finite(precision) and 2.0**-1000 <= precision <= 2.0**1000:
             step = float(precision)
         else:
-            issues.append(
-                ConfigIssue(
-                    "precision",
-                    f"must be a number in [2^-1000, 2^1000], is {shown(precision)}",
-                    ConfigCheck.RANGE,
-                )
+            issues.add_issue(
+                "precision",
+                f"must be a number in [2^-1000, 2^1000], is {shown(precision)}",
+                ConfigCheck.RANGE,
             )
     weight = max_weight if _is_whole(max_weight) and 0 <= max_weight < 1 << 62 else None
     if max_weight is not None and weight is None:
-        issues.append(
-            ConfigIssue(
-                "max_weight", f"must be an integer in [0, 2^62), is {shown(max_weight)}", ConfigCheck.RANGE
-            )
+        issues.add_issue(
+            "max_weight", f"must be an integer in [0, 2^62), is {shown(max_weight)}", ConfigCheck.RANGE
         )
     if radius is not None:
         bounds = [as_tuple(side) for side in bounds_of(None, None, radius)]
@@ -393,9 +395,7 @@ def encoding_issues(
         if _is_narrow(lowers, uppers, bits) or (
             radius is not None and ball.squared_limit(uppers[0], bits) == 0
         ):
-            issues.append(
-                ConfigIssue("precision", f"is wider than [lower, upper]: {precision}", ConfigCheck.RANGE)
-            )
+            issues.add_issue("precision", f"is wider than [lower, upper]: {precision}", ConfigCheck.RANGE)
         elif weight is not None:
             lowest, highest = on_grid(min(lowers), bits), on_grid(max(uppers), bits)
             issues += _overflow_issues(lowest, highest, parties, weight, integer=integer)
@@ -429,26 +429,18 @@ def _check_sides(
 ) -> tuple[list[tuple[float | int, ...]], list[ConfigIssue]]:
     """Return the given and valid bounds, the lower first, and the faults of the others."""
     bounds: list[tuple[float | int, ...]] = []
-    issues: list[ConfigIssue] = []
+    issues = Issues()
     for name, bound in (("lower", lower), ("upper", upper)):
         if bound is None:
             continue
         each: Sequence[Any] = bound if isinstance(bound, list | tuple) else [bound]
         if each is bound and _is_whole(length) and len(each) != length:
-            issues.append(
-                ConfigIssue(name, f"has {len(each)} numbers, vectors have {length}", ConfigCheck.SHAPE)
-            )
+            issues.add_issue(name, f"has {len(each)} numbers, vectors have {length}", ConfigCheck.SHAPE)
         elif wrong := [value for value in each if not _is_finite(value)]:
-            issues.append(
-                ConfigIssue(name, f"must be a finite number, is {shown(wrong[0])}", ConfigCheck.RANGE)
-            )
+            issues.add_issue(name, f"must be a finite number, is {shown(wrong[0])}", ConfigCheck.RANGE)
         elif integer and (wrong := [value for value in each if not float(value).is_integer()]):
-            issues.append(
-                ConfigIssue(
-                    name,
-                    f"must be a whole number for integer vectors, is {shown(wrong[0])}",
-                    ConfigCheck.TYPE,
-                )
+            issues.add_issue(
+                name, f"must be a whole number for integer vectors, is {shown(wrong[0])}", ConfigCheck.TYPE
             )
         else:
             bounds.append(as_tuple(each))

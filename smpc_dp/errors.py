@@ -218,6 +218,19 @@ class ConfigError(SmpcError):
         return cls([ConfigIssue(where, reason, check)], code=code)
 
 
+class Issues(list[ConfigIssue]):
+    """Collects the issues of a configuration; `raise_issues` raises them together."""
+
+    def add_issue(self, where: str, reason: str, check: ConfigCheck) -> None:
+        """Add an issue."""
+        self.append(ConfigIssue(where, reason, check))
+
+    def raise_issues(self) -> None:
+        """Raise ConfigError with all issues, if there are any."""
+        if self:
+            raise ConfigError(self)
+
+
 class LocalError(SmpcError):
     """This machine cannot do what was asked: a port in use, an unreadable key file, a full disk."""
 

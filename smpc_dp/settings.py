@@ -18,7 +18,7 @@ from msgspec import inspect
 
 from smpc_dp.decoding import convert
 from smpc_dp.encoding import shown
-from smpc_dp.errors import ConfigCheck, ConfigIssue
+from smpc_dp.errors import ConfigCheck, ConfigIssue, Issues
 
 # No setting reaches this; float64 ends there.
 NUMBER_BITS = 1023
@@ -58,22 +58,20 @@ def read(
     """
     refused = refused or {}
     fields = {field.encode_name: field for field in msgspec.structs.fields(table)}
-    issues: list[ConfigIssue] = []
+    issues = Issues()
     for key in given:
         if key in refused:
-            issues.append(ConfigIssue(f"{where}{key}", refused[key], ConfigCheck.UNSUPPORTED))
+            issues.add_issue(f"{where}{key}", refused[key], ConfigCheck.UNSUPPORTED)
         elif key not in fields:
             known = ", ".join(sorted({*fields, *explained} - {*refused}))
-            issues.append(
-                ConfigIssue(f"{where}{key}", f"{unknown} (known: {known})", ConfigCheck.UNKNOWN_KEY)
-            )
+            issues.add_issue(f"{where}{key}", f"{unknown} (known: {known})", ConfigCheck.UNKNOWN_KEY)
     good: dict[str, Any] = {}
     for key, field in fields.items():
         if key in refused or key not in given:
             if not field.required:
                 good[key] = _default(field)
             elif key not in refused:
-                issues.append(ConfigIssue(f"{where}{key}", "is missing", ConfigCheck.MISSING))
+                issues.add_issue(f"{where}{key}", "is missing", ConfigCheck.MISSING)
             continue
         inner, value = _table_of(field.type), given[key]
         if inner is not None and isinstance(value, dict):
@@ -85,7 +83,7 @@ def read(
         try:
             good[key] = _converted(field.type, given[key])
         except ValueError as error:
-            issues.append(ConfigIssue(f"{where}{key}", str(error), _check_of(field.type, given[key])))
+            issues.add_issue(f"{where}{key}", str(error), _check_of(field.type, given[key]))
     return good, issues
 
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.transcript import digest
 from smpc_dp.encoding import Encoding
-from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, PrivacyError
+from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, Issues, PrivacyError
 
 # A structure of at most so many characters stands in the operation as it is; a longer one as a sketch.
 READABLE = 80
@@ -108,16 +108,16 @@ class Tree:
             ConfigError: a path or a shape is another one; names it.
             PrivacyError: a value is not finite; names its path.
         """
-        issues: list[ConfigIssue] = []
+        issues = Issues()
         read = {path: array for path, array, *_ in _leaves(tree, "", issues, 0)}
         own = {leaf.path: leaf.shape for leaf in self.leaves}
         for path in own.keys() ^ read.keys():
             reason = "is missing" if path in own else "is no path of the model"
-            issues.append(ConfigIssue(f"tree{path}", reason, ConfigCheck.UNKNOWN_NAME))
+            issues.add_issue(f"tree{path}", reason, ConfigCheck.UNKNOWN_NAME)
         for path in own.keys() & read.keys():
             if read[path].shape != own[path]:
                 reason = f"has shape {read[path].shape}, the model has {own[path]}"
-                issues.append(ConfigIssue(f"tree{path}", reason, ConfigCheck.SHAPE))
+                issues.add_issue(f"tree{path}", reason, ConfigCheck.SHAPE)
         if issues:
             raise ConfigError(_of(party, issues))
         return np.concatenate([_inside(read[path], path, None, party, False)[0].reshape(-1) for path in own])
@@ -141,9 +141,9 @@ def flatten(
             vectors, or bounds that are wrong; names each path.
         PrivacyError: a value is not finite, or out of its bounds without `clip`; names its path.
     """
-    issues: list[ConfigIssue] = []
+    issues = Issues()
     if encoding.integer:
-        issues.append(ConfigIssue("tree", "is for sessions of real values", ConfigCheck.UNSUPPORTED))
+        issues.add_issue("tree", "is for sessions of real values", ConfigCheck.UNSUPPORTED)
     read = list(_leaves(tree, "", issues, 0))
     if issues:
         raise ConfigError(_of(party, issues))
@@ -230,25 +230,23 @@ def _bounds_of(
     """Return the bounds of each leaf, None where they are the session's."""
     if bounds is None:
         return [None] * len(paths)
-    issues = []
+    issues = Issues()
     if encoding.integer or encoding.box is not None or encoding.l2_bound is not None:
         reason = "go with sessions that have one lower and one upper bound of real values alone"
-        issues.append(ConfigIssue("bounds", reason, ConfigCheck.CONFLICT))
+        issues.add_issue("bounds", reason, ConfigCheck.CONFLICT)
     given = bounds if isinstance(bounds, Mapping) else dict.fromkeys(paths, bounds)
     for path in given.keys() - set(paths):
-        issues.append(ConfigIssue(f"bounds{path}", "the tree has no such leaf", ConfigCheck.UNKNOWN_NAME))
+        issues.add_issue(f"bounds{path}", "the tree has no such leaf", ConfigCheck.UNKNOWN_NAME)
     for path in paths:
         if path not in given:
-            issues.append(ConfigIssue(f"bounds{path}", "missing", ConfigCheck.MISSING))
+            issues.add_issue(f"bounds{path}", "missing", ConfigCheck.MISSING)
             continue
         lower, upper = given[path]
         if not -1e300 < lower < upper < 1e300:
-            issues.append(
-                ConfigIssue(
-                    f"bounds{path}",
-                    f"must be finite, the lower one first, are {lower}, {upper}",
-                    ConfigCheck.RANGE,
-                )
+            issues.add_issue(
+                f"bounds{path}",
+                f"must be finite, the lower one first, are {lower}, {upper}",
+                ConfigCheck.RANGE,
             )
     if issues:
         raise ConfigError(_of(party, issues))

@@ -12,7 +12,7 @@ import typer
 
 from smpc_dp.cli.member import HostMember, exit_code
 from smpc_dp.cli.output import UNCHARGED, deliver, report_line
-from smpc_dp.errors import ConfigError, ConfigIssue, PrivacyError
+from smpc_dp.errors import ConfigError, Issues, PrivacyError
 from smpc_dp.learn.registry import LearnParameters
 from smpc_dp.learn.requirements import Learned, privacy_text
 from smpc_dp.net.charging import open_ledger
@@ -71,14 +71,13 @@ def _member_text(host: HostMember, result: dict[str, Any]) -> str:
 
 def check_data(checked: LearnParameters, files: Mapping[str, Path]) -> None:
     """Check the data of all parties before any process starts; raise ConfigError with every fault."""
-    issues: list[ConfigIssue] = []
+    issues = Issues()
     for name, file in files.items():
         try:
             checked.read(file, name)
         except ConfigError as error:
             issues += error.issues
-    if issues:
-        raise ConfigError(issues)
+    issues.raise_issues()
 
 
 def check_budgets(checked: LearnParameters, ledgers: Mapping[str, Path]) -> None:

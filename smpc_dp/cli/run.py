@@ -27,7 +27,7 @@ from smpc_dp.cli.output import (
 from smpc_dp.cli.party import Operation
 from smpc_dp.cli.reporting import Reporting, ReportPath
 from smpc_dp.cli.statistics import TABLE_SUFFIXES, plan_lines, records_text
-from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, LocalError, SmpcError
+from smpc_dp.errors import ConfigCheck, ConfigError, Issues, LocalError, SmpcError
 from smpc_dp.learn.registry import LearnParameters
 from smpc_dp.net.events import Event, OnEvent, ignore
 from smpc_dp.net.inputs import SUFFIXES, find_input, read_vector, read_weights
@@ -362,14 +362,13 @@ def _check_ledgers(folder: Path, parties: list[str]) -> None:
     # Not at the top: most sessions have no ledger, and the accountant takes a while to load.
     from smpc_dp.privacy.accountant.ledger import Ledger
 
-    issues: list[ConfigIssue] = []
+    issues = Issues()
     for name in parties:
         try:
             Ledger.open(_ledger(folder, name), party=name)
         except (ConfigError, LocalError) as error:
-            issues.append(ConfigIssue("--ledgers", str(error), ConfigCheck.FORMAT))
-    if issues:
-        raise ConfigError(issues)
+            issues.add_issue("--ledgers", str(error), ConfigCheck.FORMAT)
+    issues.raise_issues()
 
 
 def _ledger(folder: Path, name: str) -> Path:

@@ -11,7 +11,7 @@ import msgspec
 
 from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.transcript import digest
-from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, VerificationError
+from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, Issues, VerificationError
 from smpc_dp.identity import certificate
 
 Role = Literal["party", "aggregator", "server"]
@@ -154,7 +154,7 @@ class Roster:
 
 def check_members(members: Iterable[Member], *, requires_aggregator: bool = True) -> list[ConfigIssue]:
     """Return every fault of a list of members; `where` counts from 0, as in `roster[2].public_key`."""
-    issues: list[ConfigIssue] = []
+    issues = Issues()
     listed = tuple(members)
     names: dict[str, int] = {}
     keys: dict[bytes, int] = {}
@@ -168,65 +168,57 @@ def check_members(members: Iterable[Member], *, requires_aggregator: bool = True
         if (key := member.checkpoint_key) is not None:
             if key in keys:
                 reason = f"the same as a key in roster[{keys[key]}]: it must be another"
-                issues.append(ConfigIssue(f"{where}.checkpoint_key", reason, ConfigCheck.DUPLICATE))
+                issues.add_issue(f"{where}.checkpoint_key", reason, ConfigCheck.DUPLICATE)
             keys.setdefault(key, position)
         if member.address is not None:
             issues += _repeated(f"{where}.address", addresses, member.address, position)
         if member.role == "aggregator":
             aggregators.append(member.name)
     if len(aggregators) > 1:
-        issues.append(
-            ConfigIssue(
-                "roster",
-                f"one aggregator at most, not {len(aggregators)}: {', '.join(aggregators)}",
-                ConfigCheck.DUPLICATE,
-            )
+        issues.add_issue(
+            "roster",
+            f"one aggregator at most, not {len(aggregators)}: {', '.join(aggregators)}",
+            ConfigCheck.DUPLICATE,
         )
     if requires_aggregator and not aggregators:
-        issues.append(ConfigIssue("roster", "no member has the role 'aggregator'", ConfigCheck.MISSING))
+        issues.add_issue("roster", "no member has the role 'aggregator'", ConfigCheck.MISSING)
     if not any(member.role == "party" for member in listed):
-        issues.append(ConfigIssue("roster", "no member has the role 'party'", ConfigCheck.MISSING))
+        issues.add_issue("roster", "no member has the role 'party'", ConfigCheck.MISSING)
     return issues
 
 
 def check_member(where: str, member: Member) -> list[ConfigIssue]:
     """Return every fault of one member; `where` is its key path."""
-    issues: list[ConfigIssue] = []
+    issues = Issues()
     if not is_name(member.name):
-        issues.append(
-            ConfigIssue(
-                f"{where}.name",
-                f"{member.name!r} is not 1 to 63 of a-z, 0-9, '_', '.' and '-'",
-                ConfigCheck.FORMAT,
-            )
+        issues.add_issue(
+            f"{where}.name",
+            f"{member.name!r} is not 1 to 63 of a-z, 0-9, '_', '.' and '-'",
+            ConfigCheck.FORMAT,
         )
     if member.role not in ROLES:
-        issues.append(
-            ConfigIssue(f"{where}.role", f"{member.role!r} is none of {', '.join(ROLES)}", ConfigCheck.CHOICE)
+        issues.add_issue(
+            f"{where}.role", f"{member.role!r} is none of {', '.join(ROLES)}", ConfigCheck.CHOICE
         )
     if member.address is not None:
         try:
             split_address(member.address)
         except ValueError as error:
-            issues.append(ConfigIssue(f"{where}.address", str(error), ConfigCheck.FORMAT))
+            issues.add_issue(f"{where}.address", str(error), ConfigCheck.FORMAT)
     elif member.role in ("aggregator", "server"):
-        issues.append(
-            ConfigIssue(
-                f"{where}.address", f"the {member.role} needs an address, host:port", ConfigCheck.MISSING
-            )
+        issues.add_issue(
+            f"{where}.address", f"the {member.role} needs an address, host:port", ConfigCheck.MISSING
         )
     if len(member.public_key) != PUBLIC_KEY_BYTES:
         length = len(member.public_key)
-        issues.append(
-            ConfigIssue(
-                f"{where}.public_key", f"an Ed25519 key has 32 bytes, not {length}", ConfigCheck.SHAPE
-            )
+        issues.add_issue(
+            f"{where}.public_key", f"an Ed25519 key has 32 bytes, not {length}", ConfigCheck.SHAPE
         )
     elif is_name(member.name):
         try:
             certificate.check(member.certificate, member.name, member.public_key)
         except VerificationError as error:
-            issues.append(ConfigIssue(f"{where}.certificate", str(error), ConfigCheck.FORMAT))
+            issues.add_issue(f"{where}.certificate", str(error), ConfigCheck.FORMAT)
     return issues + _check_checkpoint_key(where, member)
 
 

@@ -50,7 +50,7 @@ class Quantiser:
         for field, bins in zip(self.fields, self.bins, strict=False):
             least = 2 if self.rounding == "randomised" else 1
             checks.require_integer(f"bins of {field.name}", bins, least, field.steps + 1)
-        if not checks.issues and not 2 <= self.categories <= MAX_CATEGORIES:
+        if not checks and not 2 <= self.categories <= MAX_CATEGORIES:
             reason = f"{self.categories} categories, not 2 to {MAX_CATEGORIES}"
             checks.add_issue("bins", f"{reason}: choose the number of bins of each field", ConfigCheck.RANGE)
         checks.raise_issues()

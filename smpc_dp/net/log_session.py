@@ -15,6 +15,7 @@ from smpc_dp.errors import (
     ConfigCheck,
     ConfigError,
     ConfigIssue,
+    Issues,
     LocalError,
     SmpcError,
     VerificationError,
@@ -71,7 +72,7 @@ class LogSession:
         A session whose digest is not the `known` one may be anybody's: the work of its plan is limited to
         `STRANGERS_CELLS`. Raises LocalError beyond that, and ConfigError with each fault.
         """
-        issues: list[ConfigIssue] = []
+        issues = Issues()
         if self.digest != known and RECORDS in self.parameters:
             reason = "anybody may have written the log, and to plan its statistics of records may take long"
             raise LocalError(f"{reason}: give the session file")
@@ -84,8 +85,7 @@ class LogSession:
                 "to plan the log's session takes long, and anybody may have written it: give the session file"
             )
             raise LocalError(reason) from None
-        if issues:
-            raise ConfigError(issues)
+        issues.raise_issues()
         return checked
 
     def most_corrupt(self, known: bytes | None = None) -> int:

@@ -6,25 +6,15 @@ import math
 from collections.abc import Sequence
 from typing import TypeGuard
 
-from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
+from smpc_dp.errors import ConfigCheck, Issues
 
 GREATEST_EPSILON = 100.0
 # Numerical methods convolve probabilities in floating point; below this their rounding would count.
 LEAST_NUMERICAL_DELTA = 1e-10
 
 
-class ArgumentChecks:
-    """Collects the faults of arguments; `raise_issues` raises them together.
-
-    `where` is appended to the text of a fault.
-    """
-
-    def __init__(self) -> None:
-        self.issues: list[ConfigIssue] = []
-
-    def add_issue(self, name: str, reason: str, check: ConfigCheck) -> None:
-        """Add a fault that another check found."""
-        self.issues.append(ConfigIssue(name, reason, check))
+class ArgumentChecks(Issues):
+    """Checks arguments and collects their faults; `where` is appended to the text of a fault."""
 
     def require_positive(self, name: str, value: object, most: float = 1e12, where: str = "") -> None:
         """Add a fault unless 0 < value <= most."""
@@ -53,11 +43,6 @@ class ArgumentChecks:
         self.require_positive("epsilon", epsilon, GREATEST_EPSILON)
         if delta is not None and (not is_number(delta) or not least <= delta < 1):
             self.add_issue("delta", f"{delta!r} is not a number in [{least:g}, 1)", ConfigCheck.RANGE)
-
-    def raise_issues(self) -> None:
-        """Raise ConfigError with all faults, if there are any."""
-        if self.issues:
-            raise ConfigError(self.issues)
 
 
 def is_number(value: object) -> TypeGuard[float]:

@@ -139,7 +139,7 @@ def plan_collaboration(
     checks.require_positive("width", width, 1e9)
     for constant in constants:
         checks.require_positive("constants", constant)
-    if not checks.issues and variance is not None:
+    if not checks and variance is not None:
         checks.require_within("variance", variance, 0, width**2 / 4)
     checks.raise_issues()
     spread = width**2 / 12 if variance is None else variance

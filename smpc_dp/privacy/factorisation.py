@@ -220,7 +220,7 @@ def factorise(
     """Return the optimised factorisation of gossip with these weights, cached; raise ConfigError."""
     checks = ArgumentChecks()
     checks.require_integer("steps", steps, 1, MAX_STEPS)
-    if not checks.issues:
+    if not checks:
         checks.require_integer("batches", batches, 1, steps)
     checks.raise_issues()
     if not 0 < retained <= 1:

@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
+from smpc_dp.errors import ConfigCheck, Issues
 
 # substitution: one unit's data is exchanged for other data; add-remove: one unit's data is there or is not.
 Relation = Literal["substitution", "add-remove"]
@@ -64,11 +64,10 @@ def delta_warnings(delta: float, units: int | None) -> tuple[str, ...]:
 
 def check_budget(epsilon: float | None, delta: float | None) -> None:
     """Raise ConfigError unless 0 <= epsilon <= 1000 and 0 <= delta < 1; None is not checked."""
-    issues = []
+    issues = Issues()
     # Written so that NaN fails.
     if epsilon is not None and not 0 <= epsilon <= 1000:
-        issues.append(ConfigIssue("epsilon", f"must be between 0 and 1000, is {epsilon}", ConfigCheck.RANGE))
+        issues.add_issue("epsilon", f"must be between 0 and 1000, is {epsilon}", ConfigCheck.RANGE)
     if delta is not None and not 0 <= delta < 1:
-        issues.append(ConfigIssue("delta", f"must be at least 0 and below 1, is {delta}", ConfigCheck.RANGE))
-    if issues:
-        raise ConfigError(issues)
+        issues.add_issue("delta", f"must be at least 0 and below 1, is {delta}", ConfigCheck.RANGE)
+    issues.raise_issues()

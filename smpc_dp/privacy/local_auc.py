@@ -44,7 +44,7 @@ def published_error_bound(
     checks.require_integer("negatives", negatives, 1, 1_000_000_000)
     checks.require_integer("levels", levels, 1, 64)
     checks.require_budget(epsilon)
-    if not checks.issues and levels > math.sqrt(positives + negatives):
+    if not checks and levels > math.sqrt(positives + negatives):
         checks.add_issue(
             "levels",
             f"Theorem 3.5 needs levels <= sqrt(n) = {math.sqrt(positives + negatives):.4g}",

@@ -54,7 +54,7 @@ def local_baselines(
     if categories is not None:
         checks.require_integer("categories", categories, 1, MAX_BINS)
     checks.require_positive("width", width, 1e9)
-    if auc is not None and not checks.issues:
+    if auc is not None and not checks:
         checks.require_integer("positives", auc[0], 1, parties - 1)
     checks.raise_issues()
     square = width**2

@@ -93,7 +93,7 @@ def best_partners(parties: int, epsilon: float, zeta_1: float, zeta_2: float, wi
 
 def check_zetas(checks: ArgumentChecks, zeta_1: float, zeta_2: float, width: float) -> None:
     """Add a fault unless 0 <= 2 zeta_1 <= zeta_2 <= width^2 / 4, if the width itself is valid."""
-    if not checks.issues:
+    if not checks:
         checks.require_within("zeta_2", zeta_2, 0, width**2 / 4)
         checks.require_within("zeta_1", zeta_1, 0, max(zeta_2 / 2, 0))
 
@@ -126,7 +126,7 @@ def plan_pairwise(
     """
     checks = ArgumentChecks()
     checks.require_integer("parties", parties, 4, 1_000_000_000)
-    if not checks.issues and parties % 2:
+    if not checks and parties % 2:
         checks.add_issue(
             "parties",
             f"{parties} is odd: a matching leaves nobody out, so it must be even",

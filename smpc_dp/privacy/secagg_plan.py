@@ -165,7 +165,7 @@ def check_plan(
     limits = _limits(parties, dropout, corrupt, security)
     checks = ArgumentChecks()
     checks.require_integer("degree", degree, 2, parties - 1, " (parties - 1)")
-    if not checks.issues:
+    if not checks:
         checks.require_integer("threshold", threshold, max(2, degree // 2 + 1), degree, " (degree)")
     checks.raise_issues()
     return _plan(LogBinomials(parties), limits, degree, threshold)

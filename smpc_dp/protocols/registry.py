@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.encoding import RingVector
-from smpc_dp.errors import ConfigCheck, ConfigIssue
+from smpc_dp.errors import ConfigCheck, ConfigIssue, Issues
 from smpc_dp.extensions import Extension, Group, find
 from smpc_dp.identity.roster import Member
 from smpc_dp.protocols.descriptor import DESCRIPTORS, Descriptor, MakeAggregator, MakeParty, ParameterChecker
@@ -36,19 +36,15 @@ RESERVED = frozenset({SECAGG, GOPA, EXCHANGE, PAIRWISE, "pairwise-statistic", MP
 
 def direct_roster_issues(members: Iterable[Member]) -> list[ConfigIssue]:
     """Return the faults of a direct session's members that prevent them from connecting."""
-    issues: list[ConfigIssue] = []
+    issues = Issues()
     for index, member in enumerate(members):
         if member.role == "aggregator":
-            issues.append(
-                ConfigIssue(
-                    f"roster[{index}].role",
-                    "there is no aggregator in the direct topology",
-                    ConfigCheck.CONFLICT,
-                )
+            issues.add_issue(
+                f"roster[{index}].role", "there is no aggregator in the direct topology", ConfigCheck.CONFLICT
             )
         elif member.address is None:
             reason = f"'{member.name}' needs an address, host:port, in the direct topology"
-            issues.append(ConfigIssue(f"roster[{index}].address", reason, ConfigCheck.MISSING))
+            issues.add_issue(f"roster[{index}].address", reason, ConfigCheck.MISSING)
     return issues
 
 

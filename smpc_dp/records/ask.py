@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from smpc_dp.encoding import shown
-from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
+from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, Issues
 from smpc_dp.records.schema import MAX_CELLS, Category, Number, Schema
 
 Ask = str | Sequence[str]
@@ -67,7 +67,7 @@ def read_ask(ask: Ask, schema: Schema) -> tuple[Statistic, ...]:
     """
     texts = ask.split(";") if isinstance(ask, str) else list(ask)
     statistics: list[Statistic] = []
-    issues: list[ConfigIssue] = []
+    issues = Issues()
     for text in texts:
         where = f"ask: {shown(text)}"
         try:
@@ -79,12 +79,11 @@ def read_ask(ask: Ask, schema: Schema) -> tuple[Statistic, ...]:
         except ConfigError as error:
             issues += [ConfigIssue(issue.where or where, issue.reason, issue.check) for issue in error.issues]
     if len({one.text for one in statistics}) < len(statistics):
-        issues.append(ConfigIssue("ask", "the same is asked for twice", ConfigCheck.DUPLICATE))
+        issues.add_issue("ask", "the same is asked for twice", ConfigCheck.DUPLICATE)
     if not 1 <= len(texts) <= MAX_STATISTICS:
         reason = f"1 to {MAX_STATISTICS} statistics, not {len(texts)}"
-        issues.append(ConfigIssue("ask", reason, ConfigCheck.RANGE))
-    if issues:
-        raise ConfigError(issues)
+        issues.add_issue("ask", reason, ConfigCheck.RANGE)
+    issues.raise_issues()
     return tuple(statistics)
 
 

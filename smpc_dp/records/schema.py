@@ -13,7 +13,7 @@ from msgspec import Meta
 from numpy.typing import NDArray
 
 from smpc_dp.encoding import shown
-from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
+from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, Issues
 from smpc_dp.privacy.guarantee import PlainStruct, Relation
 from smpc_dp.settings import read
 
@@ -260,14 +260,14 @@ def read_schema(given: Mapping[str, object], where: str = "records.") -> Schema:
 def _read_columns(given: Mapping[str, object], where: str) -> tuple[dict[str, Column], list[ConfigIssue]]:
     """Read the table of columns; return those without a fault, and every fault."""
     columns: dict[str, Column] = {}
-    issues: list[ConfigIssue] = []
+    issues = Issues()
     if not given or len(given) > MAX_COLUMNS:
         reason = f"1 to {MAX_COLUMNS} are needed, there are {len(given)}"
         return {}, [ConfigIssue(where, reason, ConfigCheck.RANGE)]
     for name, column in given.items():
         if not NAME.fullmatch(name):
             reason = f"{shown(name)} must be a letter or _, then letters, digits and _"
-            issues.append(ConfigIssue(where, reason, ConfigCheck.FORMAT))
+            issues.add_issue(where, reason, ConfigCheck.FORMAT)
             continue
         read_column, faults = _read_column(column, f"{where}.{name}")
         issues += faults
@@ -298,18 +298,16 @@ def _read_column(given: object, where: str) -> tuple[Column | None, list[ConfigI
 
 def _unit_issues(good: Mapping[str, object], where: str) -> list[ConfigIssue]:
     """Return the faults of what the unit `person` needs, and of what other units do not have."""
-    issues = []
+    issues = Issues()
     for key in ("id", "rows_per_person", "parties_per_person"):
         given = good.get(key) is not None
         if good.get("unit") == "person" and not given:
-            issues.append(ConfigIssue(f"{where}{key}", "is needed for unit 'person'", ConfigCheck.MISSING))
+            issues.add_issue(f"{where}{key}", "is needed for unit 'person'", ConfigCheck.MISSING)
         elif good.get("unit") == "record" and given:
-            issues.append(ConfigIssue(f"{where}{key}", "is for unit 'person'", ConfigCheck.CONFLICT))
+            issues.add_issue(f"{where}{key}", "is for unit 'person'", ConfigCheck.CONFLICT)
     columns = good.get("columns")
     if isinstance(columns, Mapping) and good.get("id") in columns:
-        issues.append(
-            ConfigIssue(f"{where}id", "is a column of its own, without statistics", ConfigCheck.CONFLICT)
-        )
+        issues.add_issue(f"{where}id", "is a column of its own, without statistics", ConfigCheck.CONFLICT)
     return issues
 
 

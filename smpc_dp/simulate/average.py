@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from smpc_dp.box import Bound
 from smpc_dp.encoding import MAX_LENGTH, Encoding, shown
-from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, SmpcError
+from smpc_dp.errors import ConfigCheck, ConfigError, Issues, SmpcError
 from smpc_dp.files import write_file
 from smpc_dp.identity.keys import Identity, verify
 from smpc_dp.identity.roster import Role
@@ -265,37 +265,30 @@ def average(  # noqa: PLR0913 - the keys of a session file, and what a simulatio
 
 def check_size(parties: int, length: int, threads: int, seed_for_simulation: int | None = None) -> None:
     """Raise ConfigError for a simulation that is too large, before anything of that size is made."""
-    issues = []
+    issues = Issues()
     for name, number, low, high in (
         ("parties", parties, 3, MAX_PARTIES),
         ("length", length, 1, MAX_LENGTH),
         ("threads", threads, 1, MAX_THREADS),
     ):
         if isinstance(number, bool) or not isinstance(number, Integral) or not low <= number <= high:
-            issues.append(
-                ConfigIssue(
-                    name, f"must be an integer from {low} to {high}, is {shown(number)}", ConfigCheck.RANGE
-                )
+            issues.add_issue(
+                name, f"must be an integer from {low} to {high}, is {shown(number)}", ConfigCheck.RANGE
             )
     seed = seed_for_simulation
     if seed is not None and (
         isinstance(seed, bool) or not isinstance(seed, Integral) or not 0 <= seed < 1 << 64
     ):
-        issues.append(
-            ConfigIssue(
-                "seed_for_simulation", f"must be an integer in [0, 2^64), is {shown(seed)}", ConfigCheck.RANGE
-            )
+        issues.add_issue(
+            "seed_for_simulation", f"must be an integer in [0, 2^64), is {shown(seed)}", ConfigCheck.RANGE
         )
     if not issues and parties * length > MAX_VALUES:
-        issues.append(
-            ConfigIssue(
-                "length",
-                f"{parties} parties times {length} is more than {MAX_VALUES} values",
-                ConfigCheck.TOO_LARGE,
-            )
+        issues.add_issue(
+            "length",
+            f"{parties} parties times {length} is more than {MAX_VALUES} values",
+            ConfigCheck.TOO_LARGE,
         )
-    if issues:
-        raise ConfigError(issues)
+    issues.raise_issues()
 
 
 def _check_method(method: str, topology: str, kind: str) -> None:

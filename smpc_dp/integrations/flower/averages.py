@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.transcript import digest
 from smpc_dp.encoding import RingVector
-from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
+from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, Issues
 from smpc_dp.net.member import Membership
 from smpc_dp.net.tolerance import tolerances
 from smpc_dp.privacy.guarantee import BUDGET
@@ -77,17 +77,16 @@ class SecureAverage:
         """
         membership = Membership.load(average.session, name, key, role)
         session = membership.session
-        issues = []
+        issues = Issues()
         if session.protocol != SECAGG:
             reason = f"is '{session.protocol}' in {average.session}: Flower needs '{SECAGG}'"
-            issues.append(ConfigIssue("protocol", reason, ConfigCheck.UNSUPPORTED))
+            issues.add_issue("protocol", reason, ConfigCheck.UNSUPPORTED)
         issues += [
             ConfigIssue(f"parameters.{name}", f"{average.session}: not with Flower", ConfigCheck.UNSUPPORTED)
             for name in (RECORDS, BUDGET)
             if name in session.parameters
         ]
-        if issues:
-            raise ConfigError(issues)
+        issues.raise_issues()
         return cls(membership, average.metrics)
 
     @property

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, SmpcError, TimeoutFault
+from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, Issues, SmpcError, TimeoutFault
 from smpc_dp.integrations.flower.averages import EVALUATE, TRAIN, Answer, Average, SecureAverage
 from smpc_dp.integrations.flower.node import TRUSTED
 from smpc_dp.integrations.flower.records import answer_of, pack
@@ -280,7 +280,7 @@ def check_strategy(strategy: object, *, evaluates: bool = False) -> None:
         reason = f"{name} may need the replies of single nodes, which do not exist; {known} do not"
         raise ConfigError.at("strategy", reason, ConfigCheck.UNSUPPORTED)
     chosen: Any = strategy
-    issues = []
+    issues = Issues()
     if chosen.fraction_train < 1:
         issues.append(_fraction("fraction_train", chosen.fraction_train))
     if evaluates and 0 < chosen.fraction_evaluate < 1:
@@ -288,9 +288,8 @@ def check_strategy(strategy: object, *, evaluates: bool = False) -> None:
     for key in ("train_metrics_aggr_fn", "evaluate_metrics_aggr_fn"):
         if getattr(chosen, key) is not aggregate_metricrecords:
             reason = f"{name}: is for the metrics of single nodes, which do not exist"
-            issues.append(ConfigIssue(key, reason, ConfigCheck.UNSUPPORTED))
-    if issues:
-        raise ConfigError(issues)
+            issues.add_issue(key, reason, ConfigCheck.UNSUPPORTED)
+    issues.raise_issues()
 
 
 def _fraction(key: str, value: float) -> ConfigIssue:

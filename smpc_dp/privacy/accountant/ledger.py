@@ -22,7 +22,7 @@ import numpy as np
 from msgspec import Meta
 
 from smpc_dp.decoding import convert, decode_json
-from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, LocalError, PrivacyError
+from smpc_dp.errors import ConfigCheck, ConfigError, Issues, LocalError, PrivacyError
 from smpc_dp.files import read_private
 from smpc_dp.privacy.accountant.compose import LEAST_DELTA, Composition
 from smpc_dp.privacy.accountant.events import Event, decode_hook, encode_hook
@@ -391,7 +391,7 @@ def _format_cost(spending: Spending) -> str:
 
 def _checked_terms(given: Terms) -> Terms:
     """Return the terms as they will be read back; raise ConfigError that names each invalid one."""
-    issues: list[ConfigIssue] = []
+    issues = Issues()
     for field in msgspec.structs.fields(Terms):
         value = getattr(given, field.name)
         try:
@@ -400,9 +400,8 @@ def _checked_terms(given: Terms) -> Terms:
             rule = "1 to 200 printable ASCII characters, the first of them no blank"
             if get_origin(field.type) is Literal:
                 rule = " or ".join(get_args(field.type))
-            issues.append(ConfigIssue(field.name, f"must be {rule}, is {value!r:.80}", ConfigCheck.RANGE))
-    if issues:
-        raise ConfigError(issues)
+            issues.add_issue(field.name, f"must be {rule}, is {value!r:.80}", ConfigCheck.RANGE)
+    issues.raise_issues()
     terms: Terms = convert(msgspec.to_builtins(given), Terms)
     return terms
 

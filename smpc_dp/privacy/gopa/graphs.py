@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
-from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, LocalError
+from smpc_dp.errors import ConfigCheck, ConfigError, Issues, LocalError
 from smpc_dp.files import read_bounded
 from smpc_dp.optional import import_optional
 
@@ -199,38 +199,31 @@ def read_edges(path: Path, parties: int) -> Ints:
         text = read_bounded(path, "the graph", MAX_FILE_BYTES).decode("utf-8")
     except UnicodeDecodeError:
         raise LocalError(f"{path}: cannot read the graph (not text)") from None
-    issues: list[ConfigIssue] = []
+    issues = Issues()
     seen: dict[tuple[int, int], int] = {}
     for line, content in enumerate(text.splitlines(), 1):
         if len(issues) == _MOST_ISSUES:
-            issues.append(
-                ConfigIssue(f"{path.name}:{line}", "not read on, after as many faults", ConfigCheck.MORE)
-            )
+            issues.add_issue(f"{path.name}:{line}", "not read on, after as many faults", ConfigCheck.MORE)
             break
         words = content.split()
         if not words or words[0].startswith("#"):
             continue
         where = f"{path.name}:{line}"
         if len(words) != 2 or not all(word.isascii() and word.isdigit() and len(word) < 10 for word in words):
-            issues.append(
-                ConfigIssue(
-                    where, f"not an edge `u v` of two numbers: {content.strip()[:40]!r}", ConfigCheck.FORMAT
-                )
+            issues.add_issue(
+                where, f"not an edge `u v` of two numbers: {content.strip()[:40]!r}", ConfigCheck.FORMAT
             )
             continue
         first, second = sorted(map(int, words))
         if second >= parties:
-            issues.append(ConfigIssue(where, f"party {second} is not in 0..{parties - 1}", ConfigCheck.RANGE))
+            issues.add_issue(where, f"party {second} is not in 0..{parties - 1}", ConfigCheck.RANGE)
         elif first == second:
-            issues.append(ConfigIssue(where, f"party {first} joined with itself", ConfigCheck.RANGE))
+            issues.add_issue(where, f"party {first} joined with itself", ConfigCheck.RANGE)
         elif (first, second) in seen:
-            issues.append(
-                ConfigIssue(where, f"the edge of line {seen[first, second]} again", ConfigCheck.DUPLICATE)
-            )
+            issues.add_issue(where, f"the edge of line {seen[first, second]} again", ConfigCheck.DUPLICATE)
         else:
             seen[first, second] = line
     if not seen and not issues:
-        issues.append(ConfigIssue(path.name, "has no edges", ConfigCheck.MISSING))
-    if issues:
-        raise ConfigError(issues)
+        issues.add_issue(path.name, "has no edges", ConfigCheck.MISSING)
+    issues.raise_issues()
     return np.array(sorted(seen), dtype=np.int64)

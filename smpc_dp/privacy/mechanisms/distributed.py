@@ -42,7 +42,7 @@ class DistributedSum(Mechanism):
         checks.require_integer("parties", self.parties, 1, MAX_PARTIES)
         checks.require_integer("missing", self.missing, 0, MAX_PARTIES)
         checks.require_integer("corrupt", self.corrupt, 0, MAX_PARTIES)
-        if not checks.issues and self.honest < 1:
+        if not checks and self.honest < 1:
             checks.add_issue(
                 "parties", f"{self.parties} leave no honest share of noise", ConfigCheck.INFEASIBLE
             )

@@ -62,7 +62,7 @@ def plan_walk(
         )
     checks.require_integer("parties", parties, 3, 10_000_000)
     checks.require_integer("steps", steps, 1, MAX_STEPS)
-    if not checks.issues:
+    if not checks:
         checks.require_integer("colluding", colluding, 1, parties - 2)
     checks.require_positive("sensitivity", sensitivity)
     checks.require_budget(epsilon, delta, least=LEAST_NUMERICAL_DELTA)

@@ -54,7 +54,7 @@ def plan_ring_sum(
     checks.require_budget(epsilon, delta)
     checks.require_choice("noise", noise, ("single", "distributed"))
     checks.require_choice("method", method, ("exact", "theorem"), " for sums on the ring")
-    if not checks.issues:
+    if not checks:
         checks.require_integer("colluding", colluding, 1, parties - 2)
         if colluding > 1 and noise == "single":
             checks.add_issue(

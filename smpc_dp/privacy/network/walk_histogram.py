@@ -78,7 +78,7 @@ def plan_walk_histogram(
     checks.require_integer("steps", steps, 2, 10_000_000)
     checks.require_integer("categories", categories, 2, 1_000_000)
     checks.require_choice("paths", paths, ("hidden", "neighbours"), " for histograms")
-    if not checks.issues:
+    if not checks:
         checks.require_integer("colluding", colluding, 1, parties - 2)
     checks.require_budget(epsilon, delta, least=LEAST_NUMERICAL_DELTA)
     checks.raise_issues()

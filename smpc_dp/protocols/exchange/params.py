@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from smpc_dp.ball import TOLERANCE
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.encoding import Encoding, RingVector
-from smpc_dp.errors import Check, ConfigCheck, ConfigError, ConfigIssue, VerificationError
+from smpc_dp.errors import Check, ConfigCheck, ConfigError, Issues, VerificationError
 from smpc_dp.privacy.sampling import NoiseSource, discrete_gaussian
 from smpc_dp.privacy.secagg_plan import SecAggPlan
 from smpc_dp.protocols import names
@@ -219,19 +219,16 @@ def plan_exchange(
     Raises:
         ConfigError, PrivacyError: an argument is impossible.
     """
-    issues: list[ConfigIssue] = []
+    issues = Issues()
     if not 2 <= parties <= 65_535:
-        issues.append(ConfigIssue("parties", f"must be 2 to 65535, is {parties}", ConfigCheck.RANGE))
+        issues.add_issue("parties", f"must be 2 to 65535, is {parties}", ConfigCheck.RANGE)
     if honest not in (1, 2) or (honest == 2 and parties != 2):
-        issues.append(
-            ConfigIssue(
-                "honest", f"must be 1, or 2 between two parties, is {honest} of {parties}", ConfigCheck.RANGE
-            )
+        issues.add_issue(
+            "honest", f"must be 1, or 2 between two parties, is {honest} of {parties}", ConfigCheck.RANGE
         )
     if not 0 <= missing < parties:
-        issues.append(ConfigIssue("missing", f"must be below {parties}, is {missing}", ConfigCheck.RANGE))
-    if issues:
-        raise ConfigError(issues)
+        issues.add_issue("missing", f"must be below {parties}, is {missing}", ConfigCheck.RANGE)
+    issues.raise_issues()
     plan = SecAggPlan(
         parties=parties,
         dropout=missing / parties,

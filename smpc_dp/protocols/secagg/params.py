@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Meta
 
 from smpc_dp.encoding import MAX_LENGTH, Encoding, encoding_issues
-from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
+from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, Issues
 from smpc_dp.privacy.secagg_plan import SecAggPlan, default_dropout, part_of, plan_secagg
 from smpc_dp.protocols import names
 from smpc_dp.protocols.phases.parameters import MAX_PARTIES, SumParameters
@@ -234,12 +234,12 @@ def _succeeds(planned: Callable[[], SecAggPlan]) -> bool:
 
 def _encoding_issues(good: Mapping[str, Any], parties: int) -> list[ConfigIssue]:
     """Return the faults of the known parameters of the encoding."""
-    issues: list[ConfigIssue] = []
+    issues = Issues()
     kind = good.get("kind")
     if kind == "integer" and good.get("precision") is not None:
-        issues.append(ConfigIssue("precision", "is not for kind 'integer'", ConfigCheck.CONFLICT))
+        issues.add_issue("precision", "is not for kind 'integer'", ConfigCheck.CONFLICT)
     if kind == "real" and "precision" in good and good["precision"] is None:
-        issues.append(ConfigIssue("precision", "is needed for kind 'real'", ConfigCheck.MISSING))
+        issues.add_issue("precision", "is needed for kind 'real'", ConfigCheck.MISSING)
     return issues + encoding_issues(
         integer=kind == "integer",
         length=good.get("length"),

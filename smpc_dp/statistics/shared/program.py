@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
+from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, Issues
 from smpc_dp.kernels.described import read_kernel
 from smpc_dp.kernels.kernel import Kernel
 from smpc_dp.kernels.share_gadgets import Shared, below_each, number, public
@@ -235,29 +235,23 @@ def _check(mpc: Any, terms: ProgramTerms, shares: Sequence[Sequence[int]]) -> No
 def _shape_issues(mpc: Any, terms: ProgramTerms, shares: Sequence[Sequence[int]]) -> list[ConfigIssue]:
     """Return the faults where terms, runtime and shares do not fit each other."""
     servers = len(mpc.parties)
-    issues = []
+    issues = Issues()
     if servers > 1 and mpc.threshold < 1:
-        issues.append(
-            ConfigIssue(
-                "threshold",
-                f"{mpc.threshold} of {servers} servers: a single one knows all",
-                ConfigCheck.RANGE,
-            )
+        issues.add_issue(
+            "threshold", f"{mpc.threshold} of {servers} servers: a single one knows all", ConfigCheck.RANGE
         )
     if mpc.options.sec_param != terms.security:
-        issues.append(
-            ConfigIssue(
-                "security", f"{terms.security}, the runtime has {mpc.options.sec_param}", ConfigCheck.DIFFERS
-            )
+        issues.add_issue(
+            "security", f"{terms.security}, the runtime has {mpc.options.sec_param}", ConfigCheck.DIFFERS
         )
     if len(shares) != terms.parties or any(len(row) != terms.length for row in shares):
-        issues.append(ConfigIssue("shares", f"not {terms.parties} rows of {terms.length}", ConfigCheck.SHAPE))
+        issues.add_issue("shares", f"not {terms.parties} rows of {terms.length}", ConfigCheck.SHAPE)
     elif any(not 0 <= value < terms.prime for row in shares for value in row):
-        issues.append(ConfigIssue("shares", "not all in the field", ConfigCheck.RANGE))
+        issues.add_issue("shares", "not all in the field", ConfigCheck.RANGE)
     if len(terms.lower) != terms.length or len(terms.upper) != terms.length:
-        issues.append(ConfigIssue("lower", f"not {terms.length} bounds", ConfigCheck.SHAPE))
+        issues.add_issue("lower", f"not {terms.length} bounds", ConfigCheck.SHAPE)
     elif any(low >= high for low, high in zip(terms.lower, terms.upper, strict=True)):
-        issues.append(ConfigIssue("upper", "not all above the lower bounds", ConfigCheck.SHAPE))
+        issues.add_issue("upper", "not all above the lower bounds", ConfigCheck.SHAPE)
     return issues
 
 
@@ -274,19 +268,19 @@ def _kind_issues(terms: ProgramTerms) -> list[ConfigIssue]:
 
 def _check_tables(terms: ProgramTerms) -> list[ConfigIssue]:
     """Return the faults of exact tables: no rule, noise, or counts that may be negative."""
-    issues = []
+    issues = Issues()
     if terms.smallest_count < 1 or terms.least_parties < 1:
-        issues.append(ConfigIssue("smallest_count", "is none, or without least_parties", ConfigCheck.RANGE))
+        issues.add_issue("smallest_count", "is none, or without least_parties", ConfigCheck.RANGE)
     if any(terms.lower):
-        issues.append(ConfigIssue("lower", "is not 0 for each count", ConfigCheck.RANGE))
+        issues.add_issue("lower", "is not 0 for each count", ConfigCheck.RANGE)
     if terms.noise:
-        issues.append(ConfigIssue("noise", "exact tables have none", ConfigCheck.CONFLICT))
+        issues.add_issue("noise", "exact tables have none", ConfigCheck.CONFLICT)
     return issues
 
 
 def _room_issues(mpc: Any, terms: ProgramTerms) -> list[ConfigIssue]:
     """Return the faults where integers have too few bits, or noise is not one for each integer."""
-    issues = []
+    issues = Issues()
     # mpyc's masks are sums of one number for each set of servers that lacks t: all but one may be known.
     masks = math.comb(len(mpc.parties), mpc.threshold)
     # The opened outputs of pairs are the program's result: they need no masking.
@@ -295,15 +289,13 @@ def _room_issues(mpc: Any, terms: ProgramTerms) -> list[ConfigIssue]:
     left = terms.security - masks.bit_length() - openings.bit_length() - 1
     if left < LEAST_SECURITY:
         reason = f"{terms.security} leaves {left} bits for {openings} masked values, not {LEAST_SECURITY}"
-        issues.append(ConfigIssue("security", reason, ConfigCheck.SHAPE))
+        issues.add_issue("security", reason, ConfigCheck.SHAPE)
     needed = needed_bits(terms)
     if terms.bits < needed:
-        issues.append(ConfigIssue("bits", f"{terms.bits}, the integers need {needed}", ConfigCheck.RANGE))
+        issues.add_issue("bits", f"{terms.bits}, the integers need {needed}", ConfigCheck.RANGE)
     if len(terms.noise) not in (0, 1, len(output_spans(terms))):
-        issues.append(
-            ConfigIssue(
-                "noise", f"{len(terms.noise)} for {len(output_spans(terms))} integers", ConfigCheck.SHAPE
-            )
+        issues.add_issue(
+            "noise", f"{len(terms.noise)} for {len(output_spans(terms))} integers", ConfigCheck.SHAPE
         )
     return issues
 
@@ -324,40 +316,32 @@ def needed_bits(terms: ProgramTerms) -> int:
 def _check_statistic(terms: ProgramTerms) -> list[ConfigIssue]:
     """Return the faults of a statistic's terms."""
     kernel = kernel_in(terms)
-    issues = []
+    issues = Issues()
     paired = [distribution.paired for distribution in terms.noise]
     if any(paired) if terms.kind == "statistic" else paired != [True]:
-        issues.append(
-            ConfigIssue(
-                "noise", f"{len(paired)} laws, not those of a program of kind {terms.kind}", ConfigCheck.SHAPE
-            )
+        issues.add_issue(
+            "noise", f"{len(paired)} laws, not those of a program of kind {terms.kind}", ConfigCheck.SHAPE
         )
     tops = tuple(field.steps for field in kernel.fields)
     if terms.lower != (0,) * len(tops) or terms.upper != tops:
-        issues.append(
-            ConfigIssue(
-                "upper",
-                f"not 0 to {', '.join(map(str, tops))}, the grids of {kernel.name}",
-                ConfigCheck.RANGE,
-            )
+        issues.add_issue(
+            "upper", f"not 0 to {', '.join(map(str, tops))}, the grids of {kernel.name}", ConfigCheck.RANGE
         )
     if (kernel.labels == "public") != bool(terms.public_labels) or len(terms.public_labels) not in (
         0,
         terms.parties,
     ):
-        issues.append(
-            ConfigIssue(
-                "public_labels",
-                f"{len(terms.public_labels)} public labels for {terms.parties} parties",
-                ConfigCheck.SHAPE,
-            )
+        issues.add_issue(
+            "public_labels",
+            f"{len(terms.public_labels)} public labels for {terms.parties} parties",
+            ConfigCheck.SHAPE,
         )
     elif terms.public_labels and len(set(terms.public_labels)) < 2:
-        issues.append(ConfigIssue("public_labels", "not at least one of each", ConfigCheck.RANGE))
+        issues.add_issue("public_labels", "not at least one of each", ConfigCheck.RANGE)
     if terms.parties < 2:
-        issues.append(ConfigIssue("parties", f"{terms.parties}, a pair needs 2", ConfigCheck.RANGE))
+        issues.add_issue("parties", f"{terms.parties}, a pair needs 2", ConfigCheck.RANGE)
     if terms.partners and len(terms.design) != 64:
-        issues.append(ConfigIssue("design", "not 32 bytes in hex", ConfigCheck.FORMAT))
+        issues.add_issue("design", "not 32 bytes in hex", ConfigCheck.FORMAT)
     return issues or pair_issues(kernel, terms)
 
 

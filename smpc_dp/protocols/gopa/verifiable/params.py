@@ -20,6 +20,7 @@ from smpc_dp.errors import (
     ConfigCheck,
     ConfigError,
     ConfigIssue,
+    Issues,
     LocalError,
     PrivacyError,
     VerificationError,
@@ -427,30 +428,24 @@ def plan_flips(
     Raises:
         ConfigError: naming the parameter that asks for too much, or leaves too few honest parties.
     """
-    issues = []
+    issues = Issues()
     if plan.parties > MAX_PARTIES:
-        issues.append(
-            ConfigIssue(
-                "roster", f"a verifiable run has at most {MAX_PARTIES} parties", ConfigCheck.TOO_LARGE
-            )
+        issues.add_issue(
+            "roster", f"a verifiable run has at most {MAX_PARTIES} parties", ConfigCheck.TOO_LARGE
         )
     if encoding.length > commit.MAX_LENGTH:
-        issues.append(
-            ConfigIssue(
-                "length",
-                f"a verifiable run has at most {commit.MAX_LENGTH}, is {shown(encoding.length)}",
-                ConfigCheck.UNSUPPORTED,
-            )
+        issues.add_issue(
+            "length",
+            f"a verifiable run has at most {commit.MAX_LENGTH}, is {shown(encoding.length)}",
+            ConfigCheck.UNSUPPORTED,
         )
     honest = plan.parties - plan.max_dropouts - max(plan.max_corrupt, 1)
     if honest < 2:
         gone = f"{plan.max_dropouts} may drop out and {max(plan.max_corrupt, 1)} be curious"
-        issues.append(
-            ConfigIssue(
-                "roster",
-                f"of {plan.parties} parties {gone}: {honest} bring noise that counts",
-                ConfigCheck.INFEASIBLE,
-            )
+        issues.add_issue(
+            "roster",
+            f"of {plan.parties} parties {gone}: {honest} bring noise that counts",
+            ConfigCheck.INFEASIBLE,
         )
     squared = bound_squared_of(encoding)
     # The proof of a norm also has the bits of the difference between the bound and the squares.
@@ -458,9 +453,8 @@ def plan_flips(
     bits = sum(width.bit_length() for width in widths) * (encoding.length // len(widths))
     if bits + (squared or 0).bit_length() > proofs.MAX_BITS:
         reason = f"{encoding.length} values of up to {max(widths)} steps take too long a proof"
-        issues.append(ConfigIssue("precision", reason, ConfigCheck.TOO_LARGE))
-    if issues:
-        raise ConfigError(issues)
+        issues.add_issue("precision", reason, ConfigCheck.TOO_LARGE)
+    issues.raise_issues()
     neighbourhood, degree = complete_neighbourhood(plan), plan.parties - 1
     lost, corrupt = 0, max(plan.max_corrupt, 1)
     if not plan.complete:
