@@ -9,8 +9,8 @@ use pyo3::types::PyBytes;
 use smpc_core::curve25519_dalek::constants::RISTRETTO_BASEPOINT_TABLE;
 use smpc_core::curve25519_dalek::scalar::Scalar;
 use smpc_core::ot::{
-    Deviation, ExtensionReceiver, ExtensionSender, KAPPA, Kernels, Row, base_first, base_pairs, base_respond,
-    base_transfers, transpose_blocks,
+    Deviation, ExtensionReceiver, ExtensionSender, KAPPA, Kernels, Row, base_first, base_pairs,
+    base_respond, base_transfers, transpose_blocks,
 };
 
 use crate::errors::raise;
@@ -153,7 +153,9 @@ impl PyReceiver {
         let seed = exactly_32("seed", seed)?;
         let mut out = to_fill("pads", out)?;
         let pads = rows(&mut out)?;
-        let deviation = py.detach(|| self.machine.remake(seed, pads)).map_err(raise)?;
+        let deviation = py
+            .detach(|| self.machine.remake(seed, pads))
+            .map_err(raise)?;
         Ok(deviation.map(|deviation| match deviation {
             Deviation::BaseResponse => "base response",
             Deviation::Challenge => "challenge",
