@@ -264,7 +264,8 @@ def test_pairs_of_a_statistic_stand_beside_the_peer_that_evaluates_the_same_file
 
     monkeypatch.setattr(statistic, "garbled_session", session)
     whole = {"pairs": 5, "wall": 1.0, "memory": 1.0}
-    monkeypatch.setattr(statistic, "_worker_of", lambda _: {**whole, "garbler": 0.25, "evaluator": 0.125})
+    taken = {**whole, "garbler": 0.25, "evaluator": 0.125}
+    monkeypatch.setattr(statistic, "_ended", lambda calls: [taken] * len(calls))
     channel = [{"processor seconds a byte": 0.125}] * 2
     monkeypatch.setattr(statistic, "pair_of_processes", lambda *_: channel)
     monkeypatch.setattr(statistic, "_mpyc", lambda _: {"absent": "no module"})
