@@ -183,7 +183,7 @@ class PairwiseMember:
                     channels[peer] = dial_blocking(endpoint, peer)
                 if server is not None:
                     channels |= accept_blocking(endpoint, server, called)
-            except SmpcError:
+            except BaseException:
                 for channel in channels.values():
                     channel.close()
                 raise

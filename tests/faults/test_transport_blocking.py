@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from smpc_dp.errors import ConfigError, PeerFault, SmpcError, TimeoutFault
 from smpc_dp.identity.keys import Identity
 from smpc_dp.identity.roster import Roster, split_address
+from smpc_dp.net import pairwise
 from smpc_dp.net.pairwise import PairwiseMember, create_pairwise_session
 from smpc_dp.net.session_file import Timeouts
 from smpc_dp.net.transport import blocking
@@ -145,6 +146,27 @@ def test_an_absent_peer_is_named(tmp_path: Path) -> None:
     with pytest.raises(TimeoutFault) as absent:
         PairwiseMember.load(path, "garbler").connect()
     assert absent.value.missing == {"evaluator"}
+
+
+def test_an_interrupt_while_listening_closes_the_connections_made_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed: list[str] = []
+
+    class Opened:
+        def close(self) -> None:
+            closed.append("aggregator")
+
+    def interrupted(*_arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(pairwise, "dial_blocking", lambda *_arguments: Opened())
+    monkeypatch.setattr(pairwise, "accept_blocking", interrupted)
+    parameters = {"circuit": "add32", "output": "aggregator"}
+    path = create_pairwise_session(tmp_path, parameters, timeouts=TIMEOUTS)
+    with pytest.raises(KeyboardInterrupt):
+        PairwiseMember.load(path, "garbler").connect()
+    assert closed == ["aggregator"]
 
 
 def test_differing_sessions_are_refused_and_the_difference_is_shown(tmp_path: Path) -> None:
