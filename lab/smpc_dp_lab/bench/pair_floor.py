@@ -42,7 +42,8 @@ SHAKE_BYTES = 1 << 14
 class _Side(NamedTuple):
     """What one side does: connections in which it is called, and calls; messages that it sends, and receives.
 
-    Of one block with one chunk of transfers; the messages are those of all steps, and two of each connection.
+    Of one block with one chunk of transfers. The messages are those of all steps: the first of each direction
+    are in the connection.
     """
 
     called: int
@@ -51,7 +52,7 @@ class _Side(NamedTuple):
     receives: int
 
 
-SIDES = {"garbler": _Side(1, 1, 12, 11), "evaluator": _Side(0, 2, 11, 11)}
+SIDES = {"garbler": _Side(1, 1, 10, 9), "evaluator": _Side(0, 2, 9, 9)}
 
 
 class _Clock:
@@ -189,7 +190,8 @@ def garbling_seconds(plan: Plan, *, hashes: bool = False) -> tuple[float, float]
 def connection_seconds() -> tuple[float, ...]:
     """Return the processor time of a connection, where called and where calling, and of a message, both ways.
 
-    The connection: TCP and the TLS handshake. The message: a short one, encrypted and sent, and received.
+    The connection: TCP, the TLS handshake, and the first message each way, for which memory is taken once.
+    The message: a later short one, encrypted and sent, and received.
     """
     called, calling = Identity.generate("called"), Identity.generate("calling")
     certificates = [called.certificate, calling.certificate]
@@ -209,7 +211,12 @@ def connection_seconds() -> tuple[float, ...]:
             last, _ = timed(1, ends[1].shake, timed(1, caller.recv, SHAKE_BYTES))
             timed(1, caller.sendall, last)
             timed(0, ends[0].shake, timed(0, answering.recv, SHAKE_BYTES))
-            answering.setblocking(False)
+            sockets = answering, caller
+            for used in sockets:
+                used.setblocking(False)
+            for sends, receives in ((1, 0), (0, 1)):
+                timed(sends, ends[sends].send, sockets[sends].fileno(), [short], 0)
+                timed(receives, ends[receives].receive, sockets[receives].fileno(), short, 0)
             messages(0, ends[1].send, caller.fileno(), [short], 0)
             messages(1, ends[0].receive, answering.fileno(), short, 0)
     return (*timed.spent, *messages.spent)

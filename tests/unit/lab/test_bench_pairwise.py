@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -14,7 +15,7 @@ from smpc_dp.net.transport.blocking import BlockingChannel
 from smpc_dp.protocols.garbled.effects import Effects, Send
 from smpc_dp.protocols.garbled.participant import Evaluated, Participant
 from smpc_dp.protocols.result import Privacy
-from smpc_dp_lab.bench import pairwise, transfers
+from smpc_dp_lab.bench import pair_floor, pairwise, transfers
 
 
 @pytest.mark.long
@@ -88,3 +89,21 @@ def test_a_step_begins_before_the_work_for_its_first_message(monkeypatch: pytest
     silent = SimpleNamespace(send=lambda _parts: None, bytes_sent=0, bytes_received=0)
     report = drive(_Working(clock), {"peer": cast(BlockingChannel, silent)})
     assert report.steps == {"setup": 0.0, "transfers": 1.0, "tables": 3.0, "done": 7.0}
+
+
+def test_the_floor_of_a_message_is_not_that_of_the_first_of_a_connection(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The first one also takes the memory of the connection."""
+    calls: list[tuple[pair_floor._Clock, str]] = []
+
+    class Recorded(pair_floor._Clock):
+        def __call__(self, side: int, call: Callable[..., Any], *arguments: Any) -> Any:
+            calls.append((self, call.__name__))
+            return super().__call__(side, call, *arguments)
+
+    monkeypatch.setattr(pair_floor, "_Clock", Recorded)
+    pair_floor.connection_seconds()
+    shaking = calls[0][0]
+    assert [clock is shaking for clock, name in calls if name == "send"] == [True, True, False]
+    assert [clock is shaking for clock, name in calls if name == "receive"] == [True, True, False]
