@@ -20,7 +20,7 @@ Buffer = bytes | memoryview
 class Send:
     """One message to `to`: the bytes of all `parts` in order.
 
-    They stay as they are until KEPT more messages to the same receiver have been asked for.
+    They stay as they are until RETAINED more messages to the same receiver have been asked for.
     """
 
     to: str
