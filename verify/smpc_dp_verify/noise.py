@@ -144,7 +144,7 @@ class Noise:
             )
         if self.length == 1:
             return binomial_delta(self.honest * bits, self._each[0], epsilon)
-        return _composed(self.honest * bits, tuple(self._each)).delta(epsilon)
+        return _composed_delta(self.honest * bits, tuple(self._each), epsilon)
 
     def _suffices(self, bits: int, rounded: int = 0) -> bool:
         """Tell whether coins show at most what is left of delta; `rounded` 1 or -1: if computed otherwise."""
@@ -241,6 +241,12 @@ class Noise:
             return min(whole, pure_delta(self.epsilon, alone, epsilon))
 
         return least_epsilon(delta, left, GREATEST_EPSILON)
+
+
+@cache
+def _composed_delta(coins: int, widths: tuple[int, ...], epsilon: float) -> float:
+    """Return delta at epsilon of what `_composed` returns."""
+    return _composed(coins, widths).delta(epsilon)
 
 
 @cache
