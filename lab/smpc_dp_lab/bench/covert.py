@@ -21,8 +21,6 @@ from smpc_dp_lab.bench.figures import Figure, Limit, Peer, Target, cost
 COPIES = (2, 4, 8)
 # Instances of a batch: covert evaluations have at most 2^16 labels.
 BATCH = 200
-# Pairs of a process, each followed by its floor; those after the first `statistic_worker.COLD` count.
-FRESH = 14
 # Places of each party's coins in the circuit.
 COINS = [2, 5]
 # Setup of a copy's transfers (first message, response, trees), and a chunk without its transfers.

@@ -11,8 +11,7 @@ from __future__ import annotations
 import hashlib
 import socket
 import time
-from collections.abc import Callable, Mapping
-from statistics import median
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,13 +26,9 @@ from smpc_dp.crypto.seal import seal
 from smpc_dp.crypto.stream_hash import StreamHash
 from smpc_dp.crypto.tls import TlsContext
 from smpc_dp.identity.keys import Identity, verify
-from smpc_dp.net.pairwise import keep_freed_memory
 from smpc_dp.protocols.garbled.messages import TABLE_PIECE
-from smpc_dp.protocols.garbled.params import PairwiseParameters
 from smpc_dp.protocols.garbled.plan import FIELD, TRANSFERS, Bits, Plan, pack_bits, unpack_bits
-from smpc_dp.published.library import find
 
-REPEATS = 5
 SHORT_BYTES = 256
 # Bytes of a handshake that are read at once.
 SHAKE_BYTES = 1 << 14
@@ -222,16 +217,10 @@ def connection_seconds() -> tuple[float, ...]:
     return (*timed.spent, *messages.spent)
 
 
-def side_floors(parameters: Mapping[str, Any]) -> dict[str, float]:
+def side_floors(plan: Plan) -> dict[str, float]:
     """Return the processor time of the floor, of each side, without the bytes over the channel."""
-    checked = PairwiseParameters(garbler="garbler", evaluator="evaluator", **parameters)
-    plan = Plan(find(checked.circuit).build(), checked)
-    keep_freed_memory()
-    connected = [connection_seconds() for _ in range(REPEATS)]
-    unit = [median(taken[index] for taken in connected) for index in range(len(_Side._fields))]
-    evaluated = [_Pair(plan).seconds() for _ in range(REPEATS)]
+    unit, evaluated = connection_seconds(), _Pair(plan).seconds()
     return {
-        name: sum(count * seconds for count, seconds in zip(side, unit, strict=True))
-        + median(taken[index] for taken in evaluated)
+        name: sum(count * seconds for count, seconds in zip(side, unit, strict=True)) + evaluated[index]
         for index, (name, side) in enumerate(SIDES.items())
     }

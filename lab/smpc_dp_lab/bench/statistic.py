@@ -13,7 +13,6 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -50,8 +49,9 @@ PEER_BATCH = 50
 PEER = "semi-honest with an honest majority, preprocessing included, channels not encrypted"
 EMP = "emp_circuit"
 EMP_PEER = covert.EMP_PEER
-# Fresh pairs of one process: the median of those after the first COLD counts; the first is reported too.
-FRESH = 8
+# Fresh pairs of one process, and batches: the median of those after the first COLD counts; of pairs the first
+# is reported too.
+FRESH, BATCHES = 14, 4
 # Sessions of emp-sh2pc in one process, of which the first and the last are reported.
 EMP_FRESH = 4
 WORKER_SECONDS = 600
@@ -85,31 +85,27 @@ def run_statistic_bench(
     single: dict[int, list[dict[str, Measured]]] = {copies: [] for copies in covert.COPIES}
     batched: dict[int, list[dict[str, Measured]]] = {copies: [] for copies in (0, *covert.COPIES)}
     channels: list[list[dict[str, Any]]] = []
-    sides: dict[int, list[Measured]] = {1: [], BATCH: []}
     drivers = DriverPeers(emp, [EMP])
     with tempfile.TemporaryDirectory(prefix="smpc-dp-") as folder:
         path = Path(folder) / f"{CIRCUIT}.txt"
         path.write_bytes(format_bristol(find(CIRCUIT).build()))
-        one, many = drivers.trial(EMP, str(path), 1, EMP_FRESH), drivers.trial(EMP, str(path), BATCH, 1)
+        one, of_batch, many = (
+            drivers.trial(EMP, str(path), instances, EMP_FRESH) for instances in (1, covert.BATCH, BATCH)
+        )
         trials: dict[str, Callable[[], None]] = {
             "one": lambda: ones.append(garbled_session(1)),
             "emp's one": one,
             "batch": lambda: batches.append(garbled_session(BATCH)),
             "emp's batch": many,
+            "emp's smaller batch": of_batch,
             "channel": lambda: channels.append(pair_of_processes("add32", 1, "channel")),
-            **{
-                f"floor of {size}": partial(_measure_sides, size, measured)
-                for size, measured in sides.items()
-            },
             "whole": lambda: wholes.append(_worker_of(["whole", str(parties)])),
             "mpyc": lambda: peers.append(_mpyc(peer_python or sys.executable)),
         }
-        of_batch = drivers.trial(EMP, str(path), covert.BATCH, EMP_FRESH)
-        trials["emp's smaller batch"] = of_batch
         for copies in batched:
             trials |= _covert_trials(copies, single, batched)
         alternate(runs, trials, Steps(progress, "pairs", runs))
-    limits = [_floors(sides[1], channels, ones), _floors(sides[BATCH], channels, batches)]
+    limits = [_floors(channels, pairs) for pairs in (ones, batches)]
     figures = [
         *_of_pairs(ones, peers, one, limits[0]),
         *_of_batches(batches, peers, many, limits[1]),
@@ -139,25 +135,12 @@ def _covert_trials(
     }
 
 
-def _measure_sides(size: int, measured: list[Measured]) -> None:
-    """Append the floor of each side, without the bytes over the channel.
-
-    In a batch both sides work at the same time, and processors that share a core slow each other: the floors
-    of both are measured at the same time too.
-    """
-    calls = [["sides", CIRCUIT, str(size)] for _ in SIDES[: 1 if size == 1 else 2]]
-    taken = _ended(calls)
-    measured.append({"garbler": taken[0]["garbler"], "evaluator": taken[-1]["evaluator"]})
-
-
-def _floors(
-    sides: list[Measured], channels: list[list[dict[str, Any]]], pairs: list[dict[str, Measured]]
-) -> dict[str, list[float]]:
+def _floors(channels: list[list[dict[str, Any]]], pairs: list[dict[str, Measured]]) -> dict[str, list[float]]:
     """Return the counted floors of each side: its own, and all bytes over the channel."""
     return {
         name: [
-            float(side[name] + both(pair, "bytes") * channel[index]["processor seconds a byte"])
-            for side, channel, pair in zip(sides, channels, pairs, strict=True)
+            float(pair[name]["floor"] + both(pair, "bytes") * channel[index]["processor seconds a byte"])
+            for channel, pair in zip(channels, pairs, strict=True)
         ]
         for index, name in enumerate(SIDES)
     }
@@ -246,7 +229,10 @@ def _of_batches(
     def theirs(key: str, unit: str) -> Peer | None:
         return emp.peer(f"last {key}", unit, EMP_PEER, lambda value: value / BATCH)
 
-    at_once = f"{BATCH} evaluations at once between the same two, the clock, setup and connecting included"
+    at_once = (
+        f"{BATCH} evaluations at once between the same two, the clock, setup and connecting included, "
+        f"median of {BATCHES - COLD} batches of a process"
+    )
     mpyc = _peer(peers, "many cpu", f"mpyc, {PEER_BATCH} at once, three times party 0's", 3)
     return [
         of("", "s", [batch["evaluator"]["wall"] for batch in batches], at_once, peer=theirs("wall", "s")),
@@ -334,8 +320,7 @@ def garbled_session(instances: int, copies: int = 0) -> dict[str, Measured]:
     with tempfile.TemporaryDirectory(prefix="smpc-dp-") as folder:
         parameters = covert.parameters(CIRCUIT, instances, copies)
         session = str(create_pairwise_session(folder, parameters))
-        most = covert.FRESH if copies else FRESH
-        times = most if instances <= covert.BATCH else 1
+        times = FRESH if instances <= covert.BATCH else BATCHES
         calls = [[session, name, str(times)] for name in _NAMES]
         return dict(zip(_NAMES, _ended(calls), strict=True))
 

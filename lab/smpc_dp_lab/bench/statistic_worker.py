@@ -1,7 +1,7 @@
 """One process of `smpc-dp bench pairwise`: `python -m smpc_dp_lab.bench.statistic_worker`.
 
 As a member of a session it evaluates the noisy kernel with fresh setups, then several times with the cached
-setup; alone it computes a whole statistic through every gate, or the floor of each side of a pair.
+setup; alone it computes a whole statistic through every gate.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from smpc_dp.net.pairwise import Conduit, PairwiseMember, drive
 from smpc_dp.protocols.garbled.effects import Buffer
 from smpc_dp.protocols.garbled.transfers import Transfers
 from smpc_dp.simulate.statistic import pairwise
-from smpc_dp_lab.bench import covert
 from smpc_dp_lab.bench.covert_floor import floor_seconds
 from smpc_dp_lab.bench.pair_floor import side_floors
 from smpc_dp_lab.bench.pairwise_worker import random_inputs
@@ -67,8 +66,9 @@ class Flights:
 def member(session: str, name: str, times: int) -> Mapping[str, object]:
     """Run a member of `session`: `times` fresh evaluations over new channels, and CACHED after the last.
 
-    Times are medians of those after the first COLD, or of the last one. The evaluator of a covert session
-    measures the floor after each.
+    Times are medians of those after the first COLD. The evaluator of a covert session measures the floor
+    after each; otherwise both sides measure it after the last, at the same time: they evaluate at the same
+    time too, and processors that share a core slow each other.
     """
     loaded = PairwiseMember.load(session, name)
     inputs, parameters = random_inputs(loaded), loaded.plan.parameters
@@ -107,8 +107,11 @@ def member(session: str, name: str, times: int) -> Mapping[str, object]:
         if parameters.covert and name == parameters.evaluator:
             # The others wait for the next connection meanwhile.
             taken[-1]["floor"] = sum(floor_seconds(loaded.plan).values())
-    warm = taken[COLD:] or taken[-1:]
+    warm = taken[COLD:]
     medians = {key: median(trial[key] for trial in warm) for key in taken[0]}
+    sides = {parameters.garbler: "garbler", parameters.evaluator: "evaluator"}
+    if not parameters.covert and name in sides:
+        medians["floor"] = median(side_floors(loaded.plan)[sides[name]] for _ in warm)
     return {**reported, **medians, "first": taken[0]["fresh"]}
 
 
@@ -128,11 +131,9 @@ def whole(parties: int) -> Mapping[str, object]:
 
 
 def called(arguments: Sequence[str]) -> Mapping[str, object]:
-    """Measure what the arguments name: a statistic, a floor of each side, or a member."""
+    """Measure what the arguments name: a statistic, or a member."""
     if arguments[0] == "whole":
         return whole(int(arguments[1]))
-    if arguments[0] == "sides":
-        return side_floors(covert.parameters(arguments[1], int(arguments[2]), 0))
     return member(arguments[0], arguments[1], int(arguments[2]))
 
 

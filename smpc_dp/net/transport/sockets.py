@@ -10,8 +10,8 @@ from collections.abc import Iterator
 KEEPALIVE_IDLE = 30
 KEEPALIVE_INTERVAL = 10
 KEEPALIVE_PROBES = 3
-# Seconds between two attempts to connect: two_steps_apart each time, up to the longest.
-FIRST_PAUSE, LONGEST_PAUSE = 0.005, 1.0
+# Seconds between two attempts to connect: doubled each time, up to the longest.
+FIRST_PAUSE, LONGEST_PAUSE = 0.001, 1.0
 
 
 def tune(connection: socket.socket) -> None:

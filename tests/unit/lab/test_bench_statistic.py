@@ -14,10 +14,9 @@ from smpc_dp_lab.bench import covert, statistic
 @pytest.mark.long
 def test_a_pair_and_a_whole_statistic_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(statistic, "BATCH", 64)
-    monkeypatch.setattr(statistic, "FRESH", 2)
+    monkeypatch.setattr(statistic, "FRESH", 3)
     monkeypatch.setattr(statistic, "_mpyc", lambda _python: {})
     monkeypatch.setattr(covert, "COPIES", (2,))
-    monkeypatch.setattr(covert, "FRESH", 3)
     shown = statistic.run_statistic_bench(1, parties=100).to_json()
     assert shown["bench"] == "pairwise"
     figures = {figure["name"]: figure for figure in shown["figures"]}  # type: ignore[attr-defined]
