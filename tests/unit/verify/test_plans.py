@@ -107,14 +107,15 @@ ASKED: dict[str, list[str]] = {
     "the median of one": ["median(ill)"],
 }
 RECORDS: dict[str, tuple[int, dict[str, Any], dict[str, Any]]] = {
+    "well hidden totals": (9, PUBLIC, {"ask": ["sum(age)"], "hidden_totals": 1000, "public_rows": [9] * 9}),
     "a sum of a row": (6, AGE, {"ask": "sum(age)"}),
     "a sum of a person": (6, AGE | PERSON, {"ask": "sum(age)"}),
+    "an exchanged row": (6, AGE | {"rows": "public"}, {"public_rows": [7] * 6, "ask": "mean(age)"}),
     "sums of a person in two parties": (
         6,
         AGE | PERSON | {"rows_per_person": 2, "parties_per_person": 2},
         {"ask": ["count", "mean(age)"]},
     ),
-    "an exchanged row": (6, AGE | {"rows": "public"}, {"public_rows": [7] * 6, "ask": "mean(age)"}),
     "moments, most of whose squares are bounded together": (6, AGE, {"ask": ["variance(age)", "mean(age)"]}),
     "weights": (
         12,
@@ -137,7 +138,6 @@ RECORDS: dict[str, tuple[int, dict[str, Any], dict[str, Any]]] = {
         )
         for rows, more in (("private", {}), ("public", ROWS))
     },
-    "well hidden totals": (9, PUBLIC, {"ask": ["sum(age)"], "hidden_totals": 1000, "public_rows": [9] * 9}),
     "visible totals": (9, WIDE, {"ask": ["count by sex"], "hidden_totals": 0, "corrupt": 0.0, "dropout": 0}),
     **{f"{name}, rows private": (20, WIDE, {"ask": ask}) for name, ask in ASKED.items()},
     **{f"{name}, rows public": (20, PUBLIC, {"ask": ask} | ROWS) for name, ask in ASKED.items()},
