@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 pub enum Level {
     /// The instructions of every processor.
     Portable,
-    /// AES-NI, with SSSE3 and SSE4.1.
+    /// AES-NI, with SSSE3 and SSE4.1; AVX2 where the machine has it, for what is neither AES nor a carry-less product.
     Aes,
     /// AES on two blocks at once, and AVX2.
     Vaes256,

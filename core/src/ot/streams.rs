@@ -183,7 +183,7 @@ macro_rules! widened {
                 fn avx2($($argument: $type),*) {
                     $kernel($($argument),*);
                 }
-                if Level::Vaes256.permitted() && is_x86_feature_detected!("avx2") {
+                if Level::Aes.permitted() && is_x86_feature_detected!("avx2") {
                     // SAFETY: the machine has AVX2, the only requirement of this safe code.
                     return unsafe { avx2($($argument),*) };
                 }

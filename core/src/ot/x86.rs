@@ -104,6 +104,9 @@ pub unsafe fn transpose(level: Level, columns: &[Column; KAPPA], rows: &mut [Row
     unsafe {
         if level == Level::Vaes512 && is_x86_feature_detected!("gfni") {
             transpose_gfni(columns, rows);
+        } else if level == Level::Aes && is_x86_feature_detected!("avx2") {
+            // A transposition needs no AES.
+            vaes256::transpose(columns, rows);
         } else {
             transpose_by_exchanges(level, columns, rows);
         }
@@ -121,7 +124,7 @@ pub unsafe fn transpose_by_exchanges(level: Level, columns: &[Column; KAPPA], ro
 
 /// The entry points for one set of instructions.
 macro_rules! entry_points {
-    ($module:ident, $vector:ty, $features:literal, $products:literal) => {
+    ($module:ident, $vector:ty, $features:literal, $products:literal, $moves:literal) => {
         mod $module {
             use std::arch::x86_64::*;
 
@@ -155,7 +158,7 @@ macro_rules! entry_points {
 
             /// # Safety
             /// The machine has the instructions.
-            #[target_feature(enable = $features)]
+            #[target_feature(enable = $moves)]
             pub unsafe fn transpose(columns: &[Column; KAPPA], rows: &mut [Row]) {
                 const LANES: usize = <$vector as crate::vectors::Vector>::LANES;
                 const ROWS: usize = 128 * LANES;
@@ -176,18 +179,26 @@ macro_rules! entry_points {
     };
 }
 
-entry_points!(aes, __m128i, "aes,ssse3,sse4.1", "sse4.1,pclmulqdq");
+entry_points!(
+    aes,
+    __m128i,
+    "aes,ssse3,sse4.1",
+    "sse4.1,pclmulqdq",
+    "ssse3,sse4.1"
+);
 entry_points!(
     vaes256,
     __m256i,
     "aes,vaes,avx2",
-    "avx2,pclmulqdq,vpclmulqdq"
+    "avx2,pclmulqdq,vpclmulqdq",
+    "avx2"
 );
 entry_points!(
     vaes512,
     __m512i,
     "aes,vaes,avx2,avx512f,avx512bw,avx512vl",
-    "avx512f,avx512bw,avx512vl,pclmulqdq,vpclmulqdq"
+    "avx512f,avx512bw,avx512vl,pclmulqdq,vpclmulqdq",
+    "avx512f,avx512bw,avx512vl"
 );
 
 /// Rows that one line of 64 bytes of every column makes.
