@@ -22,7 +22,7 @@ class StreamHash:
         self._core = _core.StreamHash(key)
 
     def update(self, data: bytes | bytearray | memoryview) -> None:
-        """Append `data`, which must be contiguous; the interpreter lock is released for a kilobyte."""
+        """Append `data`, which must be contiguous. From a kilobyte on the interpreter lock is released."""
         self._core.update(np.frombuffer(data, np.uint8))
 
     def digest(self) -> bytes:

@@ -3,7 +3,7 @@
 A role is a generator that follows the specification. Its driver delivers each `Send` in order, and answers
 each `Receive` with the next message of that sender. No role waits while it sends, so a driver may compute
 ahead of a slow connection, and may read ahead as far as `Receive.ahead` allows. A driver accepts at least
-RETAINED messages for a peer that does not read: no two roles wait for each other to read more than that.
+RETAINED - 1 messages for a peer that does not read: no two roles wait for each other to read more than that.
 """
 
 from __future__ import annotations
