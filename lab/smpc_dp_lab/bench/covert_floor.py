@@ -26,11 +26,10 @@ that only our code does: no copy of a table, and no message hashed twice for the
 from __future__ import annotations
 
 import secrets
-import socket
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -41,11 +40,11 @@ from smpc_dp.crypto.ot import BaseSender, Deviation, Receiver, Sender, base_resp
 from smpc_dp.crypto.randomness import SystemRandomness
 from smpc_dp.crypto.seal import seal
 from smpc_dp.crypto.stream_hash import StreamHash
-from smpc_dp.crypto.tls import TlsContext
 from smpc_dp.crypto.transcript import digest
 from smpc_dp.identity.keys import Identity, verify
 from smpc_dp.protocols.garbled.messages import TABLE_PIECE
 from smpc_dp.protocols.garbled.plan import COVERT_FIELD, Plan, pack_bits
+from smpc_dp_lab.bench.wire import Wire
 
 # Signed messages of both sides, and those that they check; as many are received.
 _SIGNED, _CHECKED = 13, 12
@@ -56,50 +55,16 @@ T = TypeVar("T")
 
 def floor_seconds(plan: Plan) -> Mapping[str, float]:
     """Return the processor time of each part, of both sides together, each done as often as required."""
-    with _Wire() as wire:
+    with Wire() as wire:
         floor = _Floor(plan, wire)
         floor.run()
     return floor.spent
 
 
-class _Wire:
-    """Both ends of a TLS connection over loopback."""
-
-    def __init__(self) -> None:
-        names = [Identity.generate(name) for name in ("called", "calling")]
-        certificates = [own.certificate for own in names]
-        server, client = (TlsContext(own.private_key_pem(), own.certificate, certificates) for own in names)
-        with socket.create_server(("127.0.0.1", 0)) as listener:
-            self._sending = socket.create_connection(listener.getsockname())
-            self._receiving, _ = listener.accept()
-        self._ends = client.connect(), server.accept()
-        hello, _ = self._ends[0].shake(b"")
-        answer, _ = self._ends[1].shake(hello)
-        last, _ = self._ends[0].shake(answer)
-        self._ends[1].shake(last)
-        for end in (self._sending, self._receiving):
-            end.setblocking(False)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._sending.close()
-        self._receiving.close()
-
-    def carry(self, content: Bytes, room: Bytes) -> None:
-        """Send content, and receive it in room of the same size."""
-        sent, done, have = 0, False, 0
-        while have < len(room):
-            if not done:
-                sent, done = self._ends[0].send(self._sending.fileno(), [content], sent)
-            have, _ = self._ends[1].receive(self._receiving.fileno(), room, have)
-
-
 class _Floor:
     """The work, and the time of each part so far."""
 
-    def __init__(self, plan: Plan, wire: _Wire) -> None:
+    def __init__(self, plan: Plan, wire: Wire) -> None:
         self._plan = plan
         self._wire = wire
         self._run: Run = plan.garbling(next(plan.blocks()), bytes(16))

@@ -9,7 +9,6 @@ Without waits, and what Python does for a message.
 from __future__ import annotations
 
 import hashlib
-import socket
 import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -24,14 +23,12 @@ from smpc_dp.crypto.ot import Receiver, Sender
 from smpc_dp.crypto.randomness import SystemRandomness
 from smpc_dp.crypto.seal import seal
 from smpc_dp.crypto.stream_hash import StreamHash
-from smpc_dp.crypto.tls import TlsContext
 from smpc_dp.identity.keys import Identity, verify
 from smpc_dp.protocols.garbled.messages import TABLE_PIECE
 from smpc_dp.protocols.garbled.plan import FIELD, TRANSFERS, Bits, Plan, pack_bits, unpack_bits
+from smpc_dp_lab.bench.wire import CALLED, CALLING, Wire
 
 SHORT_BYTES = 256
-# Bytes of a handshake that are read at once.
-SHAKE_BYTES = 1 << 14
 
 
 class _Side(NamedTuple):
@@ -188,33 +185,12 @@ def connection_seconds() -> tuple[float, ...]:
     The connection: TCP, the TLS handshake, and the first message each way, for which memory is taken once.
     The message: a later short one, encrypted and sent, and received.
     """
-    called, calling = Identity.generate("called"), Identity.generate("calling")
-    certificates = [called.certificate, calling.certificate]
-    server, client = (
-        TlsContext(own.private_key_pem(), own.certificate, certificates) for own in (called, calling)
-    )
-    timed, messages, short = _Clock(), _Clock(), np.zeros(SHORT_BYTES, np.uint8)
-    with socket.create_server(("127.0.0.1", 0)) as listener, socket.socket() as caller:
-        timed(1, caller.connect, listener.getsockname())
-        answering, _ = timed(0, listener.accept)
-        with answering:
-            ends = timed(0, server.accept), timed(1, client.connect)
-            hello, _ = timed(1, ends[1].shake, b"")
-            timed(1, caller.sendall, hello)
-            answer, _ = timed(0, ends[0].shake, timed(0, answering.recv, SHAKE_BYTES))
-            timed(0, answering.sendall, answer)
-            last, _ = timed(1, ends[1].shake, timed(1, caller.recv, SHAKE_BYTES))
-            timed(1, caller.sendall, last)
-            timed(0, ends[0].shake, timed(0, answering.recv, SHAKE_BYTES))
-            sockets = answering, caller
-            for used in sockets:
-                used.setblocking(False)
-            for sends, receives in ((1, 0), (0, 1)):
-                timed(sends, ends[sends].send, sockets[sends].fileno(), [short], 0)
-                timed(receives, ends[receives].receive, sockets[receives].fileno(), short, 0)
-            messages(0, ends[1].send, caller.fileno(), [short], 0)
-            messages(1, ends[0].receive, answering.fileno(), short, 0)
-    return (*timed.spent, *messages.spent)
+    shaking, later, short = _Clock(), _Clock(), np.zeros(SHORT_BYTES, np.uint8)
+    with Wire(shaking) as wire:
+        for sender in (CALLING, CALLED):
+            wire.carry(short, np.empty_like(short), shaking, sender)
+        wire.carry(short, np.empty_like(short), later, CALLED)
+    return (*shaking.spent, *later.spent)
 
 
 def side_floors(plan: Plan) -> dict[str, float]:
