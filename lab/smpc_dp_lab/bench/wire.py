@@ -42,6 +42,8 @@ class Wire:
             received = timed(receiver, self._sockets[receiver].recv, _SHAKE_BYTES)
             message, _ = timed(receiver, self._ends[receiver].shake, received)
         for end in self._sockets:
+            # As of a channel: a short message does not wait for the acknowledgement of the one before.
+            end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             end.setblocking(False)
 
     def __enter__(self) -> Self:
