@@ -314,8 +314,13 @@ def test_a_closed_log_is_whole_in_its_file_while_a_reader_has_it_open(tmp_path: 
     # The last reader leaves the file alone.
     assert len([*other.lines()]) == 1 + len(entries)
     other.close()
+
+    def files() -> list[str]:
+        return [file.name for file in tmp_path.iterdir() if "run" in file.name]
+
+    assert files() == ["run.board"]
     assert is_begun(tmp_path / "run.board")
-    assert [file.name for file in tmp_path.iterdir() if "run" in file.name] == ["run.board"]
+    assert files() == ["run.board"]
 
 
 def test_a_reader_leaves_the_journal_of_a_crash_as_it_is(tmp_path: Path) -> None:
