@@ -233,9 +233,18 @@ def _of_batches(
         f"{BATCH} evaluations at once between the same two, the clock, setup and connecting included, "
         f"median of {BATCHES - COLD} batches of a process"
     )
+    slower = "counted floor of the side that has more to do: both work at the same time"
     mpyc = _peer(peers, "many cpu", f"mpyc, {PEER_BATCH} at once, three times party 0's", 3)
     return [
-        of("", "s", [batch["evaluator"]["wall"] for batch in batches], at_once, peer=theirs("wall", "s")),
+        of(
+            "",
+            "s",
+            [batch["evaluator"]["wall"] for batch in batches],
+            at_once,
+            peer=theirs("wall", "s"),
+            limit=Limit.of(slower, [max(sides) / BATCH for sides in zip(*floors.values(), strict=True)]),
+            target=PEERS,
+        ),
         *(
             of(
                 f", {name}",
