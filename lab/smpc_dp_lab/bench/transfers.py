@@ -23,10 +23,10 @@ from smpc_dp.errors import LocalError
 from smpc_dp_lab.bench.drivers import Trial
 from smpc_dp_lab.bench.figures import Figure, Limit, Measure, Target, alternate, cost, rate
 
-# With the block that hides, a chunk is 256 blocks of 128 rows: whole tiles of the core.
-CHUNK = 255 * 128
-DEPTH = 3
-CHUNKS = 256
+# With the block that hides, a chunk is 512 blocks of 128 rows: whole tiles of the core.
+CHUNK = 511 * 128
+DEPTH = 2
+CHUNKS = 128
 # A setup's messages, and a chunk's corrections, are below this.
 MAX_MESSAGE = 1 << 20
 
