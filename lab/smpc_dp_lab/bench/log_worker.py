@@ -7,25 +7,11 @@ or `audit PATH THREADS`.
 from __future__ import annotations
 
 import json
-import re
-import resource
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 
-_PEAK = re.compile(r"^VmHWM:\s+(\d+) kB$", re.MULTILINE)
-
-
-def _peak_bytes() -> int:
-    """Return the peak memory of this program; getrusage would count its parent's too."""
-    try:
-        result = _PEAK.search(Path("/proc/self/status").read_text("ascii"))
-    except OSError:
-        result = None
-    if result is None:
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
-    return 1024 * int(result[1])
+from smpc_dp_lab.bench.resident import peak_bytes
 
 
 def _making(
@@ -69,14 +55,14 @@ def main(task: str, *arguments: str) -> None:
     """Run the task; print seconds, processor seconds, and bytes of memory before it and at most."""
     tasks: dict[str, Callable[..., Callable[[], bool]]] = {"make": _making, "audit": _auditing}
     work = tasks[task](*arguments)
-    before, begun, used = _peak_bytes(), time.perf_counter(), time.process_time()
+    before, begun, used = peak_bytes(), time.perf_counter(), time.process_time()
     ok = work()
     answer = {
         "ok": ok,
         "seconds": time.perf_counter() - begun,
         "processor": time.process_time() - used,
         "before": before,
-        "peak": _peak_bytes(),
+        "peak": peak_bytes(),
     }
     print(json.dumps(answer))
 

@@ -7,7 +7,6 @@ bytes. A fresh process, because the memory of another role or another measuremen
 from __future__ import annotations
 
 import json
-import resource
 import struct
 import sys
 import tracemalloc
@@ -24,10 +23,10 @@ from smpc_dp.protocols.secagg.params import SecAggParameters
 from smpc_dp.simulate.recording import record, vectors
 from smpc_dp.simulate.simulated_run import AGGREGATOR, simulated_run
 from smpc_dp.wire.signing import decode_envelope, encode_envelope
+from smpc_dp_lab.bench.resident import peak_bytes
 from smpc_dp_lab.bench.workers import together
 
 _LENGTH = struct.Struct("<I")
-MAXRSS_UNIT = 1 if sys.platform == "darwin" else 1024
 
 
 class _Request(msgspec.Struct, forbid_unknown_fields=True):
@@ -105,7 +104,7 @@ def main() -> None:
         peak = _replayed(request, frames)
     else:
         record(request.parameters, request.dropouts, request.seed)
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * MAXRSS_UNIT
+        peak = peak_bytes()
     print(json.dumps(peak))
 
 

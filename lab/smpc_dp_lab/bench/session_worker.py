@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 import smpc_dp
 from smpc_dp.net.events import Event
-from smpc_dp_lab.bench.memory import MAXRSS_UNIT
+from smpc_dp_lab.bench.resident import peak_bytes
 
 # Values of a leaf.
 LEAF = 1_000_000
@@ -68,7 +68,7 @@ async def take_part(path: str, name: str, length: int, parties: int) -> dict[str
 def usage() -> dict[str, float]:
     """Return this process's processor time in seconds and its peak resident memory in bytes, so far."""
     used = resource.getrusage(resource.RUSAGE_SELF)
-    return {"cpu": used.ru_utime + used.ru_stime, "peak": used.ru_maxrss * MAXRSS_UNIT}
+    return {"cpu": used.ru_utime + used.ru_stime, "peak": peak_bytes()}
 
 
 async def main(path: str, name: str, length: int, parties: int) -> None:

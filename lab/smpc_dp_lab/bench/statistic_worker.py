@@ -7,7 +7,6 @@ setup; alone it computes a whole statistic through every gate.
 from __future__ import annotations
 
 import json
-import resource
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -23,6 +22,7 @@ from smpc_dp.simulate.statistic import pairwise
 from smpc_dp_lab.bench.covert_floor import floor_seconds
 from smpc_dp_lab.bench.pair_floor import side_floors
 from smpc_dp_lab.bench.pairwise_worker import random_inputs
+from smpc_dp_lab.bench.resident import peak_bytes
 
 CACHED = 20
 # Evaluations of a process before those that count.
@@ -126,7 +126,7 @@ def whole(parties: int) -> Mapping[str, object]:
         "pairs": result.pairs,
         "wall": time.perf_counter() - clock,
         "cpu": time.process_time() - began,
-        "memory": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        "memory": peak_bytes(),
     }
 
 
