@@ -250,10 +250,11 @@ def _processor() -> str:
 
 def shown(value: float, unit: str) -> str:
     """Return a value with its unit, three digits long."""
-    if unit in ("B", "B/s"):
+    if unit == "B" or unit.endswith("/s"):
         for prefix, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
             if value >= size:
-                return f"{value / size:.3g} {prefix}{unit}"
+                joint = "" if unit in ("B", "B/s") else " "
+                return f"{value / size:.3g} {prefix}{joint}{unit}"
     if unit == "s" and value < 1:
         return f"{value * 1e3:.3g} ms" if value >= 1e-3 else f"{value * 1e6:.3g} µs"
     return f"{value:.3g} {unit}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from smpc_dp_lab.bench.growth import KINDS, figure_name
 Json = Mapping[str, Any]
 RESULTS = "results-{}.json"
 _MET = {True: "met", False: "missed", None: "not measured"}
+_MARKS = {True: "✓", False: "✗", None: ""}
 COLUMNS = ("figure", "ours", "peer", "times the peer", "limit", "part of the limit", "target")
 
 
@@ -42,17 +44,14 @@ def rows(result: Json) -> Iterator[tuple[str, ...]]:
 
 def markdown(results: Sequence[Json]) -> str:
     """Return docs/performance.md: tables of each benchmark, and the fits of growth."""
-    shared = [
-        part
-        for part in (_environment(results[0]) if results else ())
-        if all(part in _environment(result) for result in results)
-    ]
+    shared = _shared(results)
     parts = [
         "# Performance\n\n"
         "Medians; in brackets × how many times as good as the peer, and the part of the machine's limit\n"
-        "that is reached, of the same run. [benchmarks/](../benchmarks/README.md) has the peers, the limits\n"
-        "and a note on each figure. `smpc-dp bench all --out benchmarks` measures,\n"
-        f"`python -m smpc_dp_lab.reference` writes this page. All on {', '.join(shared)}."
+        "that is reached, of the same run; ✓ where a target is met, ✗ where it is missed.\n"
+        "[benchmarks/](../benchmarks/README.md) has the peers, the limits and a note on each figure.\n"
+        "`smpc-dp bench all --out benchmarks` measures,\n"
+        f"`python -m smpc_dp_lab.reference` writes this page.\n\n{', '.join(shared)}."
     ]
     for result in results:
         parts.append(f"## {result['bench']}\n\n{_machine(result, shared)}")
@@ -102,14 +101,17 @@ def _alike(cases: Mapping[str, dict[str, str]]) -> list[dict[str, dict[str, str]
 
 
 def _cell(figure: Json) -> str:
-    """Return the median of a figure, its ratios, and its target with whether it is met."""
+    """Return the median of a figure and its ratios, marked where a target is met or missed."""
     shapes = {"ratio_to_peer": "×{:.3g}", "ratio_to_limit": "{:.3g}·limit"}
-    ratios = [shape.format(figure[of]) for of, shape in shapes.items() if figure[of] is not None]
+    mark, target = _MARKS[figure["met"]], figure["target"]
+    ratios = [
+        shape.format(figure[of]) + (mark if target is not None and target["of"] == of else "")
+        for of, shape in shapes.items()
+        if figure[of] is not None
+    ]
     text = shown(figure["median"], figure["unit"]).strip()
-    if (target := figure["target"]) is not None:
-        aim = target["at_least"]
-        goal = shapes[target["of"]].format(aim) if target["of"] in shapes else shown(aim, figure["unit"])
-        ratios.append(f"target {goal}: {_MET[figure['met']]}")
+    if target is not None and target["of"] not in shapes:
+        ratios.append(f"target {shown(target['at_least'], figure['unit']).strip()}{mark}")
     return f"{text} ({', '.join(ratios)})" if ratios else text
 
 
@@ -174,6 +176,19 @@ def _environment(result: Json) -> list[str]:
     kernels = f", kernels {machine['kernels']}" if machine.get("kernels") else ""
     versions = [f"{name} {version}" for name, version in result["versions"].items() if version]
     return [f"{machine['processor']}{kernels}", f"{machine['cores']} cores", *versions]
+
+
+def _shared(results: Sequence[Json]) -> list[str]:
+    """Return what all results have in common, and versions that several have while none has another one."""
+    environments = [_environment(result) for result in results]
+    counts = Counter(part for environment in environments for part in environment)
+    versions = {f"{name} {version}" for result in results for name, version in result["versions"].items()}
+    names = Counter(part.partition(" ")[0] for part in versions)
+    return [
+        part
+        for part, count in counts.items()
+        if count == len(results) or (part in versions and count > 1 and names[part.partition(" ")[0]] == 1)
+    ]
 
 
 def _machine(result: Json, known: Collection[str] = ()) -> str:

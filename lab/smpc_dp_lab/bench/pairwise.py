@@ -7,7 +7,6 @@ host. The peers are programs that are compiled elsewhere (`bench.drivers`) and r
 from __future__ import annotations
 
 import json
-import ssl
 import tempfile
 from collections.abc import Callable
 from statistics import median
@@ -84,7 +83,7 @@ class _Bench:
         return alternate(self.runs, measures, Steps(self.progress, name, self.runs))
 
     def report(self, figures: list[Figure]) -> Report:
-        known = versions("numpy", openssl=ssl.OPENSSL_VERSION, **self.emp.versions)
+        known = versions("numpy", **self.emp.versions)
         return Report(self.name, figures, known, {"runs": self.runs})
 
 

@@ -8,7 +8,6 @@ The peers take turns with ours: mpyc, and emp-sh2pc in a program that is compile
 from __future__ import annotations
 
 import json
-import ssl
 import subprocess
 import sys
 import tempfile
@@ -113,7 +112,7 @@ def run_statistic_bench(
     ]
     emps = {1: one, covert.BATCH: of_batch}
     figures += covert.covert_figures(CIRCUIT, single, batched, emps)
-    known = versions("numpy", openssl=ssl.OPENSSL_VERSION, mpyc=peers[0].get("version"), **drivers.versions)
+    known = versions("numpy", mpyc=peers[0].get("version"), **drivers.versions)
     return Report("pairwise", figures, known, {"runs": runs, "parties": parties, "batch": BATCH})
 
 
