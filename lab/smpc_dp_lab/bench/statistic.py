@@ -197,6 +197,7 @@ def _of_pairs(
     def sent(key: str) -> list[float]:
         return [both(one, key) for one in ones]
 
+    in_turn = "counted floor of both sides in turn, a thread each"
     last = emp.peer("last sent", "B", EMP_PEER)
     wall = emp.peer("last wall", "s", EMP_PEER)
     return [
@@ -205,7 +206,15 @@ def _of_pairs(
         cost("pair with cached setup, sent", "B", sent("cached_bytes"), sizes),
         cost("fresh pair, rounds", "rounds", of("evaluator", "rounds"), waits),
         cost("pair with cached setup, rounds", "rounds", of("evaluator", "cached_rounds"), waits),
-        cost("fresh pair, wall", "s", of("evaluator", "wall"), f"{how}; the clock", peer=wall),
+        cost(
+            "fresh pair, wall",
+            "s",
+            of("evaluator", "wall"),
+            f"{how}; the clock; base transfers on all processors",
+            peer=wall,
+            limit=Limit.of(in_turn, [sum(sides) for sides in zip(*floors.values(), strict=True)]),
+            target=PEERS,
+        ),
         cost("pair, AND gates", "AND", [gates], "of the published circuit"),
     ]
 
