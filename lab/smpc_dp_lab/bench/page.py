@@ -17,7 +17,7 @@ from smpc_dp_lab.bench.growth import KINDS, figure_name
 Json = Mapping[str, Any]
 RESULTS = "results-{}.json"
 _MET = {True: "met", False: "missed", None: "not measured"}
-_MARKS = {True: "✓", False: "✗", None: ""}
+_SIGNS = {True: "✓", False: "✗", None: ""}
 COLUMNS = ("figure", "ours", "peer", "times the peer", "limit", "part of the limit", "target")
 
 
@@ -103,15 +103,15 @@ def _alike(cases: Mapping[str, dict[str, str]]) -> list[dict[str, dict[str, str]
 def _cell(figure: Json) -> str:
     """Return the median of a figure and its ratios, marked where a target is met or missed."""
     shapes = {"ratio_to_peer": "×{:.3g}", "ratio_to_limit": "{:.3g}·limit"}
-    mark, target = _MARKS[figure["met"]], figure["target"]
+    sign, target = _SIGNS[figure["met"]], figure["target"]
     ratios = [
-        shape.format(figure[of]) + (mark if target is not None and target["of"] == of else "")
+        shape.format(figure[of]) + (sign if target is not None and target["of"] == of else "")
         for of, shape in shapes.items()
         if figure[of] is not None
     ]
     text = shown(figure["median"], figure["unit"]).strip()
     if target is not None and target["of"] not in shapes:
-        ratios.append(f"target {shown(target['at_least'], figure['unit']).strip()}{mark}")
+        ratios.append(f"target {shown(target['at_least'], figure['unit']).strip()}{sign}")
     return f"{text} ({', '.join(ratios)})" if ratios else text
 
 

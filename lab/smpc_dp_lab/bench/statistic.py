@@ -197,7 +197,7 @@ def _of_pairs(
     def sent(key: str) -> list[float]:
         return [both(one, key) for one in ones]
 
-    in_turn = "counted floor of both sides in turn, a thread each"
+    one_by_one = "counted floor of both sides in turn, a thread each"
     last = emp.peer("last sent", "B", EMP_PEER)
     wall = emp.peer("last wall", "s", EMP_PEER)
     return [
@@ -212,7 +212,7 @@ def _of_pairs(
             of("evaluator", "wall"),
             f"{how}; the clock; base transfers on all processors",
             peer=wall,
-            limit=Limit.of(in_turn, [sum(sides) for sides in zip(*floors.values(), strict=True)]),
+            limit=Limit.of(one_by_one, [sum(sides) for sides in zip(*floors.values(), strict=True)]),
             target=PEERS,
         ),
         cost("pair, AND gates", "AND", [gates], "of the published circuit"),
