@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from dataclasses import dataclass, replace
-from functools import cache, cached_property, partial
+from functools import cache, cached_property, lru_cache, partial
 
 from smpc_dp_verify.draws import Draws, disconnected, plan_draws
 from smpc_dp_verify.errors import required
@@ -243,7 +243,7 @@ class Noise:
         return least_epsilon(delta, left, GREATEST_EPSILON)
 
 
-@cache
+@lru_cache(64)
 def _composed_delta(coins: int, widths: tuple[int, ...], epsilon: float) -> float:
     """Return delta at epsilon of what `_composed` returns."""
     return _composed(coins, widths).delta(epsilon)

@@ -28,7 +28,7 @@ _SETUP, _CHUNK = 15_392, 16 + 24 + 2_072
 
 _HOW = (
     "processor time of garbler and evaluator together; three processes, mutual TLS on loopback; median of "
-    "the pairs of a process but the first"
+    "the pairs of a process but the first two"
 )
 _SIZES = "bytes of messages both sides send, to the aggregator too"
 EMP_PEER = "semi-honest, channel not encrypted and connected before, the garbler learns the output"

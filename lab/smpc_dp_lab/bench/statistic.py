@@ -197,7 +197,8 @@ def _of_pairs(
     def sent(key: str) -> list[float]:
         return [both(one, key) for one in ones]
 
-    one_by_one = "counted floor of both sides in turn, a thread each"
+    spent = "processor time of the counted floors of both sides"
+    clock = f"{CIRCUIT}, three processes, the clock; connecting and setup included, base transfers on all "
     last = emp.peer("last sent", "B", EMP_PEER)
     wall = emp.peer("last wall", "s", EMP_PEER)
     return [
@@ -210,9 +211,9 @@ def _of_pairs(
             "fresh pair, wall",
             "s",
             of("evaluator", "wall"),
-            f"{how}; the clock; base transfers on all processors",
+            f"{clock}processors, {repeated}",
             peer=wall,
-            limit=Limit.of(one_by_one, [sum(sides) for sides in zip(*floors.values(), strict=True)]),
+            limit=Limit.of(spent, [sum(sides) for sides in zip(*floors.values(), strict=True)]),
             target=PEERS,
         ),
         cost("pair, AND gates", "AND", [gates], "of the published circuit"),

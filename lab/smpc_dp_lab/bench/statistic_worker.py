@@ -1,7 +1,7 @@
 """One process of `smpc-dp bench pairwise`: `python -m smpc_dp_lab.bench.statistic_worker`.
 
 As a member of a session it evaluates the noisy kernel with fresh setups, then several times with the cached
-setup; alone it computes a whole statistic through every gate.
+setup, and measures the floor of its side; alone it computes a whole statistic through every gate.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ from smpc_dp_lab.bench.resident import peak_bytes
 CACHED = 20
 # Evaluations of a process before those that count.
 COLD = 2
+# Measurements of a floor after as many that do not count.
+FLOORS = 5
 
 
 class Flights:
@@ -67,8 +69,8 @@ def member(session: str, name: str, times: int) -> Mapping[str, object]:
     """Run a member of `session`: `times` fresh evaluations over new channels, and CACHED after the last.
 
     Times are medians of those after the first COLD. The evaluator of a covert session measures the floor
-    after each; otherwise both sides measure it after the last, at the same time: they evaluate at the same
-    time too, and processors that share a core slow each other.
+    after each; otherwise both sides measure it after the last, at the same time, as the sides of a batch
+    work: processors that share a core slow each other.
     """
     loaded = PairwiseMember.load(session, name)
     inputs, parameters = random_inputs(loaded), loaded.plan.parameters
@@ -93,7 +95,7 @@ def member(session: str, name: str, times: int) -> Mapping[str, object]:
                 }
             )
             reported |= {"bytes": first.bytes_sent, "rounds": flights}
-            if trial == times - 1 > 0 and parameters.instances == 1 and not parameters.covert:
+            if trial == times - 1 and parameters.instances == 1 and not parameters.covert:
                 for request in range(2, CACHED + 2):
                     last = drive(loaded.role(inputs, request, transfers), channels)
                 reported |= {
@@ -111,7 +113,8 @@ def member(session: str, name: str, times: int) -> Mapping[str, object]:
     medians = {key: median(trial[key] for trial in warm) for key in taken[0]}
     sides = {parameters.garbler: "garbler", parameters.evaluator: "evaluator"}
     if not parameters.covert and name in sides:
-        medians["floor"] = median(side_floors(loaded.plan)[sides[name]] for _ in warm)
+        floors = [side_floors(loaded.plan)[sides[name]] for _ in range(COLD + FLOORS)]
+        medians["floor"] = median(floors[COLD:])
     return {**reported, **medians, "first": taken[0]["fresh"]}
 
 

@@ -288,6 +288,11 @@ def test_pairs_of_a_statistic_stand_beside_the_peer_that_evaluates_the_same_file
     # The floor of a side is what it counts, and both sides' bytes over the channel.
     assert result["fresh pair, garbler"]["ratio_to_limit"] == 0.25 + 2 * 0.125
     assert result["fresh pair, evaluator"]["ratio_to_limit"] == 0.125 + 2 * 0.125
+    # Of the clock it is that of both, and in a batch that of the side that has more to do.
+    assert result["fresh pair, wall"]["ratio_to_limit"] == 0.25 + 0.125 + 4 * 0.125
+    assert result["a pair of 20000 between two hosts"]["ratio_to_limit"] == pytest.approx(
+        0.25 / 20_000 + 0.25
+    )
     assert result["fresh pair, sent"]["ratio_to_peer"] == 25
     assert result["pair with cached setup, sent"]["peer"] is None
     # Ours takes as many seconds as there are instances: one each.
