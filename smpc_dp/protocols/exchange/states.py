@@ -422,7 +422,7 @@ AGGREGATOR = CollectorRole(
             min_senders,
             (CollectBoxes,),
             (m.START,),
-            "a party that joins, another key, another question",
+            "a party that joins, another question",
         ),
         CollectorRow(
             CollectBoxes,

@@ -1,7 +1,8 @@
 """The first phase of a sum: fresh keys, and a random graph of parties that no member chooses.
 
-Each party draws its neighbours, commits to them before it sees any other key, and opens the commitment when
-all commitments are bound by one root. Steps: hello, start, advertise, roll, reveal, neighbours.
+Each party draws its neighbours, commits to them before any draw is opened, and opens the commitment when all
+commitments are bound by one root. The root does not bind keys: their owner has signed them.
+Steps: hello, start, advertise, roll, reveal, neighbours.
 Specification: protocols/secagg/README.md.
 """
 

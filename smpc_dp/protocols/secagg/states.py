@@ -203,7 +203,7 @@ PARTY = PartyRole(
             on_neighbours,
             (AwaitDelivery,),
             (m.DEAL,),
-            "a neighbour that was chosen after keys were seen",
+            "a neighbour that was chosen after draws were opened",
         ),
         Row(
             AwaitDelivery,
