@@ -92,22 +92,36 @@ def test_no_party_of_a_verifiable_run_agrees_with_a_point_of_small_order(
     assert not {entry.party for entry in ran.entries if entry.kind == v.COMMIT} - {"cyd"}
 
 
-def test_without_an_aggregator_every_party_checks_every_key() -> None:
-    """A coordinator that lets a point of small order onto the roll is at fault."""
-    simulated, weak = DirectRow(), []
+def shown_roll(name: str, key: bytes) -> DirectRow:
+    """Run with a coordinator that shows one member a roll with another key of a party, signed by it."""
+    simulated, others = DirectRow(), []
 
     def tamper(sent: Envelope) -> Iterable[Envelope]:
-        if (sent.step, sent.sender) == (m.ADVERTISE, BAD):
-            weak.append(simulated.change(sent, mask_key=WEAK))
+        if (sent.step, sent.sender) == (m.ADVERTISE, name):
+            others.append(simulated.change(sent, mask_key=key))
         if (sent.step, sent.receiver) != (d.MERKLE_COMMITMENT, MEMBER):
             return (sent,)
-        roll, place = simulated.read(sent), simulated.number(BAD) - 1
+        roll, place = simulated.read(sent), simulated.number(name) - 1
         bodies, signatures = list(roll.advertisements), bytearray(roll.signatures)
-        bodies[place], signatures[64 * place : 64 * place + 64] = weak[0].body, weak[0].signature
+        bodies[place], signatures[64 * place : 64 * place + 64] = others[0].body, others[0].signature
         return (simulated.change(sent, advertisements=bodies, signatures=bytes(signatures)),)
 
-    simulated.execute(tamper)
-    reason = f"let {BAD}: public key is a point of small order onto the roll"
+    return simulated.execute(tamper)
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "reason"),
+    [
+        (BAD, WEAK, f"let {BAD}: public key is a point of small order onto the roll"),
+        (MEMBER, OTHER, f"roll does not have the message of {MEMBER}"),
+    ],
+    ids=["small-order", "its-own"],
+)
+def test_without_an_aggregator_every_party_checks_the_keys_on_the_roll(
+    name: str, key: bytes, reason: str
+) -> None:
+    """A coordinator that lets a point of small order onto it is at fault."""
+    simulated = shown_roll(name, key)
     simulated.assert_blames(MEMBER, "p1", reason)
     assert not simulated.steps_of(MEMBER) & {m.REVEAL, g.PUBLISH}
 
