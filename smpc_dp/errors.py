@@ -4,6 +4,7 @@
 `PrivacyError` refuses a release, `VerificationError` rejects evidence.
 
 The text of an error stays on the machine that raised it. Other members are sent its `code` and names at most.
+It may quote what others sent: every error makes its text `printable`, and so does every event of a run.
 """
 
 from __future__ import annotations
@@ -11,6 +12,26 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import Any, NamedTuple, Self, overload
+
+# Characters of one text of another member, of the reason of one error or issue, and of a whole error.
+MOST_TEXT, MOST_REASON, MOST_ERROR = 500, 2_000, 20_000
+
+
+def printable(text: str, most: int = MOST_TEXT) -> str:
+    """Return a text of another as one line of at most `most` characters, what is not printable escaped.
+
+    That is what a terminal obeys, what ends a line or turns the direction of reading, and lone surrogates. Of
+    a longer text the middle is left out: what quotes it ends with words of its own. A text that was returned
+    is returned unchanged.
+    """
+    # Twice as much is enough: what is escaped is longer.
+    shown = text if len(text) <= 2 * most else f"{text[:most]}{text[-most:]}"
+    if not shown.isprintable():
+        shown = "".join(
+            char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in shown
+        )
+    last = most // 3
+    return shown if len(shown) <= most else f"{shown[: most - last - 2]}..{shown[-last:]}"
 
 
 class Code(StrEnum):
@@ -194,6 +215,9 @@ class SmpcError(Exception):
 
     code = Code.OWN
 
+    def __init__(self, text: str = "") -> None:
+        super().__init__(printable(text, MOST_ERROR))
+
 
 class ConfigError(SmpcError):
     """A session file, a parameter or an argument is wrong; `issues` lists every issue."""
@@ -208,9 +232,12 @@ class ConfigError(SmpcError):
         self, issues: Iterable[ConfigIssue] | str, check: Any = None, *, code: Code = Code.OWN
     ) -> None:
         self.code = code
-        listed = (ConfigIssue("", issues, check),) if isinstance(issues, str) else tuple(issues)
-        self.issues: tuple[ConfigIssue, ...] = listed
-        super().__init__("; ".join(str(issue) if issue.where else issue.reason for issue in listed))
+        given = (ConfigIssue("", issues, check),) if isinstance(issues, str) else issues
+        self.issues: tuple[ConfigIssue, ...] = tuple(
+            ConfigIssue(printable(where), printable(reason, MOST_REASON), check)
+            for where, reason, check in given
+        )
+        super().__init__("; ".join(str(issue) if issue.where else issue.reason for issue in self.issues))
 
     @classmethod
     def at(cls, where: str, reason: str, check: ConfigCheck, *, code: Code = Code.OWN) -> Self:
@@ -253,12 +280,12 @@ class PeerFault(SmpcError):
         code: Code = Code.FAULT,
     ) -> None:
         self.code = code
-        self.culprit = culprit
-        self.reason = reason
+        self.culprit = printable(culprit)
+        self.reason = printable(reason, MOST_REASON)
         self.check = check
         self.accuser = accuser
         self.evidence: dict[str, bytes] = dict(evidence or {})
-        super().__init__(f"{culprit}: {reason}")
+        super().__init__(f"{self.culprit}: {self.reason}")
 
 
 class TimeoutFault(SmpcError):
@@ -282,10 +309,11 @@ class TimeoutFault(SmpcError):
         self.number = number
         self.missing: frozenset[str] = frozenset(missing)
         self.why: dict[str, Code] = {name: (why or {}).get(name, code) for name in self.missing}
-        self.step = step
+        self.step = printable(step)
         names = ", ".join(sorted(self.missing)[:20]) or "nobody"
         more = "" if len(self.missing) <= 20 else f" and {len(self.missing) - 20} more"
-        super().__init__(f"missing in step '{step}': {names}{more}" + (f" ({detail})" if detail else ""))
+        detail = f" ({detail})" if detail else ""
+        super().__init__(f"missing in step '{self.step}': {names}{more}{detail}")
 
 
 class PrivacyError(SmpcError):

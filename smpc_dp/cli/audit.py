@@ -13,7 +13,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
 from smpc_dp.cli.output import console, print_json, progress_console, report_line
 from smpc_dp.cli.reporting import Reporting, ReportPath
 from smpc_dp.cli.statistics import answer_lines
-from smpc_dp.errors import ConfigCheck, ConfigError, SmpcError
+from smpc_dp.errors import ConfigCheck, ConfigError, SmpcError, printable
 
 # The auditors take long to load: each function imports what it needs.
 if TYPE_CHECKING:
@@ -207,8 +207,6 @@ def _print(report: object) -> None:
 
 def _print_verdict(report: Report, verdict: Verdict) -> None:
     """Print the verdict on a verifiable run: the session, the counted parties, and the average."""
-    from smpc_dp.wire.signing import printable
-
     out = console()
     out.print(f"run {report.run_id}: {report.entries} entries, {report.bytes} bytes, {report.seconds:.2f} s")
     given = ", ".join(f"{key} {value}" for key, value in (report.parameters or {}).items())
@@ -241,8 +239,6 @@ def _print_verdict(report: Report, verdict: Verdict) -> None:
 
 def _print_statistic(report: Report, result: StatisticVerdict) -> None:
     """Print the verdict on a statistic: its draws, the pairs that failed, and the estimate."""
-    from smpc_dp.wire.signing import printable
-
     out = console()
     out.print(f"run {report.run_id}: {report.entries} entries, {report.bytes} bytes")
     out.print(f"statistic: {printable(str(result.terms.get('kernel')))}, {result.partners} partners each")

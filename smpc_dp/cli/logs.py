@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Literal
 
+from smpc_dp.errors import MOST_ERROR, printable
+
 Level = Literal["debug", "info", "warning"]
 
 _ROOT = logging.getLogger("smpc_dp")
@@ -21,8 +23,8 @@ class LineFormatter(logging.Formatter):
     """
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line, with a question mark for each control character."""
-        return "".join(char if char.isprintable() else "?" for char in super().format(record))
+        """Return the line, what is not printable escaped."""
+        return printable(super().format(record), MOST_ERROR)
 
 
 @contextmanager

@@ -13,7 +13,7 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
-from smpc_dp.errors import ConfigError, LocalError, SmpcError
+from smpc_dp.errors import MOST_ERROR, ConfigError, LocalError, SmpcError, printable
 from smpc_dp.summary import SHOWN_VALUES, spent_text, value_text
 
 # Printed after a result for which no privacy ledger was given.
@@ -210,6 +210,4 @@ def report_error(error: SmpcError) -> None:
 
 def report_line(text: str) -> None:
     """Print one line on standard error, as an error."""
-    # Parts of it may come from a peer: no control character of theirs reaches the terminal.
-    shown = "".join(char if char.isprintable() else "?" for char in " ".join(text.split()))
-    sys.stderr.write(f"smpc-dp: {shown}\n")
+    sys.stderr.write(f"smpc-dp: {printable(' '.join(text.split()), MOST_ERROR)}\n")

@@ -23,6 +23,7 @@ from smpc_dp.errors import (
     LocalError,
     SmpcError,
     VerificationError,
+    printable,
 )
 from smpc_dp.log.log import Entry, Header
 from smpc_dp.log.reader import BadLog, LogReader
@@ -54,7 +55,7 @@ from smpc_dp.protocols.gopa.verifiable.verdict import Verdict
 from smpc_dp.protocols.names import GOPA, LEARN, VERIFIABLE_VERSION, is_verifiable
 from smpc_dp.protocols.ustatistic.audit import StatisticVerdict
 from smpc_dp.protocols.ustatistic.log import OPERATION
-from smpc_dp.wire.signing import Context, printable
+from smpc_dp.wire.signing import Context
 
 # Batches of checks that wait or are under way, at most, for each thread.
 AHEAD = 2

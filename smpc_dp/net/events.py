@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from smpc_dp.errors import Code, SmpcError
+from smpc_dp.errors import MOST_ERROR, MOST_TEXT, Code, SmpcError, printable
 
 if TYPE_CHECKING:
     from smpc_dp.protocols.engine.run import RunningRole
@@ -22,7 +22,7 @@ class Event(msgspec.Struct, frozen=True, omit_defaults=True):
     """Event of `party` in request number `request` (0: outside of any request).
 
     `step` is the step in which the party waits and `waiting` for how many others; `detail` is one line of
-    text. The last event of a process is "done", with `survivors` and `absent`, or "failed"; of a process that
+    text, and like `step` made `printable`. The last event of a process is "done", with `survivors` and `absent`, or "failed"; of a process that
     could send neither the launcher reports "ended", with the way in `detail`. `code`: of the error of a
     failed request. A connection that ends is "traffic", also after the last event: bytes of whole messages
     `sent` to and `received` from the member in `detail`.
@@ -39,6 +39,12 @@ class Event(msgspec.Struct, frozen=True, omit_defaults=True):
     absent: tuple[str, ...] = ()
     sent: int = 0
     received: int = 0
+
+    def __post_init__(self) -> None:
+        # Both may quote another member; what is decoded may be of another process.
+        for name, most in (("step", MOST_TEXT), ("detail", MOST_ERROR)):
+            if (shown := printable(text := getattr(self, name), most)) is not text:
+                msgspec.structs.force_setattr(self, name, shown)
 
     @property
     def text(self) -> str:

@@ -34,7 +34,7 @@ from smpc_dp.statistics.reports import (
     SentReport,
     Stored,
 )
-from smpc_dp.wire.signing import decode, printable
+from smpc_dp.wire.signing import decode
 
 if TYPE_CHECKING:
     from smpc_dp.net.connection import AggregatorConnection, Connection
@@ -221,7 +221,7 @@ def _store(stored: StoredReports, inbound: InboundEvent) -> Stored:
     """Store the report in a message, and return the confirmation; raise PeerFault for another message."""
     envelope, peer = inbound.envelope, inbound.peer
     if envelope is None or envelope.step != REPORT:
-        step = "" if envelope is None else printable(envelope.step)
+        step = "" if envelope is None else envelope.step
         raise PeerFault(peer, f"sent '{step}' in the place of a report", Check.UNEXPECTED_STEP)
     content = decode(envelope.body, Sent, peer).report
     if not stored.add(peer, content):

@@ -19,7 +19,7 @@ from typing import IO, Any
 import msgspec
 
 from smpc_dp.decoding import decode_json
-from smpc_dp.errors import ConfigCheck, ConfigError, LocalError
+from smpc_dp.errors import ConfigCheck, ConfigError, LocalError, printable
 from smpc_dp.log.receipt import LogReceipt
 from smpc_dp.net.audit import Report, Second, audit_stream
 from smpc_dp.net.audit_selection import FAILS, CheckpointPolicy, Wanted
@@ -28,7 +28,6 @@ from smpc_dp.net.log_source import STORED_BYTES, open_log
 from smpc_dp.protocols.gopa.verifiable.statements import FALSE
 from smpc_dp.protocols.gopa.verifiable.verdict import Verdict
 from smpc_dp.protocols.ustatistic.audit import StatisticVerdict
-from smpc_dp.wire.signing import printable
 
 PACKAGE = "smpc_dp_verify"
 SECONDS, MEMORY_MIB = 3_600.0, 1_024

@@ -10,20 +10,16 @@ from importlib.resources import files
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from smpc_dp.errors import printable
+
 # Characters of one value that a page shows; of a name in a table or a heading.
 MOST_TEXT = 2_000
 MOST_NAME = 60
 
 
 def visible(text: str, most: int = MOST_TEXT) -> str:
-    """Return a text whose characters are all seen: others as their code, the end cut off with a note.
-
-    Control characters, terminal escapes, marks that turn the direction of reading, and surrogates, which
-    UTF-8 does not have, become ⟨U+202E⟩. Line ends stay.
-    """
-    shown = "".join(
-        char if char.isprintable() or char == "\n" else f"⟨U+{ord(char):04X}⟩" for char in text[:most]
-    )
+    """Return a text whose lines are `printable`, the end cut off with a note."""
+    shown = "\n".join(printable(line, most) for line in text[:most].split("\n"))
     return shown if len(text) <= most else f"{shown}… ({len(text):,} characters, the first {most:,} here)"
 
 

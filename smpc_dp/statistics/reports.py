@@ -29,7 +29,7 @@ from smpc_dp.statistics.local_auc import LocalAuc
 from smpc_dp.statistics.local_estimate import ENOUGH_PAIRS, LocalEstimate, interval_of
 from smpc_dp.statistics.local_names import LocalNames, NamedCategories
 from smpc_dp.wire.envelope import Body
-from smpc_dp.wire.signing import decode, encode, printable
+from smpc_dp.wire.signing import decode, encode
 
 if TYPE_CHECKING:
     from smpc_dp.statistics.local_names import Counts
@@ -214,7 +214,7 @@ class ReportRequest:
     def _checked(self, report: LocalReport, parties: Iterable[str]) -> LocalReport:
         """Return a report of a party to this request; raise PeerFault for any other."""
         if report.party not in parties:
-            raise PeerFault(printable(report.party), "is no party of the roster", Check.NOT_IN_ROSTER)
+            raise PeerFault(report.party, "is no party of the roster", Check.NOT_IN_ROSTER)
         if report.request != self.digest:
             raise PeerFault(report.party, "its report is to another request", Check.OTHER_PLAN)
         try:

@@ -147,7 +147,7 @@ class Context:
         except VerificationError:
             raise PeerFault(
                 envelope.sender,
-                f"message of step '{printable(envelope.step)}' has an invalid signature",
+                f"message of step '{envelope.step}' has an invalid signature",
                 Check.BAD_SIGNATURE,
             ) from None
         return body_hash
@@ -165,11 +165,6 @@ class Context:
 def group_operation(operation: str, names: Sequence[str]) -> str:
     """Return the operation of a group of a session's parties: with a digest of their names."""
     return f"{operation} of group {digest(Label.GROUP, *(name.encode() for name in names)).hex()}"
-
-
-def printable(text: str) -> str:
-    """Return a peer's text without control characters, cut to 500 characters."""
-    return "".join(char if char.isprintable() else "?" for char in text[:500])
 
 
 def encode(message: msgspec.Struct) -> bytes:

@@ -18,8 +18,7 @@ from typing import Annotated
 
 import msgspec
 
-from smpc_dp.errors import LocalError
-from smpc_dp.wire.signing import printable
+from smpc_dp.errors import LocalError, printable
 from smpc_dp_lab.bench.figures import Peer
 
 DRIVERS = {

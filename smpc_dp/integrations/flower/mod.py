@@ -13,7 +13,7 @@ from pathlib import Path
 from traceback import format_exception_only
 from typing import Any
 
-from smpc_dp.errors import Check, Code, ConfigCheck, ConfigError, LocalError, PeerFault, SmpcError
+from smpc_dp.errors import Check, Code, ConfigCheck, ConfigError, LocalError, PeerFault, SmpcError, printable
 from smpc_dp.integrations.flower.averages import TRAIN, Answer, task_of
 from smpc_dp.integrations.flower.node import Contribution, Node
 from smpc_dp.integrations.flower.records import reply_of, task_parts, unpack, without_ours
@@ -43,7 +43,7 @@ def secure_mod(message: Message, context: Context, call_next: Call) -> Message:
     except Exception as error:
         # Not str(): the text of an error may itself raise.
         text = "".join(format_exception_only(error)).strip()
-        answer = Answer(code=Code.OWN, note=f"the app failed: {text}")
+        answer = Answer(code=Code.OWN, note=printable(f"the app failed: {text}"))
     if answer.note:
         _LOG.log(logging.ERROR if answer.code else logging.INFO, "smpc-dp: %s", answer.note)
     return reply_of(answer, message)

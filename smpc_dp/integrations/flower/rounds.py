@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from smpc_dp.errors import Check, Code, PeerFault, SmpcError
+from smpc_dp.errors import Check, Code, PeerFault, SmpcError, printable
 from smpc_dp.integrations.flower.averages import Answer, SecureAverage, structure_of
 from smpc_dp.protocols.engine.driver import Driver
 from smpc_dp.protocols.engine.events import Conviction, Event, Message, PeersLost
@@ -18,7 +18,7 @@ from smpc_dp.protocols.registry import make_aggregator
 from smpc_dp.protocols.result import Outcome
 from smpc_dp.trees import Tree, differing
 from smpc_dp.wire.envelope import Envelope
-from smpc_dp.wire.signing import decode, decode_envelope, encode_envelope, printable
+from smpc_dp.wire.signing import decode, decode_envelope, encode_envelope
 
 # Messages for each node, and the answers that came in time.
 Exchange = Callable[[Mapping[int, Sequence[bytes]]], Mapping[int, Answer]]
@@ -114,7 +114,7 @@ class Aggregation:
         context = self.average.membership.context(self.number)
         name = envelope.sender
         if name not in context.names:
-            raise PeerFault(f"node {node}", f"no party is {printable(name)!r}", Check.NOT_IN_ROSTER)
+            raise PeerFault(f"node {node}", f"no party is {name!r}", Check.NOT_IN_ROSTER)
         if name in self.nodes.values():
             raise PeerFault(f"node {node}", f"another node is {name}", Check.SECOND_CONNECTION)
         context.check(envelope)

@@ -48,7 +48,6 @@ from smpc_dp.wire.signing import (
     decode,
     decode_envelope,
     encode_envelope,
-    printable,
 )
 
 M = TypeVar("M", bound=msgspec.Struct)
@@ -185,7 +184,7 @@ class Participant:
             raise self._stopped(sender, decode(envelope.body, Abort, sender))
         if envelope.step != step:
             raise PeerFault(
-                sender, f"sent '{printable(envelope.step)}' where '{step}' is due", Check.UNEXPECTED_STEP
+                sender, f"sent '{envelope.step}' where '{step}' is due", Check.UNEXPECTED_STEP
             )
         if envelope.run_id != (self._run_id or self._context.session_digest):
             raise PeerFault(sender, f"sent '{step}' of another run", Check.OTHER_RUN)

@@ -280,7 +280,7 @@ def test_hostile_values_are_text(tmp_path: Path) -> None:
         assert not {"\x1b", "\u202e"} & {*page}
         assert len(page) < 60_000
     assert "&lt;script&gt;alert(1)" in made[0]
-    assert "⟨U+202E⟩" in made[0]
+    assert r"\u202e" in made[0]
 
 
 def test_a_log_of_10000_parties_pages(tmp_path: Path) -> None:

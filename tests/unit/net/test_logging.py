@@ -111,7 +111,7 @@ def test_a_charge_is_logged_without_the_file_and_the_data_set(
 
 def test_a_record_is_one_line_whatever_is_in_it() -> None:
     record = logging.LogRecord("smpc_dp", logging.INFO, "", 0, "%s", ("refused a\n12:00 INFO\x1b[2J",), None)
-    assert LineFormatter("%(message)s").format(record) == "refused a?12:00 INFO?[2J"
+    assert LineFormatter("%(message)s").format(record) == r"refused a\n12:00 INFO\x1b[2J"
 
 
 def test_what_is_shown_ends_with_the_command(capsys: pytest.CaptureFixture[str]) -> None:
