@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from smpc_dp.encoding import RingVector
-from smpc_dp.errors import Check, PeerFault, SmpcError, TimeoutFault
+from smpc_dp.errors import Check, SmpcError, TimeoutFault, check_of
 from smpc_dp.net.charging import Charge
 from smpc_dp.net.connection_pool import ConnectionPool, InboundEvent
 from smpc_dp.net.deadline import PATIENCE, StepTimer
@@ -241,7 +241,7 @@ class AggregatorConnection(Connection):
     def lost(self, request: int, error: SmpcError) -> SmpcError:
         """See `Connection.lost`; an error that the aggregator sent before it ended the session is kept."""
         aggregator = self.membership.aggregator
-        reported = isinstance(error, PeerFault) and error.check == Check.REPORTED
+        reported = check_of(error, Check.MALFORMED) == Check.REPORTED
         if self.live or reported or not ends_session(error, {aggregator}):
             return error
         return AggregatorLostError(f"{aggregator}: lost in request {request}: {error}")

@@ -209,6 +209,14 @@ class Drive:
         self._work = asyncio.ensure_future(work)
         self._work.add_done_callback(lambda _: self.connections.inbound.wake())
 
+    def cancel_work(self) -> bool:
+        """Cancel the holder's work; return False if it has ended: the role is given its result, or error."""
+        if self._work is None or self._work.done():
+            return False
+        self._work.cancel()
+        self._work = None
+        return True
+
     def report(self) -> None:
         """Report to the watcher if the step, or the number of expected messages, has changed."""
         if self._driver.progressed():

@@ -22,10 +22,10 @@ class Event(msgspec.Struct, frozen=True, omit_defaults=True):
     """Event of `party` in request number `request` (0: outside of any request).
 
     `step` is the step in which the party waits and `waiting` for how many others; `detail` is one line of
-    text, and like `step` made `printable`. The last event of a process is "done", with `survivors` and `absent`, or "failed"; of a process that
-    could send neither the launcher reports "ended", with the way in `detail`. `code`: of the error of a
-    failed request. A connection that ends is "traffic", also after the last event: bytes of whole messages
-    `sent` to and `received` from the member in `detail`.
+    text. Both are made `printable`. The last event of a process is "done", with `survivors` and `absent`, or
+    "failed"; of a process that could send neither the launcher reports "ended", with the way in `detail`.
+    `code`: of the error of a failed request. A connection that ends is "traffic", also after the last event:
+    bytes of whole messages `sent` to and `received` from the member in `detail`.
     """
 
     party: str

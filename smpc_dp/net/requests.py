@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from smpc_dp.errors import LocalError, PeerFault, SmpcError, TimeoutFault
+from smpc_dp.errors import Check, LocalError, PeerFault, SmpcError, TimeoutFault, VerificationError
 
 
 class AggregatorLostError(SmpcError):
@@ -34,10 +34,13 @@ class Counter:
 
 
 def ends_session(last: object, servers: Collection[str]) -> bool:
-    """Tell whether a request ended by a server's fault, after which the servers cannot go on."""
+    """Tell whether a request ended by a server's fault or loss, after which the servers cannot go on."""
     match last:
         case TimeoutFault():
             return bool(last.missing & set(servers))
         case PeerFault():
             return last.culprit in servers
+        case VerificationError():
+            # Which of them is at fault is not known.
+            return last.check in (Check.DISAGREES, Check.REPORTED)
     return isinstance(last, LocalError)

@@ -14,7 +14,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from smpc_dp.errors import Check, Code, PeerFault, SmpcError, TimeoutFault, VerificationError
+from smpc_dp.errors import Check, Code, PeerFault, SmpcError, TimeoutFault, VerificationError, check_of
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import Context
 
@@ -36,7 +36,7 @@ TEXTS: Mapping[Code, str] = {
     Code.FAULT: "broke the protocol",
     Code.OPERATION: "asks for something else than most others",
     Code.KERNEL: "asks for a statistic that the aggregator does not know or cannot plan",
-    Code.PARTIAL: "did not send the same to all servers",
+    Code.PARTIAL: "not all servers have the same from it",
     Code.MISSING: "did not send what is due",
     Code.LATE: "deadline passed",
     Code.LOST: NOT_CONNECTED,
@@ -129,7 +129,12 @@ def equivocation(
 
 
 def abort_of(error: SmpcError) -> Abort:
-    """Return the message to others about an error: its code, and public names."""
+    """Return the message to others about an error: its code, and public names.
+
+    What another member said is not passed on: it would be taken for an observation of this member.
+    """
+    if check_of(error, Check.MALFORMED) == Check.REPORTED:
+        return Abort(Code.STOPPED)
     if isinstance(error, PeerFault):
         return Abort(error.code, error.culprit)
     if isinstance(error, TimeoutFault):

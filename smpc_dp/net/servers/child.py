@@ -16,7 +16,7 @@ import socket
 import sys
 import threading
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import msgspec
 
@@ -53,10 +53,14 @@ class Assignment(msgspec.Struct, frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Opened integers, in decimal, or the reason for none; costs: bytes of mpyc's messages, seconds."""
+    """Opened integers, in decimal, or the reason for none; costs: bytes of mpyc's messages, seconds.
+
+    `peer`: the server, by its place in the roster from 0, whose messages are the reason; -1 for none.
+    """
 
     values: list[str] = []
     error: str = ""
+    peer: int = -1
     sent: int = 0
     cpu: float = 0.0
     wall: float = 0.0
@@ -178,17 +182,26 @@ async def _serve(mpc: Any, assignment: Assignment, control: socket.socket, inbox
     """Run jobs in mpyc's event loop."""
     from smpc_dp.net.servers.wiring import connect_peers
 
-    await connect_peers(mpc, assignment.sockets)
+    def refuse(peer: int, reason: str) -> NoReturn:
+        _answer(control, Answer(error=reason, peer=peer))
+        os._exit(1)
+
+    await connect_peers(mpc, assignment.sockets, refuse)
     while True:
-        encoded = msgspec.json.encode(await _run(mpc, assignment))
-        control.sendall(len(encoded).to_bytes(LENGTH_BYTES, "big") + encoded)
+        _answer(control, await _run(mpc, assignment))
         assignment = await inbox.next()
         _give_time(assignment)
 
 
+def _answer(control: socket.socket, answer: Answer) -> None:
+    """Send an answer to the parent."""
+    encoded = msgspec.json.encode(answer)
+    control.sendall(len(encoded).to_bytes(LENGTH_BYTES, "big") + encoded)
+
+
 async def _run(mpc: Any, assignment: Assignment) -> Answer:
     """Run one job and return its answer."""
-    from smpc_dp.errors import SmpcError
+    from smpc_dp.errors import ConfigError
     from smpc_dp.net.servers.wiring import drain
     from smpc_dp.protocols.secret_sharing.terms import ProgramTerms
 
@@ -198,7 +211,7 @@ async def _run(mpc: Any, assignment: Assignment) -> Answer:
     try:
         await wait_for_peers(mpc, terms)
         answer = await run_timed_program(mpc, terms, shares)
-    except SmpcError as error:
+    except ConfigError as error:
         return Answer(error=str(error))
     await drain(mpc)
     return answer

@@ -32,7 +32,15 @@ from smpc_dp.net.transport.channel import Channel
 from smpc_dp.net.transport.endpoint import Listener, dial, listen
 from smpc_dp.protocols.engine import events
 from smpc_dp.protocols.secret_sharing.agreement import NO_SURVIVAL, Opened
-from smpc_dp.protocols.secret_sharing.messages import COMPUTE, HELLO, MAX_OPERATION, OUTPUT, PRESENT, SHARES
+from smpc_dp.protocols.secret_sharing.messages import (
+    COMPUTE,
+    HELLO,
+    MAX_OPERATION,
+    OUTPUT,
+    PRESENT,
+    SHARES,
+    STOPPING,
+)
 from smpc_dp.protocols.secret_sharing.params import threshold_of
 from smpc_dp.protocols.secret_sharing.server import Job, ServerRun
 from smpc_dp.wire.abort import NOT_CONNECTED
@@ -257,13 +265,27 @@ class ComputingServer:
         if drive.run.step == COMPUTE:
             drive.timer.step(math.inf)
             drive.begin_work(self._computed(drive.run.job))
+        elif drive.run.step == STOPPING:
+            drive.timer.step(self._membership.session.timeouts.step)
+            if drive.run.looks_back and drive.cancel_work():
+                drive.begin_work(self._look_back())
         elif drive.run.step != HELLO:
             drive.timer.step(self._seconds(drive.run.step))
 
-    async def _computed(self, job: Job) -> list[int]:
-        """Return the integers that the servers' mpyc opens."""
-        answer = await self._engine_run(cast("Engine", self._engine), job)
+    async def _computed(self, job: Job) -> list[int] | TimeoutFault:
+        """Return the integers that the servers' mpyc opens, or what has not come for no visible reason."""
+        try:
+            answer = await self._engine_run(cast("Engine", self._engine), job)
+        except TimeoutFault as error:
+            return error
         return [int(value) for value in answer.values]
+
+    async def _look_back(self) -> TimeoutFault | None:
+        """End mpyc, and return the servers from which nothing has come."""
+        engine = cast("Engine", self._engine)
+        silent = engine.silent(self._membership.session.timeouts.step)
+        await engine.close()
+        return TimeoutFault(silent, COMPUTE) if silent else None
 
     async def _begin(self, number: int) -> Engine:
         """Return the engine for a request, a new one where needed."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import os
 import re
 import signal
@@ -15,9 +16,10 @@ from dataclasses import dataclass, field
 import msgspec
 
 from smpc_dp.decoding import decode_json
-from smpc_dp.errors import LocalError
+from smpc_dp.errors import Check, LocalError, PeerFault, SmpcError, TimeoutFault
 from smpc_dp.net.servers.child import LENGTH_BYTES, READY, Answer, Assignment
 from smpc_dp.net.servers.shared import PIECE
+from smpc_dp.protocols.secret_sharing.messages import COMPUTE
 from smpc_dp.protocols.secret_sharing.server import Job
 from smpc_dp.protocols.secret_sharing.terms import ProgramTerms
 from smpc_dp.statistics.shared.program import output_spans
@@ -70,6 +72,8 @@ class Engine:
         self._over = False
         self._killed = False
         self._last = 0.0
+        # When another server's bytes came last.
+        self._heard: dict[str, float] = {}
         self.bytes_sent = 0
 
     async def feed(self, peer: str, content: bytes | memoryview) -> None:
@@ -78,7 +82,8 @@ class Engine:
         writer = self._writers.get(peer)
         if self._over or writer is None:
             return
-        self._last = max(self._last, asyncio.get_running_loop().time())
+        self._heard[peer] = asyncio.get_running_loop().time()
+        self._last = max(self._last, self._heard[peer])
         # A child that has ended reads no more: its end is reported elsewhere.
         with contextlib.suppress(OSError):
             writer.write(content)
@@ -98,7 +103,10 @@ class Engine:
             seconds: the time limit; silence: the time limit without a byte to or from another server.
 
         Raises:
-            LocalError: the child ended without an answer, or took too long, and was killed.
+            PeerFault: another server sent what mpyc never sends.
+            TimeoutFault: the child ended by itself without an answer, or took too long, and was killed: this
+                may be due to another server, and nothing shows which. Names what did not come; see `silent`.
+            LocalError: this machine ended the child, or cannot start it.
         """
         retained = False
         try:
@@ -113,15 +121,25 @@ class Engine:
                 shares=[[f"{share:x}" for share in row] for row in job.shares],
             )
             encoded = await self._drive(child, assignment, largest_answer(job.terms), seconds, silence)
+            answer = read_reply(encoded, job.terms, self._servers, self._own)
             if not self._keep:
                 # The others may still need bytes that are queued for them.
                 await self._flush(child, silence)
-            answer = read_reply(encoded, job.terms, self._own)
             retained = self._keep
             return answer
         finally:
             if not retained:
                 await self.close()
+
+    def silent(self, silence: float) -> list[str]:
+        """Return the other servers of which nothing has come for half of `silence` seconds.
+
+        Half: they do not fall silent for all servers at the same moment.
+        """
+        since = asyncio.get_running_loop().time() - silence / 2
+        return [
+            name for name in self._servers if name != self._own and self._heard.get(name, -math.inf) < since
+        ]
 
     async def close(self) -> None:
         """End the child, if there is one, and the transfer."""
@@ -240,7 +258,7 @@ class Engine:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
 
-    async def _ended(self, child: _Child) -> LocalError:
+    async def _ended(self, child: _Child) -> SmpcError:
         """Return the error of a child that ended without an answer."""
         try:
             async with asyncio.timeout(STOP_SECONDS):
@@ -248,15 +266,19 @@ class Engine:
                 await child.errors
         except TimeoutError:
             code = None
-        how = "has closed its socket" if code is None else f"ended ({_how(code)})"
-        return LocalError(f"{self._own}: mpyc's process {how} without an answer")
+        if code is not None and code < 0:
+            # Bytes of others end it with an exception, not with a signal.
+            return LocalError(f"{self._own}: mpyc's process was killed (signal {-code})")
+        how = "has closed its socket" if code is None else f"ended (exit code {code})"
+        return _no_answer(self._own, f"mpyc's process {how} without an answer")
 
-    def _late(self, latest: float, seconds: float, silence: float) -> LocalError:
+    def _late(self, latest: float, seconds: float, silence: float) -> TimeoutFault:
         """Return the error of a child that took too long."""
         if asyncio.get_running_loop().time() >= latest:
-            return LocalError(f"{self._own}: mpyc took more than {seconds:g} s and was stopped")
-        reason = f"neither sent nor received anything for {silence:g} s and was stopped"
-        return LocalError(f"{self._own}: mpyc {reason}")
+            reason = f"mpyc took more than {seconds:g} s and was stopped"
+        else:
+            reason = f"mpyc neither sent nor received anything for {silence:g} s and was stopped"
+        return TimeoutFault(self.silent(silence) or [self._own], COMPUTE, f"{self._own}: {reason}")
 
 
 def largest_answer(terms: ProgramTerms) -> int:
@@ -265,15 +287,19 @@ def largest_answer(terms: ProgramTerms) -> int:
     return ANSWER_REST + (terms.parties + len(output_spans(terms))) * digits
 
 
-def read_reply(encoded: bytes, terms: ProgramTerms, own: str) -> Answer:
-    """Decode a child's answer; raise LocalError for one that no program gives.
+def read_reply(encoded: bytes, terms: ProgramTerms, servers: Sequence[str], own: str) -> Answer:
+    """Decode a child's answer.
 
-    Bytes from other servers may make the child send anything.
+    Raises PeerFault for a server whose messages the child has refused, LocalError for a program that cannot
+    be run, and TimeoutFault that names `own` for an answer that no program gives: bytes from any other server
+    may make the child send it.
     """
     try:
         answer = decode_json(encoded, Answer)
     except msgspec.MsgspecError:
-        raise LocalError(f"{own}: mpyc's process answered what is no answer") from None
+        raise _no_answer(own, "mpyc's process answered what is no answer") from None
+    if answer.error and answer.peer in range(len(servers)):
+        raise PeerFault(servers[answer.peer], f"its mpyc {answer.error}", Check.MALFORMED)
     if answer.error:
         raise LocalError(f"{own}: mpyc cannot compute this: {answer.error}")
     opened = len(output_spans(terms))
@@ -283,16 +309,16 @@ def read_reply(encoded: bytes, terms: ProgramTerms, own: str) -> Answer:
     written = all(len(text) <= digits + 1 and re.fullmatch("-?[0-9]+", text, re.ASCII) for text in integers)
     named = all(len(text) <= digits and text.isascii() and text.isdigit() for text in parties)
     if not (written and named) or len(integers) < opened:
-        raise LocalError(f"{own}: mpyc's process answered no integers, {opened} are opened")
+        raise _no_answer(own, f"mpyc's process answered no integers, {opened} are opened")
     indices = [int(text) for text in parties]
     if any(index >= terms.parties for index in indices) or indices != sorted(set(indices)):
-        raise LocalError(f"{own}: mpyc's process named parties that there are not")
+        raise _no_answer(own, "mpyc's process named parties that there are not")
     return answer
 
 
-def _how(code: int) -> str:
-    """Return the text of an exit code."""
-    return f"signal {-code}" if code < 0 else f"exit code {code}"
+def _no_answer(own: str, reason: str) -> TimeoutFault:
+    """Return the error of a server whose own mpyc gave no answer, for a reason that may be anywhere."""
+    return TimeoutFault([own], COMPUTE, f"{own}: {reason}")
 
 
 def _socket_pairs(count: int) -> list[tuple[socket.socket, socket.socket]]:

@@ -8,35 +8,116 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import sys
+import struct
 import time
-from collections.abc import Sequence
+from asyncio import Future
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NoReturn
 
 INDEX_BYTES = 2
+# mpyc's frame: the number of the message, the length of its payload.
+FRAME = struct.Struct("<qI")
+# No message of a program: its integers would not fit into the memory of the process.
+MAX_PAYLOAD = 1 << 30
+
+# Reports what a peer, by its number, has sent that no honest one sends; ends the process.
+Refuse = Callable[[int, str], NoReturn]
 
 
-async def connect_peers(mpc: Any, sockets: Sequence[int]) -> None:
+class PeerFrames:
+    """Messages of one peer, of which each must have the length of this server's message of the same number.
+
+    Servers run one program on arrays of one shape. A payload of another length would break mpyc later, where
+    nothing shows whose it was. Values within a payload are not checked.
+    """
+
+    def __init__(self, peer: int, refuse: Refuse) -> None:
+        self._peer, self._refuse = peer, refuse
+        self._content = bytearray()
+        self._early: dict[int, bytes] = {}
+        # By message number: the length that is due, and the future that waits.
+        self._waiting: dict[int, tuple[int | None, Future[bytes]]] = {}
+
+    def feed(self, content: bytes | bytearray) -> None:
+        """Take bytes of the peer."""
+        self._content += content
+        while len(self._content) >= FRAME.size:
+            number, size = FRAME.unpack_from(self._content)
+            due, waiting = self._waiting.get(number, (None, None))
+            self._check(size, due)
+            end = FRAME.size + size
+            if len(self._content) < end:
+                return
+            payload = bytes(self._content[FRAME.size : end])
+            del self._content[:end]
+            if waiting is not None:
+                del self._waiting[number]
+                waiting.set_result(payload)
+            elif number in self._early:
+                self._refuse(self._peer, "sent two messages of one number")
+            else:
+                self._early[number] = payload
+
+    def receive(self, number: int, due: int | None) -> bytes | Future[bytes]:
+        """Return the payload of a message, or a future of it; `due`: its length."""
+        payload = self._early.pop(number, None)
+        if payload is not None:
+            self._check(len(payload), due)
+            return payload
+        waiting: Future[bytes] = asyncio.get_running_loop().create_future()
+        self._waiting[number] = due, waiting
+        # The message may have begun to arrive.
+        self.feed(b"")
+        return waiting
+
+    def _check(self, size: int, due: int | None) -> None:
+        """Refuse the peer for a payload that is too long, or not of the length that is due."""
+        if due is None and size > MAX_PAYLOAD:
+            self._refuse(self._peer, f"announced {size} bytes of shares, {MAX_PAYLOAD} at most")
+        if due not in (None, size):
+            self._refuse(self._peer, f"sent {size} bytes of shares where {due} are due")
+
+
+async def connect_peers(mpc: Any, sockets: Sequence[int], refuse: Refuse) -> None:
     """Connect mpyc to its peers; `sockets` are file descriptors, one for each party, that of `mpc` unused."""
     from mpyc.asyncoro import MessageExchanger
 
     loop = asyncio.get_running_loop()
+    # Number and length of the message that was sent last: of one number mpyc sends first, then it receives.
+    sent: tuple[int | None, int] = None, 0
 
     class Exchanger(MessageExchanger):  # type: ignore[misc]
         """Exchanger that is given its peer's number."""
 
-        __slots__ = ("expected",)
+        __slots__ = ("expected", "frames", "greeting")
 
         def __init__(self, peer: int) -> None:
             super().__init__(mpc, peer if peer > mpc.pid else None)
             self.expected = peer
+            self.frames = PeerFrames(peer, refuse)
+            self.greeting = bytearray()
+
+        def send(self, pc: int, payload: bytes) -> None:
+            nonlocal sent
+            sent = pc, len(payload)
+            super().send(pc, payload)
+
+        def receive(self, pc: int) -> bytes | Future[bytes]:
+            return self.frames.receive(pc, sent[1] if sent[0] == pc else None)
 
         def data_received(self, data: bytes) -> None:
-            head = (bytes(self.bytes) + data[:INDEX_BYTES])[:INDEX_BYTES]
-            if self.peer_pid is None and self.expected != int.from_bytes(head, "little"):
-                sys.exit(f"party {self.expected} says that it is another")
-            super().data_received(data)
+            if self.peer_pid is not None:
+                self.frames.feed(data)
+                return
+            self.greeting += data
+            size = INDEX_BYTES + mpc._prss_keys_from_peer(self.expected)
+            if len(self.greeting) < size:
+                return
+            if self.expected != int.from_bytes(self.greeting[:INDEX_BYTES], "little"):
+                refuse(self.expected, "says that it is another server")
+            super().data_received(bytes(self.greeting[:size]))
+            self.frames.feed(self.greeting[size:])
 
     for party in mpc.parties:
         party.protocol = loop.create_future() if party.pid == mpc.pid else None

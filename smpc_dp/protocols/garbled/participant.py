@@ -17,7 +17,6 @@ from smpc_dp.crypto.stream_hash import StreamHash
 from smpc_dp.crypto.transcript import digest, encode_uint
 from smpc_dp.errors import (
     Check,
-    Code,
     ConfigCheck,
     ConfigError,
     PeerFault,
@@ -149,9 +148,6 @@ class Participant:
     def farewell(self, error: SmpcError) -> list[Send]:
         """Return the messages that tell the others that `error` has ended the run."""
         abort = abort_of(error)
-        if isinstance(error, PeerFault) and error.accuser:
-            # Hearsay: the others must not take it for an observation of this member.
-            abort = Abort(Code.STOPPED)
         return [self._control(peer, ABORT, abort) for peer in self._others]
 
     @property
@@ -183,9 +179,7 @@ class Participant:
         if envelope.step == ABORT:
             raise self._stopped(sender, decode(envelope.body, Abort, sender))
         if envelope.step != step:
-            raise PeerFault(
-                sender, f"sent '{envelope.step}' where '{step}' is due", Check.UNEXPECTED_STEP
-            )
+            raise PeerFault(sender, f"sent '{envelope.step}' where '{step}' is due", Check.UNEXPECTED_STEP)
         if envelope.run_id != (self._run_id or self._context.session_digest):
             raise PeerFault(sender, f"sent '{step}' of another run", Check.OTHER_RUN)
         return decode(envelope.body, kind, sender)

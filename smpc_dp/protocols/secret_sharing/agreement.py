@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
@@ -13,13 +13,21 @@ import msgspec
 
 from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.transcript import digest, encode_uint
-from smpc_dp.errors import Check, LocalError, PeerFault, SmpcError, VerificationError
+from smpc_dp.errors import (
+    Check,
+    Code,
+    LocalError,
+    PeerFault,
+    SmpcError,
+    TimeoutFault,
+    VerificationError,
+)
 from smpc_dp.identity.keys import verify
 from smpc_dp.protocols.engine import events
 from smpc_dp.protocols.result import Certificate
 from smpc_dp.protocols.secret_sharing.messages import LeftOut, Output, Start
 from smpc_dp.protocols.secret_sharing.terms import ProgramTerms
-from smpc_dp.wire.abort import TEXTS, Abort, equivocation, error_of
+from smpc_dp.wire.abort import LACKS, TEXTS, Abort, equivocation, error_of
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.sets import PartySet
 from smpc_dp.wire.signing import Context, Signer, decode
@@ -85,6 +93,10 @@ class Member(ABC):
         self._outcome: Opened | None = None
         self._servers = tuple(servers)
         self._seen: dict[tuple[str, str], tuple[bytes, bytes]] = {}
+        # What servers say that have stopped the run and saw no fault of a member.
+        self._reports: dict[str, Abort] = {}
+        # Servers lost since the first report.
+        self._gone: set[str] = set()
         # For errors, in which parties and servers are named alike.
         self._everybody = dataclasses.replace(context, names=(*context.names, *servers))
 
@@ -182,10 +194,44 @@ class Member(ABC):
         if envelope.run_id != expected:
             raise PeerFault(envelope.sender, f"sent '{envelope.step}' of another run", Check.OTHER_RUN)
 
-    def _aborted(self, envelope: Envelope) -> SmpcError:
-        """Return the error of a server's abort, which may stop any run at any time."""
-        context = dataclasses.replace(self._everybody, aggregator=envelope.sender)
-        return error_of(decode(envelope.body, Abort, envelope.sender), context)
+    def _take_report(self, envelope: Envelope) -> None:
+        """Take a server's abort, which may stop any run at any time; raise its error if it explains the stop.
+
+        It does not where it names servers from which nothing came, or says that another one has stopped: a
+        server that is silent towards one may itself wait for a third. All are heard then.
+        """
+        sender = envelope.sender
+        abort = decode(envelope.body, Abort, sender)
+        names = abort.names()
+        silent = abort.code in LACKS and set() < names <= set(self._servers)
+        if not abort.is_sound or not (silent or abort.code == Code.STOPPED):
+            raise error_of(abort, dataclasses.replace(self._everybody, aggregator=sender))
+        self._reports[sender] = abort
+
+    def _unexplained(self, step: str, done: Collection[str] = ()) -> TimeoutFault:
+        """Return the error of a run that servers have stopped, with what each has said; `done`: who has not.
+
+        A server that is in neither has fallen silent.
+        """
+        silent = [name for name in self._servers if name not in self._reports and name not in done]
+        missing = {name for abort in self._reports.values() for name in abort.names()}.union(silent)
+        codes = {abort.code for abort in self._reports.values()} - {Code.STOPPED}
+        said = [_said(name, abort) for name, abort in sorted(self._reports.items())]
+        said += [f"{name} has not said why" for name in silent]
+        return TimeoutFault(
+            missing or set(self._servers) - {self.name},
+            next((abort.step for abort in self._reports.values() if abort.step), step),
+            "; ".join([*said, "the cause is not known", NO_SURVIVAL]),
+            code=codes.pop() if len(codes) == 1 and not silent else Code.MISSING,
+        )
+
+    def _check_signature(self, shower: str, signer: str, statement: bytes, signature: bytes) -> None:
+        """Raise PeerFault naming `shower`, who shows a signature of `signer`, unless it is valid."""
+        try:
+            verify(self._context.keys[signer], statement, signature)
+        except VerificationError:
+            reason = f"shows a signature of {signer} on the set of parties or on the output that is not valid"
+            raise PeerFault(shower, reason, Check.BAD_SIGNATURE) from None
 
     def _reported(self, fault: LeftOut) -> str:
         """Return the text of a fault that a server reported."""
@@ -193,12 +239,24 @@ class Member(ABC):
         return f"{self._name_of(fault.party)}: left out by {server}: {TEXTS[fault.code]}"
 
     def _open(self, terms: ProgramTerms, start: Start, outputs: Mapping[str, Output]) -> Opened:
-        """Return what all servers opened; raise PeerFault naming one that differs or did not sign it."""
-        agreed = common(
+        """Return what all servers opened.
+
+        Raises PeerFault naming a server whose output does not hold by itself, VerificationError where they
+        differ: a wrong share of any server can make another one open another value.
+        """
+        for name, out in outputs.items():
+            digest = output_statement(self._run_id, out.included, out.values, out.faults)
+            self._check_signature(name, name, digest, out.signature)
+            if len(out.seals) != len(self._servers):
+                reason = "has not shown every server's signature on the set of parties"
+                raise PeerFault(name, reason, Check.BAD_CERTIFICATE)
+            # It computes on a set that all have signed.
+            for signer, seal in zip(self._servers, out.seals, strict=True):
+                self._check_signature(name, signer, set_statement(self._run_id, out.included), seal)
+        values, included, faults = common(
             {name: (tuple(out.values), out.included, tuple(out.faults)) for name, out in outputs.items()},
-            "opened other values, or over other parties, than most servers",
+            "opened other values, or over other parties",
         )
-        values, included, faults = agreed
         parties = len(self._context.names)
         members = PartySet.unpack(included, parties, self._servers[0])
         present = PartySet.unpack(start.present, parties, self._servers[0])
@@ -215,16 +273,7 @@ class Member(ABC):
             )
         out_digest = output_statement(self._run_id, included, values, faults)
         signed = {name: out.signature for name, out in outputs.items()}
-        check_signatures(self._context, out_digest, signed)
-        seals = outputs[self._servers[0]].seals
-        if len(seals) != len(self._servers):
-            raise PeerFault(
-                self._servers[0],
-                "has not shown every server's signature on the set of parties",
-                Check.BAD_CERTIFICATE,
-            )
-        sealed = dict(zip(self._servers, seals, strict=True))
-        check_signatures(self._context, set_digest, sealed)
+        sealed = dict(zip(self._servers, outputs[self._servers[0]].seals, strict=True))
         try:
             integers = tuple(int(value) for value in values)
         except ValueError:
@@ -239,6 +288,17 @@ class Member(ABC):
             included_by=Certificate(set_digest, sealed),
             opened_by=Certificate(out_digest, signed),
         )
+
+
+def _said(name: str, abort: Abort) -> str:
+    """Say in words what a server has not received."""
+    if not abort.missing:
+        return f"{name} was stopped by another server"
+    others = [other for other, _ in abort.missing if other != name]
+    of = [f"from {', '.join(others)}"] if others else []
+    of += ["from its own mpyc"] if len(others) < len(abort.missing) else []
+    how = f" ({TEXTS[abort.code]})" if abort.code == Code.LOST else ""
+    return f"{name} had nothing {' and '.join(of)}{how}"
 
 
 def terms_of(planned: ProgramTerms, present: PartySet, included: PartySet) -> ProgramTerms:
@@ -283,28 +343,20 @@ def output_statement(
     return digest(Label.SHARED_OUTPUT, run_id, included, encode_uint(len(values)), *texts, *left_out)
 
 
-def check_signatures(context: Context, statement: bytes, signatures: Mapping[str, bytes]) -> None:
-    """Raise PeerFault naming the first server whose signature on `statement` is wrong."""
-    for name, signature in signatures.items():
-        try:
-            verify(context.keys[name], statement, signature)
-        except VerificationError:
-            raise PeerFault(
-                name, "its signature on the set of parties or on the output is not valid", Check.BAD_SIGNATURE
-            ) from None
-
-
 def common(claimed: Mapping[str, T], field: str) -> T:
-    """Return the common value; raise PeerFault naming the first server that differs from the majority."""
-    counted = Counter(claimed.values())
-    if len(counted) == 1:
-        return next(iter(counted))
-    most, times = counted.most_common(1)[0]
-    if 2 * times <= len(claimed):
-        first = next(iter(claimed))
-        other = next(name for name, value in claimed.items() if value != claimed[first])
-        raise PeerFault(other, f"{field}; or another server does: no two in three agree", Check.DISAGREES)
-    raise PeerFault(next(name for name, value in claimed.items() if value != most), field, Check.DISAGREES)
+    """Return the common value; raise VerificationError, which says who differs, where there is none.
+
+    None is at fault for that alone: one server can tell the others different things.
+    """
+    most, times = Counter(claimed.values()).most_common(1)[0]
+    if times == len(claimed):
+        return most
+    differing, others = (
+        ", ".join(name for name, value in claimed.items() if (value == most) == same)
+        for same in (False, True)
+    )
+    reason = f"{differing} {field} than {others}: one of them, or of those who told them so, is at fault"
+    raise VerificationError(f"{reason}, and nothing shows which", Check.DISAGREES)
 
 
 def hellos_digest(hellos: Sequence[bytes]) -> bytes:

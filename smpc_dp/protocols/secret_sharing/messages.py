@@ -21,6 +21,8 @@ HELD = "held"
 SEAL = "seal"
 COMPUTE = "compute"
 OUTPUT = "output"
+# Of a server that waits for what the others say of a run that has stopped; it has no message of its own.
+STOPPING = "stopping"
 
 EVERY_PARTY_STEPS = (START, OUTPUT)
 SERVER_STEPS = (HELLO, PRESENT, SHARES, HELD, SEAL, COMPUTE, OUTPUT)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
 from smpc_dp.crypto.randomness import Randomness, SystemRandomness
 from smpc_dp.errors import (
@@ -75,7 +75,12 @@ class PartyRun(Member):
         """Servers whose message of this step is missing."""
         if self._over:
             return frozenset()
-        return frozenset(self._servers) - (self._outputs if self._shared else self._starts).keys()
+        return frozenset(self._servers) - self._done - self._reports.keys() - self._gone
+
+    @property
+    def _done(self) -> Set[str]:
+        """Servers whose message of this step is there."""
+        return (self._outputs if self._shared else self._starts).keys()
 
     def _on_start(self) -> Sequence[Envelope]:
         """Send a hello to every server."""
@@ -100,10 +105,14 @@ class PartyRun(Member):
             raise
 
     def _on_lost(self, peers: Sequence[str]) -> Sequence[Envelope]:
-        """End with TimeoutFault for a lost server whose output has not come."""
-        gone = [peer for peer in peers if peer in self._servers and peer not in self._outputs]
+        """End with TimeoutFault for a lost server whose output has not come, unless it has said why."""
+        servers = frozenset(self._servers) - self._outputs.keys() - self._reports.keys()
+        gone = [peer for peer in peers if peer in servers]
         if self._over or not gone:
             return ()
+        if self._reports:
+            self._gone.update(gone)
+            return self._stop_if_all_have_said()
         step = self.step
         self._end()
         raise TimeoutFault(gone, step, f"{NOT_CONNECTED}; {NO_SURVIVAL}", code=Code.LOST)
@@ -112,6 +121,9 @@ class PartyRun(Member):
         """End with TimeoutFault: some servers did not send the expected messages."""
         if self._over:
             return ()
+        if self._reports:
+            self._gone.update(self.waiting_for)
+            return self._stop_if_all_have_said()
         step, missing = self.step, self.waiting_for
         self._end()
         raise TimeoutFault(missing, step)
@@ -134,52 +146,47 @@ class PartyRun(Member):
         if not self._is_new(envelope):
             return ()
         if envelope.step == ABORT:
-            raise self._aborted(envelope)
+            self._take_report(envelope)
+            return self._stop_if_all_have_said()
         if envelope.step == m.START and not self._shared:
             self._starts[sender] = decode(envelope.body, m.Start, sender)
             # Signed under the run that it begins.
             if envelope.run_id != run_identifier(self._context, self._starts[sender]):
                 raise PeerFault(sender, f"sent '{m.START}' of another run", Check.OTHER_RUN)
-            return () if self.waiting_for else self._share()
+            return self._stop_if_all_have_said() if self._reports or self.waiting_for else self._share()
         if envelope.step == m.OUTPUT and self._shared:
             self._check_run(envelope, early=False)
             self._outputs[sender] = decode(envelope.body, m.Output, sender)
-            return () if self.waiting_for else self._finish()
+            return self._stop_if_all_have_said() if self._reports or self.waiting_for else self._finish()
         raise PeerFault(sender, f"sent '{envelope.step}' where '{self.step}' is due", Check.UNEXPECTED_STEP)
+
+    def _stop_if_all_have_said(self) -> Sequence[Envelope]:
+        """End with TimeoutFault once no server is left that could say why the run was stopped."""
+        if self._reports and not self.waiting_for:
+            raise self._unexplained(self.step, self._done)
+        return ()
 
     def _share(self) -> Sequence[Envelope]:
         """Return the shares for each server, once all agree on participants and terms."""
         starts = {name: self._starts[name] for name in self._servers}
-        reason = "begins with other parties or another computation than most servers"
-        packed = common(
-            {name: (s.present, s.hellos, s.public_labels, s.terms) for name, s in starts.items()}, reason
+        for name, start in starts.items():
+            self._check_start(name, start)
+        common(
+            {name: (start.present, start.hellos, start.public_labels) for name, start in starts.items()},
+            "begins with other parties",
         )
-        start = m.Start(*packed)
-        leader = self._servers[0]
-        present = PartySet.unpack(start.present, len(self._context.names), leader)
+        start = starts[self._servers[0]]
+        present = PartySet.unpack(start.present, len(self._context.names), self._servers[0])
         if self._index not in present:
             raise TimeoutFault({self.name}, m.HELLO, "not all servers had this party's hello in time")
-        if len(present) < self._fewest:
-            raise PeerFault(
-                leader, f"begins with {len(present)} parties, {self._fewest} are needed", Check.SET_TOO_SMALL
-            )
-        if (
-            len(start.public_labels) != len(present)
-            or start.public_labels[present.index(self._index)] != self._public_label + 1
-        ):
-            raise PeerFault(
-                leader, "begins with another mark of this party than it gave", Check.LABEL_DIFFERS
-            )
-        if max(start.public_labels) > 2 or (self._public_label < 0) != (max(start.public_labels) == 0):
-            raise PeerFault(leader, "begins with marks where none are due, or without", Check.LABEL_DIFFERS)
         public_labels = (
             () if self._public_label < 0 else tuple(public_label - 1 for public_label in start.public_labels)
         )
         terms = self._make(self._context.operation, len(present), public_labels, start.hellos)
-        if terms.digest != start.terms:
-            raise PeerFault(
-                leader, "and all servers compute something else than this party asked for", Check.OTHER_PLAN
-            )
+        for name, start in starts.items():
+            if terms.digest != start.terms:
+                reason = "computes something else than this party asked for"
+                raise PeerFault(name, reason, Check.OTHER_PLAN)
         shares = self._split(terms)
         self._start, self._terms = start, terms
         self._run_id = run_identifier(self._context, start)
@@ -190,6 +197,20 @@ class PartyRun(Member):
             for server, packed_shares in zip(self._servers, shares, strict=True)
             for envelope in self._write(m.SHARES, (server,), m.Shares(packed_shares))
         ]
+
+    def _check_start(self, name: str, start: m.Start) -> None:
+        """Raise PeerFault for a start that is wrong by itself."""
+        present = PartySet.unpack(start.present, len(self._context.names), name)
+        if len(present) < self._fewest:
+            raise PeerFault(
+                name, f"begins with {len(present)} parties, {self._fewest} are needed", Check.SET_TOO_SMALL
+            )
+        labels = start.public_labels
+        own = present.index(self._index) if self._index in present else None
+        if len(labels) != len(present) or (own is not None and labels[own] != self._public_label + 1):
+            raise PeerFault(name, "begins with another mark of this party than it gave", Check.LABEL_DIFFERS)
+        if max(labels) > 2 or (self._public_label < 0) != (max(labels) == 0):
+            raise PeerFault(name, "begins with marks where none are due, or without", Check.LABEL_DIFFERS)
 
     def _check_included(self, included: Sequence[str]) -> None:
         """Raise PeerFault for a result over too few parties, or one without this party."""

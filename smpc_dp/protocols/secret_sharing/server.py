@@ -14,13 +14,12 @@ from typing import TypeVar
 
 import msgspec
 
-from smpc_dp.errors import Check, Code, PeerFault, SmpcError, TimeoutFault
+from smpc_dp.errors import Check, Code, PeerFault, SmpcError, TimeoutFault, check_of
 from smpc_dp.protocols.secret_sharing import messages as m
 from smpc_dp.protocols.secret_sharing.agreement import (
     NO_SURVIVAL,
     MakeTerms,
     Member,
-    check_signatures,
     common,
     hellos_digest,
     output_statement,
@@ -85,6 +84,9 @@ class ServerRun(Member):
             m.SEAL: self._unlock,
             m.OUTPUT: self._compare,
         }
+        self._stopping = False
+        # Whether this server's own report is sent, and whether its error is what another server said.
+        self._told = self._hearsay = False
         self._untold: list[Envelope] = []
         self._early: list[Envelope] = []
 
@@ -93,8 +95,13 @@ class ServerRun(Member):
 
     @property
     def step(self) -> str:
-        """Current step: a step of messages, COMPUTE, or "done"."""
-        return "done" if self._over else m.SERVER_STEPS[self._position]
+        """Current step: a step of messages, COMPUTE, STOPPING, or "done"."""
+        return "done" if self._over else m.STOPPING if self._stopping else m.SERVER_STEPS[self._position]
+
+    @property
+    def looks_back(self) -> bool:
+        """Whether the driver ends mpyc, and reports from whom nothing has come: TimeoutFault, or None."""
+        return self.step == m.STOPPING and self.name not in self._reports
 
     @property
     def job(self) -> Job | None:
@@ -119,6 +126,7 @@ class ServerRun(Member):
             m.HELD: self._held,
             m.SEAL: self._seals,
             m.OUTPUT: self._outputs,
+            m.STOPPING: {**self._reports, **dict.fromkeys(self._gone)},
         }
         return frozenset(self._others) - collected[step].keys() if step in collected else frozenset()
 
@@ -132,9 +140,9 @@ class ServerRun(Member):
         if self._over:
             return False
         party = self._number.get(peer)
-        return (
-            peer not in self._outputs if party is None else party in self._alive and party not in self._shares
-        )
+        if party is None:
+            return peer not in self._outputs
+        return not self._stopping and party in self._alive and party not in self._shares
 
     def _on_start(self) -> Sequence[Envelope]:
         """Send nothing: parties begin."""
@@ -148,7 +156,7 @@ class ServerRun(Member):
         if sender in self._others:
             return self._guard(lambda: self._from_server(envelope))
         party = self._number.get(sender)
-        if party is None or party not in self._alive:
+        if party is None or party not in self._alive or self._stopping:
             return ()
         try:
             self._from_party(party, envelope)
@@ -157,14 +165,15 @@ class ServerRun(Member):
         return self._guard(self._advance)
 
     def _on_lost(self, peers: Sequence[str]) -> Sequence[Envelope]:
-        """Leave a lost party out that has not shared; raise TimeoutFault for a server still needed."""
+        """Leave a lost party out that has not shared; stop without a server still needed."""
         if self._over:
             return ()
-        gone = [name for name in peers if name in self._others and name not in self._outputs]
+        rest = frozenset(self._others) - self._outputs.keys() - self._reports.keys()
+        gone = [name for name in peers if name in rest]
         if gone:
-            step = self.step
-            self._end()
-            raise TimeoutFault(gone, step, f"{NOT_CONNECTED}; {NO_SURVIVAL}", code=Code.LOST)
+            self._gone.update(gone)
+            lost = TimeoutFault(gone, self.step, f"{NOT_CONNECTED}; {NO_SURVIVAL}", code=Code.LOST)
+            return self._guard(lambda: self._stop(lost))
         for name in peers:
             party = self._number.get(name)
             if party is not None and self.expects(name):
@@ -173,27 +182,55 @@ class ServerRun(Member):
         return self._guard(self._advance)
 
     def _on_deadline(self) -> Sequence[Envelope]:
-        """Leave late parties out; end with TimeoutFault if a server is late."""
+        """Leave late parties out; stop if a server is late."""
         if self._over:
             return ()
         step, missing = self.step, self.waiting_for
+        if step == m.STOPPING:
+            self._gone |= missing
+            return self._guard(self._advance)
         if step not in (m.HELLO, m.SHARES):
-            self._end()
-            raise TimeoutFault(missing, step, NO_SURVIVAL)
+            return self._guard(lambda: self._stop(TimeoutFault(missing, step, NO_SURVIVAL)))
         for name in sorted(missing):
             late = TimeoutFault({name}, step, "deadline passed", code=Code.LATE)
             self._drop(self._number[name], late)
         return self._guard(self._advance)
 
-    def _on_report(self, result: Sequence[int]) -> Sequence[Envelope]:
-        """Sign the values that mpyc has opened, and send them to parties and servers."""
+    def _on_report(self, result: Sequence[int] | TimeoutFault | None) -> Sequence[Envelope]:
+        """Sign the values that mpyc has opened, and send them to parties and servers; or stop.
+
+        `result`: the values; TimeoutFault: what has not come; None: all others were heard, see `looks_back`.
+        """
+        if isinstance(result, TimeoutFault):
+            return self._guard(lambda: self._stop(result))
+        if self._stopping or result is None:
+            return self._guard(lambda: self._stop(None))
         return self._guard(lambda: self._computed(result))
 
     def _on_cancelled(self, error: SmpcError) -> Sequence[Envelope]:
         """Tell all members that the run has stopped, with the reason."""
         self._end()
+        if self._told:
+            return self._take_untold()
+        # The others must not take for an observation of this server what it was told.
+        abort = Abort(Code.STOPPED) if self._hearsay else abort_of(error)
+        return self._tell(self._reports.get(self.name, abort))
+
+    def _tell(self, abort: Abort) -> list[Envelope]:
+        """Return this server's last message to all members."""
+        self._told = True
         names = [*self._others, *(self._name_of(party) for party in sorted(self._alive))]
-        return [*self._take_untold(), *self._write(ABORT, names, abort_of(error))]
+        return [*self._take_untold(), *self._write(ABORT, names, abort)]
+
+    def _stop(self, own: TimeoutFault | None) -> list[Envelope]:
+        """Tell all members what has not come, and wait until every other server has said so too.
+
+        `own`: what this server misses; None: nothing, another server has stopped.
+        """
+        if self.name not in self._reports:
+            self._reports[self.name] = Abort(Code.STOPPED) if own is None else abort_of(own)
+        self._stopping = True
+        return self._advance() if self._told or not self.waiting_for else self._tell(self._reports[self.name])
 
     def _end(self) -> None:
         """Delete the shares."""
@@ -258,12 +295,14 @@ class ServerRun(Member):
         if not self._is_new(envelope):
             return []
         if envelope.step == ABORT:
-            raise self._aborted(envelope)
+            return self._stopped_by(envelope)
+        if self._stopping:
+            return []
         if envelope.step == m.PRESENT:
             self._check_run(envelope, early=True)
             self._present[sender] = decode(envelope.body, m.Present, sender)
         elif envelope.step in (m.HELD, m.SEAL, m.OUTPUT) and self._run_id:
-            self._check_run(envelope, early=False)
+            self._check_common_run(envelope)
             self._keep(envelope)
         elif envelope.step in (m.HELD, m.SEAL, m.OUTPUT):
             # It has agreed with the others on the participants, and this server still waits for a list.
@@ -271,6 +310,31 @@ class ServerRun(Member):
         else:
             raise PeerFault(sender, f"sent '{envelope.step}', which no server is sent", Check.WRONG_SENDER)
         return self._advance()
+
+    def _check_common_run(self, envelope: Envelope) -> None:
+        """Raise PeerFault for another run, or VerificationError where another server may have caused that.
+
+        A server that tells two others different parties lets these begin different runs.
+        """
+        if envelope.step != m.HELD or envelope.run_id == self._context.session_digest:
+            self._check_run(envelope, early=False)
+        elif envelope.run_id != self._run_id:
+            common({self.name: self._run_id, envelope.sender: envelope.run_id}, "begins with other parties")
+
+    def _stopped_by(self, envelope: Envelope) -> list[Envelope]:
+        """Stop because another server has, unless its abort names a fault."""
+        step, missing = self.step, self.waiting_for.intersection(self._others) - {envelope.sender}
+        try:
+            self._take_report(envelope)
+        except SmpcError as error:
+            self._hearsay = check_of(error, Check.REPORTED) == Check.REPORTED
+            raise
+        if self._stopping:
+            return self._advance()
+        if step == m.COMPUTE:
+            self._stopping = True
+            return []
+        return self._stop(TimeoutFault(missing, step) if missing else None)
 
     def _keep(self, envelope: Envelope) -> None:
         """Store a server's message."""
@@ -286,6 +350,10 @@ class ServerRun(Member):
     def _advance(self) -> list[Envelope]:
         """Finish every step for which all expected messages are there."""
         sent: list[Envelope] = []
+        if self._stopping:
+            if not (self.waiting_for or self.looks_back):
+                raise self._unexplained(m.COMPUTE)
+            return self._take_untold()
         while not self._over and self.step != m.COMPUTE and not self.waiting_for:
             sent += self._finish[self.step]()
             self._position += 1
@@ -309,11 +377,11 @@ class ServerRun(Member):
         for party in sorted(present):
             missed = [name for name in self._servers if claimed[name].get(party) != claimed[self.name][party]]
             if missed:
-                reason = f"said no hello, or another one, to {', '.join(missed)}"
+                reason = f"{', '.join(missed)} had no hello of it, or another one"
                 self._drop_early(party, reason, Check.PARTIAL, Code.PARTIAL)
         for name, digests in claimed.items():
             for party in sorted(set(digests) - present):
-                reason = f"said hello to {name}, not to every server"
+                reason = f"{name} had its hello, and not every server"
                 self._failures.setdefault(
                     party, PeerFault(self._name_of(party), reason, Check.PARTIAL, code=Code.PARTIAL)
                 )
@@ -350,7 +418,7 @@ class ServerRun(Member):
         untold = self._take_untold()
         self._run_id = run_identifier(self._context, self._start)
         for envelope in self._early:
-            self._check_run(envelope, early=False)
+            self._check_common_run(envelope)
             self._keep(envelope)
         return [*untold, *self._write(m.START, [self._name_of(party) for party in parties], self._start)]
 
@@ -409,9 +477,9 @@ class ServerRun(Member):
     def _unlock(self) -> list[Envelope]:
         """Begin the computation once all servers have signed the set."""
         seals = {name: self._seals[name] for name in self._servers}
+        for name, seal in seals.items():
+            self._check_signature(name, name, set_statement(self._run_id, seal.included), seal.signature)
         common({name: seal.included for name, seal in seals.items()}, "holds the shares of other parties")
-        statement = set_statement(self._run_id, self._included)
-        check_signatures(self._context, statement, {name: seal.signature for name, seal in seals.items()})
         return []
 
     def _computed(self, values: Sequence[int]) -> list[Envelope]:
