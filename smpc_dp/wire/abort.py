@@ -28,7 +28,7 @@ QUIT = "quit"
 NOT_CONNECTED = "not connected"
 
 TEXTS: Mapping[Code, str] = {
-    Code.OWN: "its own input, files or settings do not allow it",
+    Code.OWN: "its own input, files, settings or machine do not allow it",
     Code.NEIGHBOURHOOD: "its privacy does not hold in its place of the graph",
     Code.EVIDENCE: "what it was shown does not hold",
     Code.IMPOSSIBLE: "what is asked for cannot be computed over those who take part",

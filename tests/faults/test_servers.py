@@ -14,11 +14,13 @@ import sys
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 import pytest
 
 from smpc_dp.errors import (
+    Check,
     Code,
     ConfigCheck,
     ConfigError,
@@ -27,6 +29,7 @@ from smpc_dp.errors import (
     PrivacyError,
     SmpcError,
     TimeoutFault,
+    VerificationError,
 )
 from smpc_dp.identity.keys import Identity
 from smpc_dp.kernels import Field, Kernel
@@ -335,12 +338,20 @@ def test_a_record_out_of_range_is_never_shared(record: Sequence[int], kind: type
     assert simulated.machines["alice"].result.included == ("alice", "carol", "dave")
 
 
-def test_a_server_that_opens_another_value_is_named_by_all() -> None:
+def test_a_server_that_opens_another_value_is_told_apart_and_nobody_is_blamed() -> None:
+    """A wrong share of another server would make it open that value."""
     simulated = SimulatedRun(lie={"server2": 1}).run()
-    for name in PARTIES:
-        error = simulated.errors[name]
-        assert isinstance(error, PeerFault)
-        assert error.culprit == "server2"
+    assert set(simulated.errors) == {*PARTIES, *SERVERS}
+    for error in simulated.errors.values():
+        assert isinstance(error, VerificationError)
+        assert error.check in (Check.DISAGREES, Check.REPORTED)
+    seen = [error for error in simulated.errors.values() if error.check == Check.DISAGREES]  # type: ignore[attr-defined]
+    assert seen
+    for error in seen:
+        assert str(error).startswith(
+            "server2 opened other values, or over other parties, than server1, server3"
+        )
+        assert "nothing shows which" in str(error)
 
 
 class Reckless(ServerRun):
@@ -405,7 +416,7 @@ def test_a_user_that_is_left_out_in_silence_takes_no_result() -> None:
     assert "left this party out" in str(simulated.errors["dave"])
 
 
-def test_a_server_that_begins_with_other_users_is_named() -> None:
+def test_a_server_that_begins_with_other_users_is_told_apart_and_nobody_is_blamed() -> None:
     def change(envelope: Envelope) -> Envelope:
         if envelope.step == m.START and envelope.sender == "server3":
             start = decode(envelope.body, m.Start, "server3")
@@ -422,8 +433,8 @@ def test_a_server_that_begins_with_other_users_is_named() -> None:
     simulated = SimulatedRun(change).run()
     for name in PARTIES:
         error = simulated.errors[name]
-        assert isinstance(error, PeerFault)
-        assert "server3" in str(error)
+        assert isinstance(error, VerificationError)
+        assert str(error).startswith("server3 begins with other parties than server1, server2")
 
 
 def test_a_server_with_another_circuit_is_named_and_nothing_is_shared() -> None:
@@ -589,23 +600,26 @@ async def test_servers_with_other_parameters_do_not_meet(tmp_path: Path) -> None
 # The child process of one server, its peers played here.
 
 
-def job(terms: ProgramTerms | None = None) -> Job:
-    program = terms or sum_program("sum", 2, [(0, 9)], None).terms
-    return Job(program, [[1], [2]])
+E = TypeVar("E", bound=SmpcError)
+SMALL = Job(sum_program("sum", 2, [(0, 9)], None).terms, [[1], [2]])
 
 
 async def silent(_peer: str, _content: bytes) -> None:
     return
 
 
-async def drive(engine: Engine, *, seconds: float = 20.0, silence: float = 5.0) -> LocalError:
-    with pytest.raises(LocalError) as caught:
-        await engine.run(job(), 1, seconds=seconds, silence=silence)
+async def drive(
+    engine: Engine, kind: type[E], *, seconds: float = 20.0, silence: float = 5.0, job: Job = SMALL
+) -> E:
+    with pytest.raises(kind) as caught:
+        await engine.run(job, 1, seconds=seconds, silence=silence)
     return caught.value
 
 
 async def test_a_child_whose_peers_are_silent_is_stopped() -> None:
-    assert "anything for 1.5 s" in str(await drive(Engine(SERVERS, "server1", silent), silence=1.5))
+    error = await drive(Engine(SERVERS, "server1", silent), TimeoutFault, silence=1.5)
+    assert "anything for 1.5 s" in str(error)
+    assert error.missing == {"server2", "server3"}
 
 
 async def test_a_child_that_takes_too_long_is_stopped() -> None:
@@ -618,26 +632,35 @@ async def test_a_child_that_takes_too_long_is_stopped() -> None:
 
     talking = asyncio.create_task(chatter())
     try:
-        assert "more than 2.5 s" in str(await drive(engine, seconds=2.5, silence=20.0))
+        error = await drive(engine, TimeoutFault, seconds=2.5, silence=0.9)
+        assert "more than 2.5 s" in str(error)
+        assert error.missing == {"server3"}
     finally:
         talking.cancel()
 
 
 @pytest.mark.parametrize(
-    "garbage", [struct.pack("<H", 2), b"\0\0" + b"\0" * 16 + struct.pack("<qI", 7, 1 << 31) + b"x" * 9]
+    ("garbage", "reason"),
+    [
+        (struct.pack("<H", 2), "says that it is another server"),
+        (b"\0\0" + b"\0" * 16 + struct.pack("<qI", 7, 1 << 31) + b"x" * 9, "announced 2147483648 bytes"),
+    ],
 )
-async def test_garbage_of_a_peer_ends_the_child_or_is_waited_out(garbage: bytes) -> None:
+async def test_garbage_of_a_peer_names_the_peer(garbage: bytes, reason: str) -> None:
     """The second party is told by the first who it is: another's number, or a message of 2 GiB."""
     engine = Engine(SERVERS, "server2", silent)
     feeding = asyncio.create_task(engine.feed("server1", garbage))
-    error = await drive(engine, silence=2.0)
+    error = await drive(engine, PeerFault)
     await feeding
-    assert "server2: mpyc" in str(error)
+    assert error.culprit == "server1"
+    assert reason in error.reason
 
 
 async def test_a_child_that_crashes_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engines, "_BOOT", "import os; os.kill(os.getpid(), 11)")
-    assert "signal 11" in str(await drive(Engine(SERVERS, "server1", silent)))
+    error = await drive(Engine(SERVERS, "server1", silent), TimeoutFault)
+    assert "signal 11" in str(error)
+    assert error.missing == {"server1"}
 
 
 @pytest.mark.parametrize(
@@ -665,7 +688,9 @@ async def test_an_answer_that_no_program_gives_is_told_as_such(
         f"s.sendall(b'\\1' + ({size}).to_bytes(8, 'big') + {claimed!r}); s.recv(1)"
     )
     monkeypatch.setattr(engines, "_BOOT", code)
-    assert "server1: mpyc's process" in str(await drive(Engine(SERVERS, "server1", silent)))
+    error = await drive(Engine(SERVERS, "server1", silent), TimeoutFault)
+    assert "server1: mpyc's process" in str(error)
+    assert error.missing == {"server1"}
 
 
 async def test_a_child_inherits_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -683,7 +708,7 @@ async def test_a_child_inherits_nothing(monkeypatch: pytest.MonkeyPatch, tmp_pat
     )
     monkeypatch.setattr(engines, "_BOOT", code)
     monkeypatch.setenv("SMPC_SECRET", "x")
-    await drive(Engine(SERVERS, "server1", silent))
+    await drive(Engine(SERVERS, "server1", silent), TimeoutFault)
     other.close()
     os.close(secret)
     environment, kinds, folder = ast.literal_eval(reported.read_text())
@@ -759,7 +784,7 @@ async def test_what_a_child_has_started_ends_with_it(monkeypatch: pytest.MonkeyP
         "time.sleep(3600)"
     )
     monkeypatch.setattr(engines, "_BOOT", code)
-    answer = await Engine(SERVERS, "server1", silent).run(job(), 1, seconds=20, silence=20)
+    answer = await Engine(SERVERS, "server1", silent).run(SMALL, 1, seconds=20, silence=20)
     assert answer.values == ["3"]
     started = int(reported.read_text())
     try:
@@ -804,7 +829,9 @@ async def test_a_kept_child_computes_again_and_its_death_is_told() -> None:
         assert len(first) == 3
         assert children() == first
         os.kill(first[1], signal.SIGKILL)
-        assert "server2: mpyc's process ended (signal 9)" in str(await drive(engines_of["server2"]))
+        assert "server2: mpyc's process ended (signal 9)" in str(
+            await drive(engines_of["server2"], LocalError)
+        )
     finally:
         for engine in engines_of.values():
             await engine.close()

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from smpc_dp.errors import LocalError
+from smpc_dp.errors import PeerFault
 from smpc_dp.net.servers.child import Answer
 from smpc_dp.net.servers.engine import Engine
 from smpc_dp.protocols.secret_sharing.server import Job
@@ -106,7 +106,8 @@ async def test_a_pickle_bomb_of_a_server_runs_nothing_and_ends_the_computation(t
 
     ended = await compute(bombed)
     assert frames.seen >= 2
-    assert isinstance(ended[1], LocalError)
+    assert isinstance(ended[1], PeerFault)
+    assert ended[1].culprit == "server1"
     # 77 is the bomb's.
     assert "77" not in str(ended[1])
     assert not (tmp_path / "mark").exists()

@@ -207,8 +207,9 @@ def at_fault(run: Run, key: Key, message: Message) -> str:
         return sender
     if not holds(run.keys[sender], run.output_statement(included, values, faults), signature):
         return sender
+    # It computed on a set that all had signed: a seal that does not hold is its own doing.
     sealed = zip(run.servers, seals, strict=True)
-    return next((who for who, seal in sealed if not holds(run.keys[who], run.set_statement, seal)), "")
+    return "" if all(holds(run.keys[who], run.set_statement, seal) for who, seal in sealed) else sender
 
 
 def _shares_fit(run: Run, packed: bytes) -> bool:

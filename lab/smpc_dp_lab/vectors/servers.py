@@ -297,7 +297,7 @@ def all_faults() -> Iterator[Fault]:
     yield named("output-without-a-seal", "one is missing", m.OUTPUT, fewer_seals, "server1")
     bad_seal: Fields = {"seals": lambda seals: [seals[0], flip(seals[1]), seals[2]]}
     bad = ran.with_message(expected(m.OUTPUT, "server1"), bad_seal)
-    yield Fault("output-with-a-bad-seal", "server2's is flipped", bad, "server2")
+    yield Fault("output-with-a-bad-seal", "server2's is flipped", bad, "server1")
 
 
 def end_of(message: Envelope) -> tuple[str, tuple[str, ...], SmpcError | None]:

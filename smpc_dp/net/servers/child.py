@@ -182,11 +182,11 @@ async def _serve(mpc: Any, assignment: Assignment, control: socket.socket, inbox
     """Run jobs in mpyc's event loop."""
     from smpc_dp.net.servers.wiring import connect_peers
 
-    def refuse(peer: int, reason: str) -> NoReturn:
+    def blame(peer: int, reason: str) -> NoReturn:
         _answer(control, Answer(error=reason, peer=peer))
         os._exit(1)
 
-    await connect_peers(mpc, assignment.sockets, refuse)
+    await connect_peers(mpc, assignment.sockets, blame)
     while True:
         _answer(control, await _run(mpc, assignment))
         assignment = await inbox.next()

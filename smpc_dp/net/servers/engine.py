@@ -35,6 +35,8 @@ ANSWER_REST = 1 << 16
 STDERR_LIMIT = 2000
 STOP_SECONDS = 2.0
 START_SECONDS = 60.0
+# Signals by which this machine ends a process. Of a crash the cause may be bytes of another server.
+_KILLS = (signal.SIGHUP, signal.SIGINT, signal.SIGKILL, signal.SIGTERM)
 # Seconds between two checks of the time of the last message.
 LOOK_SECONDS = 0.5
 
@@ -266,11 +268,11 @@ class Engine:
                 await child.errors
         except TimeoutError:
             code = None
-        if code is not None and code < 0:
-            # Bytes of others end it with an exception, not with a signal.
-            return LocalError(f"{self._own}: mpyc's process was killed (signal {-code})")
-        how = "has closed its socket" if code is None else f"ended (exit code {code})"
-        return _no_answer(self._own, f"mpyc's process {how} without an answer")
+        how = "has closed its socket" if code is None else f"ended ({_how(code)})"
+        reason = f"mpyc's process {how} without an answer"
+        if code is not None and -code in _KILLS:
+            return LocalError(f"{self._own}: {reason}")
+        return _no_answer(self._own, reason)
 
     def _late(self, latest: float, seconds: float, silence: float) -> TimeoutFault:
         """Return the error of a child that took too long."""
@@ -314,6 +316,11 @@ def read_reply(encoded: bytes, terms: ProgramTerms, servers: Sequence[str], own:
     if any(index >= terms.parties for index in indices) or indices != sorted(set(indices)):
         raise _no_answer(own, "mpyc's process named parties that there are not")
     return answer
+
+
+def _how(code: int) -> str:
+    """Return the text of an exit code."""
+    return f"signal {-code}" if code < 0 else f"exit code {code}"
 
 
 def _no_answer(own: str, reason: str) -> TimeoutFault:

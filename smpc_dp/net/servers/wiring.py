@@ -22,7 +22,7 @@ FRAME = struct.Struct("<qI")
 MAX_PAYLOAD = 1 << 30
 
 # Reports what a peer, by its number, has sent that no honest one sends; ends the process.
-Refuse = Callable[[int, str], NoReturn]
+Blame = Callable[[int, str], NoReturn]
 
 
 class PeerFrames:
@@ -32,8 +32,8 @@ class PeerFrames:
     nothing shows whose it was. Values within a payload are not checked.
     """
 
-    def __init__(self, peer: int, refuse: Refuse) -> None:
-        self._peer, self._refuse = peer, refuse
+    def __init__(self, peer: int, blame: Blame) -> None:
+        self._peer, self._blame = peer, blame
         self._content = bytearray()
         self._early: dict[int, bytes] = {}
         # By message number: the length that is due, and the future that waits.
@@ -55,7 +55,7 @@ class PeerFrames:
                 del self._waiting[number]
                 waiting.set_result(payload)
             elif number in self._early:
-                self._refuse(self._peer, "sent two messages of one number")
+                self._blame(self._peer, "sent two messages of one number")
             else:
                 self._early[number] = payload
 
@@ -72,14 +72,14 @@ class PeerFrames:
         return waiting
 
     def _check(self, size: int, due: int | None) -> None:
-        """Refuse the peer for a payload that is too long, or not of the length that is due."""
+        """Blame the peer for a payload that is too long, or not of the length that is due."""
         if due is None and size > MAX_PAYLOAD:
-            self._refuse(self._peer, f"announced {size} bytes of shares, {MAX_PAYLOAD} at most")
+            self._blame(self._peer, f"announced {size} bytes of shares, {MAX_PAYLOAD} at most")
         if due not in (None, size):
-            self._refuse(self._peer, f"sent {size} bytes of shares where {due} are due")
+            self._blame(self._peer, f"sent {size} bytes of shares where {due} are due")
 
 
-async def connect_peers(mpc: Any, sockets: Sequence[int], refuse: Refuse) -> None:
+async def connect_peers(mpc: Any, sockets: Sequence[int], blame: Blame) -> None:
     """Connect mpyc to its peers; `sockets` are file descriptors, one for each party, that of `mpc` unused."""
     from mpyc.asyncoro import MessageExchanger
 
@@ -95,7 +95,7 @@ async def connect_peers(mpc: Any, sockets: Sequence[int], refuse: Refuse) -> Non
         def __init__(self, peer: int) -> None:
             super().__init__(mpc, peer if peer > mpc.pid else None)
             self.expected = peer
-            self.frames = PeerFrames(peer, refuse)
+            self.frames = PeerFrames(peer, blame)
             self.greeting = bytearray()
 
         def send(self, pc: int, payload: bytes) -> None:
@@ -111,11 +111,12 @@ async def connect_peers(mpc: Any, sockets: Sequence[int], refuse: Refuse) -> Non
                 self.frames.feed(data)
                 return
             self.greeting += data
+            told = self.greeting[:INDEX_BYTES]
+            if len(told) == INDEX_BYTES and int.from_bytes(told, "little") != self.expected:
+                blame(self.expected, "says that it is another server")
             size = INDEX_BYTES + mpc._prss_keys_from_peer(self.expected)
             if len(self.greeting) < size:
                 return
-            if self.expected != int.from_bytes(self.greeting[:INDEX_BYTES], "little"):
-                refuse(self.expected, "says that it is another server")
             super().data_received(bytes(self.greeting[:size]))
             self.frames.feed(self.greeting[size:])
 

@@ -230,7 +230,8 @@ class Member(ABC):
         try:
             verify(self._context.keys[signer], statement, signature)
         except VerificationError:
-            reason = f"shows a signature of {signer} on the set of parties or on the output that is not valid"
+            whose = "its" if signer == shower else f"its copy of {signer}'s"
+            reason = f"{whose} signature on the set of parties or on the output is not valid"
             raise PeerFault(shower, reason, Check.BAD_SIGNATURE) from None
 
     def _reported(self, fault: LeftOut) -> str:
@@ -255,7 +256,7 @@ class Member(ABC):
                 self._check_signature(name, signer, set_statement(self._run_id, out.included), seal)
         values, included, faults = common(
             {name: (tuple(out.values), out.included, tuple(out.faults)) for name, out in outputs.items()},
-            "opened other values, or over other parties",
+            "opened other values, or over other parties,",
         )
         parties = len(self._context.names)
         members = PartySet.unpack(included, parties, self._servers[0])

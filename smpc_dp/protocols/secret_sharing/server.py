@@ -378,13 +378,14 @@ class ServerRun(Member):
             missed = [name for name in self._servers if claimed[name].get(party) != claimed[self.name][party]]
             if missed:
                 reason = f"{', '.join(missed)} had no hello of it, or another one"
-                self._drop_early(party, reason, Check.PARTIAL, Code.PARTIAL)
+                self._drop_early(party, reason, Check.PARTIAL, Code.PARTIAL, missed[0])
         for name, digests in claimed.items():
             for party in sorted(set(digests) - present):
                 reason = f"{name} had its hello, and not every server"
-                self._failures.setdefault(
-                    party, PeerFault(self._name_of(party), reason, Check.PARTIAL, code=Code.PARTIAL)
+                fault = PeerFault(
+                    self._name_of(party), reason, Check.PARTIAL, accuser=name, code=Code.PARTIAL
                 )
+                self._failures.setdefault(party, fault)
         # An operation, and whether it comes with a label: one party's choice must not fail that of the
         # others.
         requested = {
@@ -422,10 +423,10 @@ class ServerRun(Member):
             self._keep(envelope)
         return [*untold, *self._write(m.START, [self._name_of(party) for party in parties], self._start)]
 
-    def _drop_early(self, party: int, reason: str, check: Check, code: Code) -> None:
+    def _drop_early(self, party: int, reason: str, check: Check, code: Code, accuser: str = "") -> None:
         """Leave a party out before the run begins."""
         del self._hellos[party]
-        self._drop(party, PeerFault(self._name_of(party), reason, check, code=code))
+        self._drop(party, PeerFault(self._name_of(party), reason, check, accuser=accuser, code=code))
 
     def _digests(self, name: str, present: m.Present) -> dict[int, bytes]:
         """Return the hellos' digests that a server reports."""
