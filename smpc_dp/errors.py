@@ -125,11 +125,10 @@ class Check(_Explained):
         "other-statement",
         "attests or forwards another statement than was sent, listed or signed",
     )
-    DISAGREES = "disagrees", "a server contradicts most servers, or no two in three agree"
+    DISAGREES = "disagrees", "statements contradict each other: of servers, or of one party"
     NOT_SIGNED = "not-signed", "forwarded, but not signed by its author"
     FALSE_ACCUSATION = "false-accusation", "an accusation without proof, or of correct behaviour"
     REPORTED = "reported", "another member said so, no check of this process"
-    LEFT = "left", "left or disconnected before its part was done"
     # Keys, commitments, shares and proofs.
     WEAK_KEY = "weak-key", "a public key of small order"
     KEY_DIFFERS = "key-differs", "a key to seal with is missing or not expected"

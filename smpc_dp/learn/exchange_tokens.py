@@ -206,12 +206,11 @@ class CoveredTokens(_ExchangeTokens):
                     raise self._second(sender)
                 self._arrived.append(Taken(sender, own, token, self.name_of(sender)))
 
-    def _second(self, sender: int) -> PeerFault:
-        """Return the fault of a sender of a second token."""
-        return PeerFault(
-            self.name_of(sender),
-            "sent a token while another is on its way: one of the two is forged",
-            Check.TOO_MANY,
+    def _second(self, sender: int) -> VerificationError:
+        """Return the error of a second token: whoever sent the first may have forged it."""
+        reason = f"a token came from {self.name_of(sender)} while another was on its way"
+        return VerificationError(
+            f"{reason}: one of the two is forged, and nothing shows which", Check.TOO_MANY
         )
 
 

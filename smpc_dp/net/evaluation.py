@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from smpc_dp.errors import Check, ConfigCheck, ConfigError, ConfigIssue, PeerFault, TimeoutFault
+from smpc_dp.errors import Code, ConfigCheck, ConfigError, ConfigIssue, TimeoutFault
 from smpc_dp.identity.keys import Identity
 from smpc_dp.identity.roster import Roster
 from smpc_dp.net.convictions import Convictions
@@ -233,4 +233,5 @@ class Evaluations:
             reason = f"it has not asked for an evaluation with '{self._identity.name}' in {patience} s"
             raise TimeoutFault({peer}, "connect", reason) from None
         except ChannelClosed:
-            raise PeerFault(peer, "hung up before the evaluation began", Check.LEFT) from None
+            reason = "hung up before the evaluation began"
+            raise TimeoutFault({peer}, "connect", reason, code=Code.LOST) from None

@@ -37,19 +37,25 @@ def now() -> float:
 
 
 class ChannelClosed(SmpcError):
-    """The channel to `peer` is closed: `clean` after a goodbye of either side, else it was cut."""
+    """The channel to `peer` is closed: `clean` after a goodbye of either side, else it was cut.
 
-    def __init__(self, peer: str, clean: bool) -> None:
+    `reason`: of a cut, if it is known. Nobody is at fault for that: whoever carries the bytes can do it.
+    """
+
+    def __init__(self, peer: str, clean: bool, reason: str = "") -> None:
         self.peer = peer
         self.clean = clean
-        super().__init__(f"{peer}: the channel was {'closed' if clean else 'cut'}")
+        super().__init__(
+            f"{peer}: the channel was {'closed' if clean else 'cut'}{f' ({reason})' if reason else ''}"
+        )
 
 
-def broken(error: OSError, peer: str) -> SmpcError:
-    """Return the error about a member for its connection's error, which is no timeout."""
-    if isinstance(error, ssl.SSLError | TlsError) and not isinstance(error, ssl.SSLZeroReturnError):
-        return PeerFault(peer, tls.describe(error), Check.TLS)
-    return ChannelClosed(peer, clean=False)
+def broken(error: OSError, peer: str) -> ChannelClosed:
+    """Return the end of the channel to a member for its connection's error, which is no timeout."""
+    if isinstance(error, ssl.SSLZeroReturnError):
+        return ChannelClosed(peer, clean=False)
+    reason = tls.describe(error) if isinstance(error, ssl.SSLError | TlsError) else str(error)
+    return ChannelClosed(peer, clean=False, reason=reason)
 
 
 class Stream(asyncio.StreamReaderProtocol):

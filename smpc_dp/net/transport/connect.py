@@ -41,7 +41,7 @@ def dial_blocking(
     pause, last = pauses(), "no answer"
     while (left := deadline - time.monotonic()) > 0 and not (halt is not None and halt.halted):
         try:
-            stream, result = _call(endpoint, (host, port), peer, min(left, ATTEMPT_SECONDS))
+            stream, result = _call(endpoint, (host, port), min(left, ATTEMPT_SECONDS))
             if result.name != peer:
                 stream.close()
                 raise PeerFault(
@@ -231,14 +231,13 @@ async def answer(
     await handshake.welcome(stream, own, endpoint.session_digest)
 
 
-def _call(
-    endpoint: Endpoint, address: tuple[str, int], peer: str, seconds: float
-) -> tuple[BlockingStream, Member]:
+def _call(endpoint: Endpoint, address: tuple[str, int], seconds: float) -> tuple[BlockingStream, Member]:
     """Return a connection and the member that the other end authenticates as.
 
-    Raises PeerFault without a member's certificate, OSError when the connection breaks or takes longer.
+    Raises PeerFault without a member's certificate, which names the address, OSError when the connection
+    breaks or takes longer.
     """
-    deadline = time.monotonic() + seconds
+    deadline, shown = time.monotonic() + seconds, f"{address[0]}:{address[1]}"
     raw = socket.create_connection(address, timeout=seconds)
     try:
         _set_options(raw)
@@ -248,8 +247,8 @@ def _call(
         while not done:
             # Whoever answers a byte at a time has no longer.
             raw.settimeout(max(deadline - time.monotonic(), 0.001))
-            done = _step(raw, secured, peer, raw.recv(SHAKE_BYTES))
-        result = tls.member_of(secured.certificate(), endpoint.roster, peer)
+            done = _step(raw, secured, shown, raw.recv(SHAKE_BYTES))
+        result = tls.member_of(secured.certificate(), endpoint.roster, shown)
     except (OSError, PeerFault) as error:
         raw.close()
         if isinstance(error, OSError):

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from smpc_dp.errors import printable
-
 # A digest in hex, with its quotes, is shown whole.
 MAX_SHOWN = 66
 MAX_DEPTH = 8
@@ -78,9 +76,12 @@ def _same(mine: object, theirs: object) -> bool:
 
 def _label(key: object) -> str:
     """Return a key as printable text."""
-    return printable(str(key), MAX_SHOWN)
+    # Keys may come from the peer: nothing unprintable reaches a terminal or a log.
+    text = str(key)[:MAX_SHOWN]
+    return text if text.isprintable() else repr(text)
 
 
 def _show(value: object) -> str:
     """Return a value as short printable text."""
-    return printable(repr(value), MAX_SHOWN)
+    text = repr(value)
+    return text if len(text) <= MAX_SHOWN else f"{text[: MAX_SHOWN - 2]}.."

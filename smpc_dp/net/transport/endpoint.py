@@ -14,6 +14,7 @@ from dataclasses import InitVar, dataclass, field
 
 from smpc_dp.errors import (
     Check,
+    Code,
     ConfigCheck,
     ConfigError,
     LocalError,
@@ -268,9 +269,10 @@ async def dial(endpoint: Endpoint, peer: str, address: str | None = None) -> Cha
     """Return a channel to the member `peer`, at `address` or else at the roster's `host:port`.
 
     Tries until `connect_timeout`, since processes start in any order: what may pass is tried again, such as a
-    refused connection; a wrong certificate does not. Raises TimeoutFault that names `peer`
-    when it is not reached in time, PeerFault when another answers in its place, it refuses us or breaks the
-    hello, and ConfigError when it has no address or its session differs from ours (`faults` says in what).
+    refused connection; a wrong certificate does not. Raises TimeoutFault that names `peer` when it is not
+    reached in time or hangs up, PeerFault when another answers in its place (named by the address unless it
+    has shown a certificate of the roster), it refuses us or breaks the hello, and ConfigError when it has no
+    address or its session differs from ours (`faults` says in what).
     """
     target = address if address is not None else address_of(endpoint.roster, peer)
     try:
@@ -287,13 +289,14 @@ async def dial(endpoint: Endpoint, peer: str, address: str | None = None) -> Cha
                 except ssl.SSLEOFError:
                     last = "hangs up during the TLS handshake"
                 except ssl.SSLError as error:
-                    raise PeerFault(peer, tls.describe(error), Check.TLS) from None
+                    # Whoever answers at the address has shown no certificate of the roster.
+                    raise PeerFault(target, tls.describe(error), Check.TLS) from None
                 except ChannelClosed:
                     # A listener that does not know our certificate looks like this: asyncio sends no alert.
                     hangups += 1
                     last = "hangs up before the hello: does its roster hold our certificate?"
                     if hangups == MAX_HANGUPS:
-                        raise PeerFault(peer, last, Check.REFUSED) from None
+                        raise TimeoutFault({peer}, "connect", last, code=Code.LOST) from None
                 except handshake.Busy as error:
                     last = str(error)
                 except OSError as error:
@@ -318,7 +321,8 @@ async def _attempt(endpoint: Endpoint, peer: str, host: str, port: int) -> Chann
         )
     try:
         tune(transport.get_extra_info("socket"))
-        result = tls.authenticated(transport.get_extra_info("ssl_object"), endpoint.roster, peer)
+        secured = transport.get_extra_info("ssl_object")
+        result = tls.authenticated(secured, endpoint.roster, f"{host}:{port}")
         if result.name != peer:
             raise PeerFault(
                 result.name, f"answers at {host}:{port} in the place of '{peer}'", Check.OTHER_MEMBER
@@ -340,7 +344,7 @@ async def _attempt(endpoint: Endpoint, peer: str, host: str, port: int) -> Chann
 def _as_fault(error: SmpcError | OSError, who: str) -> SmpcError:
     """Return the error about a peer, for an error that no attempt can recover from."""
     if isinstance(error, ChannelClosed):
-        return PeerFault(who, "hung up during the hello", Check.LEFT)
+        return TimeoutFault({who}, "hello", str(error), code=Code.LOST)
     if isinstance(error, SmpcError):
         return error
     if isinstance(error, ssl.SSLError):

@@ -131,8 +131,8 @@ async def read_message(
     Memory grows with the received bytes, not with the announced length. Each frame has `frame_timeout`
     seconds, and a message `message_timeout` from when it is admitted.
 
-    Raises PeerFault when the length is above `max_message`, the header is wrong or the stream ends in a
-    frame, TimeoutError when a frame is late, OSError when the connection fails.
+    Raises PeerFault when the length is above `max_message` or the header is wrong, TimeoutError when a frame
+    is late, OSError when the connection fails, or ends in a frame.
     """
     async with asyncio.timeout(frame_timeout):
         total, kind = HEADER.unpack(first + await _exactly(reader, HEADER.size - 1, peer))
@@ -187,11 +187,11 @@ async def _read_rest(
 
 
 async def _exactly(reader: asyncio.StreamReader, count: int, peer: str) -> bytes:
-    """Read exactly `count` bytes; raise PeerFault if the stream ends."""
+    """Read exactly `count` bytes; raise ConnectionError if the stream ends, whoever cut it."""
     try:
         return await reader.readexactly(count)
     except asyncio.IncompleteReadError as error:
         got = len(error.partial)
-        raise PeerFault(
-            peer, f"the connection ended inside a frame, {got} of {count} bytes had come", Check.BAD_FRAME
+        raise ConnectionError(
+            f"the connection to {peer} ended inside a frame, {got} of {count} bytes had come"
         ) from None

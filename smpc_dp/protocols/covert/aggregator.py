@@ -29,8 +29,10 @@ class CovertAggregatorRole(AggregatorRole):
         hashes = yield from self._take(self._garbler, HASHES, OpenedHashes)
         labels = yield from self._take(self._evaluator, LABELS, ForwardedLabels)
         if not hmac.compare_digest(hashes.transcript, labels.transcript):
-            reason = f"signed another hash of tables than '{self._garbler}': one of the two lies"
-            raise PeerFault(self._evaluator, reason, Check.TRANSCRIPT_DIFFERS)
+            reason = f"'{self._garbler}' and '{self._evaluator}' signed different hashes of tables"
+            raise VerificationError(
+                f"{reason}: one of the two lies, and nothing shows which", Check.TRANSCRIPT_DIFFERS
+            )
         opening = self._forwarded(terms, self._garbler, OPEN, hashes.opened, hashes.signature, Open)
         statement = self._forwarded(
             terms, self._evaluator, SIGN, labels.statement, labels.signature, Statement

@@ -34,7 +34,7 @@ class AggregatorRole(Participant):
             if not hmac.compare_digest(hashes.transcript, labels.transcript):
                 raise PeerFault(
                     self._evaluator,
-                    f"signed another hash of tables than '{self._garbler}'",
+                    f"signed another hash of tables than '{self._garbler}', which is taken to be right",
                     Check.TRANSCRIPT_DIFFERS,
                 )
             run = self._plan.garbling(block, self._tweak())
@@ -72,7 +72,8 @@ class AggregatorRole(Participant):
         try:
             colours = check_labels(active, pairs, run)
         except VerificationError as error:
-            raise PeerFault(self._evaluator, str(error), error.check) from None
+            reason = f"{error}, by the hashes of '{self._garbler}'"
+            raise PeerFault(self._evaluator, reason, error.check) from None
         return np.bitwise_xor(colours, zero_colours)
 
     def _unseal(self, sender: str, step: str, block: int, sealed: bytes) -> bytes:
