@@ -75,7 +75,7 @@ def cosign(
     from smpc_dp.net.log_groups import is_scope
     from smpc_dp.net.session_file import load_session
 
-    loaded = load_session(session)
+    loaded = load_session(session, audited=True)
     aggregator = loaded.roster.aggregator
     if aggregator is None or aggregator.checkpoint_key is None:
         raise ConfigError.at("session", "names no key of checkpoints", ConfigCheck.MISSING)

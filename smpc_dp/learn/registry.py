@@ -40,7 +40,7 @@ from smpc_dp.learn.token_learners import (
 )
 from smpc_dp.learn.walk_sgd_learner import WalkSgdLearner
 from smpc_dp.privacy.guarantee import PrivacyGuarantee
-from smpc_dp.protocols.names import LEARN, VERIFIABLE_VERSION, has_servers, version_of
+from smpc_dp.protocols.names import LEARN, VERIFIABLE_VERSION, has_servers, has_version, version_of
 from smpc_dp.protocols.secret_sharing.params import VectorParameters
 from smpc_dp.settings import read
 
@@ -176,8 +176,8 @@ def check_learn_as(
     numbered, issues = number_parties(parameters, names)
     if issues:
         return None, issues
-    expected = version_of(LEARN, parameters)
-    if version != expected:
+    if not has_version(version, LEARN, parameters):
+        expected = version_of(LEARN, parameters)
         why = (
             "verifiable averages" if expected == VERIFIABLE_VERSION else "without verifiable averages 'learn'"
         )

@@ -52,7 +52,7 @@ from smpc_dp.protocols.descriptor import DESCRIPTORS, Audit, LogAuditor
 from smpc_dp.protocols.gopa.verifiable.audit import CHANGED, Again
 from smpc_dp.protocols.gopa.verifiable.batch_verifier import EarlierFault, at_once
 from smpc_dp.protocols.gopa.verifiable.verdict import Verdict
-from smpc_dp.protocols.names import GOPA, LEARN, VERIFIABLE_VERSION, is_verifiable
+from smpc_dp.protocols.names import GOPA, LEARN, is_verifiable
 from smpc_dp.protocols.ustatistic.audit import StatisticVerdict
 from smpc_dp.protocols.ustatistic.log import OPERATION
 from smpc_dp.wire.signing import Context
@@ -416,7 +416,7 @@ def _auditor(
     context = functools.partial(
         Context,
         protocol=GOPA if learns else session.protocol,
-        version=VERIFIABLE_VERSION if learns else session.version,
+        version=session.version,
         session_digest=session.digest,
         request=header.request,
         aggregator=session.aggregator,

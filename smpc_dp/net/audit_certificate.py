@@ -54,7 +54,7 @@ def audit_certificate(
     Raises ConfigError and LocalError for files that cannot be read, and a session file with faults.
     """
     content = read_bounded(path, "the certificate", MAX_CERTIFICATE_BYTES)
-    given = None if session is None else load_session(Path(session))
+    given = None if session is None else load_session(Path(session), audited=True)
     try:
         conviction = judge(content)
         checked = given is not None and _check_session(conviction, given)

@@ -19,7 +19,7 @@ from smpc_dp.log.runs import SessionLog, read_all
 from smpc_dp.log.signed_note import COSIGNATURE, MAX_BYTES, NoteKey
 from smpc_dp.net.session_file import load_session
 from smpc_dp.protocols.begin import check_begin, session_head
-from smpc_dp.protocols.names import GOPA, VERIFIABLE_VERSION
+from smpc_dp.protocols.names import AUDITED_VERSION, GOPA, VERIFIABLE_VERSION
 from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.ustatistic import plan as statistic
 from smpc_dp.wire.sets import PartySet
@@ -191,7 +191,7 @@ def session_digest_of(text: str | os.PathLike[str]) -> str:
         raise ConfigError.at(
             "session", f"{given!r} is neither 64 lower-case hex digits nor a file", ConfigCheck.FORMAT
         )
-    return load_session(given).digest.hex()
+    return load_session(given, audited=True).digest.hex()
 
 
 def read_session_log(path: str | os.PathLike[str], keep: IO[bytes] | None = None) -> SessionLog:
@@ -287,7 +287,11 @@ def _check_listed(
     certified = log.certified
     if certified is None or certified.certifies < header.number:
         raise VerificationError("no quorum has signed the session log with this run", Check.NO_QUORUM)
-    known = {(GOPA, VERIFIABLE_VERSION), (statistic.PROTOCOL, statistic.VERSION)}
+    known = {
+        (GOPA, VERIFIABLE_VERSION),
+        (GOPA, AUDITED_VERSION),
+        (statistic.PROTOCOL, statistic.VERSION),
+    }
     if (certified.protocol, certified.version) not in known:
         raise VerificationError(
             "the session log has a certificate of another protocol", Check.BAD_CERTIFICATE

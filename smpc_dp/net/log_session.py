@@ -32,7 +32,16 @@ from smpc_dp.net.session_file import (
 )
 from smpc_dp.privacy.accountant.work import TooMuchWorkError, limit_work
 from smpc_dp.privacy.secagg_plan import part_of
-from smpc_dp.protocols.names import GOPA, LEARN, RECORDS, SECAGG, VERIFIABLE_VERSION, VERSION, is_direct
+from smpc_dp.protocols.names import (
+    AUDITED_VERSION,
+    GOPA,
+    LEARN,
+    RECORDS,
+    SECAGG,
+    VERIFIABLE_VERSION,
+    VERSION,
+    is_direct,
+)
 from smpc_dp.protocols.phases.parameters import SumParameters
 from smpc_dp.protocols.session import session_digest, session_json
 
@@ -44,7 +53,7 @@ MOST_INDICES = 1 << 22
 # distributions: 2 to 3 seconds.
 STRANGERS_CELLS = 3_000_000
 # Sessions of sums through an aggregator in which `corrupt` says how many are, and its default.
-_SUMS = {(SECAGG, VERSION), (GOPA, VERSION), (GOPA, VERIFIABLE_VERSION)}
+_SUMS = {(SECAGG, VERSION), (GOPA, VERSION), (GOPA, VERIFIABLE_VERSION), (GOPA, AUDITED_VERSION)}
 _CORRUPT = 0.1
 
 
@@ -208,7 +217,7 @@ class _Reading:
             raise ValueError("a roster without an aggregator is looked at as a whole")
         packer.check()
         issues: list[ConfigIssue] = []
-        check_protocol(protocol, version, issues)
+        check_protocol(protocol, version, issues, audited=True)
         written = read_parameters({"parameters": parameters}, issues)
         if issues or written is None:
             raise ValueError("not the session of a verifiable run")

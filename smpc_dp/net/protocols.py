@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
+from dataclasses import replace
 
 from smpc_dp.protocols.descriptor import DESCRIPTORS, Descriptor, later
-from smpc_dp.protocols.names import LEARN, REPORTS, VERIFIABLE_VERSION, VERSION
+from smpc_dp.protocols.names import AUDITED_VERSION, LEARN, REPORTS, VERIFIABLE_VERSION, VERSION
 from smpc_dp.protocols.registry import versions_of
 
 
@@ -27,8 +28,20 @@ _ABOVE = (
         cost=later("smpc_dp.statistics.report_parameters", "cost_of_report"),
     ),
 )
+# Of the earlier version of verifiable sessions.
+_BEFORE = (
+    replace(
+        DESCRIPTORS["gopa-verifiable"],
+        version=AUDITED_VERSION,
+        check=functools.partial(later("smpc_dp.protocols.gopa.check", "check_for_version"), AUDITED_VERSION),
+        audited_only=True,
+    ),
+    replace(_learner(AUDITED_VERSION), audited_only=True),
+)
 SESSIONS: Mapping[tuple[str, int], Descriptor] = {
-    (one.protocol, one.version): one for one in (*DESCRIPTORS.values(), *_ABOVE) if one.check is not None
+    (one.protocol, one.version): one
+    for one in (*DESCRIPTORS.values(), *_ABOVE, *_BEFORE)
+    if one.check is not None
 }
 
 

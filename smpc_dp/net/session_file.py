@@ -92,8 +92,10 @@ class SessionFile:
         return session_json(self.canonical())
 
 
-def load_session(path: str | os.PathLike[str]) -> SessionFile:
+def load_session(path: str | os.PathLike[str], *, audited: bool = False) -> SessionFile:
     """Read and check a session file.
+
+    `audited`: to check what others have logged; then also one of an earlier version, which nobody runs.
 
     Raises LocalError when it cannot be read, ConfigError with every fault when something in it is wrong.
     """
@@ -103,11 +105,11 @@ def load_session(path: str | os.PathLike[str]) -> SessionFile:
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise ConfigError.at(f"{path}:{line}", "not UTF-8", ConfigCheck.FORMAT) from None
-    return parse_session(text, str(path))
+    return parse_session(text, str(path), audited=audited)
 
 
-def parse_session(text: str, source: str = "session") -> SessionFile:
-    """Check the text of a session file; `source` is its name in error messages.
+def parse_session(text: str, source: str = "session", *, audited: bool = False) -> SessionFile:
+    """Check the text of a session file; `source` is its name in error messages, `audited` as above.
 
     Raises ConfigError that lists every fault with its line (syntax) or key path (content).
     """
@@ -117,7 +119,7 @@ def parse_session(text: str, source: str = "session") -> SessionFile:
         raise ConfigError.at(source, "nested too deeply", ConfigCheck.FORMAT) from None
     except ValueError as error:
         raise ConfigError([_syntax_issue(error, text, source)]) from None
-    return check_document(document)
+    return check_document(document, audited=audited)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,13 +135,13 @@ class Outline:
     names: Sequence[str]
 
 
-def check_document(document: Mapping[str, object]) -> SessionFile:
-    """Check a parsed session, from TOML or from its canonical JSON.
+def check_document(document: Mapping[str, object], *, audited: bool = False) -> SessionFile:
+    """Check a parsed session, from TOML or from its canonical JSON; `audited` as of `load_session`.
 
     Raises ConfigError that lists every fault with its key path.
     """
     issues: list[ConfigIssue] = []
-    read = _outline(document, issues)
+    read = _outline(document, issues, audited=audited)
     checked = None
     if read.names:
         checked = plan_parameters(read.protocol, read.version, read.parameters, read.names, issues)
@@ -150,18 +152,18 @@ def check_document(document: Mapping[str, object]) -> SessionFile:
 
 
 def check_outline(document: Mapping[str, object]) -> tuple[Outline, Roster]:
-    """Check a session as `check_document` does, but without planning, which can take seconds."""
+    """Check a session to be audited, as `check_document` does, but without planning, which can take seconds."""
     issues: list[ConfigIssue] = []
-    read = _outline(document, issues)
+    read = _outline(document, issues, audited=True)
     if issues or read.roster is None:
         raise ConfigError(issues)
     return read, read.roster
 
 
-def _outline(document: Mapping[str, object], issues: list[ConfigIssue]) -> Outline:
+def _outline(document: Mapping[str, object], issues: list[ConfigIssue], *, audited: bool) -> Outline:
     """Check a session without planning; add the faults to `issues`."""
     issues += _unknown(document, _TOP, "")
-    protocol, version = _protocol(document, issues)
+    protocol, version = _protocol(document, issues, audited=audited)
     timeouts = _timeouts(document.get("timeouts", {}), issues)
     members, names = _members(document, issues)
     roster: Roster | None = None
@@ -233,18 +235,22 @@ def _syntax_issue(error: ValueError, text: str, source: str) -> ConfigIssue:
     return ConfigIssue(f"{source}:{line}", match[1], ConfigCheck.FORMAT)
 
 
-def _protocol(document: Mapping[str, object], issues: list[ConfigIssue]) -> tuple[str, int]:
+def _protocol(
+    document: Mapping[str, object], issues: list[ConfigIssue], *, audited: bool
+) -> tuple[str, int]:
     """Read protocol and version."""
     protocol = _required(document, "protocol", str, "", issues) or ""
     version = _required(document, "version", int, "", issues) or 0
     if protocol and version:
-        check_protocol(protocol, version, issues)
+        check_protocol(protocol, version, issues, audited=audited)
     return protocol, version
 
 
-def check_protocol(protocol: str, version: int, issues: list[ConfigIssue]) -> None:
-    """Add a fault if the protocol, or its version, is unknown."""
-    protocols = session_protocols(protocol)
+def check_protocol(protocol: str, version: int, issues: list[ConfigIssue], *, audited: bool) -> None:
+    """Add a fault if the protocol, or its version, is unknown; `audited` as of `load_session`."""
+    protocols = {
+        key: one for key, one in session_protocols(protocol).items() if audited or not one.audited_only
+    }
     if (protocol, version) not in protocols:
         known = ", ".join(f"{name} {number}" for name, number in sorted(protocols))
         versions = " or ".join(str(number) for name, number in sorted(protocols) if name == protocol)

@@ -114,6 +114,7 @@ class Descriptor:
         party, aggregator: make the roles of one request; None where these are no chains of states.
         states: the module of their tables of states; "" as above, or in another package.
         audit: of its logs; None without logs.
+        audited_only: whether its logs are audited, and no session of it is run: an earlier version.
         cost: of one request, for checked parameters and a number of servers; None where none is planned.
         vectors: the folders of `protocols/` with its published test vectors.
     """
@@ -127,6 +128,7 @@ class Descriptor:
     aggregator: MakeAggregator | None = None
     states: str = ""
     audit: Audit | None = None
+    audited_only: bool = False
     cost: Callable[[Any, int], Cost | None] | None = None
     vectors: tuple[str, ...] = ()
 

@@ -19,7 +19,9 @@ REPORTS = "reports"
 RECORDS = "records"
 
 # Versions of every protocol here: without verifiable averages, and with them.
-VERSION, VERIFIABLE_VERSION = 1, 2
+VERSION, VERIFIABLE_VERSION = 1, 3
+# The version of verifiable sessions before: their logs are audited, and no session is run in it.
+AUDITED_VERSION = 2
 
 
 def is_verifiable(protocol: str, parameters: Mapping[str, object]) -> bool:
@@ -46,3 +48,9 @@ def has_servers(protocol: str, parameters: Mapping[str, object]) -> bool:
 def version_of(protocol: str, parameters: Mapping[str, object]) -> int:
     """Return the version of a protocol that a session file with these parameters needs."""
     return VERIFIABLE_VERSION if is_verifiable(protocol, parameters) else VERSION
+
+
+def has_version(version: int, protocol: str, parameters: Mapping[str, object]) -> bool:
+    """Tell whether a session with these parameters is of this version, or was before."""
+    was = version == AUDITED_VERSION and is_verifiable(protocol, parameters)
+    return was or version == version_of(protocol, parameters)

@@ -25,7 +25,7 @@ PATTERNS |= {"text": "(?s:.*)", "base64": "(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]
 QUESTION = re.compile("(?s:.* )?(0|[1-9a-f][0-9a-f]*)/(0|[1-9a-f][0-9a-f]*)")
 STEPS = ["", "certify-begin", "commit", "certify-commitments", "coin", "certify-coins", "publish"]
 TALLY = 1 << 62  # the rank of `tally`; it is even, so that only `certify-tally` can follow
-BOUND = (b"gopa", (2).to_bytes(8, "big"))
+BOUND = (b"gopa", (3).to_bytes(8, "big"))
 
 
 class Refused(Exception):
@@ -162,7 +162,7 @@ def read_session(text: str) -> Run:
         need(list(session) == ["parameters", "protocol", "roster", "version"], "a session with other fields")
         parameters, roster = session["parameters"], session["roster"]
         kind = session["protocol"], session["version"], parameters.get("verifiable")
-        need(kind == ("gopa", 2, True), "a session without verifiable averages")
+        need(kind == ("gopa", 3, True), "a session without verifiable averages")
         keys: dict[str, bytes] = {}
         roles: dict[str, list[str]] = {"aggregator": [], "party": []}
         for member in roster:

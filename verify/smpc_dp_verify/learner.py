@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from smpc_dp_verify.errors import required
-from smpc_dp_verify.session import Session
+from smpc_dp_verify.session import VERIFIABLE, Session
 
 # Whole numbers and others, each with its least and greatest value and its default; None: it has none.
 WHOLE: dict[str, tuple[int, int, int | None]] = {
@@ -54,7 +54,8 @@ def read_learner(session: Session) -> Learner:
     given = session.parameters
     kind, parties = given.get("learner"), len(session.names)
     required(
-        session.version == 2 and kind in ("sgd", "block-gossip"), "a session without verifiable averages"
+        session.version in VERIFIABLE and kind in ("sgd", "block-gossip"),
+        "a session without verifiable averages",
     )
     whole = {**WHOLE, **({"group": (2, MOST_MEMBERS, None)} if kind == "block-gossip" else {})}
     known = {"learner", "averager", "columns", *whole, *NUMBERS, *CHOICES}

@@ -6,7 +6,7 @@ import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import msgspec
 from cryptography.exceptions import InvalidSignature
@@ -59,7 +59,7 @@ class RunLog(ABC):
         run_id: the run id in results.
     """
 
-    bound: ClassVar[tuple[bytes, bytes]]
+    bound: tuple[bytes, bytes]
 
     def __init__(self, header: Header, names: list[str], corrupt: int, scope: bytes) -> None:
         self.session, self.names, self.corrupt, self.scope = header.session, names, corrupt, scope

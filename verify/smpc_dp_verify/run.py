@@ -15,6 +15,7 @@ from smpc_dp_verify.encodings import party_list, read_list, read_message, tuple_
 from smpc_dp_verify.errors import Refused, required
 from smpc_dp_verify.log import CERTIFICATE, LONGEST_PAYLOAD, RunLog, header_of
 from smpc_dp_verify.proofs import committed, decode_point, decode_scalar, total
+from smpc_dp_verify.session import BEFORE
 from smpc_dp_verify.terms import read_terms
 
 # The same statements come again where several logs are read.
@@ -39,7 +40,6 @@ FIELDS: dict[str, tuple[int | None, ...]] = {
     "open": (None, None, None),
     "tally": (None, None, -1),
 }
-BOUND = (b"gopa", uint(2))
 # Tries that the bound on the bias is for, where no session log lists them.
 TRIES = 1000
 
@@ -65,16 +65,15 @@ class Audit(RunLog):
         total: the sum that was published, in steps from the lowest value of each party.
     """
 
-    bound = BOUND
-
     def __init__(self, lines: Iterable[str], proven: Set[str] | None = None) -> None:
         self._proven = proven
         header, rest = header_of(lines)
         self.terms = read_terms(header.session, header.fields["request"], header.fields["question"])
         super().__init__(header, self.terms.names, self.terms.corrupt, self.terms.scope)
         fields = header.fields
+        self.bound = (b"gopa", uint(header.session.version))
         parts = (header.session.digest, uint(self.request), fields["question"].encode(), fields["present"])
-        required(tuple_hash("star-run-id", *BOUND, *parts, fields["root"]) == self.run, "the run id")
+        required(tuple_hash("star-run-id", *self.bound, *parts, fields["root"]) == self.run, "the run id")
         self.excluded: dict[str, str] = {}
         self.shown_by: dict[str, int] = {}
         self.participants: list[str] = []
@@ -286,7 +285,7 @@ class Audit(RunLog):
     def _coin(self, name: str, fields: list[Any]) -> None:
         required(name in self.participants, "who takes part")
         expected = self._entries["commit"][name]["coin"]
-        digest = tuple_hash("coin-commitment", *BOUND, self.run, name.encode(), fields[0])
+        digest = tuple_hash("coin-commitment", *self.bound, self.run, name.encode(), fields[0])
         required(digest == expected, "the coin is what was committed to")
         self._entries["coin"][name] = fields[0]
 
@@ -294,13 +293,13 @@ class Audit(RunLog):
         coins = self._entries["coin"]
         required(list(coins) == self.participants, "every participant's coin")
         packed = self._packed(self.participants)
-        self._combined = tuple_hash("coins", *BOUND, self.run, packed, b"".join(coins.values()))
+        self._combined = tuple_hash("coins", *self.bound, self.run, packed, b"".join(coins.values()))
         self._certify("attest-coins", fields, self.participants)
 
     def _coins_of(self, name: str) -> bytes:
         """Return a party's public bits; spare bits are zero."""
         count = self.terms.length * self.terms.bits
-        seed = tuple_hash("coin-bits", *BOUND, self.run, self._combined, name.encode())
+        seed = tuple_hash("coin-bits", *self.bound, self.run, self._combined, name.encode())
         stream = bytearray(hashlib.shake_256(seed).digest(-(-count // 8)))
         stream[-1] &= 0xFF >> (-count % 8)
         return bytes(stream)
@@ -319,7 +318,11 @@ class Audit(RunLog):
             required(len(proof) == proofs.noise_proof_bytes(length * self.terms.bits), "length")
         except Refused:
             return "malformed"
-        return "bounds" if max(map(abs, values)) > self.terms.most_x_hat else ""
+        is_before = self.session.version == BEFORE
+        most = self.terms.most_x_hat_before if is_before else self.terms.most_x_hat
+        if max(map(abs, values)) <= most:
+            return ""
+        return "bounds-before" if is_before else "bounds"
 
     def _publish(self, name: str, fields: list[Any] | None) -> None:
         required(name in self.participants, "who takes part")
@@ -411,4 +414,8 @@ class Audit(RunLog):
         left = len(edges - self._opened.keys())
         required(left == residual, "residual pairs")
         required(residual == 0, "every pairwise term cancels")
+        required(
+            "bounds-before" not in self.excluded.values(),
+            "an exclusion for a bound that an honest party can exceed proves nothing",
+        )
         self.counted = sorted(good, key=self.names.index)

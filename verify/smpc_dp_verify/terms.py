@@ -19,7 +19,7 @@ from smpc_dp_verify.learner import read_learner
 from smpc_dp_verify.noise import ROUNDED, Noise
 from smpc_dp_verify.record_plan import Request, check_errors, read_request
 from smpc_dp_verify.schedule import group_of
-from smpc_dp_verify.session import Session
+from smpc_dp_verify.session import VERIFIABLE, Session
 
 OPERATION = re.compile(r"(?s:(.*) )?(0|[1-9a-f][0-9a-f]*)/(0|[1-9a-f][0-9a-f]*)( of group [0-9a-f]{64})?")
 MOST_PARTIES, MOST_BITS, MOST_LENGTH = 10_000, 1 << 16, 4096
@@ -53,7 +53,7 @@ BOUNDS = ("lower", "upper", "l2_bound")
 # Parameters of statistics of records alone.
 OF_RECORDS = ("records", "ask", "answer_weights", "max_standard_error", "public_rows", "hidden_totals")
 # Sessions that have pairwise statistics through an aggregator.
-STATISTICS = {("secagg", 1), ("gopa", 1), ("gopa", 2)}
+STATISTICS = {("secagg", 1), ("gopa", 1), ("gopa", 2), ("gopa", 3)}
 
 
 @dataclass(frozen=True)
@@ -95,12 +95,17 @@ class Terms:
 
     @property
     def most_delta(self) -> int:
-        """The greatest magnitude of a right pairwise term."""
+        """The greatest magnitude of the pairwise term of an edge that counts."""
         return TAIL * (1 + math.isqrt(self.pair_variance))
 
     @property
     def most_x_hat(self) -> int:
-        """The greatest magnitude of a right coordinate of x̂."""
+        """The greatest magnitude of a right coordinate of x̂, whatever keys others have chosen."""
+        return self.highest + self.bits + (len(self.names) - 1) * self.most_delta
+
+    @property
+    def most_x_hat_before(self) -> int:
+        """That of version 2, which a right coordinate exceeds where others have chosen keys for it."""
         return self.highest + self.bits + TAIL * (1 + math.isqrt(len(self.names) * self.pair_variance))
 
     @property
@@ -124,7 +129,10 @@ def read_terms(session: Session, request: int, operation: str) -> Terms:
         if session.protocol == "learn":
             return _of_group(session, request, operation, own, pair)
         kind = (session.protocol, session.version, session.parameters.get("verifiable"))
-        required(kind == ("gopa", 2, True), "a session without verifiable averages")
+        required(
+            kind in {("gopa", version, True) for version in VERIFIABLE},
+            "a session without verifiable averages",
+        )
         named = asked[4] in (None, f" of group {group_digest(session.names)}")
         required(named and len(session.names) <= MOST_PARTIES, "the question")
         if "records" in session.parameters:
@@ -287,15 +295,13 @@ def _on_grid(
     required(parties >= 3 and parties - corrupt - 2 * lost >= 2, "corrupt parties and losses")
     farthest = max(abs(lowest), abs(max(high)))
     required(parties * farthest < 1 << 63 and parties * (max(high) - lowest) < 1 << 64, "the bounds")
-    deviation = math.isqrt(parties * (own + parties * pair))
-    required(parties * (max(high) - lowest) + 2 * TAIL * deviation < 1 << 62, "the bounds")
     widths = tuple(b - a for a, b in zip(*counted, strict=True))
     count, moves, bound, hidden = length, widths, grid.squared, None
     if request is not None:
         count, moves, bound, hidden = request.length, request.moves, request.squared, request.hidden
     epsilon, delta = parameters["epsilon"], parameters["delta"]
     planned = Noise(parties, corrupt, lost, epsilon, delta, count, moves, bound, hidden=hidden)
-    return Terms(
+    terms = Terms(
         names=names,
         scope=scope,
         corrupt=corrupt,
@@ -312,6 +318,8 @@ def _on_grid(
         noise=planned,
         request=request,
     )
+    required(parties * terms.most_x_hat < 1 << 63, "the bounds")
+    return terms
 
 
 def _sides(parameters: dict[str, Any], length: int) -> tuple[list[Number], list[Number]]:

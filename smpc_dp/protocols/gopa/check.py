@@ -9,21 +9,28 @@ from smpc_dp.errors import ConfigCheck, ConfigIssue
 from smpc_dp.privacy.guarantee import BUDGET
 from smpc_dp.protocols.gopa import direct_params
 from smpc_dp.protocols.gopa.params import GopaParameters
-from smpc_dp.protocols.names import GOPA, RECORDS, VERIFIABLE_VERSION, VERSION, is_verifiable
+from smpc_dp.protocols.names import (
+    GOPA,
+    RECORDS,
+    VERIFIABLE_VERSION,
+    VERSION,
+    has_version,
+    is_verifiable,
+    version_of,
+)
 
 
 def check_for_version(
     version: int, parameters: Mapping[str, object], parties: int
 ) -> tuple[GopaParameters | None, list[ConfigIssue]]:
     """Check the parameters of a session of this protocol version, as `check_gopa` does."""
-    verifiable = is_verifiable(GOPA, parameters)
-    expected = VERIFIABLE_VERSION if verifiable else VERSION
-    if version != expected:
+    if not has_version(version, GOPA, parameters):
         why = (
             f"needs version {VERIFIABLE_VERSION} of 'gopa', which has the session log"
-            if verifiable
-            else f"must be true in version {version} of 'gopa'; without it the version is 1"
+            if is_verifiable(GOPA, parameters)
+            else f"must be true in version {version} of 'gopa'; without it the version is {VERSION}"
         )
+        expected = version_of(GOPA, parameters)
         reason = f"{why}: write version = {expected} in the place of version = {version}"
         return None, [ConfigIssue("verifiable", reason, ConfigCheck.CONFLICT)]
     return check_gopa(parameters, parties)

@@ -34,7 +34,14 @@ from smpc_dp.protocols.gopa.verifiable.edges import EdgeAudit
 from smpc_dp.protocols.gopa.verifiable.openings import OpeningAudit
 from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
 from smpc_dp.protocols.gopa.verifiable.signatures import SignatureAudit
-from smpc_dp.protocols.gopa.verifiable.statements import CHECKS, COMMIT_MALFORMED, FALSE, Rules, failures
+from smpc_dp.protocols.gopa.verifiable.statements import (
+    BOUNDS_BEFORE,
+    CHECKS,
+    COMMIT_MALFORMED,
+    FALSE,
+    Rules,
+    failures,
+)
 from smpc_dp.protocols.gopa.verifiable.verdict import Verdict
 from smpc_dp.protocols.phases import keys
 from smpc_dp.protocols.phases import messages as m
@@ -112,7 +119,6 @@ class Auditor:
         self._results: list[Callable[[], Sequence[tuple[Any, ...]]]] = []
         self._phase = 0
         self._last = 0
-        self._faults: list[str] = []
         self._excluded: dict[int, Excluded] = {}
         self._sequences = Sequences(self._parties)
         self._commits = StoredCommits(self._parties)
@@ -451,7 +457,11 @@ class Auditor:
                 Check.LOG_CUT,
             )
         parameters, count = self._parameters, len(self._counted)
-        faults = list(self._faults)
+        faults = [
+            f"{item.party} {item.reason}: its exclusion proves nothing"
+            for item in self.excluded
+            if item.reason == FALSE[BOUNDS_BEFORE]
+        ]
         average: tuple[float, ...] | None = None
         answers: dict[str, Any] | None = None
         try:

@@ -59,7 +59,8 @@ class Secrets(Secret, frozen=True):
 class AwaitCommitted(PartyState, frozen=True, kw_only=True, eq=False):
     """The party has committed to all its terms; `entry` is the message.
 
-    `terms` are Delta with each neighbour, and `edges` the commitments to them.
+    `terms` are Delta of its edges by neighbour, and `edges` the commitments to them; `neighbours` also has
+    those to whom an edge is left out.
     """
 
     expects: ClassVar[str] = v.COMMITTED
@@ -67,6 +68,7 @@ class AwaitCommitted(PartyState, frozen=True, kw_only=True, eq=False):
     coin: bytes
     terms: dict[int, Term]
     edges: dict[int, bytes]
+    neighbours: tuple[int, ...]
     revealed: PartySet
     holders: tuple[int, ...]
     merkle_commitment: bytes
@@ -127,7 +129,7 @@ def on_committed(member: VerifiableMember, state: AwaitCommitted, body: bytes) -
             "lets parties take part whose commitments are not on the board", Check.NOT_PRESENT
         )
     _check_all_false(member, run_id, log, batch, participants, message.false)
-    expected = tuple(sorted(peer for peer in state.terms if peer in participants))
+    expected = tuple(sorted(peer for peer in state.neighbours if peer in participants))
     if tuple(item.party for item in message.commits) != expected:
         raise member.refuse("commitments are not those of the neighbours that take part", Check.SET_DIFFERS)
     commits: dict[int, v.Commit] = {}

@@ -23,7 +23,7 @@ from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
 from smpc_dp.protocols.gopa.verifiable.statements import signed
 from smpc_dp.protocols.phases import key_graph
 from smpc_dp.protocols.phases import messages as m
-from smpc_dp.protocols.phases.key_graph import Advertised, AwaitStart, Drawn, Ready
+from smpc_dp.protocols.phases.key_graph import Advertised, AwaitStart, Drawn, Graph, Ready
 from smpc_dp.wire.sets import pack_list
 
 
@@ -110,16 +110,11 @@ def on_neighbours(member: VerifiableMember, state: AwaitNeighbours, body: bytes)
     run_id, random, vector = state.run_id, member.random, state.vector
     parameters, rules = member.parameters, member.rules(state.run_id)
     graph, _ = key_graph.join_graph(member, run_id, state.advertised, body)
+    # Before anything depends on the vector: what a party does about a term tells nothing but the term.
+    terms = _pair_terms(member, run_id, graph)
     value_blinding = commit.fresh_blinding(random)
     noise_secret = proofs.draw_secret_bytes(parameters.encoding.length, parameters.bits, random)
     coin = random.bytes(32)
-    # The pairs' seeds are in the order of mask_keys, of which all have revealed.
-    terms = {
-        peer: _pair_term(parameters, seed, sign)
-        for peer, seed, sign in zip(
-            graph.mask_keys, *graph.mask_seeds(member, run_id, graph.revealed), strict=True
-        )
-    }
     edges = {peer: commit.commit(signed(delta), own) for peer, (delta, own) in sorted(terms.items())}
     message = v.Commit(
         value=commit.commit(rules.values_of(vector), value_blinding),
@@ -135,6 +130,7 @@ def on_neighbours(member: VerifiableMember, state: AwaitNeighbours, body: bytes)
         coin=coin,
         terms=terms,
         edges=edges,
+        neighbours=tuple(graph.mask_keys),
         revealed=graph.revealed,
         holders=graph.holders,
         merkle_commitment=graph.digest,
@@ -144,10 +140,27 @@ def on_neighbours(member: VerifiableMember, state: AwaitNeighbours, body: bytes)
     return Transition(after, (entry,))
 
 
-def _pair_term(parameters: VerifiableParameters, seed: bytes, sign: int) -> Term:
-    """Return Delta as this party adds it, and the blinding of its commitment; the peer has both negated."""
-    source = NoiseSource.keyed(seed, b"gopa", b"pair")
+def _pair_terms(member: VerifiableMember, run_id: bytes, graph: Graph) -> dict[int, Term]:
+    """Return the terms of a party's edges, by neighbour, without those that are too large.
+
+    The other end has the same term, and leaves the edge out as well. Whoever chose its key after it had seen
+    this party's cannot make a value of this party exceed `greatest_published`.
+    """
+    # The pairs' seeds are in the order of mask_keys, of which all have revealed.
+    pairs = zip(graph.mask_keys, *graph.mask_seeds(member, run_id, graph.revealed), strict=True)
+    terms = {peer: _pair_term(member.parameters, seed, sign) for peer, seed, sign in pairs}
+    return {peer: term for peer, term in terms.items() if term is not None}
+
+
+def _pair_term(parameters: VerifiableParameters, seed: bytes, sign: int) -> Term | None:
+    """Return Delta as this party adds it, and the blinding of its commitment; the peer has both negated.
+
+    None if a coordinate of Delta exceeds its bound.
+    """
+    source, most = NoiseSource.keyed(seed, b"gopa", b"pair"), parameters.greatest_delta
     delta = discrete_gaussian(source, parameters.encoding.length, parameters.session.pair_variance)
+    if np.any((delta > most) | (delta < -most)):
+        return None
     wide = b"".join(digest(Label.EDGE_BLINDING, seed, bytes([half])) for half in (0, 1))
     blinding = commit.blinding_from_wide(wide)
     if sign < 0:

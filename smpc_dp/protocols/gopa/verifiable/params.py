@@ -47,7 +47,7 @@ from smpc_dp.protocols.names import VERIFIABLE_VERSION
 from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.phases.parameters import SumParameters
 from smpc_dp.protocols.result import Noise, Privacy
-from smpc_dp.protocols.secagg.noisy import TAIL, check_room
+from smpc_dp.protocols.secagg.noisy import TAIL
 
 if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.events import Event
@@ -130,12 +130,21 @@ class VerifiableParameters(GopaParameters, frozen=True):
 
     @property
     def greatest_delta(self) -> int:
-        """Bound on any pairwise term, in steps, exceeded with probability below 2^-1000."""
+        """Bound on the pairwise terms of edges that count, in steps.
+
+        Both ends leave out an edge with a larger one. A random term is larger with probability below 2^-1000,
+        so no search for keys finds one.
+        """
         return TAIL * (1 + math.isqrt(self.session.pair_variance))
 
     @property
     def greatest_published(self) -> int:
-        """Bound on any x_hat, in steps, exceeded with probability below 2^-1000."""
+        """Bound on any x_hat of an honest party, in steps, whatever keys its neighbours chose."""
+        return self.highest + self.bits + (self.encoding.parties - 1) * self.greatest_delta
+
+    @property
+    def greatest_published_before(self) -> int:
+        """Bound of version 2 on x_hat, in steps: an honest party may exceed it where others chose keys."""
         pairs = self.encoding.parties * self.session.pair_variance
         return self.highest + self.bits + TAIL * (1 + math.isqrt(pairs))
 
@@ -244,8 +253,13 @@ class VerifiableParameters(GopaParameters, frozen=True):
             )
 
     def check_sizes(self) -> None:
-        """Raise ConfigError if a sum with its noise, or a message of a party, may be too large."""
-        check_room(self.encoding, self.greatest_deviation)
+        """Raise ConfigError if a sum of what parties publish, or a message of a party, may be too large."""
+        if self.encoding.parties * self.greatest_published >= 1 << 63:
+            reason = (
+                f"{self.encoding.parties} published values of up to {self.greatest_published} steps have a sum "
+                "of over 63 bits: widen the precision"
+            )
+            raise ConfigError.at("precision", reason, ConfigCheck.TOO_LARGE)
         if self.longest_bytes > MAX_PAYLOAD_BYTES:
             reason = f"to open up to {self.most_false} edges a party may send {self.longest_bytes} bytes"
             raise ConfigError.at(

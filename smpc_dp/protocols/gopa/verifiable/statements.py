@@ -20,6 +20,7 @@ from smpc_dp.encoding import RingVector
 from smpc_dp.errors import Check, PeerFault, VerificationError
 from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
+from smpc_dp.protocols.names import AUDITED_VERSION
 from smpc_dp.wire.sets import unpack_list
 from smpc_dp.wire.signing import Context, decode
 
@@ -27,6 +28,8 @@ from smpc_dp.wire.signing import Context, decode
 RANGE, NORM, NOISE, SUM, OPENING = "range", "norm", "noise", "sum", "opening"
 # Reasons against a signed statement that are found without a proof.
 COMMIT_MALFORMED, MALFORMED, BOUNDS = "commit-malformed", "malformed", "bounds"
+# Of logs of version 2 alone, where it shows nothing.
+BOUNDS_BEFORE = "bounds-before"
 OPENING_MALFORMED, OPENING_BOUNDS, OPENING_OTHER = "opening-malformed", "opening-bounds", "opening-other"
 FALSE = {
     RANGE: "its value is not within the bounds: the range proof is wrong",
@@ -37,6 +40,7 @@ FALSE = {
     COMMIT_MALFORMED: "what it committed to is malformed",
     MALFORMED: "what it published is malformed",
     BOUNDS: "published a value that no noise of the plan explains",
+    BOUNDS_BEFORE: "published a value out of the bounds of version 2, which an honest party can exceed",
     OPENING_MALFORMED: "its opening is malformed",
     OPENING_BOUNDS: "opened an edge to more than pairwise noise can be",
     OPENING_OTHER: "opened not just those of its edges that lead to who was shown false before",
@@ -45,7 +49,7 @@ CHECKS = {
     **dict.fromkeys((RANGE, NORM, NOISE), Check.BAD_PROOF),
     **dict.fromkeys((SUM, OPENING), Check.BAD_OPENING),
     **dict.fromkeys((COMMIT_MALFORMED, MALFORMED, OPENING_MALFORMED), Check.MALFORMED),
-    **dict.fromkeys((BOUNDS, OPENING_BOUNDS), Check.OUT_OF_BOUNDS),
+    **dict.fromkeys((BOUNDS, BOUNDS_BEFORE, OPENING_BOUNDS), Check.OUT_OF_BOUNDS),
     OPENING_OTHER: Check.SET_DIFFERS,
 }
 """The check of each of `FALSE`."""
@@ -144,8 +148,10 @@ class Rules:
             message = self._decode_publish(body, sender)
         except PeerFault:
             return MALFORMED
-        if max(map(abs, self.integers(message.x_hat, sender))) > self.parameters.greatest_published:
-            return BOUNDS
+        parameters, older = self.parameters, self.context.version == AUDITED_VERSION
+        most = parameters.greatest_published_before if older else parameters.greatest_published
+        if max(map(abs, self.integers(message.x_hat, sender))) > most:
+            return BOUNDS_BEFORE if older else BOUNDS
         return message
 
     def _decode_publish(self, body: bytes, sender: str) -> v.Publish:
