@@ -147,9 +147,7 @@ def dropped(neighbourhood: int) -> Tamper:
     def tamper(party: Cheater, step: str, message: msgspec.Struct) -> msgspec.Struct:
         if not isinstance(message, v.Commit):
             return message
-        party.drop_edge(sorted(party.next.terms)[neighbourhood % len(party.next.terms)])
-        edges = b"".join(edge for _, edge in sorted(party.next.edges.items()))
-        return replace(message, neighbours=pack_list(sorted(party.next.edges)), edges=edges)
+        return party.leave_out(message, sorted(party.next.terms)[neighbourhood % len(party.next.terms)])
 
     return tamper
 

@@ -24,6 +24,8 @@ BASES = {
         "verifiable-run-honest.json",
         "verifiable-run-honest-ball.json",
         "verifiable-run-honest-box.json",
+        "verifiable-run-honest-of-version-2.json",
+        "verifiable-run-edge-left-out.json",
     )
 }
 # Runs in which parties open something false.

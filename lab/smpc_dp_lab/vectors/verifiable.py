@@ -14,8 +14,16 @@ from smpc_dp_lab.vectors import (
     verifiable_parties,
 )
 from smpc_dp_lab.vectors.runs import header
-from smpc_dp_lab.vectors.verifiable_cheat import BALL_BASE, BASE, BOX_BASE, ROUNDS_BASE, Cheat
-from smpc_dp_lab.vectors.verifiable_runs import BOX, RecordedRun, honest
+from smpc_dp_lab.vectors.verifiable_cheat import (
+    BALL_BASE,
+    BASE,
+    BEFORE_BASE,
+    BOX_BASE,
+    EDGE_LEFT_OUT,
+    ROUNDS_BASE,
+    Cheat,
+)
+from smpc_dp_lab.vectors.verifiable_runs import BEFORE, BOX, RecordedRun, honest
 
 
 def all_cheats() -> Iterator[Cheat]:
@@ -34,17 +42,21 @@ def generate() -> dict[str, dict[str, object]]:
         BASE: honest(),
         BALL_BASE: honest(ball=True),
         BOX_BASE: honest(setting=BOX),
+        BEFORE_BASE: honest(setting=BEFORE),
         ROUNDS_BASE: verifiable_openings.in_one_round(),
     }
     bounds = {
         BASE: "values from 0 to 4",
         BALL_BASE: "norms of at most 5",
         BOX_BASE: "values from 1 to 4 in the first and from -1 to 3 in the second",
+        BEFORE_BASE: "values from 0 to 4, version 2",
     }
     files = {
         name: _run(name, bases[name], f"Five users, two coordinates, {bound}; nobody deviates.")
         for name, bound in bounds.items()
     }
+    about = "Ann and dan leave out the edge between them, as one whose term is too large; nobody deviates."
+    files[EDGE_LEFT_OUT] = _run(EDGE_LEFT_OUT, verifiable_parties.without_an_edge(), about)
     false = {"dan": SUM, "ben": OPENING}
     about = "Nine users, values from 0 to 2: dan publishes a wrong sum, ben opens its edge to dan wrongly."
     files[ROUNDS_BASE] = _run(ROUNDS_BASE, bases[ROUNDS_BASE], about, false)

@@ -19,6 +19,8 @@ SESSION = "session"
 BASE = "verifiable-run-honest"
 BALL_BASE = "verifiable-run-honest-ball"
 BOX_BASE = "verifiable-run-honest-box"
+BEFORE_BASE = "verifiable-run-honest-of-version-2"
+EDGE_LEFT_OUT = "verifiable-run-edge-left-out"
 ROUNDS_BASE = "verifiable-run-false-openings"
 
 

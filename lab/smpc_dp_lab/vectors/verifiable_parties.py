@@ -15,6 +15,7 @@ from smpc_dp.crypto import proofs
 from smpc_dp.protocols.engine.collector import Item
 from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.gopa.verifiable.collecting import CollectCoin
+from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
 from smpc_dp.protocols.gopa.verifiable.statements import (
     BOUNDS,
     COMMIT_MALFORMED,
@@ -28,14 +29,17 @@ from smpc_dp.protocols.run_log import Statement
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import decode
 from smpc_dp_lab.vectors.fault import altered, flip
-from smpc_dp_lab.vectors.verifiable_cheat import BASE, EXCLUDED, REFUSED, VOID, Cheat
+from smpc_dp_lab.vectors.verifiable_cheat import BASE, BEFORE_BASE, EXCLUDED, REFUSED, VOID, Cheat
 from smpc_dp_lab.vectors.verifiable_runs import (
+    BEFORE,
     RUN,
     SETTING,
     Cheater,
     Host,
+    RecordedRun,
     Setting,
     Tamper,
+    execute,
     honest,
     lines_of,
     message_of,
@@ -53,6 +57,7 @@ def all_cheats() -> Iterator[Cheat]:
     yield from _sums()
     yield from _edges()
     yield from _coins()
+    yield from _before()
 
 
 def at(step: str, change: Callable[[Cheater, Any], msgspec.Struct]) -> Tamper:
@@ -198,7 +203,20 @@ def swap(x_hat: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 off_by_one = shifted(lambda x_hat: x_hat + np.eye(1, x_hat.size, dtype=GRID)[0])
-too_far_out = shifted(lambda x_hat: x_hat + (np.eye(1, x_hat.size, dtype=GRID)[0] << 40))
+
+
+def far_out(of: Callable[[VerifiableParameters], int]) -> Tamper:
+    """Publish this as the first coordinate of x_hat."""
+
+    def publish(party: Cheater, message: v.Publish) -> v.Publish:
+        x_hat = np.frombuffer(message.x_hat, dtype=GRID).copy()
+        x_hat[0] = of(party.member.parameters)
+        return replace(message, x_hat=x_hat.tobytes())
+
+    return at(v.PUBLISH, publish)
+
+
+too_far_out = far_out(lambda parameters: parameters.greatest_published + 1)
 
 
 def cut_proof(_party: Cheater, message: v.Publish) -> v.Publish:
@@ -226,8 +244,10 @@ def _sums() -> Iterator[Cheat]:
     yield excluded("blinding-wrong", "The blinding of x_hat is another.", SUM, at(v.PUBLISH, other_blinding))
     about = "One pairwise term that was committed to is left out of x_hat, with its blinding."
     yield excluded("edge-left-out", about, SUM, at(v.PUBLISH, Cheater.without_edge))
-    about = "x_hat is further out than any noise of the plan."
+    about = "x_hat is one step further out than noise of the plan, with terms of any choice."
     yield excluded("x-hat-out-of-bounds", about, BOUNDS, too_far_out)
+    about = "x_hat is as far out as an honest user's can be, and another than the sum."
+    yield excluded("x-hat-at-its-bound", about, SUM, far_out(lambda checked: checked.greatest_published))
     about = "A noise proof lacks its last byte."
     yield excluded("noise-proof-too-short", about, MALFORMED, at(v.PUBLISH, cut_proof))
     about = "A noise proof is followed by 4,096 bytes."
@@ -241,8 +261,7 @@ def _edges() -> Iterator[Cheat]:
     """Yield the cheats with pairwise noise."""
 
     def one_sided(party: Cheater, message: v.Commit) -> v.Commit:
-        party.drop_edge(min(party.next.edges))
-        return replace(message, neighbours=message.neighbours[2:], edges=message.edges[32:])
+        return party.leave_out(message, min(party.next.edges))
 
     def other_noise(party: Cheater, message: v.Commit) -> v.Commit:
         edge = party.shift_edge(min(party.next.terms), 1000)
@@ -259,6 +278,17 @@ def _edges() -> Iterator[Cheat]:
     ):
         make = partial(lines_of, {CHEAT: at(v.COMMIT, change)})
         yield Cheat(name, about, check, VOID, ("ann", CHEAT), make)
+
+
+def without_an_edge() -> RecordedRun:
+    """Return a run in which the two ends of an edge leave it out, as they do if its term is too large."""
+    ann, dan = 1, 4
+    return execute(
+        {
+            name: at(v.COMMIT, partial(Cheater.leave_out, peer=peer))
+            for name, peer in (("ann", dan), ("dan", ann))
+        }
+    )
 
 
 # coins
@@ -300,3 +330,18 @@ def _coins() -> Iterator[Cheat]:
     about = "A user leaves once it has seen its noise. Silence excludes nobody; its pairwise terms stay."
     make = partial(lines_of, kill={CHEAT: 9})
     yield Cheat("publication-withheld", about, "every pairwise term cancels", REFUSED, (CHEAT,), make)
+
+
+# logs of version 2
+
+
+def _before() -> Iterator[Cheat]:
+    """Yield false statements in logs of version 2: what exceeds its bound on x_hat is no cheat."""
+    of_two = far_out(lambda parameters: -parameters.greatest_published_before - 1)
+    about = "A user is excluded for an x_hat beyond the bound of version 2, which shows nothing."
+    make = partial(lines_of, {CHEAT: of_two}, setting=BEFORE)
+    check = "an honest user cannot exceed the bound"
+    yield Cheat("version-2-x-hat-out-of-bounds", about, check, REFUSED, (CHEAT,), make, BEFORE_BASE)
+    about = "In a log of version 2 a value is one above the upper bound."
+    wide = out_of_range((4, 5))
+    yield excluded("version-2-range-off-by-one", about, RANGE, wide, BEFORE, BEFORE_BASE)

@@ -37,6 +37,7 @@ from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
 from smpc_dp.protocols.gopa.verifiable.publishing import AwaitExclusionsCertificate
 from smpc_dp.protocols.gopa.verifiable.statements import signed
 from smpc_dp.protocols.gopa.verifiable.states import AGGREGATOR, PARTY, aggregator, party
+from smpc_dp.protocols.names import AUDITED_VERSION, VERIFIABLE_VERSION
 from smpc_dp.protocols.result import Outcome
 from smpc_dp.protocols.session import canonical_session, session_digest, session_json
 from smpc_dp.seen import NOTHING_SEEN, Seen
@@ -49,7 +50,7 @@ from smpc_dp.wire.signing import Context, decode
 S = TypeVar("S", bound=msgspec.Struct)
 
 RELAY = "relay"
-# In this one no party's noise is 0 in both coordinates, or the same in both.
+# In this one the noise of dan, who cheats, is not 0 in both coordinates, and not the same in both.
 RUN = 7
 PARTIES = ("ann", "ben", "cyd", "dan", "eve")
 PARAMETERS: dict[str, object] = {
@@ -76,13 +77,16 @@ BOX_INPUTS = {"ann": (1, 3), "ben": (4, -1), "cyd": (2, 0), "dan": (4, 2), "eve"
 
 @dataclass(frozen=True, eq=False)
 class Setting:
-    """The parties of a run with their values, and the session's parameters as a file would have them."""
+    """The parties of a run with their values, and the session's parameters and version as a file has them."""
 
     inputs: Mapping[str, Sequence[int]]
     declared: Mapping[str, object]
+    version: int = VERIFIABLE_VERSION
 
 
 SETTING = Setting(INPUTS, PARAMETERS)
+# As logs of the version before have it.
+BEFORE = Setting(INPUTS, PARAMETERS, AUDITED_VERSION)
 BALL = Setting(BALL_INPUTS, BALL_PARAMETERS)
 BOX = Setting(BOX_INPUTS, BOX_PARAMETERS)
 # As few parties as have a sparse graph, and as little noise.
@@ -248,9 +252,11 @@ class Cheater(Run[Outcome]):
         terms = self.next.terms if terms is None else terms
         self.next = replace(self.next, edges=dict(edges), terms=dict(terms))
 
-    def drop_edge(self, peer: int) -> None:
-        """Forget an edge."""
-        self.use_edges({other: edge for other, edge in self.next.edges.items() if other != peer})
+    def leave_out(self, message: v.Commit, peer: int) -> v.Commit:
+        """Return what a party commits to without an edge, which it does not use from now on."""
+        edges = {other: edge for other, edge in self.next.edges.items() if other != peer}
+        self.use_edges(edges)
+        return replace(message, neighbours=pack_list(edges), edges=b"".join(edges.values()))
 
     def open_too(self, message: v.Open) -> v.Open:
         """Return an opening of one edge more, the last of those to parties that sent nothing false."""
@@ -397,12 +403,12 @@ def execute(
     identities = _identities(keys, setting)
     checked = parameters(setting)
     session = session_json(
-        canonical_session("gopa", checked.version, setting.declared, members(keys, setting))
+        canonical_session("gopa", setting.version, setting.declared, members(keys, setting))
     )
     names = tuple(setting.inputs)
     context = Context(
         protocol="gopa",
-        version=checked.version,
+        version=setting.version,
         session_digest=session_digest(session),
         request=run if request is None else request,
         names=names,
