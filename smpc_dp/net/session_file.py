@@ -248,10 +248,13 @@ def _protocol(
 
 def check_protocol(protocol: str, version: int, issues: list[ConfigIssue], *, audited: bool) -> None:
     """Add a fault if the protocol, or its version, is unknown; `audited` as of `load_session`."""
-    protocols = {
-        key: one for key, one in session_protocols(protocol).items() if audited or not one.audited_only
-    }
-    if (protocol, version) not in protocols:
+    described = session_protocol(protocol, version)
+    if described is not None and described.audited_only and not audited:
+        reason = f"{version} is of an earlier release: logs of it can be audited, no session of it is run"
+        issues.append(ConfigIssue("version", reason, ConfigCheck.CHOICE))
+        return
+    protocols = {key: one for key, one in session_protocols(protocol).items() if not one.audited_only}
+    if described is None:
         known = ", ".join(f"{name} {number}" for name, number in sorted(protocols))
         versions = " or ".join(str(number) for name, number in sorted(protocols) if name == protocol)
         if versions:

@@ -212,6 +212,8 @@ class PlannedRecordParameters(RecordParameters):
 
     __slots__ = ()
     request: Plan | SteppedPlan
+    # In the digest of the scales; as long as they are planned alike it stays what it is.
+    plan_version: ClassVar[int] = 1
 
     def errors(self, parties: int) -> list[PlannedError]:
         """Return the standard error of each answer over so many parties."""
@@ -224,7 +226,7 @@ class PlannedRecordParameters(RecordParameters):
     def scales_digest(self) -> str:
         """Return a digest of what of the plan is derived with floating point."""
         scaled = self.request.scale_texts()
-        bound = self.protocol.encode(), encode_uint(self.version)
+        bound = self.protocol.encode(), encode_uint(self.plan_version)
         return digest(Label.RECORD_PLAN, *bound, msgspec.json.encode(scaled)).hex()
 
 

@@ -226,7 +226,7 @@ class GopaSettings(PrivateSettings, frozen=True, kw_only=True):
     verifiable: Annotated[
         bool,
         Meta(
-            description="parties commit and prove, on a logged board (experimental); then `version = 2`, "
+            description="parties commit and prove, on a logged board (experimental); then `version = 3`, "
             "else 1"
         ),
     ] = False

@@ -184,7 +184,7 @@ def test_a_log_does_not_speak_to_the_terminal() -> None:
 
 def test_the_session_must_be_verifiable() -> None:
     ran = honest()
-    session = ran.header.session.replace(',"verifiable":true', "").replace('"version":2', '"version":1')
+    session = ran.header.session.replace(',"verifiable":true', "").replace('"version":3', '"version":1')
     lines = ran.log(ran.entries, replace(ran.header, session=session))
     report = audit_stream(io.BytesIO(b"".join(line + b"\n" for line in lines)), threads=1)
     assert "not verifiable" in report.conclusion

@@ -58,13 +58,13 @@ def members(count: int) -> Sequence[Member]:
 def header_of(count: int) -> bytes:
     """Return a log of which all is right, and that has no entry yet."""
     listed = [*members(5000)[: count + 1]]
-    session = session_json(canonical_session("gopa", 2, GIVEN, listed))
+    session = session_json(canonical_session("gopa", 3, GIVEN, listed))
     parameters, faults = check_parameters(GIVEN, count)
     assert not faults
     assert isinstance(parameters, VerifiableParameters)
     context = Context(
         protocol="gopa",
-        version=2,
+        version=3,
         session_digest=session_digest(session),
         request=1,
         names=[member.name for member in listed[1:]],

@@ -168,7 +168,7 @@ def test_empty_file() -> None:
             'protocol = "dummy"',
             'protocol = "dumy"',
             "protocol",
-            "'dumy' is unknown, the known ones are dummy 1, gopa 1, gopa 2, learn 1, learn 2, mpyc 1, "
+            "'dumy' is unknown, the known ones are dummy 1, gopa 1, gopa 3, learn 1, learn 3, mpyc 1, "
             "pairwise 1, reports 1, secagg 1",
         ),
         ("version = 1", "version = 2", "version", "2 is unknown"),

@@ -13,6 +13,7 @@ from smpc_dp.protocols.gopa.params import MAX_VARIANCE
 from smpc_dp.protocols.gopa.record_claims import reach
 from smpc_dp.protocols.gopa.records import DirectRecordParameters, GopaRecordParameters
 from smpc_dp.protocols.gopa.verifiable.records import VerifiableRecordParameters
+from smpc_dp.protocols.names import version_of
 from smpc_dp.protocols.phases.parameters import cost_of_sum
 from smpc_dp.protocols.registry import PARAMETER_CHECKERS
 from smpc_dp.records.table import read_table
@@ -82,7 +83,7 @@ def test_hiding_totals_costs_no_accuracy() -> None:
     assert planned(given(), 10).session.honest == 8  # one lost, one corrupt
 
 
-@pytest.mark.parametrize(("more", "version"), [({"topology": "direct"}, 1), ({"verifiable": True}, 2)])
+@pytest.mark.parametrize(("more", "version"), [({"topology": "direct"}, 1), ({"verifiable": True}, 3)])
 def test_a_plan_says_what_a_party_costs_that_is_lost_after_the_certificate(
     more: dict[str, Any], version: int
 ) -> None:
@@ -96,7 +97,7 @@ def test_a_plan_says_what_a_party_costs_that_is_lost_after_the_certificate(
     assert "1 of 1 answers are useless then" in note
     # None may be lost, or the noise of a lost party is taken out.
     for other in (more | {"dropout": 0.0}, {}):
-        version = 2 if "verifiable" in other else 1
+        version = version_of("gopa", other)
         checked, _ = PARAMETER_CHECKERS["gopa", version](given(known, ask=["count"], **other), 5)
         assert isinstance(checked, GopaRecordParameters | VerifiableRecordParameters)
         assert cost_of_sum(checked).notes == ()
@@ -136,7 +137,7 @@ def test_what_is_derived_with_floats_is_compared() -> None:
     [
         (given(topology="direct", on_dropout="roll-back"), 10, "on_dropout", "must be 'keep'"),
         (given(on_dropout="keep"), 10, "on_dropout", "must be 'roll-back'"),
-        (given(verifiable=True), 10, "verifiable", "needs version 2"),
+        (given(verifiable=True), 10, "verifiable", "needs version 3"),
         (given(hidden_totals=-1.0), 10, "hidden_totals", "must be"),
         (given(lower=0.0), 10, "lower", "the columns and what is asked state it"),
         (given(mechanism="skellam"), 10, "mechanism", "protocol 'secagg'"),
@@ -160,7 +161,7 @@ def test_a_budget_of_several_requests_is_split() -> None:
 
 
 def in_form(form: dict[str, Any], parties: int, **more: Any) -> Any:
-    version = 2 if form.get("verifiable") else 1
+    version = version_of("gopa", form)
     checked, issues = PARAMETER_CHECKERS["gopa", version](given(**more, **form), parties)
     assert checked is not None, issues
     return checked
@@ -223,7 +224,7 @@ def test_verifiable_bounds_are_those_of_max_rows_rows_and_the_error_is_near_that
     ],
 )
 def test_what_a_form_cannot_do_is_refused(form: dict[str, Any], where: str, reason: str) -> None:
-    checked, issues = PARAMETER_CHECKERS["gopa", 2](given(**form), 10)
+    checked, issues = PARAMETER_CHECKERS["gopa", 3](given(**form), 10)
     assert checked is None
     assert any(issue.where == where and reason in issue.reason for issue in issues), issues
 

@@ -164,7 +164,7 @@ def test_numbers_of_numpy_are_numbers() -> None:
 
 def test_what_a_verifiable_session_does_not_protect_is_said_once_with_a_warning_of_delta() -> None:
     given = PRIVATE | {"verifiable": True, "delta": 0.25}
-    checked, faults = PARAMETER_CHECKERS["gopa", 2](given, 8)
+    checked, faults = PARAMETER_CHECKERS["gopa", 3](given, 8)
     assert isinstance(checked, VerifiableParameters), faults
     claimed = checked.privacy(8).not_protected
     assert len(set(claimed)) == len(claimed)

@@ -17,7 +17,7 @@ from smpc_dp.simulate import average
 @pytest.mark.thin(5)
 @pytest.mark.parametrize("length", [2, 40])
 @pytest.mark.parametrize("parties", [5, 12])
-@pytest.mark.parametrize(("version", "topology"), [(1, "relay"), (1, "direct"), (2, "relay")])
+@pytest.mark.parametrize(("version", "topology"), [(1, "relay"), (1, "direct"), (3, "relay")])
 def test_the_planned_traffic_is_that_of_a_run(
     version: int, topology: Topology, parties: int, length: int
 ) -> None:
@@ -29,7 +29,7 @@ def test_the_planned_traffic_is_that_of_a_run(
         "length": length,
         "topology": topology,
     }
-    parameters, issues = check_for_version(version, given | {"verifiable": version == 2}, parties)
+    parameters, issues = check_for_version(version, given | {"verifiable": version == 3}, parties)
     assert not issues
     assert isinstance(parameters, SumParameters)
     trace = Trace()
@@ -41,7 +41,7 @@ def test_the_planned_traffic_is_that_of_a_run(
         delta=1e-6,
         method="gopa",
         topology=topology,
-        verifiable=version == 2,
+        verifiable=version == 3,
         planned_dropout=parameters.plan.dropout,
         corrupt=parameters.plan.corrupt,
         seed_for_simulation=1,

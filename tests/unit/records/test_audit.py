@@ -26,7 +26,7 @@ SAMPLES = 20_000
 
 
 def planned(parameters: dict[str, Any], parties: int, protocol: str = "secagg") -> Audited:
-    version = 2 if "verifiable" in parameters else 1
+    version = 3 if "verifiable" in parameters else 1
     checked, issues = PARAMETER_CHECKERS[protocol, version](parameters, parties)
     assert isinstance(checked, Audited), issues
     return checked

@@ -103,6 +103,7 @@ def test_both_read_the_same_sessions(case: str) -> None:
         ("secagg", 1, {}, 3),
         ("gopa", 1, {"corrupt": 0}, 0),
         ("gopa", 2, {"corrupt": 0.99}, 29),
+        ("gopa", 3, {"corrupt": 0.99}, 29),
         ("secagg", 1, {"corrupt": 0.29999999999999999}, 9),
         ("secagg", 1, {"corrupt": 1}, None),
         ("secagg", 1, {"corrupt": -0.1}, None),

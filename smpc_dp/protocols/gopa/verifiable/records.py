@@ -44,6 +44,7 @@ MOST_TEXT = 640
 class VerifiableRecordParameters(VerifiableParameters, GopaRecords, frozen=True, kw_only=True):
     """Checked parameters of a request for statistics of records, by verifiable GOPA."""
 
+    plan_version: ClassVar[int] = 2
     seen_by: ClassVar[str] = (
         "the aggregator, up to {corrupt} colluding parties, any single curious party, or whoever reads the "
         "log see: every party's noisy sums and the total"
