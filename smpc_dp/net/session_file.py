@@ -152,7 +152,7 @@ def check_document(document: Mapping[str, object], *, audited: bool = False) -> 
 
 
 def check_outline(document: Mapping[str, object]) -> tuple[Outline, Roster]:
-    """Check a session to be audited, as `check_document` does, but without planning, which can take seconds."""
+    """Check a session to be audited as `check_document` does, but without planning, which takes seconds."""
     issues: list[ConfigIssue] = []
     read = _outline(document, issues, audited=True)
     if issues or read.roster is None:
@@ -235,9 +235,7 @@ def _syntax_issue(error: ValueError, text: str, source: str) -> ConfigIssue:
     return ConfigIssue(f"{source}:{line}", match[1], ConfigCheck.FORMAT)
 
 
-def _protocol(
-    document: Mapping[str, object], issues: list[ConfigIssue], *, audited: bool
-) -> tuple[str, int]:
+def _protocol(document: Mapping[str, object], issues: list[ConfigIssue], *, audited: bool) -> tuple[str, int]:
     """Read protocol and version."""
     protocol = _required(document, "protocol", str, "", issues) or ""
     version = _required(document, "version", int, "", issues) or 0

@@ -25,7 +25,6 @@ PATTERNS |= {"text": "(?s:.*)", "base64": "(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]
 QUESTION = re.compile("(?s:.* )?(0|[1-9a-f][0-9a-f]*)/(0|[1-9a-f][0-9a-f]*)")
 STEPS = ["", "certify-begin", "commit", "certify-commitments", "coin", "certify-coins", "publish"]
 TALLY = 1 << 62  # the rank of `tally`; it is even, so that only `certify-tally` can follow
-BOUND = (b"gopa", (3).to_bytes(8, "big"))
 
 
 class Refused(Exception):
@@ -120,6 +119,7 @@ class Run:
     parties: list[str]
     quorum: int
     digest: bytes
+    bound: tuple[bytes, bytes]
     run_id: bytes = b""
     session_head: bytes = b""
     head: bytes = b""
@@ -140,7 +140,7 @@ class Run:
         parts = step.encode(), sender.encode(), self.aggregator.encode(), SHA256.new(payload).digest()
         try:
             key = Ed25519PublicKey.from_public_bytes(self.keys[sender])
-            key.verify(signature, H("envelope", *BOUND, self.run_id, *parts))
+            key.verify(signature, H("envelope", *self.bound, self.run_id, *parts))
         except (InvalidSignature, ValueError):
             raise Refused(f"the signature of {sender} as {step} is false") from None
 
@@ -148,7 +148,7 @@ class Run:
         members, signers = (read_set(encoded, len(self.parties)) for encoded in certificate[:2])
         need(signers <= members and len(signers) >= self.quorum, "the signers are no quorum of the members")
         need(len(certificate[2]) == 64 * len(signers), "not one signature of each signer")
-        signed = H("board-attestation", *BOUND, self.run_id, step.encode(), head, certificate[0], *more)
+        signed = H("board-attestation", *self.bound, self.run_id, step.encode(), head, certificate[0], *more)
         for i, signer in enumerate(sorted(signers)):
             signature = certificate[2][64 * i : 64 * i + 64]
             self.check_signature(step, self.parties[signer - 1], b"\x91\xc4\x20" + signed, signature)
@@ -162,7 +162,7 @@ def read_session(text: str) -> Run:
         need(list(session) == ["parameters", "protocol", "roster", "version"], "a session with other fields")
         parameters, roster = session["parameters"], session["roster"]
         kind = session["protocol"], session["version"], parameters.get("verifiable")
-        need(kind == ("gopa", 3, True), "a session without verifiable averages")
+        need(kind in (("gopa", 3, True), ("gopa", 2, True)), "a session without verifiable averages")
         keys: dict[str, bytes] = {}
         roles: dict[str, list[str]] = {"aggregator": [], "party": []}
         for member in roster:
@@ -181,7 +181,8 @@ def read_session(text: str) -> Run:
     except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
         raise Refused(f"the session is malformed: {error!r}") from None
     quorum = (len(parties) + colluders) // 2 + 1
-    return Run(keys, roles["aggregator"][0], parties, quorum, H("session-digest", text.encode()))
+    bound = (b"gopa", uint(session["version"]))
+    return Run(keys, roles["aggregator"][0], parties, quorum, H("session-digest", text.encode()), bound)
 
 
 def read_header(line: bytes) -> Run:
@@ -193,7 +194,7 @@ def read_header(line: bytes) -> Run:
     request, number, runs, before = uint(top["request"]), top["number"], top["runs"], top["before"]
     run.present = read_set(top["present"], len(run.parties))
     question = top["question"].encode()
-    run.run_id = H("star-run-id", *BOUND, run.digest, request, question, top["present"], top["root"])
+    run.run_id = H("star-run-id", *run.bound, run.digest, request, question, top["present"], top["root"])
     need(run.run_id == top["run_id"], "the run id is not the hash of what it binds")
     first = runs == H("session-log", run.digest) and before == bytes(32)
     need(number > 1 or (number == 1 and first), "the number is 0, or the first run has something before it")
@@ -249,7 +250,7 @@ def read_message(run: Run, place: int, author: int, payload: bytes) -> list[Any]
     if place == 4:
         coin, commit = read_fields(payload, 32), run.said[2][author]
         need(coin, "not a coin")
-        expected = H("coin-commitment", *BOUND, run.run_id, run.parties[author - 1].encode(), coin[0])
+        expected = H("coin-commitment", *run.bound, run.run_id, run.parties[author - 1].encode(), coin[0])
         need(expected == commit[3], "not the coin that the author committed to")
         return coin
     if place == 6:

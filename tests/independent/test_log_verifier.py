@@ -32,6 +32,8 @@ INCOMPLETE = {
     "log-truncated-before-the-tally",
     "opening-false-and-too-few-left",
 }
+# What only a verifier with a plan refuses: the bound of version 2 on a published value follows from it.
+PLANNED = {"version-2-x-hat-out-of-bounds"}
 # Of vectors that later lines would show false as well: what is wrong where they are.
 REASONS = {
     "cheat-counted": "not the set of those to be counted",
@@ -148,7 +150,7 @@ def test_it_refuses_what_needs_no_proof_to_be_refused(path: Path) -> None:
         assert not verify(lines).complete
     elif name == "publication-withheld":
         assert verify(lines).residual == 4
-    elif found["expect"]["audit"] == "refused":
+    elif found["expect"]["audit"] == "refused" and name not in PLANNED:
         with pytest.raises(Refused, match=f"^line [0-9]+: {REASONS.get(name, '')}"):
             verify(lines)
     else:

@@ -24,6 +24,11 @@ BASES = {
         "verifiable-run-honest-box.json",
     )
 }
+# Of the version before, and without an edge: their proofs are of the same kinds.
+MORE = {
+    name: json.loads((FOLDER / name).read_text("utf-8"))
+    for name in ("verifiable-run-honest-of-version-2.json", "verifiable-run-edge-left-out.json")
+}
 # Runs of nine parties with rounds of openings.
 ROUNDS = {
     name: json.loads((FOLDER / name).read_text("utf-8"))
@@ -33,7 +38,7 @@ ROUNDS = {
 
 def log_of(name: str) -> tuple[list[str], dict[str, Any]]:
     vector = json.loads((FOLDER / f"verifiable-negative-{name}.json").read_text("utf-8"))
-    base = (BASES | ROUNDS)[vector["base"]]
+    base = (BASES | MORE | ROUNDS)[vector["base"]]
     lines = [base["log"][line] if isinstance(line, int) else line for line in vector["log"]]
     return lines, vector
 
@@ -46,6 +51,13 @@ def test_the_twin_finds_the_same_total(name: str) -> None:
     # Lanes count from the lowest value.
     assert [total + 5 * audit.terms.lowest for total in audit.total] == base["total"]
     assert audit.excluded == {}
+
+
+@pytest.mark.parametrize("name", MORE)
+def test_the_twin_adds_up_the_same(name: str) -> None:
+    audit = Audit(MORE[name]["log"], set())
+    assert audit.total == MORE[name]["total"]
+    assert (audit.excluded, audit.void) == ({}, [])
 
 
 @pytest.mark.parametrize("name", ROUNDS)
@@ -102,6 +114,8 @@ def test_the_twin_refuses_the_same_rounds(name: str) -> None:
         "sum-off-by-one",
         "edge-left-out",
         "x-hat-out-of-bounds",
+        "x-hat-at-its-bound",
+        "version-2-range-off-by-one",
         "noise-proof-too-short",
         "publication-too-long",
         "commitments-of-nothing",
@@ -121,6 +135,12 @@ def test_the_twin_excludes_the_same(name: str, stride: int) -> None:
     # Proofs take seconds: those of dan, who cheats, and of one other, or with --all of everybody.
     audit = Audit(lines, None if stride == 1 else {"ann", "dan"})
     assert audit.excluded == {"dan": vector["check"]}
+
+
+def test_an_exclusion_for_the_bound_of_version_2_proves_nothing() -> None:
+    lines, _ = log_of("version-2-x-hat-out-of-bounds")
+    with pytest.raises(Refused, match="a bound that an honest party can exceed proves nothing"):
+        Audit(lines, {"ann", "dan"})
 
 
 def test_the_twin_finds_the_same_edge_void() -> None:

@@ -255,10 +255,8 @@ class VerifiableParameters(GopaParameters, frozen=True):
     def check_sizes(self) -> None:
         """Raise ConfigError if a sum of what parties publish, or a message of a party, may be too large."""
         if self.encoding.parties * self.greatest_published >= 1 << 63:
-            reason = (
-                f"{self.encoding.parties} published values of up to {self.greatest_published} steps have a sum "
-                "of over 63 bits: widen the precision"
-            )
+            values = f"{self.encoding.parties} published values of up to {self.greatest_published} steps"
+            reason = f"{values} have a sum of over 63 bits: widen the precision"
             raise ConfigError.at("precision", reason, ConfigCheck.TOO_LARGE)
         if self.longest_bytes > MAX_PAYLOAD_BYTES:
             reason = f"to open up to {self.most_false} edges a party may send {self.longest_bytes} bytes"
