@@ -19,6 +19,7 @@ from smpc_dp.decoding import decode_json
 from smpc_dp.errors import ConfigError, PrivacyError
 from smpc_dp.net.audit import Report, audit_stream
 from smpc_dp.net.second import Opinion, differences
+from smpc_dp.privacy.sampling import NoiseSource, discrete_gaussian
 from smpc_dp.protocols.gopa.verifiable import joining
 from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.gopa.verifiable import params as verifiable_params
@@ -59,7 +60,7 @@ def choose(monkeypatch: pytest.MonkeyPatch) -> Choose:
     The pair's party with the smaller number adds the term to its last coordinate, the other subtracts it.
     """
     pair_of: dict[bytes, tuple[str, str]] = {}
-    agreed, drawn = keys.pair_mask_seed, joining.discrete_gaussian
+    agreed = keys.pair_mask_seed
 
     def pair_mask_seed(context: Any, run_id: bytes, secret: bytes, me: str, peer: str, key: bytes) -> bytes:
         seed = agreed(context, run_id, secret, me, peer, key)
@@ -72,17 +73,15 @@ def choose(monkeypatch: pytest.MonkeyPatch) -> Choose:
 
         @staticmethod
         def keyed(seed: bytes, *labels: bytes) -> tuple[bytes, Any]:
-            return seed, source.keyed(seed, *labels)
-
-    source = joining.NoiseSource
+            return seed, NoiseSource.keyed(seed, *labels)
 
     def with_terms(terms: Terms) -> None:
-        def discrete_gaussian(keyed: tuple[bytes, Any], count: int, variance: int) -> NDArray[np.int64]:
-            term = drawn(keyed[1], count, variance)
+        def drawn(keyed: tuple[bytes, Any], count: int, variance: int) -> NDArray[np.int64]:
+            term = discrete_gaussian(keyed[1], count, variance)
             term[-1] = terms.get(pair_of[keyed[0]], int(term[-1]))
             return term
 
-        monkeypatch.setattr(joining, "discrete_gaussian", discrete_gaussian)
+        monkeypatch.setattr(joining, "discrete_gaussian", drawn)
 
     monkeypatch.setattr(keys, "pair_mask_seed", pair_mask_seed)
     monkeypatch.setattr(joining, "NoiseSource", Keyed)
