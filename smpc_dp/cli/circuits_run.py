@@ -17,10 +17,17 @@ from smpc_dp.cli.output import console, print_json, report_error
 from smpc_dp.errors import ConfigCheck, ConfigError, LocalError, SmpcError
 from smpc_dp.net.events import Event
 from smpc_dp.net.launcher import Launcher, ProcessOutcome, member_command, print_event, run_child
-from smpc_dp.net.pairwise import AGGREGATOR, PairwiseMember, Report, create_pairwise_session, evaluate
-from smpc_dp.net.threads import run_in_thread
+from smpc_dp.net.pairwise import (
+    AGGREGATOR,
+    PairwiseMember,
+    Report,
+    create_pairwise_session,
+    evaluate,
+    run_role,
+)
 from smpc_dp.protocols.garbled.evaluation import resolve
 from smpc_dp.protocols.garbled.params import Mode, Output
+from smpc_dp.protocols.garbled.participant import Participant
 
 GARBLER, EVALUATOR = "garbler", "evaluator"
 _CIRCUIT = "circuit.txt"
@@ -98,18 +105,19 @@ def join(
         if events:
             print_event(Event(name, "step", 1, step))
 
-    def work() -> Report:
+    def load() -> tuple[PairwiseMember, Participant]:
         member = PairwiseMember.load(session, name)
         values = [int(value, 16) for value in json.loads(input_.read_text("utf-8"))]
         widths = [member.plan.circuit.inputs[index] for index in member.input_values]
         rows = [pack([value], width) for value, width in zip(values, widths, strict=True)]
-        report = evaluate(member, rows, on_step)
-        _write(out, json.dumps(_to_json(member, report)).encode())
-        return report
+        return member, member.role(rows)
 
     async def act() -> int:
         try:
-            await run_in_thread(work)
+            member, role = await asyncio.to_thread(load)
+            # The process ends when this is cancelled, and with it the role's waits.
+            report = await run_role(role, lambda: evaluate(member, role, on_step), lambda: None)
+            _write(out, json.dumps(_to_json(member, report)).encode())
         except SmpcError as error:
             if events:
                 print_event(Event(name, "failed", detail=str(error)))

@@ -14,7 +14,7 @@ from smpc_dp.errors import Code, ConfigCheck, ConfigError, LocalError, PeerFault
 from smpc_dp.kernels.kernel import Kernel
 from smpc_dp.net.board import BoardFolder
 from smpc_dp.net.connection_pool import ConnectionPool, InboundEvent
-from smpc_dp.net.convictions import CERTIFICATE, FOLDER, Convictions
+from smpc_dp.net.convictions import FOLDER, Convictions, certificate_of
 from smpc_dp.net.deadline import StepTimer, aggregator_step_seconds, now
 from smpc_dp.net.driver import Drive
 from smpc_dp.net.events import Event, OnEvent, ignore, with_logging
@@ -103,9 +103,10 @@ class RequestServer:
                 if not await self._run():
                     return None
             finally:
-                await self._keep_convictions()
+                # Those of an earlier process too.
+                await asyncio.to_thread(self._keep_convictions)
         except SmpcError as error:
-            if isinstance(error, PeerFault):
+            if isinstance(error, PeerFault) and certificate_of(self._culprits.get(error.culprit)) is None:
                 self._culprits[error.culprit] = error
             return error
         outcome: Outcome | StatisticResult | Relayed = self._drive.run.result
@@ -135,19 +136,31 @@ class RequestServer:
             self._convictions = await asyncio.to_thread(Convictions, folder, roster)
             self._culprits |= {name: self._convictions.fault(name) for name in self._convictions.files}
 
-    async def _keep_convictions(self) -> None:
+    def _keep_conviction(self, event: events.Event) -> None:
+        """Store the certificate of an accusation at once, before anybody is told.
+
+        It is not shown again to a process that is started anew.
+        """
+        if isinstance(event, events.Message) and event.envelope.step == CONVICTION:
+            self._keep_convictions()
+
+    def _keep_convictions(self) -> None:
         """Store the certificates of a request, and refuse their parties in later ones."""
         inbox, convictions = getattr(self._drive.run.state, "inbox", None), self._convictions
         if inbox is None or convictions is None:
             return
         for error in inbox.excluded.values():
-            if isinstance(error, PeerFault) and (certificate := error.evidence.get(CERTIFICATE)) is not None:
+            if isinstance(error, PeerFault) and (certificate := certificate_of(error)) is not None:
                 self._culprits[error.culprit] = error
                 try:
-                    await asyncio.to_thread(convictions.add, error.culprit, certificate)
+                    convictions.add(error.culprit, certificate)
                 except LocalError as failed:
                     # The others' request goes on; this process refuses the party all the same.
                     _LOG.error("%s", failed)
+                    if (
+                        issue := f"{error.culprit}: its certificate is not stored: {failed}"
+                    ) not in inbox.faults:
+                        inbox.faults.append(issue)
 
     async def _ban_culprits(self) -> None:
         """Exclude from a request the parties that deviated in an earlier one."""
@@ -165,6 +178,7 @@ class RequestServer:
         if self.is_statistic:
             number, timer = self._drive.request, self._drive.timer
             self._drive = Drive(number, self._statistic(number), self._pool, timer, self, self._on_event)
+            self._drive.keep = self._keep_conviction
         drive = self._drive
         async with drive.outcome():
             if self.is_statistic:
@@ -294,17 +308,7 @@ class RequestServer:
             # Others ask for a statistic where this party asks for a sum, or the other way round.
             self._pool.refuse_request(context, inbound, Code.KIND)
             return events.PeersLost((inbound.peer,))
-        event = events.Message(envelope)
-        return await self._accuse(drive, event) if envelope.step == CONVICTION else event
-
-    async def _accuse(self, drive: Drive, event: events.Message) -> events.Event | None:
-        """Give the role an accusation, and store the certificate at once if it convicts; return None.
-
-        It is not shown again to a process that is started anew.
-        """
-        await drive.act(event)
-        await self._keep_convictions()
-        return None
+        return events.Message(envelope)
 
 
 async def serve(

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
-from smpc_dp.errors import Check, LocalError, PeerFault, VerificationError
+from smpc_dp.errors import Check, LocalError, PeerFault, SmpcError, VerificationError
 from smpc_dp.files import read_bounded, replace_file
 from smpc_dp.identity.roster import Roster
 from smpc_dp.protocols.covert.certificate import MAX_CERTIFICATE_BYTES, Certificate, judge, run_of
@@ -20,6 +18,13 @@ CERTIFICATE = "certificate"
 MAX_CERTIFICATES = 1000
 
 _LOG = logging.getLogger("smpc_dp.net")
+
+
+def certificate_of(error: BaseException | None) -> bytes | None:
+    """Return the certificate of a conviction; None for an error that convicts nobody."""
+    if isinstance(error, PeerFault) and error.check == Check.CONVICTED:
+        return error.evidence.get(CERTIFICATE)
+    return None
 
 
 class Convictions:
@@ -36,7 +41,9 @@ class Convictions:
         self._folder = folder
         self._roster = roster
         self._files: dict[str, Path] = {}
-        self._lock = threading.Lock()
+        # Parties that are refused, and whose file could not be written yet.
+        self._unwritten: set[str] = set()
+        self._lock, self._writing = threading.Lock(), threading.Lock()
         try:
             files = sorted(file for file in folder.iterdir() if file.suffix == SUFFIX)
         except FileNotFoundError:
@@ -75,43 +82,50 @@ class Convictions:
 
     def fault(self, peer: str) -> PeerFault:
         """Return the fault of a convicted party."""
-        reason = f"is refused: it is convicted of cheating by {self.files[peer]}"
+        with self._lock:
+            unwritten = ", which could not be written" * (peer in self._unwritten)
+            reason = f"is refused: it is convicted of cheating by {self._files[peer]}{unwritten}"
         return PeerFault(peer, reason, Check.CONVICTED)
 
-    @contextmanager
-    def watch(self, peer: str) -> Iterator[None]:
-        """Refuse a convicted `peer`; store the certificate if it is convicted within the block.
+    def keep(self, error: SmpcError) -> SmpcError:
+        """Store the certificate of a conviction, and refuse the convicted party from now on.
 
-        Raises LocalError, with the conviction as its cause, for a certificate that cannot be written.
+        Returns the error to raise: the conviction, with what became of its certificate, or another error as
+        it is. Raises nothing: a certificate cannot be made again, and no error takes a conviction's place.
         """
-        self.check(peer)
+        certificate = certificate_of(error)
+        if not isinstance(error, PeerFault) or certificate is None:
+            return error
         try:
-            yield
-        except PeerFault as error:
-            if error.check == Check.CONVICTED and CERTIFICATE in error.evidence:
-                try:
-                    self.add(error.culprit, error.evidence[CERTIFICATE])
-                except LocalError as failed:
-                    # The certificate cannot be made again: it stays in the cause's evidence.
-                    raise failed from error
-            raise
+            stored = f"its certificate is {self.add(error.culprit, certificate)}"
+        except SmpcError as failed:
+            stored = f"its certificate is not stored: {failed}"
+        reason = f"{error.reason}; {stored}"
+        return PeerFault(error.culprit, reason, error.check, error.evidence, code=error.code)
 
-    def add(self, name: str, content: bytes) -> None:
-        """Write a certificate that convicts a party, and refuse the party from now on.
+    def add(self, name: str, content: bytes) -> Path:
+        """Write a certificate that convicts a party, and refuse the party from now on; return the file.
 
-        Raises LocalError if it cannot be written.
+        A party has one file: a further certificate is written if the last one could not be. Raises LocalError
+        if it cannot be written.
         """
         run = run_of(Certificate.decode(content)).hex()[:16]
-        file = self._folder / f"{name}-{run}{SUFFIX}"
         with self._lock:
-            if name in self._files:
-                return
-            # Refused even if the file cannot be written.
-            self._files[name] = file
-        try:
-            self._folder.mkdir(mode=0o700, exist_ok=True)
-            # As a whole: half a certificate convicts nobody, and it cannot be made again.
-            replace_file(file, lambda out: out.write(content))
-        except OSError as error:
-            raise LocalError(f"{file}: cannot write the certificate ({error.strerror})") from None
+            if name not in self._files:
+                # Refused even if the file cannot be written.
+                self._files[name] = self._folder / f"{name}-{run}{SUFFIX}"
+                self._unwritten.add(name)
+            file = self._files[name]
+        with self._writing:
+            if name not in self._unwritten:
+                return file
+            try:
+                self._folder.mkdir(mode=0o700, exist_ok=True)
+                # As a whole: half a certificate convicts nobody, and it cannot be made again.
+                replace_file(file, lambda out: out.write(content))
+            except OSError as error:
+                raise LocalError(f"{file}: cannot write the certificate ({error.strerror})") from None
+            with self._lock:
+                self._unwritten.discard(name)
         _LOG.warning("%s is convicted of cheating: %s", name, file)
+        return file

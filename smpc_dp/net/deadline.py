@@ -60,6 +60,18 @@ def pairs_seconds(matchings: int, timeouts: Timeouts) -> float:
     return matchings * (timeouts.gather + PATIENCE * timeouts.step)
 
 
+def pair_seconds(matching: int, timeouts: Timeouts) -> tuple[float, float]:
+    """Return until when a party waits for its partner to begin the pair of a matching, and in the pair.
+
+    In seconds from the beginning of the first matching, 0, which all parties notice at about the same time:
+    whom an earlier partner has kept to the end of its time is still waited for. In the last `step` of the
+    pair's time nobody is waited for. A party then judges what its partner has signed at the last moment, and
+    is at the next pair, and with its report at the aggregator, in time.
+    """
+    begins = pairs_seconds(matching, timeouts) + timeouts.gather
+    return begins, begins + (PATIENCE - 1) * timeouts.step
+
+
 def aggregator_step_seconds(matchings: int, timeouts: Timeouts) -> float:
     """Return the time limit of parties in one step of an aggregator.
 

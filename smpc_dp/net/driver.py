@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from smpc_dp.errors import SmpcError
@@ -50,7 +50,10 @@ class Drive:
         timer: the time of the current step.
         held: earlier inbound events, taken first.
         hello: the first messages of the role.
+        keep: stores the evidence that the role has after an event, before anything is sent; or None.
     """
+
+    keep: Callable[[events.Event], None] | None = None
 
     def __init__(
         self,
@@ -168,7 +171,7 @@ class Drive:
         meanwhile.
         """
         releases = self.run.releases
-        messages = await asyncio.to_thread(self._driver.act, event)
+        messages = await asyncio.to_thread(self._act, event)
         try:
             if self._driver.error is None and any(envelope.step in releases for envelope in messages):
                 # The first message that depends on the data: charged when it exists, before it is sent.
@@ -176,11 +179,19 @@ class Drive:
             if self._retained is not None:
                 await self._keep(self._retained)
         except SmpcError as error:
-            messages = self._driver.cancel(error)
+            # Where the run has ended by another error, that one is told.
+            messages = messages if self._driver.error is not None else self._driver.cancel(error)
         if self._driver.error is not None:
             self._farewell = messages
             raise self._driver.error
         await self._send(messages)
+        return messages
+
+    def _act(self, event: events.Event) -> Sequence[Envelope]:
+        """Give the role an event, and store the evidence; a cancelled caller stops neither."""
+        messages = self._driver.act(event)
+        if self.keep is not None:
+            self.keep(event)
         return messages
 
     async def _send(self, messages: Sequence[Envelope]) -> None:

@@ -10,9 +10,9 @@ from smpc_dp.errors import Code, ConfigCheck, ConfigError, ConfigIssue, TimeoutF
 from smpc_dp.identity.keys import Identity
 from smpc_dp.identity.roster import Roster
 from smpc_dp.net.convictions import Convictions
-from smpc_dp.net.pairwise import Conduit, PairwiseMember, Report, drive
+from smpc_dp.net.deadline import now
+from smpc_dp.net.pairwise import Conduit, Keep, PairwiseMember, Report, drive, run_role
 from smpc_dp.net.session_file import SessionFile
-from smpc_dp.net.threads import run_in_thread
 from smpc_dp.net.transport.acceptor import Acceptor, call
 from smpc_dp.net.transport.blocking import BlockingChannel, Halt
 from smpc_dp.net.transport.channel import ChannelClosed
@@ -81,8 +81,8 @@ class Evaluations:
         the peer's operation, PeerFault, TimeoutFault.
         """
         async with self._locks.setdefault(peer, asyncio.Lock()):
-            with self.convictions.watch(peer):
-                return await self._evaluate(operation, peer, label, on_step)
+            self.convictions.check(peer)
+            return await self._evaluate(operation, peer, label, on_step)
 
     async def _evaluate(self, operation: Operation, peer: str, label: str, on_step: OnStep) -> Evaluation:
         """Evaluate with `peer`, while no other evaluation with it is under way."""
@@ -90,6 +90,7 @@ class Evaluations:
         pair = (operation.plan.parameters.garbler, operation.plan.parameters.evaluator)
         # An evaluation that fails, or is cancelled while its thread still works, loses them.
         transfers = self._transfers.pop(pair, None) or Transfers()
+        role = await asyncio.to_thread(pairing.member.role, operation.rows, transfers=transfers)
         if pairing.we_listen:
             await self._listen()
         loop, halt = asyncio.get_running_loop(), Halt()
@@ -97,8 +98,13 @@ class Evaluations:
         def report_step(step: str) -> None:
             loop.call_soon_threadsafe(on_step, step)
 
+        def work() -> Evaluation:
+            patience = self._session.timeouts.gather
+            report = self._drive(pairing, role, {}, report_step, halt, self.convictions.keep, patience)
+            return operation.answer(report.evaluated, pairing.member.session.digest)
+
         try:
-            answer = await run_in_thread(lambda: self._work(pairing, operation, transfers, report_step, halt))
+            answer = await run_role(role, work, halt.now)
         finally:
             halt.now()
         self._transfers[pair] = transfers
@@ -108,7 +114,9 @@ class Evaluations:
         """Listen at the party's address, once."""
         async with self._opening:
             if self._acceptor is None:
-                self._acceptor = await asyncio.to_thread(lambda: Acceptor(self._endpoint(self._session)))
+                self._acceptor = await asyncio.to_thread(
+                    lambda: Acceptor(self._endpoint(self._session, self._session.timeouts.gather))
+                )
 
     def close(self) -> None:
         """Stop listening, and forget the oblivious transfers."""
@@ -152,15 +160,15 @@ class Evaluations:
         member = PairwiseMember(session, self._identity, plan)
         return _PeerCall(member, peer, self._listener(peer) == self._identity.name)
 
-    def _endpoint(self, session: SessionFile) -> Endpoint:
-        """Return this party's endpoint in the session of two."""
+    def _endpoint(self, session: SessionFile, patience: float) -> Endpoint:
+        """Return this party's endpoint in the session of two; it calls a peer for `patience` seconds."""
         timeouts = session.timeouts
         return Endpoint(
             identity=self._identity,
             roster=session.roster,
             session_digest=session.digest,
             session=session.canonical(),
-            connect_timeout=timeouts.gather,
+            connect_timeout=patience,
             frame_timeout=timeouts.step,
             prepared=self._contexts,
         )
@@ -173,28 +181,34 @@ class Evaluations:
         label: str,
         others: Mapping[str, Conduit],
         halt: Halt,
+        keep: Keep,
+        begins: float,
     ) -> Report:
         """Drive a role of an evaluation with `peer` over a channel to it, and `others` to the other members.
 
-        `plan` and `label` must be the same for both. `halt` ends the evaluation from another thread. Errors
-        as for `evaluate`.
+        `plan` and `label` must be the same for both. `halt` ends the evaluation from another thread. `keep`
+        is as of `pairwise.drive`. `begins`: the loop's time until which the peer is waited for. Errors as for
+        `evaluate`.
         """
-        async with self._locks.setdefault(peer, asyncio.Lock()):
+        lock = self._locks.setdefault(peer, asyncio.Lock())
+        try:
+            async with asyncio.timeout_at(begins):
+                await lock.acquire()
+        except TimeoutError:
+            raise TimeoutFault({peer}, "connect", "an earlier evaluation with it is not over") from None
+        try:
             pairing = self._peer_call(plan, peer, label)
             if pairing.we_listen:
                 await self._listen()
-            try:
-                return await run_in_thread(lambda: self._drive(pairing, role, others, _ignore, halt))
-            finally:
-                halt.now()
-
-    def _work(
-        self, pairing: _PeerCall, operation: Operation, transfers: Transfers, report_step: OnStep, halt: Halt
-    ) -> Evaluation:
-        """Run an operation's role in this thread."""
-        role = pairing.member.role(operation.rows, transfers=transfers)
-        report = self._drive(pairing, role, {}, report_step, halt)
-        return operation.answer(report.evaluated, pairing.member.session.digest)
+            patience = max(0.0, begins - now())
+            return await run_role(
+                role,
+                lambda: self._drive(pairing, role, others, _ignore, halt, keep, patience),
+                halt.now,
+            )
+        finally:
+            halt.now()
+            lock.release()
 
     def _drive(
         self,
@@ -203,21 +217,23 @@ class Evaluations:
         others: Mapping[str, Conduit],
         report_step: OnStep,
         halt: Halt,
+        keep: Keep,
+        patience: float,
     ) -> Report:
         """Connect to the peer, drive the role and close the channel."""
-        channel = self._connect(pairing, halt)
+        channel = self._connect(pairing, halt, patience)
         try:
-            return drive(role, {pairing.peer: channel, **others}, report_step)
+            return drive(role, {pairing.peer: channel, **others}, report_step, keep)
         except ChannelClosed as closed:
             how = "hung up" if closed.clean else "was cut off"
             raise TimeoutFault({pairing.peer}, role.step, f"it {how}") from None
         finally:
             channel.close()
 
-    def _connect(self, pairing: _PeerCall, halt: Halt) -> BlockingChannel:
-        """Return the channel to the peer, once it asks for the same operation."""
-        session, peer = pairing.member.session, pairing.peer
-        endpoint, patience = self._endpoint(session), session.timeouts.gather
+    def _connect(self, pairing: _PeerCall, halt: Halt, patience: float) -> BlockingChannel:
+        """Return the channel to the peer, once it asks for the same operation, in `patience` seconds."""
+        peer = pairing.peer
+        endpoint = self._endpoint(pairing.member.session, patience)
         try:
             if pairing.we_listen and self._acceptor is not None:
                 return self._acceptor.claim(endpoint, peer, patience, halt)
@@ -230,7 +246,7 @@ class Evaluations:
         except TimeoutFault as error:
             if error.step == "connect" and not pairing.we_listen:
                 raise
-            reason = f"it has not asked for an evaluation with '{self._identity.name}' in {patience} s"
+            reason = f"it has not asked for an evaluation with '{self._identity.name}' in {patience:.3g} s"
             raise TimeoutFault({peer}, "connect", reason) from None
         except ChannelClosed:
             reason = "hung up before the evaluation began"

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Protocol, cast
+from typing import Protocol, TypeVar, cast
 
 import numpy as np
 
@@ -17,9 +18,11 @@ from smpc_dp.crypto.randomness import SystemRandomness
 from smpc_dp.errors import Code, ConfigCheck, ConfigError, ConfigIssue, LocalError, SmpcError, TimeoutFault
 from smpc_dp.identity.keys import Identity
 from smpc_dp.identity.roster import Member
+from smpc_dp.net.convictions import FOLDER, Convictions, certificate_of
 from smpc_dp.net.local import ON_ONE_MACHINE, free_port
 from smpc_dp.net.member import default_key, load_identity
 from smpc_dp.net.session_file import SessionFile, Timeouts, load_session, write_session
+from smpc_dp.net.threads import run_in_thread
 from smpc_dp.net.transport.blocking import BlockingChannel
 from smpc_dp.net.transport.channel import ChannelClosed
 from smpc_dp.net.transport.connect import accept_blocking, dial_blocking, listen_at_own_address
@@ -36,6 +39,12 @@ from smpc_dp.wire.signing import Context
 
 AGGREGATOR = "aggregator"
 STORED_BYTES = 1 << 24
+# Seconds between two looks at a role that judges.
+LOOK_SECONDS = 0.05
+
+T = TypeVar("T")
+# Is told of the error that ends a role before anybody else is; returns the error to raise.
+Keep = Callable[[SmpcError], SmpcError]
 
 
 class Conduit(Protocol):
@@ -72,13 +81,15 @@ class Report:
 class PairwiseMember:
     """Checked session file, the identity of this process, and the plan of the evaluation.
 
-    `contexts`: TLS contexts of every connection; None: each `connect` makes its own.
+    `contexts`: TLS contexts of every connection; None: each `connect` makes its own. `convictions`: the
+    members that are refused, where `evaluate` stores certificates too.
     """
 
     session: SessionFile
     identity: Identity
     plan: Plan
     contexts: Contexts | None = None
+    convictions: Convictions | None = None
 
     @classmethod
     def load(
@@ -92,7 +103,8 @@ class PairwiseMember:
             key: its identity file; by default `keys/NAME.key` beside the session file.
 
         Raises:
-            ConfigError, LocalError: the file, the circuit, the name or the key is wrong.
+            ConfigError, LocalError: the file, the circuit, the name or the key is wrong, or a certificate
+                beside the key.
         """
         session = load_session(path)
         if session.protocol != PAIRWISE:
@@ -107,7 +119,9 @@ class PairwiseMember:
         key_file = key if key is not None else default_key(path, name)
         identity = load_identity(key_file, name, member.public_key, f"roster[{name}].public_key")
         circuit = load_circuit(parameters, Path(path).parent)
-        return cls(session, identity, Plan(circuit, parameters), contexts(identity, session.roster))
+        convictions = Convictions(Path(key_file).with_name(FOLDER), session.roster)
+        plan = Plan(circuit, parameters)
+        return cls(session, identity, plan, contexts(identity, session.roster), convictions)
 
     @property
     def input_values(self) -> tuple[int, ...]:
@@ -177,7 +191,7 @@ class PairwiseMember:
         calling += [garbler] if name == evaluator else []
         channels: dict[str, BlockingChannel] = {}
         # Listening comes first: whom nobody hears calls again after a pause.
-        with listen_at_own_address(endpoint) if called else nullcontext() as server:
+        with listen_at_own_address(endpoint) if called else contextlib.nullcontext() as server:
             try:
                 for peer in calling:
                     channels[peer] = dial_blocking(endpoint, peer)
@@ -191,31 +205,62 @@ class PairwiseMember:
 
 
 def evaluate(
-    member: PairwiseMember, inputs: Sequence[Rows], on_step: Callable[[str], None] = lambda _step: None
+    member: PairwiseMember, role: Participant, on_step: Callable[[str], None] = lambda _step: None
 ) -> Report:
-    """Run one member of an evaluation, from connecting to the result; blocks.
+    """Run one member's role of an evaluation, from connecting to the result; blocks.
 
     Raises:
-        ConfigError: the inputs are not those of the circuit, or a peer has another session or circuit.
-        PeerFault, TimeoutFault, LocalError: a member ended the run, broke the protocol or is missing.
+        ConfigError: a peer has another session or circuit.
+        PeerFault, TimeoutFault, LocalError: a member ended the run, broke the protocol or is missing, or is
+            convicted of cheating.
     """
-    role = member.role(inputs)
+    convictions = member.convictions
+    if convictions is not None:
+        for peer in member.session.roster.parties:
+            convictions.check(peer.name)
     channels = member.connect()
     try:
-        return drive(role, channels, on_step)
+        return drive(role, channels, on_step, _unchanged if convictions is None else convictions.keep)
     finally:
         for channel in channels.values():
             channel.close()
+
+
+async def run_role(role: Participant, work: Callable[[], T], stop: Callable[[], None]) -> T:
+    """Return `work()`, which drives a role in a thread; `stop` ends the role's waits for others.
+
+    A cancelled caller goes on at once, unless the role judges: it waits for the judgement, which no other
+    member can delay, and a conviction is raised in the place of the cancellation. A second cancellation is
+    not held up; the thread still stores the certificate while the process lasts.
+    """
+    running = asyncio.ensure_future(run_in_thread(work))
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        stop()
+        while role.judges and not running.done():
+            await asyncio.wait([running], timeout=LOOK_SECONDS)
+        if running.done() and not running.cancelled() and certificate_of(running.exception()) is not None:
+            return running.result()
+        raise
+    finally:
+        running.cancel()
+
+
+def _unchanged(error: SmpcError) -> SmpcError:
+    return error
 
 
 def drive(
     role: Participant,
     channels: Mapping[str, Conduit],
     on_step: Callable[[str], None] = lambda _step: None,
+    keep: Keep = _unchanged,
 ) -> Report:
     """Drive a role over open channels until it ends; send its farewell when it fails.
 
-    Roles may be driven in turn over the same channels; `Report` counts the bytes of all.
+    Roles may be driven in turn over the same channels; `Report` counts the bytes of all. A role that may
+    convict its partner needs a `keep` that stores the certificate.
     """
     keep_freed_memory()
     began = time.perf_counter()
@@ -239,12 +284,18 @@ def drive(
         evaluated: Evaluated = stop.value
     except SmpcError as error:
         effects.close()
+        # First: who is convicted may keep its partner from a farewell, or in one.
+        kept = keep(error)
         reported: SmpcError = error
         if isinstance(error, ChannelClosed):
             reported = TimeoutFault({error.peer}, role.step, str(error), code=Code.LOST)
         for message in role.farewell(reported):
-            channels[message.to].close(message.parts)
-        raise
+            # An error of a farewell does not take the place of its reason.
+            with contextlib.suppress(SmpcError):
+                channels[message.to].close(message.parts)
+        if kept is error:
+            raise
+        raise kept from error
     steps["done"] = time.perf_counter() - began
     sent = sum(channel.bytes_sent for channel in channels.values())
     received = sum(channel.bytes_received for channel in channels.values())

@@ -10,9 +10,10 @@ import contextlib
 import queue
 import threading
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 
 from smpc_dp.errors import Check, PeerFault, SmpcError, TimeoutFault
+from smpc_dp.net.threads import run_in_loop
 from smpc_dp.protocols.garbled.effects import RETAINED, Buffer
 from smpc_dp.protocols.garbled.relay import SealedConnection
 from smpc_dp.protocols.ustatistic.messages import WINDOW, Relay, RelayEnd
@@ -31,12 +32,16 @@ Give = Callable[[Relay | RelayEnd], Coroutine[None, None, None]]
 
 
 class Tunnel:
-    """Blocking channel of one evaluation to the aggregator's role in it."""
+    """Blocking channel of one evaluation with `partner` to the aggregator's role in it."""
 
     def __init__(
-        self, aggregator: str, loop: asyncio.AbstractEventLoop, send: Callable[[bytes], Awaitable[None]]
+        self,
+        aggregator: str,
+        partner: str,
+        loop: asyncio.AbstractEventLoop,
+        send: Callable[[bytes], Coroutine[None, None, None]],
     ):
-        self.peer = aggregator
+        self.peer, self.partner = aggregator, partner
         self._sent = self._received = 0
         self._loop = loop
         self._send = send
@@ -65,14 +70,16 @@ class Tunnel:
         """Send one message."""
         content = b"".join(parts)
         self._sent += len(content)
-        asyncio.run_coroutine_threadsafe(self._deliver_out(content), self._loop).result()
+        run_in_loop(self._send(content), self._loop)
 
     def receive(self, limit: int, ahead: int = 0) -> Buffer:  # noqa: ARG002 - a channel's signature
         """Return the next message, of at most `limit` bytes; raise TimeoutFault when none comes in time."""
         try:
             content = self._inbox.get(timeout=self._patience)
         except queue.Empty:
-            raise TimeoutFault({self.peer}, "pair", f"nothing came for {self._patience} s") from None
+            # Its last message waits for a message of the partner.
+            reason = f"nothing came from {self.peer} for {self._patience} s; who is silent is not known"
+            raise TimeoutFault({self.peer, self.partner}, "pair", reason) from None
         if content is None:
             raise TimeoutFault({self.peer}, "pair", "the connection is lost")
         if len(content) > limit:
@@ -84,10 +91,6 @@ class Tunnel:
         """Send the last message, if any."""
         if parts is not None:
             self.send(parts)
-
-    async def _deliver_out(self, content: bytes) -> None:
-        """Send one message, from the loop."""
-        await self._send(content)
 
 
 class RelayedChannel:
@@ -139,18 +142,14 @@ class RelayedChannel:
         self._patience, self._later = first, later
         self._pump = self._loop.create_task(self._work())
 
-    def deliver(self, message: Relay | RelayEnd | None) -> None:
-        """Queue a message of the partner; fail the channel if the partner left, or the aggregator (None)."""
-        if not isinstance(message, Relay):
-            reason = "the connection is lost" if message is None else HAS_LEFT
-            self._fail(TimeoutFault({self.peer}, "pair", reason))
-            return
+    def deliver(self, message: Relay) -> None:
+        """Queue a message of the partner."""
         if self._error is not None:
             return
         try:
             self._take(message)
         except SmpcError as error:
-            self._fail(error)
+            self.fail(error)
         self._inbound.set()
 
     async def finish(self, failed: bool) -> None:
@@ -207,7 +206,7 @@ class RelayedChannel:
                 await self._inbound.wait()
                 self._inbound.clear()
         except SmpcError as error:
-            self._fail(error)
+            self.fail(error)
 
     async def _send_waiting(self) -> None:
         """Send queued messages while the partner has room."""
@@ -234,7 +233,7 @@ class RelayedChannel:
         # Not cut off when this channel ends: half a message would end the session.
         await asyncio.shield(self._give(Relay(self._matching, number, self._reported, content)))
 
-    def _fail(self, error: SmpcError) -> None:
+    def fail(self, error: SmpcError) -> None:
         """End with an error: calls raise it once earlier messages are used."""
         if self._error is None:
             self._error = error

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from smpc_dp.crypto.randomness import SystemRandomness
-from smpc_dp.errors import Check, ConfigCheck, ConfigError, LocalError, PeerFault, SmpcError, TimeoutFault
+from smpc_dp.errors import ConfigCheck, ConfigError, LocalError, PeerFault, SmpcError, TimeoutFault
 from smpc_dp.identity.keys import Identity
 from smpc_dp.kernels.fields import Codes
 from smpc_dp.kernels.kernel import Kernel
@@ -18,15 +19,15 @@ from smpc_dp.kernels.named import kernel_of, registered_kernel
 from smpc_dp.net.charging import charge_run
 from smpc_dp.net.connection import AggregatorConnection, AggregatorWaits
 from smpc_dp.net.connection_pool import InboundEvent
-from smpc_dp.net.convictions import CERTIFICATE
-from smpc_dp.net.deadline import PATIENCE, pairs_seconds
+from smpc_dp.net.convictions import certificate_of
+from smpc_dp.net.deadline import PATIENCE, now, pair_seconds, pairs_seconds
 from smpc_dp.net.driver import Drive
 from smpc_dp.net.evaluation import Evaluations
-from smpc_dp.net.pairwise import drive
+from smpc_dp.net.pairwise import Conduit, Keep, drive, run_role
 from smpc_dp.net.relay import HAS_LEFT, RelayedChannel, Tunnel
 from smpc_dp.net.seen import StoredRun
 from smpc_dp.net.session_file import Timeouts
-from smpc_dp.net.threads import run_in_thread
+from smpc_dp.net.threads import run_in_loop
 from smpc_dp.net.transport.blocking import Halt
 from smpc_dp.privacy.circuit_noise import NoiseKind
 from smpc_dp.protocols.covert.roles import party_role
@@ -145,12 +146,17 @@ class PairRounds(AggregatorWaits):
         self._timeouts = timeouts
         self._tunnels: dict[int, Tunnel] = {}
         self._relayed: dict[int, RelayedChannel] = {}
-        # Tunnels of pairs with a direct channel, and the matchings that the aggregator has ended.
+        # Of pairs with a direct channel.
         self._halts: dict[int, Halt] = {}
-        self._left: set[int] = set()
-        self._show: Callable[[int, bytes], Awaitable[None]]
-        self._give: Callable[[Relay | RelayEnd], Awaitable[None]]
+        # Why nobody waits for the partner of a matching any more.
+        self._ended: dict[int, TimeoutFault] = {}
+        # The loop's time at which the first matching began.
+        self._began = 0.0
+        self._show: Callable[[int, bytes], Coroutine[None, None, None]]
+        self._give: Callable[[Relay | RelayEnd], Coroutine[None, None, None]]
         self.issues: list[str] = []
+        # The convictions that this party has made.
+        self.convictions: list[SmpcError] = []
 
     async def begin_step(self, drive: Drive) -> None:
         """Begin the evaluations once they are drawn; see `Holder.begin_step`."""
@@ -160,6 +166,7 @@ class PairRounds(AggregatorWaits):
             # For all evaluations, before the first begins, and before any other event is taken.
             await drive.charge()
             drive.timer.at += pairs_seconds(self._plan.partners, self._timeouts)
+            self._began = now()
             self._open_tunnels(drive, self._run.state.evaluations)
             drive.begin_work(self._work(drive, self._run.state.evaluations))
 
@@ -193,6 +200,9 @@ class PairRounds(AggregatorWaits):
             except SmpcError as error:
                 failed.append(matching)
                 self.issues.append(f"pair {garbler}, {evaluator}: {error}")
+                if (task := asyncio.current_task()) is not None and task.cancelling():
+                    # A conviction came in the place of the cancellation.
+                    raise asyncio.CancelledError from None
         return failed
 
     def _take_conviction(self, envelope: Envelope) -> None:
@@ -207,10 +217,17 @@ class PairRounds(AggregatorWaits):
 
     def _hang_up(self) -> None:
         """End the evaluations' waits: the run is over."""
-        for tunnel in self._tunnels.values():
+        for matching, tunnel in self._tunnels.items():
             tunnel.deliver(None)
-        for channel in self._relayed.values():
-            channel.deliver(None)
+            self._end_pair(matching, TimeoutFault({tunnel.partner}, "pair", "the run is over"))
+
+    def _end_pair(self, matching: int, why: TimeoutFault) -> None:
+        """Wait for the partner of a matching no more; what it sent before is still judged."""
+        self._ended.setdefault(matching, why)
+        if (channel := self._relayed.get(matching)) is not None:
+            channel.fail(why)
+        else:
+            self._halts[matching].now()
 
     def _open_tunnels(self, drive: Drive, evaluations: Sequence[tuple[int, str, str]]) -> None:
         """Open the channels of all evaluations through the aggregator.
@@ -228,19 +245,19 @@ class PairRounds(AggregatorWaits):
 
         self._show, self._give = show, give
 
-        def tunnel(matching: int) -> Tunnel:
+        def tunnel(matching: int, partner: str) -> Tunnel:
             async def send(content: bytes) -> None:
                 await drive.connections.post(
                     drive.request, [self._pairs.write_pair(run_id, matching, content)]
                 )
 
-            opened = Tunnel(self._pairs.aggregator, loop, send)
+            opened = Tunnel(self._pairs.aggregator, partner, loop, send)
             opened.wait(self._timeouts.gather + self._timeouts.step)
             return opened
 
         for matching, garbler, evaluator in evaluations:
-            self._tunnels[matching] = tunnel(matching)
             peer = evaluator if own == garbler else garbler
+            self._tunnels[matching] = tunnel(matching, peer)
             if not self._evaluations.is_reachable(peer):
                 context = self._pairs.context(run_id, matching, garbler, evaluator)
                 connection = SealedConnection(context, self._identity, SystemRandomness())
@@ -255,74 +272,94 @@ class PairRounds(AggregatorWaits):
             tunnel.deliver(content)
 
     def _deliver_relayed(self, message: Relay | RelayEnd) -> None:
-        """Take a relayed frame, or the end of a relayed pair."""
-        if (channel := self._relayed.get(message.matching)) is not None:
-            channel.deliver(message)
-        elif isinstance(message, RelayEnd) and (halt := self._halts.get(message.matching)) is not None:
-            # The partner has left this pair: it may still be connected, or never call, and later pairs are
-            # expected.
-            self._left.add(message.matching)
-            halt.now()
+        """Take a relayed frame, or the end of a pair."""
+        if isinstance(message, Relay):
+            if (channel := self._relayed.get(message.matching)) is not None:
+                channel.deliver(message)
+        elif (tunnel := self._tunnels.get(message.matching)) is not None:
+            # The partner may still be connected directly, or never call, and later pairs are expected.
+            self._end_pair(message.matching, TimeoutFault({tunnel.partner}, "pair", HAS_LEFT))
 
     async def _evaluate(self, matching: int, garbler: str, evaluator: str) -> None:
-        """Evaluate one pair; a partner that is convicted of cheating is refused, and shown to be."""
+        """Evaluate one pair; a partner that is convicted of cheating is refused."""
         peer = evaluator if self._identity.name == garbler else garbler
         convictions = self._evaluations.convictions
-        certificate: bytes | None = None
         try:
-            with convictions.watch(peer):
-                try:
-                    await self._evaluate_once(matching, garbler, evaluator)
-                except PeerFault as error:
-                    certificate = error.evidence.get(CERTIFICATE)
-                    raise
-        except PeerFault as error:
-            if certificate is None and error.check == Check.CONVICTED:
-                # Refused: it need not wait, and nor need the aggregator.
+            convictions.check(peer)
+        except PeerFault:
+            # It need not wait, and nor need the aggregator.
+            with contextlib.suppress(SmpcError):
                 await self._give(RelayEnd(matching))
             raise
+        try:
+            await self._evaluate_once(matching, garbler, evaluator)
         except TimeoutFault:
             # The aggregator may have ended the pair because the partner is convicted: that is the reason.
             convictions.check(peer)
             raise
-        finally:
-            # Also if it could not be stored here.
-            if certificate is not None:
-                await self._show(matching, certificate)
 
     async def _evaluate_once(self, matching: int, garbler: str, evaluator: str) -> None:
-        """Evaluate one pair over the partner's channel, or relayed."""
-        engine = self._plan.evaluation(garbler, evaluator)
-        context = self._pairs.context(self._run.run_id, matching, garbler, evaluator)
-        own, randomness = self._identity.name, SystemRandomness()
-        inputs = self._plan.inputs(self._codes, randomness)
-        role = party_role(context, self._identity, engine, inputs, randomness)
-        peer = evaluator if own == garbler else garbler
-        label = f"{context.session_digest.hex()} matching {matching}"
-        tunnel = self._tunnels[matching]
-        channel = self._relayed.get(matching)
-        if channel is None:
-            others = {tunnel.peer: tunnel}
-            try:
-                await self._evaluations.drive(role, engine, peer, label, others, self._halts[matching])
-            except asyncio.CancelledError:
-                self._hang_up()
-                raise
-            except SmpcError:
-                if matching not in self._left:
-                    raise
-                raise TimeoutFault({peer}, "pair", HAS_LEFT) from None
-            return
-        timeouts, failed = self._timeouts, True
-        channel.open(timeouts.gather + timeouts.step, timeouts.step)
+        """Evaluate one pair within its time."""
+        own, peer = self._identity.name, self._tunnels[matching].partner
+        begins, ends = (self._began + seconds for seconds in pair_seconds(matching, self._timeouts))
+        if now() > begins:
+            raise TimeoutFault({own}, "pair", "this party came too late to it")
+        late = TimeoutFault({own, peer}, "pair", "its time is over; which of the two was slow is not known")
+        timer = asyncio.get_running_loop().call_at(ends, self._expire_pair, matching, late)
         try:
-            await run_in_thread(lambda: drive(role, {peer: channel, tunnel.peer: tunnel}))
-            failed = False
+            await self._drive_pair(matching, garbler, evaluator, begins)
         except asyncio.CancelledError:
             self._hang_up()
             raise
+        except TimeoutFault as error:
+            # A role whose channels are cut does not know why. All other errors are its own findings.
+            raise self._ended.get(matching, error) from None
+        finally:
+            timer.cancel()
+
+    def _expire_pair(self, matching: int, late: TimeoutFault) -> None:
+        """End a pair, and its wait for the aggregator, which may wait for the partner."""
+        self._end_pair(matching, late)
+        self._tunnels[matching].deliver(None)
+
+    async def _drive_pair(self, matching: int, garbler: str, evaluator: str, begins: float) -> None:
+        """Evaluate one pair over the partner's channel, or relayed; `begins` as of `Evaluations.drive`."""
+        engine = self._plan.evaluation(garbler, evaluator)
+        context = self._pairs.context(self._run.run_id, matching, garbler, evaluator)
+        randomness = SystemRandomness()
+        inputs = self._plan.inputs(self._codes, randomness)
+        role = party_role(context, self._identity, engine, inputs, randomness)
+        tunnel, keep = self._tunnels[matching], self._keeper(matching)
+        peer, channel = tunnel.partner, self._relayed.get(matching)
+        if channel is None:
+            label = f"{context.session_digest.hex()} matching {matching}"
+            others, halt = {tunnel.peer: tunnel}, self._halts[matching]
+            await self._evaluations.drive(role, engine, peer, label, others, halt, keep, begins)
+            return
+        step, failed = self._timeouts.step, True
+        channel.open(begins - now() + step, step)
+        channels: dict[str, Conduit] = {peer: channel, tunnel.peer: tunnel}
+        try:
+            await run_role(role, lambda: drive(role, channels, keep=keep), self._hang_up)
+            failed = False
         finally:
             await channel.finish(failed)
+
+    def _keeper(self, matching: int) -> Keep:
+        """Return what stores a conviction in a pair, and shows it to the aggregator, in the role's thread."""
+        loop = asyncio.get_running_loop()
+
+        def keep(error: SmpcError) -> SmpcError:
+            kept = self._evaluations.convictions.keep(error)
+            if (certificate := certificate_of(error)) is not None:
+                self.convictions.append(kept)
+                try:
+                    run_in_loop(self._show(matching, certificate), loop)
+                except SmpcError as failed:
+                    self.issues.append(f"{kept}; the aggregator could not be shown it: {failed}")
+            return kept
+
+        return keep
 
 
 async def estimate(
@@ -334,7 +371,8 @@ async def estimate(
 ) -> StatisticResult:
     """Take part in a request as one party.
 
-    Raises the errors of `Session.pairwise`, after the others are notified.
+    Raises the errors of `Session.pairwise`, after the others are notified; a conviction that this party has
+    made in place of another end of the run.
     """
     membership = connection.membership
     context, identity = membership.context(request), membership.identity
@@ -342,5 +380,11 @@ async def estimate(
     run = requested.machine(context, identity, membership.parameters.plan.max_corrupt, retained.seen)
     rounds = PairRounds(run, identity, requested, evaluations, membership.session.timeouts)
     charge = partial(charge_run, ledger, partial(event_of, requested.plan), request)
-    receipt = await connection.drive(request, run, rounds, charge=charge, retained=retained).to_end()
+    try:
+        receipt = await connection.drive(request, run, rounds, charge=charge, retained=retained).to_end()
+    except (SmpcError, asyncio.CancelledError) as error:
+        if rounds.convictions:
+            # Its certificate is stored; how the run ended is the lesser news.
+            raise rounds.convictions[0] from error
+        raise
     return replace(run.result.charged(receipt), faults=tuple(rounds.issues))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import threading
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
 
-from smpc_dp.errors import SmpcError
+from smpc_dp.errors import LocalError, SmpcError
 
 T = TypeVar("T")
 
@@ -46,3 +47,16 @@ async def run_in_thread(work: Callable[[], T]) -> T:
 
     threading.Thread(target=target, daemon=True).start()
     return await done
+
+
+def run_in_loop(work: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop) -> T:
+    """Return what a coroutine returns, run in the loop of another thread; LocalError if that loop ends."""
+    try:
+        return asyncio.run_coroutine_threadsafe(work, loop).result()
+    except concurrent.futures.CancelledError:
+        raise LocalError("the process ends") from None
+    except RuntimeError:
+        if not loop.is_closed():
+            raise
+        work.close()
+        raise LocalError("the process ends") from None

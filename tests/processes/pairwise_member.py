@@ -33,7 +33,7 @@ def main(session: str, name: str) -> None:
         np.zeros((member.plan.circuit.inputs[index], words), np.uint64) for index in member.input_values
     ]
     try:
-        report = evaluate(member, inputs, lambda step: say(step=step))
+        report = evaluate(member, member.role(inputs), lambda step: say(step=step))
     except SmpcError as error:
         named = [error.culprit] if isinstance(error, PeerFault) else []
         named += sorted(error.missing) if isinstance(error, TimeoutFault) else []

@@ -73,6 +73,11 @@ class CovertEvaluatorRole(EvaluatorRole, Streams):
         # Without inputs of the evaluator there are none.
         self._copies: list[EvaluatorCopy] = []
 
+    @property
+    def judges(self) -> bool:
+        """See `Participant.judges`: from the garbler's statement on, until the copies are checked."""
+        return self.step == "checks"
+
     def _run(self) -> Effects[Evaluated]:
         """Take part in the transfers of all copies, check all but one, and evaluate that one."""
         yield from self._greet()

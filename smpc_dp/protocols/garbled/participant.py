@@ -126,6 +126,11 @@ class Participant:
         return self._identity.name
 
     @property
+    def judges(self) -> bool:
+        """Whether the role has what may convict its partner, and has not found yet whether it does."""
+        return False
+
+    @property
     def run_id(self) -> bytes:
         """Run id; empty until all nonces are known."""
         return self._run_id
