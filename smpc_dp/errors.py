@@ -333,6 +333,11 @@ class VerificationError(SmpcError):
         super().__init__(reason)
 
 
+def evidenced(errors: Iterable[SmpcError]) -> PeerFault | None:
+    """Return the first fault with evidence, None if there is none: the cause of an error that names many."""
+    return next((error for error in errors if isinstance(error, PeerFault) and error.evidence), None)
+
+
 def check_of(error: Exception, other: Check) -> Check:
     """Return the check of a PeerFault or a VerificationError, and `other` for an error that has none."""
     return error.check if isinstance(error, PeerFault | VerificationError) else other

@@ -19,7 +19,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Future, wait
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
-from smpc_dp.errors import ConfigCheck, ConfigError
+from smpc_dp.errors import ConfigCheck, ConfigError, SmpcError
 from smpc_dp.net import session as asynchronous
 from smpc_dp.net.events import OnEvent, ignore
 
@@ -72,12 +72,15 @@ class _Background:
         self._loop.call_soon_threadsafe(begin)
         try:
             return ended.result()
-        except BaseException:
-            if not ended.done():
-                # Runs after `begin`.
-                self._loop.call_soon_threadsafe(lambda: tasks[0].cancel())
-                wait([ended])
-            raise
+        except BaseException as interrupt:
+            if ended.done():
+                raise
+            # Runs after `begin`.
+            self._loop.call_soon_threadsafe(lambda: tasks[0].cancel())
+            wait([ended])
+            # A conviction, say, that was made meanwhile.
+            error = ended.exception()
+            raise interrupt from (error if isinstance(error, SmpcError) else None)
 
     def stop(self) -> None:
         """End the thread, and wait for it."""

@@ -149,7 +149,8 @@ class RequestServer:
         inbox, convictions = getattr(self._drive.run.state, "inbox", None), self._convictions
         if inbox is None or convictions is None:
             return
-        for error in inbox.excluded.values():
+        # A copy: the step of a request that is cancelled may go on in its thread.
+        for error in [*inbox.excluded.values()]:
             if isinstance(error, PeerFault) and (certificate := certificate_of(error)) is not None:
                 self._culprits[error.culprit] = error
                 try:
@@ -423,6 +424,8 @@ async def open_aggregator(
         await pool.close()
     finally:
         pool.abort()
-        await listener.close()
-        # The log of a failed run is evidence too.
-        await asyncio.to_thread(logs.close)
+        try:
+            await listener.close()
+        finally:
+            # The log of a failed run is evidence too.
+            await asyncio.to_thread(logs.close)

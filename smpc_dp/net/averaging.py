@@ -160,7 +160,9 @@ class PartyAverager(_Requests):
                 number, operation, ring_vector, charge, membership, before
             )
         except SmpcError as error:
-            raise self._connection.lost(number, error) from None
+            lost = self._connection.lost(number, error)
+            # An aggregator that is lost may have been convicted: the cause has the evidence.
+            raise lost from (None if lost is error else error)
         return outcome
 
 

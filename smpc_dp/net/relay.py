@@ -78,7 +78,7 @@ class Tunnel:
             content = self._inbox.get(timeout=self._patience)
         except queue.Empty:
             # Its last message waits for a message of the partner.
-            reason = f"nothing came from {self.peer} for {self._patience} s; who is silent is not known"
+            reason = f"nothing came from {self.peer} for {self._patience:.3g} s; who is silent is not known"
             raise TimeoutFault({self.peer, self.partner}, "pair", reason) from None
         if content is None:
             raise TimeoutFault({self.peer}, "pair", "the connection is lost")
@@ -246,7 +246,8 @@ class RelayedChannel:
         """Queue one message; wait while DEPTH others wait. Raises the error that ended the channel."""
         content = b"".join(parts)
         if not self._room.acquire(timeout=self._patience):
-            raise TimeoutFault({self.peer}, "send", f"it did not read for {self._patience} s")
+            reason = f"nothing was read through {self._aggregator} for {self._patience:.3g} s"
+            raise self._silence("send", reason)
         if self._error is not None:
             raise self._error
         self._bytes_sent += len(content)
@@ -282,12 +283,18 @@ class RelayedChannel:
         self._taken += 1
         self._inbound.set()
 
+    def _silence(self, step: str, reason: str) -> TimeoutFault:
+        """Return the error of a wait in vain: the aggregator may hold back what the partner sends."""
+        who = {self.peer, self._aggregator}
+        return TimeoutFault(who, step, f"{reason}; who is silent is not known")
+
     def _next(self) -> bytes:
         """Return the next frame's content."""
         try:
             frame = self._inbox.get(timeout=self._patience)
         except queue.Empty:
-            raise TimeoutFault({self.peer}, "pair", f"nothing came for {self._patience} s") from None
+            reason = f"nothing came through {self._aggregator} for {self._patience:.3g} s"
+            raise self._silence("pair", reason) from None
         if isinstance(frame, SmpcError):
             self._inbox.put(frame)
             raise frame

@@ -125,7 +125,13 @@ class StoredReports:
         first, second = self._paths(party)
         for path in (first, second):
             if not path.exists():
-                write_durably(path, content, new=True)
+                try:
+                    write_durably(path, content, new=True)
+                except LocalError as error:
+                    if path == first:
+                        raise
+                    # Without the second one the first would count.
+                    raise LocalError(f"{party}: sent two different reports to one request; {error}") from None
             if path.read_bytes() == content:
                 break
         return not second.exists()

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from smpc_dp.crypto.randomness import SystemRandomness
-from smpc_dp.errors import ConfigCheck, ConfigError, PeerFault, TimeoutFault
+from smpc_dp.errors import ConfigCheck, ConfigError, PeerFault, SmpcError, TimeoutFault
 from smpc_dp.kernels.cosine import unit_codes
+from smpc_dp.net.convictions import certificate_of
 from smpc_dp.privacy.arguments import ArgumentChecks
 from smpc_dp.protocols.garbled.params import MAX_COPIES, MIN_COPIES
 from smpc_dp.statistics.similarity import Similarities, plan_similarities
@@ -46,8 +47,7 @@ async def compare(
         label = f"similarities with {len(names) - 1} parties"
         await asyncio.to_thread(ledger.charge, randomness.bytes(32), plan.event(), label)
     scores: dict[str, float] = {}
-    failed: dict[str, str] = {}
-    differs: list[ConfigError] = []
+    faults: dict[str, SmpcError] = {}
 
     async def with_peer(number: int, peer: str) -> None:
         bits = int.from_bytes(randomness.bytes((plan.noise.joint_bits + 7) // 8), "big")
@@ -63,8 +63,7 @@ async def compare(
             )
         except (ConfigError, PeerFault, TimeoutFault) as error:
             # One party that asks for something else must not cost the scores of all others.
-            differs.extend([error] if isinstance(error, ConfigError) else [])
-            failed[peer] = str(error)
+            faults[peer] = error
         else:
             if evaluated.value is not None:
                 scores[peer] = float(plan.scores(np.array([evaluated.value[0]], dtype=np.uint64))[0])
@@ -74,12 +73,24 @@ async def compare(
     tasks = [asyncio.create_task(with_peer(number, peer)) for number, peer in others]
     try:
         await asyncio.gather(*tasks)
-    finally:
+    except BaseException as error:
         for task in tasks:
             task.cancel()
-    if differs and not scores:
-        raise differs[0]
+        # What a garbler has signed by now is still judged.
+        await asyncio.wait(tasks)
+        if (convicted := _conviction(faults)) is not None:
+            raise convicted from error
+        raise
+    differs = next((error for error in faults.values() if isinstance(error, ConfigError)), None)
+    if differs is not None and not scores and _conviction(faults) is None:
+        raise differs
+    failed = {peer: str(error) for peer, error in faults.items()}
     return Similarities(scores, failed, plan.guarantee, plan.deviation)
+
+
+def _conviction(faults: Mapping[str, SmpcError]) -> SmpcError | None:
+    """Return a conviction among the faults of peers, None if there is none."""
+    return next((error for error in faults.values() if certificate_of(error) is not None), None)
 
 
 def _checked(vector: ArrayLike, covert: int) -> NDArray[np.float64]:

@@ -23,6 +23,7 @@ from smpc_dp.net.deadline import aggregator_run_seconds
 from smpc_dp.net.events import ignore
 from smpc_dp.net.local import AGGREGATOR, create_local_session
 from smpc_dp.net.member import Membership
+from smpc_dp.net.pairwise import Keep
 from smpc_dp.net.relay import Tunnel
 from smpc_dp.net.seen import SeenRuns, StoredRun
 from smpc_dp.net.statistic import PairRounds, StatisticRequest
@@ -78,6 +79,8 @@ class Evaluations:
         label: str,
         others: Mapping[str, Tunnel],
         halt: Halt,
+        _keep: Keep,
+        _begins: float,
     ) -> None:
         self._begun.add((label, self._own, peer))
         effects, answer = role.run(), None

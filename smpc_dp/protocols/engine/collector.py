@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from smpc_dp.errors import Check, Code, LocalError, PeerFault, SmpcError, TimeoutFault
+from smpc_dp.errors import Check, Code, LocalError, PeerFault, SmpcError, TimeoutFault, evidenced
 from smpc_dp.protocols.engine import events
 from smpc_dp.protocols.engine.state import State, Transition
 from smpc_dp.wire.abort import ABORT, LEAVE, NOT_CONNECTED, Abort, abort_of, code_of, equivocation, leave_of
@@ -174,13 +174,18 @@ class Collector(Generic[P_co]):
         inbox.events += 1
 
     def too_few(self, state: CollectorState, needed: int) -> TimeoutFault:
-        """Return the error of a run in which fewer parties remain than it needs."""
+        """Return the error of a run in which fewer parties remain than it needs.
+
+        An exclusion with evidence is its cause.
+        """
         inbox = state.inbox
         excluded = {self.name_of(party): error for party, error in inbox.excluded.items()}
         why = {name: code_of(error, name) for name, error in excluded.items()}
         detail = f"{len(inbox.alive)} of {self.parties} parties are left, {needed} are needed"
         reasons = "; ".join(str(error) for error in list(excluded.values())[:5])
-        return TimeoutFault(why, state.step, f"{detail}: {reasons}", code=Code.FEW, why=why, number=needed)
+        few = TimeoutFault(why, state.step, f"{detail}: {reasons}", code=Code.FEW, why=why, number=needed)
+        few.__cause__ = evidenced(excluded.values())
+        return few
 
 
 def _nothing(_collector: Any, _state: Any) -> None:

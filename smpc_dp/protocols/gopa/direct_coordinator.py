@@ -12,7 +12,7 @@ from typing import ClassVar
 from msgspec.structs import replace
 
 from smpc_dp.encoding import RingVector
-from smpc_dp.errors import Check, Code, PeerFault, SmpcError, TimeoutFault
+from smpc_dp.errors import Check, Code, PeerFault, SmpcError, TimeoutFault, evidenced
 from smpc_dp.protocols.engine.peers import Letter, PeerState, Take
 from smpc_dp.protocols.engine.state import Transition
 from smpc_dp.protocols.gopa import direct_messages as d
@@ -163,7 +163,8 @@ def _check_enough(
     why = {missing[party]: code_of(excluded[party], missing[party]) for party in known}
     reasons = "; ".join(list(state.inbox.faults)[:5])
     detail = f"{len(left)} parties are left, {needed} are needed: {reasons}"
-    raise TimeoutFault(missing.values(), step, detail, code=Code.FEW, why=why, number=needed)
+    few = TimeoutFault(missing.values(), step, detail, code=Code.FEW, why=why, number=needed)
+    raise few from evidenced(excluded.values())
 
 
 def _keep_hello(

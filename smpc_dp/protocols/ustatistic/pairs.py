@@ -16,7 +16,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from smpc_dp.decoding import decode_msgpack
-from smpc_dp.errors import Check, PeerFault, SmpcError, TimeoutFault, VerificationError
+from smpc_dp.errors import Check, PeerFault, SmpcError, TimeoutFault, VerificationError, evidenced
 from smpc_dp.protocols.covert.roles import aggregator_role
 from smpc_dp.protocols.engine.collector import CollectorState, Item
 from smpc_dp.protocols.engine.state import Transition, Work
@@ -188,8 +188,7 @@ def on_conviction(
     if pair is None or pair[1] != sender:
         raise PeerFault(sender, "accuses a party that did not garble for it", Check.NOT_PRESENT)
     number = aggregator.context.number(pair[0])
-    known = inbox.excluded.get(number)
-    if isinstance(known, PeerFault) and known.check == Check.CONVICTED:
+    if is_conviction(inbox.excluded.get(number)):
         return []
     plan = aggregator.parameters.plan(state.requested)
     try:
@@ -245,8 +244,11 @@ def finish_done(aggregator: Aggregator, state: CollectDone) -> Transition:
     plan = aggregator.parameters.plan(state.requested)
     names = tuple(aggregator.name_of(party) for party in state.present)
     if not outputs:
-        why = "no pair was evaluated: " + "; ".join(inbox.faults[:5])
-        raise TimeoutFault(list(names), m.DONE, why)
+        convicted = [str(error) for error in inbox.excluded.values() if is_conviction(error)]
+        # First: the others may be many.
+        faults = [*dict.fromkeys([*convicted, *inbox.faults])][: max(5, len(convicted))]
+        why = "no pair was evaluated: " + "; ".join(faults)
+        raise TimeoutFault(list(names), m.DONE, why) from evidenced(inbox.excluded.values())
     numbers = [[context.number(name) for name in pair] for _, pair in outputs]
     raw = np.array(list(outputs.values()), np.uint64)
     made = estimate(plan, np.array(numbers, np.int64).reshape(-1, 2), raw, drawn=sum(map(len, drawn.pairs)))
@@ -289,6 +291,11 @@ def take_end(_aggregator: Aggregator, state: CollectDone, content: bytes) -> Non
 def nobody(_aggregator: Aggregator, _state: CollectDone) -> int:
     """Return 0: the estimate is of the pairs that were evaluated."""
     return 0
+
+
+def is_conviction(error: SmpcError | None) -> bool:
+    """Tell whether a party is excluded for a certificate against it."""
+    return isinstance(error, PeerFault) and error.check == Check.CONVICTED
 
 
 def _check(aggregator: Aggregator, state: CollectDone, envelope: Envelope) -> None:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import logging
+import os
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 from smpc_dp.errors import Check, LocalError, PeerFault
 from smpc_dp.identity.roster import Roster
-from smpc_dp.net.convictions import FOLDER, Convictions
-from smpc_dp.net.statistic import PairRounds
+from smpc_dp.net.convictions import FOLDER, Convictions, certificate_of
 from tests.faults.test_covert import IDENTITIES, certificate
 
 ROSTER = Roster([IDENTITIES[name].entry("party") for name in ("alice", "bob")], requires_aggregator=False)
@@ -50,21 +50,38 @@ def test_files_that_convict_nobody_are_logged_and_the_key_convicts_whatever_the_
     assert caught.value.check == Check.CONVICTED
 
 
-def test_a_conviction_is_stored_as_a_whole_and_holds_although_it_cannot_be_stored(tmp_path: Path) -> None:
+def test_a_conviction_is_stored_as_a_whole(tmp_path: Path) -> None:
     convictions = Convictions(tmp_path / FOLDER, ROSTER)
-    with pytest.raises(PeerFault), convictions.watch("alice"):
-        raise convicted()
+    kept = convictions.keep(convicted())
     (file,) = (tmp_path / FOLDER).iterdir()
     assert file.read_bytes() == certificate()
+    assert str(kept) == f"alice: cheated; its certificate is {file}"
+    assert certificate_of(kept) == certificate()
     with pytest.raises(PeerFault, match="is refused"):
         Convictions(tmp_path / FOLDER, ROSTER).check("alice")
-    blocked = Convictions(tmp_path / "none" / FOLDER, ROSTER)
-    with pytest.raises(LocalError, match="cannot write the certificate") as failed, blocked.watch("alice"):
-        raise convicted()
-    assert isinstance(failed.value.__cause__, PeerFault)
-    assert failed.value.__cause__.evidence["certificate"] == certificate()
-    with pytest.raises(PeerFault, match="is refused"):
-        blocked.check("alice")
+
+
+def test_a_conviction_holds_although_its_certificate_cannot_be_stored_and_a_later_one_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    convictions = Convictions(tmp_path / FOLDER, ROSTER)
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("smpc_dp.net.convictions.replace_file", full)
+    kept = convictions.keep(convicted())
+    assert certificate_of(kept) == certificate()
+    assert str(kept).startswith("alice: cheated; its certificate is not stored: ")
+    assert "cannot write the certificate (No space" in str(kept)
+    with pytest.raises(PeerFault, match=r"is refused.*which could not be written"):
+        convictions.check("alice")
+    monkeypatch.undo()
+    assert "its certificate is not stored" not in str(convictions.keep(convicted()))
+    (file,) = (tmp_path / FOLDER).iterdir()
+    assert file.read_bytes() == certificate()
+    with pytest.raises(PeerFault, match=r"certificate$"):
+        convictions.check("alice")
 
 
 @pytest.mark.parametrize("check", [Check.CONVICTED, Check.BAD_OPENING])
@@ -72,27 +89,7 @@ def test_what_the_own_checks_do_not_show_convicts_nobody(tmp_path: Path, check: 
     """A fault with neither certificate nor check of its own is no conviction."""
     convictions = Convictions(tmp_path / FOLDER, ROSTER)
     evidence = {} if check == Check.CONVICTED else {"certificate": certificate()}
-    with pytest.raises(PeerFault), convictions.watch("alice"):
-        raise PeerFault("alice", "said so", check, evidence)
+    fault = PeerFault("alice", "said so", check, evidence)
+    assert convictions.keep(fault) is fault
     convictions.check("alice")
     assert not (tmp_path / FOLDER).exists()
-
-
-async def test_a_certificate_that_cannot_be_stored_is_shown_all_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rounds, shown = PairRounds.__new__(PairRounds), list[tuple[int, bytes]]()
-    rounds._identity = IDENTITIES["bob"]
-    rounds._evaluations = SimpleNamespace(convictions=Convictions(tmp_path / "none" / FOLDER, ROSTER))  # type: ignore[assignment]
-
-    async def evaluate_once(*_pair: object) -> None:
-        raise convicted()
-
-    async def show(matching: int, content: bytes) -> None:
-        shown.append((matching, content))
-
-    monkeypatch.setattr(rounds, "_evaluate_once", evaluate_once)
-    rounds._show = show
-    with pytest.raises(LocalError, match="cannot write the certificate"):
-        await rounds._evaluate(2, "alice", "bob")
-    assert shown == [(2, certificate())]
