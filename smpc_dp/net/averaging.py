@@ -160,9 +160,7 @@ class PartyAverager(_Requests):
                 number, operation, ring_vector, charge, membership, before
             )
         except SmpcError as error:
-            lost = self._connection.lost(number, error)
-            # An aggregator that is lost may have been convicted: the cause has the evidence.
-            raise lost from (None if lost is error else error)
+            self._connection.fail(number, error)
         return outcome
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import numpy as np
 
@@ -99,6 +99,11 @@ class Connection(ABC):
     def lost(self, _request: int, error: SmpcError) -> SmpcError:
         """Return the error for a learner whose request failed: no further one is possible, or the same."""
         return error
+
+    def fail(self, request: int, error: SmpcError) -> NoReturn:
+        """Raise the error of `lost`; the original one, which may have evidence, is the cause of another."""
+        lost = self.lost(request, error)
+        raise lost from (None if lost is error else error)
 
     async def quit(self, request: int, error: SmpcError) -> None:  # noqa: B027 - for an aggregator alone
         """Tell an aggregator the reason before this party leaves the session."""

@@ -139,9 +139,7 @@ class PartyExchange(_Exchanges, ExchangeOfProcess):
         try:
             await self._connection.run(number, operation, ring_vector, charge, membership, before)
         except SmpcError as error:
-            lost = self._connection.lost(number, error)
-            # An aggregator that is lost may have been convicted: the cause has the evidence.
-            raise lost from (None if lost is error else error)
+            self._connection.fail(number, error)
         received: dict[str, RingVector] = self._connection.ended.state.received
         return {self._names.index(who): parameters.real(ring_vector) for who, ring_vector in received.items()}
 

@@ -22,7 +22,7 @@ from smpc_dp.net.convictions import FOLDER, Convictions, certificate_of
 from smpc_dp.net.local import ON_ONE_MACHINE, free_port
 from smpc_dp.net.member import default_key, load_identity
 from smpc_dp.net.session_file import SessionFile, Timeouts, load_session, write_session
-from smpc_dp.net.threads import run_in_thread
+from smpc_dp.net.threads import start_in_thread
 from smpc_dp.net.transport.blocking import BlockingChannel
 from smpc_dp.net.transport.channel import ChannelClosed
 from smpc_dp.net.transport.connect import accept_blocking, dial_blocking, listen_at_own_address
@@ -230,17 +230,18 @@ async def run_role(role: Participant, work: Callable[[], T], stop: Callable[[], 
     """Return `work()`, which drives a role in a thread; `stop` ends the role's waits for others.
 
     A cancelled caller goes on at once, unless the role judges: it waits for the judgement, which no other
-    member can delay, and a conviction is raised in the place of the cancellation. A second cancellation is
-    not held up; the thread still stores the certificate while the process lasts.
+    member can delay, however often it is cancelled, as it is when the event loop ends. A conviction is raised
+    in the place of the cancellation.
     """
-    running = asyncio.ensure_future(run_in_thread(work))
+    running = start_in_thread(work)
     try:
         return await asyncio.shield(running)
     except asyncio.CancelledError:
         stop()
         while role.judges and not running.done():
-            await asyncio.wait([running], timeout=LOOK_SECONDS)
-        if running.done() and not running.cancelled() and certificate_of(running.exception()) is not None:
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.wait([running], timeout=LOOK_SECONDS)
+        if running.done() and certificate_of(running.exception()) is not None:
             return running.result()
         raise
     finally:

@@ -14,9 +14,14 @@ T = TypeVar("T")
 
 
 async def run_in_thread(work: Callable[[], T]) -> T:
-    """Return `work()`, run in a daemon thread, so that neither the event loop nor the process waits for it.
+    """Return `work()`, run in a thread; a cancelled caller goes on at once, and the work is not stopped."""
+    return await start_in_thread(work)
 
-    A cancelled caller goes on at once; the work is not stopped.
+
+def start_in_thread(work: Callable[[], T]) -> asyncio.Future[T]:
+    """Begin `work()` in a daemon thread, for which neither the event loop nor the process waits.
+
+    The result is no task, which the end of the event loop would cancel.
     """
     loop = asyncio.get_running_loop()
     done: asyncio.Future[T] = loop.create_future()
@@ -46,7 +51,7 @@ async def run_in_thread(work: Callable[[], T]) -> T:
             notify(value, None)
 
     threading.Thread(target=target, daemon=True).start()
-    return await done
+    return done
 
 
 def run_in_loop(work: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop) -> T:

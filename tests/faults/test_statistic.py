@@ -593,6 +593,11 @@ def test_a_garbler_that_cheats_is_convicted_whatever_happens_before_it_is_accuse
         assert (fault.check, [*fault.evidence]) == (Check.CONVICTED, ["certificate"])
     assert sum(f"{garbler}: is convicted of cheating" in fault for fault in inbox.faults) == 1
     assert NAMES.index(evaluator) + 1 in inbox.alive
+    # However many faults came before.
+    inbox.faults[:0] = [f"fault {number}" for number in range(6)]
+    with pytest.raises(TimeoutFault, match=f"no pair was evaluated: {garbler}: is convicted") as caught:
+        table.aggregator.handle(Deadline())
+    assert caught.value.__cause__ is inbox.excluded[number]
 
 
 @pytest.mark.parametrize("restored", [False, True])

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import re
+import signal
+import subprocess
+import sys
+import threading
 from collections.abc import Awaitable
 from pathlib import Path
 from typing import Any
@@ -14,10 +18,11 @@ import pytest
 import smpc_dp
 from smpc_dp.circuits.bristol import format_bristol
 from smpc_dp.errors import Check
-from smpc_dp.net.audit_certificate import CertificateReport
+from smpc_dp.net.audit_certificate import CertificateReport, audit_certificate
 from smpc_dp.net.local import create_local_session
 from smpc_dp.net.session_file import Timeouts
 from smpc_dp.protocols.covert.copies import GarblerCopy
+from smpc_dp.protocols.covert.evaluator import CovertEvaluatorRole
 from smpc_dp.protocols.covert.garbler import CovertGarblerRole
 from smpc_dp.protocols.covert.terms import TABLES, Terms
 from smpc_dp.protocols.garbled.evaluation import Role
@@ -25,6 +30,7 @@ from smpc_dp.protocols.garbled.params import Output
 from smpc_dp.published.library import find
 from tests.command import smpc_dp as smpc_dp_command
 from tests.documents import fields_below
+from tests.signals import DEFAULT_SIGNALS
 
 PARTIES = ("alice", "bob", "carol")
 PARAMETERS: dict[str, object] = {
@@ -366,6 +372,87 @@ async def test_a_garbler_that_cheats_is_convicted_refused_and_shown_by_the_certi
     other = str(tmp_path / "again" / "session.toml")
     shown = smpc_dp_command("audit", "--certificate", str(file), "--session", other)
     assert (shown.returncode, "nobody is convicted" in shown.stdout) == (1, True)
+
+
+async def test_a_caller_that_is_cancelled_or_stopped_while_it_judges_still_convicts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has what the garbler signed; the garbler has hung up, and nobody waits for the evaluation."""
+    monkeypatch.setattr("smpc_dp.protocols.covert.roles.CovertGarblerRole", Cheat)
+    loop, judging, go_on = asyncio.get_running_loop(), asyncio.Event(), threading.Event()
+    check = CovertEvaluatorRole._check_copies
+
+    def slow(*arguments: Any) -> None:
+        loop.call_soon_threadsafe(judging.set)
+        assert go_on.wait(60)
+        check(*arguments)
+
+    monkeypatch.setattr(CovertEvaluatorRole, "_check_copies", slow)
+    async with session(tmp_path) as at:
+        garbles = at["alice"].evaluate("add32", [1], peer="bob", role="garbler", covert=2)
+        evaluates = at["bob"].evaluate("add32", [2], peer="alice", role="evaluator", covert=2)
+        tasks = [asyncio.create_task(each) for each in (garbles, evaluates)]
+        await judging.wait()
+        for task in tasks:
+            task.cancel()
+        cheated, *_ = await asyncio.gather(tasks[0], return_exceptions=True)
+        assert isinstance(cheated, asyncio.CancelledError)
+        go_on.set()
+        with pytest.raises(smpc_dp.PeerFault, match="cheated") as caught:
+            await tasks[1]
+    (file,) = (tmp_path / "keys" / "certificates").iterdir()
+    assert (caught.value.culprit, caught.value.check) == ("alice", Check.CONVICTED)
+    assert str(caught.value).endswith(f"; its certificate is {file}")
+    assert file.read_bytes() == caught.value.evidence["certificate"]
+
+
+STOPPED = """
+import asyncio, os, sys, time
+import smpc_dp
+from smpc_dp.net.launcher import run_child
+from smpc_dp.protocols.covert.evaluator import CovertEvaluatorRole
+from tests.processes.test_evaluate import Cheat, RecordedRun
+import smpc_dp.protocols.covert.roles as roles
+
+roles.CovertGarblerRole, check = Cheat, CovertEvaluatorRole._check_copies
+
+def slow(*arguments):
+    print("judges", flush=True)
+    time.sleep(2.0)
+    check(*arguments)
+
+CovertEvaluatorRole._check_copies = slow
+
+async def main():
+    async with RecordedRun(sys.argv[1]) as at:
+        await asyncio.gather(
+            at["alice"].evaluate("add32", [1], peer="bob", role="garbler", covert=2),
+            at["bob"].evaluate("add32", [2], peer="alice", role="evaluator", covert=2),
+        )
+
+if sys.argv[2] == "member":
+    sys.exit(run_child(lambda: main(), supervised=False))
+asyncio.run(main())
+"""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("kind", "number"),
+    [("member", signal.SIGTERM), ("member", signal.SIGINT), ("script", signal.SIGINT)],
+)
+def test_a_process_that_is_told_to_stop_while_it_judges_stores_the_certificate(
+    tmp_path: Path, kind: str, number: signal.Signals
+) -> None:
+    path = session(tmp_path).path
+    command = [sys.executable, "-c", DEFAULT_SIGNALS + STOPPED, str(path), kind]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "judges\n"
+        process.send_signal(number)
+        _, errors = process.communicate(timeout=60)
+    (file,) = (tmp_path / "keys" / "certificates").iterdir()
+    assert audit_certificate(file, path).ok, errors
 
 
 def test_the_report_on_a_certificate_is_documented() -> None:

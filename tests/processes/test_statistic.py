@@ -6,9 +6,10 @@ import asyncio
 import json
 import runpy
 import sys
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -16,18 +17,23 @@ import pytest
 import smpc_dp
 from smpc_dp.errors import Check
 from smpc_dp.kernels import Field, auc, kendall_tau, table_kernel
+from smpc_dp.net import statistic
 from smpc_dp.net.aggregator import RequestServer
 from smpc_dp.net.audit import audit
 from smpc_dp.net.audit_certificate import audit_certificate
+from smpc_dp.net.convictions import certificate_of
 from smpc_dp.net.local import create_local_session
 from smpc_dp.net.session_file import Timeouts
+from smpc_dp.net.threads import run_in_loop
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.protocols.covert.copies import GarblerCopy
 from smpc_dp.protocols.covert.evaluator import CovertEvaluatorRole
 from smpc_dp.protocols.covert.garbler import CovertGarblerRole
 from smpc_dp.protocols.covert.terms import TABLES, Terms
 from smpc_dp.protocols.garbled.draw import matchings
+from smpc_dp.protocols.garbled.effects import Send
 from smpc_dp.protocols.ustatistic import pairs
+from smpc_dp.protocols.ustatistic.messages import RelayEnd
 from smpc_dp.protocols.ustatistic.result import StatisticResult
 from tests.deadlines import HOURS
 
@@ -136,8 +142,6 @@ async def test_a_failed_pair_is_spent_and_not_retried(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One party is gone when its pair begins: the pair is dropped and counted, and nobody asks again."""
-    from smpc_dp.net import statistic
-
     ledgers = {name: tmp_path / f"{name}.ledger" for name in PARTIES}
     for name, ledger in ledgers.items():
         Ledger.create(ledger, party=name, dataset="d", relation="substitution", epsilon=30.0, delta=1e-6)
@@ -354,6 +358,15 @@ async def test_garblers_that_cheat_are_convicted_their_pairs_fail_and_ledgers_ar
 
     answers = await execute(path, act, ledgers=ledgers, requests=1)
     assert all(isinstance(answer, smpc_dp.SmpcError) for answer in answers)
+    # To each evaluator its conviction, not how the run ended; with all parties' first faults in that.
+    errors = [answer for answer in answers if isinstance(answer, smpc_dp.SmpcError)]
+    convicted = [error for error in errors if certificate_of(error)]
+    assert len(convicted) == 2
+    assert all(isinstance(error.__cause__, smpc_dp.SmpcError) for error in convicted)
+    served = answers[-1]
+    assert isinstance(served, smpc_dp.TimeoutFault)
+    assert certificate_of(served.__cause__)
+    assert str(served).count("is convicted of cheating") == 2
     assert all(len(Ledger.open(file).entries()) == 1 for file in ledgers.values())
     files = sorted((tmp_path / "keys" / "certificates").iterdir())
     assert len(files) == 2
@@ -430,6 +443,88 @@ async def test_a_convicted_party_is_paired_no_more_and_its_partners_are_told_who
     assert isinstance(answers[0], smpc_dp.SmpcError)
     (file,) = (tmp_path / "keys" / "certificates").iterdir()
     assert served.faults == (f"alice: is refused: it is convicted of cheating by {file}",)
+
+
+class Escaping(OneCheat):
+    """Alice says that she has left the pair when she learns that she is caught, and does not hang up.
+
+    `leave` says so.
+    """
+
+    leave: ClassVar[Callable[[], None]]
+
+    def farewell(self, error: smpc_dp.SmpcError) -> list[Send]:
+        if self.name != "alice":
+            return super().farewell(error)
+        type(self).leave()
+        time.sleep(0.5)
+        return []
+
+
+@pytest.mark.parametrize("addresses", [True, pytest.param(False, marks=pytest.mark.long)])
+async def test_no_caught_garbler_escapes_its_certificate(
+    addresses: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("smpc_dp.protocols.covert.roles.CovertGarblerRole", Escaping)
+    drive_pair = statistic.PairRounds._drive_pair
+
+    async def noted(rounds: statistic.PairRounds, matching: int, garbler: str, *rest: Any) -> None:
+        if garbler == rounds._identity.name == "alice":
+            loop = asyncio.get_running_loop()
+            Escaping.leave = lambda: run_in_loop(rounds._give(RelayEnd(matching)), loop)
+        await drive_pair(rounds, matching, garbler, *rest)
+
+    monkeypatch.setattr(statistic.PairRounds, "_drive_pair", noted)
+    path = create_local_session(tmp_path, PARTIES, PARAMETERS, addresses=addresses, timeouts=HOURS)
+
+    async def act(opened: smpc_dp.Session, index: int) -> object:
+        label = int(opened.party in ("alice", "bob"))
+        return await opened.pairwise(auc(GRID), 50 - index, 12.0, 1, public_label=label, covert=2)
+
+    *answers, served = await execute(path, act, requests=1)
+    assert isinstance(served, StatisticResult)
+    (fault,) = served.faults
+    assert fault.startswith("alice: is convicted of cheating by the certificate of ")
+    (file,) = (tmp_path / "keys" / "certificates").iterdir()
+    assert audit_certificate(file, path).ok
+    faults = [
+        fault for answer in answers[1:] if isinstance(answer, StatisticResult) for fault in answer.faults
+    ]
+    assert len(faults) == 1
+    assert "alice: cheated" in faults[0]
+
+
+@pytest.mark.long
+async def test_a_judgement_that_outlasts_the_run_convicts_and_is_in_the_result(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The aggregator ends the run in 11 s; its result ends the pairs of who still judges."""
+    monkeypatch.setattr("smpc_dp.protocols.covert.roles.CovertGarblerRole", OneCheat)
+    check = CovertEvaluatorRole._check_copies
+
+    def slow(role: CovertEvaluatorRole, *arguments: Any) -> None:
+        if role._garbler == "alice":
+            time.sleep(14.0)
+        check(role, *arguments)
+
+    monkeypatch.setattr(CovertEvaluatorRole, "_check_copies", slow)
+    timeouts = Timeouts(connect=60.0, step=2.0, gather=1.0)
+    path = create_local_session(tmp_path, PARTIES, PARAMETERS, addresses=True, timeouts=timeouts)
+
+    async def act(opened: smpc_dp.Session, index: int) -> object:
+        label = int(opened.party in ("alice", "bob"))
+        return await opened.pairwise(auc(GRID), 50 - index, 12.0, 1, public_label=label, covert=2)
+
+    *answers, served = await execute(path, act, requests=1)
+    assert isinstance(served, StatisticResult)
+    assert (served.pairs, served.failed) == (1, 1)
+    (file,) = (tmp_path / "keys" / "certificates").iterdir()
+    assert audit_certificate(file, path).ok
+    faults = [
+        fault for answer in answers[1:] if isinstance(answer, StatisticResult) for fault in answer.faults
+    ]
+    assert len(faults) == 1
+    assert "alice: cheated" in faults[0]
 
 
 class FalseAccuser(CovertEvaluatorRole):

@@ -15,11 +15,12 @@ from typing import Any
 import pytest
 
 import smpc_dp
-from smpc_dp.errors import ConfigCheck
+from smpc_dp.errors import Check, ConfigCheck
 from smpc_dp.net.events import Event
 from smpc_dp.net.local import create_local_session
 from smpc_dp.net.session_file import Timeouts
 from smpc_dp.protocols.result import Result
+from smpc_dp.sync import _Background
 from tests.threads import in_thread
 
 PARTIES = ("alice", "bob", "carol", "dave")
@@ -171,6 +172,25 @@ def test_an_interrupt_cancels_the_request_and_closes_the_session(tmp_path: Path)
         session.close()
     assert len(serving.result()) == 1
     assert not names_of_threads()
+
+
+@pytest.mark.usefixtures("interrupts")
+def test_what_a_cancelled_request_finds_is_the_cause_of_the_interrupt() -> None:
+    fault = smpc_dp.PeerFault("bob", "cheated", Check.CONVICTED, {"certificate": b"c"})
+    main, background = threading.main_thread().ident, _Background("test")
+    assert main is not None
+
+    async def judge() -> None:
+        try:
+            signal.pthread_kill(main, signal.SIGINT)
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            raise fault from None
+
+    with pytest.raises(KeyboardInterrupt) as caught:
+        background.call(judge())
+    assert caught.value.__cause__ is fault
+    background.stop()
 
 
 def test_an_error_of_a_request_leaves_the_session_open(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from smpc_dp.errors import Code, LocalError, SmpcError, TimeoutFault
+from smpc_dp.errors import Check, Code, LocalError, PeerFault, SmpcError, TimeoutFault
 from smpc_dp.net.averaging import PartyAverager
 from smpc_dp.net.connection import AggregatorConnection
 from smpc_dp.net.events import ignore
@@ -75,6 +75,17 @@ def test_what_an_aggregator_told_before_it_ended_the_session_stays(path: Path, e
         near.send = send  # type: ignore[method-assign]
 
     run_virtually(lambda: lose(path, when, error))
+
+
+async def test_the_evidence_against_an_aggregator_that_is_lost_stays(path: Path) -> None:
+    connection = AggregatorConnection(Membership.load(path, "ann"), ignore)
+    fault = PeerFault(AGGREGATOR, "signed two", Check.EQUIVOCATION, {"first": b"1", "second": b"2"})
+    with pytest.raises(AggregatorLostError, match="signed two") as caught:
+        connection.fail(1, fault)
+    assert caught.value.__cause__ is fault
+    with pytest.raises(PeerFault, match="bob") as kept:
+        connection.fail(1, PeerFault("bob", "left", Check.LEFT))
+    assert kept.value.__cause__ is None
 
 
 @pytest.mark.parametrize("error", ERRORS, ids=["another", "itself"])

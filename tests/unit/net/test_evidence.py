@@ -21,10 +21,11 @@ from smpc_dp.errors import (
     SmpcError,
     TimeoutFault,
 )
-from smpc_dp.net import aggregator, similarity
+from smpc_dp.net import aggregator, reporting, similarity
 from smpc_dp.net.convictions import FOLDER, Convictions, certificate_of
 from smpc_dp.net.deadline import pair_seconds, pairs_seconds
 from smpc_dp.net.driver import Drive
+from smpc_dp.net.evaluation import Evaluations
 from smpc_dp.net.pairwise import drive, run_role
 from smpc_dp.net.relay import Tunnel
 from smpc_dp.net.session_file import Timeouts
@@ -108,32 +109,30 @@ async def test_a_cancelled_caller_waits_for_a_judgement_alone(found: Callable[[]
     work = work_of(judge, Garbler(lost), lambda error: error)
     task = asyncio.create_task(run_role(cast("Any", judge), work, stopped.set))
     await judge.judging.wait()
-    task.cancel()
-    await stopped.wait()
-    await asyncio.sleep(0)
-    assert not task.done()
+    for _ in range(3):
+        # Also when the event loop ends, which cancels all tasks again.
+        task.cancel()
+        await stopped.wait()
+        await asyncio.sleep(0)
+        assert not task.done()
     judge.go_on.set()
     with pytest.raises(PeerFault if found is convicted else asyncio.CancelledError):
         await task
 
 
-async def test_a_cancelled_caller_waits_for_nothing_else_and_no_second_time(tmp_path: Path) -> None:
-    convictions = Convictions(tmp_path / FOLDER, ROSTER)
-    for judges, times in ((False, 1), (True, 2)):
-        judge = Judge()
-        judge.judges = judges
-        ended = threading.Event()
-        work = work_of(judge, Garbler(ended.set), convictions.keep)
-        task = asyncio.create_task(run_role(cast("Any", judge), work, lambda: None))
-        await judge.judging.wait()
-        for _ in range(times):
-            task.cancel()
-            await asyncio.sleep(0)
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        # The thread stores what it finds.
-        judge.go_on.set()
-        assert await asyncio.to_thread(ended.wait, 30)
+async def test_a_cancelled_caller_waits_for_nothing_else_and_the_thread_stores_what_it_finds(
+    tmp_path: Path,
+) -> None:
+    convictions, judge, ended = Convictions(tmp_path / FOLDER, ROSTER), Judge(), threading.Event()
+    judge.judges = False
+    work = work_of(judge, Garbler(ended.set), convictions.keep)
+    task = asyncio.create_task(run_role(cast("Any", judge), work, lambda: None))
+    await judge.judging.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    judge.go_on.set()
+    assert await asyncio.to_thread(ended.wait, 30)
     assert len(list((tmp_path / FOLDER).iterdir())) == 1
 
 
@@ -364,6 +363,69 @@ def test_an_aggregator_that_cannot_store_a_certificate_refuses_the_party_and_say
     assert fault.startswith("alice: its certificate is not stored: ")
 
 
+async def test_a_later_fault_does_not_take_the_place_of_a_conviction(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    role = Accused()
+    server = server_of(Convictions(tmp_path / FOLDER, ROSTER), role)
+    session = SimpleNamespace(timeouts=SLOW, parameters=None)
+    none = dict.fromkeys(("group", "parameters", "identity"))
+    of = SimpleNamespace(session=session, context=lambda _: None, **none)
+    server._membership, server._make, server._requested = of, lambda *_, **__: role, {}
+    server._watch = server._board = server._fixed = server._pool = server._on_event = None
+    faults = [PeerFault(name, "sent nonsense", Check.MALFORMED) for name in ("alice", "bob")]
+
+    async def ready() -> None:
+        return
+
+    async def run() -> bool:
+        raise faults[-1]
+
+    monkeypatch.setattr(server, "_heed_certificates", ready)
+    monkeypatch.setattr(server, "_run", run)
+    conviction = server._culprits["alice"] = convicted()
+    bobs = faults[-1]
+    for number in (1, 2):
+        assert await server.request(number) is faults.pop()
+    assert server._culprits == {"alice": conviction, "bob": bobs}
+
+
+class Called:
+    """Bob's evaluations with alice; `patience`: of each wait for her call."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.evaluations: Any = Evaluations.__new__(Evaluations)
+        self.evaluations._locks, self.patience = {}, list[float]()
+        monkeypatch.setattr(self.evaluations, "_peer_call", lambda *_: SimpleNamespace(we_listen=False))
+        monkeypatch.setattr(self.evaluations, "_drive", lambda *given: self.patience.append(given[-1]))
+
+    async def drive(self, begins: float) -> None:
+        role, halt = SimpleNamespace(judges=False), Halt()
+        await self.evaluations.drive(role, None, "alice", "", {}, halt, None, begins)
+
+
+async def test_a_partner_whom_others_keep_is_waited_for_until_its_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    called, now = Called(monkeypatch), asyncio.get_running_loop().time()
+    await called.drive(now + 1000.0)
+    assert 900.0 < called.patience[0] <= 1000.0
+
+
+async def test_an_evaluation_with_the_partner_does_not_hold_up_its_pair(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    called, now = Called(monkeypatch), asyncio.get_running_loop().time()
+    lock = called.evaluations._locks["alice"] = asyncio.Lock()
+    await lock.acquire()
+    with pytest.raises(TimeoutFault, match="an earlier evaluation with it is not over"):
+        async with asyncio.timeout(20.0):
+            await called.drive(now + 0.05)
+    lock.release()
+    await called.drive(now + 1000.0)
+    assert not lock.locked()
+
+
 def test_the_error_of_a_run_with_too_few_parties_has_the_evidence_as_its_cause() -> None:
     inbox = Inbox({3})
     inbox.excluded = {1: TimeoutFault({"alice"}, "keys"), 2: convicted()}
@@ -371,6 +433,26 @@ def test_the_error_of_a_run_with_too_few_parties_has_the_evidence_as_its_cause()
     few = Collector.too_few(collector, cast("Any", SimpleNamespace(inbox=inbox, step="keys")), 2)
     assert few.code == Code.FEW
     assert certificate_of(few.__cause__) == certificate()
+
+
+def test_a_second_report_that_cannot_be_stored_does_not_hide_that_there_were_two(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request = cast("Any", SimpleNamespace(digest=bytes(8), check=lambda *_: None))
+    stored = reporting.StoredReports(tmp_path, request)
+    stored._folder.mkdir()
+    assert stored.add("alice", b"1")
+
+    def full(*_: object, **__: object) -> None:
+        raise LocalError("the disk is full")
+
+    monkeypatch.setattr(reporting, "write_durably", full)
+    with pytest.raises(
+        LocalError, match="alice: sent two different reports to one request; the disk is full"
+    ):
+        stored.add("alice", b"2")
+    with pytest.raises(LocalError, match=r"^the disk is full"):
+        stored.add("bob", b"1")
 
 
 @pytest.mark.parametrize("other", ["differs", "no address"])
