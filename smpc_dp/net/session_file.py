@@ -25,13 +25,12 @@ from smpc_dp.files import read_bounded
 from smpc_dp.identity.roster import ROLES, Member, Role, Roster, entry_of
 from smpc_dp.net.protocols import session_protocol, session_protocols
 from smpc_dp.net.toml_text import toml, toml_key
-from smpc_dp.net.transport.difference import difference
 from smpc_dp.protocols.descriptor import CheckedParameters
 from smpc_dp.protocols.names import MPYC, has_servers, is_direct
 from smpc_dp.protocols.registry import direct_roster_issues, server_roster_issues
 from smpc_dp.protocols.session import canonical_session, session_digest, session_json
 
-__all__ = ["SessionFile", "Timeouts", "difference", "load_session", "parse_session", "write_session"]
+__all__ = ["SessionFile", "Timeouts", "load_session", "parse_session", "write_session"]
 
 T = TypeVar("T")
 
@@ -84,7 +83,7 @@ class SessionFile:
         object.__setattr__(self, "digest", session_digest(self.canonical_json()))
 
     def canonical(self) -> dict[str, object]:
-        """Return the content that all members must agree on, in JSON's types, for `difference`."""
+        """Return the content that all members must agree on, in JSON's types."""
         return canonical_session(self.protocol, self.version, self.parameters, self.roster)
 
     def canonical_json(self) -> bytes:

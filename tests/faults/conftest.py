@@ -17,13 +17,14 @@ from smpc_dp.identity.roster import Member, Roster
 from smpc_dp.net.transport import framing, handshake, tls
 from smpc_dp.net.transport.channel import Channel
 from smpc_dp.net.transport.endpoint import Endpoint, Listener, dial, listen
+from smpc_dp.protocols.session import session_json
 
 SESSION: dict[str, object] = {"protocol": "secagg", "version": 1, "parameters": {"length": 10}}
 WAIT = 60.0
 
 
 def digest_of(session: Mapping[str, object]) -> bytes:
-    return hashlib.sha256(handshake.canonical_json(session)).digest()
+    return hashlib.sha256(session_json(session)).digest()
 
 
 @dataclass

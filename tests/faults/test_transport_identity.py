@@ -8,6 +8,7 @@ import hashlib
 import os
 import socket
 import ssl
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,10 +19,12 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
 from cryptography.x509.oid import NameOID
 
-from smpc_dp.errors import ConfigError, PeerFault, TimeoutFault
+from smpc_dp.errors import Check, ConfigError, PeerFault, TimeoutFault
 from smpc_dp.identity.keys import Identity
 from smpc_dp.identity.roster import Roster
 from smpc_dp.net.transport import framing, handshake, tls
+from smpc_dp.net.transport.difference import DescribedSession
+from tests.faults.conftest import SESSION, digest_of
 
 if TYPE_CHECKING:
     from tests.faults.conftest import Net
@@ -176,7 +179,7 @@ async def test_sessions_are_not_resumed(net: Net) -> None:
     def connect(earlier: ssl.SSLSession | None) -> tuple[ssl.SSLSession | None, bool]:
         plain = socket.create_connection(("127.0.0.1", server.listener.port), 5)
         with plain, context.wrap_socket(plain, session=earlier) as secure:
-            greeting = handshake.Greeting("smpc-dp", 2, "alice", "agg", net.endpoint("alice").session_digest)
+            greeting = handshake.Greeting("smpc-dp", 3, "alice", "agg", SESSION_DIGEST)
             content = msgspec.msgpack.encode(greeting)
             secure.sendall(len(content).to_bytes(4, "big") + b"\x01" + content)
             assert secure.recv(1)
@@ -263,7 +266,7 @@ async def test_other_version_of_the_hello(net: Net) -> None:
     raw = await net.raw(server.address, net.client_context("alice"))
     await raw.greet("alice", version=1)
     assert msgspec.msgpack.decode(await raw.read_message(), type=handshake.Refusal).reason == "protocol"
-    assert "version 1, not smpc-dp version 2" in str((await server.refused())[1])
+    assert "version 1, not smpc-dp version 3" in str((await server.refused())[1])
 
 
 async def test_differing_sessions_are_told_on_both_sides(net: Net) -> None:
@@ -289,8 +292,13 @@ async def test_differing_sessions_are_told_on_both_sides(net: Net) -> None:
 
 @pytest.mark.parametrize(
     ("shown", "reason"),
-    [(b"[" * 100_000, "not JSON"), (b"[]", "something else"), (handshake.canonical_json({"a": 1}), "")],
-    ids=["deep nesting", "no object", "other keys"],
+    [
+        (b"\x91" * 30_000, "no description"),
+        (b"{}", "no description"),
+        (bytes(100_000), "bytes, the limit is"),
+        (DescribedSession(b"", {"a": 1}).description(), ""),
+    ],
+    ids=["deep nesting", "JSON", "too long", "other keys"],
 )
 async def test_a_peer_may_show_any_session(net: Net, shown: bytes, reason: str) -> None:
     server = await net.listen()
@@ -302,6 +310,52 @@ async def test_a_peer_may_show_any_session(net: Net, shown: bytes, reason: str) 
     assert who == "alice"
     assert isinstance(error, PeerFault if reason else ConfigError)
     assert reason in str(error)
+
+
+async def test_a_large_session_of_a_peer_is_refused_by_its_length(net: Net) -> None:
+    server = await net.listen()
+    raw = await net.raw(server.address, net.client_context("alice"))
+    await raw.greet("alice", session_digest=bytes(32))
+    assert len(await raw.read_message()) < handshake.MAX_GREETING
+    await raw.write(framing.HEADER.pack(16 << 20, framing.DATA))
+    _, error = await server.refused()
+    assert isinstance(error, PeerFault)
+    assert error.check == Check.TOO_LONG
+
+
+async def test_sessions_are_compared_once_a_minute_and_not_in_the_event_loop(
+    net: Net, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compared: list[tuple[bytes, int]] = []
+    real = DescribedSession.difference
+
+    def spy(session: DescribedSession, encoded: bytes) -> list[str]:
+        compared.append((session.digest, threading.get_ident()))
+        return real(session, encoded)
+
+    monkeypatch.setattr(DescribedSession, "difference", spy)
+    server, own = await net.listen(), digest_of(SESSION)
+    for length in (12, 13):
+        for name in ("alice", "bob"):
+            theirs = {**SESSION, "parameters": {"length": length}}
+            with pytest.raises(ConfigError, match=f"length: {length} here, 10 there"):
+                await net.dial(net.endpoint(name, session=theirs), server.address)
+            who, error = await server.refused()
+            assert who == name
+            assert "length: 10 here, 12 there" in str(error)
+    assert [digest for digest, _ in compared].count(own) == 2
+    assert len(compared) == 6
+    assert threading.get_ident() not in {thread for _, thread in compared}
+
+
+async def test_a_peer_that_shows_nothing_is_not_compared_again_at_once(net: Net) -> None:
+    server = await net.listen()
+    for reason in ("hung up", "compared once in 60 s"):
+        raw = await net.raw(server.address, net.client_context("alice"))
+        await raw.greet("alice", session_digest=bytes(32))
+        await raw.read_message()
+        raw.writer.transport.abort()
+        assert reason in str((await server.refused())[1])
 
 
 async def test_same_session_shown_as_a_difference(net: Net) -> None:

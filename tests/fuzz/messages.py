@@ -18,6 +18,7 @@ from smpc_dp.encoding import Encoding
 from smpc_dp.errors import VerificationError
 from smpc_dp.identity.keys import Identity, verify
 from smpc_dp.net.transport import framing, handshake
+from smpc_dp.net.transport.difference import DescribedSession
 from smpc_dp.protocols.garbled.plan import pack_bits, unpack_bits
 from smpc_dp.protocols.secret_sharing import sharing
 from smpc_dp.wire.envelope import Envelope
@@ -85,7 +86,7 @@ _OWN_SESSION = {"protocol": "secagg", "version": 1, "parameters": {"length": 3, 
 
 
 def _shown_session(content: bytes) -> None:
-    raise handshake._differing("alice", _OWN_SESSION, content)
+    raise handshake._differing("alice", DescribedSession(bytes(32), _OWN_SESSION), content)
 
 
 @functools.cache
@@ -218,7 +219,7 @@ def targets() -> list[Target]:
     everyone = pack_set(range(1, PARTIES + 1), PARTIES)
     sets = (everyone, pack_set([1, 5, 19], PARTIES), pack_set([], PARTIES), pack_set(range(2, 20), PARTIES))
     hello = bytes(32)
-    greeting = handshake.Greeting("smpc-dp", 2, "alice", "bob", hello)
+    greeting = handshake.Greeting("smpc-dp", 3, "alice", "bob", hello)
     answers = (
         handshake.Welcome("bob", hello),
         handshake.Refusal("session", b"{}"),
@@ -226,7 +227,8 @@ def targets() -> list[Target]:
         handshake.Refusal("twice", b""),
     )
     pack = msgspec.msgpack.encode
-    session = handshake.canonical_json(_OWN_SESSION)
+    other = {**_OWN_SESSION, "parameters": {"length": 4}}
+    session, described = (DescribedSession(bytes(32), each).description() for each in (_OWN_SESSION, other))
     frames = framing.HEADER.pack(9, framing.DATA) + b"a message"
     share = b"".join(i.to_bytes(8, "big") for i in (0, 5, _FIELD - 1))
     vector = _ENCODING.pack(_ENCODING.encode(np.zeros(5), party="alice", weight=3)[0])
@@ -238,7 +240,7 @@ def targets() -> list[Target]:
         Target("hello.greeting", _hello("_GREETING"), (pack(greeting),), "msgpack"),
         Target("hello.answer", _hello("_ANSWER"), tuple(map(pack, answers)), "msgpack"),
         Target("hello.session", _hello("_OWN_SESSION"), (pack(handshake.OwnSession(session)),), "msgpack"),
-        Target("hello.difference", _shown_session, (session, session.replace(b"3", b"4")), "text"),
+        Target("hello.difference", _shown_session, (session, described), "msgpack"),
         Target("frames", _frames, (frames, framing.HEADER.pack(0, framing.BYE), frames * 2), cost=8),
         Target("party-set", _party_set, sets),
         Target("party-list", _list, (pack_list([1, 2, 19]), b"")),

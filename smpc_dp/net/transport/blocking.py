@@ -102,6 +102,10 @@ class BlockingStream:
         """Implement the hello's `receive`."""
         return bytes(self.read(self.max_message))
 
+    async def aside(self, work: Callable[[], T]) -> T:
+        """Implement the hello's `aside`: this thread has no other channel."""
+        return work()
+
     def write(self, buffers: Sequence[Buffer]) -> None:
         """Send one message, the bytes of all `buffers` in order; each frame has the time limit.
 

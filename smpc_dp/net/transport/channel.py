@@ -8,6 +8,7 @@ import logging
 import ssl
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
+from typing import TypeVar
 
 from smpc_dp.crypto.tls import TlsError
 from smpc_dp.errors import Check, ConfigCheck, ConfigError, PeerFault, SmpcError, TimeoutFault
@@ -27,6 +28,8 @@ CONTROL_FRAMES = 20
 CONTROL_ROOM = 1 << 16
 # A piece of this size is sent only when the peer's system has taken most of the earlier ones.
 _PROGRESS_BYTES = 1 << 16
+
+T = TypeVar("T")
 
 _LOG = logging.getLogger("smpc_dp.net.transport")
 
@@ -186,6 +189,10 @@ class Channel:
         self._held = message
         self.bytes_received += len(message.content)
         return message.content
+
+    async def aside(self, work: Callable[[], T]) -> T:
+        """Return what `work` returns, from a thread; the event loop goes on meanwhile."""
+        return await asyncio.to_thread(work)
 
     async def answers(self) -> bool | None:
         """Ping the peer: True if it answers, False if it is silent for PING_SECONDS.

@@ -51,9 +51,7 @@ def dial_blocking(
                 halt.watch(stream)
             stream.wait(endpoint.frame_timeout if welcome_timeout is None else welcome_timeout)
             own = endpoint.identity.name
-            channel = exchange_hello(
-                stream, handshake.greet(stream, own, endpoint.session_digest, endpoint.session)
-            )
+            channel = exchange_hello(stream, handshake.greet(stream, own, endpoint.described))
             stream.wait(endpoint.frame_timeout)
             return channel
         except handshake.Busy as error:
@@ -225,7 +223,7 @@ async def answer(
     duplicate: handshake.DuplicateCheck = _no_duplicate,
 ) -> None:
     """Run the server of the hello on a connection; errors as for `handshake.answer_greeting`."""
-    error = await handshake.answer_greeting(stream, own, duplicate, endpoint.session_digest, endpoint.session)
+    error = await handshake.answer_greeting(stream, own, duplicate, endpoint.described)
     if error is not None:
         raise error
     await handshake.welcome(stream, own, endpoint.session_digest)

@@ -1,87 +1,257 @@
-"""Differences between two canonical sessions, one of which a peer sent."""
+"""Differences between this member's session and one that a peer describes, in a few kilobytes.
+
+A session of 10,000 members has about 6 MB, and a peer may send anything: sessions are described, not sent. A
+description has two parts, the roster and the rest. A part of at most LISTED_BYTES lists its values, each with
+a digest. A longer part has TABLES tables of digests. Each value belongs to one slot of each table, by the
+hash of its path; a slot is the exclusive or of the digests of its values. A value whose slots differ in all
+tables is almost certainly another one, or none, there.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+import json
+import re
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from smpc_dp.decoding import decode_msgpack
+from smpc_dp.errors import SmpcError
 
 # A digest in hex, with its quotes, is shown whole.
 MAX_SHOWN = 66
+MAX_PATH = 100
 MAX_DEPTH = 8
+MAX_LINES = 20
+LISTED_BYTES = 16 << 10
+TABLES, SLOTS, DIGEST_BYTES = 6, 256, 8
+# While no table has more differing slots, less than one of 50,000 equal values is expected to be named.
+MOST_SLOTS = SLOTS // 8
+# Two parts, and their array.
+MAX_DESCRIPTION = 2 * LISTED_BYTES + 16
+# Seconds between two comparisons with descriptions of one member.
+COMPARE_SECONDS = 60.0
+
+# Text of a value that tables do not show.
+_UNKNOWN = "another value or none"
+_PLAIN = re.compile(r"[A-Za-z0-9_-]{1,66}")
 
 
-def difference(mine: Mapping[str, object], theirs: Mapping[str, object]) -> list[str]:
-    """Return one line per difference, as `parameters.length: 10 here, 12 there`; empty when there is none.
+class Part(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """One part of a description: the path, the shown text and the digest of each value, or the tables.
 
-    `theirs` may have any shape that JSON can carry. Values are shown with at most `MAX_SHOWN` characters.
+    `count` is the number of values; `tables` has TABLES * SLOTS * DIGEST_BYTES bytes, or none.
     """
-    lines: list[str] = []
-    _compare("", mine, theirs, lines, 0)
-    return lines
+
+    count: int
+    listed: list[tuple[str, str, bytes]]
+    tables: bytes
 
 
-def _compare(path: str, mine: object, theirs: object, lines: list[str], depth: int) -> None:
-    """Append the differences of two values under `path`."""
-    if _same(mine, theirs):
-        return
-    if isinstance(mine, Mapping) and isinstance(theirs, Mapping) and depth < MAX_DEPTH:
-        for key in sorted({*mine, *theirs}, key=str):
-            inner = f"{path}.{_label(key)}" if path else _label(key)
-            if key not in theirs:
-                lines.append(f"{inner}: {_show(mine[key])} only here")
-            elif key not in mine:
-                lines.append(f"{inner}: {_show(theirs[key])} only there")
-            else:
-                _compare(inner, mine[key], theirs[key], lines, depth + 1)
-    elif path == "roster" and (named := _by_name(mine, theirs)) is not None:
-        _compare_rosters(*named, lines)
+class Description(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """Description of a session; at most MAX_DESCRIPTION bytes."""
+
+    terms: Part
+    roster: Part
+
+
+class _Value(NamedTuple):
+    """Value of a session: its text, of at most MAX_SHOWN characters, and its digest."""
+
+    shown: str
+    digest: bytes
+
+
+class DescribedSession:
+    """This member's session, and its comparison with the descriptions of peers.
+
+    `digest` is the session digest, 32 bytes; `session` in JSON's types.
+    """
+
+    def __init__(self, digest: bytes, session: Mapping[str, object]) -> None:
+        self.digest = digest
+        self._session = session
+        # The description of many members takes long: it is made once, by the first thread that needs it.
+        self._lock = threading.Lock()
+        self._compared: dict[str, float] = {}
+        # The last error with each peer whose description was compared.
+        self.errors: dict[str, SmpcError] = {}
+
+    def description(self) -> bytes:
+        """Return the encoded description."""
+        with self._lock:
+            return self._encoded
+
+    def admits(self, peer: str) -> bool:
+        """Tell whether a description of `peer` may be compared now, once in COMPARE_SECONDS; count it."""
+        now = time.monotonic()
+        if now < self._compared.get(peer, -COMPARE_SECONDS) + COMPARE_SECONDS:
+            return False
+        self._compared[peer] = now
+        return True
+
+    def difference(self, encoded: bytes) -> list[str]:
+        """Return one line per difference, as `parameters.length: 10 here, 12 there`; empty if there is none.
+
+        After MAX_LINES lines one says how many more there are. `encoded` may be any bytes; raises
+        msgspec.DecodeError, or ValueError, for those that are no description.
+        """
+        theirs = decode_msgpack(encoded, Description)
+        with self._lock:
+            terms, roster = self._parts
+        lines = terms.difference(theirs.terms) + roster.difference(theirs.roster)
+        more = len(lines) - MAX_LINES
+        return lines[:MAX_LINES] + [f"and {more} more"] * (more > 0)
+
+    @cached_property
+    def _parts(self) -> tuple[_Terms, _Roster]:
+        terms = {key: value for key, value in self._session.items() if key != "roster"}
+        return _Terms(dict(_values("", terms, 0))), _Roster(dict(_members(self._session.get("roster"))))
+
+    @cached_property
+    def _encoded(self) -> bytes:
+        return msgspec.msgpack.encode(Description(*(part.described for part in self._parts)))
+
+
+class _Terms:
+    """All of this member's session but the roster: its values by path."""
+
+    name = "parameters"
+
+    def __init__(self, values: dict[str, _Value]) -> None:
+        self._values = values
+
+    @cached_property
+    def described(self) -> Part:
+        """The description: the list, or the tables if it is too long."""
+        listed = [(path, value.shown, value.digest) for path, value in self._values.items()]
+        part = Part(len(listed), listed, b"")
+        if len(msgspec.msgpack.encode(part)) <= LISTED_BYTES:
+            return part
+        digests = np.frombuffer(b"".join(digest for _, _, digest in listed), np.uint64)
+        tables = np.zeros((TABLES, SLOTS), np.uint64)
+        for table, slots in zip(tables, self._slots.T, strict=True):
+            np.bitwise_xor.at(table, slots, digests)
+        return Part(len(listed), [], tables.tobytes())
+
+    @cached_property
+    def _slots(self) -> NDArray[np.uint8]:
+        """Slots of each value, shape (values, TABLES)."""
+        hashes = (hashlib.sha256(path.encode()).digest()[:TABLES] for path in self._values)
+        return np.frombuffer(b"".join(hashes), np.uint8).reshape(-1, TABLES)
+
+    def difference(self, theirs: Part) -> list[str]:
+        """Return the lines of this part."""
+        mine = self.described
+        if len(theirs.tables) != len(mine.tables):
+            if len(theirs.tables) not in (0, TABLES * SLOTS * DIGEST_BYTES):
+                raise ValueError(f"tables of {len(theirs.tables)} bytes")
+            return [f"{self.name}: {mine.count} values here, {theirs.count} there"]
+        if not mine.tables:
+            return self.lines(self._of_list(theirs))
+        differing = _tables(mine) != _tables(theirs)
+        if differing.sum(axis=1).max() > MOST_SLOTS:
+            counts = f"{mine.count} here, {theirs.count} there"
+            return [f"{self.name}: more values differ than can be named ({counts})"]
+        found = differing[np.arange(TABLES), self._slots].all(axis=1)
+        pairs = {
+            path: (value.shown, _UNKNOWN)
+            for (path, value), is_found in zip(self._values.items(), found, strict=True)
+            if is_found
+        }
+        return self.lines(pairs) or [f"{self.name}: has more values there"] * bool(differing.any())
+
+    def _of_list(self, theirs: Part) -> dict[str, tuple[str, str]]:
+        """Return the texts here and there, empty for no value, of each path with a difference."""
+        listed = {path: _Value(shown, digest) for path, shown, digest in theirs.listed}
+        none = _Value("", b"")
+        return {
+            path: (here.shown, _cut(there.shown, MAX_SHOWN))
+            for path in self._values | listed
+            if (here := self._values.get(path, none)).digest != (there := listed.get(path, none)).digest
+        }
+
+    def lines(self, pairs: Mapping[str, tuple[str, str]]) -> list[str]:
+        """Return the lines of differences."""
+        return [_line(path, *pairs[path]) for path in sorted(pairs)]
+
+
+class _Roster(_Terms):
+    """This member's roster: of each member its name, at `roster[name]`, and its values, below that."""
+
+    name = "roster"
+
+    def lines(self, pairs: Mapping[str, tuple[str, str]]) -> list[str]:
+        """Return the lines of differences, first those of members that only one of the rosters has."""
+        alone = {path: texts for path, texts in pairs.items() if path.endswith("]")}
+        lines = [_line("roster", here, "") for here, _ in alone.values() if here]
+        lines += [_line("roster", "", there) for here, there in alone.values() if not here]
+        if "roster" in pairs and not alone:
+            only = (
+                "there are other members there, or they" if pairs["roster"][1] == _UNKNOWN else "the members"
+            )
+            lines.append(f"roster: {only} are in another order")
+        rest = {path: texts for path, texts in pairs.items() if path[: path.find("]") + 1] not in alone}
+        return lines + [_line(path, *rest[path]) for path in rest if path != "roster"]
+
+
+def _tables(part: Part) -> NDArray[np.uint64]:
+    """Return the tables of a part, shape (TABLES, SLOTS)."""
+    return np.frombuffer(part.tables, np.uint64).reshape(TABLES, SLOTS)
+
+
+def _line(path: str, here: str, there: str) -> str:
+    """Return the line of one difference."""
+    path = _cut(path, MAX_PATH)
+    if here and there:
+        return f"{path}: {here} here, {there} there"
+    return f"{path}: {here or there} only {'here' if here else 'there'}"
+
+
+def _values(path: str, value: object, depth: int) -> Iterator[tuple[str, _Value]]:
+    """Yield path and value of everything in an object; an empty one, or one below MAX_DEPTH, is a value."""
+    if isinstance(value, Mapping) and depth < MAX_DEPTH and (value or not depth):
+        for key in sorted(value):
+            yield from _values(f"{path}.{_label(key)}" if path else _label(key), value[key], depth + 1)
     else:
-        lines.append(f"{path}: {_show(mine)} here, {_show(theirs)} there")
+        yield path, _value(value)
 
 
-def _compare_rosters(mine: dict[str, object], theirs: dict[str, object], lines: list[str]) -> None:
-    """Append the differences of two rosters, compared by name."""
-    lines += [f"roster: '{_label(name)}' only here" for name in mine if name not in theirs]
-    lines += [f"roster: '{_label(name)}' only there" for name in theirs if name not in mine]
-    common = [name for name in mine if name in theirs]
-    if common != [name for name in theirs if name in mine]:
-        lines.append("roster: the members are in another order")
-    for name in common:
-        _compare(f"roster[{_label(name)}]", mine[name], theirs[name], lines, 2)
+def _members(roster: object) -> Iterator[tuple[str, _Value]]:
+    """Yield path and value of everything in a roster, and of the order of its members."""
+    if not isinstance(roster, list):
+        return
+    yield "roster", _value([entry["name"] for entry in roster])
+    for entry in roster:
+        path = f"roster[{entry['name']}]"
+        yield path, _value(entry["name"])
+        yield from _values(path, {key: entry[key] for key in entry if key != "name"}, 1)
 
 
-def _by_name(mine: object, theirs: object) -> tuple[dict[str, object], dict[str, object]] | None:
-    """Return both rosters as name -> entry, or None when one is no list of uniquely named entries."""
-    result: list[dict[str, object]] = []
-    for roster in (mine, theirs):
-        if not isinstance(roster, list):
-            return None
-        named: dict[str, object] = {}
-        for entry in roster:
-            if not isinstance(entry, dict) or not isinstance(name := entry.get("name"), str) or name in named:
-                return None
-            named[name] = entry
-        result.append(named)
-    return result[0], result[1]
-
-
-def _same(mine: object, theirs: object) -> bool:
-    """Tell whether two values are the same JSON."""
+def _value(content: object) -> _Value:
+    """Return a value with its text and digest."""
     # JSON distinguishes 1 from 1.0 and from true, Python's == does not.
-    if isinstance(mine, Mapping) and isinstance(theirs, Mapping):
-        return mine.keys() == theirs.keys() and all(_same(mine[key], theirs[key]) for key in mine)
-    if isinstance(mine, list) and isinstance(theirs, list):
-        return len(mine) == len(theirs) and all(map(_same, mine, theirs))
-    return type(mine) is type(theirs) and mine == theirs
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    return _Value(_cut(repr(content), MAX_SHOWN), hashlib.sha256(text.encode()).digest()[:DIGEST_BYTES])
 
 
-def _label(key: object) -> str:
-    """Return a key as printable text."""
-    # Keys may come from the peer: nothing unprintable reaches a terminal or a log.
-    text = str(key)[:MAX_SHOWN]
-    return text if text.isprintable() else repr(text)
+def _label(key: str) -> str:
+    """Return a key as part of a path: itself, or, quoted and cut, with its digest."""
+    if _PLAIN.fullmatch(key):
+        return key
+    return f"{_cut(repr(key), MAX_SHOWN)}#{hashlib.sha256(key.encode()).hexdigest()[:8]}"
 
 
-def _show(value: object) -> str:
-    """Return a value as short printable text."""
-    text = repr(value)
-    return text if len(text) <= MAX_SHOWN else f"{text[: MAX_SHOWN - 2]}.."
+def _cut(text: str, most: int) -> str:
+    """Return a text in at most `most` printable characters."""
+    # Texts may come from a peer: nothing unprintable reaches a terminal or a log.
+    shown = text[: most + 1]
+    shown = shown if shown.isprintable() else repr(shown)
+    return shown if len(shown) <= most else f"{shown[: most - 2]}.."

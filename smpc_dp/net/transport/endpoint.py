@@ -26,6 +26,7 @@ from smpc_dp.identity.keys import Identity
 from smpc_dp.identity.roster import Roster, split_address
 from smpc_dp.net.transport import framing, handshake, tls
 from smpc_dp.net.transport.channel import CLOSE_SECONDS, Channel, ChannelClosed, Stream, now
+from smpc_dp.net.transport.difference import DescribedSession
 from smpc_dp.net.transport.inbox import Budgets
 from smpc_dp.net.transport.sockets import pauses, tune
 from smpc_dp.net.transport.strangers import HANDSHAKE_SECONDS, STRANGERS, Strangers, source_of
@@ -58,7 +59,7 @@ class Endpoint:
     """One member's side of all its channels: its identity, the roster, the session, and limits.
 
     `session` is the canonical session (JSON types) whose 32-byte digest is `session_digest`; peers compare
-    digests, and show each other their sessions when these differ. Sizes are in bytes, times in seconds.
+    digests, and describe their sessions to each other when these differ. Sizes in bytes, times in seconds.
     `connect_timeout` covers everything from the first attempt to the welcome; `frame_timeout` one frame of at
     most 1 MiB, `message_timeout` a message, from when its budget admits it: `budget` if it is above 1 MiB,
     else `small_budget`. `max_pending`: connections that have not shown a certificate. `prepared`: contexts
@@ -80,10 +81,12 @@ class Endpoint:
     small_budget: framing.InflightBudget = field(default_factory=lambda: framing.InflightBudget(SMALL_BUDGET))
     prepared: InitVar[tls.Contexts | None] = None
     contexts: tls.Contexts = field(init=False, repr=False)
+    described: DescribedSession = field(init=False, repr=False)
 
     def __post_init__(self, prepared: tls.Contexts | None) -> None:
         contexts = tls.contexts(self.identity, self.roster) if prepared is None else prepared
         object.__setattr__(self, "contexts", contexts)
+        object.__setattr__(self, "described", DescribedSession(self.session_digest, self.session))
 
     def channel(self, peer: str, stream: Stream, transport: asyncio.Transport) -> Channel:
         """Return the channel of a connection whose TLS handshake is done."""
@@ -203,7 +206,7 @@ class Listener:
         """Run the hello on a channel, and pass the channel on."""
         endpoint, peer = self._endpoint, channel.peer
         error = await handshake.answer_greeting(
-            channel, self._own, lambda: self._duplicate(peer), endpoint.session_digest, endpoint.session
+            channel, self._own, lambda: self._duplicate(peer), endpoint.described
         )
         if error is not None:
             self._on_refused(peer, error)
@@ -329,7 +332,7 @@ async def _attempt(endpoint: Endpoint, peer: str, host: str, port: int) -> Chann
             )
         channel = endpoint.channel(peer, stream, transport)
         try:
-            await handshake.greet(channel, endpoint.identity.name, endpoint.session_digest, endpoint.session)
+            await handshake.greet(channel, endpoint.identity.name, endpoint.described)
         except ConfigError:
             # Not an abort: what we have just shown the peer must still reach it.
             await channel.close()

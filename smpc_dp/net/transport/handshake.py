@@ -2,28 +2,24 @@
 
 Under TLS 1.3 a client finishes its handshake before the server has checked its certificate. So the client
 greets, and has a channel only once it is welcomed. Two members with differing session files refuse each
-other; the refused client then sends its session, so that both can name the differences.
+other; each describes its session to the other, so that both can name the differences.
 """
 
 from __future__ import annotations
 
 import hmac
-import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from typing import Literal, Protocol, TypeVar
 
 import msgspec
 
 from smpc_dp.errors import Check, ConfigCheck, ConfigError, ConfigIssue, PeerFault, SmpcError
 from smpc_dp.identity.roster import Member
-from smpc_dp.net.transport.difference import difference
+from smpc_dp.net.transport.difference import COMPARE_SECONDS, MAX_DESCRIPTION, DescribedSession
 
 PROTOCOL = "smpc-dp"
-VERSION = 2
+VERSION = 3
 MAX_GREETING = 4096
-# A session of 10,000 members has about 6 MB.
-MAX_SESSION = 16 << 20
-MAX_LINES = 20
 
 Reason = Literal["protocol", "name", "addressee", "session", "busy", "twice"]
 DuplicateCheck = Callable[[], Awaitable[Reason | None]]
@@ -62,6 +58,9 @@ class HelloChannel(Protocol):
 
     async def receive(self) -> bytes: ...
 
+    async def aside(self, work: Callable[[], T]) -> T:
+        """Return what `work` returns; other channels go on meanwhile."""
+
 
 class Greeting(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="greeting"):
     """Client to server: the caller (`name`), the callee (`to`), and the session (32-byte digest)."""
@@ -81,14 +80,14 @@ class Welcome(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
 
 
 class Refusal(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="refusal"):
-    """Server to client: no channel. `session` is the server's canonical session when the sessions differ."""
+    """Server to client: no channel. `session` describes the server's session when the sessions differ."""
 
     reason: Reason
     session: bytes
 
 
 class OwnSession(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="session"):
-    """Client to server, after a refusal because the sessions differ: the client's canonical session."""
+    """Client to server, after a refusal because the sessions differ: the client's session is described."""
 
     session: bytes
 
@@ -98,9 +97,7 @@ _ANSWER: msgspec.msgpack.Decoder[Welcome | Refusal] = msgspec.msgpack.Decoder(We
 _OWN_SESSION = msgspec.msgpack.Decoder(OwnSession)
 
 
-async def greet(
-    channel: HelloChannel, name: str, session_digest: bytes, session: Mapping[str, object]
-) -> None:
+async def greet(channel: HelloChannel, name: str, session: DescribedSession) -> None:
     """Run the client of the hello on a channel to a member whose certificate has been checked.
 
     Raises ConfigError that names the differences of the sessions, Busy when a later attempt may succeed,
@@ -108,28 +105,25 @@ async def greet(
     `Channel.receive`.
     """
     peer = channel.peer
-    channel.max_message = MAX_SESSION + MAX_GREETING
-    await _send(channel, Greeting(PROTOCOL, VERSION, name, peer, session_digest))
+    channel.max_message = MAX_DESCRIPTION + MAX_GREETING
+    await _send(channel, Greeting(PROTOCOL, VERSION, name, peer, session.digest))
     answer = _decode(await channel.receive(), _ANSWER, peer)
     if isinstance(answer, Refusal):
         if answer.reason == "busy":
             raise Busy(f"{peer}: {_WORDS['busy']}")
         if answer.reason != "session":
             raise PeerFault(peer, f"refuses us ({name}): {_WORDS[answer.reason]}", Check.REFUSED)
-        await _send(channel, OwnSession(canonical_json(session)))
-        raise _differing(peer, session, answer.session)
-    if answer.name != peer or not hmac.compare_digest(answer.session_digest, session_digest):
+        theirs = answer.session
+        await _send(channel, OwnSession(await channel.aside(session.description)))
+        raise await channel.aside(lambda: _differing(peer, session, theirs))
+    if answer.name != peer or not hmac.compare_digest(answer.session_digest, session.digest):
         raise PeerFault(
             peer, f"welcomes us as '{answer.name}', or to another session than ours", Check.BAD_HELLO
         )
 
 
 async def answer_greeting(
-    channel: HelloChannel,
-    own: Member,
-    duplicate: DuplicateCheck,
-    session_digest: bytes,
-    session: Mapping[str, object],
+    channel: HelloChannel, own: Member, duplicate: DuplicateCheck, session: DescribedSession
 ) -> SmpcError | None:
     """Run the server of the hello, up to the verdict; return None when the client is to be welcomed.
 
@@ -140,12 +134,14 @@ async def answer_greeting(
     peer = channel.peer
     channel.max_message = MAX_GREETING
     greeting = _decode(await channel.receive(), _GREETING, peer)
-    channel.max_message = MAX_SESSION + MAX_GREETING
+    channel.max_message = MAX_DESCRIPTION + MAX_GREETING
     reason, detail, check = _verdict(greeting, own, peer)
-    if reason is None and not hmac.compare_digest(greeting.session_digest, session_digest):
-        await _send(channel, Refusal("session", canonical_json(session)))
-        theirs = _decode(await channel.receive(), _OWN_SESSION, peer)
-        return _differing(peer, session, theirs.session)
+    if reason is None and not hmac.compare_digest(greeting.session_digest, session.digest):
+        await _send(channel, Refusal("session", await channel.aside(session.description)))
+        if session.admits(peer):
+            theirs = _decode(await channel.receive(), _OWN_SESSION, peer).session
+            session.errors[peer] = await channel.aside(lambda: _differing(peer, session, theirs))
+        return session.errors.get(peer) or _not_compared(peer)
     if reason is None and (reason := await duplicate()) is not None:
         detail, check = _DUPLICATES[reason], Check.SECOND_CONNECTION
     if reason is not None:
@@ -157,12 +153,6 @@ async def answer_greeting(
 async def welcome(channel: HelloChannel, own: Member, session_digest: bytes) -> None:
     """Send the client the welcome: the channel is open."""
     await _send(channel, Welcome(own.name, session_digest))
-
-
-def canonical_json(session: Mapping[str, object]) -> bytes:
-    """Return a canonical session as JSON for the peer; empty when it is too large to be compared."""
-    text = json.dumps(session, sort_keys=True, separators=(",", ":"), allow_nan=False).encode("ascii")
-    return text if len(text) <= MAX_SESSION else b""
 
 
 def _verdict(greeting: Greeting, own: Member, peer: str) -> tuple[Reason | None, str, Check]:
@@ -184,29 +174,26 @@ def _verdict(greeting: Greeting, own: Member, peer: str) -> tuple[Reason | None,
     return None, "", Check.REFUSED
 
 
-def _differing(peer: str, mine: Mapping[str, object], received: bytes) -> SmpcError:
-    """Return the error that names the differences between this session and the canonical JSON of `peer`."""
-    if not received:
-        return ConfigError(
-            f"our session file differs from that of '{peer}' (one is too large to be compared)",
-            ConfigCheck.DIFFERS,
-        )
+def _differing(peer: str, session: DescribedSession, described: bytes) -> SmpcError:
+    """Return the error that names the differences between this session and the one that `peer` describes."""
     try:
-        theirs = json.loads(received)
+        lines = session.difference(described)
     except (ValueError, RecursionError):
         return PeerFault(
-            peer, "says that its session differs, and shows one that is not JSON", Check.MALFORMED
+            peer, "says that its session differs, and sends no description of it", Check.MALFORMED
         )
-    if not isinstance(theirs, dict):
-        return PeerFault(peer, "says that its session differs, and shows something else", Check.BAD_HELLO)
-    lines = difference(mine, theirs)
     if not lines:
-        return PeerFault(peer, "says that its session differs, and shows the same as ours", Check.BAD_HELLO)
-    shown = lines[:MAX_LINES] + [f"and {len(lines) - MAX_LINES} more"] * (len(lines) > MAX_LINES)
+        return PeerFault(peer, "says that its session differs, and describes ours", Check.BAD_HELLO)
     return ConfigError(
         ConfigIssue(f"session file differs from that of '{peer}'", line, ConfigCheck.DIFFERS)
-        for line in shown
+        for line in lines
     )
+
+
+def _not_compared(peer: str) -> ConfigError:
+    """Return the error about a session that differs, of which no description was compared in time."""
+    reason = f"our session file differs from that of '{peer}' (compared once in {COMPARE_SECONDS:g} s)"
+    return ConfigError(reason, ConfigCheck.DIFFERS)
 
 
 async def _send(channel: HelloChannel, message: msgspec.Struct) -> None:

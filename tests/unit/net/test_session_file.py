@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
+from typing import cast
 
 import msgspec
 import pytest
@@ -17,11 +18,11 @@ from smpc_dp.net import protocols
 from smpc_dp.net.session_file import (
     SessionFile,
     Timeouts,
-    difference,
     load_session,
     parse_session,
     write_session,
 )
+from smpc_dp.net.transport.difference import MAX_DESCRIPTION, DescribedSession, Description, Part
 from smpc_dp.protocols.descriptor import Descriptor
 
 IDENTITIES = {
@@ -270,6 +271,10 @@ def session_of(tmp_path: Path, members: list[Member], **parameters: object) -> S
     return load_session(tmp_path / "s.toml")
 
 
+def difference(mine: Mapping[str, object], theirs: Mapping[str, object]) -> list[str]:
+    return DescribedSession(b"", mine).difference(DescribedSession(b"", theirs).description())
+
+
 def test_difference(tmp_path: Path) -> None:
     mine = session_of(tmp_path, MEMBERS, length=10, same=1, kind=1)
     other_bob = msgspec.structs.replace(Identity.from_seed("bob", bytes(32)).entry(), address="b:1")
@@ -298,22 +303,86 @@ def test_difference_in_order_only(tmp_path: Path) -> None:
     assert difference(mine.canonical(), theirs.canonical()) == ["roster: the members are in another order"]
 
 
+@pytest.mark.parametrize("key", ["a.b", "x y", "", "\x1b[2J", "x" * 500])
+def test_difference_below_any_key(key: str) -> None:
+    mine, theirs = ({"parameters": {key: {"c": value}, "a": {"b": {"c": 3}}}} for value in (1, 2))
+    [line] = difference(mine, theirs)
+    assert line.endswith(".c: 1 here, 2 there")
+    assert line.isprintable()
+    assert len(line) < 200
+
+
+def large_session(members: int, **parameters: object) -> dict[str, object]:
+    def entry(number: int) -> dict[str, object]:
+        return {"name": f"p{number}", "address": f"host{number}:1", "certificate": f"{number:0400}"}
+
+    return {"protocol": "dummy", "parameters": parameters, "roster": [entry(i) for i in range(members)]}
+
+
+def test_difference_of_large_sessions_is_named_from_kilobytes() -> None:
+    fields = {f"f{number}": {"lower": 0, "upper": number} for number in range(600)}
+    mine = large_session(1000, fields=fields)
+    theirs = large_session(1000, fields={**fields, "f7": {"lower": 0, "upper": 7.0}})
+    roster = cast("list[dict[str, object]]", theirs["roster"])
+    roster[5]["address"] = "other:1"
+    assert len(DescribedSession(b"", mine).description()) <= MAX_DESCRIPTION < 40_000
+    assert difference(mine, mine) == []
+    assert difference(mine, theirs) == [
+        "parameters.fields.f7.upper: 7 here, another value or none there",
+        "roster[p5].address: 'host5:1' here, another value or none there",
+    ]
+    gone = roster.pop(7)
+    assert f"roster: '{gone['name']}' only here" in difference(mine, theirs)
+    del roster[5]
+    assert difference(theirs, mine)[1:] == [
+        "roster: there are other members there, or they are in another order"
+    ]
+
+
+def test_difference_of_sessions_with_little_in_common() -> None:
+    mine, theirs = large_session(1000), large_session(2000)
+    assert difference(mine, theirs) == [
+        "roster: more values differ than can be named (3001 here, 6001 there)"
+    ]
+    assert difference(mine, large_session(3)) == ["roster: 3001 values here, 10 there"]
+    lines = difference(large_session(3), large_session(30))
+    assert lines[:2] == ["roster: 'p3' only there", "roster: 'p4' only there"]
+    assert lines[20:] == ["and 7 more"]
+
+
+HOSTILE = "\x1b[2J" * 100
+
+
 @pytest.mark.parametrize(
-    "roster",
+    "listed",
     [
-        None,
-        3,
         [],
-        [1],
-        [{}],
-        [{"name": 1}],
-        [{"name": "a"}, {"name": "a"}],
-        {"name": "a"},
-        [{"name": "\x1b[2J"}],
+        [("", "", b"")],
+        [("x" * 500, HOSTILE, b"1"), (HOSTILE, HOSTILE, b"2")],
+        [("roster", HOSTILE, b""), (f"roster[{HOSTILE}]", HOSTILE, b""), ("roster[a].b]", "", b"1")],
+        [("roster[alice", HOSTILE, b""), ("roster[alice].name", "x", b""), ("]", "x", b"")],
     ],
 )
-def test_difference_to_any_shape(tmp_path: Path, roster: object) -> None:
-    mine = session_of(tmp_path, MEMBERS).canonical()
-    lines = difference(mine, {**mine, "roster": roster, "x" * 500: "\x1b[2J" * 100})
+def test_difference_to_any_description(tmp_path: Path, listed: list[tuple[str, str, bytes]]) -> None:
+    mine = DescribedSession(b"", session_of(tmp_path, MEMBERS).canonical())
+    part = Part(len(listed), listed, b"")
+    lines = mine.difference(msgspec.msgpack.encode(Description(part, part)))
     assert lines
     assert all(line.isprintable() and len(line) < 200 for line in lines)
+
+
+@pytest.mark.parametrize(
+    "encoded",
+    [
+        b"",
+        b"{}",
+        b"\x91" * 4000,
+        msgspec.msgpack.encode([[0, [], b""]]),
+        msgspec.msgpack.encode(Description(Part(0, [], bytes(12288)), Part(0, [], b""))) + b"0",
+        msgspec.msgpack.encode(Description(Part(0, [], bytes(12287)), Part(0, [], b""))),
+        msgspec.msgpack.encode([[0, [["a", "b", "text"]], b""], [0, [], b""]]),
+    ],
+)
+def test_difference_to_bytes_that_are_no_description(encoded: bytes) -> None:
+    with pytest.raises((ValueError, RecursionError)):
+        DescribedSession(b"", {"parameters": {}}).difference(encoded)
