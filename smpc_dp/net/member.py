@@ -14,8 +14,8 @@ from smpc_dp.identity.keys import CHECKPOINTS, Identity, checkpoint_key_file
 from smpc_dp.identity.roster import split_address
 from smpc_dp.net.seen import SUFFIX, SeenRuns
 from smpc_dp.net.session_file import SessionFile, load_session
-from smpc_dp.net.transport.endpoint import Endpoint
-from smpc_dp.net.transport.framing import InflightBudget
+from smpc_dp.net.transport.endpoint import SMALL_BUDGET, Endpoint
+from smpc_dp.net.transport.framing import MAX_FRAME, InflightBudget
 from smpc_dp.protocols.gopa.direct_messages import EVERYONE
 from smpc_dp.protocols.names import LEARN, REPORTS, is_direct
 from smpc_dp.protocols.phases.parameters import SumParameters
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 # Bytes of large messages that a member holds at a time, or four messages if that is more.
 MIN_BUDGET = 64 << 20
+# Least time, in seconds, before a message is too slow for a budget that others wait for.
+MIN_GRACE = 0.25
 # The request number precedes the envelope, so that an aggregator can store early messages.
 _REQUEST = struct.Struct(">I")
 
@@ -145,7 +147,7 @@ class Membership:
         An aggregator bounds the memory of large messages, and with it the time of each.
         """
         timeouts = self.session.timeouts
-        largest = self.largest_message()
+        largest, others = self.largest_message(), max(1, len(self.session.roster) - 1)
         return Endpoint(
             identity=self.identity,
             roster=self.session.roster,
@@ -155,7 +157,8 @@ class Membership:
             frame_timeout=timeouts.step,
             message_timeout=timeouts.step / 2 if aggregator else math.inf,
             max_message=largest,
-            budget=InflightBudget(max(MIN_BUDGET, 4 * largest)),
+            budget=_budget(max(MIN_BUDGET, 4 * largest), largest, others, timeouts.step),
+            small_budget=_budget(SMALL_BUDGET, min(largest, MAX_FRAME), others, timeouts.step),
         )
 
     @property
@@ -258,6 +261,15 @@ class Membership:
 
             return max(largest_message(one, len(self.servers)) for one in planned)
         return max(_largest_message(one, self.is_direct) for one in planned)
+
+
+def _budget(size: int, largest: int, others: int, step: float) -> InflightBudget:
+    """Return a budget for one `largest` message of each of `others` in `step` seconds.
+
+    While some wait, each must come as fast as it takes for all to come in time.
+    """
+    seconds = step * (size // largest) / others
+    return InflightBudget(size, largest / seconds, max(seconds / 4, MIN_GRACE))
 
 
 def _largest_message(parameters: SumParameters, direct: bool) -> int:

@@ -282,23 +282,23 @@ class Channel:
             while True:
                 (await self._read()).release()
 
-    async def _reserve(self, message: Message, size: int) -> None:
-        """Reserve budget for a message."""
-        message.budget = self._budgets.of(size)
+    async def _admit(self, message: Message, size: int) -> framing.Share:
+        """Wait for a message's share of its budget."""
+        message.share = framing.Share(self._budgets.of(size), size)
         self._waits_for_us = True
         try:
-            message.amount = await message.budget.take(size)
+            await message.share.admit()
         finally:
             self._waits_for_us = False
+        return message.share
 
     async def _read(self) -> Message:
         """Read one message from the stream; raise ChannelClosed for a goodbye too."""
-        message = Message(b"", self._budgets.small, 0)
+        message = Message()
         try:
-            message.content = await self._read_content(partial(self._reserve, message))
+            message.content = await self._read_content(partial(self._admit, message))
         except TimeoutError:
-            detail = f"a frame took more than {self.frame_timeout} s, or a message {self._message_timeout} s"
-            raise TimeoutFault({self.peer}, "receive", detail) from None
+            raise TimeoutFault({self.peer}, "receive", self._lateness(message.share)) from None
         except OSError as error:
             raise broken(error, self.peer) from None
         finally:
@@ -306,7 +306,14 @@ class Channel:
                 message.release()
         return message
 
-    async def _read_content(self, reserve: Callable[[int], Awaitable[None]]) -> bytes:
+    def _lateness(self, share: framing.Share | None) -> str:
+        """Return what was late in a message."""
+        if share is not None and share.stopped:
+            return f"the slowest of many messages: {share}"
+        seen = "" if share is None else f": {share}"
+        return f"a frame took more than {self.frame_timeout} s, or a message {self._message_timeout} s{seen}"
+
+    async def _read_content(self, admit: Callable[[int], Awaitable[framing.Share]]) -> bytes:
         """Read the content of one message."""
         while True:
             first = await self._stream.stream.read(1)
@@ -320,7 +327,7 @@ class Channel:
                     min(self.max_message, self.max_received),
                     self.frame_timeout,
                     self._message_timeout,
-                    reserve,
+                    admit,
                     self._on_control,
                 )
             except asyncio.CancelledError:

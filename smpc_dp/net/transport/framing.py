@@ -25,25 +25,132 @@ HEADER = struct.Struct(">IB")
 DATA, BYE, PING, PONG, TWICE = 1, 2, 3, 4, 5
 CONTROL = (PING, PONG, TWICE)
 
+# Bytes of a message that are read at once; so many are read before its budget admits it.
+PIECE = 1 << 16
+# Seconds between two looks at the messages that are received while others wait.
+LOOK_SECONDS = 0.25
 # Bytes passed to TLS between two checks of the backpressure.
 _WRITE_BYTES = 1 << 17
+
+
+class Share:
+    """What one message holds of a budget, from its admission until it is used.
+
+    `total` and `received`: bytes. `limit`: its time limit. `recent`: bytes of the last looks, of each half as
+    much as of the next. `stopped`: whether the budget has ended it.
+    """
+
+    def __init__(self, budget: InflightBudget, total: int) -> None:
+        self.total = total
+        self.received = self._seen = min(total, PIECE)
+        self.recent = 0.0
+        self.stopped = False
+        self.limit = asyncio.timeout(None)
+        self._budget = budget
+        self._held = 0
+        self._slow: SlowMessages | None = None
+        self._began = _now()
+        # Bytes and seconds of the looks at which others waited.
+        self._brought, self._waited = 0, 0.0
+
+    def __str__(self) -> str:
+        seconds = _now() - self._began
+        rate = self.received / max(seconds, LOOK_SECONDS)
+        return f"{self.received} of {self.total} bytes came in {seconds:.1f} s, {rate:.0f} a second"
+
+    async def admit(self) -> None:
+        """Wait until the budget has room for the message."""
+        self._held = await self._budget.take(self.total)
+        self._budget.receiving.add(self)
+        self._began = _now()
+
+    def add(self, count: int) -> None:
+        """Count further bytes, which are about to be read; there must be room for those of a slow message."""
+        self.received += count
+        if self._slow is not None:
+            self._slow.make_room(self, count)
+            self._held += count
+
+    def look(self, waited: float) -> tuple[int, float]:
+        """Count the bytes since the last look, and the seconds for which others have waited since then.
+
+        Return the bytes and seconds of all looks at which others waited.
+        """
+        brought, self._seen = self.received - self._seen, self.received
+        self.recent = self.recent / 2 + brought
+        if waited:
+            self._brought += brought
+            self._waited += waited
+        return self._brought, self._waited
+
+    def slow_down(self, slow: SlowMessages) -> None:
+        """Return the reservation: the message counts among the slow ones."""
+        self.release()
+        self._slow = slow
+        slow.make_room(self, self.received)
+        self._held = self.received
+
+    def stop(self) -> None:
+        """End the message: its reader sees a TimeoutError."""
+        self.stopped = True
+        self.release()
+        if not self.limit.expired():
+            self.limit.reschedule(_now())
+
+    def complete(self) -> None:
+        """Note that the whole message has come."""
+        self._budget.receiving.discard(self)
+        if self._slow is not None:
+            self._slow.receiving.discard(self)
+
+    def release(self) -> None:
+        """Release all that is held; a second call does nothing."""
+        self.complete()
+        held, self._held = self._held, 0
+        if self._slow is None:
+            self._budget.give_back(held)
+        else:
+            self._slow.free += held
+
+
+class SlowMessages:
+    """Bound on the received bytes of messages that were too slow for their budget."""
+
+    def __init__(self, size: int) -> None:
+        """`size` in bytes."""
+        self.free = size
+        self.receiving: set[Share] = set()
+
+    def make_room(self, share: Share, count: int) -> None:
+        """Take `count` bytes for a message; stop the slowest ones, maybe itself, while there is no room."""
+        self.receiving.add(share)
+        while self.free < count and not share.stopped:
+            min(self.receiving, key=lambda each: each.recent).stop()
+        self.free -= count
 
 
 class InflightBudget:
     """Bound on the bytes of unused messages in all channels together.
 
-    A message reserves its full size before its first payload is read, and waits for it, first come first
-    served; meanwhile its sender is held back. The channel releases it when it is asked for its next message,
-    or ends.
+    A message reserves its full size when its first PIECE has come, and waits for it, first come first served;
+    meanwhile its sender is held back. The channel releases it when it is asked for its next message, or ends.
+
+    While others wait, a message must bring `rate` bytes a second, after `grace` seconds. One that does not
+    returns its reservation and goes on among `SlowMessages` of the same size.
     """
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, rate: float = 0.0, grace: float = 0.0) -> None:
         """`size` in bytes; a message larger than that is admitted alone."""
         if size < 1:
             raise ValueError(f"size: {size}, not positive")
         self.size = size
+        self.receiving: set[Share] = set()
+        self._slow = SlowMessages(size)
+        self._rate, self._grace = rate, grace
         self._free = size
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+        # The time of the last look at the messages that are received, while there are looks.
+        self._looked: float | None = None
 
     async def take(self, wanted: int) -> int:
         """Reserve `wanted` bytes, or all when there are fewer; return the number to give back."""
@@ -51,6 +158,7 @@ class InflightBudget:
         if self._waiting or amount > self._free:
             waiter = asyncio.get_running_loop().create_future()
             self._waiting.append((amount, waiter))
+            self._begin_to_look()
             try:
                 await waiter
             except asyncio.CancelledError:
@@ -78,6 +186,32 @@ class InflightBudget:
                 continue
             self._free -= amount
             waiter.set_result(None)
+
+    def _begin_to_look(self) -> None:
+        """Look for messages that are too slow from now on."""
+        if self._rate and self._looked is None:
+            self._looked = _now()
+            for share in self.receiving:
+                share.look(0.0)
+            asyncio.get_running_loop().call_later(LOOK_SECONDS, self._look, self._looked)
+
+    def _look(self, last: float) -> None:
+        """Find messages that are too slow, every LOOK_SECONDS while others wait or such messages are left."""
+        self._looked = _now() if self._waiting or self._slow.receiving else None
+        if self._looked is None:
+            return
+        # While this process is stopped, or busy with something else, a peer is not slow.
+        waited = min(self._looked - last, 2 * LOOK_SECONDS) if self._waiting else 0.0
+        for share in (*self.receiving, *self._slow.receiving):
+            brought, seconds = share.look(waited)
+            if share in self.receiving and brought < self._rate * (seconds - self._grace):
+                share.slow_down(self._slow)
+        asyncio.get_running_loop().call_later(LOOK_SECONDS, self._look, self._looked)
+
+
+def _now() -> float:
+    """Return the event loop's time in seconds."""
+    return asyncio.get_running_loop().time()
 
 
 def nothing() -> bytes:
@@ -120,19 +254,19 @@ async def read_message(
     max_message: int,
     frame_timeout: float,
     message_timeout: float,
-    reserve: Callable[[int], Awaitable[None]],
+    admit: Callable[[int], Awaitable[Share]],
     on_control: Callable[[int], None],
 ) -> bytes | int:
     """Return the message of `peer` that starts with the byte `first`, or the kind of another frame.
 
-    `reserve` is awaited with the size of a message before its payload is read; `on_control` is called with
+    `admit` is awaited with the size of a message when its first PIECE is read; `on_control` is called with
     the kind of each control frame between the frames of a message.
 
     Memory grows with the received bytes, not with the announced length. Each frame has `frame_timeout`
     seconds, and a message `message_timeout` from when it is admitted.
 
     Raises PeerFault when the length is above `max_message` or the header is wrong, TimeoutError when a frame
-    is late, OSError when the connection fails, or ends in a frame.
+    is late or the budget stops the message, OSError when the connection fails, or ends in a frame.
     """
     async with asyncio.timeout(frame_timeout):
         total, kind = HEADER.unpack(first + await _exactly(reader, HEADER.size - 1, peer))
@@ -146,44 +280,63 @@ async def read_message(
         raise PeerFault(
             peer, f"announced a message of {total} bytes, the limit is {max_message}", Check.TOO_LONG
         )
-    await reserve(total)
-    async with asyncio.timeout(None if message_timeout == math.inf else message_timeout):
-        async with asyncio.timeout(frame_timeout):
-            frame = await _exactly(reader, min(total, MAX_FRAME), peer)
-        if total <= MAX_FRAME:
-            return frame
-        return await _read_rest(reader, peer, frame, total, frame_timeout, on_control)
+    async with asyncio.timeout(frame_timeout):
+        piece = await _exactly(reader, min(total, PIECE), peer)
+    share = await admit(total)
+    async with share.limit as limit:
+        if message_timeout < math.inf:
+            limit.reschedule(_now() + message_timeout)
+        content = (
+            piece
+            if total <= PIECE
+            else await _read_rest(reader, peer, piece, share, frame_timeout, on_control)
+        )
+        share.complete()
+    return content
 
 
 async def _read_rest(
     reader: asyncio.StreamReader,
     peer: str,
-    frame: bytes,
-    total: int,
+    piece: bytes,
+    share: Share,
     frame_timeout: float,
     on_control: Callable[[int], None],
 ) -> bytes:
-    """Read the payloads of a message's frames."""
+    """Read the frames of a message after its first piece."""
     # BytesIO gives its buffer away in getvalue(): a large message is not copied a second time.
     message = io.BytesIO()
-    message.write(frame)
-    remaining = total - len(frame)
+    message.write(piece)
+    remaining = share.total - len(piece)
+    frame = min(share.total, MAX_FRAME) - len(piece)
     while remaining:
         async with asyncio.timeout(frame_timeout):
-            header = HEADER.unpack(await _exactly(reader, HEADER.size, peer))
-            while header[0] == 0 and header[1] in CONTROL:
-                on_control(header[1])
-                header = HEADER.unpack(await _exactly(reader, HEADER.size, peer))
-            if header != (remaining, DATA):
-                raise PeerFault(
-                    peer,
-                    f"sent the frame header {header} where {remaining} bytes of a message were to come",
-                    Check.BAD_FRAME,
-                )
-            frame = await _exactly(reader, min(remaining, MAX_FRAME), peer)
-        message.write(frame)
-        remaining -= len(frame)
+            if not frame:
+                await _read_header(reader, peer, remaining, on_control)
+                frame = min(remaining, MAX_FRAME)
+            while frame:
+                share.add(min(frame, PIECE))
+                piece = await _exactly(reader, min(frame, PIECE), peer)
+                message.write(piece)
+                frame -= len(piece)
+                remaining -= len(piece)
     return message.getvalue()
+
+
+async def _read_header(
+    reader: asyncio.StreamReader, peer: str, remaining: int, on_control: Callable[[int], None]
+) -> None:
+    """Read the header of a frame inside a message, and the control frames before it."""
+    header = HEADER.unpack(await _exactly(reader, HEADER.size, peer))
+    while header[0] == 0 and header[1] in CONTROL:
+        on_control(header[1])
+        header = HEADER.unpack(await _exactly(reader, HEADER.size, peer))
+    if header != (remaining, DATA):
+        raise PeerFault(
+            peer,
+            f"sent the frame header {header} where {remaining} bytes of a message were to come",
+            Check.BAD_FRAME,
+        )
 
 
 async def _exactly(reader: asyncio.StreamReader, count: int, peer: str) -> bytes:

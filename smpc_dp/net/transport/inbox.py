@@ -7,7 +7,7 @@ from collections import deque
 from dataclasses import dataclass
 
 from smpc_dp.errors import SmpcError
-from smpc_dp.net.transport.framing import MAX_FRAME, InflightBudget
+from smpc_dp.net.transport.framing import MAX_FRAME, InflightBudget, Share
 
 # While fewer messages and bytes than this wait, one more is read, so that a ping behind them is seen.
 INBOX_MESSAGES = 16
@@ -28,16 +28,15 @@ class Budgets:
 
 @dataclass
 class Message:
-    """Message, and the budget that it releases once it is used."""
+    """Message, and its share of a budget, once it has one, which it releases when it is used."""
 
-    content: bytes
-    budget: InflightBudget
-    amount: int
+    content: bytes = b""
+    share: Share | None = None
 
     def release(self) -> None:
-        """Release the message's budget; a second call does nothing."""
-        amount, self.amount = self.amount, 0
-        self.budget.give_back(amount)
+        """Release the message's share; a second call does nothing."""
+        if self.share is not None:
+            self.share.release()
 
 
 class Inbox:
