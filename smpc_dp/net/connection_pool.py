@@ -136,12 +136,16 @@ class ConnectionPool:
         self.arrived = asyncio.Event()
         self.awaited = Awaited(membership.name, self.is_live, on_event)
         self._early: dict[str, list[InboundEvent]] = {}
+        # Parties that were told of their exclusion from this request.
+        self._excluded: set[str] = set()
         self._largest = self._heard = membership.largest_message()
 
     def welcome(self, channel: Channel) -> Connection:
         """Add a channel; the last one of a party counts."""
         connection = Connection(channel, asyncio.Queue(self._outbox))
         channel.max_received = self._heard
+        if channel.peer in self._excluded:
+            channel.max_message = SMALL_MESSAGE
         channel.on_twice = lambda: self._on_event(warning(self._membership.name, channel.peer))
         before = None
         if channel.peer in self.connections:
@@ -164,7 +168,7 @@ class ConnectionPool:
         return await self.awaited.gather(self.arrived, until, lambda: sum(map(self.is_live, names)) >= many)
 
     def refused(self, who: str, error: SmpcError) -> None:
-        """Report a connection that did not become a channel."""
+        """Report a connection that did not become a channel, or that ends by an error."""
         self._on_event(Event(self._membership.name, "refused", detail=f"{who}: {error}"))
 
     async def _read(self, channel: Channel, before: asyncio.Task[None] | None) -> None:
@@ -183,8 +187,8 @@ class ConnectionPool:
                 await self.inbound.put(InboundEvent(channel.peer, request, envelope))
         except ChannelClosed as closed:
             clean = closed.clean
-        except SmpcError:
-            pass
+        except SmpcError as error:
+            self.refused(channel.peer, error)
         finally:
             sent, received = channel.bytes_sent, channel.bytes_received
             name, peer = self._membership.name, channel.peer
@@ -212,6 +216,7 @@ class ConnectionPool:
                 continue
             if self._aggregator and envelope.step == ABORT:
                 connection.channel.max_message = SMALL_MESSAGE
+                self._excluded.add(envelope.receiver)
             try:
                 connection.outbox.put_nowait(to_wire(request, envelope))
             except asyncio.QueueFull:
@@ -268,6 +273,7 @@ class ConnectionPool:
 
     def admit_all(self) -> None:
         """Allow full-size messages of all parties, at the beginning of a request."""
+        self._excluded.clear()
         self.hear(self._largest)
         for connection in self.connections.values():
             connection.channel.max_message = self._largest

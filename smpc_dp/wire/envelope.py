@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
+from msgspec import Meta
+
+Name = Annotated[str, Meta(max_length=63)]
 
 
 class Body(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -13,15 +18,16 @@ class Envelope(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
     """Signed message of one step, from one member to another.
 
     `signature` is `sender`'s Ed25519 signature over the labelled digest of protocol, version, run id, step,
-    sender, receiver and the SHA-256 of `body`. `body` may be shared between envelopes to many receivers.
+    sender, receiver and the SHA-256 of `body`. `body` may be shared between envelopes to many receivers. All
+    other fields are short: who bounds the body bounds what it holds.
     """
 
-    run_id: bytes
-    step: str
-    sender: str
-    receiver: str
+    run_id: Annotated[bytes, Meta(max_length=32)]
+    step: Annotated[str, Meta(max_length=40)]
+    sender: Name
+    receiver: Name
     body: bytes
-    signature: bytes
+    signature: Annotated[bytes, Meta(max_length=64)]
 
     def __repr__(self) -> str:
         return f"Envelope({self.step!r}, {self.sender!r} -> {self.receiver!r}, {len(self.body)} bytes)"

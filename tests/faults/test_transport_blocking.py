@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import Random
 
+import msgspec
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -24,7 +25,7 @@ from smpc_dp.identity.roster import Roster, split_address
 from smpc_dp.net import pairwise
 from smpc_dp.net.pairwise import PairwiseMember, create_pairwise_session
 from smpc_dp.net.session_file import Timeouts
-from smpc_dp.net.transport import blocking
+from smpc_dp.net.transport import blocking, handshake
 from smpc_dp.net.transport import connect as connecting
 from smpc_dp.net.transport.blocking import DEPTH, SEND_BYTES, BlockingChannel, Halt
 from smpc_dp.net.transport.channel import ChannelClosed
@@ -176,6 +177,27 @@ def test_differing_sessions_are_refused_and_the_difference_is_shown(tmp_path: Pa
     for end in connect(first, PairwiseMember.load(path, "evaluator")):
         assert isinstance(end, ConfigError)
         assert "parameters.mode" in str(end)
+
+
+def test_a_large_session_of_a_caller_is_refused_by_its_length(tmp_path: Path) -> None:
+    path = session(tmp_path)
+    garbler, evaluator = (PairwiseMember.load(path, name) for name in ("garbler", "evaluator"))
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(garbler.connect)
+        reach(garbler).close()
+        stream, _ = connecting._call(
+            evaluator._endpoint,
+            split_address(str(garbler.session.roster.member("garbler").address)),
+            "garbler",
+            3.0,
+        )
+        greeting = handshake.Greeting("smpc-dp", 3, "evaluator", "garbler", bytes(32))
+        stream.write([msgspec.msgpack.encode(greeting)])
+        assert len(stream.read(MAX_FRAME)) < handshake.MAX_GREETING
+        stream._send([HEADER.pack(16 << 20, DATA)], blocking._Limit(TIMEOUTS.step))
+        with pytest.raises(PeerFault, match="evaluator: announced a message of 16777216 bytes"):
+            waiting.result()
+        stream.close()
 
 
 def reach(member: PairwiseMember) -> socket.socket:

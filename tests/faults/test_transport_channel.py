@@ -6,6 +6,7 @@ import asyncio
 import os
 import socket
 import struct
+import time
 import tracemalloc
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -18,7 +19,7 @@ from smpc_dp.net.transport import framing
 from smpc_dp.net.transport.channel import Channel, ChannelClosed
 
 if TYPE_CHECKING:
-    from tests.faults.conftest import Net, ProcessOutcome
+    from tests.faults.conftest import Net, ProcessOutcome, Raw, Server
 
 MIB = 1 << 20
 
@@ -360,6 +361,99 @@ async def test_who_trickles_a_large_message_gives_its_budget_up_in_time(net: Net
     with pytest.raises(TimeoutFault) as caught:
         await holding
     assert caught.value.missing == {"bob"}
+
+
+async def test_who_announces_a_large_message_and_sends_little_holds_no_budget(net: Net) -> None:
+    endpoint = net.endpoint("agg", frame_timeout=3600)
+    object.__setattr__(endpoint, "budget", framing.InflightBudget(3 * MIB))
+    server = await net.listen(endpoint)
+    for name in ("bob", "carol"):
+        raw, _ = await net.welcomed(server, name)
+        await raw.write(framing.HEADER.pack(3 * MIB, framing.DATA) + bytes(framing.PIECE - 1))
+    mine = await net.dial("alice", server.address)
+    theirs = await server.channel()
+    await asyncio.sleep(0.1)
+    _, received = await asyncio.gather(mine.send(bytes(3 * MIB)), theirs.receive())
+    assert len(received) == 3 * MIB
+
+
+@pytest.fixture
+async def watched(net: Net, monkeypatch: pytest.MonkeyPatch) -> tuple[Server, framing.InflightBudget]:
+    """Return a server with a budget of 3 MiB, and it: 8 MiB a second while others wait."""
+    monkeypatch.setattr(framing, "LOOK_SECONDS", 0.05)
+    endpoint = net.endpoint("agg", frame_timeout=3600)
+    budget = framing.InflightBudget(3 * MIB, rate=8 * MIB, grace=0.2)
+    object.__setattr__(endpoint, "budget", budget)
+    return await net.listen(endpoint), budget
+
+
+async def begin(net: Net, server: Server, name: str, sent: int) -> tuple[Raw, Channel]:
+    """Send `sent` bytes of a message of 3 MiB, and wait until they have come."""
+    raw, channel = await net.welcomed(server, name)
+    await raw.write(framing.HEADER.pack(3 * MIB, framing.DATA))
+    for first in range(0, sent, MIB):
+        if first:
+            await raw.write(framing.HEADER.pack(3 * MIB - first, framing.DATA))
+        await raw.write(bytes(min(MIB, sent - first)))
+    await asyncio.sleep(0.1)
+    return raw, channel
+
+
+async def test_who_is_too_slow_while_others_wait_lets_them_pass_and_goes_on(
+    net: Net, watched: tuple[Server, framing.InflightBudget]
+) -> None:
+    """No slow line is cut for that: there is room for what it has sent."""
+    server, _ = watched
+    raw, slow = await begin(net, server, "bob", 2 * MIB)
+    mine = await net.dial("alice", server.address)
+    theirs = await server.channel()
+    for _ in range(2):
+        _, received = await asyncio.gather(mine.send(bytes(3 * MIB)), theirs.receive())
+        assert len(received) == 3 * MIB
+    await raw.write(framing.HEADER.pack(MIB, framing.DATA) + bytes(MIB))
+    assert await slow.receive() == bytes(3 * MIB)
+
+
+async def test_of_too_many_slow_messages_the_slowest_is_stopped_and_named(
+    net: Net, watched: tuple[Server, framing.InflightBudget]
+) -> None:
+    server, budget = watched
+    _, first = await begin(net, server, "bob", 2 * MIB)
+    raw, second = await begin(net, server, "carol", 2 * MIB)
+    mine = await net.dial("alice", server.address)
+    theirs = await server.channel()
+    _, received = await asyncio.gather(mine.send(bytes(3 * MIB)), theirs.receive())
+    assert len(received) == 3 * MIB
+    with pytest.raises(TimeoutFault, match=r"the slowest of many messages: 2\d* of 3145728 bytes") as caught:
+        await first.receive()
+    assert caught.value.missing == {"bob"}
+    await raw.write(framing.HEADER.pack(MIB, framing.DATA) + bytes(MIB))
+    assert await second.receive() == bytes(3 * MIB)
+    for channel in (first, second, theirs):
+        channel.abort()
+    await asyncio.sleep(0.1)
+    assert budget._free == budget._slow.free == budget.size
+    assert not budget.receiving
+
+
+async def test_no_message_is_too_slow_while_nobody_waits_or_this_process_is_stopped(
+    net: Net, watched: tuple[Server, framing.InflightBudget]
+) -> None:
+    server, budget = watched
+    raw, _ = await begin(net, server, "bob", 2 * MIB)
+    [share] = budget.receiving
+    await asyncio.sleep(0.5)
+    assert budget.receiving == {share}
+    waiting = asyncio.create_task(budget.take(MIB))
+    await asyncio.sleep(0)
+    # Nothing runs here for a while: one look counts no more than twice its time.
+    time.sleep(0.4)
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert budget.receiving == {share}
+    await waiting
+    assert budget.receiving == set()
+    raw.writer.transport.abort()
 
 
 async def test_a_message_is_held_until_the_next_is_asked_for(net: Net) -> None:

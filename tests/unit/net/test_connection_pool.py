@@ -3,10 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
 
+import msgspec
 import pytest
 
-from smpc_dp.net.connection_pool import FairQueue, InboundEvent
+from smpc_dp.errors import Check, PeerFault, TimeoutFault
+from smpc_dp.net.connection_pool import SMALL_MESSAGE, ConnectionPool, FairQueue, InboundEvent
+from smpc_dp.net.events import Event
+from smpc_dp.net.member import _budget
+from smpc_dp.wire.abort import ABORT
+from smpc_dp.wire.envelope import Envelope
+from smpc_dp.wire.signing import decode_envelope, encode_envelope
+
+if TYPE_CHECKING:
+    from smpc_dp.net.member import ConnectedMember
+    from smpc_dp.net.transport.channel import Channel
 
 
 async def test_news_are_taken_in_turns_without_a_look_at_all_that_waits(
@@ -37,3 +50,69 @@ async def test_news_are_taken_in_turns_without_a_look_at_all_that_waits(
         ("ben", 2),
     ]
     assert queue.take_all() == []
+
+
+ENVELOPE = Envelope(bytes(32), "s" * 40, "p" * 63, "q" * 63, b"body", bytes(64))
+
+
+@pytest.mark.parametrize("field", ["run_id", "step", "sender", "receiver", "signature"])
+def test_only_the_body_of_an_envelope_is_long(field: str) -> None:
+    """So a stored message, of any step, is bounded by its body."""
+    content = encode_envelope(ENVELOPE)
+    assert decode_envelope(content, ENVELOPE.sender) == ENVELOPE
+    assert len(content) < len(ENVELOPE.body) + 300
+    value = getattr(ENVELOPE, field)
+    longer = msgspec.structs.replace(ENVELOPE, **{field: value + value[:1]})
+    with pytest.raises(PeerFault, match="malformed Envelope") as fault:
+        decode_envelope(encode_envelope(longer), ENVELOPE.sender)
+    assert fault.value.check == Check.MALFORMED
+
+
+class Pipe:
+    """Channel to `alice` that brings an error when it is told to."""
+
+    peer, live = "alice", True
+    bytes_sent = bytes_received = 0
+
+    def __init__(self) -> None:
+        self.max_message = self.max_received = 1 << 20
+        self.ended: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+
+    async def receive(self) -> bytes:
+        return await self.ended
+
+    async def send(self, *_: bytes) -> None:
+        pass
+
+    def abort(self) -> None:
+        pass
+
+
+async def test_who_is_excluded_sends_small_messages_alone_even_if_it_calls_again() -> None:
+    reported: list[Event] = []
+    member = cast(
+        "ConnectedMember",
+        SimpleNamespace(name="hub", identity=None, session=None, largest_message=lambda: 1 << 20),
+    )
+    pool = ConnectionPool(member, reported.append)
+    pipes = [Pipe() for _ in range(2)]
+    pool.welcome(cast("Channel", pipes[0]))
+    pool.send(1, [Envelope(b"", ABORT, "hub", "alice", b"", b"")])
+    late = TimeoutFault({"alice"}, "receive", "7 of 9 bytes came in 2.0 s")
+    pipes[0].ended.set_exception(late)
+    pool.welcome(cast("Channel", pipes[1]))
+    assert [pipe.max_message for pipe in pipes] == [SMALL_MESSAGE, SMALL_MESSAGE]
+    pool.admit_all()
+    assert pipes[1].max_message == 1 << 20
+    await asyncio.sleep(0.01)
+    assert f"alice: {late}" in [event.detail for event in reported if event.kind == "refused"]
+    pool.abort()
+
+
+@pytest.mark.parametrize(("largest", "others"), [(16 << 20, 26), (1 << 20, 10_000), (5 << 20, 3)])
+def test_at_the_least_rate_the_largest_messages_of_all_come_in_one_step(largest: int, others: int) -> None:
+    size, step = 64 << 20, 30.0
+    budget = _budget(size, largest, others, step)
+    rounds = others / (size // largest)
+    assert rounds * largest / budget._rate == pytest.approx(step)
+    assert budget._grace == max(step / rounds / 4, 0.25)
