@@ -97,8 +97,10 @@ def _loop() -> asyncio.AbstractEventLoop:
 def _frames(content: bytes) -> None:
     """Read messages off a stream until it ends."""
 
-    async def none(_: int) -> None:
-        return
+    async def admit(total: int) -> framing.Share:
+        share = framing.Share(framing.InflightBudget(1 << 20), total)
+        await share.admit()
+        return share
 
     async def read() -> None:
         reader = asyncio.StreamReader()
@@ -107,7 +109,7 @@ def _frames(content: bytes) -> None:
         controls: list[int] = []
         while first := await reader.read(1):
             message = await framing.read_message(
-                reader, first, "alice", 5000, math.inf, math.inf, none, controls.append
+                reader, first, "alice", 5000, math.inf, math.inf, admit, controls.append
             )
             if message == framing.BYE:
                 return

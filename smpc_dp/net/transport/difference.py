@@ -160,11 +160,11 @@ class _Terms:
         if differing.sum(axis=1).max() > MOST_SLOTS:
             counts = f"{mine.count} here, {theirs.count} there"
             return [f"{self.name}: more values differ than can be named ({counts})"]
-        found = differing[np.arange(TABLES), self._slots].all(axis=1)
+        differs = differing[np.arange(TABLES), self._slots].all(axis=1)
         pairs = {
             path: (value.shown, _UNKNOWN)
-            for (path, value), is_found in zip(self._values.items(), found, strict=True)
-            if is_found
+            for (path, value), is_other in zip(self._values.items(), differs, strict=True)
+            if is_other
         }
         return self.lines(pairs) or [f"{self.name}: has more values there"] * bool(differing.any())
 
