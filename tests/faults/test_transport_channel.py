@@ -363,6 +363,17 @@ async def test_who_trickles_a_large_message_gives_its_budget_up_in_time(net: Net
     assert caught.value.missing == {"bob"}
 
 
+# For a message that comes in less than a second.
+SECONDS = 10.0
+
+
+async def passes(mine: Channel, theirs: Channel) -> None:
+    """Send a message of 3 MiB, which has to come soon."""
+    sending = asyncio.create_task(mine.send(bytes(3 * MIB)))
+    assert await asyncio.wait_for(theirs.receive(), SECONDS) == bytes(3 * MIB)
+    await sending
+
+
 async def test_who_announces_a_large_message_and_sends_little_holds_no_budget(net: Net) -> None:
     endpoint = net.endpoint("agg", frame_timeout=3600)
     object.__setattr__(endpoint, "budget", framing.InflightBudget(3 * MIB))
@@ -373,8 +384,7 @@ async def test_who_announces_a_large_message_and_sends_little_holds_no_budget(ne
     mine = await net.dial("alice", server.address)
     theirs = await server.channel()
     await asyncio.sleep(0.1)
-    _, received = await asyncio.gather(mine.send(bytes(3 * MIB)), theirs.receive())
-    assert len(received) == 3 * MIB
+    await passes(mine, theirs)
 
 
 @pytest.fixture
@@ -394,7 +404,7 @@ async def begin(net: Net, server: Server, name: str, sent: int) -> tuple[Raw, Ch
     for first in range(0, sent, MIB):
         if first:
             await raw.write(framing.HEADER.pack(3 * MIB - first, framing.DATA))
-        await raw.write(bytes(min(MIB, sent - first)))
+        await asyncio.wait_for(raw.write(bytes(min(MIB, sent - first))), SECONDS)
     await asyncio.sleep(0.1)
     return raw, channel
 
@@ -408,8 +418,7 @@ async def test_who_is_too_slow_while_others_wait_lets_them_pass_and_goes_on(
     mine = await net.dial("alice", server.address)
     theirs = await server.channel()
     for _ in range(2):
-        _, received = await asyncio.gather(mine.send(bytes(3 * MIB)), theirs.receive())
-        assert len(received) == 3 * MIB
+        await passes(mine, theirs)
     await raw.write(framing.HEADER.pack(MIB, framing.DATA) + bytes(MIB))
     assert await slow.receive() == bytes(3 * MIB)
 
@@ -422,13 +431,12 @@ async def test_of_too_many_slow_messages_the_slowest_is_stopped_and_named(
     raw, second = await begin(net, server, "carol", 2 * MIB)
     mine = await net.dial("alice", server.address)
     theirs = await server.channel()
-    _, received = await asyncio.gather(mine.send(bytes(3 * MIB)), theirs.receive())
-    assert len(received) == 3 * MIB
+    await passes(mine, theirs)
     with pytest.raises(TimeoutFault, match=r"the slowest of many messages: 2\d* of 3145728 bytes") as caught:
-        await first.receive()
+        await asyncio.wait_for(first.receive(), SECONDS)
     assert caught.value.missing == {"bob"}
     await raw.write(framing.HEADER.pack(MIB, framing.DATA) + bytes(MIB))
-    assert await second.receive() == bytes(3 * MIB)
+    assert await asyncio.wait_for(second.receive(), SECONDS) == bytes(3 * MIB)
     for channel in (first, second, theirs):
         channel.abort()
     await asyncio.sleep(0.1)
@@ -451,7 +459,7 @@ async def test_no_message_is_too_slow_while_nobody_waits_or_this_process_is_stop
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     assert budget.receiving == {share}
-    await waiting
+    await asyncio.wait_for(waiting, SECONDS)
     assert budget.receiving == set()
     raw.writer.transport.abort()
 
