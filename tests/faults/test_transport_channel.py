@@ -389,10 +389,10 @@ async def test_who_announces_a_large_message_and_sends_little_holds_no_budget(ne
 
 @pytest.fixture
 async def watched(net: Net, monkeypatch: pytest.MonkeyPatch) -> tuple[Server, framing.InflightBudget]:
-    """Return a server with a budget of 3 MiB, and it: 8 MiB a second while others wait."""
+    """Return a server with a budget of 3 MiB, and it: 1 MiB a second while others wait."""
     monkeypatch.setattr(framing, "LOOK_SECONDS", 0.05)
     endpoint = net.endpoint("agg", frame_timeout=3600)
-    budget = framing.InflightBudget(3 * MIB, rate=8 * MIB, grace=0.2)
+    budget = framing.InflightBudget(3 * MIB, rate=MIB, grace=0.2)
     object.__setattr__(endpoint, "budget", budget)
     return await net.listen(endpoint), budget
 
@@ -461,6 +461,8 @@ async def test_no_message_is_too_slow_while_nobody_waits_or_this_process_is_stop
     assert budget.receiving == {share}
     await asyncio.wait_for(waiting, SECONDS)
     assert budget.receiving == set()
+    # What it had brought before others waited is no credit of two seconds.
+    assert share._waited < 1.0
     raw.writer.transport.abort()
 
 
