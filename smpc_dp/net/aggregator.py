@@ -12,6 +12,7 @@ from typing import Any, cast
 
 from smpc_dp.errors import Code, ConfigCheck, ConfigError, LocalError, PeerFault, SmpcError
 from smpc_dp.kernels.kernel import Kernel
+from smpc_dp.net.askers import Askers
 from smpc_dp.net.board import BoardFolder
 from smpc_dp.net.connection_pool import ConnectionPool, InboundEvent
 from smpc_dp.net.convictions import FOLDER, Convictions, certificate_of
@@ -172,10 +173,10 @@ class RequestServer:
         """Serve the request that has begun to its end; return False when no party is left."""
         self._pool.admit_all()
         async with self._drive.outcome():
-            await self._ban_culprits()
             held = await self._ask(self._drive)
             if held is None:
                 return False
+            await self._ban_culprits()
         if self.is_statistic:
             number, timer = self._drive.request, self._drive.timer
             self._drive = Drive(number, self._statistic(number), self._pool, timer, self, self._on_event)
@@ -209,53 +210,77 @@ class RequestServer:
         number, timer, requested = drive.request, drive.timer, self._requested[drive.request]
         names = requested.names
         operations = Operations(len(names), self._culprits)
+        askers = Askers(requested.parameters, timer, is_group=requested.group is not None)
+        members, connecting = set(names), timer.connecting
 
         def missing() -> Collection[str]:
             # An idle aggregator waits for no party.
-            return set(names) - operations.heard if operations.began or timer.connecting else ()
+            return members - operations.heard if operations.heard or timer.connecting else ()
 
         self._pool.awaited.begin(number, drive.run.step, missing)
         early = self._pool.take_early(number)
         drive.notify("step")
-        while not operations.began or timer.at > now():
-            if not (operations.began or early or timer.connecting or any(map(self._pool.is_live, names))):
+        while not askers.opened or timer.at > now():
+            if not (askers.opened or early or timer.connecting or any(map(self._pool.is_live, names))):
                 left = requested.group is None or not any(map(self._pool.is_live, self._pool.connections))
                 return None if number > 1 and left else []
-            inbound = early.pop(0) if early else await self._pool.next(timer.pause())
+            until = min(timer.pause(), askers.until)
+            inbound = early.pop(0) if early else await self._pool.next(until)
             if inbound is not None:
-                if self._has_called_again(number, inbound, operations):
-                    continue
-                await self._hear(drive, inbound, operations)
-            elif not operations.began:
+                await self._hear(drive, inbound, operations, askers)
+            if connecting and not timer.connecting and not askers.opened:
+                connecting = False
                 await drive.lose(*sorted(drive.run.waiting_for))
+            ahead = self._pool.ahead(HELLOS) & members
+            # Who asks for a later request does not ask for this one any more.
             live = [name for name in names if timer.connecting or self._pool.is_live(name)]
-            if operations.began and operations.is_clear(live):
+            askers.open_if_enough(ahead, live)
+            if askers.opened and operations.is_clear(set(live) - ahead):
                 break
+            lacking = members - operations.heard
+            for hello in askers.take_late():
+                self._refuse_early(hello, operations, lacking, askers.enough)
         statistic, held = operations.settle()
         self.operation = operations.text
         self.is_statistic = statistic and requested.group is None
         # Events that came before the request began, and were not processed, count as well.
         return [*held, *early]
 
-    def _has_called_again(self, number: int, inbound: InboundEvent, operations: Operations) -> bool:
-        """Tell whether a lost connection is of a party that has another one, and may still ask."""
-        lost = inbound.envelope is None and inbound.peer in self._requested[number].names
-        return lost and self._pool.is_live(inbound.peer) and inbound.peer not in operations.heard
+    def _refuse_early(
+        self, hello: InboundEvent, operations: Operations, lacking: Collection[str], enough: int
+    ) -> None:
+        """Tell a party that has asked early that too few others ask; the request stays."""
+        operations.forget(hello.peer)
+        context = self._requested[hello.request].context(hello.request)
+        if hello.envelope is not None and hello.envelope.step == STATISTIC_HELLO:
+            context = statistic_context(context)
+        self._pool.refuse_request(context, hello, Code.FEW, enough, lacking)
 
-    async def _hear(self, drive: Drive, inbound: InboundEvent, operations: Operations) -> None:
+    async def _hear(
+        self, drive: Drive, inbound: InboundEvent, operations: Operations, askers: Askers
+    ) -> None:
         """Hold an inbound event for the role, before the operation of a request is agreed."""
         if is_log_request(inbound) or inbound.peer not in self._requested[drive.request].names:
             await drive.take(inbound)
         elif inbound.request == drive.request and is_hello(inbound):
-            if not operations.began:
-                drive.timer.begin()
             operations.hold(inbound)
-        elif inbound.envelope is None and operations.began:
-            operations.hold(inbound)
+            if inbound.peer not in self._culprits:
+                askers.add(inbound)
         elif inbound.envelope is None:
-            # A party that leaves before a request begins is absent from it, which is no reason for the
-            # request to fail.
-            drive.notify_lost(inbound.peer)
+            # The process that has asked is gone. Another one may call and ask again; and a party that leaves
+            # before a request opens is absent from it, which is no reason for the request to fail.
+            askers.remove(inbound.peer)
+            operations.forget(inbound.peer)
+            if askers.opened and not self._pool.is_live(inbound.peer):
+                operations.hold(inbound)
+            elif not askers.opened:
+                drive.notify_lost(inbound.peer)
+        elif not askers.opened and (left := leaving_error(inbound, self._membership)):
+            self._culprits.setdefault(inbound.peer, left)
+            askers.remove(inbound.peer)
+        elif not askers.opened and inbound.request == drive.request:
+            # Who leaves early must not end the request before others have asked.
+            operations.hold(inbound)
         else:
             await drive.take(inbound)
 

@@ -13,7 +13,7 @@ from smpc_dp.encoding import RingVector
 from smpc_dp.errors import Check, SmpcError, TimeoutFault, check_of
 from smpc_dp.net.charging import Charge
 from smpc_dp.net.connection_pool import ConnectionPool, InboundEvent
-from smpc_dp.net.deadline import PATIENCE, StepTimer
+from smpc_dp.net.deadline import PATIENCE, StepTimer, hello_seconds
 from smpc_dp.net.driver import Drive
 from smpc_dp.net.events import OnEvent
 from smpc_dp.net.requests import AggregatorLostError, ends_session
@@ -125,8 +125,7 @@ class Waits:
     @classmethod
     def for_aggregator(cls, timeouts: Timeouts, before: int = 0) -> Waits:
         """Return the waits in a request to an aggregator; `before`: requests that others may still be at."""
-        later = PATIENCE * timeouts.step
-        return cls(timeouts.connect + (1 + before) * (timeouts.gather + later), later)
+        return cls(hello_seconds(timeouts, before), PATIENCE * timeouts.step)
 
     async def begin_step(self, drive: Drive) -> None:
         """See `Holder.begin_step`."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 from smpc_dp.errors import Code, PeerFault, SmpcError, TimeoutFault
@@ -33,11 +33,14 @@ Divert = Callable[[str, bytes], Awaitable[bool]]
 class Connection:
     """Connected party: its channel, its outgoing queue, and the tasks that serve both directions.
 
-    The first task ends when everything that was received, the loss of the channel included, was taken.
+    The first task ends when everything that was received, the loss of the channel included, was taken. A
+    process that calls in the place of an earlier one knows nothing of the run under way: nothing is sent to
+    it before it is `heard`, when its first message is taken.
     """
 
     channel: Channel
     outbox: asyncio.Queue[tuple[bytes, bytes] | None]
+    heard: bool
     tasks: list[asyncio.Task[None]] = field(default_factory=list)
 
 
@@ -52,6 +55,7 @@ class InboundEvent:
     request: int = 0
     envelope: Envelope | None = None
     clean: bool = False
+    connection: Connection | None = field(default=None, compare=False, repr=False)
 
 
 # Event of no peer: another condition of the receiver may have changed.
@@ -103,6 +107,8 @@ class FairQueue:
         taken, inbound = self._waiting.popitem(last=False)
         if not taken.done():
             taken.set_result(None)
+        if inbound.connection is not None and inbound.envelope is not None:
+            inbound.connection.heard = True
         return inbound
 
 
@@ -140,9 +146,13 @@ class ConnectionPool:
         self._excluded: set[str] = set()
         self._largest = self._heard = membership.largest_message()
 
-    def welcome(self, channel: Channel) -> Connection:
-        """Add a channel; the last one of a party counts."""
-        connection = Connection(channel, asyncio.Queue(self._outbox))
+    def welcome(self, channel: Channel, *, resumes: bool = False) -> Connection:
+        """Add a channel; the last one of a party counts.
+
+        `resumes`: whether the peer goes on where its last connection ended, and is no new process.
+        """
+        heard = resumes or channel.peer not in self.connections
+        connection = Connection(channel, asyncio.Queue(self._outbox), heard)
         channel.max_received = self._heard
         if channel.peer in self._excluded:
             channel.max_message = SMALL_MESSAGE
@@ -153,7 +163,7 @@ class ConnectionPool:
             writer.cancel()
         self.connections[channel.peer] = connection
         connection.tasks += [
-            self._loop.create_task(self._read(channel, before)),
+            self._loop.create_task(self._read(connection, before, resumes)),
             self._loop.create_task(self._write(connection)),
         ]
         self._on_event(Event(self._membership.name, "connected", detail=channel.peer))
@@ -171,8 +181,9 @@ class ConnectionPool:
         """Report a connection that did not become a channel, or that ends by an error."""
         self._on_event(Event(self._membership.name, "refused", detail=f"{who}: {error}"))
 
-    async def _read(self, channel: Channel, before: asyncio.Task[None] | None) -> None:
+    async def _read(self, connection: Connection, before: asyncio.Task[None] | None, resumes: bool) -> None:
         """Read the messages of a channel into the queue, until it ends."""
+        channel = connection.channel
         if before is not None:
             # The loss of a party's last channel is reported before any event of this one.
             await asyncio.wait([before])
@@ -184,7 +195,8 @@ class ConnectionPool:
                 if self._divert is not None and await self._divert(channel.peer, message):
                     continue
                 request, envelope = from_wire(message, channel.peer)
-                await self.inbound.put(InboundEvent(channel.peer, request, envelope))
+                inbound = InboundEvent(channel.peer, request, envelope, connection=connection)
+                await self.inbound.put(inbound)
         except ChannelClosed as closed:
             clean = closed.clean
         except SmpcError as error:
@@ -195,6 +207,9 @@ class ConnectionPool:
             self._on_event(Event(name, "traffic", detail=peer, sent=sent, received=received))
         channel.abort()
         await self.inbound.put(InboundEvent(channel.peer, clean=clean))
+        if not resumes:
+            # The process that has asked for later requests is gone.
+            self._early.pop(channel.peer, None)
 
     async def _write(self, connection: Connection) -> None:
         """Send the queued messages of a connection, until it ends."""
@@ -212,7 +227,7 @@ class ConnectionPool:
         """Queue messages; cut a connection whose party does not read its queue."""
         for envelope in envelopes:
             connection = self.connections.get(envelope.receiver)
-            if connection is None or not connection.channel.live:
+            if connection is None or not connection.channel.live or not connection.heard:
                 continue
             if self._aggregator and envelope.step == ABORT:
                 connection.channel.max_message = SMALL_MESSAGE
@@ -222,12 +237,21 @@ class ConnectionPool:
             except asyncio.QueueFull:
                 connection.channel.abort()
 
-    def refuse_request(self, context: Context, inbound: InboundEvent, code: Code, number: int = 0) -> None:
-        """Tell a peer that its request is over, or that another operation is asked for.
+    def refuse_request(
+        self,
+        context: Context,
+        inbound: InboundEvent,
+        code: Code,
+        number: int = 0,
+        lacking: Collection[str] = (),
+    ) -> None:
+        """Tell a peer why its hello has no answer: its request is over, say, or too few others ask.
 
-        `number`: as of `Abort`.
+        `number`: as of `Abort`; `lacking`: the members that have not asked, if that is the reason.
         """
-        to, abort = (inbound.peer,), Abort(code, "", [(inbound.peer, code)], number=number)
+        step = inbound.envelope.step if lacking and inbound.envelope is not None else ""
+        missing = [(name, Code.MISSING) for name in sorted(lacking)] or [(inbound.peer, code)]
+        to, abort = (inbound.peer,), Abort(code, "", missing, step, number)
         identity = self._membership.identity
         self.send(inbound.request, context.write(identity, context.session_digest, ABORT, to, abort))
 
@@ -260,6 +284,15 @@ class ConnectionPool:
         expected = [item for inbound in self._early.values() for item in inbound if item.request == request]
         self._early = {peer: inbound for peer, inbound in retained.items() if inbound}
         return expected
+
+    def ahead(self, hellos: Collection[str]) -> set[str]:
+        """Return the peers that have asked for a later request; `hellos`: the steps of such messages."""
+        return {
+            peer
+            for peer, retained in self._early.items()
+            for inbound in retained
+            if inbound.envelope is not None and inbound.envelope.step in hellos
+        }
 
     def is_live(self, name: str) -> bool:
         """Tell whether a party is connected."""

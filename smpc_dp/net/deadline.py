@@ -37,8 +37,12 @@ class StepTimer:
         return now() >= self.at
 
     def begin(self) -> None:
-        """Start the time in which others may ask, `gather`, after the first party has asked."""
-        self.at = max(now() + self._timeouts.gather, self._connected)
+        """Start the time in which others may ask, `gather`, after enough parties have asked."""
+        self.at = self.others_until()
+
+    def others_until(self) -> float:
+        """Return until when others may ask, from now on."""
+        return max(now() + self._timeouts.gather, self._connected)
 
     def enough(self) -> None:
         """Limit the wait for further parties to one `step`, or the rest of `connect`."""
@@ -81,7 +85,7 @@ def aggregator_step_seconds(matchings: int, timeouts: Timeouts) -> float:
 
 
 def aggregator_run_seconds(steps: int, matchings: int, timeouts: Timeouts, first: bool = False) -> float:
-    """Return the longest time of a request at an aggregator, from its first hello, without its computing.
+    """Return the longest time of a request at an aggregator, once it is open, without its computing.
 
     Args:
         steps: at most so many steps after the hello, as `AggregatorRole.most_steps` says.
@@ -98,8 +102,16 @@ def party_run_seconds(steps: int, timeouts: Timeouts, before: int = 0) -> float:
 
     `steps` as for `aggregator_run_seconds`; `before`: requests that others may be at still.
     """
-    start = timeouts.connect + (1 + before) * (timeouts.gather + PATIENCE * timeouts.step)
-    return start + steps * PATIENCE * timeouts.step
+    return hello_seconds(timeouts, before) + steps * PATIENCE * timeouts.step
+
+
+def hello_seconds(timeouts: Timeouts, before: int = 0) -> float:
+    """Return how long a party waits for the answer to its hello.
+
+    The request has `gather` to open, and the others as much again; so have the `before` requests that others
+    may be at still.
+    """
+    return timeouts.connect + (1 + before) * (2 * timeouts.gather + PATIENCE * timeouts.step)
 
 
 def direct_run_seconds(patience: Sequence[bool], timeouts: Timeouts) -> float:
@@ -108,13 +120,13 @@ def direct_run_seconds(patience: Sequence[bool], timeouts: Timeouts) -> float:
 
 
 def servers_run_seconds(computing: float, timeouts: Timeouts) -> float:
-    """Return the longest time of a request to servers, from its first hello; `computing`: mpyc's limit.
+    """Return the longest time of a request to servers, once open at one; `computing`: mpyc's limit.
 
     The steps are `ComputingServer`'s: the hellos; the other servers' hellos; shares, what is held and its
     seals; the computation, and that of the other servers.
     """
-    hello = timeouts.connect + timeouts.gather
-    return 2 * hello + 2 * computing + (1 + 4 * PATIENCE) * timeouts.step
+    hellos = 2 * timeouts.connect + 3 * timeouts.gather
+    return hellos + 2 * computing + (1 + 4 * PATIENCE) * timeouts.step
 
 
 def now() -> float:

@@ -162,7 +162,7 @@ class Mesh(Connection):
 
     def _welcome(self, channel: Channel) -> asyncio.Task[None]:
         """Add a channel to the pool, and send it the current hello."""
-        reader = self.connections.welcome(channel).tasks[0]
+        reader = self.connections.welcome(channel, resumes=True).tasks[0]
         self._settle(channel.peer, None)
         if (drive := self._drive) is not None and not drive.run.state.phase:
             again = [envelope for envelope in drive.hello if envelope.receiver == channel.peer]

@@ -60,17 +60,12 @@ class Operations:
         self._held: list[InboundEvent] = []
 
     @property
-    def began(self) -> bool:
-        """Whether a party that may take part has asked."""
-        return any(inbound.peer not in self._ignored for inbound in self._held)
-
-    @property
     def heard(self) -> frozenset[str]:
         """Parties that have asked, or are lost."""
         return frozenset(inbound.peer for inbound in self._held)
 
     def hold(self, inbound: InboundEvent) -> None:
-        """Store a hello, or the loss of a party, until the operation is settled; a few for each party."""
+        """Store a message or the loss of a party until the operation is settled; a few for each party."""
         if sum(each.peer == inbound.peer for each in self._held) >= MAX_HELD:
             return
         envelope = inbound.envelope
@@ -78,6 +73,10 @@ class Operations:
             # No hello is so large. The rest has a wrong signature, and excludes its sender.
             inbound = replace(inbound, envelope=msgspec.structs.replace(envelope, body=b""))
         self._held.append(inbound)
+
+    def forget(self, peer: str) -> None:
+        """Drop what a party has asked for; it may ask again."""
+        self._held = [inbound for inbound in self._held if inbound.peer != peer]
 
     def is_clear(self, others: Collection[str]) -> bool:
         """Tell whether more than half ask for the same operation, or none of `others` could still ask."""
@@ -110,6 +109,6 @@ class Operations:
         for inbound in self._held:
             if inbound.envelope is None:
                 first.pop(inbound.peer, None)
-            elif inbound.peer not in self._ignored:
+            elif inbound.peer not in self._ignored and is_hello(inbound):
                 first.setdefault(inbound.peer, inbound.envelope.step)
         return Counter(first.values())

@@ -20,7 +20,7 @@ from smpc_dp.net.charging import charge_run
 from smpc_dp.net.connection import AggregatorConnection, AggregatorWaits
 from smpc_dp.net.connection_pool import InboundEvent
 from smpc_dp.net.convictions import certificate_of
-from smpc_dp.net.deadline import PATIENCE, now, pair_seconds, pairs_seconds
+from smpc_dp.net.deadline import PATIENCE, hello_seconds, now, pair_seconds, pairs_seconds
 from smpc_dp.net.driver import Drive
 from smpc_dp.net.evaluation import Evaluations
 from smpc_dp.net.pairwise import Conduit, Keep, drive, run_role
@@ -135,8 +135,7 @@ class PairRounds(AggregatorWaits):
         evaluations: Evaluations,
         timeouts: Timeouts,
     ) -> None:
-        later = PATIENCE * timeouts.step
-        super().__init__(timeouts.connect + timeouts.gather + later, later)
+        super().__init__(hello_seconds(timeouts), PATIENCE * timeouts.step)
         self._run = run
         self._pairs = PairWire(run.member)
         self._identity = identity

@@ -19,6 +19,7 @@ from smpc_dp.errors import (
     SmpcError,
     TimeoutFault,
 )
+from smpc_dp.net.askers import Askers
 from smpc_dp.net.connection_pool import SMALL_MESSAGE, ConnectionPool, InboundEvent
 from smpc_dp.net.deadline import PATIENCE, StepTimer
 from smpc_dp.net.driver import Drive
@@ -50,6 +51,8 @@ _BRIDGE = struct.Struct(">I")
 BRIDGE_BIT = 1 << 31
 # Stored messages of later requests, for each member.
 EARLY_LIMIT = 4
+# Bytes of a message that a party may send before its request is open.
+LARGEST_HELLO = MAX_OPERATION + SMALL_MESSAGE
 # Requests that one process of mpyc serves. Its random numbers come from keys of its own and counters that
 # start at hashes of 64 bits: about 2 for each value that is shared, which must not collide.
 RETAINED_REQUESTS = 1000
@@ -136,7 +139,7 @@ class ComputingServer:
             )
             channel.abort()
             return
-        self._pool.welcome(channel)
+        self._pool.welcome(channel, resumes=channel.peer in self._others)
 
     def _refused(self, who: str, error: SmpcError) -> None:
         """Record a refused connection."""
@@ -228,26 +231,52 @@ class ComputingServer:
         if missing := self._missing():
             reason = f"{NOT_CONNECTED}; {NO_SURVIVAL}"
             raise TimeoutFault(missing, drive.run.step, reason, code=Code.LOST)
-        timer, names = drive.timer, self._requested[drive.request].names
-        self._idle = not drive.held
+        timer, member = drive.timer, self._requested[drive.request]
+        names, members = member.names, set(member.names)
+        askers = Askers(member.parameters, timer, is_group=member.group is not None)
+        early, drive.held = drive.held, []
+        self._idle = True
         self._await(drive)
         drive.report()
-        while self._idle:
-            if not (timer.connecting or any(map(self._pool.is_live, names))):
+        while not askers.opened:
+            if not (early or timer.connecting or any(map(self._pool.is_live, names))):
                 if drive.request > 1 and not any(map(self._pool.is_live, self._parties())):
                     return False
                 self._idle = False
                 # Once: the other servers are waited for.
                 await drive.act(events.Deadline())
                 return True
-            inbound = await self._pool.next(timer.pause())
-            if inbound is not None and inbound.envelope is not None and inbound.request == drive.request:
-                self._idle = False
-                drive.held.append(inbound)
-            elif inbound is not None:
-                await drive.take(inbound)
-        timer.begin()
+            until = min(timer.pause(), askers.until)
+            inbound = early.pop(0) if early else await self._pool.next(until)
+            if inbound is not None:
+                await self._hear(drive, inbound, askers)
+            live = [name for name in names if timer.connecting or self._pool.is_live(name)]
+            askers.open_if_enough(self._pool.ahead((HELLO,)) & members, live)
+            lacking = members - {inbound.peer for inbound in drive.held}
+            for hello in askers.take_late():
+                _forget(drive, hello.peer)
+                context = member.context(drive.request)
+                self._pool.refuse_request(context, hello, Code.FEW, askers.enough, lacking)
+        self._idle = False
+        drive.held += early
         return True
+
+    async def _hear(self, drive: Drive, inbound: InboundEvent, askers: Askers) -> None:
+        """Hold a hello, or a server's message, for the role before a request is open."""
+        if inbound.envelope is None and inbound.peer not in self._others:
+            # It may call and ask again.
+            askers.remove(inbound.peer)
+            _forget(drive, inbound.peer)
+        elif inbound.envelope is None or inbound.request != drive.request:
+            await drive.take(inbound)
+        elif inbound.peer in self._others:
+            # Enough have asked there.
+            drive.held.append(inbound)
+            askers.open()
+        elif sum(held.peer == inbound.peer for held in drive.held) < EARLY_LIMIT and _is_small(inbound):
+            drive.held.append(inbound)
+            if inbound.envelope.step == HELLO and inbound.peer in self._requested[drive.request].names:
+                askers.add(inbound)
 
     def _await(self, drive: Drive) -> None:
         """Report the expected members of the step from now on."""
@@ -321,7 +350,8 @@ class ComputingServer:
         if step == SHARES:
             return timeouts.step
         computing: float = self._membership.parameters.seconds
-        more = {PRESENT: timeouts.connect + timeouts.gather, OUTPUT: computing}
+        # Another server may have too few hellos for as long as parties wait for others.
+        more = {PRESENT: timeouts.connect + 2 * timeouts.gather, OUTPUT: computing}
         return more.get(step, 0.0) + PATIENCE * timeouts.step
 
     def _parties(self) -> Sequence[str]:
@@ -332,17 +362,18 @@ class ComputingServer:
         """See `Holder.event_of`."""
         run, number, is_server = drive.run, drive.request, inbound.peer in self._others
         if inbound.envelope is None:
-            # A party that leaves before a request begins is absent from it, which is no reason for the
-            # request to fail.
-            next_report = run.expects(inbound.peer) and (is_server or not self._idle)
-            if self._pool.is_live(inbound.peer) or not next_report:
+            # A party that leaves before a request opens is absent from it, which is no reason for the
+            # request to fail; one that has called again before it has asked may still ask.
+            asks = run.step == HELLO and (is_server or inbound.peer in run.waiting_for)
+            if (self._idle and not is_server) or (asks and self._pool.is_live(inbound.peer)):
                 return None
-            drive.notify_lost(inbound.peer)
+            if run.expects(inbound.peer):
+                drive.notify_lost(inbound.peer)
             return events.PeersLost((inbound.peer,))
         if inbound.request > number:
             # Parties may be ahead by several requests, which are for others; servers never are.
             if not is_server:
-                self._pool.keep(inbound, EARLY_LIMIT, MAX_OPERATION + SMALL_MESSAGE)
+                self._pool.keep(inbound, EARLY_LIMIT, LARGEST_HELLO)
             elif inbound.request == number + 1:
                 self._pool.keep(inbound, EARLY_LIMIT, len(inbound.envelope.body))
             return None
@@ -353,6 +384,16 @@ class ComputingServer:
                 self._pool.refuse_request(context, inbound, Code.PAST, number)
             return None
         return events.Message(inbound.envelope)
+
+
+def _forget(drive: Drive, peer: str) -> None:
+    """Drop what is held of a party for a request."""
+    drive.held = [inbound for inbound in drive.held if inbound.peer != peer]
+
+
+def _is_small(inbound: InboundEvent) -> bool:
+    """Tell whether a message is as small as those before a request is open."""
+    return inbound.envelope is not None and len(inbound.envelope.body) <= LARGEST_HELLO
 
 
 @asynccontextmanager

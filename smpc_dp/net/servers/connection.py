@@ -11,7 +11,7 @@ from smpc_dp.errors import LocalError, SmpcError
 from smpc_dp.kernels.kernel import Kernel
 from smpc_dp.net.charging import Charge, charge_run
 from smpc_dp.net.connection import Connection, Waits
-from smpc_dp.net.deadline import PATIENCE, StepTimer
+from smpc_dp.net.deadline import PATIENCE, StepTimer, hello_seconds
 from smpc_dp.net.driver import Drive
 from smpc_dp.net.events import OnEvent
 from smpc_dp.net.member import Membership
@@ -156,10 +156,10 @@ class ServersConnection(Connection):
     async def _drive(self, requested: _Request, charge: Charge, before: int = 0) -> Receipt | None:
         """Drive the role to its end; return the ledger's receipt."""
         timeouts = self._timeouts
-        start = timeouts.connect + timeouts.gather
         later = self.membership.parameters.seconds + PATIENCE * timeouts.step
         # Others may be at earlier requests, each of which may take all of its time.
-        waits = Waits(start + PATIENCE * timeouts.step + before * (start + later), later)
+        earlier = before * (hello_seconds(timeouts) + later)
+        waits = Waits(hello_seconds(timeouts) + timeouts.gather + earlier, later)
         drive = Drive(
             requested.request,
             requested.machine,

@@ -379,6 +379,8 @@ class CollectorRole:
             if (party := _number(collector, peer)) in state.inbox.alive:
                 lost = TimeoutFault({peer}, state.step, detail, code=code)
                 self._exclude(collector, state, party, lost)
+            # A process that calls in its place is answered too.
+            state.inbox.answered.discard(party)
         return self._advance(collector, state)
 
     def _exclude(

@@ -93,8 +93,14 @@ class ExchangeParameters(SumParameters, frozen=True):
     def between(self, edges: Edges) -> ExchangeParameters:
         """Return the parameters of messages along these edges, in which every received message counts."""
         parties = len(edges)
+        others = parties - 1
         plan = replace(
-            self.plan, parties=parties, degree=parties - 1, max_corrupt=parties - 1, min_survivors=1
+            self.plan,
+            parties=parties,
+            degree=others,
+            max_dropouts=others,
+            max_corrupt=others,
+            min_survivors=1,
         )
         return replace(self, plan=plan, edges=edges)
 

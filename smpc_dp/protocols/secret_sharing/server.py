@@ -89,6 +89,8 @@ class ServerRun(Member):
         self._told = self._hearsay = False
         self._untold: list[Envelope] = []
         self._early: list[Envelope] = []
+        # Parties left out that said hello again, with a new process, and were answered.
+        self._answered: set[int] = set()
 
     def __repr__(self) -> str:
         return f"ServerRun({self.name!r}, waits for {len(self.waiting_for)} in {self.step!r})"
@@ -156,8 +158,10 @@ class ServerRun(Member):
         if sender in self._others:
             return self._guard(lambda: self._from_server(envelope))
         party = self._number.get(sender)
-        if party is None or party not in self._alive or self._stopping:
+        if party is None or self._stopping:
             return ()
+        if party not in self._alive:
+            return self._answer_left_out(party, envelope)
         try:
             self._from_party(party, envelope)
         except (PeerFault, TimeoutFault) as fault:
@@ -176,10 +180,30 @@ class ServerRun(Member):
             return self._guard(lambda: self._stop(lost))
         for name in peers:
             party = self._number.get(name)
-            if party is not None and self.expects(name):
-                lost = TimeoutFault({name}, self.step, NOT_CONNECTED, code=Code.LOST)
-                self._drop(party, lost)
+            if party is None:
+                continue
+            if self.expects(name):
+                self._drop(party, self._lost(name))
+            # One that has shared counts; its next process has no part in this run.
+            self._alive.discard(party)
+            self._answered.discard(party)
         return self._guard(self._advance)
+
+    def _lost(self, name: str) -> TimeoutFault:
+        """Return the error of a party whose connection is lost."""
+        return TimeoutFault({name}, self.step, NOT_CONNECTED, code=Code.LOST)
+
+    def _answer_left_out(self, party: int, envelope: Envelope) -> Sequence[Envelope]:
+        """Answer, once, the hello of a new process of a party left out, so that it does not wait."""
+        if envelope.step != m.HELLO or party in self._answered:
+            return ()
+        try:
+            self._context.check(envelope)
+        except PeerFault:
+            return ()
+        self._answered.add(party)
+        error = self._failures.get(party, self._lost(envelope.sender))
+        return self._write(ABORT, (envelope.sender,), abort_of(error))
 
     def _on_deadline(self) -> Sequence[Envelope]:
         """Leave late parties out; stop if a server is late."""

@@ -1,0 +1,83 @@
+"""Parties that ask for a request, and the number of them that opens it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+from typing import Protocol
+
+from smpc_dp.net.connection_pool import InboundEvent
+from smpc_dp.net.deadline import StepTimer, now
+
+
+class Tolerant(Protocol):
+    """Interface of a request's parameters: what its plan tolerates."""
+
+    @property
+    def tolerated(self) -> tuple[int, int, int]: ...
+
+
+class Askers:
+    """Parties that ask for a request before it opens.
+
+    A corrupt party may say hello for all requests at once. So the time in which others may ask begins when
+    more parties have asked than may lie, the c that may collude and the D that may be lost: one of them is
+    honest. At most n - D are needed, since no more may be there, or half of all where still fewer may be.
+
+    A party that asks early has `gather` seconds until enough others ask. Then it is refused, and the request
+    stays. In a group, and where fewer than half may be left, all that are connected are enough.
+
+    Attributes:
+        enough: the number of parties that opens the request.
+        opened: whether the request is open; it stays so.
+    """
+
+    def __init__(self, parameters: Tolerant, timer: StepTimer, *, is_group: bool) -> None:
+        parties, lost, corrupt = parameters.tolerated
+        half = (parties + 1) // 2
+        self.enough = min(corrupt + lost + 1, max(parties - lost, half))
+        self.opened = False
+        self._connected_suffice = is_group or parties - lost < half
+        self._timer = timer
+        # Each party's hello, and until when it waits for others, in the order of these times.
+        self._asked: dict[str, tuple[InboundEvent, float]] = {}
+
+    @property
+    def until(self) -> float:
+        """Time until which the first party waits for others; infinite where none does."""
+        return math.inf if self.opened else next((until for _, until in self._asked.values()), math.inf)
+
+    def add(self, hello: InboundEvent) -> None:
+        """Count a party that asks, once."""
+        if not self.opened:
+            self._asked.setdefault(hello.peer, (hello, self._timer.others_until()))
+
+    def remove(self, peer: str) -> None:
+        """Do not count a party any more; it may ask again."""
+        self._asked.pop(peer, None)
+
+    def open(self) -> None:
+        """Open the request, and begin the time in which others may ask."""
+        if not self.opened:
+            self.opened = True
+            self._timer.begin()
+
+    def open_if_enough(self, ahead: Collection[str], others: Collection[str]) -> None:
+        """Open the request if enough parties ask.
+
+        `ahead`: those that ask for a later request, and have passed this one; `others`: those that are
+        connected, or may be soon.
+        """
+        asked = self._asked.keys()
+        if self.opened:
+            return
+        nobody_else = self._connected_suffice and asked and asked >= set(others)
+        if nobody_else or len(asked | set(ahead)) >= self.enough:
+            self.open()
+
+    def take_late(self) -> list[InboundEvent]:
+        """Remove and return the hellos of parties that have waited too long for others."""
+        late = [] if self.opened else [hello for hello, until in self._asked.values() if until <= now()]
+        for hello in late:
+            self.remove(hello.peer)
+        return late
