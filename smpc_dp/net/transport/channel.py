@@ -14,6 +14,7 @@ from smpc_dp.crypto.tls import TlsError
 from smpc_dp.errors import Check, ConfigCheck, ConfigError, PeerFault, SmpcError, TimeoutFault
 from smpc_dp.net.transport import framing, tls
 from smpc_dp.net.transport.inbox import Budgets, Inbox, Message
+from smpc_dp.net.transport.sockets import unsent
 
 CLOSE_SECONDS = 2.0
 # Bytes of undecoded input of a connection above which its sender is held back (asyncio allows twice that).
@@ -22,6 +23,8 @@ READ_AHEAD = 1 << 17
 # number is the longest wait for one that does.
 PING_SECONDS = 5.0
 PING_LIMIT = 20.0
+# The dialler looks so many times whether the peer is silent, and pings it, before it cuts the connection.
+LOOKS = 3
 # Control frames that a peer may send: so many at once, and one more each second.
 CONTROL_FRAMES = 20
 # Unread bytes of a peer above which it gets no control frames.
@@ -129,6 +132,9 @@ class Channel:
         self._control: set[int] = set()
         self._controls, self._begun = 0, 0.0
         self._pong: asyncio.Future[bool] | None = None
+        # Pings that were sent and have no answer yet.
+        self._pings = 0
+        self._pinger: asyncio.Task[None] | None = None
 
     def __repr__(self) -> str:
         return f"Channel({self.peer!r}, {'live' if self.live else 'ended'})"
@@ -138,12 +144,18 @@ class Channel:
         """False once either side has closed the channel, or the connection is lost."""
         return self._ended is None and not self._stream.gone.is_set()
 
-    def begin(self, max_message: int) -> None:
-        """Start the channel proper after the hello: set the limit of its messages and count from zero."""
+    def begin(self, max_message: int, silence: float | None = None) -> None:
+        """Start the channel proper after the hello: set the limit of its messages and count from zero.
+
+        `silence`: of the dialler, seconds without a sign of the peer after which the connection is cut.
+        """
         self.max_message = max_message
         self.bytes_sent = self.bytes_received = 0
         self._begun = now()
-        self._reader = asyncio.get_running_loop().create_task(self._read_ahead())
+        loop = asyncio.get_running_loop()
+        self._reader = loop.create_task(self._read_ahead())
+        if silence is not None:
+            self._pinger = loop.create_task(self._ping_until_silent(silence))
 
     async def send(self, *buffers: bytes | memoryview) -> None:
         """Send one message, the bytes of all `buffers` in order; return when the transport has taken them.
@@ -203,7 +215,7 @@ class Channel:
             return None
         if self._pong is None:
             self._pong = asyncio.get_running_loop().create_future()
-            self._put_control(framing.PING)
+            self._ping()
         pong, began = self._pong, now()
         self._stream.moved = began
         while not pong.done() and self.live:
@@ -213,6 +225,29 @@ class Channel:
                 return None if undecided else False
             await asyncio.wait([pong], timeout=left)
         return pong.done() and pong.result()
+
+    async def _ping_until_silent(self, silence: float) -> None:
+        """Ping the peer while it is silent; cut the connection when it has been for `silence` seconds.
+
+        Looks are counted, and not time: while this process is stopped the peer is not silent. Bytes that its
+        system acknowledges are a sign of it too: on a slow line a ping waits behind what was sent before.
+        """
+        sock, looks, sign = self._writer.get_extra_info("socket"), 0, (-1.0, 0)
+        while self.live:
+            await asyncio.sleep(silence / (LOOKS + 1))
+            before, sign = sign, (self._stream.moved, unsent(sock))
+            held_back = self._waits_for_us or self._sending.locked()
+            looks = 0 if held_back or sign[0] != before[0] or sign[1] < before[1] else looks + 1
+            if looks == LOOKS:
+                self._fail(TimeoutFault({self.peer}, "receive", f"it was silent for {silence} s"))
+                self._writer.transport.abort()
+            elif looks:
+                self._ping()
+
+    def _ping(self) -> None:
+        """Ping the peer."""
+        self._pings += framing.PING not in self._control
+        self._put_control(framing.PING)
 
     def warn(self) -> None:
         """Tell the peer that another process has called with its key."""
@@ -240,8 +275,9 @@ class Channel:
         if self._ended is None:
             self._ended = ChannelClosed(self.peer, clean=False)
         self._fail(ChannelClosed(self.peer, clean=False))
-        if self._reader is not None:
-            self._reader.cancel()
+        for task in (self._reader, self._pinger):
+            if task is not None:
+                task.cancel()
         self._inbox.drop()
         self._release_held()
         self._writer.transport.abort()
@@ -262,9 +298,6 @@ class Channel:
         """Fill the inbox, to the end of the channel."""
         try:
             while True:
-                self._waits_for_us = not self._inbox.has_room
-                await self._inbox.room()
-                self._waits_for_us = False
                 self._inbox.put(await self._read())
         except SmpcError as error:
             self._fail(error)
@@ -283,10 +316,11 @@ class Channel:
                 (await self._read()).release()
 
     async def _admit(self, message: Message, size: int) -> framing.Share:
-        """Wait for a message's share of its budget."""
+        """Wait for room for a message, and for its share of its budget; pings before it have been answered."""
         message.share = framing.Share(self._budgets.of(size), size)
         self._waits_for_us = True
         try:
+            await self._inbox.room()
             await message.share.admit()
         finally:
             self._waits_for_us = False
@@ -370,10 +404,12 @@ class Channel:
         elif kind == framing.TWICE:
             if self.on_twice is not None:
                 self.on_twice()
-        elif self._pong is None or self._pong.done():
+        elif not self._pings:
             raise PeerFault(self.peer, "answers a ping that was not sent", Check.BAD_FRAME)
         else:
-            self._pong.set_result(True)
+            self._pings -= 1
+            if self._pong is not None and not self._pong.done():
+                self._pong.set_result(True)
             self._pong = None
 
     async def _write(self, frames: Iterable[bytes | memoryview]) -> None:

@@ -124,7 +124,7 @@ class AuthenticatingListener:
         if dropped is not None:
             self._drop(dropped, f"{self._callers[dropped].address}: too many at once")
         with contextlib.suppress(OSError):
-            _set_options(raw)
+            _set_options(raw, self._endpoint.silence)
         raw.setblocking(False)
         secured = self._endpoint.contexts.blocking.accept()
         deadline = time.monotonic() + HANDSHAKE_SECONDS
@@ -238,7 +238,7 @@ def _call(endpoint: Endpoint, address: tuple[str, int], seconds: float) -> tuple
     deadline, shown = time.monotonic() + seconds, f"{address[0]}:{address[1]}"
     raw = socket.create_connection(address, timeout=seconds)
     try:
-        _set_options(raw)
+        _set_options(raw, endpoint.silence)
         secured = endpoint.contexts.blocking.connect()
         hello, done = secured.shake(b"")
         raw.sendall(hello)
@@ -275,9 +275,9 @@ def _step(sock: socket.socket, secured: TlsConnection, address: str, received: b
     return done
 
 
-def _set_options(raw: socket.socket) -> None:
-    """Set the options of a socket."""
-    tune(raw)
+def _set_options(raw: socket.socket, silence: float) -> None:
+    """Set the options of a socket; `silence` as of `tune`."""
+    tune(raw, silence)
     for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
         raw.setsockopt(socket.SOL_SOCKET, option, SOCKET_BYTES)
 

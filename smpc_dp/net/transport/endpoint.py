@@ -28,7 +28,7 @@ from smpc_dp.net.transport import framing, handshake, tls
 from smpc_dp.net.transport.channel import CLOSE_SECONDS, Channel, ChannelClosed, Stream, now
 from smpc_dp.net.transport.difference import DescribedSession
 from smpc_dp.net.transport.inbox import Budgets
-from smpc_dp.net.transport.sockets import pauses, tune
+from smpc_dp.net.transport.sockets import SILENCE_SECONDS, pauses, tune
 from smpc_dp.net.transport.strangers import HANDSHAKE_SECONDS, STRANGERS, Strangers, source_of
 
 OnChannel = Callable[[Channel], object]
@@ -87,6 +87,11 @@ class Endpoint:
         contexts = tls.contexts(self.identity, self.roster) if prepared is None else prepared
         object.__setattr__(self, "contexts", contexts)
         object.__setattr__(self, "described", DescribedSession(self.session_digest, self.session))
+
+    @property
+    def silence(self) -> float:
+        """Seconds after which a silent peer is gone: it may hold a sender back for a frame's time or two."""
+        return max(SILENCE_SECONDS, 2 * self.frame_timeout)
 
     def channel(self, peer: str, stream: Stream, transport: asyncio.Transport) -> Channel:
         """Return the channel of a connection whose TLS handshake is done."""
@@ -185,7 +190,7 @@ class Listener:
     async def _tls(self, connection: socket.socket, address: str) -> AsyncIterator[Channel]:
         """Yield a channel to the member that authenticates in time; cut it on failure."""
         endpoint = self._endpoint
-        tune(connection)
+        tune(connection, endpoint.silence)
         limit = min(HANDSHAKE_SECONDS, endpoint.connect_timeout)
         async with asyncio.timeout(limit):
             transport, stream = await asyncio.get_running_loop().connect_accepted_socket(
@@ -323,7 +328,7 @@ async def _attempt(endpoint: Endpoint, peer: str, host: str, port: int) -> Chann
             ssl_shutdown_timeout=CLOSE_SECONDS,
         )
     try:
-        tune(transport.get_extra_info("socket"))
+        tune(transport.get_extra_info("socket"), endpoint.silence)
         secured = transport.get_extra_info("ssl_object")
         result = tls.authenticated(secured, endpoint.roster, f"{host}:{port}")
         if result.name != peer:
@@ -340,7 +345,7 @@ async def _attempt(endpoint: Endpoint, peer: str, host: str, port: int) -> Chann
     except BaseException:
         transport.abort()
         raise
-    channel.begin(endpoint.max_message)
+    channel.begin(endpoint.max_message, endpoint.silence)
     return channel
 
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import fcntl
 import secrets
 import socket
+import sys
+import termios
 from collections.abc import Iterator
 
-# A peer whose host disappears is noticed after about IDLE + PROBES * INTERVAL seconds.
+# Seconds after which a peer is gone that neither acknowledges nor says anything; see `Endpoint.silence`.
+SILENCE_SECONDS = 60.0
+# When the system asks an idle peer's system whether it is there; SILENCE_SECONDS in all.
 KEEPALIVE_IDLE = 30
 KEEPALIVE_INTERVAL = 10
 KEEPALIVE_PROBES = 3
@@ -14,17 +19,32 @@ KEEPALIVE_PROBES = 3
 FIRST_PAUSE, LONGEST_PAUSE = 0.001, 1.0
 
 
-def tune(connection: socket.socket) -> None:
-    """Set the options of a connection: no delay, and keepalive where the system has it."""
+def tune(connection: socket.socket, silence: float) -> None:
+    """Set the options of a connection: no delay; keepalive, and when to give up, where the system has them.
+
+    `silence`: seconds after which the system ends it, if the peer's acknowledges nothing or has no room.
+    """
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in (
         ("TCP_KEEPIDLE", KEEPALIVE_IDLE),
         ("TCP_KEEPINTVL", KEEPALIVE_INTERVAL),
         ("TCP_KEEPCNT", KEEPALIVE_PROBES),
+        # What was sent and not acknowledged keeps the system from asking: it would try again for a quarter
+        # of an hour.
+        ("TCP_USER_TIMEOUT", round(1000 * silence)),
     ):
         if hasattr(socket, option):
             connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+
+
+def unsent(connection: socket.socket) -> int:
+    """Return how many sent bytes the peer's system has not acknowledged; 0 where this is unknown."""
+    try:
+        waiting = fcntl.ioctl(connection.fileno(), termios.TIOCOUTQ, bytes(4))
+    except (OSError, ValueError):
+        return 0
+    return int.from_bytes(waiting, sys.byteorder)
 
 
 def pauses() -> Iterator[float]:
