@@ -65,12 +65,14 @@ def run_virtually(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
     """Run a coroutine in virtual time; an error that nobody has awaited is raised too."""
     loop = VirtualLoop()
     try:
-        loop.run_until_complete(main())
-        pending = asyncio.all_tasks(loop)
-        for task in pending:
-            task.cancel()
-        if pending:
-            loop.run_until_complete(asyncio.wait(pending))
+        try:
+            loop.run_until_complete(main())
+        finally:
+            pending = asyncio.all_tasks(loop)
+            for task in pending:
+                task.cancel()
+            if pending:
+                loop.run_until_complete(asyncio.wait(pending))
         for context in loop.errors:
             raise context.get("exception") or RuntimeError(context["message"])
     finally:
@@ -83,6 +85,7 @@ class Pipe:
     def __init__(self, peer: str, latency: float) -> None:
         self.peer = peer
         self.max_message = self.max_received = 1 << 30
+        self.bytes_sent = self.bytes_received = 0
         self.live = True
         self._other: Pipe = self
         self._latency = latency

@@ -1,0 +1,280 @@
+"""Parties that say hello, leave and hang up for all requests at once, in virtual time.
+
+As many as may collude or be lost do so; the others ask when their application does, and have every result.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from smpc_dp.errors import Code, PeerFault, SmpcError, TimeoutFault
+from smpc_dp.net.aggregator import RequestServer, log_folder
+from smpc_dp.net.connection import AggregatorConnection, Connection
+from smpc_dp.net.connection_pool import ConnectionPool
+from smpc_dp.net.events import ignore
+from smpc_dp.net.local import AGGREGATOR, create_local_session
+from smpc_dp.net.member import Membership, to_wire
+from smpc_dp.net.servers import computing_server
+from smpc_dp.net.servers.computing_server import ComputingServer
+from smpc_dp.net.servers.connection import ServersConnection
+from smpc_dp.net.session_file import Timeouts
+from smpc_dp.protocols.engine.events import Cancellation, Start
+from smpc_dp.protocols.phases.messages import HELLO
+from smpc_dp.protocols.registry import make_party
+from smpc_dp.protocols.secret_sharing.messages import HELLO as SHARED_HELLO
+from smpc_dp.wire.abort import LEAVE, QUIT, abort_of
+from smpc_dp.wire.envelope import Envelope
+from tests.faults.test_mesh_schedules import Room, no_charge
+from tests.faults.virtual import Pipe, connect, run_virtually
+
+TIMEOUTS = Timeouts(connect=1.0, step=0.5, gather=1.5)
+NAMES = tuple(f"p{number}" for number in range(1, 8))
+# Of seven parties one may collude and one be lost.
+PARAMETERS: dict[str, object] = {"length": 1, "lower": 0, "upper": 10, "kind": "integer", "dropout": 0.2}
+SECAGG: dict[str, object] = {"corrupt": 0.2, "same_survivors": False}
+LIARS = NAMES[-1:]
+PAUSE = 20.0
+
+
+@dataclass
+class Scene:
+    """A session in which everybody is connected; `ended`: what each request came to, where it is served."""
+
+    members: dict[str, Membership]
+    lines: dict[str, Connection] = field(default_factory=dict)
+    ends: dict[str, list[Pipe]] = field(default_factory=dict)
+    ended: list[list[Any]] = field(default_factory=list)
+    tasks: list[asyncio.Task[None]] = field(default_factory=list)
+    join: Callable[[str], list[Pipe]] = field(default=lambda _: [])
+
+    async def ask(self, name: str, request: int) -> Any:
+        """Ask for a sum as a party; return it, or the error."""
+        encoding = self.members[name].parameters.sum_encoding
+        ring_vector, _ = encoding.encode([1], party=name)
+        try:
+            outcome, _ = await self.lines[name].run(request, "sum", ring_vector, no_charge)
+        except SmpcError as error:
+            return error
+        return len(outcome.survivors)
+
+    async def ask_all(self, names: Sequence[str], request: int) -> list[Any]:
+        return await asyncio.gather(*(self.ask(name, request) for name in names))
+
+    def hello(self, name: str, request: int) -> list[Envelope]:
+        """Return a party's hellos."""
+        member = self.members[name]
+        if member.servers:
+            return list(self.lines[name]._declined(member, request).handle(Start()))
+        vector, _ = member.parameters.encoding.encode([1], party=name)
+        context = member.context(request, "sum")
+        return list(make_party(context, member.parameters, member.identity, vector).handle(Start()))
+
+    def leave(self, name: str, request: int, step: str) -> list[Envelope]:
+        """Return a party's farewells."""
+        member, error = self.members[name], TimeoutFault({name}, "", code=Code.LATE)
+        if member.servers:
+            return list(self.lines[name]._declined(member, request).handle(Cancellation(error)))
+        context, to = member.context(request), (member.aggregator,)
+        return context.write(member.identity, context.session_digest, step, to, abort_of(error))
+
+    async def post(self, name: str, request: int, envelopes: Sequence[Envelope]) -> None:
+        """Send messages of a party that has no role."""
+        for envelope in envelopes:
+            end = next(end for end in self.ends[name] if end.peer == envelope.receiver)
+            await end.send(*to_wire(request, envelope))
+
+
+def aggregating(path: Path) -> RequestServer:
+    """Return a session's aggregator."""
+    member = Membership.load(path, AGGREGATOR, role="aggregator")
+    logs = log_folder(member, path, path.parent / "board")
+    return RequestServer(member, ConnectionPool(member, ignore), ignore, None, (), logs)
+
+
+def computing(path: Path, names: Sequence[str]) -> list[ComputingServer]:
+    """Return a session's servers, which are connected."""
+    serving = [ComputingServer(Membership.load(path, name, role="server"), ignore) for name in names]
+    for one, two in itertools.combinations(serving, 2):
+        near, far = connect(one._membership.name, two._membership.name, 0.01)
+        one._pool.welcome(near)  # type: ignore[arg-type]
+        two._pool.welcome(far)
+    return serving
+
+
+Play = Callable[[Scene], Awaitable[None]]
+
+
+def play(path: Path, liars: Sequence[str], act: Play) -> None:
+    """Play with a session's own aggregator, or its servers."""
+
+    async def main() -> None:
+        scene = Scene({name: Membership.load(path, name) for name in NAMES})
+        servers = scene.members[NAMES[0]].servers
+        serving = computing(path, servers) if servers else [aggregating(path)]
+        pools = {server._membership.name: server._pool for server in serving}
+        scene.ended = [[] for _ in serving]
+
+        def join(name: str) -> list[Pipe]:
+            kind = ServersConnection if servers else AggregatorConnection
+            line: Connection = kind(scene.members[name], ignore)
+            ends = []
+            for to, pool in pools.items():
+                near, far = connect(name, to, 0.01)
+                pool.welcome(far)
+                if name not in liars:
+                    line.connections.welcome(near)  # type: ignore[arg-type]
+                ends.append(near)
+            scene.lines[name], scene.ends[name] = line, ends
+            return ends
+
+        scene.join = join
+        for name in NAMES:
+            join(name)
+
+        async def serve(server: Any, ended: list[Any]) -> None:
+            for number in range(1, 100):
+                last = await server.request(number)
+                if last is None:
+                    return
+                ended.append(last)
+
+        loop = asyncio.get_running_loop()
+        scene.tasks = [loop.create_task(serve(*both)) for both in zip(serving, scene.ended, strict=True)]
+        await act(scene)
+        for pool in pools.values():
+            pool.abort()
+
+    run_virtually(main)
+
+
+@pytest.fixture(params=["aggregator", "servers"])
+def path(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    protocol = "secagg" if request.param == "aggregator" else "mpyc"
+    rooms: dict[str, Iterator[Room]] = {}
+    made = defaultdict(Room)
+
+    def engine(servers: Sequence[str], own: str, send: object, *, keep: bool = False) -> Room.Engine:
+        # Each server has one for each request.
+        rooms.setdefault(own, map(made.__getitem__, itertools.count()))
+        return next(rooms[own]).engine(servers, own, send, keep=keep)
+
+    monkeypatch.setattr(computing_server, "Engine", engine)
+    given = PARAMETERS | (SECAGG if protocol == "secagg" else {})
+    return create_local_session(tmp_path, NAMES, given, protocol=protocol, timeouts=TIMEOUTS)
+
+
+@pytest.mark.parametrize("farewell", [None, LEAVE, QUIT])
+def test_early_hellos_neither_open_nor_end_the_requests_of_others(path: Path, farewell: str | None) -> None:
+    """The others ask long after `gather`, one after the other, and each request has all of them."""
+    is_served = bool(Membership.load(path, NAMES[0]).servers)
+    # As many as may collude and be lost are silent; of mpyc's parties any number may collude.
+    liars = LIARS if farewell or is_served else NAMES[-2:]
+    honest = [name for name in NAMES if name not in liars]
+
+    async def act(scene: Scene) -> None:
+        for name in liars:
+            for request in range(1, 12):
+                sent = scene.hello(name, request)
+                if farewell is not None:
+                    sent += scene.leave(name, request, farewell)
+                await scene.post(name, request, sent)
+        for request in range(1, 4):
+            await asyncio.sleep(PAUSE)
+            assert [len(ended) for ended in scene.ended] == [request - 1] * len(scene.ended)
+            if len(liars) > 1:
+                # A run would be too small without them, whenever it begins.
+                break
+            answers = await scene.ask_all(honest, request)
+            assert answers == [len(honest)] * len(honest)
+
+    play(path, liars, act)
+
+
+def test_who_asks_early_is_told_who_has_not_and_the_request_stays(path: Path) -> None:
+    first, second, *others = NAMES
+
+    async def act(scene: Scene) -> None:
+        await asyncio.sleep(PAUSE)
+        began = asyncio.get_running_loop().time()
+        refused = await scene.ask(first, 1)
+        assert isinstance(refused, TimeoutFault), refused
+        assert refused.missing == {second, *others}
+        assert refused.code == Code.FEW
+        assert refused.step == (SHARED_HELLO if scene.members[first].servers else HELLO)
+        assert TIMEOUTS.gather <= asyncio.get_running_loop().time() - began < TIMEOUTS.gather + TIMEOUTS.step
+        assert not any(scene.ended)
+        # The request is still there for the others, and the next one for all.
+        assert await scene.ask_all([second, *others], 1) == [6] * 6
+        assert await scene.ask_all(NAMES, 2) == [7] * 7
+
+    play(path, (), act)
+
+
+def test_who_is_ahead_counts_for_the_requests_that_it_has_passed(path: Path) -> None:
+    """Enough have asked in vain, and gone on: a request that nobody can ask for any more does not stay."""
+
+    async def act(scene: Scene) -> None:
+        await asyncio.sleep(PAUSE)
+        for name in NAMES[:6]:
+            assert isinstance(await scene.ask(name, 1), TimeoutFault)
+        answers = await scene.ask_all(NAMES[:6], 2)
+        assert answers == [6] * 6
+        assert all(isinstance(ended[0], TimeoutFault) for ended in scene.ended)
+
+    play(path, (), act)
+
+
+@pytest.mark.parametrize("after", range(1, 8))
+def test_a_process_that_calls_anew_during_a_run_blames_nobody(path: Path, after: int) -> None:
+    """It calls before anybody has seen that the last one is gone, after so many messages of it."""
+    name, *others = NAMES
+
+    async def act(scene: Scene) -> None:
+        old = asyncio.create_task(scene.ask(name, 1))
+        others_ask = asyncio.create_task(scene.ask_all(others, 1))
+        for _ in range(after):
+            sent = sum(end._last for end in scene.ends[name])
+            while sum(end._last for end in scene.ends[name]) == sent and not old.done():
+                await asyncio.sleep(0.001)
+        before = scene.ends[name]
+        for end in before:
+            end.abort()
+        scene.join(name)
+        first = await scene.ask(name, 1)
+        await old
+        answers = await others_ask
+        assert all(answer in (6, 7) for answer in answers), answers
+        if isinstance(first, SmpcError):
+            assert isinstance(first, TimeoutFault), first
+            assert first.missing == {name}, first
+        assert await scene.ask_all(NAMES, 2) == [7] * 7
+        for ended in scene.ended:
+            assert not any(isinstance(one, PeerFault) for one in ended)
+
+    play(path, (), act)
+
+
+def test_a_hello_of_a_process_that_is_gone_does_not_count(tmp_path: Path) -> None:
+    """Before a request is open, the next process asks for it in the place of the last one."""
+    path = create_local_session(tmp_path, NAMES, PARAMETERS | SECAGG, timeouts=TIMEOUTS)
+    name = NAMES[0]
+
+    async def act(scene: Scene) -> None:
+        await asyncio.sleep(PAUSE)
+        old = asyncio.create_task(scene.ask(name, 1))
+        await asyncio.sleep(0.1)
+        for end in scene.ends[name]:
+            end.abort()
+        await old
+        scene.join(name)
+        assert await scene.ask_all(NAMES, 1) == [7] * 7
+
+    play(path, (), act)
