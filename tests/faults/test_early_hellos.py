@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from smpc_dp.errors import Code, PeerFault, SmpcError, TimeoutFault
+from smpc_dp.errors import Code, LocalError, PeerFault, SmpcError, TimeoutFault
 from smpc_dp.net.aggregator import RequestServer, log_folder
 from smpc_dp.net.connection import AggregatorConnection, Connection
 from smpc_dp.net.connection_pool import ConnectionPool
@@ -40,7 +40,6 @@ NAMES = tuple(f"p{number}" for number in range(1, 8))
 # Of seven parties one may collude and one be lost.
 PARAMETERS: dict[str, object] = {"length": 1, "lower": 0, "upper": 10, "kind": "integer", "dropout": 0.2}
 SECAGG: dict[str, object] = {"corrupt": 0.2, "same_survivors": False}
-LIARS = NAMES[-1:]
 PAUSE = 20.0
 
 
@@ -50,8 +49,10 @@ class Scene:
 
     members: dict[str, Membership]
     lines: dict[str, Connection] = field(default_factory=dict)
+    all_lines: list[Connection] = field(default_factory=list)
     ends: dict[str, list[Pipe]] = field(default_factory=dict)
     ended: list[list[Any]] = field(default_factory=list)
+    serving: Sequence[Any] = ()
     tasks: list[asyncio.Task[None]] = field(default_factory=list)
     join: Callable[[str], list[Pipe]] = field(default=lambda _: [])
 
@@ -120,7 +121,7 @@ def play(path: Path, liars: Sequence[str], act: Play) -> None:
         servers = scene.members[NAMES[0]].servers
         serving = computing(path, servers) if servers else [aggregating(path)]
         pools = {server._membership.name: server._pool for server in serving}
-        scene.ended = [[] for _ in serving]
+        scene.serving, scene.ended = serving, [[] for _ in serving]
 
         def join(name: str) -> list[Pipe]:
             kind = ServersConnection if servers else AggregatorConnection
@@ -132,6 +133,7 @@ def play(path: Path, liars: Sequence[str], act: Play) -> None:
                 if name not in liars:
                     line.connections.welcome(near)  # type: ignore[arg-type]
                 ends.append(near)
+            scene.all_lines.append(line)
             scene.lines[name], scene.ends[name] = line, ends
             return ends
 
@@ -159,7 +161,7 @@ def play(path: Path, liars: Sequence[str], act: Play) -> None:
 def path(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     protocol = "secagg" if request.param == "aggregator" else "mpyc"
     rooms: dict[str, Iterator[Room]] = {}
-    made = defaultdict(Room)
+    made: defaultdict[int, Room] = defaultdict(Room)
 
     def engine(servers: Sequence[str], own: str, send: object, *, keep: bool = False) -> Room.Engine:
         # Each server has one for each request.
@@ -171,12 +173,13 @@ def path(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mon
     return create_local_session(tmp_path, NAMES, given, protocol=protocol, timeouts=TIMEOUTS)
 
 
+@pytest.mark.parametrize("many", [1, 2])
 @pytest.mark.parametrize("farewell", [None, LEAVE, QUIT])
-def test_early_hellos_neither_open_nor_end_the_requests_of_others(path: Path, farewell: str | None) -> None:
+def test_early_hellos_neither_open_nor_end_the_requests_of_others(
+    path: Path, farewell: str | None, many: int
+) -> None:
     """The others ask long after `gather`, one after the other, and each request has all of them."""
-    is_served = bool(Membership.load(path, NAMES[0]).servers)
-    # As many as may collude and be lost are silent; of mpyc's parties any number may collude.
-    liars = LIARS if farewell or is_served else NAMES[-2:]
+    liars = NAMES[-many:]
     honest = [name for name in NAMES if name not in liars]
 
     async def act(scene: Scene) -> None:
@@ -189,7 +192,7 @@ def test_early_hellos_neither_open_nor_end_the_requests_of_others(path: Path, fa
         for request in range(1, 4):
             await asyncio.sleep(PAUSE)
             assert [len(ended) for ended in scene.ended] == [request - 1] * len(scene.ended)
-            if len(liars) > 1:
+            if many > 1:
                 # A run would be too small without them, whenever it begins.
                 break
             answers = await scene.ask_all(honest, request)
@@ -248,13 +251,17 @@ def test_a_process_that_calls_anew_during_a_run_blames_nobody(path: Path, after:
         for end in before:
             end.abort()
         scene.join(name)
-        first = await scene.ask(name, 1)
+        for _ in range(2):
+            answer = await scene.ask(name, 1)
+            if isinstance(answer, SmpcError):
+                assert isinstance(answer, TimeoutFault), answer
+                assert answer.missing == {name}, answer
+            for end in scene.ends[name]:
+                end.abort()
+            scene.join(name)
         await old
         answers = await others_ask
         assert all(answer in (6, 7) for answer in answers), answers
-        if isinstance(first, SmpcError):
-            assert isinstance(first, TimeoutFault), first
-            assert first.missing == {name}, first
         assert await scene.ask_all(NAMES, 2) == [7] * 7
         for ended in scene.ended:
             assert not any(isinstance(one, PeerFault) for one in ended)
@@ -262,19 +269,33 @@ def test_a_process_that_calls_anew_during_a_run_blames_nobody(path: Path, after:
     play(path, (), act)
 
 
-def test_a_hello_of_a_process_that_is_gone_does_not_count(tmp_path: Path) -> None:
+@pytest.mark.parametrize("request_number", [1, 2])
+def test_a_hello_of_a_process_that_is_gone_does_not_count(tmp_path: Path, request_number: int) -> None:
     """Before a request is open, the next process asks for it in the place of the last one."""
     path = create_local_session(tmp_path, NAMES, PARAMETERS | SECAGG, timeouts=TIMEOUTS)
     name = NAMES[0]
 
     async def act(scene: Scene) -> None:
         await asyncio.sleep(PAUSE)
-        old = asyncio.create_task(scene.ask(name, 1))
+        old = asyncio.create_task(scene.ask(name, request_number))
         await asyncio.sleep(0.1)
         for end in scene.ends[name]:
             end.abort()
         await old
         scene.join(name)
-        assert await scene.ask_all(NAMES, 1) == [7] * 7
+        for request in range(1, 3):
+            assert await scene.ask_all(NAMES, request) == [7] * 7
+
+    play(path, (), act)
+
+
+def test_excluded_parties_end_no_requests_that_nobody_asks_for(tmp_path: Path) -> None:
+    """More of them than may be lost: a request would fail as soon as it began, one after the other."""
+    path = create_local_session(tmp_path, NAMES, PARAMETERS | SECAGG, timeouts=TIMEOUTS)
+
+    async def act(scene: Scene) -> None:
+        scene.serving[0]._culprits |= {name: LocalError(f"{name} left") for name in NAMES[:3]}
+        await asyncio.sleep(PAUSE)
+        assert not any(scene.ended)
 
     play(path, (), act)

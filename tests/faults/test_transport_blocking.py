@@ -51,6 +51,15 @@ def connect(first: PairwiseMember, second: PairwiseMember) -> list[BlockingChann
         return list(pool.map(one, (first, second)))
 
 
+def test_the_system_ends_connections_that_are_not_acknowledged(
+    pair: tuple[BlockingChannel, BlockingChannel],
+) -> None:
+    for end in pair:
+        sock = end._stream._socket
+        assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 60_000
+        assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+
+
 @pytest.fixture
 def pair(tmp_path: Path) -> Iterator[tuple[BlockingChannel, BlockingChannel]]:
     path = session(tmp_path)

@@ -11,8 +11,9 @@ import pytest
 
 from smpc_dp.errors import LocalError, PeerFault, TimeoutFault
 from smpc_dp.net.transport import framing
-from smpc_dp.net.transport.channel import ChannelClosed
+from smpc_dp.net.transport.channel import LOOKS, Channel, ChannelClosed
 from smpc_dp.net.transport.strangers import Strangers, source_of
+from tests.faults.conftest import WAIT
 
 if TYPE_CHECKING:
     from tests.faults.conftest import Net, ProcessOutcome
@@ -105,6 +106,65 @@ async def test_a_half_open_connection_that_is_sent_to_is_superseded(
     assert await new.receive() == b"welcome back"
     with pytest.raises(ChannelClosed):
         await sending
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let silence last .8 s, with time limits of .4 s for a frame."""
+    monkeypatch.setattr("smpc_dp.net.transport.endpoint.SILENCE_SECONDS", 0.0)
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_a_dialler_notices_a_connection_that_is_cut_silently(net: Net, outcome: ProcessOutcome) -> None:
+    """Its bytes are acknowledged on the way, and nothing comes back."""
+    server = await net.listen()
+    proxy = await net.proxy(server.address)
+    mine = await net.dial(net.endpoint("alice", frame_timeout=0.4), proxy.address)
+    await server.channel()
+    proxy.downstream = proxy.upstream = lambda _: b""
+    error = await outcome(mine)
+    assert isinstance(error, TimeoutFault)
+    assert error.missing == {"agg"}
+    assert "it was silent for 0.8 s" in str(error)
+    assert not mine.live
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_who_answers_pings_is_not_cut_though_it_reads_and_says_nothing(
+    net: Net, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More waits for the listener's caller than it reads ahead; the pings behind are answered."""
+    answered, enough = [0], asyncio.Event()
+    taken = Channel._on_control
+
+    def take(channel: Channel, kind: int) -> None:
+        taken(channel, kind)
+        answered[0] += kind == framing.PONG
+        if answered[0] == 3 * LOOKS:
+            enough.set()
+
+    monkeypatch.setattr(Channel, "_on_control", take)
+    server = await net.listen()
+    mine = await net.dial(net.endpoint("alice", frame_timeout=0.4), server.address)
+    channel = await server.channel()
+    messages = [bytes([number]) * 40_000 for number in range(2)]
+    for message in messages:
+        await mine.send(message)
+    await asyncio.wait_for(enough.wait(), WAIT)
+    assert mine.live
+    assert channel.live
+    assert [await channel.receive() for _ in messages] == messages
+    await channel.send(b"still here")
+    assert await mine.receive() == b"still here"
+
+
+async def test_the_system_ends_connections_that_are_not_acknowledged(net: Net) -> None:
+    for frame_timeout, silence in ((1.0, 60), (45.0, 90)):
+        ends = await net.pair(*(net.endpoint(name, frame_timeout=frame_timeout) for name in ("alice", "agg")))
+        for end in ends:
+            sock = end._writer.get_extra_info("socket")
+            assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 1000 * silence
+            assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
 
 
 async def test_a_slow_connection_is_not_superseded_while_a_message_is_under_way(

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from smpc_dp.crypto.tls import TlsConnection
 from smpc_dp.errors import Check, PeerFault, SmpcError, TimeoutFault
 from smpc_dp.net.transport import framing, handshake
-from smpc_dp.net.transport.channel import CLOSE_SECONDS, ChannelClosed, broken
+from smpc_dp.net.transport.channel import CLOSE_SECONDS, ChannelClosed, broken, is_of_system
 
 Buffer = bytes | bytearray | memoryview
 T = TypeVar("T")
@@ -167,7 +167,9 @@ class BlockingStream:
                     self.peer, f"announced a message of {total} bytes, the limit is {limit}", Check.TOO_LONG
                 )
             message = self._short(total) if total <= framing.MAX_FRAME else self._long(total)
-        except TimeoutError:
+        except TimeoutError as error:
+            if is_of_system(error):
+                raise broken(error, self.peer) from None
             reason = f"no whole frame came in {self._timeout} s"
             raise TimeoutFault({self.peer}, "receive", reason) from None
         except OSError as error:
@@ -212,7 +214,7 @@ class BlockingStream:
 
     def _failed(self, error: OSError) -> SmpcError:
         """Return the error of a send that names the peer."""
-        if isinstance(error, TimeoutError):
+        if isinstance(error, TimeoutError) and not is_of_system(error):
             return TimeoutFault({self.peer}, "send", f"it did not read for {self._timeout} s")
         return broken(error, self.peer)
 

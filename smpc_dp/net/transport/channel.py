@@ -57,11 +57,16 @@ class ChannelClosed(SmpcError):
 
 
 def broken(error: OSError, peer: str) -> ChannelClosed:
-    """Return the end of the channel to a member for its connection's error, which is no timeout."""
+    """Return the end of the channel to a member for its connection's error, no time limit of this process."""
     if isinstance(error, ssl.SSLZeroReturnError):
         return ChannelClosed(peer, clean=False)
     reason = tls.describe(error) if isinstance(error, ssl.SSLError | TlsError) else str(error)
     return ChannelClosed(peer, clean=False, reason=reason)
+
+
+def is_of_system(error: TimeoutError) -> bool:
+    """Tell whether the system has ended a connection; else it is a time limit of this process."""
+    return error.errno is not None
 
 
 class Stream(asyncio.StreamReaderProtocol):
@@ -331,7 +336,9 @@ class Channel:
         message = Message()
         try:
             message.content = await self._read_content(partial(self._admit, message))
-        except TimeoutError:
+        except TimeoutError as error:
+            if is_of_system(error):
+                raise broken(error, self.peer) from None
             raise TimeoutFault({self.peer}, "receive", self._lateness(message.share)) from None
         except OSError as error:
             raise broken(error, self.peer) from None
@@ -427,7 +434,9 @@ class Channel:
                 if len(piece) >= _PROGRESS_BYTES:
                     self._stream.moved = now()
             whole = True
-        except TimeoutError:
+        except TimeoutError as error:
+            if is_of_system(error):
+                raise broken(error, self.peer) from None
             detail = f"it did not read for {self.frame_timeout} s"
             raise TimeoutFault({self.peer}, "send", detail) from None
         except OSError as error:
