@@ -1,4 +1,4 @@
-"""Thread-safe decoding of msgspec's structs, and strict decoding of base64.
+"""Thread-safe decoding of msgspec's structs, and strict decoding of JSON objects and base64.
 
 msgspec reads the fields of a struct at the first use of its type. Another thread that uses the type meanwhile
 sees half of them, and the process crashes (msgspec 0.22). So the first use of each type happens under a lock.
@@ -7,6 +7,7 @@ sees half of them, and the process crashes (msgspec 0.22). So the first use of e
 from __future__ import annotations
 
 import binascii
+import json
 import threading
 from base64 import b64decode, b64encode
 from collections.abc import Callable
@@ -47,6 +48,24 @@ def convert(value: object, kind: Any) -> Any:
     """Convert built-in values to a type; raise msgspec.ValidationError otherwise."""
     _use(kind)
     return msgspec.convert(value, kind, strict=True)
+
+
+def parse_object(content: bytes) -> dict[str, object]:
+    """Parse a JSON object in UTF-8 in which no object has a key twice; raise ValueError or RecursionError.
+
+    msgspec takes the last of two values with one key.
+    """
+    parsed = json.loads(content.decode("utf-8"), object_pairs_hook=_once)
+    if not isinstance(parsed, dict):
+        raise ValueError("not a JSON object")
+    return parsed
+
+
+def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    table = dict(pairs)
+    if len(table) < len(pairs):
+        raise ValueError("an object has a key twice")
+    return table
 
 
 def from_base64(text: str) -> bytes | None:

@@ -12,7 +12,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from smpc_dp.decoding import decode_json
+from smpc_dp.decoding import convert, parse_object
 from smpc_dp.errors import LocalError
 from smpc_dp.log.log import Hex32, Hex64, Name
 
@@ -62,7 +62,7 @@ def read_receipt(path: str | os.PathLike[str]) -> LogReceipt:
     if len(text) > MAX_BYTES:
         raise LocalError(f"{path}: not a receipt (longer than {MAX_BYTES} bytes)")
     try:
-        receipt = decode_json(text, LogReceipt)
+        receipt: LogReceipt = convert(parse_object(text), LogReceipt)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise LocalError(f"{path}: not a receipt ({error})") from None
     if (receipt.format, receipt.version) != (FORMAT, VERSION):

@@ -57,7 +57,7 @@ class CertifiedLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     certifies: Number
     protocol: Name
-    version: Annotated[int, Meta(ge=1, lt=1 << 16)]
+    version: Annotated[int, Meta(ge=0, lt=1 << 62)]
     members: bytes
     signers: bytes
     signatures: bytes

@@ -21,8 +21,8 @@ MAX_BYTES = 1 << 16
 MOST_SIGNATURES = 100
 _ID_BYTES, _TIME_BYTES = 4, 8
 _LAST_TIME = (1 << 63) - 1
-_KEY = re.compile(r"([^\s+]{1,255})\+([0-9a-f]{8})\+([A-Za-z0-9+/=]{44})")
-_SIGNATURE = re.compile(r"— ([^\s+]{1,255}) ([A-Za-z0-9+/=]{1,8192})")
+_KEY = re.compile(r"([^\s+]+)\+([0-9a-f]{8})\+([A-Za-z0-9+/=]{44})")
+_SIGNATURE = re.compile(r"— ([^\s+]+) ([A-Za-z0-9+/=]+)")
 
 
 @dataclass(frozen=True)

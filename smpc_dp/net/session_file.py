@@ -28,7 +28,13 @@ from smpc_dp.net.toml_text import toml, toml_key
 from smpc_dp.protocols.descriptor import CheckedParameters
 from smpc_dp.protocols.names import MPYC, has_servers, is_direct
 from smpc_dp.protocols.registry import direct_roster_issues, server_roster_issues
-from smpc_dp.protocols.session import canonical_session, session_digest, session_json
+from smpc_dp.protocols.session import (
+    MAX_DEPTH,
+    SURROGATE,
+    canonical_session,
+    session_digest,
+    session_json,
+)
 
 __all__ = ["SessionFile", "Timeouts", "load_session", "parse_session", "write_session"]
 
@@ -38,14 +44,10 @@ MAX_FILE_BYTES = 64 << 20
 MAX_TIMEOUT = 86_400.0
 # A file of megabytes may have a fault in every few bytes: about so many are listed.
 MAX_FAULTS = 1000
-# Deepest nesting of tables and arrays in parameters.
-MAX_DEPTH = 32
 _TOP = ("protocol", "version", "parameters", "timeouts", "roster")
 _TIMEOUTS = ("connect", "step", "gather")
 _ENTRY = ("name", "role", "address", "public_key", "certificate", "checkpoint_key")
 _KINDS: dict[type, str] = {str: "a string", int: "an integer", dict: "a table", list: "an array of tables"}
-# Half of a surrogate pair, which JSON can encode.
-_SURROGATE = re.compile("[\ud800-\udfff]")
 _SYNTAX = re.compile(r"(.*) \(at (?:line (\d+), column \d+|end of document)\)", re.DOTALL)
 
 
@@ -427,7 +429,7 @@ def _not_json(where: str, value: object, depth: int = 0) -> Iterator[ConfigIssue
         yield ConfigIssue(where, f"{value} is not a finite number", ConfigCheck.RANGE)
     elif isinstance(value, dict):
         for key, inner in value.items():
-            if _SURROGATE.search(key):
+            if SURROGATE.search(key):
                 yield ConfigIssue(where, f"the key {key!r} is no Unicode text", ConfigCheck.FORMAT)
             else:
                 yield from _not_json(f"{where}.{key}", inner, depth + 1)
@@ -435,7 +437,7 @@ def _not_json(where: str, value: object, depth: int = 0) -> Iterator[ConfigIssue
         for index, inner in enumerate(value):
             yield from _not_json(f"{where}[{index}]", inner, depth + 1)
     elif isinstance(value, str):
-        if _SURROGATE.search(value):
+        if SURROGATE.search(value):
             yield ConfigIssue(where, f"{value[:40]!r} is no Unicode text", ConfigCheck.FORMAT)
     elif not isinstance(value, int | float):
         yield ConfigIssue(where, f"a {type(value).__name__} cannot be a parameter", ConfigCheck.TYPE)

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import json
+import math
+import re
 from collections.abc import Iterable, Mapping
 
 from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.transcript import digest
 from smpc_dp.identity.roster import Member, entry_of
+
+# Tables and arrays of parameters within each other, at most.
+MAX_DEPTH = 32
+# Half of a surrogate pair, which JSON can encode.
+SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def canonical_session(
@@ -20,6 +27,22 @@ def canonical_session(
         "parameters": dict(parameters),
         "roster": [entry_of(member) for member in members],
     }
+
+
+def is_plain(value: object, depth: int = 0) -> bool:
+    """Tell whether a value of JSON can be a parameter: text, a number, a boolean, or tables and arrays of such.
+
+    Tables and arrays are at most `MAX_DEPTH` deep in each other; `depth`: of this value.
+    """
+    if depth > MAX_DEPTH:
+        return False
+    if isinstance(value, dict):
+        return all(is_plain(inner, depth + 1) for inner in (*value, *value.values()))
+    if isinstance(value, list):
+        return all(is_plain(inner, depth + 1) for inner in value)
+    if isinstance(value, str):
+        return not SURROGATE.search(value)
+    return isinstance(value, int) or (isinstance(value, float) and math.isfinite(value))
 
 
 def session_json(canonical: Mapping[str, object]) -> bytes:

@@ -47,7 +47,8 @@ def _folder() -> Path:
     return Path(tempfile.mkdtemp(dir=memory if os.access(memory, os.W_OK) else None))
 
 
-def _file(name: str, content: bytes) -> Path:
+def file_of(name: str, content: bytes) -> Path:
+    """Write a file, over one of the same name, and return its path."""
     path = _folder() / f"{os.getpid()}-{name}"
     if not path.exists():
         path.touch(0o600)
@@ -72,7 +73,7 @@ def _session(content: bytes) -> None:
     try:
         session = parse_session(content.decode())
     except UnicodeDecodeError:
-        load_session(_file("session.toml", content))
+        load_session(file_of("session.toml", content))
         raise AssertionError("a session file that is not UTF-8 was read") from None
     again = parse_session_text(session.canonical_json().decode())
     assert again.digest == session.digest
@@ -121,7 +122,7 @@ def _address(content: bytes) -> None:
 
 
 def _identity(content: bytes) -> None:
-    result = Identity.load(_file("key", content))
+    result = Identity.load(file_of("key", content))
     assert len(result.public_key) == 32
 
 
@@ -134,28 +135,28 @@ def _identities() -> tuple[bytes, ...]:
 
 
 def _ledger(content: bytes) -> bytes:
-    book = Ledger.open(_file("ledger", content))
+    book = Ledger.open(file_of("ledger", content))
     assert all(entry.number for entry in book.entries())
     return content
 
 
 def _input(suffix: str) -> Decoder:
     def read(content: bytes) -> None:
-        read_vector(_file(f"input{suffix}", content))
+        read_vector(file_of(f"input{suffix}", content))
 
     return read
 
 
 def _table(content: bytes) -> None:
-    assert read_table(_file("table.csv", content)).ndim == 2
+    assert read_table(file_of("table.csv", content)).ndim == 2
 
 
 def _table_npy(content: bytes) -> None:
-    assert read_table(_file("table.npy", content)).ndim == 2
+    assert read_table(file_of("table.npy", content)).ndim == 2
 
 
 def _graph(content: bytes) -> None:
-    edges = read_edges(_file("edges", content), 9)
+    edges = read_edges(file_of("edges", content), 9)
     assert edges.shape[1:] == (2,) or not edges.size
 
 

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import msgspec
 
-Form = Literal["bytes", "msgpack", "text"]
+Form = Literal["bytes", "msgpack", "text", "draft"]
 
 BLOCK = 500
 # No input is longer, but for a seed that is.
@@ -26,6 +26,12 @@ _VALUES: tuple[Any, ...] = (
     *((1 << 62) - 1, 1 << 62, (1 << 63) - 1, (1 << 64) - 1, -(1 << 63), 0.0, -0.0, 1.5, 1e300),
     *(float("nan"), float("inf"), "", "a", "\0", "é", "\U0001f600", "x" * 300, b"", b"\0", b"\xff" * 31),
     *(bytes(32), bytes(33), bytes(64), [], [0], [[]], {}, {"a": 1}, [b""] * 20, [[[[[[]]]]]]),
+)
+# Of 32 bytes: the order of the group of ristretto255 and of its scalars, the field's, and beside them.
+_NUMBERS = tuple(
+    (number + more).to_bytes(32, "little")
+    for number in (0, 1, (1 << 252) + 27742317777372353535851937790883648493, (1 << 255) - 19, (1 << 256) - 2)
+    for more in (0, 1)
 )
 _WORDS = (
     *("0", "1", "-1", "00", "1e999", "nan", "inf", "true", "null", "1_0", "0x1", "0.5", "-0.0", "1/0", "a.b"),
@@ -50,6 +56,8 @@ def inputs(
 
 def _changed(generator: random.Random, form: Form, seeds: Sequence[bytes]) -> bytes:
     content = seeds[int(generator.random() * len(seeds))]
+    if form == "draft":
+        return _changed_draft(generator, content)
     for _ in range(1 + int(generator.random() * 3)):
         choice = generator.random()
         if form == "msgpack" and choice < 0.6:
@@ -136,3 +144,60 @@ def _changed_value(generator: random.Random, content: bytes) -> bytes:
     else:
         holder[index] = _VALUES[int(draw() * len(_VALUES))]
     return msgspec.msgpack.encode(value if holder is not value and len(holder) != 1 else holder[0])
+
+
+def _changed_draft(generator: random.Random, content: bytes) -> bytes:
+    """Change one or two values in MessagePack, each of them as often as another, however deep it is."""
+    draft = [msgspec.msgpack.decode(content)]
+    for _ in range(1 if generator.random() < 0.7 else 2):
+        places = [*_places(draft)]
+        _change(generator, *places[int(generator.random() * len(places))], places)
+    return msgspec.msgpack.encode(draft[0]) if draft else b""
+
+
+def _places(holder: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield each value in arrays and maps by what holds it and its index."""
+    for index in range(len(holder)) if isinstance(holder, list) else list(holder):
+        yield holder, index
+        if isinstance(holder[index], list | dict):
+            yield from _places(holder[index])
+
+
+def _change(generator: random.Random, holder: Any, index: Any, places: Sequence[tuple[Any, Any]]) -> None:
+    """Change one value, or its place."""
+    draw = generator.random
+    old, way = holder[index], draw()
+    if way < 0.12:
+        del holder[index]
+    elif way < 0.3 and isinstance(holder, list):
+        # Twice, or elsewhere in the same array.
+        if way < 0.24:
+            del holder[index]
+        holder.insert(int(draw() * (len(holder) + 1)), old)
+    elif way < 0.4:
+        other, place = places[int(draw() * len(places))]
+        # Not an array within itself.
+        holder[index] = msgspec.msgpack.decode(msgspec.msgpack.encode(other[place]))
+    elif way < 0.85:
+        holder[index] = _similar(generator, old)
+    else:
+        holder[index] = _VALUES[int(draw() * len(_VALUES))]
+
+
+def _similar(generator: random.Random, old: Any) -> Any:
+    """Return another value of the same type; of others than bytes, numbers and text any."""
+    draw = generator.random
+    if isinstance(old, bytes):
+        way = draw()
+        if way < 0.15 and len(old) == 32:
+            return _NUMBERS[int(draw() * len(_NUMBERS))]
+        if way < 0.3:
+            return bytes([int(draw() * 256)]) * len(old)
+        return _changed_bytes(generator, old, (old,))
+    if isinstance(old, int) and not isinstance(old, bool) and abs(old) < 1 << 62:
+        return old + int(draw() * 5) - 2
+    if isinstance(old, float):
+        return old * (draw() - 0.5)
+    if isinstance(old, str):
+        return _changed_words(generator, old.encode(), (old.encode(),)).decode("utf-8", "replace")
+    return _VALUES[int(draw() * len(_VALUES))]

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from smpc_dp_verify.session_log import SessionLog
 
 LONGEST_NOTE, MOST_SIGNATURES = 1 << 16, 100
-KEY = re.compile(r"([^\s+]{1,255})\+([0-9a-f]{8})\+([A-Za-z0-9+/]{44})")
-SIGNATURE = re.compile(r"— ([^\s+]{1,255}) ([A-Za-z0-9+/=]+)")
+KEY = re.compile(r"([^\s+]+)\+([0-9a-f]{8})\+([A-Za-z0-9+/]{44})")
+SIGNATURE = re.compile(r"— ([^\s+]+) ([A-Za-z0-9+/=]+)")
 TEXT = re.compile(r"([0-9a-f]{64})\n(0|[1-9][0-9]{0,17})\n([A-Za-z0-9+/]{43}=)\nhead ([0-9a-f]{64})\n")
 OF_LOG, OF_WITNESS = b"\1", b"\4"
 

@@ -46,13 +46,20 @@ class Receipt:
             audit.check_signer("attest-tally", name, self.attested, signature)
 
 
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object, which has each key once."""
+    fields = dict(pairs)
+    required(len(fields) == len(pairs), "a key twice")
+    return fields
+
+
 def read_receipt(path: str | os.PathLike[str]) -> Receipt:
     """Return the receipt in a file, or refuse it; raise OSError if it cannot be read."""
     with open(path, "rb") as file:
         text = file.read(LONGEST + 1)
     try:
         required(len(text) <= LONGEST, "the format of the receipt")
-        fields: dict[str, Any] = FORMAT | json.loads(text)
+        fields: dict[str, Any] = FORMAT | json.loads(text.decode(), object_pairs_hook=_once)
         kind = (type(fields["version"]), fields.pop("format"), fields.pop("version"))
         required(kind == (int, *FORMAT.values()) and {*fields} == {*FORM}, "the format of the receipt")
         signatures = fields.pop("signatures")

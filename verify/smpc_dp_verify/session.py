@@ -49,7 +49,7 @@ def read_session(text: str) -> Session:
         protocol, version, parameters = (session[key] for key in ("protocol", "version", "parameters"))
         fits = isinstance(protocol, str) and type(version) is int and isinstance(parameters, dict)
         required(fits and len(parameters) <= MOST_KEYS, "the format")
-        _check_values(parameters)
+        check_values(parameters)
         digest = tuple_hash("session-digest", text.encode())
         return Session(digest, protocol, version, parameters, *_roster(session["roster"]))
     except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError):
@@ -89,12 +89,12 @@ def _address(text: str) -> str:
     return text
 
 
-def _check_values(value: object, depth: int = 0) -> None:
-    """Refuse what is no value of a parameter."""
+def check_values(value: object, depth: int = 0) -> None:
+    """Refuse what is no value of a parameter, or of terms."""
     required(depth <= MOST_DEPTH, "the format")
     inner = [*value, *value.values()] if isinstance(value, dict) else value if isinstance(value, list) else []
     for each in inner:
-        _check_values(each, depth + 1)
+        check_values(each, depth + 1)
     if isinstance(value, str):
         required(not re.search("[\ud800-\udfff]", value), "the format")
     required(isinstance(value, dict | list | str | int | float), "the format")

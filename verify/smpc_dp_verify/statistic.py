@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from types import NoneType
 from typing import Any
 
 import msgspec
@@ -16,6 +17,7 @@ from cryptography.hazmat.primitives.ciphers.modes import CTR
 from smpc_dp_verify.encodings import read_message, read_set, tuple_hash, uint
 from smpc_dp_verify.errors import Refused, required
 from smpc_dp_verify.log import CERTIFICATE, RunLog, header_of
+from smpc_dp_verify.session import check_values
 from smpc_dp_verify.terms import corrupt_of
 
 STATISTIC, BOUND = "pairwise-statistic ", (b"pairwise-statistic", uint(3))
@@ -57,16 +59,25 @@ class Estimate:
     noise_error: float
 
 
-def fields_of(body: bytes, *kinds: type) -> list[Any]:
-    """Return the fields of a message, each of its kind, in their one encoding."""
+def fields_of(body: bytes, *kinds: type | tuple[type, ...]) -> list[Any]:
+    """Return the fields of a message, each of its kind or of one of its kinds, in their one encoding."""
     try:
         fields = msgspec.msgpack.decode(body)
         same = msgspec.msgpack.encode(fields) == body
     except (msgspec.MsgspecError, ValueError, OverflowError, TypeError, RecursionError):
         raise Refused("the format") from None
-    fits = same and isinstance(fields, list) and len(fields) == len(kinds)
-    required(fits and all(type(one) is kind for one, kind in zip(fields, kinds, strict=True)), "the format")
+    required(same and is_array(fields, *kinds), "the format")
     return list(fields)
+
+
+def is_array(value: object, *kinds: type | tuple[type, ...]) -> bool:
+    """Tell whether a value is an array of values of these kinds; a boolean is no number."""
+    each = [kind if isinstance(kind, tuple) else (kind,) for kind in kinds]
+    return (
+        isinstance(value, list)
+        and len(value) == len(each)
+        and all(type(one) in kind for one, kind in zip(value, each, strict=True))
+    )
 
 
 class StatisticAudit(RunLog):
@@ -168,6 +179,7 @@ class StatisticAudit(RunLog):
         except (ValueError, RecursionError):
             raise Refused("the terms") from None
         required(spelt == text and isinstance(terms, dict), "the terms")
+        check_values(terms)
         partners = terms.get("partners")
         required(type(partners) is int and 1 <= partners <= MOST_PARTNERS, "the terms")
         self._terms = terms
@@ -254,23 +266,19 @@ class StatisticAudit(RunLog):
         self._dones[name] = failed
 
     def _take_outcome(self, _name: str, body: bytes) -> None:
-        try:
-            fields = msgspec.msgpack.decode(body)
-            required(msgspec.msgpack.encode(fields) == body and len(fields) == 9, "the format")
-            *figures, pairs, failed, before = fields
-            value, _, _, _, level, noise = figures
-            indices = [tuple(index) for index in failed]
-        except (msgspec.MsgspecError, ValueError, OverflowError, TypeError, RecursionError):
-            raise Refused("the format") from None
-        required(None not in (value, level, noise) and type(pairs) is int, "the format")
+        bound = (float, NoneType)
+        *figures, pairs, failed, before = fields_of(
+            body, float, bound, bound, bound, float, float, int, list, bytes
+        )
         for figure in figures:
-            required(figure is None or (type(figure) is float and math.isfinite(figure)), "the outcome")
+            required(figure is None or math.isfinite(figure), "the outcome")
         required(before == self.head, "the outcome is of another log")
+        required(all(is_array(index, int, int) for index in failed), "the format")
         drawn = {(m, i) for m, each in enumerate(self._pairs) for i in range(len(each))}
-        whole = isinstance(failed, list) and all(type(n) is int for index in indices for n in index)
-        required(whole and indices == sorted(drawn & {*indices}), "the pairs that failed")
+        indices = [(matching, place) for matching, place in failed]
+        required(indices == sorted(drawn & {*indices}), "the pairs that failed")
         required(pairs == len(drawn) - len(indices), "how many pairs count")
-        self._outcome = [value, figures[1], noise, indices]
+        self._outcome = [figures[0], figures[1], figures[5], indices]
 
     def _in_order(self, name: str) -> None:
         party = self.names.index(name) + 1

@@ -47,9 +47,13 @@ class Wanted:
             given = getattr(self, name)
             if given is not None and not DIGEST.fullmatch(given):
                 raise ValueError(f"{name}: {given!r} is not 64 lower-case hex digits")
+        if self.request is not None and self.request < 1:
+            raise ValueError(f"request: {self.request} is not 1 or more")
         if self.checkpoint is not None and self.session_log is None:
             raise ValueError("checkpoint: it is of the session log, which is not given")
-        if len({*map(witness_key, self.witnesses)}) < max(len(self.witnesses), self.least):
+        if self.checkpoint is None and (self.witnesses or self.least):
+            raise ValueError("witness: no checkpoint is given")
+        if not 0 <= self.least <= len({*map(witness_key, self.witnesses)}) == len(self.witnesses):
             raise ValueError("witness: too few keys, or one twice")
 
 
@@ -97,7 +101,10 @@ class Opinion:
 
 
 class _Lines:
-    """The lines of a file, one at a time; `number` is that of the last one."""
+    """The lines of a file, one at a time; `number` is that of the last one.
+
+    `whole`: each ends with a line feed, which the limit of a line does not count.
+    """
 
     def __init__(self, path: str | os.PathLike[str], *, whole: bool) -> None:
         self.path, self.whole, self.number = path, whole, 0
@@ -106,9 +113,8 @@ class _Lines:
         with open(self.path, "rb") as file:
             while line := file.readline(LONGEST_LINE + 2):
                 self.number += 1
-                required(
-                    line.endswith(b"\n") or not (self.whole or len(line) > LONGEST_LINE), "the log is cut"
-                )
+                required(len(line) <= LONGEST_LINE + self.whole, "the length of a line")
+                required(line.endswith(b"\n") or not self.whole, "the log is cut")
                 try:
                     yield line.removesuffix(b"\n").decode("utf-8")
                 except UnicodeDecodeError:

@@ -417,26 +417,50 @@ def execute(
         operation=f"average {checked.planned()}",
         memo={} if memo else None,
     )
+    board = MemoryBoard(session.decode("ascii")) if board is None else board
+    means = Means(tampers or {}, relay, kill or {}, unchecked, seen or {})
+    return play(context, checked, identities, setting.inputs, board, means, run)
+
+
+@dataclass(frozen=True)
+class Means:
+    """Deviations in a run: see `execute`."""
+
+    tampers: Mapping[str, Tamper] = field(default_factory=dict)
+    relay: Host = HONEST
+    kill: Mapping[str, int] = field(default_factory=dict)
+    unchecked: Collection[str] = ()
+    seen: Mapping[str, Seen] = field(default_factory=dict)
+
+
+def play(
+    context: Context,
+    checked: VerifiableParameters,
+    identities: Mapping[str, Identity],
+    inputs: Mapping[str, Sequence[int]],
+    board: MemoryBoard,
+    means: Means,
+    run: int = RUN,
+) -> RecordedRun:
+    """Run the protocol in this context, among the parties that have inputs; see `execute`."""
     parties: list[Cheater] = []
-    for name in names:
-        ring_vector, _ = checked.encoding.encode(np.array(setting.inputs[name]), party=name)
+    for name in context.names:
+        ring_vector, _ = checked.encoding.encode(np.array(inputs[name]), party=name)
         randomness = SeededRandomnessForSimulation(run, name)
-        retained = (seen or {}).get(name, NOTHING_SEEN)
         sender = party(
             context,
             checked,
             identities[name],
             ring_vector,
             randomness,
-            seen=retained,
-            check_total=name not in unchecked,
+            seen=means.seen.get(name, NOTHING_SEEN),
+            check_total=name not in means.unchecked,
         )
-        parties.append(Cheater(sender, (tampers or {}).get(name)))
-    board = MemoryBoard(session.decode("ascii")) if board is None else board
-    host = relay.of(aggregator(context, checked, identities[RELAY], board=board))
-    errors = drive([host, *parties], MemoryNetwork(Faults(kill=dict(kill or {}))), RELAY)
+        parties.append(Cheater(sender, means.tampers.get(name)))
+    host = means.relay.of(aggregator(context, checked, identities[RELAY], board=board))
+    errors = drive([host, *parties], MemoryNetwork(Faults(kill=dict(means.kill))), RELAY)
     return RecordedRun(
-        board.lines, errors, context, identities, host, {sender.name: sender for sender in parties}
+        board.lines, errors, context, dict(identities), host, {sender.name: sender for sender in parties}
     )
 
 

@@ -22,7 +22,7 @@ from smpc_dp.log.log import Entry, Header
 from smpc_dp.protocols.auditing import Excluded
 from smpc_dp.protocols.begin import check_begin, session_head
 from smpc_dp.protocols.phases import messages as common
-from smpc_dp.protocols.session import session_json
+from smpc_dp.protocols.session import is_plain, session_json
 from smpc_dp.protocols.ustatistic import messages as m
 from smpc_dp.protocols.ustatistic.log import OPERATION
 from smpc_dp.protocols.ustatistic.plan import MAX_PARTNERS
@@ -310,7 +310,7 @@ class StatisticAuditor:
         try:
             terms = json.loads(claimed.terms)
             # Neither another encoding nor an infinite number, which no report can hold.
-            if session_json(terms) != claimed.terms:
+            if session_json(terms) != claimed.terms or not is_plain(terms):
                 terms = None
         except (ValueError, RecursionError):
             terms = None
