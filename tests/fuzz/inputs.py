@@ -147,24 +147,41 @@ def _changed_value(generator: random.Random, content: bytes) -> bytes:
 
 
 def _changed_draft(generator: random.Random, content: bytes) -> bytes:
-    """Change one or two values in MessagePack, each of them as often as another, however deep it is."""
+    """Change one or two values in MessagePack, each place in its structure as often as another."""
     draft = [msgspec.msgpack.decode(content)]
     for _ in range(1 if generator.random() < 0.7 else 2):
-        places = [*_places(draft)]
-        _change(generator, *places[int(generator.random() * len(places))], places)
+        places = _places(draft)
+        alike = [*places.values()]
+        if not alike:
+            break
+        same = alike[int(generator.random() * len(alike))]
+        others = alike[int(generator.random() * len(alike))]
+        _change(generator, *same[int(generator.random() * len(same))], *others[0])
     return msgspec.msgpack.encode(draft[0]) if draft else b""
 
 
-def _places(holder: Any) -> Iterator[tuple[Any, Any]]:
-    """Yield each value in arrays and maps by what holds it and its index."""
-    for index in range(len(holder)) if isinstance(holder, list) else list(holder):
-        yield holder, index
-        if isinstance(holder[index], list | dict):
-            yield from _places(holder[index])
+# Arrays that are longer are of values that are alike.
+_FIELDS = 9
+_Place = tuple[Any, Any]
 
 
-def _change(generator: random.Random, holder: Any, index: Any, places: Sequence[tuple[Any, Any]]) -> None:
-    """Change one value, or its place."""
+def _places(draft: Any) -> dict[tuple[Any, ...], list[_Place]]:
+    """Return each value in arrays and maps, by what holds it and its index; by path those that are alike."""
+    places: dict[tuple[Any, ...], list[_Place]] = {}
+    left: list[tuple[tuple[Any, ...], Any]] = [((), draft)]
+    while left:
+        path, holder = left.pop()
+        alike = isinstance(holder, list) and len(holder) > _FIELDS
+        for index in range(len(holder)) if isinstance(holder, list) else list(holder):
+            own = (*path, None if alike else index)
+            places.setdefault(own, []).append((holder, index))
+            if isinstance(holder[index], list | dict):
+                left.append((own, holder[index]))
+    return places
+
+
+def _change(generator: random.Random, holder: Any, index: Any, other: Any, place: Any) -> None:
+    """Change one value, or its place; or put the value of another place there."""
     draw = generator.random
     old, way = holder[index], draw()
     if way < 0.12:
@@ -175,10 +192,11 @@ def _change(generator: random.Random, holder: Any, index: Any, places: Sequence[
             del holder[index]
         holder.insert(int(draw() * (len(holder) + 1)), old)
     elif way < 0.4:
-        other, place = places[int(draw() * len(places))]
         # Not an array within itself.
         holder[index] = msgspec.msgpack.decode(msgspec.msgpack.encode(other[place]))
-    elif way < 0.85:
+    elif way < 0.55:
+        holder[index] = _retyped(generator, old)
+    elif way < 0.88:
         holder[index] = _similar(generator, old)
     else:
         holder[index] = _VALUES[int(draw() * len(_VALUES))]
@@ -201,3 +219,28 @@ def _similar(generator: random.Random, old: Any) -> Any:
     if isinstance(old, str):
         return _changed_words(generator, old.encode(), (old.encode(),)).decode("utf-8", "replace")
     return _VALUES[int(draw() * len(_VALUES))]
+
+
+def _retyped(generator: random.Random, old: Any) -> Any:
+    """Return a value of another type that a careless reader takes for the same."""
+    draw = generator.random
+    others: list[Any] = [[old], None]
+    if isinstance(old, int):
+        others += [float(old), bool(old), str(old)] if abs(old) < 1 << 53 else [str(old)]
+    elif isinstance(old, float):
+        others += [int(old), str(old)]
+    elif isinstance(old, bytes):
+        others += [[*old], old.hex(), old.decode("latin-1"), int.from_bytes(old[:8])]
+    elif isinstance(old, str):
+        others += [old.encode(), [*old], {old: old}]
+    elif isinstance(old, list):
+        others += old[:1]
+        if all(isinstance(each, int) and 0 <= each < 256 for each in old):
+            others += [bytes(old), {each: 0 for each in old}, "".join(map(chr, old))]
+        elif all(isinstance(each, str | bytes) for each in old):
+            others += [dict.fromkeys(old, 0)]
+    elif isinstance(old, dict):
+        others += [[*old], [*old.values()], [*map(list, old.items())]]
+    elif old is None:
+        others += [False, 0, "", b"", {}]
+    return others[int(draw() * len(others))]
