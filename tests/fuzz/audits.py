@@ -34,7 +34,7 @@ from smpc_dp.net.audit_selection import Wanted as First
 from smpc_dp.net.log_session import LogSession, parse_session_text
 from smpc_dp.net.second import Opinion, differences
 from smpc_dp.protocols.gopa.verifiable import messages as v
-from smpc_dp.protocols.names import VERIFIABLE_VERSION
+from smpc_dp.protocols.names import VERIFIABLE_VERSION, is_verifiable
 from smpc_dp.protocols.result import Result
 from smpc_dp.protocols.session import canonical_session, session_digest, session_json
 from smpc_dp.protocols.ustatistic.terms import statistic_context
@@ -362,7 +362,7 @@ def _beside() -> Iterator[Target]:
     present = ran.header.present
     certificate = [context.protocol, context.version, present, present, None]
     runs = [
-        [None, None, "smpc-dp session log", 1],
+        ["smpc-dp session log", 1, None, None],
         [1, 1, bytes.fromhex(earlier.run), bytes(32)],
         [1, *certificate],
         [2, 2, None, bytes.fromhex(earlier.head)],
@@ -473,6 +473,46 @@ def _second_entry(content: bytes) -> object:
     return read_line(_text(content), second_log.ENTRY)["payload"]
 
 
+def _session_terms(content: bytes) -> None:
+    """Both read and plan the same session, or refuse it: c of its statistics, and the noise of averages."""
+    try:
+        document = msgspec.msgpack.decode(content, type=dict[str, Any])
+        text = session_json(document).decode("ascii")
+    except (*NO_DRAFT, RecursionError):
+        return
+    first, second = None, None
+    with suppress(SmpcError):
+        first = parse_session_text(text)
+    with suppress(Refused):
+        second = session.read_session(text)
+    corrupt, other, asked = None, None, f"average {lab.parameters(ONE).planned()}"
+    with suppress(SmpcError):
+        corrupt = None if first is None else first.most_corrupt()
+    with suppress(Refused):
+        other = None if second is None else terms.corrupt_of(second)
+    assert corrupt == other, (corrupt, other)
+    planned: Any = None
+    try:
+        if first is not None and is_verifiable(first.protocol, first.parameters):
+            planned = first.planned()
+            asked = f"average {planned.planned()}"
+    except LocalError:
+        # It would take long.
+        return
+    except SmpcError:
+        planned = None
+    read = None
+    with suppress(Refused):
+        read = None if second is None else terms.read_terms(second, 1, asked)
+    assert (planned is None) == (read is None), (planned, read)
+    if planned is not None and read is not None:
+        assert (planned.bits, planned.plan.max_corrupt) == (read.bits, read.corrupt)
+        assert (planned.highest, planned.centre) == (read.highest, read.centre)
+
+
+
+
+
 def _text(content: bytes) -> str:
     try:
         return content.decode()
@@ -519,4 +559,13 @@ def targets() -> list[Target]:
         _target("statistic", *(play_statistic(**given) for given in STATISTICS)),
         _target("statistic.labels", play_statistic(kernel=find_kernel("auc", Field(0, 9)))),
         *_beside(),
+        Target("audits.session", _session_terms, _sessions(), "draft", COST),
     ]
+
+
+def _sessions() -> tuple[bytes, ...]:
+    """Return sessions of averages, and of statistics."""
+    texts = [_session("gopa", ONE.declared, lab.PARTIES)[0], lab.honest(ball=True).header.session]
+    documents = [json.loads(text) for text in texts]
+    documents.append(documents[0] | {"protocol": "secagg", "version": 1, "parameters": statistics.PARAMETERS})
+    return tuple(map(encode, documents))

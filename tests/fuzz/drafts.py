@@ -13,6 +13,7 @@ import hashlib
 import json
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -24,7 +25,7 @@ from smpc_dp.errors import SmpcError
 from smpc_dp.identity.keys import Identity
 from smpc_dp.log.hash_tree import HashTree
 from smpc_dp.log.log import FORMAT, VERSION, Chain, Entry, Header, encode_line
-from smpc_dp.log.runs import CertifiedLine, FirstLine, RunLine, head_after, start_of
+from smpc_dp.log.runs import head_after, start_of
 from smpc_dp.log.signed_note import COSIGNATURE, NoteKey, cosigned
 from smpc_dp.protocols.begin import attestation_digest
 from smpc_dp.protocols.gopa.verifiable import messages as v
@@ -317,9 +318,6 @@ def _shown_false(members: bytes, before: Sequence[tuple[str, str, Any]], parties
 
 # What is given beside a log: a session log, a checkpoint of it, a receipt.
 
-CERTIFIED_FIELDS, RUN_FIELDS = 6, 4
-
-
 class DraftNote(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     """A checkpoint before it is signed; None: what follows from the session log.
 
@@ -338,8 +336,8 @@ class DraftNote(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
 class DraftBeside(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     """What is given beside a log: a session log, a checkpoint, a receipt, each a draft or the file; or None.
 
-    `runs`: what stands in the first line (session, scope, format, version), then lines of runs and of
-    certificates, then whether the last one ends. `receipt`: keys with their values. `given`: as in a draft.
+    `runs`: fields of the first line, then of lines of runs and of certificates, then whether the last one
+    ends. `receipt`: keys with their values. `given`: as in a draft.
     `least`: how many of one witness must have cosigned; None: no witness is known.
     """
 
@@ -357,36 +355,53 @@ class Runs(NamedTuple):
     heads: list[bytes]
 
 
+_FIRST = ("format", "version", "session", "scope")
+_RUN = ("number", "request", "run_id", "before")
+_CERTIFIED = ("certifies", "protocol", "version", "members", "signers", "signatures")
+
+
 def session_log_of(case: Case, signed: Signed, lines: Sequence[Any]) -> Runs:
     """Return the session log of a draft; raise one of `NO_DRAFT` for what fits none."""
-    (session, scope, form, version), *rest, ends = lines
-    context = case.context
-    session = context.session_digest if session is None else session
-    scope = context.scope if scope is None else scope
-    written = [encode_line(FirstLine(form, version, session.hex(), scope.hex()))]
-    head, last = start_of(scope), bytes(32)
+    first, *rest, ends = lines
+    due = (None, None, case.context.session_digest, case.context.scope)
+    written = [_line(_FIRST, [right if one is None else one for one, right in zip(first, due, strict=False)])]
+    head, last, log_head = start_of(case.context.scope), bytes.fromhex(signed.run), bytes.fromhex(signed.head)
     heads = [head]
     for line in rest:
-        if len(line) == RUN_FIELDS:
-            number, request, run_id, before = line
-            last = bytes.fromhex(signed.run) if run_id is None else run_id
-            before = bytes.fromhex(signed.head) if before is None else before
-            written.append(encode_line(RunLine(number, request, last.hex(), before.hex())))
-            head = head_after(head, number, request, last, before)
+        if line and len(line) <= len(_RUN):
+            due = (None, None, bytes.fromhex(signed.run), log_head)
+            given = [right if one is None else one for one, right in zip(line, due, strict=False)]
+            written.append(_line(_RUN, given))
+            # A line of other types has no head.
+            with suppress(AttributeError, OverflowError, TypeError, ValueError):
+                head, last = head_after(head, *given), given[2]
         else:
-            written.append(encode_line(_certified_line(case, line, last, head)))
+            written.append(_line(_CERTIFIED, _certified(case, line, last, head)))
         heads.append(head)
     return Runs(b"\n".join([*written, b""] if ends else written), heads)
 
 
-def _certified_line(case: Case, line: Sequence[Any], run_id: bytes, head: bytes) -> CertifiedLine:
-    """Return a line of a certificate, with the signatures of its signers if the draft has none."""
-    certifies, protocol, version, members, signers, signatures = line
-    if signatures is None:
+def _line(names: Sequence[str], values: Sequence[Any]) -> bytes:
+    """Return a line with these fields, of any types: byte strings of 32 bytes in hex, others in base64."""
+    return msgspec.json.encode(
+        {
+            name: value.hex() if isinstance(value, bytes) and name in ("session", "scope", *_RUN) else value
+            for name, value in zip(names, values, strict=False)
+        }
+    )
+
+
+def _certified(case: Case, line: Sequence[Any], run_id: Any, head: bytes) -> Sequence[Any]:
+    """Return the fields of a certificate, with the signatures of its signers if the draft has none."""
+    if len(line) < len(_CERTIFIED) or line[5] is not None:
+        return line
+    _, protocol, version, members, signers, _ = line
+    signatures = b""
+    with suppress(AttributeError, OverflowError, TypeError, ValueError):
         context = dataclasses.replace(case.context, protocol=protocol, version=version)
         attested = attestation_digest(context, run_id, head, members)
         signatures = quorum_signatures(case, context, run_id, common.ATTEST_BEGIN, attested, signers)
-    return CertifiedLine(certifies, protocol, version, members, signers, signatures)
+    return [*line[:5], signatures]
 
 
 def note_bytes(note: DraftNote, runs: Runs, keys: Mapping[str, tuple[NoteKey, Identity]]) -> bytes:
