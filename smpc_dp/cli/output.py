@@ -7,14 +7,16 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
-from rich.console import Console
-from rich.table import Table
 
 from smpc_dp.errors import MOST_ERROR, ConfigError, LocalError, SmpcError, printable
 from smpc_dp.summary import SHOWN_VALUES, spent_text, value_text
+
+# Each function that prints for a person imports its own: a process that `run` starts prints JSON alone.
+if TYPE_CHECKING:
+    from rich.console import Console
 
 # Printed after a result for which no privacy ledger was given.
 UNCHARGED = "no ledger was given: nothing was charged"
@@ -24,11 +26,15 @@ PAGE = 100
 
 def console() -> Console:
     """Return the console for results that a person reads."""
+    from rich.console import Console
+
     return Console(highlight=False, soft_wrap=True, markup=False, width=None if sys.stdout.isatty() else PAGE)
 
 
 def progress_console() -> Console:
     """Return the console for progress, on standard error, so that it never mixes with results."""
+    from rich.console import Console
+
     # On a terminal a live table must stay within its lines.
     return Console(stderr=True, highlight=False, markup=False, soft_wrap=not sys.stderr.isatty())
 
@@ -42,6 +48,8 @@ def print_table(
     title: str | None, columns: Sequence[str], rows: Iterable[Sequence[object]], *lines: str
 ) -> None:
     """Print a table, with lines below it."""
+    from rich.table import Table
+
     table = Table(*columns, title=title)
     for row in rows:
         table.add_row(*map(str, row))

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from smpc_dp.errors import Check, VerificationError
-from smpc_dp.learn.registry import LearnParameters
-from smpc_dp.learn.sgd import REQUESTS_A_STEP
 from smpc_dp.net.log_session import LogSession
 from smpc_dp.net.session_file import SessionFile
 from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
 from smpc_dp.protocols.names import LEARN
 from smpc_dp.seen import scope_of_group
 from smpc_dp.wire.signing import group_operation
+
+# Learners take long to load, and most sessions have none.
+if TYPE_CHECKING:
+    from smpc_dp.learn.registry import LearnParameters
 
 
 def is_scope(session: SessionFile, scope: str) -> bool:
@@ -39,6 +41,8 @@ def group_of(
     `planned` are the session's parameters. Raises VerificationError for a request that is no verifiable
     average of the learner.
     """
+    from smpc_dp.learn.sgd import REQUESTS_A_STEP
+
     if (groups := planned.groups) is None:
         raise VerificationError(f"a run of '{session.protocol}' that is not verifiable", Check.NOT_VERIFIABLE)
     step, rest = divmod(request, REQUESTS_A_STEP)
