@@ -18,6 +18,8 @@ TAIL, LOG_TAIL = 1.1e-20, 47
 STEP, UP, ALLOWANCE = 1e-4, 1e-6, 1e-12
 # Digits of a probability on the grid, and those of the least one at either end.
 DIGITS, LEAST = 30, 22
+# Digits of a sum of products of two of them.
+CELL = 2 * DIGITS + 8
 MARGIN = 1 + 1e-9
 ORDERS: tuple[float, ...] = (
     *(1 + 0.01 * 99.0 ** (i / 59) for i in range(60)),
@@ -73,15 +75,19 @@ class Grid:
         masses = [int(cells.get(at, 0.0) * (1 + 1e-12) * 10**DIGITS) for at in each]
         return cls(each.start, masses, 1 - infinite)
 
+    @cached_property
+    def _number(self) -> decimal.Decimal:
+        """The probabilities as one long number, CELL digits each."""
+        return decimal.Decimal("".join([f"%0{CELL}d" % mass for mass in self.masses]))
+
     def then(self, other: Grid) -> Grid:
         """Return the losses of both together: one product of long numbers is the convolution."""
-        size = 2 * DIGITS + 8
-        one, two = (
-            decimal.Decimal("".join(f"{mass:0{size}d}" for mass in each.masses)) for each in (self, other)
-        )
+        if (self.first, self.masses, self.finite) == (0, [10**DIGITS], 1.0):
+            # Nothing was lost before.
+            return other
         count = len(self.masses) + len(other.masses) - 1
-        text = str(_LONG.multiply(one, two)).zfill(size * count)
-        masses = [int(text[at : at + size - DIGITS]) for at in range(0, size * count, size)]
+        text = str(_LONG.multiply(self._number, other._number)).zfill(CELL * count)
+        masses = [int(text[at : at + CELL - DIGITS]) for at in range(0, CELL * count, CELL)]
         # What is nothing at both ends is left out.
         there = [i for i, mass in enumerate(masses) if mass > 10 ** (DIGITS - LEAST)]
         first, last = there[0], there[-1] + 1
