@@ -9,7 +9,9 @@ import os
 import sys
 from collections import defaultdict
 from collections.abc import Generator, Iterator
+from functools import lru_cache
 
+import nacl.bindings
 import pytest
 from hypothesis import settings
 
@@ -22,6 +24,12 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # Tests start some hundred processes. Without cached bytecode each compiles the whole package anew.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+
+# Of what all members of a run sign and verify in one process, most was signed, verified or agreed before: these
+# functions of libsodium give the same for the same. What they refuse they refuse anew. Before the package is
+# imported, which takes them from there.
+for _name in ("crypto_sign", "crypto_sign_open", "crypto_scalarmult", "crypto_scalarmult_base"):
+    setattr(nacl.bindings, _name, lru_cache(maxsize=1 << 13)(getattr(nacl.bindings, _name)))
 
 # With --part one test marked `long` of so many is drawn.
 LONG = 8
@@ -100,8 +108,8 @@ def _is_wanted(item: pytest.Item, number: int, seed: str) -> bool:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Return one worker more than there are processors: tests of processes wait for deadlines."""
-    return (os.cpu_count() or 1) + 1
+    """Return one worker for each processor: each imports and collects everything by itself."""
+    return os.cpu_count() or 1
 
 
 @pytest.fixture

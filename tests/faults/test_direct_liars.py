@@ -16,7 +16,7 @@ from smpc_dp.wire.envelope import Envelope
 from tests.faults.direct_simulated import KINDS, DirectRow
 from tests.faults.test_schedules import batches
 
-RUNS, BATCH = 60, 30
+RUNS, BATCH = 60, 15
 PARTIES = 10
 LIARS = ("p1", "p4")
 CERTIFIED = (m.ATTEST_PARTICIPANTS, d.ATTEST_TOTAL)

@@ -20,7 +20,7 @@ from smpc_dp.simulate.drive import drive
 from tests.faults.test_schedules import batches, check_error
 
 SCHEDULES = 400
-BATCH = 100
+BATCH = 50
 LENGTH = 2
 
 

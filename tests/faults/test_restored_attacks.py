@@ -45,6 +45,7 @@ LONG = (
 )
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize(
     "attack",
     [pytest.param(attack, marks=pytest.mark.long if attack.endswith(LONG) else ()) for attack in ATTACKS],

@@ -20,7 +20,7 @@ from smpc_dp.simulate.drive import drive
 from smpc_dp.simulate.simulated_run import AGGREGATOR
 
 SCHEDULES = 2_000
-BATCH = 250
+BATCH = 100
 LENGTH = 3
 
 

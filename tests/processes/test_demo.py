@@ -132,7 +132,7 @@ def test_a_folder_that_is_not_empty_is_refused(tmp_path: Path) -> None:
         pytest.param(signal.SIGINT, 130, marks=pytest.mark.long),
         (signal.SIGTERM, 143),
         pytest.param(signal.SIGHUP, 129, marks=pytest.mark.long),
-        (signal.SIGKILL, -signal.SIGKILL),
+        pytest.param(signal.SIGKILL, -signal.SIGKILL, marks=pytest.mark.long),
     ],
 )
 def test_no_process_outlives_the_demonstration(tmp_path: Path, number: signal.Signals, code: int) -> None:

@@ -106,6 +106,7 @@ def run(folder: Path, path: Path, *options: str) -> dict[str, Any]:
     return reported
 
 
+@pytest.mark.long
 def test_run_runs_a_protocol(installed: Path, tmp_path: Path) -> None:
     path = session(tmp_path, "unanimous", SUM)
     reported = run(installed, path, "--operation", "sum")
@@ -204,6 +205,19 @@ async def everybody(
     serving = asyncio.create_task(serve(path, requests=1))
     result = await asyncio.gather(*map(one, versions))
     return dict(zip(versions, result, strict=True)), list(await serving)
+
+
+@pytest.mark.usefixtures("installed")
+def test_everybody_has_the_sum_of_the_protocol(tmp_path: Path) -> None:
+    results, (served,) = asyncio.run(
+        everybody(session(tmp_path, "unanimous", SUM), dict.fromkeys(PARTIES, "1.0"))
+    )
+    for result in (*results.values(), served):
+        assert isinstance(result, Result), result
+        shown = result.to_json()
+        assert shown["value"] == [10.0]
+        assert shown["evidence"]["protocol"] == "unanimous"
+        assert shown["privacy"]["claim"].startswith("unanimous, over all 4 parties: ")
 
 
 @pytest.mark.usefixtures("installed")

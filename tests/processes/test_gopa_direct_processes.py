@@ -77,7 +77,7 @@ def test_run_prints_one_average_of_all(session: Path) -> None:
     check_value(result)
 
 
-@pytest.mark.thin(2)
+@pytest.mark.long
 @pytest.mark.parametrize("step", ["roll", "publish"])
 def test_a_user_killed_while_it_waits_is_survived(session: Path, step: str) -> None:
     """Before the certificate it is out; afterwards its value is in if it left in time, else its noise is."""

@@ -82,7 +82,7 @@ def session(tmp_path: Path) -> Path:
     return create_local_session(tmp_path, PARTIES, given, protocol="gopa", timeouts=FAST)
 
 
-@pytest.mark.thin(3)
+@pytest.mark.long
 @pytest.mark.parametrize(("victim", "step"), [(BEFORE, "roll"), (AFTER, "publish"), (AFTER, "published")])
 def test_one_that_is_killed_is_survived(session: Path, victim: str, step: str) -> None:
     """Before the certificate it is out and not charged; after all have published its rows are in the answers.

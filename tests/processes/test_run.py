@@ -115,7 +115,7 @@ def test_a_result_that_cannot_be_written_is_printed(session: Path) -> None:
     assert done.stderr.endswith("/dev/full: cannot write the result (No space left on device)\n")
 
 
-@pytest.mark.thin(5)
+@pytest.mark.long
 @pytest.mark.parametrize("step", ["start", "deliver", "participants", "survivors", "survivors-certificate"])
 def test_a_party_killed_while_it_waits_is_survived(session: Path, step: str) -> None:
     """SIGKILL between two messages: before its vector is sent it is out, afterwards it is in."""

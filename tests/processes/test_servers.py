@@ -81,7 +81,8 @@ def vector(index: int) -> list[int]:
     return [index - 7, 10 * index]
 
 
-@pytest.mark.parametrize("servers", [3, pytest.param(7, marks=[pytest.mark.slow, pytest.mark.long])])
+@pytest.mark.long
+@pytest.mark.parametrize("servers", [3, pytest.param(7, marks=pytest.mark.slow)])
 def test_run_adds_up_among_server_processes(tmp_path: Path, servers: int) -> None:
     """Parties, servers and their mpyc are processes: with 7 servers 18 of them."""
     path = session(tmp_path, servers=servers)

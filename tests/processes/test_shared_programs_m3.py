@@ -31,6 +31,7 @@ def test_shares_of_no_polynomial_become_one_value_that_is_checked() -> None:
     assert opened == [*sums, 7 + 0 + 1 + 5, 1]
 
 
+@pytest.mark.long
 def test_a_statistic_of_three_servers_is_within_its_noise() -> None:
     generator = np.random.default_rng(5)
     kernel = kendall_tau(Field(0, 1000), Field(0, 1000, name="y"))

@@ -236,6 +236,7 @@ except smpc_dp.PeerFault as fault:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_users_refuse_a_relay_that_forgets_its_list_between_two_requests(tmp_path: Path) -> None:
     path = create_local_session(tmp_path, list(PARTIES), SMALL, protocol="gopa")
     commands = {"aggregator": [FORGETTING_RELAY, str(path)]}

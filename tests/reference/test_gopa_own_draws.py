@@ -140,9 +140,9 @@ def draw_graph(parties: int, honest: int, degree: int, generator: np.random.Gene
     ("parties", "honest", "degree", "gone"), [(10, 9, 7, 1), (10, 8, 8, 0), (10, 10, 8, 2)]
 )
 def test_bad_cuts_are_as_rare_as_bounded(parties: int, honest: int, degree: int, gone: int) -> None:
-    """200 graphs, every set, every choice of who is left out; alarm: five deviations, 3e-7 each."""
+    """80 graphs, every set, every choice of who is left out; alarm: five deviations, 3e-7 each."""
     generator = np.random.default_rng(7)
-    graphs = [draw_graph(parties, honest, degree, generator) for _ in range(200)]
+    graphs = [draw_graph(parties, honest, degree, generator) for _ in range(80)]
     cuts = _Cuts(parties, honest, degree, gone, honest - 1, 0.0)
     worst: dict[tuple[str, int], list[float]] = {}
     for draws in graphs:

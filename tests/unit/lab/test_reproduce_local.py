@@ -29,8 +29,8 @@ def test_numbers_of_the_figure() -> None:
 
 
 def test_measured_errors_are_the_calculated_ones() -> None:
-    """12 root mean squares of 200 runs, within 5 deviations: a right program fails with chance 1e-5."""
-    result = kendall.kendall_errors(parties=2_000, epsilons=(1.0, 3.0, 8.0), repetitions=200)
+    """12 root mean squares of 60 runs, within 5 deviations: a right program fails with chance 1e-5."""
+    result = kendall.kendall_errors(parties=2_000, epsilons=(1.0, 3.0, 8.0), repetitions=60)
     measured = [point for point in result.points if point.measured is not None]
     assert len(measured) == 12
     for point in measured:
@@ -45,7 +45,7 @@ def test_measured_errors_are_the_calculated_ones() -> None:
 
 
 def test_ideal_functionality_is_unbiased_with_its_variance() -> None:
-    """Discrete noise, 3 kernels and P, 4,000 runs; 5 standard errors: a right program fails with 4e-6."""
+    """Discrete noise, 3 kernels and P, 1,500 runs; 5 standard errors: a right program fails with 4e-6."""
     rng = np.random.default_rng(8)
     for kernel, partners, epsilon in (
         (kendall_tau(Field(0, 2), Field(0, 2)), 1, 4.0),
@@ -60,7 +60,7 @@ def test_ideal_functionality_is_unbiased_with_its_variance() -> None:
         truth = float(distribution @ matrix @ distribution)
         zeta_1 = float(distribution @ (matrix @ distribution) ** 2) - truth**2
         zeta_2 = float(distribution @ matrix**2 @ distribution) - truth**2
-        values = np.empty(4_000)
+        values = np.empty(1_500)
         for run in range(len(values)):
             codes = domain[rng.choice(len(domain), p=distribution, size=10)]
             matchings = np.stack([rng.permutation(10) for _ in range(partners)])

@@ -38,6 +38,7 @@ def truth(statistic: str) -> float:
     return float(np.mean([abs(a - b) for a, b in itertools.permutations(x, 2)]))
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize(
     ("statistic", "bins", "near"),
     [("gini_mean_difference", 50, 0.15), ("variance", 50, 0.6), ("kendall_tau", 32, 0.12)],
@@ -78,6 +79,7 @@ def test_only_reports_are_sent() -> None:
     assert np.array_equal(np.sort(sent[-1][:, 2]), np.arange(2_000))
 
 
+@pytest.mark.long
 def test_estimates_are_unbiased_under_real_noise() -> None:
     """60 runs of 60 parties at epsilon 2: the mean within 5 standard errors of what the cells have: 6e-7."""
     learner = GossipReports(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import math
 from fractions import Fraction
 
@@ -32,8 +33,16 @@ def planned(**more: object) -> NetworkPlan:
     return plan_walk("sgd", 20, STEPS, 5.0, 1e-4, **given)  # type: ignore[arg-type]
 
 
-PLAN = planned()
-SGD = KnownWalkSgd(PLAN, CLIP, length=3, rate=RATE, radius=RADIUS)
+@functools.cache
+def usual_plan() -> NetworkPlan:
+    return planned()
+
+
+@functools.cache
+def usual_sgd() -> KnownWalkSgd:
+    return KnownWalkSgd(usual_plan(), CLIP, length=3, rate=RATE, radius=RADIUS)
+
+
 MODEL = Model("logistic", 2)
 
 
@@ -43,14 +52,14 @@ def source(*parts: int) -> NoiseSource:
 
 def test_noise_and_grid_are_those_of_the_proof() -> None:
     """Shifts of D + 2 rho T in place of D; one bit less of grid would be too coarse."""
-    step, sigma = SGD.grid.step, PLAN.sigma
+    step, sigma = usual_sgd().grid.step, usual_plan().sigma
     assert sigma is not None
     widest = 2 * CLIP + 2 * DEFECT * math.sqrt(3) * STEPS * step
-    without_smoothing = math.sqrt(float(SGD.grid.variance - 4)) * step
+    without_smoothing = math.sqrt(float(usual_sgd().grid.variance - 4)) * step
     assert without_smoothing / widest >= sigma / (2 * CLIP)
     assert without_smoothing / widest < 1.001 * sigma / (2 * CLIP)
     assert 2.0**-11 < widest / (2 * CLIP) - 1 <= 2.0**-10
-    assert float(SGD.grid.variance) ** 0.5 > 1e6
+    assert float(usual_sgd().grid.variance) ** 0.5 > 1e6
 
 
 @settings(max_examples=examples(60))
@@ -70,13 +79,13 @@ def test_a_step_takes_two_tokens_no_further_apart_than_rounding_does(
     shaped = MODEL.points([table])
 
     def gradient(token: Integers) -> NDArray[np.float64]:
-        return np.asarray(MODEL.gradient(SGD.point(token)[None], shaped, np.array([0]))[0])
+        return np.asarray(MODEL.gradient(usual_sgd().point(token)[None], shaped, np.array([0]))[0])
 
     drawn = rng.normal(size=3)
-    first = np.rint(drawn / np.linalg.norm(drawn) * scale * RADIUS / SGD.unit).astype(np.int64)
-    second = first + np.rint(rng.normal(size=3) * near * RADIUS / SGD.unit).astype(np.int64)
+    first = np.rint(drawn / np.linalg.norm(drawn) * scale * RADIUS / usual_sgd().unit).astype(np.int64)
+    second = first + np.rint(rng.normal(size=3) * near * RADIUS / usual_sgd().unit).astype(np.int64)
     noise = np.rint(rng.normal(size=3) * 100).astype(np.int64)
-    moved = [SGD.move(token, gradient(token), noise, True) for token in (first, second)]
+    moved = [usual_sgd().move(token, gradient(token), noise, True) for token in (first, second)]
     before = float(np.linalg.norm((first - second).astype(np.float64)))
     after = float(np.linalg.norm((moved[0] - moved[1]).astype(np.float64)))
     # Of the defect 64 are random rounding, which is none here.
@@ -85,7 +94,7 @@ def test_a_step_takes_two_tokens_no_further_apart_than_rounding_does(
 
 def test_too_long_a_step_does_take_them_apart() -> None:
     """Twice the greatest step size, a flat ball far away: what the bound on the rate is for."""
-    sgd = KnownWalkSgd(PLAN, CLIP, length=3, rate=2.5 * RATE, radius=100.0)
+    sgd = KnownWalkSgd(usual_plan(), CLIP, length=3, rate=2.5 * RATE, radius=100.0)
     table = np.array([[0.0, BOUND, 1.0]])
     shaped = MODEL.points([table])
     tokens = [np.array([0, sign * 1000, 0]) for sign in (1, -1)]
@@ -98,11 +107,11 @@ def test_too_long_a_step_does_take_them_apart() -> None:
 
 
 def test_tokens_are_projected_in_integers() -> None:
-    most = int(RADIUS / SGD.unit)
+    most = int(RADIUS / usual_sgd().unit)
     rng = np.random.default_rng(2)
     for _ in range(200):
         token = np.rint(rng.normal(size=3) * 2 * most).astype(np.int64)
-        moved = SGD.move(token, np.zeros(3), np.zeros(3, np.int64), True)
+        moved = usual_sgd().move(token, np.zeros(3), np.zeros(3, np.int64), True)
         square = sum(int(value) ** 2 for value in token)
         if square <= most * most:
             assert (moved == token).all()
@@ -117,15 +126,15 @@ def test_tokens_are_projected_in_integers() -> None:
 def test_noise_alone_leaves_the_gradient_out() -> None:
     noise = np.array([5, -7, 0])
     token = np.array([100, 100, 100])
-    assert SGD.move(token, np.ones(3), noise, False).tolist() == [95, 107, 100]
-    assert (SGD.move(token, np.ones(3), noise, True) < [95, 107, 100]).all()
+    assert usual_sgd().move(token, np.ones(3), noise, False).tolist() == [95, 107, 100]
+    assert (usual_sgd().move(token, np.ones(3), noise, True) < [95, 107, 100]).all()
 
 
 def test_a_gradient_that_would_be_clipped_is_refused() -> None:
     with pytest.raises(ConfigError, match="a gradient is not below"):
-        SGD.move(np.zeros(3, np.int64), np.array([CLIP, 0.0, 0.0]), np.zeros(3, np.int64), True)
+        usual_sgd().move(np.zeros(3, np.int64), np.array([CLIP, 0.0, 0.0]), np.zeros(3, np.int64), True)
     with pytest.raises(ConfigError, match="a gradient is not below"):
-        SGD.move(np.zeros(3, np.int64), np.full(3, np.nan), np.zeros(3, np.int64), True)
+        usual_sgd().move(np.zeros(3, np.int64), np.full(3, np.nan), np.zeros(3, np.int64), True)
 
 
 def test_a_walk_learns_and_makes_the_plans_claim() -> None:
@@ -152,10 +161,10 @@ def test_plans_for_something_else_are_refused() -> None:
             planned(paths="neighbours", max_contributions=None), CLIP, length=3, rate=0.1, radius=1.0
         )
     with pytest.raises(ConfigError, match="apart, the plan covers"):
-        KnownWalkSgd(PLAN, 2 * CLIP, length=3, rate=0.1, radius=1.0)
+        KnownWalkSgd(usual_plan(), 2 * CLIP, length=3, rate=0.1, radius=1.0)
     with pytest.raises(ConfigError, match="too fine"):
-        KnownWalkSgd(PLAN, CLIP, length=3, rate=1e-9, radius=1e3)
+        KnownWalkSgd(usual_plan(), CLIP, length=3, rate=1e-9, radius=1e3)
     with pytest.raises(ConfigError, match=r"(?s)rate: must be.*radius: must be"):
-        KnownWalkSgd(PLAN, CLIP, length=3, rate=0.0, radius=math.inf)
+        KnownWalkSgd(usual_plan(), CLIP, length=3, rate=0.0, radius=math.inf)
     with pytest.raises(ConfigError, match="parties 20, the run has 5"):
-        asyncio.run(SGD.run(PlainTokens(5), lambda at, _parties: at, source(2)))
+        asyncio.run(usual_sgd().run(PlainTokens(5), lambda at, _parties: at, source(2)))
