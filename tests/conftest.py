@@ -25,9 +25,8 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
-# Of what all members of a run sign and verify in one process, most was signed, verified or agreed before: these
-# functions of libsodium give the same for the same. What they refuse they refuse anew. Before the package is
-# imported, which takes them from there.
+# The members of a run in one process verify the same signatures, and tests play the same runs again. These
+# functions of libsodium give the same for the same arguments, and refuse anew. The package imports them later.
 for _name in ("crypto_sign", "crypto_sign_open", "crypto_scalarmult", "crypto_scalarmult_base"):
     setattr(nacl.bindings, _name, lru_cache(maxsize=1 << 13)(getattr(nacl.bindings, _name)))
 

@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "protocols" / "gopa" / "vectors"
 RUNS = sorted(path.name for path in FOLDER.glob("verifiable-run-*.json"))
 # In each line, and lines of a log that are moved or changed.
-FLIPS, MOVED = 3, 20
+FLIPS, MOVED = 3, 8
 # What only a verifier with the whole plan and the proofs refuses, or whoever expects an end.
 INCOMPLETE = {
     "coin-withheld",

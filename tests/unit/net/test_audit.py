@@ -124,7 +124,7 @@ def test_no_byte_can_be_changed(small: bytes, stride: int, monkeypatch: pytest.M
 
 
 def test_a_log_cut_at_any_byte_does_not_hold(small: bytes) -> None:
-    for cut in range(0, len(small), 23):
+    for cut in range(0, len(small), 61):
         assert audit_stream(io.BytesIO(small[:cut]), threads=1).code == 1, cut
     for more in (b"\n", b" ", b"{}\n", small[:100], b"\x00" * 100):
         assert audit_stream(io.BytesIO(small + more), threads=1).code == 1, more

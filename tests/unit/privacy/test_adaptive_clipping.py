@@ -74,6 +74,7 @@ def test_an_indicator_beside_a_vector_of_norm_one_is_found() -> None:
         encoding.encode(whole, party="alice")
 
 
+@pytest.mark.thin(4)
 @pytest.mark.parametrize("quantile", [0.25, 0.5, 0.9])
 @pytest.mark.parametrize("first", [0.1, 50.0])
 def test_the_bound_converges_to_the_quantile(quantile: float, first: float) -> None:

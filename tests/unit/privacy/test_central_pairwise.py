@@ -96,6 +96,7 @@ def test_shares_of_a_budget_never_exceed_it() -> None:
         assert math.isclose(sum(parts), epsilon)
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("distribution", ["laplace", "gaussian"])
 @pytest.mark.parametrize(("parties", "epsilon"), [(20, 1.0), (200, 0.5)])
 def test_the_planned_noise_is_the_noise(distribution: Any, parties: int, epsilon: float) -> None:
