@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import Any, NamedTuple, Self, overload
 
 # Characters of one text of another member, of the reason of one error or issue, and of a whole error.
-MOST_TEXT, MOST_REASON, MOST_ERROR = 500, 2_000, 20_000
+MOST_TEXT, MOST_REASON, MOST_ERROR = 500, 2_000, 8_000
 
 
 def printable(text: str, most: int = MOST_TEXT) -> str:
@@ -282,7 +282,7 @@ class PeerFault(SmpcError):
         self.culprit = printable(culprit)
         self.reason = printable(reason, MOST_REASON)
         self.check = check
-        self.accuser = accuser
+        self.accuser = printable(accuser)
         self.evidence: dict[str, bytes] = dict(evidence or {})
         super().__init__(f"{self.culprit}: {self.reason}")
 

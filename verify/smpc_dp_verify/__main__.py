@@ -7,6 +7,7 @@ import dataclasses
 import json
 import sys
 
+from smpc_dp_verify.errors import printable
 from smpc_dp_verify.verify import FAILS, HOLDS, NO_SESSION, Opinion, Wanted, verify
 
 # Of a verifier that had no more memory.
@@ -64,7 +65,7 @@ def _bound_memory(size: int) -> None:
 
 
 def _text(opinion: Opinion) -> str:
-    """Return an opinion in lines; names are those of a roster, which have no control characters."""
+    """Return an opinion in lines; names are those of a roster, and reasons printable."""
     lines = []
     if opinion.run_id is not None:
         lines += [f"run {opinion.run_id} of session {opinion.session}: {opinion.entries} entries"]
@@ -76,7 +77,7 @@ def _text(opinion: Opinion) -> str:
             lines += [f"failed: {len(drawn.failed)}, estimate: {drawn.value}"]
         elif opinion.answers is not None:
             lines += [f"sums over the parties, in steps: {opinion.average}"]
-            lines += [f"{one.statistic}: {one.values} +- {one.errors}" for one in opinion.answers]
+            lines += [f"{printable(one.statistic)}: {one.values} +- {one.errors}" for one in opinion.answers]
         else:
             lines += [f"average: {opinion.average}"]
         lines += [f"head: {opinion.head}"]

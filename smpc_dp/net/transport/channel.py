@@ -11,7 +11,7 @@ from functools import partial
 from typing import TypeVar
 
 from smpc_dp.crypto.tls import TlsError
-from smpc_dp.errors import Check, ConfigCheck, ConfigError, PeerFault, SmpcError, TimeoutFault
+from smpc_dp.errors import Check, ConfigCheck, ConfigError, PeerFault, SmpcError, TimeoutFault, printable
 from smpc_dp.net.transport import framing, tls
 from smpc_dp.net.transport.inbox import Budgets, Inbox, Message
 from smpc_dp.net.transport.sockets import unsent
@@ -49,7 +49,7 @@ class ChannelClosed(SmpcError):
     """
 
     def __init__(self, peer: str, clean: bool, reason: str = "") -> None:
-        self.peer = peer
+        self.peer = printable(peer)
         self.clean = clean
         super().__init__(
             f"{peer}: the channel was {'closed' if clean else 'cut'}{f' ({reason})' if reason else ''}"
