@@ -321,7 +321,7 @@ class Channel:
                 (await self._read()).release()
 
     async def _admit(self, message: Message, size: int) -> framing.Share:
-        """Wait for room for a message, and for its share of its budget; pings before it have been answered."""
+        """Wait for room for a message and its share of the budget; pings before it have been answered."""
         message.share = framing.Share(self._budgets.of(size), size)
         self._waits_for_us = True
         try:

@@ -84,7 +84,7 @@ async def test_the_evidence_against_an_aggregator_that_is_lost_stays(path: Path)
         connection.fail(1, fault)
     assert caught.value.__cause__ is fault
     with pytest.raises(PeerFault, match="bob") as kept:
-        connection.fail(1, PeerFault("bob", "left", Check.LEFT))
+        connection.fail(1, PeerFault("bob", "sent a bad frame", Check.BAD_FRAME))
     assert kept.value.__cause__ is None
 
 
