@@ -37,11 +37,11 @@ def given_of(change: dict[str, Any]) -> dict[str, Any]:
 
 
 def first(given: dict[str, Any]) -> LearnParameters | None:
-    return check_learn_as(2, given, NAMES)[0]
+    return check_learn_as(3, given, NAMES)[0]
 
 
 def second(given: dict[str, Any], own: int, pair: int) -> Terms:
-    session = Session(bytes(32), "learn", 2, given, {}, NAMES, "relay", None)
+    session = Session(bytes(32), "learn", 3, given, {}, NAMES, "relay", None)
     names = NAMES
     if given["learner"] == "block-gossip" and type(given.get("group")) is int:
         names = [NAMES[index] for index in group_of(given, len(NAMES), 2)[0]]
