@@ -124,6 +124,22 @@ def test_a_server_that_does_not_say_is_waited_for_and_then_listed() -> None:
     }
 
 
+def test_a_server_that_has_opened_is_not_waited_for() -> None:
+    """The third server's output reaches the second server alone, which finishes."""
+
+    def change(envelope: Envelope) -> Envelope | None:
+        lost = (envelope.step, envelope.sender) == (m.OUTPUT, "server3") and envelope.receiver != "server2"
+        return None if lost else envelope
+
+    run = SimulatedRun(change)
+    run.run()
+    assert run.servers["server2"].result.values == (6, 4)
+    assert str(run.errors["server1"]) == (
+        "missing in step 'output': server3 (server1 had nothing from server3; server3 has not said why; "
+        f"{UNKNOWN})"
+    )
+
+
 def test_a_lost_connection_is_told_as_that_of_two_servers() -> None:
     """The first and the third server lose each other; the second is connected to both."""
 

@@ -128,7 +128,8 @@ async def test_member_that_answers_in_anothers_place(net: Net) -> None:
     server = await net.listen(net.endpoint("bob"))
     with pytest.raises(PeerFault, match="in the place of 'agg'") as caught:
         await net.dial("alice", server.address, peer="agg")
-    assert caught.value.culprit == "bob"
+    assert caught.value.culprit == server.address
+    assert "'bob' answers there" in caught.value.reason
 
 
 @pytest.mark.parametrize(

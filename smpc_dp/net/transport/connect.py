@@ -45,7 +45,7 @@ def dial_blocking(
             if result.name != peer:
                 stream.close()
                 raise PeerFault(
-                    result.name, f"answers at {target} in the place of '{peer}'", Check.OTHER_MEMBER
+                    target, f"'{result.name}' answers there in the place of '{peer}'", Check.OTHER_MEMBER
                 )
             if halt is not None:
                 halt.watch(stream)

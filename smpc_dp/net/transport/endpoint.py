@@ -332,8 +332,11 @@ async def _attempt(endpoint: Endpoint, peer: str, host: str, port: int) -> Chann
         secured = transport.get_extra_info("ssl_object")
         result = tls.authenticated(secured, endpoint.roster, f"{host}:{port}")
         if result.name != peer:
+            # It may not know: whoever leads the way to the address can lead to it.
             raise PeerFault(
-                result.name, f"answers at {host}:{port} in the place of '{peer}'", Check.OTHER_MEMBER
+                f"{host}:{port}",
+                f"'{result.name}' answers there in the place of '{peer}'",
+                Check.OTHER_MEMBER,
             )
         channel = endpoint.channel(peer, stream, transport)
         try:

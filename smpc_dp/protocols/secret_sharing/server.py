@@ -128,7 +128,8 @@ class ServerRun(Member):
             m.HELD: self._held,
             m.SEAL: self._seals,
             m.OUTPUT: self._outputs,
-            m.STOPPING: {**self._reports, **dict.fromkeys(self._gone)},
+            # One that has opened may have finished.
+            m.STOPPING: {**self._reports, **self._outputs, **dict.fromkeys(self._gone)},
         }
         return frozenset(self._others) - collected[step].keys() if step in collected else frozenset()
 
@@ -376,7 +377,7 @@ class ServerRun(Member):
         sent: list[Envelope] = []
         if self._stopping:
             if not (self.waiting_for or self.looks_back):
-                raise self._unexplained(m.COMPUTE)
+                raise self._unexplained(m.COMPUTE, self._outputs.keys())
             return self._take_untold()
         while not self._over and self.step != m.COMPUTE and not self.waiting_for:
             sent += self._finish[self.step]()
