@@ -249,5 +249,8 @@ class Evaluations:
             reason = f"it has not asked for an evaluation with '{self._identity.name}' in {patience:.3g} s"
             raise TimeoutFault({peer}, "connect", reason) from None
         except ChannelClosed:
+            if halt.halted:
+                # This party has cut the connection.
+                raise TimeoutFault({peer}, "connect", "the wait for it was ended") from None
             reason = "hung up before the evaluation began"
             raise TimeoutFault({peer}, "connect", reason, code=Code.LOST) from None

@@ -181,6 +181,8 @@ def test_what_a_cancelled_request_finds_is_the_cause_of_the_interrupt() -> None:
     assert main is not None
 
     async def judge() -> None:
+        # Once the main thread waits.
+        await asyncio.sleep(0.3)
         try:
             signal.pthread_kill(main, signal.SIGINT)
             await asyncio.sleep(60)

@@ -21,7 +21,7 @@ from smpc_dp.errors import (
     SmpcError,
     TimeoutFault,
 )
-from smpc_dp.net import aggregator, reporting, similarity
+from smpc_dp.net import aggregator, evaluation, reporting, similarity
 from smpc_dp.net.convictions import FOLDER, Convictions, certificate_of
 from smpc_dp.net.deadline import pair_seconds, pairs_seconds
 from smpc_dp.net.driver import Drive
@@ -31,6 +31,7 @@ from smpc_dp.net.relay import Tunnel
 from smpc_dp.net.session_file import Timeouts
 from smpc_dp.net.statistic import PairRounds
 from smpc_dp.net.transport.blocking import Halt
+from smpc_dp.net.transport.channel import ChannelClosed
 from smpc_dp.protocols.engine import events
 from smpc_dp.protocols.engine.collector import Collector, Inbox
 from smpc_dp.protocols.garbled.effects import Receive, Send
@@ -410,6 +411,24 @@ async def test_a_partner_whom_others_keep_is_waited_for_until_its_time(
     called, now = Called(monkeypatch), asyncio.get_running_loop().time()
     await called.drive(now + 1000.0)
     assert 900.0 < called.patience[0] <= 1000.0
+
+
+@pytest.mark.parametrize(("halted", "expected"), [(True, TimeoutFault), (False, PeerFault)])
+async def test_a_peer_whose_connection_is_cut_here_has_not_hung_up(
+    halted: bool, expected: type[SmpcError], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    halt, called = Halt(), Called(monkeypatch)
+
+    def call(*_: object) -> None:
+        if halted:
+            halt.now()
+        raise ChannelClosed("alice", clean=False)
+
+    monkeypatch.setattr(evaluation, "call", call)
+    monkeypatch.setattr(called.evaluations, "_endpoint", lambda *_: None)
+    pairing = SimpleNamespace(peer="alice", we_listen=False, member=SimpleNamespace(session=None))
+    with pytest.raises(expected):
+        called.evaluations._connect(pairing, halt, 1.0)
 
 
 async def test_an_evaluation_with_the_partner_does_not_hold_up_its_pair(
