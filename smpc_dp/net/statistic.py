@@ -154,8 +154,8 @@ class PairRounds(AggregatorWaits):
         self._show: Callable[[int, bytes], Coroutine[None, None, None]]
         self._give: Callable[[Relay | RelayEnd], Coroutine[None, None, None]]
         self.issues: list[str] = []
-        # The convictions that this party has made.
-        self.convictions: list[SmpcError] = []
+        # The convictions that this party has made, by matching.
+        self.convictions: dict[int, SmpcError] = {}
 
     async def begin_step(self, drive: Drive) -> None:
         """Begin the evaluations once they are drawn; see `Holder.begin_step`."""
@@ -194,7 +194,8 @@ class PairRounds(AggregatorWaits):
             try:
                 await self._evaluate(matching, garbler, evaluator)
             except asyncio.CancelledError:
-                self.issues.append(f"pair {garbler}, {evaluator}: the run ended before it")
+                ended = self.convictions.get(matching, "the run ended before it")
+                self.issues.append(f"pair {garbler}, {evaluator}: {ended}")
                 raise
             except SmpcError as error:
                 failed.append(matching)
@@ -351,7 +352,7 @@ class PairRounds(AggregatorWaits):
         def keep(error: SmpcError) -> SmpcError:
             kept = self._evaluations.convictions.keep(error)
             if (certificate := certificate_of(error)) is not None:
-                self.convictions.append(kept)
+                self.convictions[matching] = kept
                 try:
                     run_in_loop(self._show(matching, certificate), loop)
                 except SmpcError as failed:
@@ -384,6 +385,6 @@ async def estimate(
     except (SmpcError, asyncio.CancelledError) as error:
         if rounds.convictions:
             # Its certificate is stored; how the run ended is the lesser news.
-            raise rounds.convictions[0] from error
+            raise next(iter(rounds.convictions.values())) from error
         raise
     return replace(run.result.charged(receipt), faults=tuple(rounds.issues))

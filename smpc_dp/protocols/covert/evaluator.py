@@ -95,7 +95,6 @@ class CovertEvaluatorRole(EvaluatorRole, Streams):
             self._copies = [EvaluatorCopy(terms, copy, self._own_seeds[copy]) for copy in numbers]
             yield from self._transfer_copies(terms, self._copies)
         envelope, statement = yield from self._take_statement(terms, commitments)
-        self.step = "checks"
         self._check_copies(terms, learned, envelope, statement)
         opened = Open(learned.closed, [seed for _, seed in sorted(learned.seeds.items())], learned.witness)
         yield self._control(self._garbler, OPEN, opened)
@@ -131,6 +130,7 @@ class CovertEvaluatorRole(EvaluatorRole, Streams):
     def _take_statement(self, terms: Terms, commitments: list[bytes]) -> Effects[tuple[Envelope, Statement]]:
         """Wait for the garbler's statement; refuse one that is not of this run and of all that was sent."""
         data = bytes((yield Receive(self._garbler, MAX_CONTROL)))
+        self.step = "checks"
         statement = self._open(data, self._garbler, SIGN, Statement)
         fits = terms.fits(statement.plan, statement.start, statement.streams)
         if not fits or statement.commitments != commitments:

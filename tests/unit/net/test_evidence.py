@@ -156,7 +156,7 @@ class Pairs:
         loop = asyncio.get_running_loop()
         rounds._identity, rounds._timeouts = IDENTITIES["bob"], timeouts
         rounds._evaluations = cast("Any", SimpleNamespace(convictions=self.convictions))
-        rounds._relayed, rounds._ended, rounds.issues, rounds.convictions = {}, {}, [], []
+        rounds._relayed, rounds._ended, rounds.issues, rounds.convictions = {}, {}, [], {}
         rounds._halts = {matching: Halt() for matching in (0, 1)}
         rounds._tunnels = {
             matching: Tunnel("hub", partner, loop, cast("Any", None))
@@ -175,13 +175,20 @@ class Pairs:
         rounds._show, rounds._give = show, give
         monkeypatch.setattr(rounds, "_drive_pair", self._drive_pair)
         self.garbler: Callable[[], None] = lambda: None
+        # Set while the garbler's channel takes the last messages; None: it takes them at once.
+        self.finishing: asyncio.Event | None = None
 
     async def _drive_pair(self, matching: int, *_pair: object) -> None:
         self.order.append(f"pair {matching}")
         if matching == 0:
             keep, halt = self.rounds._keeper(0), self.rounds._halts[0]
             work = work_of(self.judge, Garbler(self._farewell), keep)
-            await run_role(cast("Any", self.judge), work, halt.now)
+            try:
+                await run_role(cast("Any", self.judge), work, halt.now)
+            finally:
+                if self.finishing is not None:
+                    self.finishing.set()
+                    await asyncio.sleep(60)
 
     def _farewell(self) -> None:
         self.order.append("stored" if self.convictions.files else "not stored")
@@ -221,20 +228,25 @@ async def test_whatever_a_garbler_does_when_it_has_signed_it_is_convicted(
     assert pairs.order[4:] == ([] if when == "deadline" else ["pair 1"])
 
 
+@pytest.mark.parametrize("finishes", [False, True])
 async def test_a_run_that_ends_meanwhile_waits_for_the_judgement_and_begins_no_further_pair(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    finishes: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The caller's cancellation, the aggregator's result and an abort all end the holder's work."""
     pairs = Pairs(tmp_path / FOLDER, monkeypatch)
     task = pairs.begin()
     await pairs.judge.judging.wait()
+    if finishes:
+        pairs.finishing = asyncio.Event()
+        pairs.judge.go_on.set()
+        await pairs.finishing.wait()
     task.cancel()
     await asyncio.sleep(0)
     pairs.judge.go_on.set()
     with pytest.raises(asyncio.CancelledError):
         await task
     assert pairs.order == ["pair 0", "shown", "stored", "farewell"]
-    (conviction,) = pairs.rounds.convictions
+    (conviction,) = pairs.rounds.convictions.values()
     assert pairs.rounds.issues == [f"pair alice, bob: {conviction}"]
 
 
@@ -247,7 +259,7 @@ async def test_a_conviction_holds_although_it_can_not_be_stored_or_shown(
     pairs.judge.go_on.set()
     assert await pairs.begin() == [0]
     assert "shown" in pairs.order
-    (conviction,) = pairs.rounds.convictions
+    (conviction,) = pairs.rounds.convictions.values()
     assert certificate_of(conviction) == certificate()
     assert ("not stored" in str(conviction)) == (broken == "store")
     issues = [f"pair alice, bob: {conviction}"]
