@@ -58,7 +58,7 @@ class Timeouts:
     Attributes:
         connect: the time in which a party tries to connect, and the others wait until all have.
         step: the time that a party has for one step.
-        gather: the wait of a request, from the first hello on, until enough others have asked for it too.
+        gather: the wait of an early hello until enough others ask to open the request, and then for the rest.
     """
 
     connect: float = 300.0

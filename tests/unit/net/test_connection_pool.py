@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
 
@@ -11,11 +12,14 @@ import pytest
 
 from smpc_dp.errors import Check, PeerFault, TimeoutFault
 from smpc_dp.net.connection_pool import SMALL_MESSAGE, ConnectionPool, FairQueue, InboundEvent
-from smpc_dp.net.events import Event
-from smpc_dp.net.member import _budget
+from smpc_dp.net.events import Event, ignore
+from smpc_dp.net.local import AGGREGATOR, create_local_session
+from smpc_dp.net.member import Membership, _budget, from_wire, to_wire
+from smpc_dp.protocols.phases.messages import HELLO
 from smpc_dp.wire.abort import ABORT
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import decode_envelope, encode_envelope
+from tests.faults.virtual import connect, run_virtually
 
 if TYPE_CHECKING:
     from smpc_dp.net.member import ConnectedMember
@@ -116,3 +120,34 @@ def test_at_the_least_rate_the_largest_messages_of_all_come_in_one_step(largest:
     rounds = others / (size // largest)
     assert rounds * largest / budget._rate == pytest.approx(step)
     assert budget._grace == max(step / rounds / 4, 0.25)
+
+
+@pytest.mark.parametrize("resumes", [False, True])
+def test_a_new_process_is_sent_nothing_of_the_run_before_it_is_heard(tmp_path: Path, resumes: bool) -> None:
+    """The loss of its predecessor has not been taken: the role still speaks to it."""
+    given: dict[str, object] = {"length": 1, "lower": 0, "upper": 1, "kind": "integer"}
+    path = create_local_session(tmp_path, ("ann", "ben", "cem"), given)
+    member = Membership.load(path, AGGREGATOR, role="aggregator")
+    answers = [Envelope(bytes(32), step, AGGREGATOR, "ann", b"", bytes(64)) for step in ("roll", "abort")]
+    hello = Envelope(bytes(32), HELLO, "ann", AGGREGATOR, b"", bytes(64))
+
+    async def main() -> None:
+        pool = ConnectionPool(member, ignore)
+        first, far = connect("ann", AGGREGATOR, 0.01)
+        pool.welcome(far)
+        await asyncio.sleep(1)
+        first.abort()
+        second, far = connect("ann", AGGREGATOR, 0.01)
+        pool.welcome(far, resumes=resumes)
+        pool.send(1, answers[:1])
+        await second.send(*to_wire(1, hello))
+        assert [await pool.next(9.0), await pool.next(9.0)] == [
+            InboundEvent("ann"),
+            InboundEvent("ann", 1, hello),
+        ]
+        pool.send(1, answers[1:])
+        for step in ["roll"] * resumes + ["abort"]:
+            assert from_wire(await second.receive(), AGGREGATOR)[1].step == step
+        pool.abort()
+
+    run_virtually(main)
