@@ -25,8 +25,9 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
-# The members of a run in one process verify the same signatures, and tests play the same runs again. These
-# functions of libsodium give the same for the same arguments, and refuse anew. The package imports them later.
+# Members of a run in one process verify the same signatures, and tests play the same runs again. These
+# functions of libsodium return the same for the same arguments; errors are not kept. The package imports them
+# later.
 for _name in ("crypto_sign", "crypto_sign_open", "crypto_scalarmult", "crypto_scalarmult_base"):
     setattr(nacl.bindings, _name, lru_cache(maxsize=1 << 13)(getattr(nacl.bindings, _name)))
 

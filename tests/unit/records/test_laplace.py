@@ -128,6 +128,7 @@ def test_intervals_have_their_level(rows: str) -> None:
     assert all(abs(share - 0.95) <= 0.036 for share in shares.values()), shares
 
 
+@pytest.mark.long
 def test_a_shown_cell_has_its_level_given_that_it_is_shown() -> None:
     """An empty cell that is shown: its lower end is 0 with the level, as without memory it must be.
 

@@ -104,8 +104,8 @@ SETTINGS: list[tuple[Kernel, float, int]] = [
 def test_estimates_are_unbiased_and_as_far_off_as_the_exact_variance(
     kernel: Kernel, epsilon: float, n: int
 ) -> None:
-    """Real responses: mean, mean squared error, the jackknife, Theorem 3.3; 4,000 runs each."""
-    runs = 4_000
+    """Real responses: mean, mean squared error, the jackknife, Theorem 3.3; 2,000 runs each."""
+    runs = 2_000
     plan = LocalPairwise.plan(kernel, epsilon)
     k = plan.quantiser.categories
     rng = np.random.default_rng(4)

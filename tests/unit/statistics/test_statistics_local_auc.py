@@ -75,7 +75,7 @@ def runs_of(
 @pytest.mark.parametrize("oracle", ["hadamard", "krr"])
 def test_estimates_of_nodes_are_unbiased(oracle: Oracle, split: Split) -> None:
     leaves = np.array([0, 0, 1, 3, 6, 6, 6, 7])
-    parties, runs = np.arange(len(leaves)), 3_000
+    parties, runs = np.arange(len(leaves)), 1_500
     estimates = np.zeros((runs, 2, 8))
     for run in range(runs):
         tree = Tree(3, 2.0, oracle, split, coins(run))
@@ -207,7 +207,7 @@ LABELS = np.array([0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 0])
 @pytest.mark.parametrize("split", ["users", "budget"])
 @pytest.mark.parametrize("ties", [0.0, 0.5])
 def test_without_threshold_unbiased_and_as_far_off_as_the_exact_variance(split: Split, ties: float) -> None:
-    values, errors = runs_of(SCORES, LABELS, 3.0, 3, "hadamard", split, 2_500, ties=ties, threshold=0.0)
+    values, errors = runs_of(SCORES, LABELS, 3.0, 3, "hadamard", split, 1_500, ties=ties, threshold=0.0)
     truth = auc_of(SCORES, LABELS, ties)
     assert agrees(values, truth)
     up, down = (np.bincount(SCORES[label == LABELS], minlength=8).astype(np.float64) for label in (1, 0))
