@@ -495,7 +495,7 @@ def _session_terms(content: bytes) -> None:
     try:
         if first is not None and is_verifiable(first.protocol, first.parameters):
             planned = first.planned()
-            asked = f"average {planned.planned()}"
+            asked = asked if planned is None else f"average {planned.planned()}"
     except LocalError:
         # It would take long.
         return
@@ -526,7 +526,7 @@ COST = 2000
 
 def _target(name: str, *played: tuple[Case, list[bytes]]) -> Target:
     """Return the target of changed logs; those that were played are of one session."""
-    drafts = [draft_of(lines, statistic=isinstance(case, StatisticCase)) for case, lines in played]
+    drafts = [draft_of(lines, case) for case, lines in played]
     return Target(f"audits.{name}", Judged(played[0][0]), tuple(map(encode, drafts)), "draft", COST)
 
 

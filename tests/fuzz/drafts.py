@@ -28,6 +28,7 @@ from smpc_dp.log.log import FORMAT, VERSION, Chain, Entry, Header, encode_line
 from smpc_dp.log.runs import head_after, start_of
 from smpc_dp.log.signed_note import COSIGNATURE, NoteKey, cosigned
 from smpc_dp.protocols.begin import attestation_digest
+from smpc_dp.protocols.garbled.draw import commit
 from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.phases import keys
 from smpc_dp.protocols.phases import messages as common
@@ -35,7 +36,12 @@ from smpc_dp.protocols.session import session_json
 from smpc_dp.protocols.ustatistic import messages as m
 from smpc_dp.protocols.ustatistic.audit import StatisticAuditor
 from smpc_dp.protocols.ustatistic.log import OPERATION
-from smpc_dp.protocols.ustatistic.terms import again_identifier, run_identifier, start_root
+from smpc_dp.protocols.ustatistic.terms import (
+    again_identifier,
+    commitment_run,
+    run_identifier,
+    start_root,
+)
 from smpc_dp.wire.sets import PartySet, pack_list
 from smpc_dp.wire.signing import Context
 
@@ -163,8 +169,6 @@ class Signing:
             return [terms_bytes(fields[0]), fields[1]]
         if kind == m.HELLO and len(fields) == 7:
             self.labels[party] = fields[5]
-            due = (self.context.session_digest, chain.header.request, None, asked_of(chain.header.operation))
-            return [due[i] if i < 4 and field is None else field for i, field in enumerate(fields)]
         return fields
 
     def _certified(self, kind: str, members: Any, signers: Any, false: list[Any], head: bytes) -> bytes:
@@ -242,22 +246,32 @@ class StatisticCase(Case):
     """A session with pairwise statistics."""
 
     def filled(self, draft: Draft) -> Draft:
-        """Return a draft with the question about its terms, and the root over its commitments and labels."""
+        """Return a draft with the question about its terms, its commitments, and the root over these."""
         header = draft.header
         question, root = header.question, header.root
         if question is None:
             terms = [fields for _, kind, fields in draft.entries if kind == m.TERMS]
             text, circuit = (terms_bytes(terms[0][0]), terms[0][1]) if terms else (b"", b"")
             question = OPERATION + digest(Label.STATISTIC_TERMS, text, circuit).hex()
+        context = dataclasses.replace(self.context, request=header.request)
+        coins = {
+            (party, kind): fields[0] for party, kind, fields in draft.entries if kind in m.COINS and fields
+        }
+        entries = [
+            (party, kind, _hello(context, asked_of(question), party, fields, coins))
+            if kind == m.HELLO and isinstance(fields, list)
+            else (party, kind, fields)
+            for party, kind, fields in draft.entries
+        ]
         if root is None:
-            hellos = [fields for _, kind, fields in draft.entries if kind == m.HELLO]
+            hellos = [fields for _, kind, fields in entries if kind == m.HELLO]
             labels = bytes(hello[5] + 1 for hello in hellos)
             root = start_root(b"".join(hello[2] for hello in hellos), labels)
         return Draft(
             DraftHeader(
                 *(header.request, question, header.number, header.runs, header.before, header.present, root)
             ),
-            draft.entries,
+            entries,
             draft.given,
         )
 
@@ -267,8 +281,25 @@ class StatisticCase(Case):
         return run_identifier(context, asked, header.present, header.root or b"")
 
 
-def draft_of(lines: Sequence[bytes], *, statistic: bool = False) -> Draft:
-    """Return the draft of a log, in which all that is signed is missing."""
+def _hello(
+    context: Context, asked: bytes, party: str, fields: list[Any], coins: Mapping[tuple[str, str], Any]
+) -> list[Any]:
+    """Return the fields of a hello, with those that the draft leaves out; commitments follow from coins."""
+    due = (context.session_digest, context.request, None, asked)
+    filled = [due[i] if i < len(due) and field is None else field for i, field in enumerate(fields)]
+    if isinstance(filled[2], list):
+        filled[2] = b"".join(
+            commit(commitment_run(context, asked, attempt), party, coins[party, m.COINS[attempt - 1]])
+            if given is None
+            else given
+            for attempt, given in enumerate(filled[2], 1)
+        )
+    return filled
+
+
+def draft_of(lines: Sequence[bytes], case: Case) -> Draft:
+    """Return the draft of a log of a session, in which all that is signed is missing."""
+    statistic = isinstance(case, StatisticCase)
     header, *entries = (
         msgspec.json.decode(line, type=Entry if number else Header) for number, line in enumerate(lines)
     )
@@ -279,11 +310,22 @@ def draft_of(lines: Sequence[bytes], *, statistic: bool = False) -> Draft:
         None if statistic else first.root,
     )
     drafted: list[tuple[str, str, Any]] = []
-    parties = 0
+    context, parties = dataclasses.replace(case.context, request=first.request), len(case.context.names)
     for entry in entries:
-        parties = parties or len(json.loads(first.session)["roster"]) - 1
         drafted.append((entry.party, entry.kind, _drafted(entry, drafted, parties)))
+        if statistic and entry.kind in m.COINS:
+            _leave_out_commitment(context, asked_of(first.operation), entry, drafted)
     return Draft(wanted, drafted, [True, True, True, True])
+
+
+def _leave_out_commitment(
+    context: Context, asked: bytes, entry: Any, drafted: Sequence[tuple[str, str, Any]]
+) -> None:
+    """Take the commitment to a coin out of the hello of its author, if it is right."""
+    attempt, coin = m.COINS.index(entry.kind) + 1, _only(entry.payload)
+    hello = next(fields for party, kind, fields in drafted if (party, kind) == (entry.party, m.HELLO))
+    if hello[2][attempt - 1] == commit(commitment_run(context, asked, attempt), entry.party, coin):
+        hello[2][attempt - 1] = None
 
 
 def _drafted(entry: Any, before: Sequence[tuple[str, str, Any]], parties: int) -> Any:
@@ -304,6 +346,7 @@ def _drafted(entry: Any, before: Sequence[tuple[str, str, Any]], parties: int) -
         fields[0] = json.loads(fields[0])
     elif entry.kind == m.HELLO:
         fields[0] = fields[1] = fields[3] = None
+        fields[2] = [fields[2][32 * i : 32 * i + 32] for i in range(m.ATTEMPTS)]
     return fields
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import html
 import re
+from base64 import b64encode
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +28,7 @@ from smpc_dp.net.second import audit_twice
 from smpc_dp.protocols.session import canonical_session, session_json
 from smpc_dp_lab.vectors import verifiable_runs as lab
 from tests.audits import ONE
+from tests.fuzz.audits import judge
 
 SIGNER, WITNESS = (Identity.from_seed(name, name[:1].encode() * 32) for name in ("checkpoints", "witness"))
 
@@ -164,6 +166,29 @@ def test_a_checkpoint_before_the_run_says_nothing_of_it(files: Files) -> None:
 def test_a_checkpoint_of_a_key_that_the_session_does_not_name(files: Files) -> None:
     report = files.audit(sign_checkpoint(files.log, WITNESS))
     assert (report.code, report.check) == (1, Check.NOT_SIGNED)
+
+
+@pytest.mark.parametrize(
+    ("name", "length", "code"),
+    [
+        ("someone", 8000, 0),
+        ("someone", 5, 0),
+        ("someone", 4, 1),
+        ("x" * 300, 68, 0),
+        ("some\x7fone", 68, 0),
+        ("some\u00a0one", 68, 1),
+        ("some+one", 68, 1),
+    ],
+)
+def test_signatures_of_unknown_keys_have_any_length_and_name(
+    files: Files, name: str, length: int, code: int
+) -> None:
+    signature = f"— {name} {b64encode(bytes(length)).decode()}\n".encode()
+    log = b"".join(line + b"\n" for line in files.run.lines)
+    note = files.write("checkpoint", sign_checkpoint(files.log, SIGNER) + signature)
+    beside = {"session_log": files.write("session.jsonl", files.log.export()), "checkpoint": note}
+    digest, run = files.run.context.session_digest.hex(), files.run.header.run_id
+    assert judge(log, {"session": digest, "run": run, **beside}) == code
 
 
 def test_arguments(files: Files, tmp_path: Path) -> None:

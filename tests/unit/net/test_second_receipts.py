@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from smpc_dp.errors import LocalError
 from smpc_dp.log.receipt import LogReceipt
 from smpc_dp.net.audit import audit
 from smpc_dp.net.second import Opinion, differences
@@ -61,6 +64,38 @@ def test_both_refuse_receipts_of_others(tmp_path: Path) -> None:
     assert both(log, replace(receipt, head=str(session_head))) == ([], 1)
     log.write_bytes(statistic().log)
     assert both(log, receipt) == ([], 1)
+
+
+SPELLINGS: dict[str, tuple[Callable[[str], bytes], bool]] = {
+    "as it is": (str.encode, True),
+    "with white space": (lambda text: f"\n{text}\t \r\n".encode(), True),
+    "with escapes": (lambda text: text.replace('"ann"', '"\\u0061nn"').encode(), True),
+    "UTF-16": (lambda text: text.encode("utf-16"), False),
+    "UTF-32, without a mark": (lambda text: text.encode("utf-32-le"), False),
+    "a byte order mark": (lambda text: text.encode("utf-8-sig"), False),
+    "Latin-1": (lambda text: text.replace('"ann"', '"\xe4nn"').encode("latin-1"), False),
+    "a field twice": (lambda text: text.replace('"index"', '"index": 7, "index"').encode(), False),
+    "a field twice, first false": (lambda text: text.replace('"index"', '"index": "", "index"').encode(), False),
+    "a version twice": (lambda text: text.replace('"version"', '"version": 2, "version"').encode(), False),
+    "a signature twice": (lambda text: text.replace('{"ann"', '{"ann": "00", "ann"').encode(), False),
+    "a number with a fraction": (lambda text: re.sub('("index": [0-9]+)', r"\1.0", text).encode(), False),
+    "a number with an exponent": (lambda text: re.sub('("index": [0-9]+)', r"\1e0", text).encode(), False),
+    "an unknown field": (lambda text: text.replace('"index"', '"other": 1, "index"').encode(), False),
+    "more after it": (lambda text: f"{text}{{}}".encode(), False),
+}
+
+
+@pytest.mark.parametrize("case", SPELLINGS)
+def test_both_take_the_same_spellings_of_a_receipt(case: str, tmp_path: Path) -> None:
+    log, file = written(tmp_path, ran()), tmp_path / "receipt.json"
+    spell, right = SPELLINGS[case]
+    file.write_bytes(spell(json.dumps(receipt_of(ran(), "ann").to_json())))
+    assert verify(log, Wanted(receipt=file)).code == (0 if right else 1)
+    if right:
+        assert audit(log, receipt=file, threads=1).code == 0
+    else:
+        with pytest.raises(LocalError, match="not a receipt"):
+            audit(log, receipt=file, threads=1)
 
 
 @pytest.mark.parametrize("text", NONE)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import io
 import json
 from pathlib import Path
@@ -28,6 +29,8 @@ from smpc_dp.wire.sets import pack_set
 from smpc_dp.wire.signing import encode
 from smpc_dp_verify import Wanted, verify
 from smpc_dp_verify.statistic import StatisticAudit
+from tests.fuzz.audits import play_statistic
+from tests.fuzz.drafts import StatisticCase, draft_of
 from tests.unit.net.test_statistic_audit import (
     AGGREGATOR,
     CHEATS,
@@ -113,6 +116,81 @@ def test_both_find_the_same_pair_disputed(honest: RecordedRun, tmp_path: Path) -
     # No pair twice.
     twice = claimed(m.OUTCOME, AGGREGATOR, outcome(pairs=2, failed=[(1, 0), (1, 0)]))(honest)
     assert both(twice, tmp_path) == ([], 1)
+
+
+# What reads like the pair [0, 0], or an array of it.
+PAIRS: dict[str, Any] = {
+    "a byte string": [b"\0\0"],
+    "a map": [{0: 1, 1: 2}],
+    "text": ["\0\0"],
+    "a real number": [[0, 0.0]],
+    "booleans": [[False, False]],
+    "three numbers": [[0, 0, 0]],
+    "one number": [[0]],
+    "a number": [0],
+    "a map of pairs": {0: [0, 0]},
+}
+
+
+@pytest.mark.parametrize("case", PAIRS)
+def test_both_take_failed_pairs_as_arrays_of_two_integers_alone(
+    case: str, honest: RecordedRun, tmp_path: Path
+) -> None:
+    def failed(value: Any) -> bytes:
+        fields = msgspec.msgpack.decode(honest.entries[-1].payload)
+        fields[6:8] = [fields[6] - 1, value]
+        return claimed(m.OUTCOME, AGGREGATOR, lambda _, __: msgspec.msgpack.encode(fields))(honest)
+
+    assert both(failed([[0, 0]]), tmp_path) == ([], 3)
+    assert both(failed(PAIRS[case]), tmp_path) == ([], 1)
+
+
+@pytest.mark.parametrize("place", range(6))
+def test_both_take_figures_as_finite_real_numbers_alone(
+    place: int, honest: RecordedRun, tmp_path: Path
+) -> None:
+    for figure in (1, True, "1.0", b"1", [1.0], float("inf"), float("nan"), None):
+        fields = msgspec.msgpack.decode(honest.entries[-1].payload)
+        fields[place] = figure
+        log = claimed(m.OUTCOME, AGGREGATOR, lambda _, __, new=fields: msgspec.msgpack.encode(new))(honest)
+        assert both(log, tmp_path) == ([], 3 if figure is None and place in (1, 2, 3) else 1), figure
+
+
+def nested(depth: int) -> Any:
+    return 1 if depth == 0 else [nested(depth - 1)]
+
+
+TERMS: dict[str, tuple[Any, int]] = {
+    "a table of numbers": ({"a": [1, -0.5, True, "é"], "b": {}}, 3),
+    "a large number": (10**400, 3),
+    "31 arrays": (nested(31), 3),
+    "32 arrays": (nested(32), 1),
+    # About where Python's own parser ends.
+    "many arrays": (nested(900), 1),
+    "nothing": (None, 1),
+    "half of a surrogate pair": ("\ud800", 1),
+    "a key that is half of a surrogate pair": ({"\udfff": 1}, 1),
+}
+
+
+@pytest.mark.parametrize("case", TERMS)
+def test_both_take_the_same_terms(case: str, tmp_path: Path) -> None:
+    """What both take can be written in a report, too."""
+    given, code = TERMS[case]
+    played, lines = statistic_case()
+    draft = draft_of(lines, played)
+    index = next(i for i, (_, kind, _) in enumerate(draft.entries) if kind == m.TERMS)
+    party, kind, (terms, circuit) = draft.entries[index]
+    draft.entries[index] = (party, kind, [terms | {"more": given}, circuit])
+    log = played.sign(draft).log
+    assert both(log, tmp_path) == ([], code)
+    if code != 1:
+        msgspec.json.encode(audit_stream(io.BytesIO(log), threads=1))
+
+
+@functools.cache
+def statistic_case() -> tuple[StatisticCase, list[bytes]]:
+    return play_statistic()
 
 
 @pytest.mark.parametrize("protocol", ["gopa", "pairwise-statistic"])

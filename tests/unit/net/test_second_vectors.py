@@ -16,8 +16,9 @@ from msgspec.structs import replace
 from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.transcript import digest
 from smpc_dp.errors import LocalError
-from smpc_dp.log.log import Chain, Entry, encode_line
+from smpc_dp.log.log import MAX_LINE_BYTES, Chain, Entry, encode_line
 from smpc_dp.net.audit import audit
+from smpc_dp.net.audit_selection import read_session_log
 from smpc_dp.net.second import Opinion, differences
 from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.phases import messages as m
@@ -34,6 +35,9 @@ from smpc_dp_lab.vectors.verifiable_runs import (
 )
 from smpc_dp_verify import Wanted, verify
 from smpc_dp_verify import run as second
+from smpc_dp_verify.errors import Refused
+from smpc_dp_verify.session_log import SessionLog
+from smpc_dp_verify.verify import _Lines
 
 FOLDER = Path(__file__).resolve().parents[3] / "protocols" / "gopa" / "vectors"
 LOGS = sorted(FOLDER.glob("verifiable-*.json"))
@@ -141,6 +145,61 @@ def test_both_refuse_the_same_lists(vector: Path, tmp_path: Path) -> None:
         return
     assert not found
     assert code == 1
+
+
+def with_certificate(**fields: object) -> list[str]:
+    """Return the session log with other fields in its first certificate, which no auditor verifies."""
+    lines: list[str] = list(LIST["log"])
+    index = next(i for i, line in enumerate(lines) if line.startswith('{"certifies"'))
+    lines[index] = json.dumps(json.loads(lines[index]) | fields, separators=(",", ":"))
+    return lines
+
+
+@pytest.mark.parametrize(
+    ("fields", "right"),
+    [
+        *(({"version": version}, True) for version in (0, 65_535, 65_536, (1 << 62) - 1)),
+        *(({"version": version}, False) for version in (-1, 1 << 62, 2.0, True, "2")),
+        *(({"protocol": protocol}, right) for protocol, right in (("another", True), ("", False), (2, False))),
+        ({"members": "", "signers": "AA==", "signatures": ""}, True),
+        ({"certifies": 2}, False),
+    ],
+    ids=str,
+)
+def test_both_take_any_earlier_certificate_of_its_types(
+    fields: dict[str, object], right: bool, tmp_path: Path
+) -> None:
+    log, listed = tmp_path / "log.jsonl", tmp_path / "session.jsonl"
+    log.write_text(lines_of(LIST["runs"][1], []), "utf-8")
+    listed.write_text(lines_of({"log": with_certificate(**fields)}, []), "utf-8")
+    run = json.loads(LIST["runs"][1]["log"][0])["run_id"]
+    wanted: dict[str, Any] = {"session": LIST["session"], "run": run, "session_log": listed}
+    assert verify(log, Wanted(**wanted)).code == (0 if right else 1)
+    if right:
+        assert audit(log, threads=1, **wanted).code == 0
+    else:
+        with pytest.raises(LocalError, match="not a session log"):
+            audit(log, threads=1, **wanted)
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_both_read_no_longer_line_of_a_session_log(more: int, tmp_path: Path) -> None:
+    """A line has 2^24 bytes at most, with its line feed: of an earlier certificate nothing else counts."""
+    listed = tmp_path / "session.jsonl"
+    lines = with_certificate(members="")
+    index = next(i for i, line in enumerate(lines) if line.startswith('{"certifies"'))
+    octets, rest = divmod(MAX_LINE_BYTES - 1 - len(lines[index]), 4)
+    # Base64 has four characters for three bytes: a longer name does the rest.
+    lines = with_certificate(members="AAAA" * octets, protocol="gopa" + "x" * (rest + more))
+    assert len(lines[index]) == MAX_LINE_BYTES - 1 + more
+    listed.write_text(lines_of({"log": lines}, []), "utf-8")
+    if more:
+        with pytest.raises(LocalError, match="longer than"):
+            read_session_log(listed)
+        with pytest.raises(Refused):
+            SessionLog(_Lines(listed, whole=False))
+    else:
+        assert read_session_log(listed).head().hex() == SessionLog(_Lines(listed, whole=False)).heads[-1].hex()
 
 
 def last_of(ran: RecordedRun, folder: Path, last: Entry) -> Path:
