@@ -401,7 +401,9 @@ def _beside() -> Iterator[Target]:
     seeds[2][0] = written.content
     yield Target("audits.checkpoint", judged_text(0, 1), (noted,), "text", cost=COST)
     yield Target("audits.session-log", _same(_runs, _second_runs), (written.content,), "text", cost=20)
-    yield Target("audits.receipt", _same(_receipt, _second_receipt), (receipt_bytes(fields),), "text", cost=20)
+    yield Target(
+        "audits.receipt", _same(_receipt, _second_receipt), (receipt_bytes(fields),), "text", cost=20
+    )
     header, *entries = signed.log.split(b"\n")[:-1]
     yield Target("audits.header", _same(_header, _second_header), (header,), "text", cost=200)
     yield Target("audits.entry", _same(_entry, _second_entry), tuple(entries[-5:]), "text", cost=20)
@@ -508,9 +510,6 @@ def _session_terms(content: bytes) -> None:
     if planned is not None and read is not None:
         assert (planned.bits, planned.plan.max_corrupt) == (read.bits, read.corrupt)
         assert (planned.highest, planned.centre) == (read.highest, read.centre)
-
-
-
 
 
 def _text(content: bytes) -> str:

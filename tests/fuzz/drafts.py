@@ -117,7 +117,9 @@ class Case:
         begun = head_after(runs, header.number, header.request, run_id, header.before)
         signing = Signing(self, context, run_id, begun, header.present)
         for party, kind, fields in drawn.entries:
-            payload = fields if isinstance(fields, bytes) else encode(signing.fields_of(party, kind, fields, chain))
+            payload = (
+                fields if isinstance(fields, bytes) else encode(signing.fields_of(party, kind, fields, chain))
+            )
             entry = chain.append(party, kind, payload, signing.signature(party, kind, payload))
             lines.append(encode_line(entry))
         log = b"".join(line + b"\n" for line in lines)
@@ -360,6 +362,7 @@ def _shown_false(members: bytes, before: Sequence[tuple[str, str, Any]], parties
 
 
 # What is given beside a log: a session log, a checkpoint of it, a receipt.
+
 
 class DraftNote(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     """A checkpoint before it is signed; None: what follows from the session log.

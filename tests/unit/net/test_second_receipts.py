@@ -75,7 +75,10 @@ SPELLINGS: dict[str, tuple[Callable[[str], bytes], bool]] = {
     "a byte order mark": (lambda text: text.encode("utf-8-sig"), False),
     "Latin-1": (lambda text: text.replace('"ann"', '"\xe4nn"').encode("latin-1"), False),
     "a field twice": (lambda text: text.replace('"index"', '"index": 7, "index"').encode(), False),
-    "a field twice, first false": (lambda text: text.replace('"index"', '"index": "", "index"').encode(), False),
+    "a field twice, first false": (
+        lambda text: text.replace('"index"', '"index": "", "index"').encode(),
+        False,
+    ),
     "a version twice": (lambda text: text.replace('"version"', '"version": 2, "version"').encode(), False),
     "a signature twice": (lambda text: text.replace('{"ann"', '{"ann": "00", "ann"').encode(), False),
     "a number with a fraction": (lambda text: re.sub('("index": [0-9]+)', r"\1.0", text).encode(), False),

@@ -160,7 +160,10 @@ def with_certificate(**fields: object) -> list[str]:
     [
         *(({"version": version}, True) for version in (0, 65_535, 65_536, (1 << 62) - 1)),
         *(({"version": version}, False) for version in (-1, 1 << 62, 2.0, True, "2")),
-        *(({"protocol": protocol}, right) for protocol, right in (("another", True), ("", False), (2, False))),
+        *(
+            ({"protocol": protocol}, right)
+            for protocol, right in (("another", True), ("", False), (2, False))
+        ),
         ({"members": "", "signers": "AA==", "signatures": ""}, True),
         ({"certifies": 2}, False),
     ],
@@ -199,7 +202,9 @@ def test_both_read_no_longer_line_of_a_session_log(more: int, tmp_path: Path) ->
         with pytest.raises(Refused):
             SessionLog(_Lines(listed, whole=False))
     else:
-        assert read_session_log(listed).head().hex() == SessionLog(_Lines(listed, whole=False)).heads[-1].hex()
+        assert (
+            read_session_log(listed).head().hex() == SessionLog(_Lines(listed, whole=False)).heads[-1].hex()
+        )
 
 
 def last_of(ran: RecordedRun, folder: Path, last: Entry) -> Path:
