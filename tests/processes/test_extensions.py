@@ -214,7 +214,7 @@ def test_everybody_has_the_sum_of_the_protocol(tmp_path: Path) -> None:
     )
     for result in (*results.values(), served):
         assert isinstance(result, Result), result
-        shown = result.to_json()
+        shown: dict[str, Any] = result.to_json()
         assert shown["value"] == [10.0]
         assert shown["evidence"]["protocol"] == "unanimous"
         assert shown["privacy"]["claim"].startswith("unanimous, over all 4 parties: ")
