@@ -89,6 +89,7 @@ def wait_until(condition: Any, seconds: float = 60.0) -> bool:
     return False
 
 
+@pytest.mark.long
 def test_run_gives_the_exact_average(session: Path) -> None:
     done = smpc_dp("run", str(session), "--operation", "average", "--json")
     assert done.returncode == 0, done.stderr
