@@ -6,7 +6,7 @@ import asyncio
 import os
 import signal
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -55,7 +55,7 @@ class Stopped(SimulatedRun):
             if envelope.step == ABORT:
                 self.heard.setdefault(envelope.sender, decode(envelope.body, Abort, envelope.sender))
 
-    def look_back(self, silent: dict[str, Sequence[str]]) -> None:
+    def look_back(self, silent: Mapping[str, Sequence[str]]) -> None:
         """Let each server that was stopped end its mpyc, and say from whom nothing has come."""
         self.deliver()
         for name, others in silent.items():

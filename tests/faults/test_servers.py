@@ -14,7 +14,7 @@ import sys
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Self, TypeVar
 
 import msgspec
 import pytest
@@ -124,7 +124,7 @@ class SimulatedRun:
             self.errors[name] = error
             self.queue += self.machines[name].handle(Cancellation(error))
 
-    def run(self) -> SimulatedRun:
+    def run(self) -> Self:
         for name, machine in self.machines.items():
             self.act(name, partial(machine.handle, Start()))
         for _ in range(50):

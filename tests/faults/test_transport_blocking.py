@@ -197,7 +197,6 @@ def test_a_large_session_of_a_caller_is_refused_by_its_length(tmp_path: Path) ->
         stream, _ = connecting._call(
             evaluator._endpoint,
             split_address(str(garbler.session.roster.member("garbler").address)),
-            "garbler",
             3.0,
         )
         greeting = handshake.Greeting("smpc-dp", 3, "evaluator", "garbler", bytes(32))

@@ -76,7 +76,7 @@ def reported(
     caplog.set_level(logging.DEBUG, "smpc_dp")
     init = smpc_dp.SmpcError.__init__
 
-    def note(error: smpc_dp.SmpcError, *texts: object) -> None:
+    def note(error: smpc_dp.SmpcError, *texts: str) -> None:
         init(error, *texts)
         errors.append(str(error))
 

@@ -22,8 +22,8 @@ from smpc_dp.net import log_session
 from smpc_dp.net.audit import Report, audit, audit_stream
 from smpc_dp.net.audit_selection import Wanted
 from smpc_dp.net.log_session import parse_session_text
-from smpc_dp.net.session_file import MAX_DEPTH
 from smpc_dp.protocols.gopa.verifiable import planned
+from smpc_dp.protocols.session import MAX_DEPTH
 from smpc_dp_lab.vectors.verifiable_parties import CHEAT, off_by_one
 from smpc_dp_lab.vectors.verifiable_runs import execute, honest
 from tests.unit.net.hostile_headers import with_session
