@@ -30,7 +30,7 @@ def canonical_session(
 
 
 def is_plain(value: object, depth: int = 0) -> bool:
-    """Tell whether a value of JSON can be a parameter: text, number, boolean, or tables and arrays of such.
+    """Tell whether a value of JSON can be a parameter: text, number, boolean, or a table or array of these.
 
     Tables and arrays are at most `MAX_DEPTH` deep in each other; `depth`: of this value.
     """

@@ -15,21 +15,29 @@ from tests.fuzz.targets import TARGETS
 
 # Inputs of one turn of a target whose inputs cost as little as a message's.
 EFFECT = 50_000
+# A target whose inputs cost more than that has accordingly fewer.
+CHEAP = 100
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--inputs", type=int, default=1_000_000, help="of each target, in all runs together")
+    parser.add_argument(
+        "--inputs",
+        type=int,
+        default=1_000_000,
+        help="of each target, in all runs together; fewer of expensive ones",
+    )
     parser.add_argument("--state", type=Path, default=Path(".fuzz"), help="the folder of the counts")
     parser.add_argument("targets", nargs="*", help="names of targets; all without any")
     given = parser.parse_args()
     given.state.mkdir(parents=True, exist_ok=True)
     names = given.targets or list(TARGETS)
+    goals = {name: given.inputs * CHEAP // max(CHEAP, TARGETS[name].cost) for name in names}
     counts = {name: given.state / f"python.{name}.count" for name in names}
     done = {name: int(file.read_text()) if file.exists() else 0 for name, file in counts.items()}
-    while left := [name for name in names if done[name] < given.inputs]:
+    while left := [name for name in names if done[name] < goals[name]]:
         for name in left:
-            effect = min(max(500, EFFECT // TARGETS[name].cost), given.inputs - done[name])
+            effect = min(max(500, EFFECT // TARGETS[name].cost), goals[name] - done[name])
             try:
                 TARGETS[name].run(done[name], effect)
             except AssertionError as error:

@@ -9,7 +9,7 @@ import dataclasses
 import functools
 import io
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,6 +17,7 @@ from unittest.mock import patch
 
 import msgspec
 
+from smpc_dp._core import tuple_hash
 from smpc_dp.crypto import proofs
 from smpc_dp.errors import LocalError, SmpcError
 from smpc_dp.identity.keys import Identity
@@ -139,9 +140,9 @@ _PROOFS = {
     "verify_range": _checked_by_the_core("add_range", run.verify_range, 2),
     "verify_norm": _checked_by_the_core("add_norm", run.verify_norm, 2),
 }
+_HASHING = (certificate, run, second_log, session, session_log, statistic, terms)
 # Values that many changed logs share: pure functions of both auditors, with their modules.
 _SHARED: dict[str, tuple[Any, ...]] = {
-    "tuple_hash": (certificate, run, second_log, session, session_log, statistic, terms),
     "has_small_order": (second_log,),
     "read_session": (second_log,),
     "decode": (ristretto,),
@@ -154,7 +155,9 @@ _SHARED: dict[str, tuple[Any, ...]] = {
 @functools.cache
 def _memory() -> tuple[Any, ...]:
     """Return the patches that let both auditors remember such values."""
-    patches: list[Any] = [patch.multiple(run, **_PROOFS)]
+    patches: list[Any] = [patch.object(run, name, check) for name, check in _PROOFS.items()]
+    # That of the core takes a hundredth of the time; other tests compare it with pycryptodome's.
+    patches += [patch.object(module, "tuple_hash", _tuple_hash) for module in _HASHING]
     for name, modules in _SHARED.items():
         remembered = functools.lru_cache(1 << 14)(getattr(modules[0], name))
         patches += [patch.object(module, name, remembered) for module in modules]
@@ -168,13 +171,17 @@ def _memory() -> tuple[Any, ...]:
     return (*patches, patch.object(LogSession, "planned", planned))
 
 
+def _tuple_hash(label: str, *parts: bytes) -> bytes:
+    return tuple_hash(f"smpc-dp/1/{label}".encode(), list(parts))
+
+
 def judge(
     log: bytes, given: Mapping[str, Any], witnesses: Sequence[str] = (), least: int | None = None
 ) -> int | None:
     """Return the exit code of both auditors for a log and what is `given`, by the names of `audit`.
 
-    None: the first has none. `least` of these witnesses must have cosigned a checkpoint; None: all. Raises AssertionError where the
-    auditors do not find the same.
+    None: the first has none. `least` of these witnesses must have cosigned a checkpoint; None: all. Raises
+    AssertionError where the auditors do not find the same.
     """
     path, beside = file_of("log", log), dict(given)
     report, opinion = None, None
@@ -329,21 +336,27 @@ class Judged:
 
     def _files(self, signed: Signed, draft: DraftBeside) -> dict[str, Any]:
         """Write what is given beside the log; return the paths."""
-        runs = draft.runs
-        if isinstance(runs, list):
-            runs = session_log_of(self.case, signed, runs)
-        elif runs is not None:
-            runs = Runs(runs, [])
-        note = draft.note
-        if isinstance(note, DraftNote):
-            note = note_bytes(note, runs or Runs(b"", []), self.keys)
-        receipt = receipt_bytes(draft.receipt) if isinstance(draft.receipt, list) else draft.receipt
-        files = {"session_log": runs and runs.content, "checkpoint": note, "receipt": receipt}
-        return {name: file_of(name, content) for name, content in files.items() if content is not None}
+        runs, note, receipt = Runs(b"", []), draft.note, draft.receipt
+        files = {}
+        if draft.runs is not None:
+            if isinstance(draft.runs, bytes):
+                runs = Runs(draft.runs, [])
+            else:
+                runs = session_log_of(self.case, signed, draft.runs)
+            files["session_log"] = runs.content
+        if note is not None:
+            files["checkpoint"] = note if isinstance(note, bytes) else note_bytes(note, runs, self.keys)
+        if receipt is not None:
+            files["receipt"] = receipt if isinstance(receipt, bytes) else receipt_bytes(receipt)
+        return {name: file_of(name, content) for name, content in files.items()}
 
 
-def _beside() -> Iterator[Target]:
-    """Yield the targets of what is given beside a log, the second of its session."""
+Made = tuple[Decoder, tuple[bytes, ...]]
+
+
+@functools.cache
+def _beside() -> dict[str, Made]:
+    """Return decoders and seeds of what is given beside a log, the second of its session, and of lines."""
     text, context, identities = _session("gopa", ONE.declared, lab.PARTIES)
     checked: Any = parse_session_text(text).planned(context.session_digest)
     asked = f"average {checked.planned()}"
@@ -380,33 +393,27 @@ def _beside() -> Iterator[Target]:
         for name, value in receipt.to_json().items()
     ]
     given, nothing = [True] * 4, [None] * 4
-    seeds = [
+    seeds: list[list[Any]] = [
         [runs, note, fields, given, 1],
         [runs, None, None, [True, None, signed.head, True], None],
         [runs, note, None, given, 0],
         [None, None, fields, nothing, None],
     ]
-    yield Target("audits.beside", judged, tuple(map(encode, seeds)), "draft", cost=COST)
 
-    def judged_text(seed: int, place: int) -> Decoder:
-        def decoder(content: bytes) -> None:
-            draft = [*seeds[seed]]
-            draft[place] = content
-            judged(encode(draft))
-
-        return decoder
+    def with_note(content: bytes) -> None:
+        judged(encode([runs, content, *seeds[0][2:]]))
 
     written = session_log_of(judged.case, signed, runs)
     noted = note_bytes(msgspec.convert(note, DraftNote), written, keys)
-    seeds[2][0] = written.content
-    yield Target("audits.checkpoint", judged_text(0, 1), (noted,), "text", cost=COST)
-    yield Target("audits.session-log", _same(_runs, _second_runs), (written.content,), "text", cost=20)
-    yield Target(
-        "audits.receipt", _same(_receipt, _second_receipt), (receipt_bytes(fields),), "text", cost=20
-    )
     header, *entries = signed.log.split(b"\n")[:-1]
-    yield Target("audits.header", _same(_header, _second_header), (header,), "text", cost=200)
-    yield Target("audits.entry", _same(_entry, _second_entry), tuple(entries[-5:]), "text", cost=20)
+    return {
+        "beside": (judged, tuple(map(encode, seeds))),
+        "checkpoint": (with_note, (noted,)),
+        "session-log": (_same(_runs, _second_runs), (written.content,)),
+        "receipt": (_same(_receipt, _second_receipt), (receipt_bytes(fields),)),
+        "header": (_same(_header, _second_header), (header,)),
+        "entry": (_same(_entry, _second_entry), tuple(entries[-5:])),
+    }
 
 
 def _signed_as(ran: lab.RecordedRun) -> Signed:
@@ -523,12 +530,6 @@ def _text(content: bytes) -> str:
 COST = 2000
 
 
-def _target(name: str, *played: tuple[Case, list[bytes]]) -> Target:
-    """Return the target of changed logs; those that were played are of one session."""
-    drafts = [draft_of(lines, case) for case, lines in played]
-    return Target(f"audits.{name}", Judged(played[0][0]), tuple(map(encode, drafts)), "draft", COST)
-
-
 # Runs of the parties of the vectors, and of nine.
 FALSE: tuple[Mapping[str, lab.Tamper], ...] = (
     {},
@@ -547,19 +548,56 @@ STATISTICS: tuple[dict[str, Any], ...] = (
 )
 
 
+def _drafts(*played: tuple[Case, list[bytes]]) -> Made:
+    """Return the judge of drafts of logs, of one session, and the drafts of those that were played."""
+    return Judged(played[0][0]), tuple(encode(draft_of(lines, case)) for case, lines in played)
+
+
+_MAKE: dict[str, Callable[[], Made]] = {
+    "average": lambda: _drafts(*(play_average(ONE, tampers) for tampers in FALSE)),
+    "average.rounds": lambda: _drafts(*(play_average(lab.NINE, tampers) for tampers in ROUNDS)),
+    "average.norm": lambda: _drafts(play_average(lab.BALL, {})),
+    "average.box": lambda: _drafts(play_average(lab.BOX, {})),
+    "average.drawn": lambda: _drafts(play_average(lab.SPARSE, {})),
+    "average.records": lambda: _drafts(play_records()),
+    "average.group": lambda: _drafts(play_learner()),
+    "statistic": lambda: _drafts(*(play_statistic(**given) for given in STATISTICS)),
+    "statistic.labels": lambda: _drafts(play_statistic(kernel=find_kernel("auc", Field(0, 9)))),
+    "session": lambda: (_session_terms, _sessions()),
+    **{
+        name: functools.partial(lambda name: _beside()[name], name)
+        for name in ("beside", "checkpoint", "session-log", "receipt", "header", "entry")
+    },
+}
+MADE = {name: functools.cache(make) for name, make in _MAKE.items()}
+"""Decoders and seeds by name, made when they are asked for."""
+# Inputs that are words; all others are drafts.
+WORDS = {"checkpoint": COST, "session-log": 20, "receipt": 20, "header": 20, "entry": 20}
+# Those that cost more than `COST`, also before the first input.
+MORE = {"average.rounds": 2, "average.norm": 2, "average.records": 2, "average.group": 2}
+MORE |= {"statistic.labels": 2, "average.box": 3, "average.drawn": 50}
+
+
 def targets() -> list[Target]:
-    """Return the targets of this file."""
+    """Return the targets of this file, none of which has played a run yet."""
     return [
-        _target("average", *(play_average(ONE, tampers) for tampers in FALSE)),
-        _target("average.rounds", *(play_average(lab.NINE, tampers) for tampers in ROUNDS)),
-        _target("average.norm", play_average(lab.BALL, {})),
-        _target("average.records", play_records()),
-        _target("average.group", play_learner()),
-        _target("statistic", *(play_statistic(**given) for given in STATISTICS)),
-        _target("statistic.labels", play_statistic(kernel=find_kernel("auc", Field(0, 9)))),
-        *_beside(),
-        Target("audits.session", _session_terms, _sessions(), "draft", COST),
+        Target(
+            f"audits.{name}",
+            functools.partial(_decode, made),
+            functools.partial(_seeds_of, made),
+            "text" if name in WORDS else "draft",
+            WORDS.get(name, COST * MORE.get(name, 1)),
+        )
+        for name, made in MADE.items()
     ]
+
+
+def _decode(made: Callable[[], Made], content: bytes) -> bytes | None:
+    return made()[0](content)
+
+
+def _seeds_of(made: Callable[[], Made]) -> tuple[bytes, ...]:
+    return made()[1]
 
 
 def _sessions() -> tuple[bytes, ...]:

@@ -1,8 +1,9 @@
 """Logs of runs from drafts.
 
-A draft is the content of a log before anything is hashed or signed, as values of MessagePack. What follows from
-the rest may be missing in it, as None: the run id, signatures of certificates, the root over commitments. So a
-changed draft gives a log whose chain and signatures are right, and the change meets the checks behind these.
+A draft is the content of a log before anything is hashed or signed, as values of MessagePack. What follows
+from the rest may be missing in it, as None: the run id, signatures of certificates, the root over
+commitments. So a changed draft gives a log whose chain and signatures are right, and the change meets the
+checks behind these.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from smpc_dp.crypto.transcript import digest
 from smpc_dp.errors import SmpcError
 from smpc_dp.identity.keys import Identity
 from smpc_dp.log.hash_tree import HashTree
-from smpc_dp.log.log import FORMAT, VERSION, Chain, Entry, Header, encode_line
+from smpc_dp.log.log import FORMAT, VERSION, Chain, Entry, Header, decode_line, encode_line
 from smpc_dp.log.runs import head_after, start_of
 from smpc_dp.log.signed_note import COSIGNATURE, NoteKey, cosigned
 from smpc_dp.protocols.begin import attestation_digest
@@ -34,7 +35,6 @@ from smpc_dp.protocols.phases import keys
 from smpc_dp.protocols.phases import messages as common
 from smpc_dp.protocols.session import session_json
 from smpc_dp.protocols.ustatistic import messages as m
-from smpc_dp.protocols.ustatistic.audit import StatisticAuditor
 from smpc_dp.protocols.ustatistic.log import OPERATION
 from smpc_dp.protocols.ustatistic.terms import (
     again_identifier,
@@ -302,10 +302,7 @@ def _hello(
 def draft_of(lines: Sequence[bytes], case: Case) -> Draft:
     """Return the draft of a log of a session, in which all that is signed is missing."""
     statistic = isinstance(case, StatisticCase)
-    header, *entries = (
-        msgspec.json.decode(line, type=Entry if number else Header) for number, line in enumerate(lines)
-    )
-    first: Any = header
+    first, entries = decode_line(lines[0], Header), [decode_line(line, Entry) for line in lines[1:]]
     wanted = DraftHeader(
         *(first.request, None if statistic else first.operation, first.number),
         *(bytes.fromhex(first.runs), bytes.fromhex(first.before), first.present),
@@ -416,15 +413,21 @@ def session_log_of(case: Case, signed: Signed, lines: Sequence[Any]) -> Runs:
     for line in rest:
         if line and len(line) <= len(_RUN):
             due = (None, None, bytes.fromhex(signed.run), log_head)
-            given = [right if one is None else one for one, right in zip(line, due, strict=False)]
+            given: list[Any] = [right if one is None else one for one, right in zip(line, due, strict=False)]
             written.append(_line(_RUN, given))
             # A line of other types has no head.
             with suppress(AttributeError, OverflowError, TypeError, ValueError):
-                head, last = head_after(head, *given), given[2]
+                head, last = _head_after(head, given), given[2]
         else:
             written.append(_line(_CERTIFIED, _certified(case, line, last, head)))
         heads.append(head)
     return Runs(b"\n".join([*written, b""] if ends else written), heads)
+
+
+def _head_after(head: bytes, given: Sequence[Any]) -> bytes:
+    """Return the head after the line of a run; raise what Python raises for values of other types."""
+    number, request, run_id, before = given
+    return head_after(head, number, request, run_id, before)
 
 
 def _line(names: Sequence[str], values: Sequence[Any]) -> bytes:
@@ -482,13 +485,14 @@ def _signature_line(
 
 
 def receipt_bytes(fields: Sequence[Any]) -> bytes:
-    """Return a receipt as JSON: of each field key and value; an array in the place of an object is another."""
+    """Return a receipt as JSON, of keys and values; an array of both is another object."""
     return _object(fields).encode()
 
 
 def _object(fields: Sequence[Any]) -> str:
     """Return a JSON object with these keys and values, which may be there twice."""
-    return "{%s}" % ",".join(
+    members = (
         f"{json.dumps(key)}:{_object(value) if isinstance(value, list) else json.dumps(value)}"
         for key, value in fields
     )
+    return f"{{{','.join(members)}}}"

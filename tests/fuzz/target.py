@@ -20,11 +20,14 @@ Decoder = Callable[[bytes], bytes | None]
 
 @dataclass(frozen=True)
 class Target:
-    """A decoder with what it accepts. `cost` is about how many times a message's an input takes."""
+    """A decoder with what it accepts. `cost` is about how many times a message's an input takes.
+
+    `seeds`: may be a function, of those that take long to make.
+    """
 
     name: str
     decoder: Decoder
-    seeds: tuple[bytes, ...]
+    seeds: tuple[bytes, ...] | Callable[[], tuple[bytes, ...]]
     form: Form = "bytes"
     cost: int = 1
 
@@ -45,7 +48,7 @@ class Target:
 
     def all_seeds(self) -> tuple[bytes, ...]:
         """Return the seeds, and behind them the inputs that were found before."""
-        return (*self.seeds, *self.result())
+        return (*(self.seeds() if callable(self.seeds) else self.seeds), *self.result())
 
     def result(self) -> tuple[bytes, ...]:
         """Return the committed inputs of bugs that there were."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tests.fuzz import files, logs, messages, states
+from tests.fuzz import audits, files, logs, messages, states
 from tests.fuzz.target import Target
 
 TARGETS: Mapping[str, Target] = {
-    target.name: target for part in (messages, files, logs, states) for target in part.targets()
+    target.name: target for part in (messages, files, logs, states, audits) for target in part.targets()
 }
