@@ -287,11 +287,7 @@ def _check_listed(
     certified = log.certified
     if certified is None or certified.certifies < header.number:
         raise VerificationError("no quorum has signed the session log with this run", Check.NO_QUORUM)
-    known = {
-        (GOPA, VERIFIABLE_VERSION),
-        (GOPA, AUDITED_VERSION),
-        (statistic.PROTOCOL, statistic.VERSION),
-    }
+    known = {(GOPA, VERIFIABLE_VERSION), (GOPA, AUDITED_VERSION), (statistic.PROTOCOL, statistic.VERSION)}
     if (certified.protocol, certified.version) not in known:
         raise VerificationError(
             "the session log has a certificate of another protocol", Check.BAD_CERTIFICATE
