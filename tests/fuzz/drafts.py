@@ -167,7 +167,8 @@ class Signing:
             before = chain.head if before is None else before
             return [*figures, self._drawn() - len(failed) if pairs is None else pairs, failed, before]
         if kind == m.TERMS and len(fields) == 2:
-            self.partners = fields[0].get("partners", 0) if isinstance(fields[0], dict) else 0
+            partners = fields[0].get("partners") if isinstance(fields[0], dict) else None
+            self.partners = partners if isinstance(partners, int) else 0
             return [terms_bytes(fields[0]), fields[1]]
         if kind == m.HELLO and len(fields) == 7:
             self.labels[party] = fields[5]

@@ -21,7 +21,7 @@ from smpc_dp_verify.session import check_values
 from smpc_dp_verify.terms import corrupt_of
 
 STATISTIC, BOUND = "pairwise-statistic ", (b"pairwise-statistic", uint(3))
-ATTEMPTS, MOST_PARTNERS = 3, 32
+ATTEMPTS, MOST_PARTNERS = 3, 1000
 # The longest terms and operation; what other fields of a payload take.
 LONGEST_TERMS, LONGEST_OPERATION, MORE = 1 << 20, 3000, 1024
 COINS = ("coin", "coin-2", "coin-3")

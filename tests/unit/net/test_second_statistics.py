@@ -186,6 +186,18 @@ def test_both_take_the_same_terms(case: str) -> None:
     assert judge(played.sign(draft).log, {}) == code
 
 
+@pytest.mark.parametrize(
+    ("partners", "code"), [(0, 1), (1, 3), (1000, 3), (1001, 1), (2.0, 1), (True, 1), ("2", 1)]
+)
+def test_both_take_as_many_partners_as_a_party_does(partners: Any, code: int) -> None:
+    played, lines = statistic_case()
+    draft = draft_of(lines, played)
+    party, kind, (terms, circuit) = draft.entries[1]
+    draft.entries[1] = (party, kind, [terms | {"partners": partners}, circuit])
+    draft.entries[:] = [entry for entry in draft.entries if entry[1] != m.DONE]
+    assert judge(played.sign(draft).log, {}) == code
+
+
 @functools.cache
 def statistic_case() -> tuple[StatisticCase, list[bytes]]:
     return play_statistic()
