@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import io
 import json
+import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 
 from smpc_dp.crypto import commit
 from smpc_dp.decoding import decode_json
-from smpc_dp.errors import ConfigError, PrivacyError
+from smpc_dp.errors import ConfigError, LocalError, PrivacyError
 from smpc_dp.net.audit import Report, audit_stream
 from smpc_dp.net.second import Opinion, differences
 from smpc_dp.privacy.sampling import NoiseSource, discrete_gaussian
@@ -240,14 +241,18 @@ def within(checked: VerifiableParameters, deviation: int) -> VerifiableParameter
     return replace(checked, session=replace(checked.session, pair_variance=deviation**2))
 
 
-def test_a_session_is_refused_whose_values_could_wrap() -> None:
+def test_a_session_is_refused_whose_values_could_wrap(monkeypatch: pytest.MonkeyPatch) -> None:
     """At the bound exactly, by both auditors: n times the largest published value is below 2^63."""
+    monkeypatch.setattr(verifiable_params, "MAX_VARIANCE", 1 << 120)
+    monkeypatch.setattr(second_terms, "MOST_VARIANCE", 1 << 120)
     checked = parameters(ONE)
     n = checked.encoding.parties
-    most = ((1 << 63) - 1) // n - checked.highest - checked.bits
+    farthest = max(abs(checked.encoding.lowest), abs(checked.encoding.highest))
+    most = ((1 << 63) - 1) // n - checked.highest - checked.bits - farthest
     deviation = most // (40 * (n - 1)) - 1
     right, wrong = within(checked, deviation), within(checked, deviation + 1)
-    assert n * right.greatest_published < 1 << 63 <= n * wrong.greatest_published
+    widest = [n * (one.greatest_published + farthest) for one in (right, wrong)]
+    assert widest[0] < 1 << 63 <= widest[1]
     right.check_sizes()
     with pytest.raises(ConfigError, match=r"published values .* have a sum of over 63 bits"):
         wrong.check_sizes()
@@ -255,3 +260,47 @@ def test_a_session_is_refused_whose_values_could_wrap() -> None:
     for one, reason in ((right, "the pairwise noise that the session plans"), (wrong, "the bounds")):
         with pytest.raises(Refused, match=reason):
             read_terms(session, 1, f"average {one.planned()}")
+
+
+def test_a_session_is_refused_whose_terms_could_not_be_drawn() -> None:
+    checked = parameters(ONE)
+    within(checked, 1 << 50).check_sizes()
+    wrong = within(checked, (1 << 50) + 1)
+    with pytest.raises(ConfigError):
+        wrong.check_sizes()
+    session = Session(bytes(32), "gopa", 3, dict(ONE.declared), {}, list(PARTIES), "relay", None)
+    with pytest.raises(Refused, match="the bounds"):
+        read_terms(session, 1, f"average {wrong.planned()}")
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_bounds_are_refused_at_which_the_total_could_wrap(sign: int) -> None:
+    """What is published counts from the lowest value; the total, with the noise, from 0."""
+    end = sign * (((1 << 63) - 1) // len(PARTIES))
+    lower, upper = sorted((end, end - 4 * sign))
+    declared = dict(ONE.declared) | {"kind": "integer", "lower": lower, "upper": upper}
+    declared.pop("precision", None)
+    setting = Setting({name: (lower,) for name in ONE.inputs}, declared)
+    with pytest.raises(LocalError, match=r"over 63 bits"):
+        parameters(setting)
+    session = Session(bytes(32), "gopa", 3, declared, {}, list(PARTIES), "relay", None)
+    checked = parameters(ONE)
+    with pytest.raises(Refused, match="the bounds"):
+        read_terms(session, 1, f"average {checked.planned()}")
+
+
+def test_the_silence_of_parties_with_chosen_terms_is_named_as_that(choose: Choose, tmp_path: Path) -> None:
+    """Two of eight leave 12 terms of 30 deviations in the total; nobody has signed anything false."""
+    names = [f"user-{number}" for number in range(1, 9)]
+    silent = set(names[-2:])
+    setting = Setting({name: (1,) for name in names}, dict(ONE.declared) | {"dropout": 0.25, "corrupt": 0.25})
+    checked = parameters(setting)
+    term = 30 * math.isqrt(checked.session.pair_variance)
+    assert 12 * term > 41 * checked.greatest_deviation
+    choose({(one, two): term for one in names[:-2] for two in silent})
+    ran = execute(setting=setting, kill=dict.fromkeys(silent, 9))
+    assert set(ran.errors) <= silent
+    assert ran.relay.result.noise.residual_pairs == 12
+    report = audited(ran, tmp_path)
+    assert not report.ok
+    assert "no publication of user-7, user-8: 12 pairwise terms do not cancel" in report.conclusion

@@ -29,6 +29,8 @@ MOST_COMPLETE = 200
 GRID_BITS = 256
 # The number of standard deviations that no noise is beyond.
 TAIL = 40
+# Of pairwise noise that is drawn.
+MOST_VARIANCE = 1 << 100
 # How often the noise of one average of a learner is enlarged, by which factor, and its least delta.
 TRIALS, SHRINK, LEAST_DELTA = 60, 0.999, 1e-10
 Number = int | float
@@ -318,7 +320,7 @@ def _on_grid(
         noise=planned,
         request=request,
     )
-    required(parties * terms.most_x_hat < 1 << 63, "the bounds")
+    required(parties * (terms.most_x_hat + farthest) < 1 << 63 and pair <= MOST_VARIANCE, "the bounds")
     return terms
 
 

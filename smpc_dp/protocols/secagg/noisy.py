@@ -172,8 +172,13 @@ def decode_noisy(
 
 
 def check_room(encoding: Encoding, deviation: int) -> None:
-    """Raise ConfigError unless every sum with noise of this deviation, in steps, stays below 2^62."""
-    if encoding.parties * (encoding.highest - encoding.lowest) + 2 * TAIL * deviation >= 1 << 62:
+    """Raise ConfigError unless every sum with noise of this deviation, in steps, stays below 2^62.
+
+    That is counted from the lowest values; counted from 0 it stays below 2^63.
+    """
+    widths = encoding.parties * (encoding.highest - encoding.lowest)
+    farthest = encoding.parties * max(abs(encoding.lowest), abs(encoding.highest))
+    if widths + 2 * TAIL * deviation >= 1 << 62 or farthest + TAIL * (1 + deviation) >= 1 << 63:
         raise ConfigError.at(
             "precision", "sum and noise need over 63 bits: widen the precision", ConfigCheck.TOO_LARGE
         )

@@ -462,6 +462,12 @@ class Auditor:
             for item in self.excluded
             if item.reason == FALSE[BOUNDS_BEFORE]
         ]
+        silent = sorted(set(self._participants) - set(self._published))
+        if self._residual:
+            faults.append(
+                f"the board has {self._lacks(silent)}: {self._residual} pairwise terms do not cancel, and "
+                "are in the average"
+            )
         average: tuple[float, ...] | None = None
         answers: dict[str, Any] | None = None
         try:
@@ -476,12 +482,6 @@ class Auditor:
                 )
         except SmpcError as error:
             faults.append(str(error))
-        silent = sorted(set(self._participants) - set(self._published))
-        if self._residual:
-            faults.append(
-                f"the board has {self._lacks(silent)}: {self._residual} pairwise terms do not cancel, and "
-                "are in the average"
-            )
         # Not at the top: few need scipy.
         from smpc_dp.privacy.gopa.verifiable import TRIES
 

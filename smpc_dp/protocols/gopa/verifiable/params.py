@@ -29,7 +29,7 @@ from smpc_dp.log.log import MAX_PAYLOAD_BYTES
 from smpc_dp.privacy.certificates import certificate_bytes
 from smpc_dp.privacy.distributions import BinomialDistribution
 from smpc_dp.privacy.gaussian import gaussian_mu
-from smpc_dp.privacy.sampling import NoiseSource
+from smpc_dp.privacy.sampling import MAX_VARIANCE, NoiseSource
 from smpc_dp.privacy.secagg_plan import ENVELOPE, SecAggPlan, mask_degree
 from smpc_dp.protocols.gopa.messages import PARTY_STEPS
 from smpc_dp.protocols.gopa.params import GopaParameters, OnDropout, check_and_plan
@@ -167,6 +167,14 @@ class VerifiableParameters(GopaParameters, frozen=True):
         seen = math.ceil(neighbours * (proven + 3 * ENVELOPE)) + 3 * ENVELOPE
         return sent - vector + proven + more * ENVELOPE, received + seen + certificates
 
+    def decode(self, total: RingVector, contributors: int) -> tuple[NDArray[np.int64], int]:
+        """Return the noisy sum on the grid, shape (length,), and the number of contributors.
+
+        Where pairwise terms are left in it no bound holds but that of what was published: corrupt parties can
+        choose large terms, and fall silent.
+        """
+        return total.view(np.int64) + np.int64(contributors * self.encoding.lowest), contributors
+
     def check_total(self, total: Sequence[int], contributors: int, residual_pairs: int) -> None:
         """Raise VerificationError if no values within the bounds and their noise have this total."""
         if residual_pairs:
@@ -253,8 +261,11 @@ class VerifiableParameters(GopaParameters, frozen=True):
             )
 
     def check_sizes(self) -> None:
-        """Raise ConfigError if a sum of what parties publish, or a message of a party, may be too large."""
-        if self.encoding.parties * self.greatest_published >= 1 << 63:
+        """Raise ConfigError if a term, a sum of what parties publish, or a message may be too large."""
+        # What is published counts from the lowest value, the total from 0.
+        farthest = max(abs(self.encoding.lowest), abs(self.encoding.highest))
+        widest = self.encoding.parties * (self.greatest_published + farthest)
+        if widest >= 1 << 63 or self.session.pair_variance > MAX_VARIANCE:
             values = f"{self.encoding.parties} published values of up to {self.greatest_published} steps"
             reason = f"{values} have a sum of over 63 bits: widen the precision"
             raise ConfigError.at("precision", reason, ConfigCheck.TOO_LARGE)
