@@ -41,6 +41,10 @@ class Stopped(SimulatedRun):
         self.heard: dict[str, Abort] = {}
         self.began = False
 
+    def run(self) -> Stopped:
+        super().run()
+        return self
+
     def compute(self) -> None:
         if not self.began and all(self.servers[name].job for name in SERVERS):
             self.began = True
