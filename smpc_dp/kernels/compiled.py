@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -11,9 +12,13 @@ from smpc_dp.circuits import randomisers
 from smpc_dp.circuits.builder import Bits, Builder
 from smpc_dp.circuits.circuit import Circuit, pack, unpack
 from smpc_dp.errors import ConfigCheck, ConfigError
-from smpc_dp.kernels.fields import Codes
+from smpc_dp.kernels.fields import Codes, Field
 from smpc_dp.kernels.kernel import Kernel
+from smpc_dp.kernels.on_bits import MAX_TABLE_BITS
 from smpc_dp.privacy.circuit_noise import Noise
+
+# Pairs of records on which kernels are checked where there are too many for all of them.
+SAMPLES = 20_000
 
 
 @lru_cache(maxsize=64)
@@ -48,3 +53,39 @@ def evaluate(circuit: Circuit, a: Codes, b: Codes) -> NDArray[np.object_]:
     rows = [pack(column.tolist(), width) for column, width in zip(columns, circuit.inputs, strict=True)]
     (result,) = circuit.evaluate_many(rows)
     return np.array(unpack(result, len(columns[0])), dtype=object).reshape(a.shape[:-1])
+
+
+def sample_pairs(fields: Sequence[Field]) -> tuple[Codes, Codes]:
+    """Return codes of pairs of records, shapes (n, fields): all up to 16 bits, 20,000 pairs beyond."""
+    tops = [field.steps for field in fields] * 2
+    if 2 * sum(field.bits for field in fields) <= MAX_TABLE_BITS:
+        indices = np.indices([top + 1 for top in tops]).reshape(len(tops), -1)
+    else:
+        # Nothing here is secret: corners first, then multiples of the golden ratio, spread over every range;
+        # in the last third the records are neighbours, or equal.
+        slopes = 0.6180339887498949 ** np.arange(1, 1 + len(tops))
+        parts = np.outer(slopes, np.arange(SAMPLES)) % 1.0
+        indices = np.floor(parts * (np.array(tops)[:, None] + 1)).astype(np.int64)
+        corners = np.indices([2] * len(tops)).reshape(len(tops), -1)[:, : SAMPLES // 2]
+        indices[:, : corners.shape[1]] = corners * np.array(tops)[:, None]
+        near = indices[:, -SAMPLES // 3 :]
+        first, second = near[: len(fields)], near[len(fields) :]
+        second[:] = np.clip(first + np.arange(near.shape[1]) % 3 - 1, 0, np.array(tops)[: len(fields), None])
+    return indices[: len(fields)].T, indices[len(fields) :].T
+
+
+def check_symmetry(kernel: Kernel, a: Codes, b: Codes) -> None:
+    """Raise ConfigError if a kernel is declared symmetric and differs between the orders of a pair (a, b)."""
+    if not kernel.symmetric:
+        return
+    differing = np.flatnonzero(kernel.integer(a, b) != kernel.integer(b, a))
+    if differing.size:
+        reason = f"the two orders of the codes {format_pair(a, b, int(differing[0]))} give different values"
+        raise ConfigError.at(
+            f"kernel {kernel.name}", f"{reason}: declare symmetric=False", ConfigCheck.DIFFERS
+        )
+
+
+def format_pair(a: Codes, b: Codes, index: int) -> str:
+    """Format a pair of records of codes for messages."""
+    return f"{a[index].tolist()} and {b[index].tolist()}"

@@ -48,6 +48,7 @@ def cosine(length: int, levels: int = 7) -> Kernel:
         function=lambda x, y: np.clip((x * y).sum(axis=-1) / one, -1.0, 1.0),
         integer=integer,
         gadget=gadget,
+        symmetric=True,
     )
 
 

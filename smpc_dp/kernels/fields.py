@@ -5,7 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from fractions import Fraction
+from functools import cached_property
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -19,14 +22,20 @@ Codes = NDArray[np.int64]
 MAX_BITS = 32
 """Bits of one value of a record on its grid, at most."""
 
+_NUMBERS = (Integral, float, np.floating, Decimal, Fraction)
+
+# Up to this numerator float64 arithmetic finds the nearest code of a value, and the value of a code, exactly.
+_EXACT_IN_FLOATS = 1 << 44
+
 
 @dataclass(frozen=True)
 class Field:
     """One value of a record: a number from `low` to `high` on a grid of width `step`.
 
-    Values are rounded to the grid, or with `exact` refused unless they lie on it. `low`, `high` and `step`
-    are taken as the decimals that they are written as. Raises ConfigError unless they are finite, low < high,
-    step > 0, and (high - low) / step is an integer below 2**32.
+    Values are rounded to the grid, or with `exact` refused unless they lie on it. `low`, `high`, `step` and
+    values are taken as the decimals that they are written as. Raises ConfigError unless the three are finite,
+    low < high, step > 0, (high - low) / step is an integer below 2**32, and float64 has different values for
+    all points of the grid.
     """
 
     low: float
@@ -43,12 +52,29 @@ class Field:
             raise ConfigError.at(
                 f"{self.name}.step", f"{reason} of steps below 2**{MAX_BITS}", ConfigCheck.RANGE
             )
+        self._check_float64()
+
+    def _check_float64(self) -> None:
+        """Raise ConfigError unless float64 has the bounds, and different values for all points."""
+        greatest = max(abs(self.low), abs(self.high))
+        whole = self._grid[2] == 1 and greatest <= 1 << 53
+        if not whole and not math.ulp(greatest) < self.step:
+            reason = f"float64 cannot tell points at a distance of {self.step:g} apart near {greatest:g}"
+            raise ConfigError.at(
+                f"{self.name}.step", f"{reason}: subtract an offset from values and bounds", ConfigCheck.RANGE
+            )
+        for key, value in (("low", self.low), ("high", self.high)):
+            if float(value) != value:
+                raise ConfigError.at(f"{self.name}.{key}", f"float64 cannot hold {value}", ConfigCheck.RANGE)
 
     def _check_bounds(self) -> None:
-        """Raise ConfigError unless bounds and step are finite and fit each other."""
-        numbers = {"low": self.low, "high": self.high, "step": self.step}
-        for key, value in numbers.items():
-            if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        """Raise ConfigError unless bounds and step are finite and fit; take NumPy's as Python's."""
+        for key in ("low", "high", "step"):
+            value = getattr(self, key)
+            if isinstance(value, np.integer | np.floating):
+                value = int(value) if isinstance(value, np.integer) else float(str(value))
+                object.__setattr__(self, key, value)
+            if isinstance(value, bool) or not isinstance(value, int | float) or not _is_finite(value):
                 raise ConfigError.at(
                     f"{self.name}.{key}", f"{value!r} is not a finite number", ConfigCheck.RANGE
                 )
@@ -69,35 +95,84 @@ class Field:
         """The number of bits of a code."""
         return max(1, self.steps.bit_length())
 
+    @cached_property
+    def _grid(self) -> tuple[int, int, int]:
+        """Integers (first, stride, unit): the point of code k is (first + k * stride) / unit."""
+        low, step = _exact(self.low), _exact(self.step)
+        unit = math.lcm(low.denominator, step.denominator)
+        return int(low * unit), int(step * unit), unit
+
     def codes(self, values: ArrayLike) -> Codes:
         """Return the nearest grid point of each value as an integer 0..steps, of the shape of `values`.
 
-        Raises PrivacyError for a value out of bounds, not a finite number, or with `exact` off the grid;
-        nothing is clipped.
+        With `exact` a value is on the grid if it is a point, or in an array of floats the float nearest to
+        one and to no other. Raises PrivacyError for a value out of bounds, masked, not a finite number, or
+        with `exact` off the grid; nothing is clipped.
         """
-        codes = self.nearest(values)
+        array = self._within(values)
+        codes = self._nearest(array)
         if self.exact:
-            off = np.abs((np.asarray(values, dtype=np.float64) - self.low) / self.step - codes) > 1e-9
+            off = ~self._is_point(array, codes)
             if off.any():
-                raise PrivacyError(
-                    f"{self.name}: {int(off.sum())} of {off.size} values are no multiples of {self.step:g} "
-                    f"from {self.low:g} to {self.high:g}"
-                )
+                reason = f"are no multiples of {self.step:g} from {self.low:g} to {self.high:g}"
+                if array.dtype.kind == "f" and array.dtype.itemsize < 8:
+                    reason += f", or {array.dtype} does not tell which: give float64"
+                raise PrivacyError(f"{self.name}: {int(off.sum())} of {off.size} values {reason}")
         return codes
 
     def nearest(self, values: ArrayLike) -> Codes:
         """Return the nearest codes, off the grid too, for values that are no records; raise PrivacyError."""
-        return np.asarray(np.rint((self._within(values) - self.low) / self.step), dtype=np.int64)
+        return self._nearest(self._within(values))
 
-    def _within(self, values: ArrayLike) -> Floats:
-        """Return values as an array; raise PrivacyError unless all are within bounds."""
-        try:
-            array = np.asarray(values, dtype=np.float64)
-        except (TypeError, ValueError):
-            raise PrivacyError(f"{self.name}: not an array of numbers") from None
-        bad = ~((array >= self.low) & (array <= self.high))
+    def _nearest(self, array: NDArray[Any]) -> Codes:
+        """Return the nearest codes of numbers within bounds; of two nearest ones the even one."""
+        if array.dtype.kind == "f" and self._small:
+            floats = array.astype(np.float64, copy=False)
+            return np.asarray(np.rint((floats - self.low) / self.step), dtype=np.int64)
+        stride = self._grid[1]
+        numerators = self._numerators(array)
+        codes, rest = numerators // stride, numerators % stride
+        up = (2 * rest > stride) | ((2 * rest == stride) & (codes % 2 == 1))
+        return np.asarray(codes + up, dtype=np.int64)
+
+    def _is_point(self, array: NDArray[Any], codes: Codes) -> NDArray[np.bool_]:
+        """Return whether each number is the point of its code: in floats, that point's float alone."""
+        if array.dtype.kind != "f":
+            return np.asarray(self._numerators(array) == codes.astype(object) * self._grid[1], dtype=np.bool_)
+        here, below, above = (self._floats(codes + k).astype(array.dtype) for k in (0, -1, 1))
+        return np.asarray((array == here) & (below != here) & (above != here))
+
+    @property
+    def _small(self) -> bool:
+        """Whether float64 arithmetic on the grid is exact but for one rounding."""
+        first, stride, unit = self._grid
+        last = first + stride * self.steps
+        return max(abs(first), abs(last), unit) < _EXACT_IN_FLOATS
+
+    def _numerators(self, array: NDArray[Any]) -> NDArray[Any]:
+        """Return (value - low) * unit of numbers, exactly: of integers and decimals as they are written."""
+        first, _, unit = self._grid
+        if array.dtype.kind in "iu" and self._small and array.size:
+            limit = (1 << 62) // unit
+            if -limit < int(array.min()) and int(array.max()) < limit:
+                return array.astype(np.int64) * unit - first
+        exact = np.empty(array.size, dtype=object)
+        exact[:] = [_exact(value) * unit - first for value in array.flat]
+        return exact.reshape(array.shape)
+
+    def _floats(self, codes: Codes) -> Floats:
+        """Return the float64 nearest to each point."""
+        first, stride, unit = self._grid
+        numerators = codes.astype(np.int64 if self._small else object) * stride + first
+        return np.asarray(numerators / unit, dtype=np.float64)
+
+    def _within(self, values: ArrayLike) -> NDArray[Any]:
+        """Return values as an array of numbers; raise PrivacyError unless all are within bounds."""
+        array = _as_numbers(self.name, values)
+        bad = ~np.asarray((array >= self.low) & (array <= self.high), dtype=np.bool_)
         if bad.any():
-            reason = "not a number" if np.isnan(array[bad]).any() else "out of bounds"
+            numbers = array[bad]
+            reason = "not a number" if (numbers != numbers).any() else "out of bounds"  # noqa: PLR0124
             first = f", the first is number {1 + int(np.flatnonzero(bad)[0])}" if bad.size > 1 else ""
             raise PrivacyError(
                 f"{self.name}: {int(bad.sum())} of {bad.size} values are {reason}{first}; "
@@ -145,9 +220,9 @@ class Cells(Field):
         """The greatest code."""
         return self.bins - 1
 
-    def nearest(self, values: ArrayLike) -> Codes:
-        """Return the cell of each value; `high` is in the last one. Raises PrivacyError out of bounds."""
-        indices = (self._within(values) - self.low) / (self.high - self.low) * self.bins
+    def _nearest(self, array: NDArray[Any]) -> Codes:
+        """Return the cell of each number; `high` is in the last one."""
+        indices = (array.astype(np.float64) - self.low) / (self.high - self.low) * self.bins
         return np.minimum(np.floor(indices).astype(np.int64), self.steps)
 
     def values(self, codes: NDArray[Any]) -> Floats:
@@ -165,7 +240,8 @@ def nearest_codes(fields: Sequence[Field], values: Any) -> Codes:
 
 
 def as_array(name: str, values: Any) -> NDArray[Any]:
-    """Return values as an array; raise ConfigError, naming them, for ragged lists."""
+    """Return values as an array; raise ConfigError for ragged lists, PrivacyError for masked values."""
+    _refuse_masked(name, values)
     try:
         return np.asarray(values)
     except ValueError:
@@ -190,6 +266,34 @@ def checked_labels(labels: ArrayLike | None, count: int) -> Codes:
     return array.astype(np.int64)
 
 
-def _exact(value: float) -> Fraction:
+def _as_numbers(name: str, values: ArrayLike) -> NDArray[Any]:
+    """Return values as an array of integers, floats, or objects that are numbers; raise PrivacyError."""
+    _refuse_masked(name, values)
+    try:
+        array = np.asarray(values)
+    except (TypeError, ValueError):
+        raise PrivacyError(f"{name}: not an array of numbers") from None
+    kind = array.dtype.kind
+    objects = kind == "O" and all(isinstance(v, _NUMBERS) for v in array.flat)
+    if kind not in "iufb" and not objects:
+        raise PrivacyError(f"{name}: not an array of numbers")
+    return array.astype(np.int64) if kind == "b" else array
+
+
+def _refuse_masked(name: str, values: Any) -> None:
+    """Raise PrivacyError for an array with masked values, which NumPy would take as they are."""
+    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+        raise PrivacyError(f"{name}: {int(values.mask.sum())} values are masked: none may be missing")
+
+
+def _is_finite(value: float) -> bool:
+    """Tell whether a number is finite, and as a float, too."""
+    try:
+        return math.isfinite(value)
+    except OverflowError:
+        return False
+
+
+def _exact(value: Any) -> Fraction:
     """Return the decimal that a number is written as, such as 1/10 for 0.1."""
     return Fraction(str(value))

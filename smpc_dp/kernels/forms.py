@@ -48,14 +48,16 @@ class Form:
         integers = (Field(-(1 << 31), (1 << 31) - 1, name=n, exact=True) for n in self.fields[len(fields) :])
         whole = (*fields, *integers, *([LABEL] if self.labels == "private" else []))
         first, lipschitz = whole[0], None
+        # A product is inf, and refused, where a power raises OverflowError.
         if self.degree:
-            lipschitz = self.scale * self.degree * float(first.high - first.low) ** (self.degree - 1)
+            width = float(first.high) - float(first.low)
+            lipschitz = self.scale * self.degree * math.prod([width] * (self.degree - 1))
         definition = self.define(first.steps)
         return Kernel(
             self.name,
             whole,
             low=self.low,
-            unit=self.scale * first.step**self.degree,
+            unit=self.scale * math.prod([first.step] * self.degree),
             steps=first.steps**self.degree if self.degree else self.steps,
             function=self.value,
             integer=as_function(definition),

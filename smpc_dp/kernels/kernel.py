@@ -6,8 +6,10 @@ its circuit computes exactly: h = low + unit * integer [Bellet 2021, 3.3.1].
 
 from __future__ import annotations
 
+import math
+import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -42,7 +44,7 @@ class Kernel:
         definition: j in an arithmetic that circuits and programs on shares are made from; None for a kernel
             of which there is a circuit alone, or nothing.
         gadget: j as a circuit on the bits of two records: that of the definition unless it is given.
-        symmetric: whether h(x, y) = h(y, x).
+        symmetric: whether h(x, y) = h(y, x); has no default.
         labels: "none"; "private": the last field of a record is its label, 0 or 1; "public": the first
             argument is a record with label 1, the second one with label 0, and labels are no part of them.
     """
@@ -55,7 +57,7 @@ class Kernel:
     function: Pairwise
     integer: Pairwise
     lipschitz: float | None = None
-    symmetric: bool = True
+    symmetric: bool = field(kw_only=True)
     labels: Labels = "none"
     definition: Definition | None = None
     gadget: Gadget | None = None
@@ -68,6 +70,11 @@ class Kernel:
             raise ConfigError.at(
                 f"kernel {self.name}", f"{reason}: take a coarser grid", ConfigCheck.TOO_LARGE
             )
+        if not (math.isfinite(self.low) and math.isfinite(self.high) and self.unit >= sys.float_info.min):
+            reason = (
+                f"float64 cannot hold its range, from {self.low:g} in {self.steps} steps of {self.unit:g}"
+            )
+            raise ConfigError.at(f"kernel {self.name}", f"{reason}: scale the values", ConfigCheck.RANGE)
 
     @property
     def high(self) -> float:
@@ -87,7 +94,7 @@ class Kernel:
         """
         columns = self._columns(records)
         return np.stack(
-            [field.codes(column) for field, column in zip(self.fields, columns, strict=True)], axis=-1
+            [each.codes(column) for each, column in zip(self.fields, columns, strict=True)], axis=-1
         )
 
     def record(self, data: Any, public_label: int | None) -> tuple[Codes, int]:
@@ -111,7 +118,7 @@ class Kernel:
 
     def values(self, codes: Codes) -> Floats:
         """Decode codes to values, as far as the grid allows: shape (n, len(fields))."""
-        columns = [field.values(codes[..., index]) for index, field in enumerate(self.fields)]
+        columns = [each.values(codes[..., index]) for index, each in enumerate(self.fields)]
         return np.stack(columns, axis=-1)
 
     def decode(self, integers: Any) -> Any:
@@ -122,7 +129,7 @@ class Kernel:
         """Return the parameters that two sides compare, as plain data."""
         return {
             "kernel": self.name,
-            "fields": [field.terms() for field in self.fields],
+            "fields": [each.terms() for each in self.fields],
             "low": repr(float(self.low)),
             "unit": repr(float(self.unit)),
             "steps": self.steps,
@@ -141,7 +148,7 @@ class Kernel:
             columns = [array[:, index] for index in range(array.shape[1])] if array.ndim == 2 else []
         shapes = {column.shape for column in columns}
         if len(columns) != count or len(shapes) != 1 or columns[0].ndim != 1:
-            names = ", ".join(field.name for field in self.fields)
+            names = ", ".join(each.name for each in self.fields)
             reason = f"not {count} values ({names}) for each record: shape (n, {count}), or a tuple of arrays"
             raise ConfigError.at("data", reason, ConfigCheck.SHAPE)
         return columns

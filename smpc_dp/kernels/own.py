@@ -11,13 +11,10 @@ import numpy as np
 
 from smpc_dp.circuits.builder import Bits, Builder
 from smpc_dp.errors import ConfigCheck, ConfigError
-from smpc_dp.kernels.compiled import compile_kernel, evaluate
+from smpc_dp.kernels.compiled import check_symmetry, compile_kernel, evaluate, format_pair, sample_pairs
 from smpc_dp.kernels.fields import Codes, Field, nearest_codes
 from smpc_dp.kernels.kernel import MAX_STEPS, Kernel
 from smpc_dp.kernels.on_bits import MAX_TABLE_BITS, Gadget, Record, minimum, table
-
-# Inputs on which a circuit is compared with its meaning where its inputs are too many for all of them.
-SAMPLES = 20_000
 
 
 def table_kernel(
@@ -33,10 +30,11 @@ def table_kernel(
 
     `function` takes two records, each the tuple of its fields' values, and returns a number, which is
     rounded to the nearest low + unit * j. It is called on every pair of records, so it must be pure; its
-    range and its symmetry are checked on all of them; `lipschitz` is not checked.
+    range, its symmetry and `lipschitz` are checked on all of them.
 
     Raises ConfigError for two records of more than 16 bits, for a value that is not a finite number in
-    [low, high], naming the records that give it, and for a unit that does not divide high - low.
+    [low, high], naming the records that give it, for a unit that does not divide high - low, and for a
+    `lipschitz` of several fields, or one that neighbouring values exceed.
     """
     bits = 2 * sum(field.bits for field in fields)
     if not fields or bits > MAX_TABLE_BITS:
@@ -64,7 +62,7 @@ def table_kernel(
     padded = np.zeros(widths + widths, np.int64)
     padded[tuple(slice(size) for size in shape + shape)] = integers
     entries = tuple(padded.ravel(order="F").tolist())
-    return Kernel(
+    kernel = Kernel(
         name,
         fields,
         low=low,
@@ -76,6 +74,9 @@ def table_kernel(
         gadget=lambda builder, x, y: table(builder, x, y, entries, steps),
         symmetric=bool((flat == flat.T).all()),
     )
+    every = np.arange(len(records))
+    _check_lipschitz(kernel, every[:-1, None, None], every[None, :, None])
+    return kernel
 
 
 def circuit_kernel(
@@ -95,8 +96,9 @@ def circuit_kernel(
     low + unit * j. What it gives above (high - low) / unit is cut to that in the circuit, so the range
     holds whatever the gadget does. `integer` is the same on arrays of codes, shape (..., len(fields)).
 
-    Raises ConfigError when both disagree, or leave the range, on a pair of records: all pairs are tried up to
-    16 bits, and 20,000 beyond.
+    Raises ConfigError when both disagree, leave the range, differ between the two orders of a pair without
+    `symmetric=False`, or exceed `lipschitz` (for one field alone), on a pair of records: all pairs are tried
+    up to 16 bits, and 20,000 beyond.
     """
     steps = _steps(name, low, high, unit)
 
@@ -151,26 +153,34 @@ def _checked_integer(name: str, value: Any, x: Any, y: Any, low: float, high: fl
 def _compare(kernel: Kernel, gadget: Gadget) -> None:
     """Compare a circuit, its output not yet cut, with its plain meaning; raise ConfigError if they differ."""
     circuit = compile_kernel(replace(kernel, gadget=gadget), None)
-    tops = [field.steps for field in kernel.fields] * 2
-    if sum(circuit.inputs) <= MAX_TABLE_BITS:
-        indices = np.indices([top + 1 for top in tops]).reshape(len(tops), -1)
-    else:
-        # Nothing here is secret: corners first, then multiples of the golden ratio, spread over every range.
-        slopes = 0.6180339887498949 ** np.arange(1, 1 + len(tops))
-        parts = np.outer(slopes, np.arange(SAMPLES)) % 1.0
-        indices = np.floor(parts * (np.array(tops)[:, None] + 1)).astype(np.int64)
-        corners = np.indices([2] * len(tops)).reshape(len(tops), -1)[:, : SAMPLES // 2]
-        indices[:, : corners.shape[1]] = corners * np.array(tops)[:, None]
-    half = len(kernel.fields)
-    wanted = np.asarray(kernel.integer(indices[:half].T, indices[half:].T), dtype=np.int64)
-    if wanted.shape != (indices.shape[1],) or (wanted < 0).any() or (wanted > kernel.steps).any():
+    a, b = sample_pairs(kernel.fields)
+    wanted = np.asarray(kernel.integer(a, b), dtype=np.int64)
+    if wanted.shape != (len(a),) or (wanted < 0).any() or (wanted > kernel.steps).any():
         reason = f"its meaning leaves the range: integers 0 to {kernel.steps}"
         raise ConfigError.at(f"kernel {kernel.name}", reason, ConfigCheck.RANGE)
-    differing = np.flatnonzero(evaluate(circuit, indices[:half].T, indices[half:].T) != wanted)
+    differing = np.flatnonzero(evaluate(circuit, a, b) != wanted)
     if differing.size:
-        at = [int(code) for code in indices[:, differing[0]]]
-        reason = f"circuit and meaning differ on the codes {at[:half]} and {at[half:]}"
+        reason = f"circuit and meaning differ on the codes {format_pair(a, b, int(differing[0]))}"
         raise ConfigError.at(f"kernel {kernel.name}", reason, ConfigCheck.DIFFERS)
+    check_symmetry(kernel, a, b)
+    below = a < [field.steps for field in kernel.fields]
+    _check_lipschitz(kernel, a[below.all(axis=1)], b[below.all(axis=1)])
+
+
+def _check_lipschitz(kernel: Kernel, a: Codes, b: Codes) -> None:
+    """Raise ConfigError if the kernel changes by more than its constant allows from code a to a + 1."""
+    if kernel.lipschitz is None:
+        return
+    if len(kernel.fields) > 1 or not kernel.lipschitz >= 0:
+        reason = f"lipschitz = {kernel.lipschitz!r} is for kernels of one field, and at least 0"
+        raise ConfigError.at(f"kernel {kernel.name}", reason, ConfigCheck.RANGE)
+    changes = np.abs(kernel.integer(a + 1, b) - kernel.integer(a, b))
+    step = kernel.fields[0].step
+    if changes.size and changes.max() * kernel.unit > kernel.lipschitz * step * (1 + 1e-9):
+        reason = f"changes by {changes.max() * kernel.unit:g} within a step of {step:g}"
+        raise ConfigError.at(
+            f"kernel {kernel.name}", f"{reason}: lipschitz = {kernel.lipschitz:g} is less", ConfigCheck.RANGE
+        )
 
 
 def _format_record(record: tuple[float, ...]) -> str:

@@ -450,6 +450,7 @@ def test_a_server_with_another_circuit_is_named_and_nothing_is_shared() -> None:
             function=lambda a, b: (a[..., 0] == b[..., 1]) * 1.0,
             integer=lambda a, b: (a[..., 0] == b[..., 1]) * 1,
             gadget=lambda builder, x, y: ((builder.or_ if other else builder.and_)(x[0][0], y[0][0]),),
+            symmetric=True,
         )
         return lambda _operation, parties, _public_labels, _seed: (
             statistic_program(kernel, parties, 1.0).terms

@@ -41,6 +41,7 @@ def kernels() -> dict[str, tuple[Kernel, int]]:
         function=lambda a, b: _sum_of(a, b) * 1.0,
         integer=_sum_of,
         gadget=_both,
+        symmetric=True,
     )
     return {"of-a-table": (near, 0), "cut-to-its-range": (cut, 2)}
 

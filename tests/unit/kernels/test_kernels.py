@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import math
+from decimal import Decimal
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from smpc_dp.circuits.builder import Bits, Builder
 from smpc_dp.circuits.circuit import pack, unpack
+from smpc_dp.circuits.gadgets import less_than
 from smpc_dp.errors import ConfigError, PrivacyError
 from smpc_dp.kernels import (
     Field,
@@ -26,9 +30,9 @@ from smpc_dp.kernels import (
 from smpc_dp.kernels.compiled import compile_kernel
 from smpc_dp.kernels.definitions import absolute_difference
 from smpc_dp.kernels.described import describe, read_kernel
-from smpc_dp.kernels.fields import Cells
+from smpc_dp.kernels.fields import Cells, Codes
 from smpc_dp.kernels.named import NAMES, find_kernel, kernel_of
-from smpc_dp.kernels.on_bits import as_circuit
+from smpc_dp.kernels.on_bits import Record, as_circuit
 from tests.examples import examples
 
 SMALL = Field(-1.0, 1.5, 0.5)  # six points in three bits: two patterns encode nothing
@@ -87,6 +91,25 @@ def test_no_pattern_of_bits_leaves_the_range(kernel: Kernel) -> None:
     assert max(unpack(result, 1 << width)) <= kernel.steps
 
 
+def test_a_kernel_is_as_symmetric_and_smooth_as_it_is_declared() -> None:
+    def below(builder: Builder, x: Record, y: Record) -> Bits:
+        return (less_than(builder, x[0], y[0]),)
+
+    def of_below(a: Codes, b: Codes) -> Codes:
+        return np.asarray(a[..., 0] < b[..., 0], np.int64)
+
+    for field in (Field(0, 15), Field(0, 65_535)):
+        with pytest.raises(ConfigError, match=r"two orders of the codes \[0\] and .*symmetric=False"):
+            circuit_kernel("below", below, of_below, field, low=0.0, high=1.0)
+        kernel = circuit_kernel("below", below, of_below, field, low=0.0, high=1.0, symmetric=False)
+        assert not kernel.symmetric
+        with pytest.raises(ConfigError, match="changes by 1 within a step"):
+            circuit_kernel("below", below, of_below, field, low=0.0, high=1.0, symmetric=False, lipschitz=0.5)
+    with pytest.raises(ConfigError, match=r"changes by 1 within a step of 0\.5: lipschitz = 1\.5"):
+        table_kernel("sum", lambda x, y: 2 * x[0] + y[0], SMALL, low=-3, high=4.5, unit=0.5, lipschitz=1.5)
+    assert table_kernel("sum", lambda x, y: x[0] + y[0], SMALL, low=-2, high=3, unit=0.5, lipschitz=1.0)
+
+
 @pytest.mark.thin(2)
 @pytest.mark.parametrize("name", ["kendall_tau", "collision", "auc", "auc_private_labels"])
 @settings(max_examples=examples(200))
@@ -112,6 +135,83 @@ def test_lipschitz_constants_hold_and_are_reached(kernel: Kernel) -> None:
     assert slopes.max() <= kernel.lipschitz + 1e-12
     # On a grid the square's slope is that of a chord, half a step short.
     assert slopes.max() >= kernel.lipschitz - SMALL.step / 2 - 1e-12
+
+
+GRIDS = [(0, 42949672.95, 0.01), (0, 1_000_000, 0.01), (-180, 180, 1e-6), (1e6, 1.4e6, 1e-4)]
+
+
+@pytest.mark.parametrize(("low", "high", "step"), GRIDS)
+def test_every_written_decimal_of_a_fine_grid_has_its_code(low: float, high: float, step: float) -> None:
+    field = Field(low, high, step, exact=True)
+    codes = np.random.default_rng(1).integers(0, field.steps + 1, 2000)
+    codes[:2] = 0, field.steps
+    written: Any = [Decimal(str(low)) + int(code) * Decimal(str(step)) for code in codes]
+    floats = np.array([float(value) for value in written])
+    assert field.codes(floats).tolist() == field.codes(written).tolist() == codes.tolist()
+    with pytest.raises(PrivacyError, match="multiples"):
+        field.codes([np.nextafter(floats[0], floats[1])])
+    with pytest.raises(PrivacyError, match="multiples"):
+        field.codes([written[0] + Decimal(str(step)) / 3])
+
+
+def test_integers_beyond_float64_keep_their_codes() -> None:
+    coarse = Field(0, 2**60, 2**30)
+    values = 2**30 * np.array([0, 1, 2**30 - 1, 2**30]) + [0, 2**29 + 1, 2**29 - 1, 0]
+    assert coarse.codes(values).tolist() == [0, 2, 2**30 - 1, 2**30]
+    assert coarse.codes(values.astype(object)).tolist() == coarse.codes(values).tolist()
+    assert coarse.codes(values.astype(np.uint64)).tolist() == coarse.codes(values).tolist()
+    with pytest.raises(PrivacyError, match="multiples"):
+        Field(0, 2**60, 2**30, exact=True).codes(np.array([2**59 + 1]))
+
+
+def test_a_grid_that_float64_cannot_tell_apart_is_refused() -> None:
+    for low, high, step in ((10**18, 10**18 + 4 * 10**9, 1), (2**53, 2**53 + 4, 1), (1e15, 1e15 + 1, 0.1)):
+        with pytest.raises(ConfigError, match="cannot tell points"):
+            Field(low, high, step)
+    with pytest.raises(ConfigError, match="cannot hold"):
+        Field(2**53 + 1, 2**53 + 401, 4)
+    assert Field(2**53 - 4, 2**53).codes(np.array([2**53 - 1])).tolist() == [3]
+
+
+def test_narrow_floats_are_taken_as_written_where_they_tell_points_apart() -> None:
+    assert Field(0, 1, 0.1, exact=True).codes(np.array([0.1, 0.3], np.float32)).tolist() == [1, 3]
+    with pytest.raises(PrivacyError, match="float32 does not tell which"):
+        Field(0, 1_000_000, 0.01, exact=True).codes(np.array([999_999.99], np.float32))
+
+
+def test_extreme_bounds_give_right_codes_or_are_refused() -> None:
+    assert Field(-1e308, 1e308, 1e300).codes([1e308, 0, -1e308]).tolist() == [2 * 10**8, 10**8, 0]
+    assert Field(0, 1e-300, 1e-305).codes([1e-300, 0, 5e-301]).tolist() == [100_000, 0, 50_000]
+    for form, field in ((variance, Field(0, 1e-200, 1e-204)), (variance, Field(0, 1e200, 1e196))):
+        with pytest.raises(ConfigError, match="cannot hold its range"):
+            form(field)
+    with pytest.raises(ConfigError, match="cannot hold its range"):
+        gini_mean_difference(Field(-1e308, 1e308, 1e300))
+    with pytest.raises(ConfigError, match=r"value\.high"):
+        Field(0, 10**400, 10**391)
+
+
+def test_numbers_of_numpy_are_bounds() -> None:
+    bounds: Any = np.int64(0), np.float32(1), np.float64(0.1)
+    assert Field(*bounds) == Field(0, 1.0, 0.1)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        np.ma.array([5, 9], mask=[False, True]),
+        ["1"],
+        [1 + 0j],
+        np.array(["2020-01-01"], "M8[D]"),
+        [None],
+        [b"1"],
+    ],
+)
+def test_what_is_no_number_is_refused(values: Any) -> None:
+    with pytest.raises(PrivacyError, match=r"masked|not an array of numbers"):
+        Field(0, 10).codes(values)
+    with pytest.raises(PrivacyError, match=r"masked|not an array of numbers"):
+        collision(Field(0, 10)).codes(values)
 
 
 @pytest.mark.parametrize("values", [[math.nan], [1e12], [-math.inf], ["x"]])

@@ -213,7 +213,9 @@ def test_a_description_is_read_back() -> None:
     assert (again.integer(*records) == kernel.integer(*records)).all()
     assert len(operation_of(kernel, 1.0, 0.0, "laplace", 2)) < MAX_OPERATION
     terms = statistic_program(kernel, 9, 1.0, partners=2, design=SEED).terms
-    other = circuit_kernel("mine", farther, of_farther, FINE, FINE, low=-1.0, high=0.5, unit=0.5)
+    other = circuit_kernel(
+        "mine", farther, of_farther, FINE, FINE, low=-0.5, high=1.0, unit=0.5, symmetric=False
+    )
     assert statistic_program(other, 9, 1.0, partners=2, design=SEED).terms.digest != terms.digest
 
 
@@ -228,6 +230,7 @@ def lying(field: Field, steps: int) -> Kernel:
         function=lambda a, b: (a[..., 0] + b[..., 0]) * 1.0,
         integer=lambda a, b: a[..., 0] + b[..., 0],
         gadget=lambda builder, x, y: tuple(builder.xor(a, b) for a, b in zip(x[0], y[0], strict=True)),
+        symmetric=True,
     )
 
 
