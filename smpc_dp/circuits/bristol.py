@@ -119,6 +119,8 @@ class _Reader:
             if len(line) > MAX_LINE_BYTES:
                 self._fail(f"longer than {MAX_LINE_BYTES} bytes")
             words = line.split()
+            if words and words[0].startswith((b"#", b"//")):
+                self._fail("a comment; Bristol Fashion has none")
             if words:
                 yield words
 

@@ -127,7 +127,7 @@ def evaluate(
     if len(inputs) != len(built.inputs):
         reason = f"{len(inputs)} values, the circuit takes {len(built.inputs)}"
         raise ConfigError.at("inputs", reason, ConfigCheck.SHAPE)
-    theirs = range(1, len(built.inputs)) if evaluator_inputs is None else evaluator_inputs
+    theirs = frozenset(range(1, len(built.inputs)) if evaluator_inputs is None else evaluator_inputs)
 
     def make(name: str) -> Operation:
         return Operation.make(

@@ -10,7 +10,7 @@ from typing import ClassVar, Literal
 import msgspec
 
 from smpc_dp.circuits.bristol import read_bristol
-from smpc_dp.circuits.circuit import Circuit
+from smpc_dp.circuits.circuit import MAX_VALUES, Circuit
 from smpc_dp.decoding import convert
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
 from smpc_dp.published.library import PUBLISHED, find
@@ -85,7 +85,10 @@ def check_parameters(
         )
     for field in ("evaluator_inputs", "random_inputs"):
         indices = getattr(checked, field) or []
-        if sorted(set(indices)) != indices or any(index < 0 for index in indices):
+        if len(indices) > MAX_VALUES:
+            reason = f"{len(indices)} input values, a circuit has {MAX_VALUES} at most"
+            issues.append(ConfigIssue(field, reason, ConfigCheck.TOO_LARGE))
+        elif sorted(set(indices)) != indices or any(index < 0 for index in indices):
             reason = "not places of input values, from 0, in increasing order"
             issues.append(ConfigIssue(field, reason, ConfigCheck.RANGE))
     if checked.random_inputs and not checked.covert:

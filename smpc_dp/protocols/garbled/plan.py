@@ -66,6 +66,7 @@ class Plan:
         declared = self.parameters.evaluator_inputs
         indices = range(len(self.circuit.inputs))
         theirs = tuple(indices[1:]) if declared is None else tuple(declared)
+        evaluators = frozenset(theirs)
         circuit = self.circuit
         compiled = compile_circuit(
             circuit.op,
@@ -79,7 +80,7 @@ class Plan:
         for name, value in (
             ("compiled", compiled),
             ("evaluator_values", theirs),
-            ("garbler_values", tuple(index for index in indices if index not in theirs)),
+            ("garbler_values", tuple(index for index in indices if index not in evaluators)),
         ):
             object.__setattr__(self, name, value)
         if not (most := self._most()):
@@ -111,15 +112,25 @@ class Plan:
 
     def given(self, values: Sequence[int]) -> tuple[int, ...]:
         """Return those of these input values that their party gives: all but random ones."""
-        return tuple(index for index in values if index not in self.parameters.random_inputs)
+        return tuple(index for index in values if index not in self._random)
 
     def random(self, values: Sequence[int]) -> tuple[int, ...]:
         """Return those of these input values that are random."""
-        return tuple(index for index in values if index in self.parameters.random_inputs)
+        return tuple(index for index in values if index in self._random)
+
+    @cached_property
+    def _random(self) -> frozenset[int]:
+        """The random input values."""
+        return frozenset(self.parameters.random_inputs)
+
+    @cached_property
+    def _starts(self) -> tuple[int, ...]:
+        """The first wire of each input value, and the number of input wires."""
+        return (0, *accumulate(self.circuit.inputs))
 
     def first_wire(self, value: int) -> int:
         """Return the first wire of an input value."""
-        return sum(self.circuit.inputs[:value])
+        return self._starts[value]
 
     def by_value(self, values: Sequence[int], rows: Bits) -> Iterator[tuple[int, Bits]]:
         """Yield each of these input values with its rows; `rows` has one of each wire, or is empty."""
@@ -131,8 +142,7 @@ class Plan:
 
     def wires(self, values: Sequence[int]) -> NDArray[np.uint32]:
         """Return the input wires of these input values, value by value."""
-        widths = self.circuit.inputs
-        starts = [0, *accumulate(widths)]
+        starts = self._starts
         spans = [np.arange(starts[index], starts[index + 1], dtype=np.uint32) for index in values]
         return np.concatenate([np.empty(0, np.uint32), *spans])
 

@@ -288,6 +288,7 @@ def test_choices_are_fresh_in_each_run() -> None:
         ({"mode": "fast"}, "mode"),
         ({"evaluator_inputs": [1, 0]}, "evaluator_inputs"),
         ({"evaluator_inputs": [-1]}, "evaluator_inputs"),
+        ({"evaluator_inputs": list(range((1 << 16) + 1))}, "evaluator_inputs"),
         ({"surprise": 1}, "surprise"),
     ],
 )
