@@ -257,7 +257,7 @@ def _check_survival(one: Statistic, schema: Schema, where: str) -> None:
 
 def _check_binary(column: Number, name: str, where: str) -> None:
     """Raise ConfigError unless a column is an indicator."""
-    if (column.lower, column.upper, column.steps) != (0, 1, 1):
+    if not column.is_indicator:
         reason = f"column {name!r} must be 0 or 1: lower = 0, upper = 1, step = 1"
         raise ConfigError.at(where, reason, ConfigCheck.RANGE)
 

@@ -49,7 +49,8 @@ class Block(msgspec.Struct, frozen=True):
 
     Attributes:
         powers: the columns of the product, each as often as its power; at most two.
-        present: columns without a missing value in the rows that count.
+        present: columns without a missing value in the rows that count. A column with `missing = false` is
+            one in counts of survival alone: their time and event.
         selectors: columns whose cells are kept apart.
         of_party: whether it is, of the square of one column, no sum over rows, but each party's squared sum
             of the column over its number of rows.
@@ -70,6 +71,12 @@ class Block(msgspec.Struct, frozen=True):
         """All columns that it depends on."""
         return frozenset((*self.powers, *self.present, *(selector.column for selector in self.selectors)))
 
+    @property
+    def is_survival(self) -> bool:
+        """Whether it counts rows by time, the last cell for those that stay at its upper bound, and event."""
+        last = [selector.column for selector in self.selectors[-2:]]
+        return not self.powers and len(last) == 2 and tuple(sorted(last)) == self.present
+
     def greatest(self, schema: Schema) -> int:
         """Return the greatest absolute value of one row."""
         return math.prod(_number(schema, name).steps for name in self.powers)
@@ -89,10 +96,12 @@ class Block(msgspec.Struct, frozen=True):
             return [Fraction(total) ** 2 / count if count else Fraction(0)]
         rows = table.counted.copy()
         for name in self.present:
-            rows &= table.present[name]
+            rows &= table.given[name]
         cell = np.zeros(table.rows, dtype=np.int64)
-        for selector in self.selectors:
-            index = selector.index(table)
+        indices = [selector.index(table) for selector in self.selectors]
+        if self.is_survival:
+            _censor(indices, self.selectors[-2], table)
+        for selector, index in zip(self.selectors, indices, strict=True):
             rows &= index >= 0
             cell = cell * selector.cells + index
         where = np.flatnonzero(rows)
@@ -103,6 +112,14 @@ class Block(msgspec.Struct, frozen=True):
         for name in self.powers[1:]:
             values = values * table.codes[name][where]
         return _added(values, cell, self.cells, max(1, MAX_PARTIAL // self.greatest(table.schema)))
+
+
+def _censor(indices: list[Integers], time: Selector, table: Table) -> None:
+    """Move rows that stay at the upper bound of time, and later ones, to its last cell."""
+    at_end = table.grid(time.column) == _number(table.schema, time.column).steps
+    stays = table.above[time.column] | (at_end & (indices[-1] == 0))
+    indices[-2] = np.where(stays, time.cells - 1, indices[-2])
+    indices[-1] = np.where(stays, 0, indices[-1])
 
 
 def _number(schema: Schema, name: str) -> Number:

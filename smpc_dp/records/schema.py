@@ -69,6 +69,11 @@ class Number(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="n
         """How much of the column's unit the integer 1 stands for: half a grid step."""
         return self.width / (2 * self.steps)
 
+    @property
+    def is_indicator(self) -> bool:
+        """Whether its values are 0 and 1, no measurements: another value is missing, not clipped."""
+        return (self.lower, self.upper, self.steps) == (0, 1, 1)
+
     def points(self, values: NDArray[np.float64]) -> NDArray[np.int64]:
         """Return the nearest grid point of each value, after clipping; equal values have equal points.
 

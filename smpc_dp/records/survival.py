@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,35 +11,44 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smpc_dp.records.ask import Statistic
-from smpc_dp.records.features import product
 from smpc_dp.records.intervals import INFINITE, Interval, around, fieller, normal_quantile, times, within
 from smpc_dp.records.noisy import Display, NoisySums, cell_labels
 from smpc_dp.records.result import PROJECTED, WITHIN_NOISE, Estimate
-from smpc_dp.records.terms import survival_cells
+from smpc_dp.records.terms import survival_block
 
 Floats = NDArray[np.float64]
+
+# Bins that more of the rows at risk leave are named wide.
+WIDE = 0.5
+WIDE_BINS = "more than half of the rows at risk leave within a bin: right for hazards that are constant in it"
 
 
 @dataclass(frozen=True)
 class Hazards:
     """Noisy counts of one group by bin of time: `events` and `leaving`, with and without an event.
 
-    `noise` is the deviation of each count.
+    `staying`: the count of those that stay at the upper bound of time; `noise`: the deviation of each count.
     """
 
     events: Floats
     leaving: Floats
+    staying: float
     noise: float
 
     @property
     def at_risk(self) -> Floats:
         """Number of rows at risk in each bin: those whose time is in it or later."""
-        return np.asarray(np.cumsum((self.events + self.leaving)[::-1])[::-1])
+        return np.asarray(np.cumsum((self.events + self.leaving)[::-1])[::-1] + self.staying)
 
     @property
     def risk_noise(self) -> Floats:
-        """The deviation of the rows at risk: a sum of two counts for each bin from there on."""
-        return np.asarray(self.noise * np.sqrt(2.0 * np.arange(len(self.events), 0, -1)))
+        """The deviation of the rows at risk: a sum of two counts for each bin from there on, and one."""
+        return np.asarray(self.noise * np.sqrt(2.0 * np.arange(len(self.events), 0, -1) + 1))
+
+    @property
+    def later(self) -> Floats:
+        """Number of rows whose time is in a later bin, or beyond."""
+        return np.append(self.at_risk[1:], self.staying)
 
     def interval(self, index: int, z: float) -> Interval:
         """Return the interval of a hazard: events over rows at risk, of which the events are a part."""
@@ -61,61 +71,132 @@ def _share(odds: float) -> float:
     return odds / (1 + odds) if odds > 0 else 0.0
 
 
-def survival(one: Statistic, noisy: NoisySums, display: Display) -> Iterator[Estimate]:
-    """Yield the probability to survive each bin of time [Kaplan and Meier 1958], for each group.
+def surviving(events: float, leaving: float, later: float) -> float:
+    """Return the probability to survive a bin in which some have an event, some leave, and others stay.
 
-    Its interval is the product of the intervals of all hazards, which hold at once.
+    (1 - (d + c) / R)^(d / (d + c)), with R = d + c + later: the maximum of the likelihood where both hazards
+    are constant within the bin. Where nobody stays, the actuarial 1 - d / (R - c / 2). It falls with the
+    events, and grows with the others.
+    """
+    events, leaving, later = max(events, 0.0), max(leaving, 0.0), max(later, 0.0)
+    gone = events + leaving
+    if events == 0:
+        return 1.0
+    if later <= 0:
+        return leaving / (gone + events)
+    return math.exp(-events / gone * math.log1p(gone / later))
+
+
+def _slopes(events: float, leaving: float, later: float) -> tuple[float, float, float]:
+    """Return the derivatives of log `surviving` by its arguments, for some that stay."""
+    events, leaving = max(events, 0.0), max(leaving, 0.0)
+    gone, risk = events + leaving, events + leaving + later
+    # f = log(1 + gone / later) / gone and its derivative by `gone`
+    if gone < 1e-4 * later:
+        mean, change = 1 / later - gone / (2 * later**2), -1 / (2 * later**2)
+    else:
+        mean = math.log1p(gone / later) / gone
+        change = (1 / risk - mean) / gone
+    return -mean - events * change, -events * change, events / (later * risk)
+
+
+def survival(one: Statistic, noisy: NoisySums, display: Display) -> Iterator[Estimate]:
+    """Yield the probability to survive each bin of time, for each group.
+
+    Within a bin the hazards of events and of leaving are taken as constant; with nobody leaving it is the
+    estimate of Kaplan and Meier (1958). Its interval comes from those of all counts, which hold at once.
     """
     for hazards, cell, labels in _groups(one, noisy):
         bins = len(labels)
-        z = normal_quantile(display.outside / bins)
-        intervals = [hazards.interval(index, z) for index in range(bins)]
-        rates = hazards.rates()
-        raw = hazards.events / np.maximum(hazards.at_risk, 1e-9)
-        curve, low, high = 1.0, 1.0, 1.0
-        spread = 0.0
+        z = normal_quantile(display.outside / (3 * bins))
+        low, high, wide = 1.0, 1.0, False
         for index, label in enumerate(labels):
-            curve *= 1 - float(rates[index])
-            low *= 1 - intervals[index][1]
-            high *= 1 - intervals[index][0]
+            ends = _step_interval(hazards, index, z)
+            low, high = low * ends[0], high * ends[1]
             risk, noise = float(hazards.at_risk[index]), float(hazards.risk_noise[index])
             hidden = risk <= display.least(noise) or risk <= 0
-            spread += 0.0 if hidden else (hazards.noise / risk) ** 2 + (rates[index] * noise / risk) ** 2
-            changed = bool((raw[: index + 1] != rates[: index + 1]).any())
+            wide |= not hidden and bool(hazards.later[index] < (1 - WIDE) * risk)
+            value = None if hidden else _curve(hazards, index)
             yield Estimate.of(
                 one,
                 "survival",
                 "",
                 (low, high),
                 cell={**cell, one.columns[0]: label},
-                value=None if hidden else curve,
-                error=None if hidden else curve * math.sqrt(spread),
-                sampled=None if hidden else _greenwood(hazards, index, curve),
+                value=value,
+                error=_noise_error(hazards, index, value),
+                sampled=_sampling_error(hazards, index, value),
                 over=float(hazards.at_risk[0]),
-                note=WITHIN_NOISE if hidden else PROJECTED if changed else "",
+                note=WITHIN_NOISE if hidden else WIDE_BINS if wide else _projected(hazards, index),
             )
 
 
-def _greenwood(hazards: Hazards, index: int, curve: float) -> float | None:
-    """Return Greenwood's standard error of the curve, as far as it is defined."""
-    events, risk = hazards.events[: index + 1], hazards.at_risk[: index + 1]
-    left = risk - events
-    if (left <= 0).any() or (risk <= 0).any():
-        return None
-    total = float((np.maximum(events, 0.0) / (risk * left)).sum())
-    return curve * math.sqrt(total)
+def _curve(hazards: Hazards, index: int) -> float:
+    """Return the probability to survive all bins up to one."""
+    counts = zip(hazards.events, hazards.leaving, hazards.later, strict=True)
+    return math.prod(surviving(*map(float, each)) for each in itertools.islice(counts, index + 1))
+
+
+def _projected(hazards: Hazards, index: int) -> str:
+    """Return the note of a curve for which a negative count was taken as 0."""
+    counts = (hazards.events[: index + 1], hazards.leaving[: index + 1], hazards.later[: index + 1])
+    return PROJECTED if any((count < 0).any() for count in counts) else ""
+
+
+def _step_interval(hazards: Hazards, index: int, z: float) -> Interval:
+    """Return the ends of the probability to survive one bin, for counts within z deviations."""
+    events = around(float(hazards.events[index]), hazards.noise, z)
+    leaving = around(float(hazards.leaving[index]), hazards.noise, z)
+    noise = math.sqrt(max(float(hazards.risk_noise[index]) ** 2 - 2 * hazards.noise**2, 0.0))
+    later = around(float(hazards.later[index]), noise, z)
+    low = 0.0 if later[0] <= 0 < events[1] and noise > 0 else surviving(events[1], leaving[0], later[0])
+    high = surviving(events[0], leaving[1], later[1])
+    # where nobody may stay the actuarial value counts, too
+    return low, max(high, surviving(events[0], leaving[1], 0.0)) if later[0] <= 0 else high
+
+
+def _noise_error(hazards: Hazards, index: int, value: float | None) -> float | None:
+    """Return the deviation of the curve by the noise, to first order in all counts; None if nobody stays."""
+    by_events, by_leaving, by_later = np.zeros((3, len(hazards.events)))
+    for step in range(index + 1):
+        later = float(hazards.later[step])
+        if later <= 0:
+            return None
+        slopes = _slopes(float(hazards.events[step]), float(hazards.leaving[step]), later)
+        by_events[step], by_leaving[step], by_later[step] = slopes
+    # a count of one bin is among those that stay in all bins before
+    *before, last = np.append(0.0, np.cumsum(by_later))
+    square = float(((by_events + before) ** 2 + (by_leaving + before) ** 2).sum()) + last**2
+    return None if value is None else value * hazards.noise * math.sqrt(square)
+
+
+def _sampling_error(hazards: Hazards, index: int, value: float | None) -> float | None:
+    """Return the standard error of the curve for rows that are a sample; of Greenwood if nobody leaves.
+
+    Given the rows at risk the three counts of a bin are multinomial, and the estimate is homogeneous in them.
+    """
+    total = 0.0
+    for step in range(index + 1):
+        counts = (float(hazards.events[step]), float(hazards.leaving[step]), float(hazards.later[step]))
+        if counts[2] <= 0:
+            return None
+        total += sum(
+            slope**2 * max(count, 0.0) for slope, count in zip(_slopes(*counts), counts, strict=True)
+        )
+    return None if value is None else value * math.sqrt(total)
 
 
 def _groups(one: Statistic, noisy: NoisySums) -> Iterator[tuple[Hazards, dict[str, str], list[str]]]:
     """Yield the counts of each group with its cell and the labels of the bins."""
     schema = noisy.plan.schema
-    block = product(schema, by=survival_cells(one, schema))
+    block = survival_block(one, schema)
     *groups, time, _ = block.selectors
     cells = cell_labels(tuple(groups), noisy.plan.schema)
-    labels = [cell[time.column] for cell in cell_labels((time,), noisy.plan.schema)]
+    labels = [cell[time.column] for cell in cell_labels((time,), noisy.plan.schema)][:-1]
     counts = noisy.sums(block).reshape(len(cells), time.cells, 2)
     for cell, values in zip(cells, counts, strict=True):
-        yield Hazards(values[:, 1], values[:, 0], noisy.deviation(block)), cell, labels
+        events, others = values[:-1, 1], values[:-1, 0]
+        yield Hazards(events, others, float(values[-1, 0]), noisy.deviation(block)), cell, labels
 
 
 def log_rank(one: Statistic, noisy: NoisySums, display: Display) -> Iterator[Estimate]:
@@ -124,7 +205,12 @@ def log_rank(one: Statistic, noisy: NoisySums, display: Display) -> Iterator[Est
     The variance in z is that of the rows as a sample [Mantel 1966] plus that of the noise, to first order.
     """
     (first, cell, labels), (second, _, _) = _groups(one, noisy)
-    both = Hazards(first.events + second.events, first.leaving + second.leaving, first.noise * math.sqrt(2))
+    both = Hazards(
+        first.events + second.events,
+        first.leaving + second.leaving,
+        first.staying + second.staying,
+        first.noise * math.sqrt(2),
+    )
     bins = len(labels)
     z = normal_quantile(display.outside / (2 * bins + 1))
     low, high = around(float(first.events.sum()), first.noise * math.sqrt(bins), z)
@@ -178,5 +264,5 @@ def _difference_noise(first: Hazards, both: Hazards) -> float:
     # a count of time t is at risk in all bins up to t
     own = np.cumsum(-rates + share * rates)
     other = np.cumsum(share * rates)
-    parts = [own + 1 - share, own, other - share, other]
+    parts = [own + 1 - share, own, own[-1:], other - share, other, other[-1:]]
     return first.noise * math.sqrt(float(sum((part**2).sum() for part in parts)))

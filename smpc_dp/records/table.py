@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,23 +70,28 @@ class Table:
     """Rows on the grids of a schema.
 
     `codes` has for each column an int64 array: of a number z, in [-steps, steps]; of a category its index,
-    -1 for none. `present` says which numbers are not missing. `counted`: which rows count for the number of
-    rows.
+    -1 for none. `given` says which values are there, `present` the same, or of a column with `missing =
+    false` all; `above` which numbers were clipped to their upper bound. `counted`: which rows count for the
+    number of rows.
     """
 
     schema: Schema
     codes: dict[str, Integers]
     present: dict[str, NDArray[np.bool_]]
+    given: dict[str, NDArray[np.bool_]]
+    above: dict[str, NDArray[np.bool_]]
     counted: NDArray[np.bool_]
     rows: int
     dropped: Dropped
 
     def part(self, start: int, stop: int) -> Table:
         """Return some of the rows."""
-        codes = {name: values[start:stop] for name, values in self.codes.items()}
-        present = {name: values[start:stop] for name, values in self.present.items()}
+        parts: dict[str, Any] = {
+            key: {name: values[start:stop] for name, values in getattr(self, key).items()}
+            for key in ("codes", "present", "given", "above")
+        }
         counted = self.counted[start:stop]
-        return replace(self, codes=codes, present=present, counted=counted, rows=len(counted))
+        return replace(self, **parts, counted=counted, rows=len(counted))
 
     def grid(self, name: str) -> Integers:
         """Return the grid points 0..steps of a column of numbers."""
@@ -107,14 +112,18 @@ def read_table(source: Source, schema: Schema, *, party: str = "table") -> Table
     if schema.rows == "public" and rows > schema.max_rows:
         reason = f"{party}: {rows} public rows, max_rows is {schema.max_rows}"
         raise ConfigError.at("max_rows", reason, ConfigCheck.RANGE)
-    codes, present = {}, {}
+    arrays: dict[str, dict[str, Any]] = {"codes": {}, "present": {}, "given": {}, "above": {}}
     counts: dict[str, dict[str, int]] = {"missing": {}, "clipped": {}, "undeclared": {}}
     for name, column in schema.columns.items():
-        codes[name], present[name], changed = _coded(columns[name], column, absent)
-        for kind, number in changed.items():
+        read = _coded(columns[name], column, absent)
+        for key, array in (("codes", read.codes), ("given", read.given), ("above", read.above)):
+            arrays[key][name] = array
+        is_middle = isinstance(column, Number) and not column.missing
+        arrays["present"][name] = np.ones(rows, dtype=bool) if is_middle else read.given
+        for kind, number in read.changed.items():
             if number:
                 counts[kind][name] = number
-    shortened = _shorten(codes, schema)
+    shortened = _shorten(arrays["codes"], schema)
     dropped = Dropped(
         rows=rows,
         shortened=shortened,
@@ -122,7 +131,7 @@ def read_table(source: Source, schema: Schema, *, party: str = "table") -> Table
         beyond_rows=max(0, rows - schema.max_rows),
         **counts,
     )
-    return Table(schema, codes, present, ~absent, rows, dropped)
+    return Table(schema, **arrays, counted=~absent, rows=rows, dropped=dropped)
 
 
 def undeclared_counts(
@@ -325,10 +334,17 @@ def _label(value: object) -> str:
     return hex(value) if isinstance(value, int) and value.bit_length() > 1024 else str(value)
 
 
-def _coded(
-    values: NDArray[Any], column: Column, absent: NDArray[np.bool_]
-) -> tuple[Integers, NDArray[np.bool_], dict[str, int]]:
-    """Return a column's codes, which values are present, and how many are missing, clipped or undeclared."""
+class _Read(NamedTuple):
+    """One column: codes, which values are there and which are above, how many are missing and the like."""
+
+    codes: Integers
+    given: NDArray[np.bool_]
+    above: NDArray[np.bool_]
+    changed: dict[str, int]
+
+
+def _coded(values: NDArray[Any], column: Column, absent: NDArray[np.bool_]) -> _Read:
+    """Return a column's codes, and what became of its values."""
     if isinstance(column, Number):
         return _numbers(values, column, absent)
     index = {value: position for position, value in enumerate(column.values)}
@@ -344,22 +360,24 @@ def _coded(
         known = index.get(_label(value))
         undeclared += known is None
         code[position] = other if known is None else known
-    return code, code >= 0, {"missing": missing, "undeclared": undeclared}
+    changed = {"missing": missing, "undeclared": undeclared}
+    return _Read(code, code >= 0, np.zeros(len(code), dtype=bool), changed)
 
 
-def _numbers(
-    values: NDArray[Any], column: Number, absent: NDArray[np.bool_]
-) -> tuple[Integers, NDArray[np.bool_], dict[str, int]]:
+def _numbers(values: NDArray[Any], column: Number, absent: NDArray[np.bool_]) -> _Read:
     plain = values.dtype.kind in "fiub"
     real = np.array(values if plain else [_parsed(value) for value in values.tolist()], dtype=np.float64)
+    if column.is_indicator:
+        # no measurement that could be clipped
+        real = np.where((real == 0) | (real == 1), real, np.nan)
     missing = np.isnan(real) & ~absent
     real = np.where(np.isnan(real), column.middle, real)
     clipped = ((real < column.lower) | (real > column.upper)) & ~absent
     code = 2 * column.points(real) - column.steps
     gone = missing | absent
     code[gone] = 0
-    present = ~gone if column.missing else np.ones(len(code), dtype=bool)
-    return code, present, {"missing": int(missing.sum()), "clipped": int(clipped.sum())}
+    changed = {"missing": int(missing.sum()), "clipped": int(clipped.sum())}
+    return _Read(code, ~gone, (real > column.upper) & ~gone, changed)
 
 
 def _shorten(codes: dict[str, Integers], schema: Schema) -> int:

@@ -77,10 +77,16 @@ def cells_of(one: Statistic, schema: Schema) -> list[Selector]:
     return [selector(schema, name) for name in one.columns]
 
 
-def survival_cells(one: Statistic, schema: Schema) -> list[Selector]:
-    """Return the selectors of groups, of the bins of time, and of whether there is an event."""
-    time, event = one.columns
-    return [*_groups(one, schema), selector(schema, time), equal_bins(event, schema.number(event, event), 2)]
+def survival_block(one: Statistic, schema: Schema) -> Block:
+    """Return the counts by group, bin of time, and event or none, of the rows that have time and event.
+
+    A last cell of time, which no point of the grid is in, is of the rows that stay at its upper bound.
+    """
+    name, event = one.columns
+    column, halves = schema.number(name, name), equal_bins(event, schema.number(event, event), 2)
+    edges = (*selector(schema, name).edges, column.upper)
+    time = Selector(name, len(edges), (*column.thresholds(column.bins), column.steps + 1), edges)
+    return Block((), tuple(sorted(one.columns)), (*_groups(one, schema), time, halves))
 
 
 def levels_of(name: str, schema: Schema, bins: int) -> list[Selector]:
@@ -155,12 +161,11 @@ def _moments(one: Statistic, schema: Schema) -> list[Term]:
 
 
 def _survival(one: Statistic, schema: Schema) -> list[Term]:
-    cells = survival_cells(one, schema)
-    time = cells[-2].cells
-    block = product(schema, by=cells)
+    block = survival_block(one, schema)
+    time = block.selectors[-2].cells
     if one.kind == "logrank":
         return [Term(one.text, 1.0, True, {block: 2.0 * time}, 1, "half of the rows with an event")]
-    groups = math.prod(each.cells for each in cells[:-2])
+    groups = math.prod(each.cells for each in block.selectors[:-2])
     return [Term(one.text, 1.0, False, {block: 4.0 * time}, groups, "half of the rows at risk in all bins")]
 
 

@@ -275,8 +275,12 @@ def _of_regression(one: Asked, table: Table) -> list[Term]:
 
 
 def _of_time(one: Asked, table: Table) -> list[Term]:
-    by, time = selectors(one, table), table.selector(one.columns[0])
-    block = table.block(by=(*by, time, table.equal(one.columns[1], 2)))
+    by, time, column = selectors(one, table), table.selector(one.columns[0]), table.number(one.columns[0])
+    # a cell more is of the rows that stay at the upper bound
+    time = Selector(
+        time.column, time.cells + 1, (*time.thresholds, column.steps + 1), (*time.edges, column.high)
+    )
+    block = Block((), tuple(sorted(one.columns)), (*by, time, table.equal(one.columns[1], 2)))
     if one.kind == "logrank":
         return [Term(one.text, {block: 2.0 * time.cells}, 1.0, is_total=True)]
     return [Term(one.text, {block: 4.0 * time.cells}, 1.0, groups=math.prod(each.cells for each in by))]
