@@ -28,6 +28,7 @@ from smpc_dp.errors import (
     PrivacyError,
     VerificationError,
 )
+from smpc_dp.values import vector_of
 
 # uint32 or uint64, according to the encoding.
 RingVector = NDArray[np.unsignedinteger[Any]]
@@ -35,6 +36,8 @@ RingVector = NDArray[np.unsignedinteger[Any]]
 MAX_LENGTH = 1 << 26
 # Every integer up to here is a float64.
 EXACT_FLOAT = 1 << 53
+# So that every sum of 64 bits is a float64, neither infinite nor rounded to 0.
+LEAST_STEP, LARGEST_STEP = 2.0**-1000, 2.0**960
 
 
 class Encoding(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -239,10 +242,7 @@ class Encoding(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def _checked(self, vector: ArrayLike, party: str) -> NDArray[Any]:
         """Return the vector as an array; raise ConfigError or PrivacyError for a wrong one."""
-        try:
-            array = np.asarray(vector)
-        except ValueError as error:
-            raise ConfigError.at("vector", f"{party}: not an array ({error})", ConfigCheck.TYPE) from None
+        array = vector_of(vector, "vector", party)
         if array.shape != (self.length,):
             raise ConfigError.at(
                 "vector", f"{party}: shape must be ({self.length},), is {array.shape}", ConfigCheck.SHAPE
@@ -369,12 +369,12 @@ def encoding_issues(
     issues += result
     step: float | None = None
     if precision is not None:
-        if _is_finite(precision) and 2.0**-1000 <= precision <= 2.0**1000:
+        if _is_finite(precision) and LEAST_STEP <= precision <= LARGEST_STEP:
             step = float(precision)
         else:
             issues.add_issue(
                 "precision",
-                f"must be a number in [2^-1000, 2^1000], is {shown(precision)}",
+                f"must be a number in [2^-1000, 2^960], is {shown(precision)}",
                 ConfigCheck.RANGE,
             )
     weight = max_weight if _is_whole(max_weight) and 0 <= max_weight < 1 << 62 else None

@@ -19,6 +19,7 @@ from msgspec import inspect
 from smpc_dp.decoding import convert
 from smpc_dp.encoding import shown
 from smpc_dp.errors import ConfigCheck, ConfigIssue, Issues
+from smpc_dp.values import plain_value
 
 # No setting reaches this; float64 ends there.
 NUMBER_BITS = 1023
@@ -50,7 +51,7 @@ def read(
 
     Args:
         table: the struct of the settings.
-        given: the settings of a session file.
+        given: the settings of a session file; numbers and arrays of NumPy count as those of Python.
         where: prefix of the keys in faults.
         unknown: beginning of the fault of an unknown key.
         refused: keys of other tables, each with the reason why this one does not have it.
@@ -73,7 +74,7 @@ def read(
             elif key not in refused:
                 issues.add_issue(f"{where}{key}", "is missing", ConfigCheck.MISSING)
             continue
-        inner, value = _table_of(field.type), given[key]
+        inner, value = _table_of(field.type), plain_value(given[key])
         if inner is not None and isinstance(value, dict):
             settings, faults = read(inner, value, f"{where}{key}.")
             issues += faults
@@ -81,9 +82,9 @@ def read(
                 good[key] = inner(**settings)
             continue
         try:
-            good[key] = _converted(field.type, given[key])
+            good[key] = _converted(field.type, value)
         except ValueError as error:
-            issues.add_issue(f"{where}{key}", str(error), _check_of(field.type, given[key]))
+            issues.add_issue(f"{where}{key}", str(error), _check_of(field.type, value))
     return good, issues
 
 

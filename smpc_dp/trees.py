@@ -292,7 +292,9 @@ def _leaves(
             yield from _leaves(child, path + key, issues, depth + 1)
         return
     name, array, rebuild = _leaf(node)
-    if array is None:
+    if isinstance(node, np.ma.MaskedArray) and np.ma.is_masked(node):
+        issues.append(ConfigIssue(f"tree{path}", "has masked values: none may be missing", ConfigCheck.TYPE))
+    elif array is None:
         reason = f"{name} is no leaf: floating-point numbers, arrays and tensors are"
         issues.append(ConfigIssue(f"tree{path}", reason, ConfigCheck.TYPE))
     else:
@@ -333,7 +335,8 @@ def _leaf(node: Any) -> tuple[str, NDArray[Any] | None, _Rebuild]:
         array = node.detach().to("cpu", torch.float64).numpy()
         return name, array, lambda values: torch.as_tensor(values).to(dtype=node.dtype, device=node.device)
     if module == "pandas" and hasattr(node, "index") and getattr(node.dtype, "kind", "") == "f":
-        values = node.to_numpy(np.float64)
+        # pandas' own missing values are NaN
+        values = node.to_numpy(np.float64, na_value=np.nan)
         return (
             f"pandas.{node.dtype}",
             values,

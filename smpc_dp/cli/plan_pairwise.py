@@ -12,6 +12,7 @@ import typer
 from smpc_dp.cli.output import print_json, print_plan
 from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.files import read_bounded
+from smpc_dp.values import decoded
 
 if TYPE_CHECKING:
     from smpc_dp.privacy.central_pairwise import CentralPlan
@@ -139,6 +140,6 @@ def _load(path: Path) -> object:
     """Read a JSON file; raise ConfigError or LocalError."""
     content = read_bounded(path, "the model", MAX_MODEL_BYTES)
     try:
-        return json.loads(content)
+        return json.loads(decoded(content, str(path)))
     except (ValueError, RecursionError) as error:
         raise ConfigError.at("model", f"{path}: not JSON ({error})", ConfigCheck.FORMAT) from None

@@ -21,6 +21,7 @@ from smpc_dp.protocols.gopa.messages import PARTY_STEPS as PUBLISHING_STEPS
 from smpc_dp.protocols.gopa.params import GopaSettings
 from smpc_dp.protocols.phases.messages import PARTY_STEPS
 from smpc_dp.protocols.result import Result
+from smpc_dp.simulate.randomness import checked_seed
 
 Method = Literal["secagg", "gopa"]
 NO_PRIVACY = "no differential privacy; gopa needs epsilon and delta"
@@ -61,7 +62,8 @@ def average(
     """
     reporting = Reporting.of(report)
     length = given.pop("length")
-    simulation.check_size(parties, length, threads, seed)
+    simulation.check_size(parties, length, threads)
+    checked_seed(seed)
     values = np.random.default_rng(seed).uniform(-1.0, 1.0, (parties, length))
     if l2_bound is not None:
         values *= l2_bound / np.linalg.norm(values, axis=1, keepdims=True)

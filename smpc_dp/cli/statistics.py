@@ -148,6 +148,16 @@ def dropped_lines(rows: Table) -> list[str]:
         ("undeclared", "no declared category"),
     ):
         lines += [f"{column}: {count} values are {words}" for column, count in getattr(dropped, kind).items()]
+    if dropped.unclosed:
+        lines.append(
+            f"{dropped.unclosed} lines have a quote that does not close on them: all of their values are "
+            "missing (cells with line breaks need a Parquet file)"
+        )
+    if dropped.ragged:
+        lines.append(
+            f"{dropped.ragged} lines have other cells than the header: of longer ones (a decimal comma?) all "
+            "values are missing, of shorter ones the last"
+        )
     if dropped.shortened:
         lines.append(f"{dropped.shortened} rows are longer than the bound of the norm, and shortened")
     lines += [_without(name, rows) for name in dropped.without_values()]

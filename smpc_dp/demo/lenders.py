@@ -142,7 +142,7 @@ def read_loans(path: str | os.PathLike[str]) -> list[dict[str, str]]:
     Raises LocalError when it cannot be read, ConfigError naming a line that has not one value a column.
     """
     try:
-        with Path(path).open(encoding="utf-8", newline="") as file:
+        with Path(path).open(encoding="utf-8-sig", newline="") as file:
             reader = csv.DictReader(file)
             loans = []
             for loan in reader:

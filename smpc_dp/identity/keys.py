@@ -12,6 +12,7 @@ A file without a version is of version 1.
 
 from __future__ import annotations
 
+import codecs
 import logging
 import os
 import re
@@ -90,7 +91,7 @@ class Identity:
         _LOG.debug("opens the identity, %s", Path(path).name)
         content = read_private(Path(path), "the identity", "an identity file", MAX_FILE_BYTES)
         try:
-            fields = tomllib.loads(content.decode("ascii"))
+            fields = tomllib.loads(content.removeprefix(codecs.BOM_UTF8).decode("ascii"))
         except UnicodeDecodeError:
             raise LocalError(f"{path}: not an identity file (not plain text)") from None
         except (ValueError, RecursionError) as error:

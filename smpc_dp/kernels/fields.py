@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from smpc_dp.errors import ConfigCheck, ConfigError, PrivacyError
+from smpc_dp.values import refuse_masked
 
 Floats = NDArray[np.float64]
 Codes = NDArray[np.int64]
@@ -241,7 +242,7 @@ def nearest_codes(fields: Sequence[Field], values: Any) -> Codes:
 
 def as_array(name: str, values: Any) -> NDArray[Any]:
     """Return values as an array; raise ConfigError for ragged lists, PrivacyError for masked values."""
-    _refuse_masked(name, values)
+    refuse_masked(name, values)
     try:
         return np.asarray(values)
     except ValueError:
@@ -268,7 +269,7 @@ def checked_labels(labels: ArrayLike | None, count: int) -> Codes:
 
 def _as_numbers(name: str, values: ArrayLike) -> NDArray[Any]:
     """Return values as an array of integers, floats, or objects that are numbers; raise PrivacyError."""
-    _refuse_masked(name, values)
+    refuse_masked(name, values)
     try:
         array = np.asarray(values)
     except (TypeError, ValueError):
@@ -278,12 +279,6 @@ def _as_numbers(name: str, values: ArrayLike) -> NDArray[Any]:
     if kind not in "iufb" and not objects:
         raise PrivacyError(f"{name}: not an array of numbers")
     return array.astype(np.int64) if kind == "b" else array
-
-
-def _refuse_masked(name: str, values: Any) -> None:
-    """Raise PrivacyError for an array with masked values, which NumPy would take as they are."""
-    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
-        raise PrivacyError(f"{name}: {int(values.mask.sum())} values are masked: none may be missing")
 
 
 def _is_finite(value: float) -> bool:

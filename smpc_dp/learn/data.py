@@ -16,11 +16,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, LocalError
+from smpc_dp.errors import ConfigCheck, ConfigError, LocalError
 from smpc_dp.files import log_opening, read_bounded, read_npy
 from smpc_dp.learn.requirements import Table
 from smpc_dp.optional import import_optional
 from smpc_dp.records.table import read_columns
+from smpc_dp.values import (
+    cells_of,
+    check_columns,
+    column_of,
+    decoded,
+    filled,
+    fitted,
+    named_columns,
+    number_of,
+    numbers_of,
+)
 
 MAX_BYTES = 1 << 28
 # The stream of `PublicDraws` that splits are drawn from.
@@ -47,8 +58,8 @@ def read_table(path: str | os.PathLike[str]) -> Table:
             str(file), "unknown kind of file, the known ones are .npy, .csv, .txt", ConfigCheck.CHOICE
         )
     rows = _cells(file, content)
-    if rows and not any(_is_number(cell) for cell in rows[0][1]):
-        rows = rows[1:]
+    if rows and not any(map(_is_number, rows[0][1])):
+        rows = _named_cells(file, rows)[1]
     return numbers(rows, str(file))
 
 
@@ -64,48 +75,64 @@ def read_source(source: object, columns: Sequence[str], party: str) -> Table:
             return _named(file, columns, party)
         if file.suffix != ".parquet":
             source = read_table(file)
-    array = np.asarray(source) if isinstance(source, np.ndarray | list | tuple) else None
-    if array is not None and array.dtype.names is None:
-        if array.ndim != 2 or array.dtype.kind not in "fiub":
-            reason = f"must be a table of numbers, has shape {array.shape} and dtype {array.dtype}"
-            raise ConfigError.at(party, reason, ConfigCheck.TYPE)
+    if getattr(getattr(source, "dtype", None), "names", None) is None and isinstance(
+        source, np.ndarray | list | tuple
+    ):
+        array = _table(source, party)
         if columns and array.shape[1] != len(columns):
             reason = f"has {array.shape[1]} columns, the session file names {len(columns)}"
             raise ConfigError.at(party, reason, ConfigCheck.SHAPE)
-        return array.astype(np.float64)
+        return array
     if not columns:
         reason = "has named columns: name those to learn from in `columns` of the session file"
         raise ConfigError.at(party, reason, ConfigCheck.MISSING)
     read = read_columns(source, columns, party)
-    taken = [_column(read[name], name, party) for name in columns]
+    taken = [_column(read.values[name], name, party) for name in columns]
     if len({values.shape for values in taken}) > 1:
         raise ConfigError.at(party, "columns must be of one length", ConfigCheck.SHAPE)
     return np.column_stack(taken)
 
 
+def _table(source: Any, party: str) -> NDArray[np.float64]:
+    """Return an array or lists as a table, NaN for missing values; raise ConfigError for another one."""
+    array = np.asarray(filled(source)) if isinstance(source, np.ndarray) else _of_lists(filled(source))
+    if array.ndim != 2 or array.dtype.kind not in "fiubO":
+        reason = f"must be a table of numbers, has shape {array.shape} and dtype {array.dtype}"
+        raise ConfigError.at(party, reason, ConfigCheck.TYPE)
+    table, wrong = numbers_of(array)
+    if wrong.any():
+        row, column = np.argwhere(wrong)[0].tolist()
+        reason = f"{party}: row {row}, column {column} is not a number"
+        raise ConfigError.at("table", reason, ConfigCheck.TYPE)
+    return table
+
+
+def _of_lists(rows: Any) -> NDArray[Any]:
+    """Return lists of values as an array of them as they are: one text would make texts of all numbers."""
+    try:
+        return np.array(rows, dtype=object)
+    except ValueError:
+        return np.empty(len(rows), dtype=object)
+
+
 def _column(values: Any, name: str, party: str) -> NDArray[np.float64]:
     """Return a column of numbers, NaN for missing values; raise ConfigError for another one."""
-    if isinstance(values, np.ma.MaskedArray) and values.dtype.kind in "fiub":
-        return np.asarray(np.ma.filled(values.astype(np.float64), np.nan))
-    if hasattr(values, "to_numpy") and not isinstance(values.dtype, np.dtype) and values.dtype.kind in "fiub":
-        # pandas' own types
-        return np.asarray(values.to_numpy(dtype=np.float64, na_value=np.nan))
-    array = np.asarray(values)
-    if array.dtype.kind not in "fiub" or array.ndim != 1:
-        reason = f"{party}: must be a column of numbers, has dtype {array.dtype} and shape {array.shape}"
+    array = column_of(values)
+    if array.ndim != 1:
+        reason = f"{party}: must be a column of numbers, has shape {array.shape}"
         raise ConfigError.at(name, reason, ConfigCheck.TYPE)
-    return array.astype(np.float64)
+    column, wrong = numbers_of(array)
+    if wrong.any():
+        reason = f"{party}: must be a column of numbers, row {int(np.argmax(wrong))} has none"
+        raise ConfigError.at(name, reason, ConfigCheck.TYPE)
+    return column
 
 
 def _named(file: Path, columns: Sequence[str], party: str) -> Table:
     """Read columns of a CSV file by the names in its header; raise ConfigError naming what is missing."""
-    header, rows = _header_and_rows(file, "a file with a header and at least one point")
-    header = [name.strip() for name in header]
-    if missing := [name for name in columns if header.count(name) != 1]:
-        known = ", ".join(header[:20])
-        reason = f"{party}: needs one column of this name (columns: {known})"
-        raise ConfigError([ConfigIssue(name, reason, ConfigCheck.UNKNOWN_KEY) for name in missing])
-    order = [header.index(name) for name in columns]
+    names, rows = _header_and_rows(file, "a file with a header and at least one point")
+    check_columns(names, columns, party)
+    order = [names.index(name) for name in columns]
     return numbers([(line, [cells[index] for index in order]) for line, cells in rows], str(file))
 
 
@@ -120,22 +147,18 @@ def numbers(rows: list[tuple[int, list[str]]], source: str) -> Table:
             reason = f"{len(cells)} columns, the first point has {width}"
             raise ConfigError.at(f"{source}:{line}", reason, ConfigCheck.SHAPE)
         for column, cell in enumerate(cells):
-            if cell.strip() and not _is_number(cell):
-                raise ConfigError.at(
-                    f"{source}:{line}", f"column {column + 1} is not a number", ConfigCheck.TYPE
-                )
-            table[index, column] = float(cell) if cell.strip() else math.nan
+            number = number_of(cell)
+            if number is None:
+                reason = f"column {column + 1} is not a number"
+                raise ConfigError.at(f"{source}:{line}", reason, ConfigCheck.TYPE)
+            table[index, column] = number
     return table
 
 
 def _is_number(cell: str) -> bool:
-    """Return whether a cell is a number."""
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    # Python reads 1_0 as ten; in a table it is a slip.
-    return "_" not in cell
+    """Return whether a cell is a number; a missing value is none."""
+    number = number_of(cell)
+    return number is not None and not math.isnan(number)
 
 
 def _from_npy(file: Path) -> Table:
@@ -148,7 +171,7 @@ def _from_npy(file: Path) -> Table:
         raise LocalError(f"{file}: cannot read the data ({error.strerror})") from None
     except ValueError as error:
         raise ConfigError.at(str(file), f"no table ({error})", ConfigCheck.FORMAT) from None
-    if array.ndim != 2 or array.dtype.kind not in "fiu":
+    if array.ndim != 2 or array.dtype.kind not in "fiub":
         reason = f"must hold a table of numbers, has shape {array.shape} and dtype {array.dtype}"
         raise ConfigError.at(str(file), reason, ConfigCheck.TYPE)
     return np.asarray(array, dtype=np.float64)
@@ -333,11 +356,33 @@ def _unzipped(path: str | os.PathLike[str], reason: str) -> list[tuple[int, list
 
 def _cells(file: Path, content: bytes) -> list[tuple[int, list[str]]]:
     """Return the cells of each non-empty line, with its line number."""
+    rows = []
     try:
-        lines = list(csv.reader(content.decode("utf-8-sig").splitlines()))
-    except (UnicodeDecodeError, csv.Error) as error:
+        for number, line in enumerate(io.StringIO(decoded(content, str(file)), newline=None), 1):
+            if text := line.removesuffix("\n"):
+                cells, closed = cells_of(text)
+                if not closed:
+                    reason = "a quote does not close on its line"
+                    raise ConfigError.at(f"{file}:{number}", reason, ConfigCheck.FORMAT)
+                rows.append((number, cells))
+    except csv.Error as error:
         raise ConfigError.at(str(file), f"no table ({error})", ConfigCheck.FORMAT) from None
-    return [(number, cells) for number, cells in enumerate(lines, 1) if cells]
+    return rows
+
+
+def _named_cells(
+    file: str | os.PathLike[str], rows: list[tuple[int, list[str]]]
+) -> tuple[list[str], list[tuple[int, list[str]]]]:
+    """Return the header, the first line, and the other rows; raise ConfigError for one of another length."""
+    header = named_columns(rows[0][1])
+    fitting = []
+    for line, cells in rows[1:]:
+        row = fitted(cells, len(header))
+        if row is None or len(row) < len(header):
+            reason = f"{len(cells)} columns, the header has {len(header)}"
+            raise ConfigError.at(f"{file}:{line}", reason, ConfigCheck.SHAPE)
+        fitting.append((line, row))
+    return header, fitting
 
 
 def _header_and_rows(
@@ -347,12 +392,7 @@ def _header_and_rows(
     rows = _unzipped(path, reason)
     if len(rows) < 2:
         raise ConfigError.at(str(path), f"holds no points; needed is {reason}", ConfigCheck.MISSING)
-    header = rows[0][1]
-    for line, cells in rows[1:]:
-        if len(cells) != len(header):
-            reason = f"{len(cells)} columns, the header has {len(header)}"
-            raise ConfigError.at(f"{path}:{line}", reason, ConfigCheck.SHAPE)
-    return header, rows[1:]
+    return _named_cells(path, rows)
 
 
 def _plain(path: str | os.PathLike[str], reason: str, columns: int) -> Table:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from smpc_dp.encoding import EXACT_FLOAT, MAX_LENGTH
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, LocalError
 from smpc_dp.files import log_opening, read_bounded, read_npy
+from smpc_dp.values import decoded, parse_number
 
 SUFFIXES = (".npy", ".json", ".csv", ".txt")
 NPY_MAGIC = b"\x93NUMPY"
@@ -60,12 +61,10 @@ def read_vector(path: str | os.PathLike[str]) -> Vector:
         whole = word.lstrip("+-").isdigit()
         if whole and len(word) > MAX_DIGITS:
             raise ConfigError.at(f"{file}:{line}", f"a number of {len(word)} digits", ConfigCheck.TOO_LARGE)
-        try:
-            numbers.append(int(word) if whole else float(word))
-        except ValueError:
-            raise ConfigError.at(
-                f"{file}:{line}", f"word {index} is not a number", ConfigCheck.TYPE
-            ) from None
+        number = parse_number(word)
+        if number is None:
+            raise ConfigError.at(f"{file}:{line}", f"word {index} is not a number", ConfigCheck.TYPE)
+        numbers.append(int(word) if whole else number)
     return _array(numbers, file)
 
 
@@ -127,10 +126,7 @@ def _kind(value: object) -> str:
 
 def _text(file: Path, name: str) -> str:
     """Read a text file."""
-    try:
-        return read_bounded(file, name, MAX_TEXT_BYTES).decode("utf-8")
-    except UnicodeDecodeError:
-        raise ConfigError.at(str(file), "not UTF-8 text", ConfigCheck.FORMAT) from None
+    return decoded(read_bounded(file, name, MAX_TEXT_BYTES), str(file))
 
 
 def _load_json(file: Path, kind: str) -> object:

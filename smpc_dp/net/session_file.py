@@ -35,6 +35,7 @@ from smpc_dp.protocols.session import (
     session_digest,
     session_json,
 )
+from smpc_dp.values import decoded
 
 __all__ = ["SessionFile", "Timeouts", "load_session", "parse_session", "write_session"]
 
@@ -101,12 +102,7 @@ def load_session(path: str | os.PathLike[str], *, audited: bool = False) -> Sess
     Raises LocalError when it cannot be read, ConfigError with every fault when something in it is wrong.
     """
     content = read_bounded(path, "the session file", MAX_FILE_BYTES)
-    try:
-        text = content.decode("utf-8")
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        raise ConfigError.at(f"{path}:{line}", "not UTF-8", ConfigCheck.FORMAT) from None
-    return parse_session(text, str(path), audited=audited)
+    return parse_session(decoded(content, str(path)), str(path), audited=audited)
 
 
 def parse_session(text: str, source: str = "session", *, audited: bool = False) -> SessionFile:

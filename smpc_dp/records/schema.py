@@ -16,6 +16,7 @@ from smpc_dp.encoding import shown
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, Issues
 from smpc_dp.privacy.guarantee import PlainStruct, Relation
 from smpc_dp.settings import read
+from smpc_dp.values import category_of
 
 Rows = Literal["private", "public"]
 RowUnit = Literal["record", "person"]
@@ -26,14 +27,17 @@ DEFAULT_STEPS = 1 << 24
 MAX_ROWS = 1 << 40
 MAX_CELLS = 1 << 16
 MAX_COLUMNS = 1000
+# Fourth powers of a range are float64 numbers, and not 0.
+LARGEST, NARROWEST = 1e75, 1e-75
+Bound = Annotated[float, Meta(ge=-LARGEST, le=LARGEST)]
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 
 
 class Number(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="number"):
     """A column of numbers, clipped to [lower, upper]."""
 
-    lower: Annotated[float, Meta(description="least value; smaller ones are clipped to it")]
-    upper: Annotated[float, Meta(description="greatest value; greater ones are clipped to it")]
+    lower: Annotated[Bound, Meta(description="least value; smaller ones are clipped to it")]
+    upper: Annotated[Bound, Meta(description="greatest value; greater ones are clipped to it")]
     step: Annotated[
         float | None,
         Meta(description="values are multiples of this above `lower`", extra={"range": "above 0"}),
@@ -112,10 +116,12 @@ class Number(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="n
     def issues(self, where: str) -> list[ConfigIssue]:
         """Return every fault of the declared bounds."""
         faults: list[tuple[str, str, ConfigCheck]] = []
-        if not (math.isfinite(self.lower) and math.isfinite(self.upper) and self.lower < self.upper):
-            faults.append(("lower", f"{self.lower:g} is not below upper {self.upper:g}", ConfigCheck.RANGE))
-        elif not math.isfinite(self.width):
-            faults.append(("upper", "the range is not a finite number", ConfigCheck.RANGE))
+        if not -LARGEST <= self.lower < self.upper <= LARGEST:
+            reason = f"{self.lower:g} is not below upper {self.upper:g}, both within {LARGEST:g}"
+            faults.append(("lower", reason, ConfigCheck.RANGE))
+        elif self.width < NARROWEST:
+            reason = f"the range must be {NARROWEST:g} at least, is {self.width:g}"
+            faults.append(("upper", reason, ConfigCheck.RANGE))
         elif self.step is not None:
             steps = self.width / self.step if self.step > 0 else 0.0
             if not 1 <= steps <= DEFAULT_STEPS or abs(steps - round(steps)) > 1e-6:
@@ -139,9 +145,17 @@ class Category(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag=
 
     def issues(self, where: str) -> list[ConfigIssue]:
         """Return every fault of the declared categories."""
-        result = []
-        if len(set(self.values)) < len(self.values):
-            result.append(ConfigIssue(f"{where}.values", "has a category twice", ConfigCheck.DUPLICATE))
+        result, seen = [], dict[str, str]()
+        for value in self.values:
+            key = category_of(value)
+            if key is None:
+                reason = f"{shown(value)} stands for a missing value in a table"
+                result.append(ConfigIssue(f"{where}.values", reason, ConfigCheck.UNSUPPORTED))
+            elif key in seen:
+                reason = f"has a category twice: {shown(seen[key])} and {shown(value)}"
+                result.append(ConfigIssue(f"{where}.values", reason, ConfigCheck.DUPLICATE))
+            else:
+                seen[key] = value
         if self.other is not None and self.other not in self.values:
             result.append(
                 ConfigIssue(f"{where}.other", f"{self.other!r} is none of `values`", ConfigCheck.UNKNOWN_NAME)

@@ -9,32 +9,43 @@ from __future__ import annotations
 
 import contextlib
 import csv
-import math
 import os
 import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from decimal import Decimal
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, LocalError
+from smpc_dp.errors import ConfigCheck, ConfigError, LocalError
 from smpc_dp.optional import import_optional
 from smpc_dp.privacy.guarantee import PlainStruct
 from smpc_dp.records.schema import Column, Number, Schema
+from smpc_dp.values import (
+    categories_of,
+    category_of,
+    cells_of,
+    check_columns,
+    column_of,
+    decoded,
+    fitted,
+    named_columns,
+    numbers_of,
+    parse_number,
+)
 
 Integers = NDArray[np.int64]
 Source = str | os.PathLike[str] | Mapping[str, Any] | NDArray[Any] | Any
-MAX_SHOWN = 20
 # The greatest limit on a field that csv takes on all platforms; it is one of the whole process.
 MAX_FIELD = (1 << 31) - 1
 _FIELD_LIMIT = threading.Lock()
 # What shortens rows is below the bound by this factor: more than the rounding errors of a norm.
 _BELOW = 1 - 1e-12
+# From here on two whole numbers have one float64.
+_EXACT_FLOAT = 2.0**53
 
 
 class Dropped(PlainStruct, frozen=True):
@@ -49,6 +60,8 @@ class Dropped(PlainStruct, frozen=True):
         beyond_person: rows without an id, and rows of a person beyond `rows_per_person`.
         beyond_rows: rows beyond `max_rows`: sums are clamped to what `max_rows` rows can give.
         shortened: rows that are longer than the bound of the norm.
+        ragged: lines of a file with fewer cells than its header, the rest missing, or with more, all missing.
+        unclosed: lines with a quote that does not close on them, all cells missing.
     """
 
     rows: int
@@ -58,6 +71,8 @@ class Dropped(PlainStruct, frozen=True):
     beyond_person: int = 0
     beyond_rows: int = 0
     shortened: int = 0
+    ragged: int = 0
+    unclosed: int = 0
 
     def without_values(self) -> list[str]:
         """Return the columns in which no row has a number, or a declared category."""
@@ -107,7 +122,7 @@ def read_table(source: Source, schema: Schema, *, party: str = "table") -> Table
         ConfigError: a column is missing, or has another length; with public rows, too many rows.
         LocalError: the file cannot be read, or a package for it is not installed.
     """
-    columns, absent = _arrays(source, schema, schema.columns, party)
+    columns, absent, read_from = _arrays(source, schema, schema.columns, party)
     rows = len(absent)
     if schema.rows == "public" and rows > schema.max_rows:
         reason = f"{party}: {rows} public rows, max_rows is {schema.max_rows}"
@@ -129,6 +144,8 @@ def read_table(source: Source, schema: Schema, *, party: str = "table") -> Table
         shortened=shortened,
         beyond_person=int(absent.sum()),
         beyond_rows=max(0, rows - schema.max_rows),
+        ragged=read_from.ragged,
+        unclosed=read_from.unclosed,
         **counts,
     )
     return Table(schema, **arrays, counted=~absent, rows=rows, dropped=dropped)
@@ -141,55 +158,54 @@ def undeclared_counts(
 
     Arguments and errors as of `read_table`, but that only these columns need be there.
     """
-    arrays, absent = _arrays(source, schema, columns, party)
+    arrays, absent, _ = _arrays(source, schema, columns, party)
     result = {}
     for name in columns:
         column = schema.columns[name]
         declared = () if isinstance(column, Number) else column.values
-        rows = zip(arrays[name].tolist(), absent.tolist(), strict=True)
-        counts = Counter(_label(value) for value, gone in rows if not (gone or _is_missing(value)))
+        rows = zip(categories_of(arrays[name]), absent.tolist(), strict=True)
+        counts = Counter(value for value, gone in rows if value is not None and not gone)
         for value in declared:
-            counts.pop(value, None)
+            counts.pop(category_of(value) or "", None)
         result[name] = counts
     return result
 
 
 def _arrays(
     source: Source, schema: Schema, names: Iterable[str], party: str
-) -> tuple[dict[str, NDArray[Any]], NDArray[np.bool_]]:
-    """Return columns as arrays of one length, and which rows are without an id, or beyond their person's."""
+) -> tuple[dict[str, NDArray[Any]], NDArray[np.bool_], Columns]:
+    """Return columns as arrays of one length; which rows are without an id, or beyond their person's."""
     wanted = [*names, *([schema.id] if schema.id else [])]
-    columns = {name: _array(values) for name, values in read_columns(source, wanted, party).items()}
+    read = read_columns(source, wanted, party)
+    columns = {name: column_of(values) for name, values in read.values.items()}
     lengths = {len(values) if values.ndim == 1 else -1 for values in columns.values()}
     if len(lengths) > 1 or -1 in lengths:
         raise ConfigError.at("table", f"{party}: columns must be of one length", ConfigCheck.SHAPE)
     (rows,) = lengths
     absent = _beyond_person(columns[schema.id], schema.person_factor) if schema.id else np.zeros(rows, bool)
-    return columns, absent
+    return columns, absent, read
 
 
-def read_columns(source: Source, wanted: Iterable[str], party: str) -> dict[str, Any]:
-    """Return the wanted columns as they are given; raise ConfigError naming all that are missing."""
+class Columns(NamedTuple):
+    """Columns of a table as they are given, and how many lines of its file are none of the header's."""
+
+    values: dict[str, Any]
+    ragged: int = 0
+    unclosed: int = 0
+
+
+def read_columns(source: Source, wanted: Sequence[str], party: str) -> Columns:
+    """Return the wanted columns as they are given; raise ConfigError naming those missing or there twice."""
     if isinstance(source, str | os.PathLike):
         path = Path(source)
-        source = _parquet(path, wanted) if path.suffix == ".parquet" else _csv(path)
+        read = _parquet if path.suffix == ".parquet" else _csv
+        return read(path, wanted, party)
     names = source.dtype.names if isinstance(source, np.ndarray) else None
-    known = list(names or ()) if isinstance(source, np.ndarray) else _keys(source, party)
     if isinstance(source, np.ndarray) and names is None:
         reason = f"{party}: an array needs named columns: a structured array or a mapping of arrays"
         raise ConfigError.at("table", reason, ConfigCheck.TYPE)
-    missing = [name for name in wanted if name not in known]
-    if missing:
-        shown = ", ".join(map(str, known[:MAX_SHOWN])) or "none"
-        raise ConfigError(
-            [
-                ConfigIssue(
-                    name, f"{party}: the table has no column {name!r} (columns: {shown})", ConfigCheck.MISSING
-                )
-                for name in missing
-            ]
-        )
-    return {name: source[name] for name in wanted}
+    check_columns(list(names or ()) or _keys(source, party), wanted, party)
+    return Columns({name: source[name] for name in wanted})
 
 
 def _keys(source: Any, party: str) -> list[str]:
@@ -203,43 +219,6 @@ def _keys(source: Any, party: str) -> list[str]:
     return list(columns)
 
 
-def _array(values: Any) -> NDArray[Any]:
-    """Return a column as an array: of numbers, or of its values as they are, None for missing ones."""
-    if isinstance(values, list | tuple):
-        return _objects(values)
-    if isinstance(values, np.ma.MaskedArray):
-        return _without(np.asarray(values.data), np.ma.getmaskarray(values))
-    if hasattr(values, "to_numpy") and not isinstance(values.dtype, np.dtype):
-        # pandas' own types: their missing values are none of numpy's
-        plain = getattr(values.dtype, "numpy_dtype", None)
-        if getattr(plain, "kind", "") == "f":
-            return np.asarray(values.to_numpy(dtype=plain, na_value=np.nan))
-        return np.asarray(values.to_numpy(dtype=object), dtype=object)
-    array = np.asarray(values)
-    if array.dtype.kind == "c":
-        # one complex number makes all others complex
-        return np.asarray(np.where(array.imag == 0, array.real, np.nan))
-    if array.dtype.kind not in "mM":
-        return array
-    # numpy would make whole numbers of times
-    return _without(array.astype(str), np.isnat(array))
-
-
-def _without(values: NDArray[Any], missing: NDArray[np.bool_]) -> NDArray[Any]:
-    """Return values as objects, None for missing ones."""
-    plain = values.astype(object)
-    plain[missing] = None
-    return plain
-
-
-def _objects(values: Sequence[Any]) -> NDArray[Any]:
-    """Return a list as an array of its values as they are: numpy would take one type for all of them."""
-    result = np.empty(len(values), dtype=object)
-    for position, value in enumerate(values):
-        result[position] = value.item() if isinstance(value, np.number | np.bool_) else value
-    return result
-
-
 @contextlib.contextmanager
 def _long_fields() -> Iterator[None]:
     """Let fields of a CSV file be of any length."""
@@ -251,35 +230,56 @@ def _long_fields() -> Iterator[None]:
             csv.field_size_limit(before)
 
 
-def _csv(path: Path) -> dict[str, NDArray[Any]]:
-    """Read a CSV file with a header; values stay text."""
+def _csv(path: Path, wanted: Sequence[str], party: str) -> Columns:
+    """Read the wanted columns of a CSV file with a header; values stay text.
+
+    A row is one line, so that no row decides how others are read. Of a line with a quote that does not close
+    on it, or with more cells than the header, no cell is known: all are missing.
+    """
     try:
+        with path.open("rb") as file:
+            decoded(file.read(4), str(path), "replace")
         # bytes that are no UTF-8, and a long field, are in one row
-        with path.open(newline="", encoding="utf-8-sig", errors="replace") as file, _long_fields():
-            reader = csv.reader(file)
-            header = next(reader, [])
-            width = len(header)
-            # a row that is too short or too long depends on rows alone: what is not there is missing
-            rows = [(row + [""] * width)[:width] for row in reader if row]
+        with path.open(encoding="utf-8-sig", errors="replace") as lines, _long_fields():
+            header, closed = cells_of(next(lines, "").removesuffix("\n"))
+            if not closed:
+                reason = "a quote in the header does not close on its line"
+                raise ConfigError.at(str(path), reason, ConfigCheck.FORMAT)
+            names = named_columns(header)
+            check_columns(names, wanted, party)
+            return _cells_of_lines(lines, len(names), {name: names.index(name) for name in wanted})
     except (OSError, csv.Error) as error:
         raise LocalError(f"{path}: cannot be read as CSV ({error})") from None
-    if len(set(header)) < width or not header:
-        raise ConfigError.at(str(path), "needs a header of different column names", ConfigCheck.FORMAT)
-    columns = list(zip(*rows, strict=True)) or [()] * width
-    return {name: _objects(values) for name, values in zip(header, columns, strict=True)}
 
 
-def _parquet(path: Path, wanted: Iterable[str]) -> dict[str, Any]:
+def _cells_of_lines(lines: Iterable[str], width: int, places: Mapping[str, int]) -> Columns:
+    """Return the cells at some places of each line; what a line does not have is missing."""
+    columns: dict[str, list[str]] = {name: [] for name in places}
+    ragged = unclosed = 0
+    for line in lines:
+        if not (content := line.removesuffix("\n")):
+            continue
+        cells, closed = cells_of(content)
+        row = fitted(cells, width) if closed else []
+        unclosed += not closed
+        ragged += closed and len(row or ()) < width
+        # of a line that is too long any cell may be another column's
+        row = row or []
+        for name, place in places.items():
+            columns[name].append(row[place] if place < len(row) else "")
+    return Columns(dict(columns), ragged, unclosed)
+
+
+def _parquet(path: Path, wanted: Sequence[str], party: str) -> Columns:
     """Read the wanted columns of a Parquet file, each value as it is."""
     arrow, parquet = import_optional("pyarrow"), import_optional("pyarrow.parquet")
     try:
         file = parquet.ParquetFile(path)
-        known = file.schema_arrow.names
-        table = file.read(columns=[name for name in wanted if name in known])
-        read = {name: _of_arrow(arrow, table.column(name)) for name in table.column_names}
+        check_columns(file.schema_arrow.names, wanted, party)
+        table = file.read(columns=list(wanted))
+        return Columns({name: _of_arrow(arrow, table.column(name)) for name in wanted})
     except (OSError, ValueError) as error:
         raise LocalError(f"{path}: cannot be read as Parquet ({error})") from None
-    return {**dict.fromkeys(known), **read}
 
 
 def _of_arrow(arrow: Any, column: Any) -> Any:
@@ -303,35 +303,23 @@ def _beyond_person(ids: NDArray[Any], most: int) -> NDArray[np.bool_]:
     A whole float that its type cannot tell from the next one may be the ids of several persons, so it is
     none.
     """
-    exact = 2.0 ** (np.finfo(ids.dtype).nmant + 1 if ids.dtype.kind == "f" else 53)
+    exact = 2.0 ** (np.finfo(ids.dtype).nmant + 1) if ids.dtype.kind == "f" else _EXACT_FLOAT
     seen: dict[str, int] = {}
     beyond = np.zeros(len(ids), dtype=bool)
-    for index, value in enumerate(ids.tolist()):
-        if _is_missing(value) or (isinstance(value, float) and abs(value) >= exact):
+    for index, (value, key) in enumerate(zip(ids.tolist(), categories_of(ids), strict=True)):
+        if key is None or _is_rounded(value, key, exact):
             beyond[index] = True
             continue
-        key = _label(value)
         seen[key] = seen.get(key, 0) + 1
         beyond[index] = seen[key] > most
     return beyond
 
 
-def _is_missing(value: object) -> bool:
-    # pandas' own missing value compares with nothing
-    return (
-        value is None
-        or _label(value) in ("", "<NA>", "NaT")
-        or (isinstance(value, float) and math.isnan(value))
-    )
-
-
-def _label(value: object) -> str:
-    """Return a category or an id as text."""
-    # whole numbers with a missing value among them are floats in numpy and pandas
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    # Python writes no integers of thousands of digits
-    return hex(value) if isinstance(value, int) and value.bit_length() > 1024 else str(value)
+def _is_rounded(value: object, key: str, exact: float) -> bool:
+    """Tell whether an id may be that of several persons: a large float, or the text that it has."""
+    if isinstance(value, str):
+        return key != value.strip() and abs(parse_number(key) or 0.0) >= _EXACT_FLOAT
+    return isinstance(value, float) and abs(value) >= exact
 
 
 class _Read(NamedTuple):
@@ -347,17 +335,17 @@ def _coded(values: NDArray[Any], column: Column, absent: NDArray[np.bool_]) -> _
     """Return a column's codes, and what became of its values."""
     if isinstance(column, Number):
         return _numbers(values, column, absent)
-    index = {value: position for position, value in enumerate(column.values)}
-    other = -1 if column.other is None else index[column.other]
+    index = {category_of(value): position for position, value in enumerate(column.values)}
+    other = -1 if column.other is None else column.values.index(column.other)
     code = np.full(len(values), -1, dtype=np.int64)
     missing = undeclared = 0
-    for position, value in enumerate(values.tolist()):
+    for position, value in enumerate(categories_of(values)):
         if absent[position]:
             continue
-        if _is_missing(value):
+        if value is None:
             missing += 1
             continue
-        known = index.get(_label(value))
+        known = index.get(value)
         undeclared += known is None
         code[position] = other if known is None else known
     changed = {"missing": missing, "undeclared": undeclared}
@@ -365,8 +353,7 @@ def _coded(values: NDArray[Any], column: Column, absent: NDArray[np.bool_]) -> _
 
 
 def _numbers(values: NDArray[Any], column: Number, absent: NDArray[np.bool_]) -> _Read:
-    plain = values.dtype.kind in "fiub"
-    real = np.array(values if plain else [_parsed(value) for value in values.tolist()], dtype=np.float64)
+    real, _ = numbers_of(values)
     if column.is_indicator:
         # no measurement that could be clipped
         real = np.where((real == 0) | (real == 1), real, np.nan)
@@ -396,15 +383,3 @@ def _shorten(codes: dict[str, Integers], schema: Schema) -> int:
     for name in steps:
         codes[name][long] = np.trunc(codes[name][long] * factor).astype(np.int64)
     return int((length > schema.norm.bound).sum())
-
-
-def _parsed(value: object) -> float:
-    """Return a value as a number, NaN if it is none; one that is too large for a float is infinite."""
-    if not isinstance(value, str | int | float | Decimal | np.number | np.bool_):
-        return math.nan
-    try:
-        return float(value)
-    except OverflowError:
-        return math.inf if isinstance(value, int | Decimal) and value > 0 else -math.inf
-    except (TypeError, ValueError):
-        return math.nan

@@ -33,8 +33,10 @@ from smpc_dp.protocols.session import canonical_session, session_digest, session
 from smpc_dp.report.trace import Trace
 from smpc_dp.simulate.direct import run_direct
 from smpc_dp.simulate.drive import drive
+from smpc_dp.simulate.randomness import checked_seed
 from smpc_dp.simulate.simulated_run import AGGREGATOR, SimulatedRun, draw_kills, simulated_run
 from smpc_dp.simulate.tracing import traced
+from smpc_dp.values import refuse_masked, vector_of
 from smpc_dp.wire.signing import Context
 
 MAX_THREADS = 256
@@ -180,7 +182,8 @@ def average(  # noqa: PLR0913 - the keys of a session file, and what a simulatio
     """
     _check_method(method, topology, kind)
     vectors = _rows(values)
-    check_size(len(vectors), len(vectors[0]), threads, seed_for_simulation)
+    check_size(len(vectors), len(vectors[0]), threads)
+    seed_for_simulation = checked_seed(seed_for_simulation)
     _check_fraction("dropout", dropout)
     _check_fraction("planned_dropout", planned_dropout)
     if weights is not None and len(weights) != len(vectors):
@@ -263,7 +266,7 @@ def average(  # noqa: PLR0913 - the keys of a session file, and what a simulatio
     return Result.of(outcome, kind, clipped, distributions=parameters.noise_distributions)
 
 
-def check_size(parties: int, length: int, threads: int, seed_for_simulation: int | None = None) -> None:
+def check_size(parties: int, length: int, threads: int) -> None:
     """Raise ConfigError for a simulation that is too large, before anything of that size is made."""
     issues = Issues()
     for name, number, low, high in (
@@ -275,13 +278,6 @@ def check_size(parties: int, length: int, threads: int, seed_for_simulation: int
             issues.add_issue(
                 name, f"must be an integer from {low} to {high}, is {shown(number)}", ConfigCheck.RANGE
             )
-    seed = seed_for_simulation
-    if seed is not None and (
-        isinstance(seed, bool) or not isinstance(seed, Integral) or not 0 <= seed < 1 << 64
-    ):
-        issues.add_issue(
-            "seed_for_simulation", f"must be an integer in [0, 2^64), is {shown(seed)}", ConfigCheck.RANGE
-        )
     if not issues and parties * length > MAX_VALUES:
         issues.add_issue(
             "length",
@@ -338,16 +334,14 @@ def _largest(weights: Sequence[int]) -> int:
 
 
 def _listed(bound: Bound | None) -> Bound | None:
-    """Return bounds of each coordinate as the list that a session file has."""
+    """Return bounds of each coordinate as the list that a session file has; raise PrivacyError if masked."""
+    refuse_masked("bounds", bound)
     return bound if bound is None or np.ndim(bound) == 0 else list(np.asarray(bound).tolist())
 
 
 def _rows(values: ArrayLike | Sequence[ArrayLike]) -> Sequence[NDArray[np.generic]]:
     """Return values as rows; raise ConfigError unless they have the shape (parties, length)."""
-    try:
-        array = np.asarray(values)
-    except ValueError as error:
-        raise ConfigError.at("values", f"not rows of one length ({error})", ConfigCheck.SHAPE) from None
+    array = vector_of(values, "values")
     if array.ndim != 2 or 0 in array.shape:
         raise ConfigError.at(
             "values", f"shape must be (parties, length), is {array.shape}", ConfigCheck.SHAPE

@@ -19,7 +19,7 @@ from smpc_dp.learn.requirements import Learned, LearnerContext, OnStep, Table, i
 from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.simulate.averagers import IdealAverager, IdealExchange, ProtocolAverager
 from smpc_dp.simulate.exchanging import MemoryRelay
-from smpc_dp.simulate.randomness import randomness_of
+from smpc_dp.simulate.randomness import checked_seed, randomness_of
 
 Fidelity = Literal["ideal", "machines", "plain"]
 
@@ -62,7 +62,7 @@ def learn(
     tables: list[Any] = list(data)
     if own is None:
         tables = [checked.read(table, name) for table, name in zip(data, names, strict=True)]
-    parties, seed = len(data), seed_for_simulation
+    parties, seed = len(data), checked_seed(seed_for_simulation)
     randomness = randomness_of(seed, "learn")
 
     def averager(averaging: PlannedAverages | None) -> Averager | None:

@@ -9,6 +9,7 @@ from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.kernels.cosine import unit_codes
 from smpc_dp.simulate.randomness import randomness_of
 from smpc_dp.statistics.similarity import plan_similarities
+from smpc_dp.values import vector_of
 
 
 def similarities(
@@ -27,7 +28,7 @@ def similarities(
     Raises:
         ConfigError: an argument is out of range.
     """
-    rows = np.asarray(vectors, dtype=np.float64)
+    rows = np.asarray(vector_of(vectors, "vectors"), dtype=np.float64)
     if rows.ndim != 2 or not rows.size:
         raise ConfigError.at("vectors", f"shape must be (n, length), is {rows.shape}", ConfigCheck.SHAPE)
     plan = plan_similarities(rows.shape[1], len(rows), epsilon, levels)

@@ -12,7 +12,7 @@ from nacl.signing import SigningKey
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.identity.keys import verify
 from smpc_dp.protocols.names import SECAGG, VERSION
-from smpc_dp.simulate.randomness import randomness_of
+from smpc_dp.simulate.randomness import checked_seed, randomness_of
 from smpc_dp.wire.signing import Context
 
 AGGREGATOR = "aggregator"
@@ -117,6 +117,7 @@ def draw_kills(
     names: Sequence[str], fraction: float, seed_for_simulation: int | None, messages: int
 ) -> Mapping[str, int]:
     """Draw floor(fraction * n) parties, each with the number of the message before which it is killed."""
-    chooser = random.SystemRandom() if seed_for_simulation is None else random.Random(seed_for_simulation)  # noqa: S311
+    seed = checked_seed(seed_for_simulation)
+    chooser = random.SystemRandom() if seed is None else random.Random(seed)  # noqa: S311
     dropouts = chooser.sample(list(names), int(fraction * len(names)))
     return {name: chooser.randint(1, messages) for name in dropouts}

@@ -13,6 +13,7 @@ from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.kernels.fields import Floats
 from smpc_dp.kernels.kernel import Kernel
 from smpc_dp.kernels.named import is_known
+from smpc_dp.values import refuse_masked
 
 # Pairs in one block where all pairs are evaluated.
 BLOCK = 1 << 22
@@ -178,6 +179,7 @@ def _choose_two(counts: NDArray[np.int64]) -> int:
 
 def _column(name: str, values: ArrayLike, least: int = 2) -> Floats:
     """Return values as a finite vector of at least `least` entries; raise ConfigError otherwise."""
+    refuse_masked(name, values)
     try:
         column = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError):

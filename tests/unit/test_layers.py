@@ -34,7 +34,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"identity", "trees"}),
     frozenset({"report", "seen", "settings"}),
     frozenset({"crypto", "database", "encoding", "files"}),
-    frozenset({"ball", "box", "extensions", "optional"}),
+    frozenset({"ball", "box", "extensions", "optional", "values"}),
     frozenset({"_core", "decoding", "errors", "platforms", "signals", "summary"}),
 )
 RANK = {package: rank for rank, row in enumerate(LAYERS) for package in row}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any, NamedTuple
 
 from smpc_dp_verify.errors import required
@@ -14,6 +15,11 @@ MOST_COLUMNS, MOST_EDGES, MOST_CELLS = 1000, 1000, 1 << 16
 # Steps of a column that declares none, and at most.
 STEPS = 1 << 24
 MOST_ROWS, MOST_FEW, MOST_EXPECTED = 1 << 40, 1 << 20, 1 << 60
+# Numbers of a column, and the width of its range.
+LARGEST, NARROWEST = 1e75, 1e-75
+# Texts that stand for a missing value, and decimals as programs write them.
+MISSING = ("", "nan", "NaN", "NaT", "<NA>")
+DECIMAL = re.compile("(-?)(0|[1-9][0-9]*)([.][0-9]*)?([eE][+-][0-9]{2,3})?")
 OF_PERSONS = ("id", "rows_per_person", "parties_per_person")
 KEYS = {"columns", "max_rows", "rows", "unit", *OF_PERSONS, "rows_expected", "norm"}
 
@@ -202,12 +208,13 @@ def _column(name: str, given: Any) -> Column:
         values, other = given["values"], given.get("other")
         fits = keys <= {"values", "other"} and isinstance(values, list)
         required(fits and all(isinstance(value, str) for value in values), "the columns")
-        required(1 <= len(values) <= MOST_CELLS and len({*values}) == len(values), "the columns")
+        texts = [_compared(value) for value in values]
+        required(1 <= len(values) <= MOST_CELLS and len({*texts}) == len(values), "the columns")
         required("other" not in given or other in values, "the columns")
         return Column(values=tuple(values))
     required(kind == "number" and keys <= {"lower", "upper", "step", "missing", "bins"}, "the columns")
     low, high = number(given["lower"]), number(given["upper"])
-    required(low < high and math.isfinite(high - low), "the columns")
+    required(-LARGEST <= low < high <= LARGEST and high - low >= NARROWEST, "the columns")
     steps = STEPS
     if "step" in given:
         step = number(given["step"])
@@ -219,6 +226,18 @@ def _column(name: str, given: Any) -> Column:
     column = Column(low, high, steps, "step" in given, missing, tuple(map(number, bins)))
     column.check_edges(column.bins)
     return column
+
+
+def _compared(value: str) -> str:
+    """Return what a category is compared by: numbers and truths by value; refuse one that is missing."""
+    text = value.strip()
+    required(text not in MISSING, "the columns")
+    if text.lower() in ("true", "false"):
+        return text.lower()
+    if not DECIMAL.fullmatch(text):
+        return text
+    exact = Fraction(text)
+    return f"{exact.numerator}/{exact.denominator}"
 
 
 def number(value: Any) -> float:

@@ -44,7 +44,7 @@ CHOICES: dict[str, tuple[object, ...]] = {
 }
 # Bounds of the others that are numbers, both included.
 RANGES = {
-    "precision": (2.0**-1000, 2.0**1000),
+    "precision": (2.0**-1000, 2.0**960),
     "dropout": (0.0, math.nextafter(0.5, 0)),
     "corrupt": (0.0, math.nextafter(1.0, 0)),
     "security": (20.0, 128.0),

@@ -37,6 +37,7 @@ from smpc_dp.protocols.engine.store import Store
 from smpc_dp.protocols.registry import make_party
 from smpc_dp.protocols.result import Outcome
 from smpc_dp.protocols.secagg.params import PRIVACY_KEYS
+from smpc_dp.values import decoded
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import decode_envelope, encode_envelope
 
@@ -269,7 +270,7 @@ def read_node_file(path: str | os.PathLike[str]) -> NodeFile:
     """
     content = read_bounded(path, "the node's file", MAX_FILE_BYTES)
     try:
-        file: NodeFile = convert(tomllib.loads(content.decode()), NodeFile)
+        file: NodeFile = convert(tomllib.loads(decoded(content, str(path))), NodeFile)
     except (ValueError, msgspec.ValidationError) as error:
         raise ConfigError.at(str(path), str(error), ConfigCheck.FORMAT) from None
     if file.app not in ("", SIGNED) and not _HASH.fullmatch(file.app):

@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
-from smpc_dp.errors import ConfigCheck, ConfigError, Issues, LocalError
+from smpc_dp.errors import ConfigCheck, ConfigError, Issues
 from smpc_dp.files import read_bounded
 from smpc_dp.optional import import_optional
+from smpc_dp.values import decoded
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -195,10 +196,7 @@ def read_edges(path: Path, parties: int) -> Ints:
         ConfigError: naming each line, up to 100, that is not an edge, is a loop or repeats an edge.
         LocalError: the file cannot be read, or is longer than MAX_FILE_BYTES.
     """
-    try:
-        text = read_bounded(path, "the graph", MAX_FILE_BYTES).decode("utf-8")
-    except UnicodeDecodeError:
-        raise LocalError(f"{path}: cannot read the graph (not text)") from None
+    text = decoded(read_bounded(path, "the graph", MAX_FILE_BYTES), str(path))
     issues = Issues()
     seen: dict[tuple[int, int], int] = {}
     for line, content in enumerate(text.splitlines(), 1):

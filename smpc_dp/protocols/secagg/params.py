@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from smpc_dp.encoding import MAX_LENGTH, Encoding, encoding_issues
+from smpc_dp.encoding import LARGEST_STEP, LEAST_STEP, MAX_LENGTH, Encoding, encoding_issues
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, Issues
 from smpc_dp.privacy.secagg_plan import SecAggPlan, default_dropout, part_of, plan_secagg
 from smpc_dp.protocols import names
@@ -84,10 +84,10 @@ class SumSettings(msgspec.Struct, frozen=True, kw_only=True):
     ] = None
     kind: Annotated[Literal["real", "integer"], Meta(description="kind of the values")] = "real"
     precision: Annotated[
-        Annotated[float, Meta(ge=2.0**-1000, le=2.0**1000)] | None,
+        Annotated[float, Meta(ge=LEAST_STEP, le=LARGEST_STEP)] | None,
         Meta(
             description="step of a real value, at most",
-            extra={"range": "[2^-1000, 2^1000]; needed for real, not allowed for integer"},
+            extra={"range": "[2^-1000, 2^960]; needed for real, not allowed for integer"},
         ),
     ] = None
     max_weight: Annotated[

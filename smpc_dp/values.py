@@ -1,0 +1,269 @@
+"""How values that people wrote are read: one normalisation for files, frames, arrays, tables and vectors.
+
+Each value is read by itself. docs/reference/session-file.md (Values) has the rules for users.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from decimal import Decimal
+from numbers import Real
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, PrivacyError
+
+# What packages write in the place of a value that is missing.
+MISSING = frozenset({"", "nan", "NaN", "NaT", "<NA>"})
+MAX_SHOWN = 20
+_TRUTHS = {"true": 1.0, "false": 0.0}
+# As programs write numbers. Leading zeros are those of codes, and so is an exponent without a sign.
+_DECIMAL = re.compile(r"(-?)(0|[1-9][0-9]*)(?:\.([0-9]*))?(?:[eE]([+-][0-9]{2,3}))?")
+# Python writes and reads no integer of more digits.
+_MAX_BITS = 14_000
+_MARKS = (
+    (b"\xff\xfe\0\0", "UTF-32"),
+    (b"\0\0\xfe\xff", "UTF-32"),
+    (b"\xff\xfe", "UTF-16"),
+    (b"\xfe\xff", "UTF-16"),
+)
+
+
+def parse_number(text: str) -> float | None:
+    """Return the number that a text is, blanks around it aside, or None; infinity is one, and so is NaN.
+
+    Python reads 1_0 as ten; people who write it mean something else.
+    """
+    if "_" in text:
+        return None
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def number_of(value: object) -> float | None:
+    """Return a value of a table as a number: NaN if it is missing, None if it is no number.
+
+    True and false, also as words, are 1 and 0. A number that is too large for a float is infinite.
+    """
+    if isinstance(value, str):
+        text = value.strip()
+        if text in MISSING:
+            return math.nan
+        number = parse_number(text)
+        return _TRUTHS.get(text.lower()) if number is None else number
+    if not isinstance(value, Real | Decimal | np.bool_):
+        return math.nan if category_of(value) is None else None
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+    except ValueError:
+        # a signalling NaN
+        return math.nan
+
+
+def category_of(value: object) -> str | None:
+    """Return the text that a category or an id is compared by, None if the value is missing.
+
+    1, 1.0, "1" and "1.00" have one text; so have true, "True" and "TRUE".
+    """
+    if value is None or value is np.ma.masked:
+        return None
+    if isinstance(value, int) and value.bit_length() > _MAX_BITS:
+        return hex(value)
+    text = str(value).strip()
+    if text in MISSING:
+        return None
+    if text.lower() in _TRUTHS:
+        return text.lower()
+    found = _DECIMAL.fullmatch(text) if text[0] in "-0123456789" else None
+    return text if found is None else _decimal(*found.groups(""))
+
+
+def _decimal(sign: str, whole: str, part: str, exponent: str) -> str:
+    """Return a decimal number without an exponent, and without zeros at its ends."""
+    digits, point = whole + part, len(whole) + int(exponent or 0)
+    digits = digits.rjust(len(digits) + max(0, 1 - point), "0").ljust(point, "0")
+    point = max(1, point)
+    whole, part = digits[:point].lstrip("0") or "0", digits[point:].rstrip("0")
+    text = f"{whole}.{part}" if part else whole
+    return text if text == "0" else sign + text
+
+
+def column_of(values: Any) -> NDArray[Any]:
+    """Return a column as an array: of numbers, or of its values as they are, None for missing ones.
+
+    numpy would take one type for all values of a list, and whole numbers for times.
+    """
+    if isinstance(values, list | tuple):
+        return _objects(values)
+    if isinstance(values, np.ma.MaskedArray):
+        return _without(np.asarray(values.data), np.ma.getmaskarray(values))
+    if hasattr(values, "to_numpy") and not isinstance(values.dtype, np.dtype):
+        # pandas' own types: their missing values are none of numpy's
+        plain = getattr(values.dtype, "numpy_dtype", None)
+        if getattr(plain, "kind", "") == "f":
+            return np.asarray(values.to_numpy(dtype=plain, na_value=np.nan))
+        return np.asarray(values.to_numpy(dtype=object), dtype=object)
+    array = np.asarray(values)
+    if array.dtype.kind == "c":
+        # one complex number makes all others complex
+        return np.asarray(np.where(array.imag == 0, array.real, np.nan))
+    if array.dtype.kind not in "mM":
+        return array
+    return _without(array.astype(str), np.isnat(array))
+
+
+def _without(values: NDArray[Any], missing: NDArray[np.bool_]) -> NDArray[Any]:
+    """Return values as objects, None for missing ones."""
+    plain = values.astype(object)
+    plain[missing] = None
+    return plain
+
+
+def _objects(values: Sequence[Any]) -> NDArray[Any]:
+    """Return a list as an array of its values as they are."""
+    result = np.empty(len(values), dtype=object)
+    for position, value in enumerate(values):
+        result[position] = value.item() if isinstance(value, np.number | np.bool_) else value
+    return result
+
+
+def numbers_of(column: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Return the numbers of a column of `column_of`, NaN for others, and which others are not missing."""
+    if column.dtype.kind in "fiub":
+        return column.astype(np.float64), np.zeros(column.shape, dtype=bool)
+    read = [number_of(value) for value in column.ravel().tolist()]
+    wrong = np.array([number is None for number in read], dtype=bool)
+    real = np.array([math.nan if number is None else number for number in read], dtype=np.float64)
+    return real.reshape(column.shape), wrong.reshape(column.shape)
+
+
+def categories_of(column: NDArray[Any]) -> list[str | None]:
+    """Return the texts that a column's values are compared by, None for missing ones."""
+    if column.dtype.kind == "f" and column.dtype.itemsize < 8:
+        # the shortest decimals of the type: as float64 a tenth would have other digits
+        column = column.astype(str)
+    return [category_of(value) for value in column.tolist()]
+
+
+def filled(values: Any) -> Any:
+    """Return an array, or lists of them, with missing numbers as NaN: of masked arrays the masked ones."""
+    if isinstance(values, np.ma.MaskedArray):
+        return (
+            np.ma.filled(values.astype(np.float64), np.nan)
+            if values.dtype.kind in "fiub"
+            else values.filled()
+        )
+    if isinstance(values, list | tuple):
+        return [filled(value) if isinstance(value, list | tuple | np.ndarray) else value for value in values]
+    return values
+
+
+def refuse_masked(where: str, values: Any) -> None:
+    """Raise PrivacyError for masked values, also within lists: NumPy would take what they hide."""
+    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+        hidden = int(np.ma.getmaskarray(values).sum())
+        raise PrivacyError(f"{where}: {hidden} values are masked: none may be missing")
+    if isinstance(values, list | tuple):
+        for value in values:
+            if isinstance(value, list | tuple | np.ma.MaskedArray):
+                refuse_masked(where, value)
+
+
+def vector_of(values: Any, name: str, party: str = "") -> NDArray[Any]:
+    """Return a vector, or rows of them, as an array; `name` and `party` stand in errors.
+
+    Raises ConfigError for what is no array, and for true or false in a list, which NumPy makes numbers;
+    PrivacyError for masked values.
+    """
+    prefix = f"{party}: " if party else ""
+    refuse_masked(f"{prefix}{name}", values)
+    try:
+        array = np.asarray(values)
+    except ValueError as error:
+        reason = f"{prefix}not an array of equally long rows ({error})"
+        raise ConfigError.at(name, reason, ConfigCheck.SHAPE) from None
+    if array.dtype.kind in "fiu" and _has_truths(values):
+        reason = f"{prefix}true and false are no numbers of a vector"
+        raise ConfigError.at(name, reason, ConfigCheck.TYPE)
+    return array
+
+
+def _has_truths(values: Any) -> bool:
+    """Tell whether true or false is in a list, or in one within it."""
+    return isinstance(values, list | tuple) and any(
+        isinstance(value, bool | np.bool_) or _has_truths(value) for value in values
+    )
+
+
+def plain_value(value: Any) -> Any:
+    """Return a setting with Python's numbers and lists in the place of NumPy's, which mean the same."""
+    if isinstance(value, np.ndarray) and not np.ma.is_masked(value):
+        return value.tolist()
+    if isinstance(value, np.generic):
+        return value.item()
+    if type(value) in (list, tuple):
+        return type(value)(plain_value(each) for each in value)
+    if isinstance(value, dict):
+        return {key: plain_value(each) for key, each in value.items()}
+    return value
+
+
+def decoded(content: bytes, source: str, errors: str = "strict") -> str:
+    """Return a text, without a byte order mark; raise ConfigError, naming the line, if it is no UTF-8."""
+    for mark, name in _MARKS:
+        if content.startswith(mark):
+            reason = f"begins with a byte order mark of {name}: save it as UTF-8"
+            raise ConfigError.at(source, reason, ConfigCheck.FORMAT)
+    try:
+        return content.decode("utf-8-sig", errors)
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise ConfigError.at(f"{source}:{line}", "not UTF-8 text", ConfigCheck.FORMAT) from None
+
+
+def cells_of(line: str) -> tuple[list[str], bool]:
+    """Return the cells of one line of CSV, and whether each quote in it closes on it."""
+    if '"' not in line:
+        return line.split(","), True
+    # A reader that takes the second line, too, waits for the end of a quote.
+    reader = csv.reader((line, ""))
+    cells = next(reader)
+    return cells, reader.line_num == 1
+
+
+def named_columns(header: Sequence[str]) -> list[str]:
+    """Return the names of a header, without blanks around them and without empty ones at the end."""
+    names = [name.strip() for name in header]
+    while names and not names[-1]:
+        names.pop()
+    return names
+
+
+def fitted(cells: list[str], width: int) -> list[str] | None:
+    """Return a line's cells without empty ones beyond the named columns; None if one there is not empty."""
+    return None if any(map(str.strip, cells[width:])) else cells[:width]
+
+
+def check_columns(known: Sequence[Any], wanted: Iterable[str], party: str) -> None:
+    """Raise ConfigError for each wanted column that a table does not have, or has more than once."""
+    counts, issues = Counter(known), list[ConfigIssue]()
+    shown = ", ".join(map(str, known[:MAX_SHOWN])) or "none"
+    for name in wanted:
+        if not counts[name]:
+            reason = f"{party}: the table has no column {name!r} (columns: {shown})"
+            issues.append(ConfigIssue(name, reason, ConfigCheck.MISSING))
+        elif counts[name] > 1:
+            reason = f"{party}: has {counts[name]} columns {name!r}, needs a header of different column names"
+            issues.append(ConfigIssue(name, reason, ConfigCheck.DUPLICATE))
+    if issues:
+        raise ConfigError(issues)
