@@ -6,6 +6,7 @@ operation of a request. Parties whose structures differ are not added up with ea
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -159,6 +160,9 @@ def flatten(
         lower, upper = bound or (low, high)
         values, outside = _inside(array, path, None if by_encoding else (lower, upper), party, clip)
         scale = (upper - lower) / (high - low)
+        if not sys.float_info.min < scale * encoding.step < math.inf:
+            reason = f"{party}: [{lower}, {upper}] is too wide or too narrow for [{low}, {high}]"
+            raise ConfigError.at(f"bounds{path}", reason, ConfigCheck.RANGE)
         if bound:
             # The middles are mapped on each other, and what rounding puts outside is put on the bound.
             values = np.clip((values - (lower + upper) / 2) / scale + (low + high) / 2, low, high)

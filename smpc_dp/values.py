@@ -24,7 +24,7 @@ MISSING = frozenset({"", "nan", "NaN", "NaT", "<NA>"})
 MAX_SHOWN = 20
 _TRUTHS = {"true": 1.0, "false": 0.0}
 # As programs write numbers. Leading zeros are those of codes, and so is an exponent without a sign.
-_DECIMAL = re.compile(r"(-?)(0|[1-9][0-9]*)(?:\.([0-9]*))?(?:[eE]([+-][0-9]{2,3}))?")
+_DECIMAL = re.compile(r"(-?)(0|[1-9][0-9]*|(?=\.[0-9]))(?:\.([0-9]*))?(?:[eE]([+-][0-9]{2,3}))?")
 # Python writes and reads no integer of more digits.
 _MAX_BITS = 14_000
 _MARKS = (
@@ -84,7 +84,7 @@ def category_of(value: object) -> str | None:
         return None
     if text.lower() in _TRUTHS:
         return text.lower()
-    found = _DECIMAL.fullmatch(text) if text[0] in "-0123456789" else None
+    found = _DECIMAL.fullmatch(text) if text[0] in "-.0123456789" else None
     return text if found is None else _decimal(*found.groups(""))
 
 

@@ -36,6 +36,7 @@ def integers(**changes: Any) -> Encoding:
         ({"precision": -0.5}, "precision"),
         ({"precision": float("nan")}, "precision"),
         ({"precision": 64.0}, "precision"),
+        ({"precision": 1e300, "lower": -1e308, "upper": 1e308}, "precision"),
         ({"precision": 2.0**-61}, "precision"),
         ({"max_weight": -1}, "max_weight"),
         ({"max_weight": 1 << 62}, "max_weight"),
@@ -78,6 +79,19 @@ def test_wrong_shape(vector: Any) -> None:
 def test_wrong_dtype(dtype: str) -> None:
     with pytest.raises(ConfigError, match="ann: dtype must be float64"):
         real().encode(np.ones(3, dtype=dtype), party="ann")
+
+
+def test_the_largest_sum_is_a_number() -> None:
+    widest = real(precision=2.0**960, lower=-(2.0**1018), upper=2.0**1018)
+    with np.errstate(over="raise"):
+        assert np.isfinite(widest.real(np.array([(1 << 63) - 1, -(1 << 63)]))).all()
+
+
+def test_masked_values_and_truths_are_refused() -> None:
+    with pytest.raises(PrivacyError, match="ann: vector: 1 values are masked"):
+        real().encode(np.ma.masked_equal([0.0, 1.0, 2.0], 1.0), party="ann")
+    with pytest.raises(ConfigError, match="ann: true and false are no numbers"):
+        real().encode([0.0, True, 0.5], party="ann")
 
 
 def test_ragged_is_no_array() -> None:

@@ -230,3 +230,22 @@ def test_a_short_structure_names_the_path_itself() -> None:
     )
     assert differing(two, one.structure) == "only ours has ['w'][1] float[] in [-4.0, 4.0]"
     assert differing(one, two.structure) == "only theirs has ['w'][1] float[] in [-4.0, 4.0]"
+
+
+def test_masked_leaves_and_leaves_without_a_value_are_refused() -> None:
+    encoding = Encoding.plan(length=2, lower=0, upper=100, precision=1e-6, parties=3)
+    hidden = np.ma.masked_equal(np.array([3.0, 99.0]), 99.0)
+    with pytest.raises(ConfigError, match=r"tree\['a'\]: alice: has masked values: none may be missing"):
+        flatten({"a": hidden}, encoding, party="alice")
+    assert flatten({"a": np.ma.array([3.0, 4.0])}, encoding, party="alice").vector.tolist() == [3.0, 4.0]
+    pandas = pytest.importorskip("pandas")
+    with pytest.raises(PrivacyError, match=r"alice: \['a'\]\[1\] must be finite"):
+        flatten({"a": pandas.Series([3.0, None], dtype="Float64")}, encoding, party="alice")
+
+
+def test_bounds_that_the_session_has_no_steps_for_are_refused() -> None:
+    narrow = Encoding.plan(length=1, lower=0, upper=1e-100, precision=1e-110, parties=3)
+    with pytest.raises(ConfigError, match=r"bounds\['a'\]: alice: .* is too wide or too narrow"):
+        flatten({"a": 0.5}, narrow, party="alice", bounds=(-1e299, 1e299))
+    with pytest.raises(ConfigError, match="too wide or too narrow"):
+        flatten({"a": 0.0}, narrow, party="alice", bounds=(0.0, 1e-320))

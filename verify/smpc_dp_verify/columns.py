@@ -19,7 +19,7 @@ MOST_ROWS, MOST_FEW, MOST_EXPECTED = 1 << 40, 1 << 20, 1 << 60
 LARGEST, NARROWEST = 1e75, 1e-75
 # Texts that stand for a missing value, and decimals as programs write them.
 MISSING = ("", "nan", "NaN", "NaT", "<NA>")
-DECIMAL = re.compile("(-?)(0|[1-9][0-9]*)([.][0-9]*)?([eE][+-][0-9]{2,3})?")
+DECIMAL = re.compile("(-?)(0|[1-9][0-9]*|(?=[.][0-9]))([.][0-9]*)?([eE][+-][0-9]{2,3})?")
 OF_PERSONS = ("id", "rows_per_person", "parties_per_person")
 KEYS = {"columns", "max_rows", "rows", "unit", *OF_PERSONS, "rows_expected", "norm"}
 
@@ -228,16 +228,13 @@ def _column(name: str, given: Any) -> Column:
     return column
 
 
-def _compared(value: str) -> str:
+def _compared(value: str) -> str | Fraction:
     """Return what a category is compared by: numbers and truths by value; refuse one that is missing."""
     text = value.strip()
     required(text not in MISSING, "the columns")
     if text.lower() in ("true", "false"):
         return text.lower()
-    if not DECIMAL.fullmatch(text):
-        return text
-    exact = Fraction(text)
-    return f"{exact.numerator}/{exact.denominator}"
+    return Fraction(text) if DECIMAL.fullmatch(text) else text
 
 
 def number(value: Any) -> float:

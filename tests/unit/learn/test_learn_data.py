@@ -75,6 +75,8 @@ def test_a_split_gives_every_point_once() -> None:
         ("", "holds no points"),
         ("a,b\n", "holds no points"),
         ("1,2\n1_0,2\n", ":2: column 1 is not a number"),
+        ('1,2\n1,"2\n3,4\n', ":2: a quote does not close on its line"),
+        ("x,y,\n1,2,\n1,2,3\n", ":3: 3 columns, the header has 2"),
     ],
 )
 def test_tables_that_are_none_are_refused_by_line(tmp_path: Path, content: str, reason: str) -> None:
@@ -89,11 +91,56 @@ def test_tables_have_headers_and_missing_values(tmp_path: Path) -> None:
     path = tmp_path / "table.csv"
     path.write_text("x,y\n1,\n2,3\n")
     np.testing.assert_array_equal(data.read_table(path), [[1, np.nan], [2, 3]])
+    path.write_text("x,y,,\n1,2,,\nTrue,<NA>,,\n")
+    np.testing.assert_array_equal(data.read_table(path), [[1, 2], [1, np.nan]])
     path.write_bytes(b"\xef\xbb\xbf1,2\n")
     np.testing.assert_array_equal(data.read_table(path), [[1, 2]])
     np.save(tmp_path / "one.npy", np.zeros(3))
     with pytest.raises(ConfigError, match="must hold a table"):
         data.read_table(tmp_path / "one.npy")
+
+
+HIDDEN = np.ma.masked_equal(np.array([[0.1, -999.0, 1.0]]), -999.0)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        HIDDEN,
+        list(HIDDEN),
+        [[0.1, None, 1]],
+        [["0.1", "", True]],
+        np.array([[0.1, None, "1.0"]], dtype=object),
+        np.array([[0.1, np.nan, 1]], dtype=np.float64),
+    ],
+    ids=repr,
+)
+def test_missing_values_of_arrays_are_missing_however_they_are_marked(source: object) -> None:
+    np.testing.assert_array_equal(data.read_source(source, (), "ann"), [[0.1, np.nan, 1.0]])
+
+
+def test_named_columns_are_numbers_by_the_same_rules(tmp_path: Path) -> None:
+    columns = {
+        "x": [1, None, "2.0"],
+        "y": np.ma.masked_equal([1, 2, 3], 2),
+        "z": [True, False, np.bool_(True)],
+    }
+    expected = [[1, 1, 1], [np.nan, np.nan, 0], [2, 3, 1]]
+    np.testing.assert_array_equal(data.read_source(columns, list("xyz"), "ann"), expected)
+    path = tmp_path / "ann.csv"
+    path.write_text("z,y, x,,\nTRUE,1,1,,\nfalse,nan,,,\n1,3,2.0,,\n", "utf-8-sig")
+    np.testing.assert_array_equal(data.read_source(path, list("xyz"), "ann"), expected)
+    for wrong in ("1_0", "text", [1]):
+        with pytest.raises(ConfigError, match="x: ann: must be a column of numbers, row 1 has none"):
+            data.read_source({"x": [1, wrong]}, ["x"], "ann")
+    for table in ([[1.0, "text"]], np.array([["1_0", "2"]], dtype=object)):
+        with pytest.raises(ConfigError, match=r"ann: row 0, column [01] is not a number"):
+            data.read_source(table, (), "ann")
+    with pytest.raises(ConfigError, match="must be a table of numbers"):
+        data.read_source([[1.0], [1.0, 2.0]], (), "ann")
+    path.write_text("x,x\n1,2\n")
+    with pytest.raises(ConfigError, match="x: ann: has 2 columns 'x'"):
+        data.read_source(path, ["x"], "ann")
 
 
 def test_missing_values_of_a_set_are_refused_by_line(tmp_path: Path) -> None:

@@ -46,6 +46,9 @@ REFUSED = {
     "long.txt": ("9" * 5000, "a number of 5000 digits"),
     "object.json": ('{"a": 1}', "must be a list of numbers, is an object"),
     "scalar.json": ("31415926", "must be a list of numbers, is a number"),
+    "slip.txt": ("1_0 2", "word 1 is not a number"),
+    "truth.csv": ("1, true", "word 2 is not a number"),
+    "wide.csv": ("\xff\xfe1\0", "begins with a byte order mark of UTF-16"),
     "garbage.npy": ("no such array", "not a .npy file"),
     "empty.npy": ("", "not a .npy file"),
     "cut.npy": ("\x93NUMPY", "not a"),
@@ -62,6 +65,15 @@ def test_refused_in_short_words(tmp_path: Path, name: str) -> None:
     assert words in reported
     assert not [number for number in re.findall(r"\d{5,}", content) if number in reported]
     assert len(str(raised.value)) < 300
+
+
+@pytest.mark.parametrize("name", ["v.txt", "v.csv", "v.json"])
+def test_a_byte_order_mark_is_no_part_of_the_input(tmp_path: Path, name: str) -> None:
+    content = "[1.5, 2.5]" if name == "v.json" else "1.5,2.5"
+    (tmp_path / name).write_text(content, "utf-8-sig")
+    assert read_vector(tmp_path / name).tolist() == [1.5, 2.5]
+    (tmp_path / "weights.json").write_text('{"alice": 3}', "utf-8-sig")
+    assert read_weights(tmp_path / "weights.json", ["alice"]) == {"alice": 3}
 
 
 WEIGHTS = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 import math
 from collections.abc import Mapping
@@ -147,6 +148,16 @@ def test_not_utf_8(tmp_path: Path) -> None:
     (tmp_path / "s.toml").write_bytes(b"a = 1\nb = '\xff'\n")
     with pytest.raises(ConfigError, match=r"s\.toml:2: not UTF-8"):
         load_session(tmp_path / "s.toml")
+
+
+def test_a_byte_order_mark_is_no_part_of_the_session(tmp_path: Path) -> None:
+    write_session(tmp_path / "s.toml", "dummy", 1, {}, MEMBERS)
+    content = (tmp_path / "s.toml").read_bytes()
+    (tmp_path / "t.toml").write_bytes(codecs.BOM_UTF8 + content)
+    assert load_session(tmp_path / "t.toml").digest == load_session(tmp_path / "s.toml").digest
+    (tmp_path / "t.toml").write_bytes(content.decode().encode("utf-16"))
+    with pytest.raises(ConfigError, match=r"t\.toml: begins with a byte order mark of UTF-16"):
+        load_session(tmp_path / "t.toml")
 
 
 def test_unreadable_file(tmp_path: Path) -> None:

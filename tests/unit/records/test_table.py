@@ -10,10 +10,11 @@ import msgspec
 import numpy as np
 import pytest
 
+from smpc_dp.cli.statistics import dropped_lines
 from smpc_dp.errors import ConfigError, LocalError
 from smpc_dp.records.features import Block, equal_bins, product, selector
 from smpc_dp.records.schema import Number, Schema, read_schema
-from smpc_dp.records.table import read_table
+from smpc_dp.records.table import Table, read_table
 
 COLUMNS = {
     "age": {"lower": 0.0, "upper": 120.0, "step": 1.0, "bins": [18.0, 65.0]},
@@ -299,3 +300,147 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     (tmp_path / "twice.csv").write_text("age,age\n1,2\n", "utf-8")
     with pytest.raises(ConfigError, match="header of different column names"):
         read_table(tmp_path / "twice.csv", schema())
+
+
+def one_column(name: str, **column: object) -> Schema:
+    return read_schema({"columns": {name: column}, "max_rows": 1000})
+
+
+def read_lines(folder: Path, text: str, known: Schema) -> Table:
+    path = folder / "rows.csv"
+    path.write_bytes(text.encode())
+    return read_table(path, known)
+
+
+def test_a_quote_that_does_not_close_is_one_row_of_missing_values(tmp_path: Path) -> None:
+    known = one_column("age", lower=0.0, upper=100.0, step=1.0)
+    lines = ['41,"6 ft', *(f"{age},plain" for age in range(20, 90)), '50,"a ""quoted"", note"', '51,6" tall']
+    table = read_lines(tmp_path, "age,note\n" + "\n".join(lines) + "\n", known)
+    assert (table.rows, table.dropped.unclosed, table.dropped.ragged) == (73, 1, 0)
+    assert table.dropped.missing == {"age": 1}
+    assert table.grid("age")[1:].tolist() == [*range(20, 90), 50, 51]
+
+
+def test_lines_that_are_longer_than_the_header_have_no_values(tmp_path: Path) -> None:
+    known = read_schema({"columns": {"age": COLUMNS["age"], "bmi": COLUMNS["bmi"]}, "max_rows": 9})
+    table = read_lines(tmp_path, "age,bmi\n34,22,5\n35,23\n36,24,, \n37\n\n", known)
+    assert table.present["age"].tolist() == [False, True, True, True]
+    assert table.dropped.missing == {"age": 1, "bmi": 2}
+    assert (table.rows, table.dropped.ragged) == (4, 2)
+    assert any("2 lines have other cells" in line for line in dropped_lines(table))
+
+
+def test_headers_have_blanks_marks_and_unnamed_columns(tmp_path: Path) -> None:
+    known = read_schema({"columns": {"age": COLUMNS["age"], "bmi": COLUMNS["bmi"]}, "max_rows": 9})
+    for text in ("\ufeff,age, bmi ,,\r\n0,34,22,,\r\n", ',age,"bmi",x,x\r0,34,22,a,b'):
+        table = read_lines(tmp_path, text, known)
+        assert table.grid("age").tolist() == [34]
+        assert table.dropped.rows == 1
+        assert not table.dropped.ragged
+    with pytest.raises(ConfigError, match="age: table: has 2 columns 'age', needs a header of different"):
+        read_lines(tmp_path, "age,bmi,age\n1,2,3\n", known)
+    with pytest.raises(ConfigError, match="a quote in the header does not close on its line"):
+        read_lines(tmp_path, 'age,bmi,"note\n1,2,3\n', known)
+    (tmp_path / "wide.csv").write_bytes("age,bmi\n1,2\n".encode("utf-16"))
+    with pytest.raises(ConfigError, match="begins with a byte order mark of UTF-16: save it as UTF-8"):
+        read_table(tmp_path / "wide.csv", known)
+
+
+CATEGORIES: list[tuple[list[str], list[Any], str]] = [
+    (["0", "1"], [1.0, None, 0.0], '1.0\n""\n0.0\n'),
+    (["0", "1"], [1, "1.00", " 0"], "1\n1.00\n 0\n"),
+    (["True", "False"], [True, False, None], "TRUE\nfalse\n<NA>\n"),
+    (["01", "1"], ["01", "1", 1.0], "01\n1\n1.0\n"),
+]
+
+
+@pytest.mark.parametrize(("declared", "values", "text"), CATEGORIES)
+def test_categories_are_compared_by_value(
+    tmp_path: Path, declared: list[str], values: list[Any], text: str
+) -> None:
+    known = one_column("c", values=declared)
+    expected = read_table({"c": values}, known).codes["c"].tolist()
+    assert read_lines(tmp_path, f"c\n{text}", known).codes["c"].tolist() == expected
+    assert expected.count(-1) == sum(value is None for value in values)
+
+
+def test_a_tenth_is_the_category_of_any_float_type(tmp_path: Path) -> None:
+    known = one_column("c", values=["0.1", "2"])
+    for kind in ("f2", "f4", "f8"):
+        values = np.array([0.1, 2.0, math.nan], dtype=kind)
+        assert read_table({"c": values}, known).codes["c"].tolist() == [0, 1, -1]
+    assert read_lines(tmp_path, "c\n.1\n0.10\n2.0\n", known).codes["c"].tolist() == [0, 0, 1]
+
+
+def test_frames_and_files_of_frames_have_the_same_rows(tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    known = read_schema(
+        {"columns": {"n": COLUMNS["age"], "c": {"values": ["0", "1"]}, "b": {"values": ["true", "false"]}}}
+        | {"max_rows": 9}
+    )
+    frame = pandas.DataFrame({"n": [True, None, False], "c": [1, None, 0], "b": [True, False, None]})
+    frame.to_csv(tmp_path / "rows.csv")
+    frame.to_parquet(tmp_path / "rows.parquet")
+    tables = [
+        read_table(source, known) for source in (frame, tmp_path / "rows.csv", tmp_path / "rows.parquet")
+    ]
+    for table in tables:
+        assert {name: codes.tolist() for name, codes in table.codes.items()} == {
+            "n": [2 - 120, 0, -120],
+            "c": [1, -1, 0],
+            "b": [0, 1, -1],
+        }
+    both = pandas.DataFrame([[30, 31]], columns=["age", "age"])
+    with pytest.raises(ConfigError, match="has 2 columns 'age'"):
+        read_table(both, one_column("age", lower=0.0, upper=100.0))
+
+
+def test_an_underscore_is_no_part_of_a_number(tmp_path: Path) -> None:
+    known = one_column("age", lower=0.0, upper=100.0)
+    assert read_lines(tmp_path, "age\n1_0\n", known).dropped.missing == {"age": 1}
+    assert read_table({"age": ["1_0"]}, known).dropped.missing == {"age": 1}
+
+
+@pytest.mark.parametrize(
+    ("values", "reason"),
+    [
+        ([""], "'' stands for a missing value in a table"),
+        (["a", "NaT"], "'NaT' stands for a missing value"),
+        (["<NA>"], "'<NA>' stands for a missing value"),
+        (["1", "1.0"], "has a category twice: '1' and '1.0'"),
+        (["True", "true "], "has a category twice: 'True' and 'true '"),
+    ],
+)
+def test_categories_that_no_value_or_two_would_have_are_refused(values: list[str], reason: str) -> None:
+    with pytest.raises(ConfigError, match=reason):
+        one_column("c", values=values)
+
+
+@pytest.mark.parametrize(("lower", "upper"), [(0.0, 1e155), (-1e76, 0.0), (0.0, 1e-76), (0.0, np.inf)])
+def test_bounds_whose_powers_are_no_numbers_are_refused(lower: float, upper: float) -> None:
+    for given in ({"lower": lower, "upper": upper}, Number(lower=lower, upper=upper)):
+        with pytest.raises(ConfigError, match=r"columns\.v\.(lower|upper)"):
+            read_schema({"columns": {"v": given}, "max_rows": 9})
+
+
+def test_a_schema_has_numbers_of_numpy() -> None:
+    given = {
+        "lower": np.float64(0),
+        "upper": np.float32(3),
+        "bins": np.array([1.0, 2.0]),
+        "missing": np.bool_(0),
+    }
+    known = read_schema({"columns": {"v": given}, "max_rows": np.int64(9)})
+    assert known.columns["v"] == Number(lower=0.0, upper=3.0, bins=(1.0, 2.0), missing=False)
+    assert read_schema(known.to_json()) == known
+    with pytest.raises(ConfigError, match="bins: must be an array, is masked_array"):
+        read_schema({"columns": {"v": given | {"bins": np.ma.masked_equal([1.0, 2.0], 2.0)}}, "max_rows": 9})
+
+
+def test_a_text_of_a_float_that_may_be_several_ids_is_none(tmp_path: Path) -> None:
+    person = {"unit": "person", "id": "who", "rows_per_person": 1, "parties_per_person": 1}
+    known = read_schema({"columns": {"age": COLUMNS["age"]}, "max_rows": 9, **person})
+    table = read_lines(
+        tmp_path, f"who,age\n{2**53 + 1}.0,1\n1e+16,2\n{2**53 + 1},3\n1E20,4\n7.0,5\n7,6\n", known
+    )
+    assert table.counted.tolist() == [False, False, True, True, True, False]

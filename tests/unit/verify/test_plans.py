@@ -18,7 +18,9 @@ from smpc_dp.privacy.secagg_plan import plan_secagg
 from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters, check_parameters
 from smpc_dp.protocols.gopa.verifiable.records import VerifiableRecordParameters
 from smpc_dp.protocols.registry import PARAMETER_CHECKERS
+from smpc_dp.records.schema import Category, read_schema
 from smpc_dp_verify.answers import Sums
+from smpc_dp_verify.columns import read_table
 from smpc_dp_verify.draws import plan_draws
 from smpc_dp_verify.errors import Refused
 from smpc_dp_verify.record_plan import read_request
@@ -249,6 +251,8 @@ NONE_OF_NORMS: list[Any] = [
     {"columns": ["a", "b"], "bound": 1, "part": 1},
     [],
 ]
+NONE_OF_CATEGORIES = [["1", "1.0"], [".5", "0.50"], ["1e+16", "1" + "0" * 16], ["True", "true"], ["a", " a"]]
+NONE_OF_CATEGORIES += [["", "a"], ["NaT"], ["<NA>"], ["nan"]]
 NONE_OF_RECORDS: list[dict[str, Any]] = [
     *({"ask": text} for text in ("", "sum(sum)", "sum(age", "mean(age, age)", "age", "sum(age) by age")),
     *({"ask": text} for text in ("histogram(age, 0)", "histogram(age, 1025)", "histogram(age, [0, 5])")),
@@ -294,11 +298,23 @@ NONE_OF_RECORDS: list[dict[str, Any]] = [
     column(values=["a"]),
     of(columns={"age": {"values": ["a", "a"]}}),
     of(columns={"age": {"values": ["a"], "other": "b"}}),
+    column(upper=1e76),
+    column(upper=1e-76),
+    *(of(columns=AGE["columns"] | {"c": {"values": values}}) for values in NONE_OF_CATEGORIES),
     *(
         of(columns={"a": UNIT, "b": UNIT, "c": {"values": ["a"]}}, norm=norm) | {"ask": "sum(a)"}
         for norm in NONE_OF_NORMS
     ),
 ]
+
+
+@pytest.mark.parametrize(
+    "values", [["01", "1"], ["1E1", "10"], ["1/1", "1"], ["+1", "1"], ["Nan", "None"]], ids=str
+)
+def test_both_take_categories_that_differ(values: list[str]) -> None:
+    records = AGE | {"columns": AGE["columns"] | {"c": {"values": values}}}
+    assert read_schema(records).columns["c"] == Category(values=tuple(values))
+    assert read_table(records).columns["c"].values == tuple(values)
 
 
 @pytest.mark.parametrize("change", NONE_OF_RECORDS, ids=str)

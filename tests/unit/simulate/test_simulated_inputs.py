@@ -1,0 +1,75 @@
+"""What simulations take: seeds and settings of NumPy as of Python; masked values are refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from smpc_dp import simulate
+from smpc_dp.errors import ConfigError, PrivacyError
+
+ROWS = np.full((3, 1), 0.5)
+HIDDEN = np.ma.masked_equal(np.array([3.0, 99.0]), 99.0)
+SCHEMA = {"columns": {"v": {"lower": 0.0, "upper": 1.0}}, "max_rows": 100}
+
+
+def average(**given: Any) -> Any:
+    return simulate.average(given.pop("rows", ROWS), **({"lower": 0, "upper": 1} | given))
+
+
+def statistics(**given: Any) -> Any:
+    asked = {"schema": SCHEMA, "epsilon": 1.0, "delta": 1e-6, "corrupt": 0.0} | given
+    return simulate.statistics([{"v": [0.1, 0.2] * 20}] * 3, "sum(v)", **asked)
+
+
+SEEDED: dict[str, Callable[[Any], Any]] = {
+    "average": lambda seed: average(seed_for_simulation=seed).value.tolist(),
+    "noisy": lambda seed: average(epsilon=50, delta=1e-5, seed_for_simulation=seed).value.tolist(),
+    "statistics": lambda seed: statistics(seed_for_simulation=seed).to_json(),
+    "similarities": lambda seed: np.nan_to_num(
+        simulate.similarities(np.eye(3), 9.0, seed_for_simulation=seed)
+    ).tolist(),
+    "local_pairwise": lambda seed: (
+        simulate.local_pairwise(
+            "kendall_tau", (range(9), range(9)), 2.0, bins=2, seed_for_simulation=seed
+        ).value
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SEEDED)
+def test_seeds_of_numpy_are_those_of_python_and_others_are_refused(name: str) -> None:
+    run = SEEDED[name]
+    assert run(np.int64(7)) == run(7)
+    for seed in (True, 7.0, "7", -1, 1 << 64, np.float64(7)):
+        with pytest.raises(ConfigError, match=r"seed_for_simulation: must be an integer in \[0, 2\^64\)"):
+            run(seed)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"epsilon": np.float32(1)},
+        {"delta": np.float64(1e-6)},
+        {"corrupt": np.float64(0)},
+        {"weights": {"sum(v)": np.float32(2)}},
+        {"max_standard_error": np.float32(10), "schema": SCHEMA | {"rows_expected": 120}},
+        {"schema": SCHEMA | {"max_rows": np.int64(100), "rows_expected": np.int64(120)}},
+    ],
+    ids=str,
+)
+def test_settings_of_numpy_are_taken(given: dict[str, Any]) -> None:
+    assert statistics(seed_for_simulation=1, **given).estimates[0].value is not None
+
+
+def test_masked_values_are_refused() -> None:
+    for rows in (np.ma.stack([HIDDEN] * 3), [[1.0, 2.0], HIDDEN, [5.0, 4.0]]):
+        with pytest.raises(PrivacyError, match="values are masked: none may be missing"):
+            average(rows=rows, upper=100)
+    with pytest.raises(PrivacyError, match="bounds: 1 values are masked"):
+        average(rows=np.ones((3, 2)), upper=HIDDEN)
+    with pytest.raises(PrivacyError, match="vectors: 1 values are masked"):
+        simulate.similarities([[1.0, 2.0], HIDDEN, [1.0, 1.0]], 9.0)
