@@ -58,6 +58,7 @@ def read(
         explained: further keys in the list of known keys.
     """
     refused = refused or {}
+    given = {key: plain_value(value) for key, value in given.items()}
     fields = {field.encode_name: field for field in msgspec.structs.fields(table)}
     issues = Issues()
     for key in given:
@@ -74,7 +75,7 @@ def read(
             elif key not in refused:
                 issues.add_issue(f"{where}{key}", "is missing", ConfigCheck.MISSING)
             continue
-        inner, value = _table_of(field.type), plain_value(given[key])
+        inner, value = _table_of(field.type), given[key]
         if inner is not None and isinstance(value, dict):
             settings, faults = read(inner, value, f"{where}{key}.")
             issues += faults
@@ -82,9 +83,9 @@ def read(
                 good[key] = inner(**settings)
             continue
         try:
-            good[key] = _converted(field.type, value)
+            good[key] = _converted(field.type, given[key])
         except ValueError as error:
-            issues.add_issue(f"{where}{key}", str(error), _check_of(field.type, value))
+            issues.add_issue(f"{where}{key}", str(error), _check_of(field.type, given[key]))
     return good, issues
 
 

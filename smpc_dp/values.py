@@ -27,7 +27,7 @@ _TRUTHS = {"true": 1.0, "false": 0.0}
 _DECIMAL = re.compile(r"(-?)(0|[1-9][0-9]*|(?=\.[0-9]))(?:\.([0-9]*))?(?:[eE]([+-][0-9]{2,3}))?")
 # Python writes and reads no integer of more digits.
 _MAX_BITS = 14_000
-_MARKS = (
+_BYTE_ORDERS = (
     (b"\xff\xfe\0\0", "UTF-32"),
     (b"\0\0\xfe\xff", "UTF-32"),
     (b"\xff\xfe", "UTF-16"),
@@ -61,10 +61,11 @@ def number_of(value: object) -> float | None:
         return _TRUTHS.get(text.lower()) if number is None else number
     if not isinstance(value, Real | Decimal | np.bool_):
         return math.nan if category_of(value) is None else None
+    real: Any = value
     try:
-        return float(value)
+        return float(real)
     except OverflowError:
-        return math.inf if value > 0 else -math.inf
+        return math.inf if real > 0 else -math.inf
     except ValueError:
         # a signalling NaN
         return math.nan
@@ -84,8 +85,8 @@ def category_of(value: object) -> str | None:
         return None
     if text.lower() in _TRUTHS:
         return text.lower()
-    found = _DECIMAL.fullmatch(text) if text[0] in "-.0123456789" else None
-    return text if found is None else _decimal(*found.groups(""))
+    number = _DECIMAL.fullmatch(text) if text[0] in "-.0123456789" else None
+    return text if number is None else _decimal(*number.groups(""))
 
 
 def _decimal(sign: str, whole: str, part: str, exponent: str) -> str:
@@ -220,8 +221,8 @@ def plain_value(value: Any) -> Any:
 
 def decoded(content: bytes, source: str, errors: str = "strict") -> str:
     """Return a text, without a byte order mark; raise ConfigError, naming the line, if it is no UTF-8."""
-    for mark, name in _MARKS:
-        if content.startswith(mark):
+    for prefix, name in _BYTE_ORDERS:
+        if content.startswith(prefix):
             reason = f"begins with a byte order mark of {name}: save it as UTF-8"
             raise ConfigError.at(source, reason, ConfigCheck.FORMAT)
     try:

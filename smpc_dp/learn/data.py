@@ -102,8 +102,8 @@ def _table(source: Any, party: str) -> NDArray[np.float64]:
     table, wrong = numbers_of(array)
     if wrong.any():
         row, column = np.argwhere(wrong)[0].tolist()
-        reason = f"{party}: row {row}, column {column} is not a number"
-        raise ConfigError.at("table", reason, ConfigCheck.TYPE)
+        reason = f"must be a table of numbers, row {row}, column {column} has none"
+        raise ConfigError.at(party, reason, ConfigCheck.TYPE)
     return table
 
 

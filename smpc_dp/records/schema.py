@@ -29,7 +29,7 @@ MAX_CELLS = 1 << 16
 MAX_COLUMNS = 1000
 # Fourth powers of a range are float64 numbers, and not 0.
 LARGEST, NARROWEST = 1e75, 1e-75
-Bound = Annotated[float, Meta(ge=-LARGEST, le=LARGEST)]
+Bound = Annotated[float, Meta(extra={"range": "[-1e75, 1e75]"})]
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 
 

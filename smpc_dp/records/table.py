@@ -252,9 +252,9 @@ def _csv(path: Path, wanted: Sequence[str], party: str) -> Columns:
         raise LocalError(f"{path}: cannot be read as CSV ({error})") from None
 
 
-def _cells_of_lines(lines: Iterable[str], width: int, places: Mapping[str, int]) -> Columns:
-    """Return the cells at some places of each line; what a line does not have is missing."""
-    columns: dict[str, list[str]] = {name: [] for name in places}
+def _cells_of_lines(lines: Iterable[str], width: int, indices: Mapping[str, int]) -> Columns:
+    """Return the cells at these indices of each line; what a line does not have is missing."""
+    columns: dict[str, list[str]] = {name: [] for name in indices}
     ragged = unclosed = 0
     for line in lines:
         if not (content := line.removesuffix("\n")):
@@ -265,8 +265,8 @@ def _cells_of_lines(lines: Iterable[str], width: int, places: Mapping[str, int])
         ragged += closed and len(row or ()) < width
         # of a line that is too long any cell may be another column's
         row = row or []
-        for name, place in places.items():
-            columns[name].append(row[place] if place < len(row) else "")
+        for name, index in indices.items():
+            columns[name].append(row[index] if index < len(row) else "")
     return Columns(dict(columns), ragged, unclosed)
 
 

@@ -17,6 +17,7 @@ from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.learn.boosting import PersonalizedBoosting as BoostingSettings
 from smpc_dp.optional import import_optional
 from smpc_dp.privacy.record_gradients import Mechanism
+from smpc_dp.values import refuse_masked
 
 import_optional("sklearn")
 
@@ -56,7 +57,10 @@ class _NetworkClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Raises:
             ConfigError: groups, bounds or a setting is refused.
             ValueError: rows or labels are refused by scikit-learn.
+            PrivacyError: values are masked.
         """
+        refuse_masked("X", X)
+        refuse_masked("y", y)
         rows, labels = validate_data(self, X, y, dtype=np.float64)
         check_classification_targets(labels)
         self.classes_, codes = np.unique(labels, return_inverse=True)

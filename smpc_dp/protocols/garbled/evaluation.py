@@ -21,6 +21,7 @@ from smpc_dp.protocols.garbled.plan import Plan, Rows
 from smpc_dp.protocols.names import PAIRWISE, VERSION
 from smpc_dp.protocols.result import Privacy
 from smpc_dp.published.library import PUBLISHED, find
+from smpc_dp.values import refuse_masked
 
 AnyCircuit = str | os.PathLike[str] | Circuit
 Role = Literal["garbler", "evaluator"]
@@ -210,7 +211,8 @@ def count_instances(inputs: Sequence[Input], declared: int | None) -> tuple[int,
 
 
 def _rows(values: Input, width: int, where: str) -> Rows:
-    """Return packed values; raise ConfigError for a value that does not fit."""
+    """Return packed values; raise ConfigError for a value that does not fit, PrivacyError if masked."""
+    refuse_masked(where, values)
     if isinstance(values, int | np.integer):
         values = [int(values)]
     if isinstance(values, np.ndarray):

@@ -134,7 +134,9 @@ def test_named_columns_are_numbers_by_the_same_rules(tmp_path: Path) -> None:
         with pytest.raises(ConfigError, match="x: ann: must be a column of numbers, row 1 has none"):
             data.read_source({"x": [1, wrong]}, ["x"], "ann")
     for table in ([[1.0, "text"]], np.array([["1_0", "2"]], dtype=object)):
-        with pytest.raises(ConfigError, match=r"ann: row 0, column [01] is not a number"):
+        with pytest.raises(
+            ConfigError, match=r"ann: must be a table of numbers, row 0, column [01] has none"
+        ):
             data.read_source(table, (), "ann")
     with pytest.raises(ConfigError, match="must be a table of numbers"):
         data.read_source([[1.0], [1.0, 2.0]], (), "ann")

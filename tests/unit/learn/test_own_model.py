@@ -277,8 +277,11 @@ def test_columns_are_taken_by_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("age,label\n1,0\n", r"size: ann: needs one column of this name \(columns: age, label\)"),
-        ("age,size,label,age\n1,2,0,3\n", "age: ann: needs one column of this name"),
+        ("age,label\n1,0\n", r"size: ann: the table has no column 'size' \(columns: age, label\)"),
+        (
+            "age,size,label,age\n1,2,0,3\n",
+            "age: ann: has 2 columns 'age', needs a header of different column names",
+        ),
         ("age,size,label\n1,two,0\n", r"bad\.csv:2: column 2 is not a number"),
         ("age,size,label\n1,2\n", r"bad\.csv:2: 2 columns, the header has 3"),
         ("age,size,label\n", "holds no points"),

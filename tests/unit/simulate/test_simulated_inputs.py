@@ -21,7 +21,7 @@ def average(**given: Any) -> Any:
 
 
 def statistics(**given: Any) -> Any:
-    asked = {"schema": SCHEMA, "epsilon": 1.0, "delta": 1e-6, "corrupt": 0.0} | given
+    asked: dict[str, Any] = {"schema": SCHEMA, "epsilon": 1.0, "delta": 1e-6, "corrupt": 0.0} | given
     return simulate.statistics([{"v": [0.1, 0.2] * 20}] * 3, "sum(v)", **asked)
 
 
@@ -71,5 +71,7 @@ def test_masked_values_are_refused() -> None:
             average(rows=rows, upper=100)
     with pytest.raises(PrivacyError, match="bounds: 1 values are masked"):
         average(rows=np.ones((3, 2)), upper=HIDDEN)
-    with pytest.raises(PrivacyError, match="vectors: 1 values are masked"):
-        simulate.similarities([[1.0, 2.0], HIDDEN, [1.0, 1.0]], 9.0)
+    with pytest.raises(PrivacyError, match=r"inputs\[0\]: 1 values are masked"):
+        simulate.evaluate("less_u16", [HIDDEN.astype(np.int64), np.array([3, 4])])
+    with pytest.raises(PrivacyError, match="vectors: 3 values are masked"):
+        simulate.similarities(np.ma.stack([HIDDEN] * 3)[:, :2], 9.0)
