@@ -300,7 +300,9 @@ def test_the_silence_of_parties_with_chosen_terms_is_named_as_that(choose: Choos
     choose({(one, two): term for one in names[:-2] for two in silent})
     ran = execute(setting=setting, kill=dict.fromkeys(silent, 9))
     assert set(ran.errors) <= silent
-    assert ran.relay.result.noise.residual_pairs == 12
+    noise = ran.relay.result.noise
+    assert noise is not None
+    assert noise.residual_pairs == 12
     report = audited(ran, tmp_path)
     assert not report.ok
     assert "no publication of user-7, user-8: 12 pairwise terms do not cancel" in report.conclusion
