@@ -50,8 +50,10 @@ class Convictions:
             return
         except OSError as error:
             raise LocalError(f"{folder}: cannot read the certificates ({error.strerror})") from None
-        if len(files) > MAX_CERTIFICATES:
-            raise LocalError(f"{folder}: {len(files)} certificates, {MAX_CERTIFICATES} at most are judged")
+        # One for each member beside: convicted members must not keep others from working.
+        most = MAX_CERTIFICATES + sum(1 for _ in roster)
+        if len(files) > most:
+            raise LocalError(f"{folder}: {len(files)} certificates, {most} at most are judged")
         for file in files:
             self._add(file)
 
@@ -109,6 +111,9 @@ class Convictions:
         A party has one file: a further certificate is written if the last one could not be. Raises LocalError
         if it cannot be written.
         """
+        with self._lock:
+            if name in self._files and name not in self._unwritten:
+                return self._files[name]
         run = run_of(Certificate.decode(content)).hex()[:16]
         with self._lock:
             if name not in self._files:

@@ -39,8 +39,9 @@ from smpc_dp.wire.signing import Context
 
 AGGREGATOR = "aggregator"
 STORED_BYTES = 1 << 24
-# Seconds between two looks at a role that judges.
+# Seconds between two looks at a role that judges, and in which a cancelled one takes what has arrived.
 LOOK_SECONDS = 0.05
+GRACE_SECONDS = 1.0
 
 T = TypeVar("T")
 # Is told of the error that ends a role before anybody else is; returns the error to raise.
@@ -229,16 +230,19 @@ def evaluate(
 async def run_role(role: Participant, work: Callable[[], T], stop: Callable[[], None]) -> T:
     """Return `work()`, which drives a role in a thread; `stop` ends the role's waits for others.
 
-    A cancelled caller goes on at once, unless the role judges: it waits for the judgement, which no other
-    member can delay, however often it is cancelled, as it is when the event loop ends. A conviction is raised
-    in the place of the cancellation.
+    A cancelled caller waits for the role to take what has arrived, for GRACE_SECONDS at most. If the role
+    judges it waits for the judgement and its two messages to the aggregator, however often it is cancelled,
+    as it is when the event loop ends. A conviction is raised in the place of the cancellation.
     """
     running = start_in_thread(work)
     try:
         return await asyncio.shield(running)
     except asyncio.CancelledError:
         stop()
-        while role.judges and not running.done():
+        # The statement may have arrived, and its role not yet have woken.
+        loop = asyncio.get_running_loop()
+        grace = loop.time() + GRACE_SECONDS
+        while not running.done() and (role.judges or loop.time() < grace):
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.wait([running], timeout=LOOK_SECONDS)
         if running.done() and certificate_of(running.exception()) is not None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+import contextlib
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -74,10 +75,7 @@ async def compare(
     try:
         await asyncio.gather(*tasks)
     except BaseException as error:
-        for task in tasks:
-            task.cancel()
-        # What a garbler has signed by now is still judged.
-        await asyncio.wait(tasks)
+        await _cancel(tasks)
         if (convicted := _conviction(faults)) is not None:
             raise convicted from error
         raise
@@ -86,6 +84,15 @@ async def compare(
         raise differs
     failed = {peer: str(error) for peer, error in faults.items()}
     return Similarities(scores, failed, plan.guarantee, plan.deviation)
+
+
+async def _cancel(tasks: Sequence[asyncio.Task[None]]) -> None:
+    """Cancel comparisons; what a garbler has signed by now is still judged, however often this is cancelled."""
+    while not all(task.done() for task in tasks):
+        for task in tasks:
+            task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.wait(tasks)
 
 
 def _conviction(faults: Mapping[str, SmpcError]) -> SmpcError | None:

@@ -303,6 +303,9 @@ class PairRounds(AggregatorWaits):
         own, peer = self._identity.name, self._tunnels[matching].partner
         begins, ends = (self._began + seconds for seconds in pair_seconds(matching, self._timeouts))
         if now() > begins:
+            # The partner need not wait.
+            with contextlib.suppress(SmpcError):
+                await self._give(RelayEnd(matching))
             raise TimeoutFault({own}, "pair", "this party came too late to it")
         late = TimeoutFault({own, peer}, "pair", "its time is over; which of the two was slow is not known")
         timer = asyncio.get_running_loop().call_at(ends, self._expire_pair, matching, late)

@@ -121,6 +121,25 @@ async def test_a_cancelled_caller_waits_for_a_judgement_alone(found: Callable[[]
         await task
 
 
+async def test_a_statement_that_has_arrived_is_judged_though_its_role_has_not_woken() -> None:
+    """The caller is cancelled before the role's thread has taken the message."""
+    judge = Judge(convicted)
+    judge.judges = False
+    work = work_of(judge, Garbler(lost), lambda error: error)
+
+    def wake() -> None:
+        judge.judges = True
+        judge.go_on.set()
+
+    loop = asyncio.get_running_loop()
+    stop = cast("Any", lambda: loop.call_later(0.1, wake))
+    task = asyncio.create_task(run_role(cast("Any", judge), work, stop))
+    await judge.judging.wait()
+    task.cancel()
+    with pytest.raises(PeerFault):
+        await task
+
+
 async def test_a_cancelled_caller_waits_for_nothing_else_and_the_thread_stores_what_it_finds(
     tmp_path: Path,
 ) -> None:
@@ -425,9 +444,9 @@ async def test_a_partner_whom_others_keep_is_waited_for_until_its_time(
     assert 900.0 < called.patience[0] <= 1000.0
 
 
-@pytest.mark.parametrize(("halted", "expected"), [(True, TimeoutFault), (False, PeerFault)])
+@pytest.mark.parametrize(("halted", "reason"), [(True, "the wait for it was ended"), (False, "hung up")])
 async def test_a_peer_whose_connection_is_cut_here_has_not_hung_up(
-    halted: bool, expected: type[SmpcError], monkeypatch: pytest.MonkeyPatch
+    halted: bool, reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     halt, called = Halt(), Called(monkeypatch)
 
@@ -439,7 +458,7 @@ async def test_a_peer_whose_connection_is_cut_here_has_not_hung_up(
     monkeypatch.setattr(evaluation, "call", call)
     monkeypatch.setattr(called.evaluations, "_endpoint", lambda *_: None)
     pairing = SimpleNamespace(peer="alice", we_listen=False, member=SimpleNamespace(session=None))
-    with pytest.raises(expected):
+    with pytest.raises(TimeoutFault, match=reason):
         called.evaluations._connect(pairing, halt, 1.0)
 
 
