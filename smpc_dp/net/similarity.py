@@ -87,7 +87,7 @@ async def compare(
 
 
 async def _cancel(tasks: Sequence[asyncio.Task[None]]) -> None:
-    """Cancel comparisons; what a garbler has signed by now is still judged, however often this is cancelled."""
+    """Cancel comparisons; what is signed by now is still judged, however often this is cancelled."""
     while not all(task.done() for task in tasks):
         for task in tasks:
             task.cancel()
