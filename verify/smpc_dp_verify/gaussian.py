@@ -5,15 +5,19 @@ from __future__ import annotations
 import math
 
 
+# By this part delta is rounded up.
+MARGIN = 1e-9
+
+
 def _delta(epsilon: float, mu: float) -> float:
-    """Return delta at epsilon of two Gaussians that are `mu` standard deviations apart."""
+    """Return delta at epsilon of two Gaussians that are `mu` standard deviations apart, rounded up."""
 
     def tail(x: float) -> float:
         return math.erfc(x / math.sqrt(2)) / 2
 
     second = tail(epsilon / mu + mu / 2)
     moved = math.exp(min(epsilon + math.log(second), 0.0)) if second else 0.0
-    return tail(epsilon / mu - mu / 2) - moved
+    return min(1.0, (tail(epsilon / mu - mu / 2) - moved) * (1 + MARGIN))
 
 
 def gaussian_mu(epsilon: float, delta: float) -> float:
