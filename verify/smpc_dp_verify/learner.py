@@ -20,6 +20,8 @@ WHOLE: dict[str, tuple[int, int, int | None]] = {
     "metric_every": (0, 0, 0),
 }
 ABOVE_0, BELOW_1 = math.nextafter(0.0, 1.0), math.nextafter(1.0, 0.0)
+# Averages of models have steps of a 2^40th of the radius, of which none is below 2^-1000.
+LEAST_RADIUS = 2.0**-960
 NUMBERS: dict[str, tuple[float, float, float | None]] = {
     "epsilon": (ABOVE_0, 1e9, None),
     "delta": (ABOVE_0, BELOW_1, None),
@@ -27,7 +29,7 @@ NUMBERS: dict[str, tuple[float, float, float | None]] = {
     "decay": (0.0, 1e9, 0.0),
     "clip": (ABOVE_0, 1e9, 1.0),
     "ridge": (0.0, 1e6, 0.0),
-    "radius": (ABOVE_0, 1e9, 1000.0),
+    "radius": (LEAST_RADIUS, 1e9, 1000.0),
     "metric_share": (ABOVE_0, BELOW_1, 0.1),
     "metric_lower": (-1e9, 1e9, 0.0),
     "metric_upper": (-1e9, 1e9, 1.0),

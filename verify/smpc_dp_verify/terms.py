@@ -135,6 +135,7 @@ def read_terms(session: Session, request: int, operation: str) -> Terms:
             kind in {("gopa", version, True) for version in VERIFIABLE},
             "a session without verifiable averages",
         )
+        required(kind[2] is True, "the parameter verifiable")
         named = asked[4] in (None, f" of group {group_digest(session.names)}")
         required(named and len(session.names) <= MOST_PARTIES, "the question")
         if "records" in session.parameters:

@@ -97,6 +97,7 @@ WRONG: list[dict[str, Any]] = [
     {"length": 3},
     {"rate": 4.0, "ridge": 0.5},
     {"ridge": 2e6},
+    {"radius": 1e-300},
     {"classes": 1},
     {"weights": "points"},
     {"max_points": 5},

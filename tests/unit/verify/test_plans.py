@@ -231,6 +231,14 @@ def test_the_question_of_another_session_of_records_is_refused(name: str) -> Non
         read_terms(dataclasses.replace(session, parameters=changed), 1, asked)
 
 
+@pytest.mark.parametrize("value", [1, 1.0])
+def test_verifiable_is_a_boolean_in_a_session_of_records(value: float) -> None:
+    _, session, asked = planned_records("a sum of a row")
+    changed = {**session.parameters, "verifiable": value}
+    with pytest.raises(Refused, match="the parameter verifiable"):
+        read_terms(dataclasses.replace(session, parameters=changed), 1, asked)
+
+
 def of(**records: Any) -> dict[str, Any]:
     return {"records": AGE | records}
 
