@@ -5,17 +5,22 @@ from __future__ import annotations
 import gc
 import hashlib
 import itertools
+import json
 import os
 import sys
 from collections import defaultdict
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from functools import lru_cache
+from typing import TYPE_CHECKING, Any
 
 import nacl.bindings
 import pytest
 from hypothesis import settings
 
 from tests.examples import examples, want_all_examples
+
+if TYPE_CHECKING:
+    from smpc_dp.errors import ConfigIssue
 
 # One thread for linear algebra, here and in the processes that tests start. Beside other workers on the same
 # processors the threads of OpenBLAS wait for each other in busy loops, which takes longer than the work.
@@ -24,12 +29,6 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # Tests start some hundred processes. Without cached bytecode each compiles the whole package anew.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
-
-# Members of a run in one process verify the same signatures, and tests play the same runs again. These
-# functions of libsodium return the same for the same arguments; errors are not kept. The package imports them
-# later.
-for _name in ("crypto_sign", "crypto_sign_open", "crypto_scalarmult", "crypto_scalarmult_base"):
-    setattr(nacl.bindings, _name, lru_cache(maxsize=1 << 13)(getattr(nacl.bindings, _name)))
 
 # With --part one test marked `long` of so many is drawn.
 LONG = 8
@@ -55,6 +54,51 @@ def pytest_configure(config: pytest.Config) -> None:
         want_all_examples()
     settings.register_profile("fixed", max_examples=examples(100), deadline=None, derandomize=True)
     settings.load_profile("fixed")
+    # Before the package is imported, which takes these functions from there.
+    _verify_once()
+    _plan_once()
+
+
+def _verify_once() -> None:
+    """Compute once what libsodium gives for the same arguments; errors are not kept.
+
+    Members of a run in one process verify the same signatures, and tests play the same runs again.
+    """
+    for name in ("crypto_sign", "crypto_sign_open", "crypto_scalarmult", "crypto_scalarmult_base"):
+        setattr(nacl.bindings, name, lru_cache(maxsize=1 << 13)(getattr(nacl.bindings, name)))
+
+
+# What the test that runs has planned of the parameters of sessions: their plan and their faults.
+_PLANNED: dict[tuple[str, int, str, tuple[str, ...]], tuple[Any, list[ConfigIssue]]] = {}
+
+
+def _plan_once() -> None:
+    """Plan a session's parameters once in each test, not once for each member in its process."""
+    from smpc_dp.net import session_file
+
+    plan = session_file.plan_parameters
+
+    def planned(
+        protocol: str,
+        version: int,
+        parameters: Mapping[str, object],
+        names: Sequence[str],
+        issues: list[ConfigIssue],
+    ) -> Any:
+        key = (protocol, version, json.dumps(parameters), tuple(names))
+        if key not in _PLANNED:
+            found: list[ConfigIssue] = []
+            _PLANNED[key] = plan(protocol, version, parameters, names, found), found
+        checked, found = _PLANNED[key]
+        issues += found
+        return checked
+
+    session_file.plan_parameters = planned
+
+
+def pytest_runtest_teardown() -> None:
+    """Forget plans: the next test may plan the same parameters otherwise."""
+    _PLANNED.clear()
 
 
 def pytest_report_header(config: pytest.Config) -> str | None:
