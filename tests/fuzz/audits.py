@@ -99,7 +99,7 @@ LEARNER: dict[str, Any] = {
     "delta": 1e-2,
     "averager": {"method": "gopa", "verifiable": True},
 }
-VERSIONS = {"gopa": VERIFIABLE_VERSION, "learn": 2}
+VERSIONS = dict.fromkeys(("gopa", "learn"), VERIFIABLE_VERSION)
 
 
 # What both say

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-
 # By this part delta is rounded up.
 MARGIN = 1e-9
 
