@@ -337,7 +337,7 @@ def _advertisements(
     message: m.Neighbours,
     neighbours: Collection[int],
 ) -> dict[int, m.Advertise]:
-    """Return the keys of exactly the neighbours, as they have signed them and the root binds them."""
+    """Return the keys of exactly the neighbours, as they are signed; the root binds their draws alone."""
     expected = tuple(sorted(neighbours))
     if tuple(item.party for item in message.advertisements) != expected:
         raise member.refuse(
