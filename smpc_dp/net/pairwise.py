@@ -290,7 +290,7 @@ def drive(
     except SmpcError as error:
         effects.close()
         # First: who is convicted may keep its partner from a farewell, or in one.
-        kept = keep(error)
+        raised = keep(error)
         reported: SmpcError = error
         if isinstance(error, ChannelClosed):
             reported = TimeoutFault({error.peer}, role.step, str(error), code=Code.LOST)
@@ -298,9 +298,9 @@ def drive(
             # An error of a farewell does not take the place of its reason.
             with contextlib.suppress(SmpcError):
                 channels[message.to].close(message.parts)
-        if kept is error:
+        if raised is error:
             raise
-        raise kept from error
+        raise raised from error
     steps["done"] = time.perf_counter() - began
     sent = sum(channel.bytes_sent for channel in channels.values())
     received = sum(channel.bytes_received for channel in channels.values())

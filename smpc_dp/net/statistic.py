@@ -353,14 +353,14 @@ class PairRounds(AggregatorWaits):
         loop = asyncio.get_running_loop()
 
         def keep(error: SmpcError) -> SmpcError:
-            kept = self._evaluations.convictions.keep(error)
+            stored = self._evaluations.convictions.keep(error)
             if (certificate := certificate_of(error)) is not None:
-                self.convictions[matching] = kept
+                self.convictions[matching] = stored
                 try:
                     run_in_loop(self._show(matching, certificate), loop)
                 except SmpcError as failed:
-                    self.issues.append(f"{kept}; the aggregator could not be shown it: {failed}")
-            return kept
+                    self.issues.append(f"{stored}; the aggregator could not be shown it: {failed}")
+            return stored
 
         return keep
 

@@ -194,6 +194,10 @@ class Room:
             sums = ((2 * first - second) % prime).sum(axis=0) % prime
             return Answer([str(value) for value in sums])
 
+        def silent(self, _silence: float) -> list[str]:
+            """Return the other servers whose job has not come."""
+            return [name for name in self._servers if name != self._own and name not in self._room.jobs]
+
         def abandon(self) -> None:
             """End."""
 

@@ -262,7 +262,7 @@ def _play(
 ) -> tuple[Case, list[bytes]]:
     """Play an average of equal vectors; return its session, and the log."""
     inputs: dict[str, Any] = dict.fromkeys(context.names, values)
-    ran = lab.play(context, checked, identities, inputs, MemoryBoard(text), lab.Means())
+    ran = lab.run_protocol(context, checked, identities, inputs, MemoryBoard(text), lab.Deviations())
     return Case(text, context, identities), ran.lines
 
 
@@ -364,7 +364,7 @@ def _beside() -> dict[str, Made]:
     played = []
     for request in (1, 2):
         context = dataclasses.replace(context, operation=asked, request=request)
-        ran = lab.play(context, checked, identities, ONE.inputs, board, lab.Means(), request)
+        ran = lab.run_protocol(context, checked, identities, ONE.inputs, board, lab.Deviations(), request)
         played.append((ran, _signed_as(ran)))
     (_, earlier), (ran, signed) = played
     keys = {

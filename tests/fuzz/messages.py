@@ -18,6 +18,7 @@ from smpc_dp.encoding import Encoding
 from smpc_dp.errors import VerificationError
 from smpc_dp.identity.keys import Identity, verify
 from smpc_dp.net.transport import framing, handshake
+from smpc_dp.net.transport.channel import broken
 from smpc_dp.net.transport.difference import DescribedSession
 from smpc_dp.protocols.garbled.plan import pack_bits, unpack_bits
 from smpc_dp.protocols.secret_sharing import sharing
@@ -115,7 +116,10 @@ def _frames(content: bytes) -> None:
                 return
             assert message in framing.CONTROL if isinstance(message, int) else len(message) <= 5000
 
-    _loop().run_until_complete(read())
+    try:
+        _loop().run_until_complete(read())
+    except ConnectionError as error:
+        raise broken(error, "alice") from None
 
 
 def _party_set(content: bytes) -> bytes:

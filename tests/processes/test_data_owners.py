@@ -15,6 +15,7 @@ from smpc_dp.learn.data_owners import DataOwners
 from smpc_dp.learn.registry import check_learn
 from smpc_dp.learn.requirements import Learned
 from smpc_dp.net.connection import AggregatorConnection
+from smpc_dp.net.events import Event
 from smpc_dp.net.learning import learn, serve_learning
 from smpc_dp.net.local import create_local_session
 from smpc_dp.net.session_file import Timeouts
@@ -125,12 +126,18 @@ def test_an_owner_leaves_and_comes_again_and_one_is_absent(
     assert isinstance(settings, DataOwners)
 
     async def scene() -> tuple[Learned, Learned, Learned]:
-        seen = asyncio.Event()
+        seen, later = asyncio.Event(), asyncio.Event()
+
+        def note(event: Event) -> None:
+            for number, mark in ((12, seen), (24, later)):
+                if event.request >= number:
+                    mark.set()
+
         serving = asyncio.create_task(
             serve_learning(
                 path,
                 begin_with=3,
-                on_event=lambda event: seen.set() if event.request >= 12 else None,
+                on_event=note,
             )
         )
         first = asyncio.create_task(one(path, "ann"))
@@ -138,6 +145,7 @@ def test_an_owner_leaves_and_comes_again_and_one_is_absent(
         await seen.wait()
         first.cancel()
         await asyncio.gather(first, return_exceptions=True)
+        await later.wait()
         again = await one(path, "ann")
         bank, ben = await asyncio.gather(*others)
         await serving

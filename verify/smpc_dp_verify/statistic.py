@@ -275,7 +275,7 @@ class StatisticAudit(RunLog):
         required(before == self.head, "the outcome is of another log")
         required(all(is_array(index, int, int) for index in failed), "the format")
         drawn = {(m, i) for m, each in enumerate(self._pairs) for i in range(len(each))}
-        indices = [(matching, place) for matching, place in failed]
+        indices = [(matching, index) for matching, index in failed]
         required(indices == sorted(drawn & {*indices}), "the pairs that failed")
         required(pairs == len(drawn) - len(indices), "how many pairs count")
         self._outcome = [figures[0], figures[1], figures[5], indices]

@@ -418,12 +418,12 @@ def execute(
         memo={} if memo else None,
     )
     board = MemoryBoard(session.decode("ascii")) if board is None else board
-    means = Means(tampers or {}, relay, kill or {}, unchecked, seen or {})
-    return play(context, checked, identities, setting.inputs, board, means, run)
+    deviations = Deviations(tampers or {}, relay, kill or {}, unchecked, seen or {})
+    return run_protocol(context, checked, identities, setting.inputs, board, deviations, run)
 
 
 @dataclass(frozen=True)
-class Means:
+class Deviations:
     """Deviations in a run: see `execute`."""
 
     tampers: Mapping[str, Tamper] = field(default_factory=dict)
@@ -433,13 +433,13 @@ class Means:
     seen: Mapping[str, Seen] = field(default_factory=dict)
 
 
-def play(
+def run_protocol(
     context: Context,
     checked: VerifiableParameters,
     identities: Mapping[str, Identity],
     inputs: Mapping[str, Sequence[int]],
     board: MemoryBoard,
-    means: Means,
+    deviations: Deviations,
     run: int = RUN,
 ) -> RecordedRun:
     """Run the protocol in this context, among the parties that have inputs; see `execute`."""
@@ -453,12 +453,12 @@ def play(
             identities[name],
             ring_vector,
             randomness,
-            seen=means.seen.get(name, NOTHING_SEEN),
-            check_total=name not in means.unchecked,
+            seen=deviations.seen.get(name, NOTHING_SEEN),
+            check_total=name not in deviations.unchecked,
         )
-        parties.append(Cheater(sender, means.tampers.get(name)))
-    host = means.relay.of(aggregator(context, checked, identities[RELAY], board=board))
-    errors = drive([host, *parties], MemoryNetwork(Faults(kill=dict(means.kill))), RELAY)
+        parties.append(Cheater(sender, deviations.tampers.get(name)))
+    host = deviations.relay.of(aggregator(context, checked, identities[RELAY], board=board))
+    errors = drive([host, *parties], MemoryNetwork(Faults(kill=dict(deviations.kill))), RELAY)
     return RecordedRun(
         board.lines, errors, context, dict(identities), host, {sender.name: sender for sender in parties}
     )

@@ -44,8 +44,8 @@ class PeerFrames:
         self._content += content
         while len(self._content) >= FRAME.size:
             number, size = FRAME.unpack_from(self._content)
-            due, waiting = self._waiting.get(number, (None, None))
-            self._check(size, due)
+            length, waiting = self._waiting.get(number, (None, None))
+            self._check(size, length)
             end = FRAME.size + size
             if len(self._content) < end:
                 return
@@ -59,24 +59,24 @@ class PeerFrames:
             else:
                 self._early[number] = payload
 
-    def receive(self, number: int, due: int | None) -> bytes | Future[bytes]:
-        """Return the payload of a message, or a future of it; `due`: its length."""
+    def receive(self, number: int, length: int | None) -> bytes | Future[bytes]:
+        """Return the payload of a message, or a future of it; `length`: its own."""
         payload = self._early.pop(number, None)
         if payload is not None:
-            self._check(len(payload), due)
+            self._check(len(payload), length)
             return payload
         waiting: Future[bytes] = asyncio.get_running_loop().create_future()
-        self._waiting[number] = due, waiting
+        self._waiting[number] = length, waiting
         # The message may have begun to arrive.
         self.feed(b"")
         return waiting
 
-    def _check(self, size: int, due: int | None) -> None:
+    def _check(self, size: int, length: int | None) -> None:
         """Blame the peer for a payload that is too long, or not of the length that is due."""
-        if due is None and size > MAX_PAYLOAD:
+        if length is None and size > MAX_PAYLOAD:
             self._blame(self._peer, f"announced {size} bytes of shares, {MAX_PAYLOAD} at most")
-        if due not in (None, size):
-            self._blame(self._peer, f"sent {size} bytes of shares where {due} are due")
+        if length not in (None, size):
+            self._blame(self._peer, f"sent {size} bytes of shares where {length} are due")
 
 
 async def connect_peers(mpc: Any, sockets: Sequence[int], blame: Blame) -> None:
@@ -111,8 +111,8 @@ async def connect_peers(mpc: Any, sockets: Sequence[int], blame: Blame) -> None:
                 self.frames.feed(data)
                 return
             self.greeting += data
-            told = self.greeting[:INDEX_BYTES]
-            if len(told) == INDEX_BYTES and int.from_bytes(told, "little") != self.expected:
+            index = self.greeting[:INDEX_BYTES]
+            if len(index) == INDEX_BYTES and int.from_bytes(index, "little") != self.expected:
                 blame(self.expected, "says that it is another server")
             size = INDEX_BYTES + mpc._prss_keys_from_peer(self.expected)
             if len(self.greeting) < size:

@@ -216,12 +216,12 @@ class Member(ABC):
         silent = [name for name in self._servers if name not in self._reports and name not in done]
         missing = {name for abort in self._reports.values() for name in abort.names()}.union(silent)
         codes = {abort.code for abort in self._reports.values()} - {Code.STOPPED}
-        said = [_said(name, abort) for name, abort in sorted(self._reports.items())]
-        said += [f"{name} has not said why" for name in silent]
+        reports = [_report_text(name, abort) for name, abort in sorted(self._reports.items())]
+        reports += [f"{name} has not said why" for name in silent]
         return TimeoutFault(
             missing or set(self._servers) - {self.name},
             next((abort.step for abort in self._reports.values() if abort.step), step),
-            "; ".join([*said, "the cause is not known", NO_SURVIVAL]),
+            "; ".join([*reports, "the cause is not known", NO_SURVIVAL]),
             code=codes.pop() if len(codes) == 1 and not silent else Code.MISSING,
         )
 
@@ -291,7 +291,7 @@ class Member(ABC):
         )
 
 
-def _said(name: str, abort: Abort) -> str:
+def _report_text(name: str, abort: Abort) -> str:
     """Say in words what a server has not received."""
     if not abort.missing:
         return f"{name} was stopped by another server"

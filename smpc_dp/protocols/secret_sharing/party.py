@@ -112,7 +112,7 @@ class PartyRun(Member):
             return ()
         if self._reports:
             self._gone.update(gone)
-            return self._stop_if_all_have_said()
+            return self._stop_if_all_reported()
         step = self.step
         self._end()
         raise TimeoutFault(gone, step, f"{NOT_CONNECTED}; {NO_SURVIVAL}", code=Code.LOST)
@@ -123,7 +123,7 @@ class PartyRun(Member):
             return ()
         if self._reports:
             self._gone.update(self.waiting_for)
-            return self._stop_if_all_have_said()
+            return self._stop_if_all_reported()
         step, missing = self.step, self.waiting_for
         self._end()
         raise TimeoutFault(missing, step)
@@ -147,20 +147,20 @@ class PartyRun(Member):
             return ()
         if envelope.step == ABORT:
             self._take_report(envelope)
-            return self._stop_if_all_have_said()
+            return self._stop_if_all_reported()
         if envelope.step == m.START and not self._shared:
             self._starts[sender] = decode(envelope.body, m.Start, sender)
             # Signed under the run that it begins.
             if envelope.run_id != run_identifier(self._context, self._starts[sender]):
                 raise PeerFault(sender, f"sent '{m.START}' of another run", Check.OTHER_RUN)
-            return self._stop_if_all_have_said() if self._reports or self.waiting_for else self._share()
+            return self._stop_if_all_reported() if self._reports or self.waiting_for else self._share()
         if envelope.step == m.OUTPUT and self._shared:
             self._check_run(envelope, early=False)
             self._outputs[sender] = decode(envelope.body, m.Output, sender)
-            return self._stop_if_all_have_said() if self._reports or self.waiting_for else self._finish()
+            return self._stop_if_all_reported() if self._reports or self.waiting_for else self._finish()
         raise PeerFault(sender, f"sent '{envelope.step}' where '{self.step}' is due", Check.UNEXPECTED_STEP)
 
-    def _stop_if_all_have_said(self) -> Sequence[Envelope]:
+    def _stop_if_all_reported(self) -> Sequence[Envelope]:
         """End with TimeoutFault once no server is left that could say why the run was stopped."""
         if self._reports and not self.waiting_for:
             raise self._unexplained(self.step, self._done)

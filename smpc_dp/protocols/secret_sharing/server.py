@@ -86,7 +86,7 @@ class ServerRun(Member):
         }
         self._stopping = False
         # Whether this server's own report is sent, and whether its error is what another server said.
-        self._told = self._hearsay = False
+        self._reported_own = self._hearsay = False
         self._untold: list[Envelope] = []
         self._early: list[Envelope] = []
         # Parties left out that said hello again, with a new process, and were answered.
@@ -235,15 +235,15 @@ class ServerRun(Member):
     def _on_cancelled(self, error: SmpcError) -> Sequence[Envelope]:
         """Tell all members that the run has stopped, with the reason."""
         self._end()
-        if self._told:
+        if self._reported_own:
             return self._take_untold()
         # The others must not take for an observation of this server what it was told.
         abort = Abort(Code.STOPPED) if self._hearsay else abort_of(error)
-        return self._tell(self._reports.get(self.name, abort))
+        return self._report(self._reports.get(self.name, abort))
 
-    def _tell(self, abort: Abort) -> list[Envelope]:
+    def _report(self, abort: Abort) -> list[Envelope]:
         """Return this server's last message to all members."""
-        self._told = True
+        self._reported_own = True
         names = [*self._others, *(self._name_of(party) for party in sorted(self._alive))]
         return [*self._take_untold(), *self._write(ABORT, names, abort)]
 
@@ -255,7 +255,11 @@ class ServerRun(Member):
         if self.name not in self._reports:
             self._reports[self.name] = Abort(Code.STOPPED) if own is None else abort_of(own)
         self._stopping = True
-        return self._advance() if self._told or not self.waiting_for else self._tell(self._reports[self.name])
+        return (
+            self._advance()
+            if self._reported_own or not self.waiting_for
+            else self._report(self._reports[self.name])
+        )
 
     def _end(self) -> None:
         """Delete the shares."""

@@ -101,7 +101,7 @@ def test_what_is_no_measurement_is_refused(tmp_path: Path, claimed: object, why:
     [
         ("echo first >&2; echo 'an output is wrong' >&2; exit 1", "emp_ot 2: failed: an output is wrong"),
         ("exit 3", "emp_ot 2: failed: no message"),
-        ("printf 'bell\\a' >&2; exit 1", "emp_ot 2: failed: bell?"),
+        ("printf 'bell\\a' >&2; exit 1", "emp_ot 2: failed: bell\\x07"),
         ("kill -9 $$", "emp_ot 2: failed: no message"),
     ],
 )
