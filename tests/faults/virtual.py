@@ -38,6 +38,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def __init__(self) -> None:
         self._clock = _Selector()
         self.errors: list[dict[str, Any]] = []
+        # A connection lives until it is cut, as the system's do, though nobody refers to it.
+        self.connections: list[tuple[Pipe, Pipe]] = []
         super().__init__(self._clock)
         self.set_exception_handler(lambda _, context: self.errors.append(context))
 
@@ -143,6 +145,9 @@ def connect(one: str, two: str, latency: float, kind: type[Pipe] = Pipe) -> tupl
     """Return the end of `one`, of this kind, and that of `two`."""
     near, far = kind(two, latency), Pipe(one, latency)
     near._other, far._other = far, near
+    loop = asyncio.get_running_loop()
+    if isinstance(loop, VirtualLoop):
+        loop.connections.append((near, far))
     return near, far
 
 
