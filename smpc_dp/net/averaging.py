@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,7 +48,8 @@ class LearnerRequests:
         if ended is None:
             raise EverybodyLeftError(f"all parties have left before request {number}")
         if self.membership.servers and ends_session(ended, self.membership.servers):
-            raise ServerLostError(f"request {number}: {ended}")
+            # The original one may have evidence.
+            raise ServerLostError(f"request {number}: {ended}") from cast("SmpcError", ended)
         if isinstance(ended, SmpcError):
             self.failures[number] = str(ended)
 

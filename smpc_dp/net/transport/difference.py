@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smpc_dp.decoding import decode_msgpack
-from smpc_dp.errors import SmpcError
+from smpc_dp.errors import SmpcError, printable
 
 # A digest in hex, with its quotes, is shown whole.
 MAX_SHOWN = 66
@@ -173,7 +173,7 @@ class _Terms:
         listed = {path: _Value(shown, digest) for path, shown, digest in theirs.listed}
         none = _Value("", b"")
         return {
-            path: (here.shown, _cut(there.shown, MAX_SHOWN))
+            path: (here.shown, printable(there.shown, MAX_SHOWN))
             for path in self._values | listed
             if (here := self._values.get(path, none)).digest != (there := listed.get(path, none)).digest
         }
@@ -209,7 +209,7 @@ def _tables(part: Part) -> NDArray[np.uint64]:
 
 def _line(path: str, here: str, there: str) -> str:
     """Return the line of one difference."""
-    path = _cut(path, MAX_PATH)
+    path = printable(path, MAX_PATH)
     if here and there:
         return f"{path}: {here} here, {there} there"
     return f"{path}: {here or there} only {'here' if here else 'there'}"
@@ -239,19 +239,11 @@ def _value(content: object) -> _Value:
     """Return a value with its text and digest."""
     # JSON distinguishes 1 from 1.0 and from true, Python's == does not.
     text = json.dumps(content, sort_keys=True, separators=(",", ":"))
-    return _Value(_cut(repr(content), MAX_SHOWN), hashlib.sha256(text.encode()).digest()[:DIGEST_BYTES])
+    return _Value(printable(repr(content), MAX_SHOWN), hashlib.sha256(text.encode()).digest()[:DIGEST_BYTES])
 
 
 def _label(key: str) -> str:
     """Return a key as part of a path: itself, or, quoted and cut, with its digest."""
     if _PLAIN.fullmatch(key):
         return key
-    return f"{_cut(repr(key), MAX_SHOWN)}#{hashlib.sha256(key.encode()).hexdigest()[:8]}"
-
-
-def _cut(text: str, most: int) -> str:
-    """Return a text in at most `most` printable characters."""
-    # Texts may come from a peer: nothing unprintable reaches a terminal or a log.
-    shown = text[: most + 1]
-    shown = shown if shown.isprintable() else repr(shown)
-    return shown if len(shown) <= most else f"{shown[: most - 2]}.."
+    return f"{printable(repr(key), MAX_SHOWN)}#{hashlib.sha256(key.encode()).hexdigest()[:8]}"
