@@ -131,7 +131,7 @@ def check_product(
             multiply(delta, generator(BLINDING)),
         ]
     )
-    if ristretto.encode(shown) != ristretto.encode(claimed):
+    if not ristretto.is_same(shown, claimed):
         raise Refused("the inner-product argument fails")
 
 

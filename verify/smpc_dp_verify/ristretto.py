@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterator
 
 P = 2**255 - 19
 ORDER = 2**252 + 27742317777372353535851937790883648493
@@ -55,16 +56,47 @@ def negate(p: Point) -> Point:
     return -p[0] % P, p[1], p[2], -p[3] % P
 
 
+def double(p: Point) -> Point:
+    """Twice `p` [RFC 8032, section 5.1.4], in fewer products than by `add`."""
+    a, b = p[0] * p[0] % P, p[1] * p[1] % P
+    h, g = a + b, a - b
+    e = h - (p[0] + p[1]) ** 2 % P
+    f = 2 * p[2] * p[2] % P + g
+    return e * f % P, g * h % P, f * g % P, e * h % P
+
+
+def is_same(p: Point, q: Point) -> bool:
+    """Tell whether both have one encoding [RFC 9496, section 4.3.3]."""
+    return (p[0] * q[1] - p[1] * q[0]) % P == 0 or (p[1] * q[1] - p[0] * q[0]) % P == 0
+
+
 def times(n: int, p: Point) -> Point:
-    """`n` times `p`, for n not negative."""
-    total = IDENTITY
+    """`n` times `p`, for n not negative: a sum of its doublings, each with an odd factor of -7 to 7."""
     doublings = _doublings(p)
-    while len(doublings) < n.bit_length():
-        doublings.append(add(doublings[-1], doublings[-1]))
-    for index in range(n.bit_length()):
-        if n >> index & 1:
-            total = add(total, doublings[index])
-    return total
+    while len(doublings) <= n.bit_length():
+        doublings.append(double(doublings[-1]))
+    sums = [IDENTITY] * 4
+    for index, factor in _odd_digits(n):
+        point = doublings[index] if factor > 0 else negate(doublings[index])
+        sums[abs(factor) // 2] = add(sums[abs(factor) // 2], point)
+    # sums[j] counts 2j + 1 times: twice the total of j sums[j], and each once.
+    beyond = total = IDENTITY
+    for part in reversed(sums[1:]):
+        beyond = add(beyond, part)
+        total = add(total, beyond)
+    return add(add(double(total), beyond), sums[0])
+
+
+def _odd_digits(n: int) -> Iterator[tuple[int, int]]:
+    """Yield (i, d) with d odd and below 8 in absolute value, so that n is the sum of d 2^i."""
+    index = 0
+    while n:
+        if n & 1:
+            digit = (n + 7) % 16 - 7
+            yield index, digit
+            n -= digit
+        n >>= 1
+        index += 1
 
 
 @functools.lru_cache(512)
@@ -73,6 +105,7 @@ def _doublings(p: Point) -> list[Point]:
     return [p]
 
 
+@functools.lru_cache(4096)
 def decode(data: bytes) -> Point:
     """RFC 9496, section 4.3.1. Raises ValueError for what is no encoding."""
     s = int.from_bytes(data, "little")

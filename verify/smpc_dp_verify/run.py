@@ -278,7 +278,7 @@ class Audit(RunLog):
 
     @staticmethod
     def _cancel(edge: bytes, other: bytes) -> bool:
-        return ristretto.encode(ristretto.negate(decode_point(edge))) == other
+        return ristretto.is_same(ristretto.negate(decode_point(edge)), decode_point(other))
 
     # coins
 
@@ -344,7 +344,7 @@ class Audit(RunLog):
         # (4.4)
         shown = total([decode_point(p) for p in (commit["value"], noise, *self.edges[name].values())])
         expected = committed([value - terms.centre for value in values], decode_scalar(blinding))
-        if ristretto.encode(shown) != ristretto.encode(expected):
+        if not ristretto.is_same(shown, expected):
             self._exclude(name, "sum")
 
     def _good(self) -> list[str]:
@@ -385,7 +385,7 @@ class Audit(RunLog):
                 point = committed(delta, decode_scalar(blindings[32 * i : 32 * i + 32]))
             except Refused:
                 return "opening-malformed"
-            wrong |= ristretto.encode(point) != self.edges[name][peer]
+            wrong |= not ristretto.is_same(point, decode_point(self.edges[name][peer]))
             opened[name, peer] = delta
         if wrong:
             return "opening"
