@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import tomllib
 from pathlib import Path
 
@@ -28,7 +29,7 @@ class Mutant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def apply(self, text: str) -> str:
         """Return the text of the file with the mutation; raise ValueError if it does not apply."""
-        first, last = _lines_of(ast.parse(text), self.function.split("."))
+        first, last = _lines_of(_parsed(text), self.function.split("."))
         lines = text.splitlines(keepends=True)
         body = "".join(lines[first - 1 : last])
         if body.count(self.old) != 1:
@@ -49,6 +50,12 @@ def load() -> list[Mutant]:
             if not test.startswith("-") and not (ROOT / test.partition("::")[0]).exists():
                 raise ValueError(f"{mutant.name}: no such test: {test}")
     return result
+
+
+@functools.lru_cache(16)
+def _parsed(text: str) -> ast.Module:
+    """Return the syntax tree of a file, once for its mutants in a row."""
+    return ast.parse(text)
 
 
 def _lines_of(tree: ast.AST, path: list[str]) -> tuple[int, int]:

@@ -59,37 +59,36 @@ def name_of(call: ast.Call) -> str:
     return ""
 
 
-def test_every_site_names_its_check() -> None:
-    sites = 0
+@functools.cache
+def calls_and_attributes() -> tuple[list[tuple[Path, ast.Call]], frozenset[tuple[str, str]]]:
+    """Return calls that have a slot for a check, and the names with their attributes outside errors.py."""
+    calls, attributes = [], set()
     for path, tree in sources():
         for node in ast.walk(tree):
-            if not isinstance(node, ast.Call) or (index := SLOTS.get(name_of(node))) is None:
-                continue
-            if name_of(node) == "fault" and len(node.args) == 1:
-                # A log's reader: an error about the line that was read last.
-                continue
-            given_ = [keyword.value for keyword in node.keywords if keyword.arg == "check"]
-            [check] = given_ or node.args[index : index + 1] or [ast.Constant(None)]
-            assert ALLOWED.fullmatch(ast.unparse(check)), f"{path}:{node.lineno}"
-            sites += 1
+            if isinstance(node, ast.Call) and name_of(node) in SLOTS:
+                calls.append((path, node))
+            elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+                attributes.add((path.name, node.value.id, node.attr))
+    return calls, frozenset((value, name) for file, value, name in attributes if file != "errors.py")
+
+
+def test_every_site_names_its_check() -> None:
+    sites = 0
+    for path, node in calls_and_attributes()[0]:
+        if name_of(node) == "fault" and len(node.args) == 1:
+            # A log's reader: an error about the line that was read last.
+            continue
+        index = SLOTS[name_of(node)]
+        given_ = [keyword.value for keyword in node.keywords if keyword.arg == "check"]
+        [check] = given_ or node.args[index : index + 1] or [ast.Constant(None)]
+        assert ALLOWED.fullmatch(ast.unparse(check)), f"{path}:{node.lineno}"
+        sites += 1
     assert sites > 1100
-
-
-@functools.cache
-def attributes() -> frozenset[tuple[str, str]]:
-    """Return the names with their attributes that stand in the sources, but for those of errors.py."""
-    return frozenset(
-        (node.value.id, node.attr)
-        for path, tree in sources()
-        if path.name != "errors.py"
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
-    )
 
 
 @pytest.mark.parametrize("codes", [Check, ConfigCheck], ids=lambda codes: codes.__name__)
 def test_every_code_is_given_somewhere(codes: type[Check | ConfigCheck]) -> None:
-    used = {attribute for name, attribute in attributes() if name == codes.__name__}
+    used = {attribute for name, attribute in calls_and_attributes()[1] if name == codes.__name__}
     assert used == {member.name for member in codes}
 
 

@@ -6,7 +6,7 @@ import ast
 import functools
 import graphlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -93,9 +93,9 @@ def part_of(module: str) -> str:
     return parts[1] if len(parts) > 1 else parts[0]
 
 
-def imports(tree: ast.Module, package: str) -> Iterator[tuple[str, int]]:
+def imports(nodes: Iterable[ast.AST], package: str) -> Iterator[tuple[str, int]]:
     """Yield each imported module, as far as it names a file of the package or of the lab, with its line."""
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield alias.name, node.lineno
@@ -112,9 +112,8 @@ def imports(tree: ast.Module, package: str) -> Iterator[tuple[str, int]]:
 @functools.cache
 def facts_of(file: Path) -> tuple[list[tuple[str, int]], list[tuple[int, str]]]:
     """Return what a file imports, and what the house rules forbid in it, with the lines."""
-    tree = parsed(file)
-    rules = forbidden(tree, path_in_package(file)) if file in FILES else ()
-    return list(imports(tree, package_of(file))), list(rules)
+    nodes = [*ast.walk(parsed(file))]
+    return list(imports(nodes, package_of(file))), list(forbidden(nodes, path_in_package(file)))
 
 
 def imports_of(file: Path) -> list[tuple[str, int]]:
@@ -188,7 +187,10 @@ def test_the_rule_refuses(module: str, imported: str) -> None:
 
 def test_relative_imports_are_resolved() -> None:
     tree = ast.parse("from . import errors\nfrom .crypto import prg\nfrom ..smpc_dp import roster\n")
-    assert [name for name, _ in imports(tree, "smpc_dp")][:2] == ["smpc_dp.errors", "smpc_dp.crypto.prg"]
+    assert [name for name, _ in imports(ast.walk(tree), "smpc_dp")][:2] == [
+        "smpc_dp.errors",
+        "smpc_dp.crypto.prg",
+    ]
 
 
 def test_modules_do_not_import_in_circles() -> None:
@@ -215,7 +217,7 @@ def test_nothing_else_imports_the_evidence() -> None:
         for folder in folders
         for file in sorted(folder.rglob("*.py"))
         if named.search(file.read_text("utf-8"))
-        for imported, line in imports(parsed(file), "")
+        for imported, line in imports(ast.walk(parsed(file)), "")
         if imported.split(".")[0] in EVIDENCE
     ]
     assert not result, "\n".join(result)
@@ -229,9 +231,9 @@ def catches_all(handler: ast.ExceptHandler) -> bool:
     return handler.type is None or "Exception" in names or ("BaseException" in names and not reraises)
 
 
-def forbidden(tree: ast.Module, path: str) -> Iterator[tuple[int, str]]:
+def forbidden(nodes: Iterable[ast.AST], path: str) -> Iterator[tuple[int, str]]:
     """Yield what code at `path` (below the package, or `lab/...`) may not have."""
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Assert):
             yield node.lineno, "an assert statement, which python -O removes"
         elif isinstance(node, ast.Attribute) and ast.unparse(node) in (
@@ -281,7 +283,7 @@ def test_library_code_keeps_the_house_rules() -> None:
     ],
 )
 def test_the_house_rules_refuse(code: str) -> None:
-    assert list(forbidden(ast.parse(code), "crypto/example.py"))
+    assert list(forbidden(ast.walk(ast.parse(code)), "crypto/example.py"))
 
 
 @pytest.mark.parametrize("layer", PROTOCOL_LAYERS)

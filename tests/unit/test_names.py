@@ -81,12 +81,22 @@ EXCEPTIONS: dict[str, str] = {
 # Of Rust: SIMD has lanes, and pointers and slices are cast.
 RUST_WORDS = frozenset({"lane", "lanes", "cast"})
 WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+# Nodes of a syntax tree that have an identifier, and its field.
+NAMED: dict[type[ast.AST], str] = {
+    ast.Name: "id",
+    ast.Attribute: "attr",
+    ast.arg: "arg",
+    ast.keyword: "arg",
+    ast.FunctionDef: "name",
+    ast.AsyncFunctionDef: "name",
+    ast.ClassDef: "name",
+}
 NOT_CODE = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\])*"', re.DOTALL)
 
 
 @functools.cache
-def words(name: str) -> set[str]:
-    return {word.lower() for word in WORD.findall(name)}
+def words(name: str) -> frozenset[str]:
+    return frozenset(word.lower() for word in WORD.findall(name))
 
 
 @functools.cache
@@ -98,27 +108,30 @@ def python_names(file: Path) -> list[tuple[str, int]]:
 def _python_names(file: Path) -> Iterator[tuple[str, int]]:
     yield file.stem, 0
     for node in ast.walk(ast.parse(file.read_text("utf-8"))):
-        match node:
-            case ast.Name(id=name) | ast.Attribute(attr=name) | ast.arg(arg=name):
-                yield name, node.lineno
-            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
-                yield name, node.lineno
-            case ast.keyword(arg=str(name)):
-                yield name, node.lineno
+        # A keyword without a name is `**given`.
+        if (field := NAMED.get(type(node))) and (name := getattr(node, field)) is not None:
+            yield name, getattr(node, "lineno", 0)
 
 
-def rust_names(file: Path) -> Iterator[tuple[str, int]]:
-    yield file.stem, 0
-    for number, line in enumerate(NOT_CODE.sub("", file.read_text("utf-8")).splitlines(), 1):
-        for name in re.findall(r"[A-Za-z_]\w*", line):
-            yield name, number
+@functools.cache
+def rust_names(file: Path) -> list[tuple[str, int]]:
+    code = NOT_CODE.sub("", file.read_text("utf-8"))
+    return [
+        (file.stem, 0),
+        *(
+            (name, number)
+            for number, line in enumerate(code.splitlines(), 1)
+            for name in re.findall(r"[A-Za-z_]\w*", line)
+        ),
+    ]
 
 
 def replaced(names: Iterable[tuple[str, int]], file: Path, allowed: frozenset[str]) -> list[str]:
+    refused = REPLACED - allowed
     return [
         f"{file.relative_to(ROOT)}:{line} {name}"
         for name, line in names
-        if name not in EXCEPTIONS and words(name) & (REPLACED - allowed)
+        if not refused.isdisjoint(words(name)) and name not in EXCEPTIONS
     ]
 
 
