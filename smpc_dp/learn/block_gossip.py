@@ -6,6 +6,7 @@ online at once [Bellet 2021, chapter 5, the local scale of multi-party computati
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
@@ -14,6 +15,7 @@ from msgspec import Meta
 from numpy.typing import NDArray
 
 from smpc_dp.errors import ConfigCheck, ConfigIssue
+from smpc_dp.learn.averager import ALONE, Groups
 from smpc_dp.learn.schedule import Ints, PublicDraws
 from smpc_dp.learn.sgd import SgdSettings
 
@@ -69,13 +71,31 @@ class GroupDraws:
 
     def draw(self, steps: int) -> Ints:
         """Return the groups of the first `steps` steps, shape (steps, size), each ascending."""
-        each = self.parties // self.size
-        rounds = -(-steps // each)
+        rounds = -(-steps // self.each)
         keys = PublicDraws(self.seed, STREAM).uniform(rounds * self.parties).reshape(rounds, self.parties)
         orders = np.argsort(keys, axis=1, kind="stable")
-        groups = orders[:, : each * self.size].reshape(-1, self.size)
+        groups = orders[:, : self.each * self.size].reshape(-1, self.size)
         return np.sort(groups[:steps], axis=1).astype(np.intp)
 
     def participations(self, steps: int) -> Ints:
         """Return the number of the first `steps` groups that each party is in, shape (parties,)."""
         return np.bincount(self.draw(steps).ravel(), minlength=self.parties)
+
+    @property
+    def each(self) -> int:
+        """The number of groups of a round."""
+        return self.parties // self.size
+
+    @property
+    def share(self) -> float:
+        """The chance of a party to be in a group of a round."""
+        return self.each * self.size / self.parties
+
+    def rounds(self, rounds: int) -> Iterator[Groups]:
+        """Yield the groups of the first rounds: the number of each party's group, `ALONE` without one."""
+        members = self.draw(rounds * self.each).reshape(rounds, self.each * self.size)
+        labels = np.repeat(np.arange(self.each), self.size)
+        for order in members:
+            group = np.full(self.parties, ALONE)
+            group[order] = labels
+            yield group

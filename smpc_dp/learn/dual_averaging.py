@@ -4,12 +4,15 @@ A party has its own record, an auxiliary one that moves through the network by s
 that it averages with its partners. The receiver of a record sees it: see `learn.local_reports` for private
 records.
 
+In groups (`dual_averaging_in_groups`) the sums travel in averages of three or more, and no record moves
+with them.
+
 theta minimises +z'theta + ||theta||^2 / (2 gamma) + t psi(theta): the papers print -z'theta, which ascends.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Required, TypedDict, Unpack
 
@@ -17,8 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smpc_dp.errors import ConfigCheck, ConfigError
-from smpc_dp.learn.averager import PeerExchange, PlausibilityCheck, Rows, check_received
+from smpc_dp.learn.averager import Groups, PeerExchange, PlausibilityCheck, Rows, check_received
 from smpc_dp.learn.gosta import check_clocked
+from smpc_dp.learn.group_steps import GroupOutcome, GroupRun
 from smpc_dp.learn.pairwise_losses import PairGradient, Prox, no_regulariser
 from smpc_dp.learn.schedule import Clock, spans
 from smpc_dp.privacy.arguments import ArgumentChecks
@@ -34,6 +38,13 @@ DIVERGED = 1e8
 def inverse_root(scale: float = 1.0) -> StepSize:
     """Return the step size gamma(t) = scale / sqrt(t)."""
     return lambda time: scale / np.sqrt(time)
+
+
+def check_step_size(step_size: StepSize, ticks: int) -> None:
+    """Raise ConfigError unless the steps of a run of so many ticks are positive and do not increase."""
+    sampled = np.asarray(step_size(np.unique(np.geomspace(1, max(ticks, 2), 50).round())))
+    if not (np.all(np.isfinite(sampled)) and np.all(sampled > 0) and np.all(np.diff(sampled) <= 0)):
+        raise ConfigError.at("step_size", "must be positive and must not increase", ConfigCheck.RANGE)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -96,9 +107,7 @@ class _State:
         checks.require_integer("dimension", dimension, 1, 1_000_000)
         checks.raise_issues()
         self.step_size = step_size or inverse_root()
-        sampled = np.asarray(self.step_size(np.unique(np.geomspace(1, max(ticks, 2), 50).round())))
-        if not (np.all(np.isfinite(sampled)) and np.all(sampled > 0) and np.all(np.diff(sampled) <= 0)):
-            raise ConfigError.at("step_size", "must be positive and must not increase", ConfigCheck.RANGE)
+        check_step_size(self.step_size, ticks)
         self.exchange, self.gradient, self.prox, self.is_plausible = exchange, gradient, prox, is_plausible
         self.spans = spans(clock, exchange.parties, ticks, ticks if every is None else every)
         self.auxiliary = self.records.copy()
@@ -232,3 +241,55 @@ async def dual_averaging_asynchronous(
             state.average[met] += (state.theta[met] - state.average[met]) / pairings[met, None]
         state.keep(span.end)
     return state.models()
+
+
+# Gradients of the members at their thetas: takes the thetas of the local parties, shape (rows, p), the rows
+# that are members, the groups and the step, from 1; returns shape (members, p).
+Slopes = Callable[[Rows, NDArray[np.intp], Groups, int], Awaitable[Rows]]
+# Called after each step with its number, the averages of the thetas, and the sums of gradients.
+GroupWatch = Callable[[int, Rows, Rows], None]
+
+
+async def dual_averaging_in_groups(
+    run: GroupRun,
+    slopes: Slopes,
+    *,
+    dimension: int,
+    step_size: StepSize | None = None,
+    prox: Prox = no_regulariser,
+    watch: GroupWatch | None = None,
+) -> tuple[Rows, GroupOutcome]:
+    """Minimise the mean of the parties' objectives, by sums of gradients that disjoint groups average.
+
+    In each step every member of a group adds its gradient times `run.factor`, and all take the group's average
+    of the sums; then every party takes a proximal step. `gossip_bounds.group_terms` bounds the error.
+
+    Args:
+        run: the averages and the groups.
+        dimension, step_size, prox: as of `dual_averaging`.
+        watch: for studies, in a simulation.
+
+    Returns:
+        The average of each local party's thetas, shape (rows, p), and what became of its steps.
+
+    Raises:
+        ConfigError: a step size is refused, or the run diverges.
+    """
+    step_size = step_size or inverse_root()
+    check_step_size(step_size, run.steps)
+    thetas, averages = (np.zeros((len(run.averager.here), dimension)) for _ in range(2))
+
+    async def changes(_duals: Rows, rows: NDArray[np.intp], group: Groups, step: int) -> Rows:
+        return await slopes(thetas, rows, group, step)
+
+    def moved(duals: Rows, step: int) -> None:
+        # The time is everybody's, also of those who sat out.
+        time = np.full(len(duals), float(step))
+        gamma = step_size(time)
+        thetas[:] = prox(-gamma[:, None] * duals, time * gamma)
+        averages[:] += (thetas - averages) / step
+        if watch is not None:
+            watch(step, averages, duals)
+
+    outcome = await run.run(np.zeros_like(thetas), changes, moved)
+    return averages, outcome

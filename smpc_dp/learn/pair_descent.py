@@ -45,6 +45,17 @@ Regulariser = Literal["ball", "psd", "l1", "l2", "none"]
 _LONGEST = 1 << 20
 
 
+def prox_of(regulariser: Regulariser, radius: float, weight: float) -> Prox:
+    """Return the proximal operator of a regulariser with this radius, of a ball, or weight."""
+    if regulariser == "ball":
+        return l2_ball(radius)
+    if regulariser == "psd":
+        return positive_semidefinite
+    if regulariser == "none":
+        return no_regulariser
+    return l1(weight) if regulariser == "l1" else squared_l2(weight)
+
+
 class PairDescent(PairingSchedule, frozen=True, kw_only=True):
     """Settings of gossip dual averaging of a pairwise loss.
 
@@ -81,14 +92,9 @@ class PairDescent(PairingSchedule, frozen=True, kw_only=True):
     @property
     def prox(self) -> Prox:
         """The proximal operator of the regulariser."""
-        chosen = self.regulariser or ("ball" if self.loss == "auc" else "psd")
-        if chosen == "ball":
-            return l2_ball(self.radius)
-        if chosen == "psd":
-            return positive_semidefinite
-        if chosen == "none":
-            return no_regulariser
-        return l1(self.weight) if chosen == "l1" else squared_l2(self.weight)
+        return prox_of(
+            self.regulariser or ("ball" if self.loss == "auc" else "psd"), self.radius, self.weight
+        )
 
     @property
     def fields(self) -> int:

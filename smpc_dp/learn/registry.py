@@ -22,6 +22,7 @@ from smpc_dp.learn.boosting import PersonalizedBoosting
 from smpc_dp.learn.data import read_source
 from smpc_dp.learn.data_owners import DataOwners
 from smpc_dp.learn.diffusion_learner import Diffusion
+from smpc_dp.learn.dual_averaging_groups import DualAveragingGroups
 from smpc_dp.learn.exchanges import PlannedMessages, plan_messages
 from smpc_dp.learn.local_global import LocalGlobal
 from smpc_dp.learn.methods import AveragerTable, GroupParameters, PlannedAverages, plan_private, plan_public
@@ -58,6 +59,7 @@ LEARNERS: Mapping[str, type[Any]] = {
         GossipClear,
         GossipReports,
         DualAveraging,
+        DualAveragingGroups,
         DualAveragingReports,
         Personalized,
         PersonalizedBoosting,

@@ -7,6 +7,8 @@ private: those of a party are clipped to an L2 norm C, all its points together.
 from __future__ import annotations
 
 import math
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
 import msgspec
@@ -16,7 +18,7 @@ from numpy.typing import NDArray
 
 from smpc_dp.encoding import MAX_LENGTH
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, LocalError
-from smpc_dp.learn.averager import ALONE, FAILURES, Groups, Parties, Rows
+from smpc_dp.learn.averager import ALONE, FAILURES, Averaged, Averager, Groups, Parties, Rows
 from smpc_dp.learn.methods import STEPS
 from smpc_dp.learn.models import Model, ModelName, TableModel, clip_rows
 from smpc_dp.learn.requirements import (
@@ -237,6 +239,45 @@ async def descend(settings: SgdSettings, context: LearnerContext, data: list[Tab
     return await _Descent(settings, context, data).run()
 
 
+@dataclass(frozen=True, slots=True)
+class AveragedChanges:
+    """States after their public average, the private average of changes, None if it failed; and failures."""
+
+    mixed: Rows
+    changes: Averaged | None
+    failures: list[str]
+
+
+async def average_changes(
+    averager: Averager,
+    mixer: Averager,
+    states: Rows,
+    changes: Callable[[Rows], Awaitable[Rows]],
+    group: Groups,
+    weight: NDArray[np.float64] | None = None,
+) -> AveragedChanges:
+    """Average the public states of each group, then privately what `changes` returns for them.
+
+    A party that misses the first average goes on from its own state. Whatever fails, everybody makes the same
+    calls: requests are counted by them.
+    """
+    mixed, failures = states, list[str]()
+    try:
+        mixed = (await mixer.average(states, group=group)).values
+    except FAILURES as error:
+        failures.append(str(error))
+    sent = await changes(mixed)
+    try:
+        return AveragedChanges(mixed, await averager.average(sent, weight, group), failures)
+    except FAILURES as error:
+        return AveragedChanges(mixed, None, [*failures, str(error)])
+
+
+def clip_inside(vectors: Rows, bound: float) -> Rows:
+    """Return vectors clipped to an L2 norm, inside it by more than rounding to the grid moves a vector."""
+    return clip_rows(vectors, bound * max(0.5, 1 - math.sqrt(vectors.shape[1]) / STEPS))
+
+
 class _Descent:
     """One run of gradient descent: the models of the local parties, and what became of their steps."""
 
@@ -254,8 +295,6 @@ class _Descent:
         start = np.zeros(settings.size) if self._local is None else self._local.start
         self._models: Rows = np.tile(start, (len(self._here), 1))
         self._weight = _weights(settings, context, data)
-        # Inside the ball by more than rounding to the grid moves a vector.
-        self._inside = settings.clip * max(0.5, 1 - math.sqrt(settings.size) / STEPS)
 
     async def run(self) -> Learned:
         """Take all steps, and return what each local party has learned."""
@@ -293,30 +332,28 @@ class _Descent:
     async def _step(
         self, step: int, group: Groups, rows: NDArray[np.intp], done: NDArray[np.intp]
     ) -> tuple[list[str], tuple[str, ...]]:
-        """Take one step of a group, and count it in `done`; return what failed, and who was missing.
+        """Take one step of a group, and count it in `done`; return what failed, and who was missing."""
+        settings = self._settings
 
-        Whatever fails, everybody makes the same calls: requests are counted by them.
-        """
-        settings, failed = self._settings, list[str]()
-        mixed = self._models
-        try:
-            mixed = (await self._mixer.average(self._models, group=group)).values
-        except FAILURES as error:
-            failed.append(str(error))
-        gradients = np.zeros_like(self._models)
-        if self._local is not None:
-            gradients[rows] = clip_rows(await self._local.gradient(mixed[rows], rows), self._inside)
-        try:
-            averaged = await self._averager.average(gradients, self._weight, group)
-        except FAILURES as error:
-            return [*failed, str(error)], ()
+        async def gradients(mixed: Rows) -> Rows:
+            result = np.zeros_like(mixed)
+            if self._local is not None:
+                result[rows] = clip_inside(await self._local.gradient(mixed[rows], rows), settings.clip)
+            return result
+
+        both = await average_changes(
+            self._averager, self._mixer, self._models, gradients, group, self._weight
+        )
+        if both.changes is None:
+            return both.failures, ()
+        mixed, averaged = both.mixed, both.changes
         rate = settings.rate / np.sqrt(1 + settings.decay * step)
         stepped = mixed[rows] - rate * (averaged.values[rows] + settings.ridge * mixed[rows])
         check_radius(stepped, settings, step)
         self._models = self._models.copy()
         self._models[rows] = stepped
         done[rows] += 1
-        return failed, averaged.absent
+        return both.failures, averaged.absent
 
     async def _measure(self, group: Groups, rows: NDArray[np.intp]) -> tuple[float | None, list[str]]:
         """Return the average of the group's metrics, None where this process has none; and why it failed."""

@@ -1,0 +1,121 @@
+"""Steps in which disjoint random groups average a state, and the others keep theirs.
+
+The groups of a step are a round of `block_gossip.GroupDraws`. A member's state moves to the group's average
+of `retained` times the states plus `factor` times the members' changes.
+
+With differential privacy states are public, functions of what was published: they are averaged exactly, and
+the changes privately, each clipped to an L2 norm. Without it there is one exact average, of the sums of both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smpc_dp.errors import ConfigCheck, ConfigError
+from smpc_dp.learn.averager import ALONE, FAILURES, Averager, Groups, Rows
+from smpc_dp.learn.block_gossip import GroupDraws
+from smpc_dp.learn.requirements import OnStep, Step, ignore_step
+from smpc_dp.learn.sgd import average_changes, clip_inside
+
+Ints = NDArray[np.intp]
+# States of the local parties, their rows that are members, groups and step (from 1): changes of those rows.
+Changes = Callable[[Rows, Ints, Groups, int], Awaitable[Rows]]
+Moved = Callable[[Rows, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupOutcome:
+    """States of the local parties, and in how many steps each was to take part, and did; and failures."""
+
+    states: Rows
+    planned: Ints
+    done: Ints
+    failures: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRun:
+    """Settings of a run in groups, and what it averages by.
+
+    Attributes:
+        averager: of changes; where `mixer` is None, of states with their changes.
+        draws: of the groups. steps: T, rounds of the draws.
+        retained, factor: of the states and of the changes in a step.
+        clip: the L2 norm that a change is clipped to; None: it is not clipped.
+        room: the most that a coordinate of a state, or of a vector of the one average, may be.
+    """
+
+    averager: Averager
+    mixer: Averager | None
+    draws: GroupDraws
+    steps: int
+    room: float
+    retained: float = 1.0
+    factor: float = 1.0
+    clip: float | None = None
+    on_step: OnStep = ignore_step
+
+    async def run(self, states: Rows, changes: Changes, moved: Moved) -> GroupOutcome:
+        """Take all steps from `states`, shape (rows, length); `moved` is called after each.
+
+        A step that fails is left out, by the members for whom it fails.
+
+        Raises:
+            ConfigError: a coordinate is beyond `room`.
+        """
+        here = self.averager.here
+        planned, done = np.zeros(len(here), np.intp), np.zeros(len(here), np.intp)
+        failures: dict[str, None] = {}
+        for step, group in enumerate(self.draws.rounds(self.steps), 1):
+            rows = np.flatnonzero(group[here] > ALONE)
+            planned[rows] += 1
+            next_states, failed, absent = await self._step(states, changes, rows, group, step)
+            if next_states is not None:
+                states = states.copy()
+                states[rows] = next_states[rows]
+                done[rows] += 1
+            moved(states, step)
+            failures |= dict.fromkeys(failed)
+            if len(rows) or not len(here):
+                self.on_step(Step(step, self.steps, tuple(failed), absent))
+        return GroupOutcome(states, planned, done, tuple(failures))
+
+    async def _step(
+        self, states: Rows, changes: Changes, rows: Ints, group: Groups, step: int
+    ) -> tuple[Rows | None, list[str], tuple[str, ...]]:
+        """Return the members' next states, None where the step failed; what failed, and who was missing."""
+
+        async def all_changes(_mixed: Rows) -> Rows:
+            result = np.zeros_like(states)
+            own = await changes(states, rows, group, step)
+            result[rows] = own if self.clip is None else clip_inside(own, self.clip)
+            return result
+
+        if self.mixer is not None:
+            pair = await average_changes(self.averager, self.mixer, states, all_changes, group)
+            if pair.changes is None:
+                return None, pair.failures, ()
+            combined = self.retained * pair.mixed + self.factor * pair.changes.values
+            self._check(combined[rows], step)
+            return combined, pair.failures, pair.changes.absent
+        sent = self.retained * states + self.factor * await all_changes(states)
+        self._check(sent[rows], step)
+        try:
+            averaged = await self.averager.average(sent, group=group)
+        except FAILURES as error:
+            return None, [str(error)], ()
+        return averaged.values, [], averaged.absent
+
+    def _check(self, states: Rows, step: int) -> None:
+        """Raise ConfigError if a coordinate is beyond the room."""
+        # Written so that NaN fails.
+        if states.size and not np.abs(states).max() <= self.room:
+            reason = (
+                f"the run diverges: at step {step} a coordinate is beyond {self.room:g}; "
+                "take smaller steps, or raise epsilon"
+            )
+            raise ConfigError.at("rate", reason, ConfigCheck.INFEASIBLE)

@@ -1,0 +1,142 @@
+"""The mixing of disjoint random groups, against all groupings; the bounds against runs."""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import permutations
+
+import numpy as np
+import pytest
+
+from smpc_dp.errors import ConfigError
+from smpc_dp.learn.averager import ALONE, Groups, PlainAverager, Rows
+from smpc_dp.learn.block_gossip import GroupDraws
+from smpc_dp.learn.dual_averaging import dual_averaging_in_groups, inverse_root
+from smpc_dp.learn.gossip_bounds import GroupMixing, dual_averaging_terms, group_terms
+from smpc_dp.learn.group_steps import GroupRun
+from smpc_dp.learn.topology import complete
+
+SIZES = [(3, 2), (4, 2), (5, 2), (5, 3), (6, 2), (6, 3), (6, 4), (6, 6), (7, 3)]
+
+
+def matrices(parties: int, size: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Return the matrix of every grouping, as often as orders give it, and who is in a group."""
+    result = {}
+    cut = parties // size * size
+    for order in permutations(range(parties)):
+        groups = frozenset(frozenset(order[start : start + size]) for start in range(0, cut, size))
+        if groups in result:
+            continue
+        matrix, member = np.eye(parties), np.zeros(parties)
+        for group in map(sorted, groups):
+            matrix[group] = 0
+            matrix[np.ix_(group, group)] = 1 / size
+            member[group] = 1
+        result[groups] = matrix, member
+    return list(result.values())
+
+
+@pytest.mark.parametrize(("parties", "size"), SIZES)
+def test_the_gap_is_that_of_all_groupings(parties: int, size: int) -> None:
+    mixing, drawn = GroupMixing(parties, size), matrices(parties, size)
+    mean = np.mean([matrix for matrix, _ in drawn], axis=0)
+    np.testing.assert_allclose(mean.sum(axis=0), 1)
+    np.testing.assert_allclose(mean.sum(axis=1), 1)
+    assert 1 - np.linalg.eigvalsh(mean)[-2] == pytest.approx(mixing.gap)
+    assert np.mean([member for _, member in drawn]) == pytest.approx(mixing.share)
+    state = np.random.default_rng(parties).normal(size=parties)
+    state -= state.mean()
+    after = np.mean([np.square(matrix @ state).sum() for matrix, _ in drawn])
+    assert after == pytest.approx((1 - mixing.gap) * np.square(state).sum())
+
+
+@pytest.mark.parametrize(("parties", "size"), SIZES)
+def test_the_spread_is_the_greatest_of_all_changes(parties: int, size: int) -> None:
+    """A mean squared distance is a quadratic form of the changes: with signs of ones it is the greatest."""
+    mixing, form = GroupMixing(parties, size), np.zeros((parties, parties))
+    drawn = matrices(parties, size)
+    centred = np.eye(parties) - 1 / parties
+    for matrix, member in drawn:
+        moved = centred @ matrix @ np.diag(member / mixing.share)
+        form += moved.T @ moved / (parties * len(drawn))
+    # Of vectors in more than one dimension of norm at most 1: the Gram matrix has at most ones.
+    eigenvalues = np.linalg.eigvalsh(form)
+    assert eigenvalues[-1] * parties == pytest.approx(mixing.spread)
+
+
+def test_the_draws_are_those_groupings() -> None:
+    """Each pair of parties meets in a group as often as the mean matrix has it: within 5 deviations."""
+    draws, together = GroupDraws(7, 3, 4), np.zeros((7, 7))
+    for group in draws.rounds(1_000):
+        assert sorted(np.bincount(group[group > ALONE])) == [3, 3]
+        together += (group[:, None] == group) & (group > ALONE)
+    chance = 2 * 3 * 2 / (7 * 6)
+    deviation = np.sqrt(chance * (1 - chance) / 1_000)
+    pairs = together[~np.eye(7, dtype=bool)] / 1_000
+    assert np.abs(pairs - chance).max() < 5 * deviation
+
+
+def test_pairs_mix_as_gossip_does_on_the_complete_graph() -> None:
+    """One pair a round: the contraction of mean squares is that in the corrected Theorem 3.2."""
+    graph = complete(3)
+    rate = 1 - graph.spectral_gap / (2 * len(graph.edges))
+    assert 1 - GroupMixing(3, 2).gap == pytest.approx(rate)
+    optimum, ticks = np.ones(2), 50
+    gossip = dual_averaging_terms(graph, optimum, 1.0, inverse_root(), ticks)
+    groups = group_terms(GroupMixing(3, 3), float(np.linalg.norm(optimum)), 1.0, inverse_root(), ticks)
+    assert groups.network == 0
+    assert groups.centralised == pytest.approx(gossip.centralised, rel=0.2)
+    with pytest.raises(ConfigError, match="steps"):
+        group_terms(GroupMixing(3, 3), 1.0, 1.0, inverse_root(), 0)
+    with pytest.raises(ConfigError, match="group: must be 2 to the parties, 3, is 4"):
+        GroupMixing(3, 4)
+
+
+@pytest.mark.parametrize(("parties", "size", "noise"), [(6, 2, 0.0), (7, 3, 0.5), (4, 4, 0.5)])
+def test_runs_stay_within_the_bounds(parties: int, size: int, noise: float) -> None:
+    """Objectives |theta - x_u| have gradients of norm 1 at most; means over 5 seeds."""
+    rng = np.random.default_rng(7)
+    aims, steps, runs = rng.normal(size=(parties, 2)), 30, 5
+    optimum = np.zeros(2)
+    for _ in range(300):
+        distances = np.maximum(np.linalg.norm(aims - optimum, axis=1), 1e-9)
+        optimum = (aims / distances[:, None]).sum(axis=0) / (1 / distances).sum()
+
+    def objective(points: Rows) -> np.ndarray:
+        return np.asarray(np.linalg.norm(points[:, None] - aims, axis=2).mean(axis=1))
+
+    class Noisy(PlainAverager):
+        async def average(self, vector: Rows, weight: object = None, group: Groups | None = None):  # type: ignore[no-untyped-def,override]
+            result = await super().average(vector, None, group)
+            assert group is not None
+            drawn = rng.normal(scale=noise, size=(parties + 1, 2))
+            return type(result)(result.values + drawn[group] * (group > ALONE)[:, None], result.weights)
+
+    mixing, squares, excess = GroupMixing(parties, size), [], []
+    for seed in range(runs):
+        draws = GroupDraws(parties, size, seed)
+        run = GroupRun(
+            Noisy(parties), PlainAverager(parties), draws, steps, 1e9, factor=1 / draws.share
+        )
+
+        async def slopes(thetas: Rows, rows: np.ndarray, _group: Groups, _step: int) -> Rows:
+            apart = thetas[rows] - aims[rows]
+            return np.asarray(apart / np.maximum(np.linalg.norm(apart, axis=1, keepdims=True), 1e-9))
+
+        def watch(_step: int, _averages: Rows, duals: Rows) -> None:
+            squares.append(np.square(duals - duals.mean(axis=0)).sum(axis=1).mean())
+
+        values, outcome = asyncio.run(
+            dual_averaging_in_groups(run, slopes, dimension=2, watch=watch)
+        )
+        assert outcome.done.sum() == steps * size * (parties // size)
+        excess.append(objective(values).mean() - objective(optimum[None])[0])
+    variance = 2 * noise**2
+    bound = mixing.distance(1.0, variance)
+    largest = np.sqrt(np.reshape(squares, (runs, steps)).mean(axis=0).max())
+    assert largest <= bound + 1e-9
+    terms = group_terms(mixing, float(np.linalg.norm(optimum)), 1.0, inverse_root(), steps, variance)
+    assert np.mean(excess) <= terms.centralised + terms.network
+    if size < parties:
+        # The bound on the distance says something: a run has a tenth of it at least.
+        assert largest > bound / 10
