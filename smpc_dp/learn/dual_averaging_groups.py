@@ -124,6 +124,10 @@ class DualAveragingGroups(msgspec.Struct, frozen=True, kw_only=True, forbid_unkn
         draws = self.draws(parties)
         return draws.draw(self.steps * draws.each)
 
+    def groups_at_once(self, parties: int) -> int:
+        """Return the number of groups of a step."""
+        return self.draws(parties).each
+
     def check_data(self, table: Table, party: str) -> None:
         """Raise ConfigError, naming the party, unless its data fit."""
         self.loss.check(table, party)
@@ -136,9 +140,7 @@ class DualAveragingGroups(msgspec.Struct, frozen=True, kw_only=True, forbid_unkn
         """Return the requirements: in each step one average of each member, with `epsilon` two."""
         draws = self.draws(parties)
         budget = self.epsilon, self.delta
-        return group_requirements(
-            draws, self.steps, self.loss.length, self.clip, self._room(draws), budget
-        )
+        return group_requirements(draws, self.steps, self.loss.length, self.clip, self._room(draws), budget)
 
     async def run(self, context: LearnerContext, data: list[Table]) -> Learned:
         """Learn; see `requirements.Learner`."""

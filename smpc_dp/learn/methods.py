@@ -55,10 +55,12 @@ STEPS = 1 << 16
 PUBLIC_STEPS = 1 << 40
 # Methods whose members and aggregator learn nothing but an exact average.
 _EXACT_METHODS = ("secagg", "mpyc")
+# Fewest members of an exact average.
+_LEAST_EXACT = 3
 # What every result of exact averages of private vectors says.
 EXACT_CLAIM = (
     "NOT DIFFERENTIALLY PRIVATE: each step's average is exact. It reveals to everyone the sum of the group's "
-    "clipped vectors, and those of its weights and metrics where there are any; and with them all that "
+    "vectors, and those of its weights and metrics where there are any; and with them all that "
     "follows about a party's data for someone who knows the others', "
     "or where two sums differ by one party; models trained on it may reveal single records. Each average: "
 )
@@ -165,15 +167,37 @@ class AveragerTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Return the parameters that all protocols share."""
         return {"length": length, "corrupt": self.colluders / size, "dropout": self.missing / size}
 
-    def exact_issues(self) -> list[ConfigIssue]:
-        """Return the faults of the table for averages without differential privacy."""
+    def exact_issues(self, size: int) -> list[ConfigIssue]:
+        """Return the faults of the table for averages of groups of this size without differential privacy.
+
+        Of two survivors each could subtract its own vector, and read the other's.
+        """
         if self.method not in _EXACT_METHODS:
             reason = f"'{self.method}' needs epsilon: without it averages are exact, of 'secagg' or 'mpyc'"
             return [ConfigIssue("averager.method", reason, ConfigCheck.CONFLICT)]
         if self.mechanism is not None:
             reason = "is of noise, which needs epsilon"
             return [ConfigIssue("averager.mechanism", reason, ConfigCheck.CONFLICT)]
-        return []
+        return self._least_issues(size)
+
+    def public_issues(self, size: int) -> list[ConfigIssue]:
+        """Return the faults of the table for exact averages alone, of vectors that are private already."""
+        if self.method in ("local", "pair"):
+            return []
+        if self.method != "secagg":
+            reason = f"'{self.method}' is for averages of data: here it is 'secagg', or 'local' or 'pair'"
+            return [ConfigIssue("averager.method", reason, ConfigCheck.CONFLICT)]
+        return self._least_issues(size)
+
+    def _least_issues(self, size: int) -> list[ConfigIssue]:
+        """Return the fault of exact averages of two."""
+        if size - self.missing >= _LEAST_EXACT:
+            return []
+        reason = (
+            f"exact averages need {_LEAST_EXACT} members, here are {size} of whom {self.missing} may be "
+            "missing: of two each reads the other's vector"
+        )
+        return [ConfigIssue("averager.missing", reason, ConfigCheck.INFEASIBLE)]
 
     def issues(self, size: int) -> list[ConfigIssue]:
         """Return the faults of the table for groups of this size."""

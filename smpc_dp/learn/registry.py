@@ -31,7 +31,7 @@ from smpc_dp.learn.pair_descent import DualAveraging, DualAveragingReports
 from smpc_dp.learn.pair_statistics import GossipClear, GossipReports
 from smpc_dp.learn.pairing_schedule import number_parties
 from smpc_dp.learn.personalized import Personalized
-from smpc_dp.learn.requirements import Learned, Learner, Table
+from smpc_dp.learn.requirements import Learned, Learner, Requirements, Table
 from smpc_dp.learn.sgd import FederatedSgd, SgdSettings
 from smpc_dp.learn.token_learners import (
     RingHistogramLearner,
@@ -68,6 +68,8 @@ LEARNERS: Mapping[str, type[Any]] = {
     )
 }
 
+# Learners with a schedule of groups.
+_IN_GROUPS = (SgdSettings, DualAveragingGroups)
 # Keys of `[parameters]` that are not the learner's own settings.
 _COMMON = ("learner", "averager", "columns")
 OWN = "is 'own': its parties learn in Python, by session.learn(data, model=..., gradient=...)"
@@ -149,8 +151,22 @@ class LearnParameters:
 
     @property
     def groups(self) -> NDArray[np.intp] | None:
-        """The parties whose gradients each step averages, shape (steps, size); None for other learners."""
-        return self.learner.groups(self.parties) if isinstance(self.learner, SgdSettings) else None
+        """The parties whose changes each private average has, shape (averages, size), in their order.
+
+        None for learners without a schedule of groups.
+        """
+        return self.learner.groups(self.parties) if isinstance(self.learner, _IN_GROUPS) else None
+
+    def average_of(self, request: int) -> tuple[int, int] | None:
+        """Return which of `groups` a request averages the changes of, and its step, from 1.
+
+        None for another request: in each step all groups average what is public, then what is private.
+        """
+        if not isinstance(self.learner, _IN_GROUPS):
+            return None
+        each = self.learner.groups_at_once(self.parties)
+        step, index = divmod(request - 1, 2 * each)
+        return (step * each + index - each, step + 1) if request > 0 and index >= each else None
 
     @property
     def requests(self) -> tuple[GroupParameters, ...]:
@@ -213,10 +229,7 @@ def check_learn(
     if issues:
         return None, issues
     requirements = learner.requirements(parties)
-    sizes = set() if requirements.average is None else requirements.average.sizes
-    issues += [issue for size in sizes for issue in table.issues(size)]
-    if requirements.average is not None and requirements.average.epsilon is None:
-        issues += table.exact_issues()
+    issues += _averaging_issues(table, requirements)
     if requirements.metric is not None and table.verifiable:
         reason = "is not for verifiable averages: auditors count two requests a step"
         issues.append(ConfigIssue("metric_every", reason, ConfigCheck.UNSUPPORTED))
@@ -236,6 +249,19 @@ def check_learn(
         return None, [ConfigIssue("epsilon", str(error), ConfigCheck.INFEASIBLE)]
     planned = LearnParameters(parties, learner, average, mix, exchange, origin, metric, columns)
     return planned, []
+
+
+def _averaging_issues(table: AveragerTable, requirements: Requirements) -> list[ConfigIssue]:
+    """Return the faults of the averager's table for the groups of a learner."""
+    averages = requirements.average or requirements.mix
+    issues: list[ConfigIssue] = []
+    for size in sorted(set() if averages is None else averages.sizes):
+        issues += table.issues(size)
+        if requirements.average is None:
+            issues += table.public_issues(size)
+        elif requirements.average.epsilon is None:
+            issues += table.exact_issues(size)
+    return issues
 
 
 def _columns(given: object, features: object) -> tuple[tuple[str, ...], list[ConfigIssue]]:

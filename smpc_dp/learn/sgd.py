@@ -137,6 +137,10 @@ class SgdSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         """Return the parties that take part in each step, shape (steps, size)."""
         raise NotImplementedError
 
+    def groups_at_once(self, parties: int) -> int:  # noqa: ARG002
+        """Return the number of groups of a step."""
+        return 1
+
     def participations(self, groups: NDArray[np.intp], parties: int) -> NDArray[np.intp]:
         """Return the number of these groups that each party is in, shape (n,)."""
         return np.bincount(groups.ravel(), minlength=parties)
@@ -220,10 +224,6 @@ class FederatedSgd(SgdSettings, frozen=True, kw_only=True):
     def participations(self, groups: NDArray[np.intp], parties: int) -> NDArray[np.intp]:
         """Return the number of steps for each party."""
         return np.full(parties, len(groups))
-
-
-# Averages of a step: of models, then of gradients.
-REQUESTS_A_STEP = 2
 
 
 async def descend(settings: SgdSettings, context: LearnerContext, data: list[Table]) -> Learned:

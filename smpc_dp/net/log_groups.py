@@ -41,16 +41,14 @@ def group_of(
     `planned` are the session's parameters. Raises VerificationError for a request that is no verifiable
     average of the learner.
     """
-    from smpc_dp.learn.sgd import REQUESTS_A_STEP
-
     if (groups := planned.groups) is None:
         raise VerificationError(f"a run of '{session.protocol}' that is not verifiable", Check.NOT_VERIFIABLE)
-    step, rest = divmod(request, REQUESTS_A_STEP)
-    if rest or not 1 <= step <= len(groups) or planned.average is None:
+    index, step = planned.average_of(request) or (len(groups), 0)
+    if index >= len(groups) or planned.average is None:
         raise VerificationError(
             f"request {request} is no average of gradients in this session", Check.NOT_VERIFIABLE
         )
-    names = tuple(session.names[int(party)] for party in groups[step - 1])
+    names = tuple(session.names[int(party)] for party in groups[index])
     parameters = planned.average.plan(len(names))
     if not parameters.is_logged:
         raise VerificationError(f"a run of '{session.protocol}' that is not verifiable", Check.NOT_VERIFIABLE)

@@ -34,6 +34,30 @@ NUMBERS: dict[str, tuple[float, float, float | None]] = {
     "metric_lower": (-1e9, 1e9, 0.0),
     "metric_upper": (-1e9, 1e9, 1.0),
 }
+# Of the learners whose steps have a round of groups.
+MODELS = ("logistic", "linear", "softmax")
+SETTINGS: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
+    "dual-averaging-groups": (
+        {},
+        {
+            "rate": (ABOVE_0, 1e6, 1.0),
+            "clip": (ABOVE_0, 1e6, 1.0),
+            "radius": (ABOVE_0, 1e6, 10.0),
+            "weight": (ABOVE_0, 1e6, 0.01),
+        },
+        {"regulariser": ("ball", "l1", "l2", "none")},
+    ),
+    "diffusion": (
+        {"batches": (1, 1, 1)},
+        {
+            "rate": (ABOVE_0, 1e6, 0.1),
+            "clip": (ABOVE_0, 1e6, 1.0),
+            "ridge": (0.0, 1e6, 0.0),
+            "radius": (LEAST_RADIUS, 1e6, 1000.0),
+        },
+        {"topology": ("ring",), "weights": ("metropolis",)},
+    ),
+}
 CHOICES = {"model": ("logistic", "linear", "softmax", "own"), "weights": ("equal", "points")}
 MOST_MEMBERS, LEAST_DELTA = 65_535, 1e-11
 AVERAGER = {"method", "colluders", "missing", "verifiable", "on_dropout"}
@@ -55,6 +79,8 @@ def read_learner(session: Session) -> Learner:
     """Return what a learner's averages are planned from, or refuse parameters that are unknown or wrong."""
     given = session.parameters
     kind, parties = given.get("learner"), len(session.names)
+    if session.version in VERIFIABLE and kind in SETTINGS:
+        return _read_rounds(session, *SETTINGS[kind])
     required(
         session.version in VERIFIABLE and kind in ("sgd", "block-gossip"),
         "a session without verifiable averages",
@@ -81,6 +107,32 @@ def read_learner(session: Session) -> Learner:
     length = values["length"] if is_own else (values["features"] + 1) * labels
     budget = values["epsilon"], values["delta"]
     return Learner(length + is_weighted, values["clip"], *budget, colluders, missing)
+
+
+def _read_rounds(
+    session: Session, more_whole: dict[str, Any], more_numbers: dict[str, Any], more_choices: dict[str, Any]
+) -> Learner:
+    """Return what the averages of a learner are planned from whose steps have a round of groups."""
+    given, parties = session.parameters, len(session.names)
+    whole = {"features": WHOLE["features"], "classes": WHOLE["classes"], "steps": (1, 100_000, None)}
+    whole |= {"group": (2, MOST_MEMBERS, None), "seed": (0, 2**63 - 1, 0)} | more_whole
+    numbers = {"epsilon": (ABOVE_0, 1e6, None), "delta": NUMBERS["delta"]} | more_numbers
+    choices = {"model": MODELS} | more_choices
+    known = {"learner", "averager", "columns", *whole, *numbers, *choices}
+    required({*given} <= known, "a parameter that is unknown")
+    values: dict[str, Any] = {name: _whole(given, name, *whole[name]) for name in whole}
+    values |= {name: _number(given, name, *numbers[name]) for name in numbers}
+    for name, allowed in choices.items():
+        values[name] = given.get(name, allowed[0])
+        required(values[name] in allowed, f"the parameter {name}")
+    required(None not in values.values(), "a parameter that is missing")
+    required(values["rate"] * values.get("ridge", 0.0) <= 1, "the parameter rate")
+    required(values["group"] <= parties, "the parameter group")
+    required(values["delta"] >= LEAST_DELTA, "epsilon and delta")
+    _check_columns(given.get("columns"), values["features"])
+    colluders, missing = _averager(given.get("averager"), values["group"])
+    length = (values["features"] + 1) * (values["classes"] if values["model"] == "softmax" else 1)
+    return Learner(length, values["clip"], values["epsilon"], values["delta"], colluders, missing)
 
 
 def _averager(given: Any, size: int) -> tuple[int, int]:

@@ -67,19 +67,22 @@ def pcg64(seed: int, stream: int) -> Iterator[int]:
 
 def group_of(parameters: dict[str, Any], parties: int, request: int) -> tuple[list[int], int]:
     """Return the parties, from 0, of the group of a request, and in how many groups any party is at most."""
-    step, rest = divmod(request, 2)
     learner, steps = parameters["learner"], parameters["steps"]
-    required(type(steps) is int and not rest and 1 <= step <= steps, "a request without an average")
-    size = parameters["group"] if learner == "block-gossip" else parties
+    size = parties if learner == "sgd" else parameters["group"]
+    required(type(steps) is int and 2 <= size <= parties, "a learner without verifiable averages")
     required(steps * max(size, parties + 1) <= MOST_MEMBERS, "a schedule that is too long")
+    # In a step all its groups average what is public, then all what is private.
+    each = 1 if learner in ("sgd", "block-gossip") else parties // size
+    step, rest = divmod(request - 1, 2 * each)
+    required(rest >= each and 0 <= step < steps, "a request without an average")
     if learner == "sgd":
         return [*range(parties)], steps
-    required(learner == "block-gossip" and 2 <= size <= parties, "a learner without verifiable averages")
+    index, count = step * each + rest - each, steps * each
     groups: list[list[int]] = []
     draws = pcg64(parameters.get("seed", 0), STREAM)
-    while len(groups) < steps:
+    while len(groups) < count:
         keys = [next(draws) >> 11 for _ in range(parties)]
         order = sorted(range(parties), key=keys.__getitem__)
         groups += [sorted(order[i : i + size]) for i in range(0, parties // size * size, size)]
-    taken = Counter(party for group in groups[:steps] for party in group)
-    return groups[step - 1], max(taken.values())
+    taken = Counter(party for group in groups[:count] for party in group)
+    return groups[index], max(taken.values())

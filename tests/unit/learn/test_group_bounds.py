@@ -115,9 +115,7 @@ def test_runs_stay_within_the_bounds(parties: int, size: int, noise: float) -> N
     mixing, squares, excess = GroupMixing(parties, size), [], []
     for seed in range(runs):
         draws = GroupDraws(parties, size, seed)
-        run = GroupRun(
-            Noisy(parties), PlainAverager(parties), draws, steps, 1e9, factor=1 / draws.share
-        )
+        run = GroupRun(Noisy(parties), PlainAverager(parties), draws, steps, 1e9, factor=1 / draws.share)
 
         async def slopes(thetas: Rows, rows: np.ndarray, _group: Groups, _step: int) -> Rows:
             apart = thetas[rows] - aims[rows]
@@ -126,9 +124,7 @@ def test_runs_stay_within_the_bounds(parties: int, size: int, noise: float) -> N
         def watch(_step: int, _averages: Rows, duals: Rows) -> None:
             squares.append(np.square(duals - duals.mean(axis=0)).sum(axis=1).mean())
 
-        values, outcome = asyncio.run(
-            dual_averaging_in_groups(run, slopes, dimension=2, watch=watch)
-        )
+        values, outcome = asyncio.run(dual_averaging_in_groups(run, slopes, dimension=2, watch=watch))
         assert outcome.done.sum() == steps * size * (parties // size)
         excess.append(objective(values).mean() - objective(optimum[None])[0])
     variance = 2 * noise**2

@@ -16,6 +16,7 @@ NAMES = [f"party-{number}" for number in range(8)]
 GIVEN: dict[str, Any] = {"learner": "sgd", "features": 2, "steps": 3, "epsilon": 8.0, "delta": 1e-5}
 GIVEN |= {"averager": {"method": "gopa", "verifiable": True}}
 GROUPS = {"learner": "block-gossip", "group": 4, "seed": 5}
+ROUNDS = {"learner": "dual-averaging-groups", "group": 3, "seed": 5}
 AVERAGER = GIVEN["averager"]
 LEARNERS: dict[str, dict[str, Any]] = {
     "one step": {"steps": 1},
@@ -24,6 +25,7 @@ LEARNERS: dict[str, dict[str, Any]] = {
     "a small delta": {"steps": 2, "epsilon": 12.0, "delta": 1e-10},
     "more noise than a Gaussian's": {"steps": 5, "epsilon": 2.0},
     "groups": GROUPS | {"steps": 12},
+    "rounds of groups": ROUNDS | {"steps": 4},
     "points": {"weights": "points", "max_points": 100, "clip": 3},
     "softmax": {"model": "softmax", "classes": 3, "ridge": 0.5, "columns": ["x", "y", "label"]},
     "colluders": {"averager": AVERAGER | {"colluders": 3, "missing": 1, "on_dropout": "keep"}},
@@ -42,10 +44,12 @@ def first(given: dict[str, Any]) -> LearnParameters | None:
 
 def second(given: dict[str, Any], own: int, pair: int) -> Terms:
     session = Session(bytes(32), "learn", 3, given, {}, NAMES, "relay", None)
-    names = NAMES
-    if given["learner"] == "block-gossip" and type(given.get("group")) is int:
-        names = [NAMES[index] for index in group_of(given, len(NAMES), 2)[0]]
-    return read_terms(session, 2, f"average {own:x}/{pair:x} of group {group_digest(names)}")
+    names, request = NAMES, 2
+    if given["learner"] != "sgd" and type(given.get("group")) is int:
+        # In a round of two groups the third request is the first private average.
+        request = 2 if given["learner"] == "block-gossip" else len(NAMES) // given["group"] + 1
+        names = [NAMES[index] for index in group_of(given, len(NAMES), request)[0]]
+    return read_terms(session, request, f"average {own:x}/{pair:x} of group {group_digest(names)}")
 
 
 @pytest.mark.parametrize(
@@ -77,6 +81,7 @@ RIGHT: list[dict[str, Any]] = [
     {"rate": 3, "decay": 2.0, "radius": 5, "seed": 1 << 62, "metric_every": 0, "metric_share": 0.5},
     {"model": "linear", "metric_lower": -1, "metric_upper": 0.0, "weights": "equal", "max_points": 0},
     {"columns": ["a", "b", "c"], "classes": 10_000, "averager": AVERAGER | {"missing": 0}},
+    ROUNDS | {"rate": 2, "regulariser": "l2", "weight": 0.5, "radius": 3, "model": "linear"},
 ]
 WRONG: list[dict[str, Any]] = [
     *({"rate": value} for value in (0, -1.0, True, "1", 1e10)),
@@ -113,7 +118,31 @@ WRONG: list[dict[str, Any]] = [
     GROUPS | {"group": 2},
     GROUPS | {"group": 4.0},
     {"learner": "block-gossip"},
+    *(ROUNDS | {name: value} for name, value in (("group", 2), ("group", 9), ("group", None), ("clip", 0))),
+    *(ROUNDS | change for change in ({"regulariser": "psd"}, {"ridge": 0.1}, {"model": "own"}, {"seed": -1})),
+    *(ROUNDS | change for change in ({"epsilon": None}, {"delta": None}, {"steps": 0})),
 ]
+
+
+def test_both_draw_the_same_rounds_of_groups() -> None:
+    """Of every request: which group's private average it is, and how often a party is in one."""
+    given = given_of(ROUNDS | {"steps": 3})
+    learned = first(given)
+    assert learned is not None
+    assert learned.groups is not None
+    assert learned.average is not None
+    seen = []
+    for request in range(14):
+        index = learned.average_of(request)
+        if index is None or index[0] >= len(learned.groups):
+            with pytest.raises(Refused, match="without an average"):
+                group_of(given, len(NAMES), request)
+            continue
+        group, most = group_of(given, len(NAMES), request)
+        assert group == learned.groups[index[0]].tolist()
+        assert most == learned.average.participations
+        seen.append((request, *index))
+    assert seen == [(3, 0, 1), (4, 1, 1), (7, 2, 2), (8, 3, 2), (11, 4, 3), (12, 5, 3)]
 
 
 @pytest.mark.parametrize("change", [*RIGHT, *WRONG], ids=str)
@@ -127,5 +156,5 @@ def test_both_take_the_same_parameters_of_a_learner(change: dict[str, Any]) -> N
         with pytest.raises(Refused):
             second(given, 100, 1 << 60)
     else:
-        session = planned.plan(len(NAMES)).session
+        session = planned.plan(max(planned.plans)).session
         second(given, session.own_variance, session.pair_variance)
