@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
-from smpc_dp.learn.averager import PeerExchange, Rows, check_rows
+from smpc_dp.learn.averager import Groups, PeerExchange, Rows, check_rows
+from smpc_dp.learn.group_steps import GroupOutcome, GroupRun
 from smpc_dp.learn.models import RecordGradients
 from smpc_dp.learn.topology import mixing_gap
 from smpc_dp.privacy.diffusion import DiffusionNoise
@@ -113,6 +114,32 @@ async def diffuse(
         if watch is not None:
             watch(step, np.ldexp(own.astype(np.float64), -noise.bits))
     return Diffused(np.ldexp(own.astype(np.float64), -noise.bits), claim)
+
+
+async def diffuse_in_groups(
+    run: GroupRun, gradient: Gradient, start: Rows, watch: Watch | None = None
+) -> GroupOutcome:
+    """Run adapt-then-combine in which disjoint random groups average their intermediate models.
+
+    The other parties keep theirs, and take no step. `gossip_bounds.group_disagreement` bounds how far models
+    are from their centroid.
+
+    Args:
+        run: the averages and the groups; `retained` is 1 - mu rho and `factor` -mu.
+        gradient, start, watch: as of `diffuse`.
+
+    Raises:
+        ConfigError: the descent diverges.
+    """
+
+    async def changes(models: Rows, rows: NDArray[np.intp], _group: Groups, step: int) -> Rows:
+        return _check_finite(gradient(models, step), step)[rows] if len(rows) else models[rows]
+
+    def moved(models: Rows, step: int) -> None:
+        if watch is not None:
+            watch(step, models)
+
+    return await run.run(start, changes, moved)
 
 
 def retained_part(step_size: float, ridge: float) -> float:

@@ -17,10 +17,19 @@ from numpy.typing import NDArray
 
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
 from smpc_dp.learn.averager import PeerExchange
-from smpc_dp.learn.diffusion import Diffused, diffuse, diffuse_records, publish_models, retained_part
+from smpc_dp.learn.block_gossip import GroupDraws
+from smpc_dp.learn.diffusion import (
+    Diffused,
+    diffuse,
+    diffuse_in_groups,
+    diffuse_records,
+    publish_models,
+    retained_part,
+)
 from smpc_dp.learn.exchanges import EXACT_STEPS
+from smpc_dp.learn.group_steps import Group, GroupRun, group_issues, group_requirements
 from smpc_dp.learn.models import Model, ModelName, RecordGradients
-from smpc_dp.learn.pairing_schedule import Graph, Positive, Ridge, graph_of, rename_argument
+from smpc_dp.learn.pairing_schedule import Graph, Positive, Ridge, Seed, graph_of, rename_argument
 from smpc_dp.learn.personalized_settings import check_sizes
 from smpc_dp.learn.requirements import (
     Learned,
@@ -43,6 +52,9 @@ CLAIM = "NO PRIVACY between neighbours: each sees the others' models, and from t
 OWN = "a model is its party's own and NOT covered: with it, or with the average of all, the noise is gone"
 
 
+MessageNoise = Literal["iid", "homomorphic", "correlated", "none"]
+
+
 class Diffusion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
     """Settings of diffusion, adapt then combine: see `learn.diffusion`. Every message is needed."""
 
@@ -52,19 +64,26 @@ class Diffusion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     ]
     steps: Annotated[Annotated[int, Meta(ge=1, le=100_000)], Meta(description="T")]
     noise: Annotated[
-        Literal["iid", "homomorphic", "correlated", "none"],
-        Meta(description="on messages: Laplace, or Gaussian correlated over the steps"),
-    ] = "iid"
+        MessageNoise | None,
+        Meta(
+            description="on messages: Laplace, or Gaussian correlated over the steps",
+            extra={"default": '`"iid"`; not with `group`, where noise is the averager\'s'},
+        ),
+    ] = None
     epsilon: Annotated[
         Positive | None,
         Meta(
-            description="of all messages of a party; of correlated noise for ONE RECORD; not without noise",
-            extra={"default": "needed with noise"},
+            description="of all messages, or averages, of a party; of correlated noise for ONE RECORD; not "
+            "without noise",
+            extra={"default": "needed with noise; of groups none: exact, **no differential privacy**"},
         ),
     ] = None
     delta: Annotated[
         Annotated[float, Meta(gt=0, lt=1)] | None,
-        Meta(description="of correlated noise alone", extra={"default": "needed there"}),
+        Meta(
+            description="of correlated noise, and of `group` with `epsilon`",
+            extra={"default": "needed there"},
+        ),
     ] = None
     sizes: Annotated[
         tuple[Annotated[int, Meta(ge=1, le=1_000_000)], ...],
@@ -89,14 +108,20 @@ class Diffusion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         Positive | None,
         Meta(
             description="**l1** norm that a gradient is clipped to, of correlated noise the L2 norm of a "
-            "record's; not without noise",
-            extra={"default": "1"},
+            "record's, with `group` the L2 norm of a gradient; not without noise or groups",
+            extra={"default": "1; of exact groups none"},
         ),
     ] = None
     ridge: Ridge = 0.0
     radius: Annotated[
-        Positive, Meta(description="without noise: a coordinate beyond it means divergence")
+        Positive,
+        Meta(description="without noise, or with `group`: a coordinate beyond it means divergence"),
     ] = 1_000.0
+    group: Annotated[
+        Group | None,
+        Meta(extra={"default": "none: parties send models to their neighbours in `topology`"}),
+    ] = None
+    seed: Annotated[Seed, Meta(description="public, of the groups")] = 0
     topology: Graph = "ring"
     weights: Annotated[Literal["metropolis", "max-degree"], Meta(description="of the neighbours' models")] = (
         "metropolis"
@@ -111,18 +136,23 @@ class Diffusion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         """The model with its loss."""
         return Model(self.model, self.features, self.classes)
 
+    @property
+    def message_noise(self) -> MessageNoise:
+        """The noise on messages to neighbours; groups have none, their averages may."""
+        return self.noise or ("iid" if self.group is None else "none")
+
     @cached_property
     def planned(self) -> DiffusionNoise | None:
         """Return the planned noise, None without; raise ConfigError where none suffices."""
-        if self.epsilon is None or self.noise == "none" or self.noise == "correlated":  # noqa: PLR1714 - for mypy
+        if self.epsilon is None or self.message_noise == "none" or self.message_noise == "correlated":  # noqa: PLR1714 - for mypy
             return None
         length, clip = self.loss.length, 1.0 if self.clip is None else self.clip
-        return DiffusionNoise.plan(self.noise, self.epsilon, self.steps, self.rate, clip, length)
+        return DiffusionNoise.plan(self.message_noise, self.epsilon, self.steps, self.rate, clip, length)
 
     @cached_property
     def correlated(self) -> tuple[CorrelatedNoise, ...]:
         """Return the planned correlated noise of each party, none without; raise ConfigError."""
-        if self.noise != "correlated" or self.epsilon is None or self.delta is None:
+        if self.message_noise != "correlated" or self.epsilon is None or self.delta is None:
             return ()
         from smpc_dp.privacy.factorisation import factorise, fine_bits, plan_correlated_noise
 
@@ -154,6 +184,20 @@ class Diffusion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         """Raise ConfigError, naming the party, unless its data fit."""
         self.loss.check(table, party)
 
+    def draws(self, parties: int) -> GroupDraws | None:
+        """Return the groups, of which a step has a round; None where parties have neighbours."""
+        return None if self.group is None else GroupDraws(parties, self.group, self.seed)
+
+    def groups(self, parties: int) -> NDArray[np.intp] | None:
+        """Return all groups in their order, shape (steps times groups of a step, s); None without."""
+        draws = self.draws(parties)
+        return None if draws is None else draws.draw(self.steps * draws.each)
+
+    def groups_at_once(self, parties: int) -> int:
+        """Return the number of groups of a step, 0 without groups."""
+        draws = self.draws(parties)
+        return 0 if draws is None else draws.each
+
     def issues(self, parties: int) -> list[ConfigIssue]:
         """Return the faults of the settings."""
         result = []
@@ -163,16 +207,11 @@ class Diffusion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
                     "rate", f"{self.rate:g} times ridge = {self.ridge:g} must be at most 1", ConfigCheck.RANGE
                 )
             )
-        if self.noise == "none":
-            for name in ("epsilon", "publish", "clip"):
-                if getattr(self, name) is not None:
-                    result.append(ConfigIssue(name, 'is of noise, which is "none"', ConfigCheck.UNSUPPORTED))
-        elif self.epsilon is None:
-            result.append(ConfigIssue("epsilon", "is missing", ConfigCheck.MISSING))
-        if self.noise in ("iid", "correlated") and self.publish is not None:
-            kind = "i.i.d." if self.noise == "iid" else "correlated"
-            reason = f"is of homomorphic noise: with {kind} noise models are public"
-            result.append(ConfigIssue("publish", reason, ConfigCheck.UNSUPPORTED))
+        if self.group is not None:
+            return result + self._group_issues(self.group, parties)
+        if self.seed:
+            result.append(ConfigIssue("seed", "is of groups: there is no `group`", ConfigCheck.UNSUPPORTED))
+        result += self._noise_issues()
         result += self._correlated_issues(parties)
         try:
             self.combination(parties)
@@ -186,7 +225,7 @@ class Diffusion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
                         )
                     )
                 self.guarantee(noise)
-            if self.noise == "correlated" and not result:
+            if self.message_noise == "correlated" and not result:
                 result += self._room_issues()
         except ConfigError as error:
             for argument, key in (
@@ -199,9 +238,38 @@ class Diffusion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
             result += error.issues
         return result
 
+    def _noise_issues(self) -> list[ConfigIssue]:
+        """Return the faults of the settings of noise on messages to neighbours."""
+        result = []
+        if self.message_noise == "none":
+            for name in ("epsilon", "publish", "clip"):
+                if getattr(self, name) is not None:
+                    result.append(ConfigIssue(name, 'is of noise, which is "none"', ConfigCheck.UNSUPPORTED))
+        elif self.epsilon is None:
+            result.append(ConfigIssue("epsilon", "is missing", ConfigCheck.MISSING))
+        if self.message_noise in ("iid", "correlated") and self.publish is not None:
+            kind = "i.i.d." if self.message_noise == "iid" else "correlated"
+            reason = f"is of homomorphic noise: with {kind} noise models are public"
+            result.append(ConfigIssue("publish", reason, ConfigCheck.UNSUPPORTED))
+        return result
+
+    def _group_issues(self, group: int, parties: int) -> list[ConfigIssue]:
+        """Return the faults of the settings of groups, and of those that are of messages to neighbours."""
+        given = {
+            "noise": self.noise is not None,
+            "publish": self.publish is not None,
+            "sizes": bool(self.sizes),
+            "batches": self.batches != 1,
+            "topology": self.topology != "ring",
+            "weights": self.weights != "metropolis",
+        }
+        reason = "is of messages to neighbours: there is `group`"
+        result = [ConfigIssue(name, reason, ConfigCheck.CONFLICT) for name, there in given.items() if there]
+        return result + group_issues(group, parties, self.epsilon, self.delta)
+
     def _correlated_issues(self, parties: int) -> list[ConfigIssue]:
         """Return the faults of the settings of correlated noise, and of those that are given without."""
-        if self.noise != "correlated":
+        if self.message_noise != "correlated":
             names = [name for name in ("delta", "sizes") if getattr(self, name)]
             names += ["batches"] if self.batches != 1 else []
             reason = "is of correlated noise, and `noise` is another"
@@ -248,7 +316,10 @@ class Diffusion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         return math.ldexp(EXACT_STEPS, -self.planned.bits)
 
     def requirements(self, parties: int) -> Requirements:
-        """Return the requirements: a message of each party to its neighbours in each step."""
+        """Return the requirements: a message of each party to its neighbours in each step, or averages."""
+        if (draws := self.draws(parties)) is not None:
+            clip, budget = 1.0 if self.clip is None else self.clip, (self.epsilon, self.delta)
+            return group_requirements(draws, self.steps, self.loss.length, clip, self.radius, budget)
         messages = PrivateMessages(self.loss.length, self._bound, np.full(parties, self.steps), None, None)
         if self.correlated:
             return Requirements(exchange=messages, own=self.correlated[0].event())
@@ -258,6 +329,8 @@ class Diffusion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     async def run(self, context: LearnerContext, data: list[Table]) -> Learned:
         """Run diffusion; see `requirements.Learner`."""
+        if self.group is not None:
+            return await self._run_in_groups(context, data)
         exchange, noise = context.peers, self.planned
         if self.correlated:
             return await self._run_correlated(context, data)
@@ -272,10 +345,43 @@ class Diffusion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
             claim = (
                 f"by the noise on each message: {guarantee.assumption}; the line by itself: {exchange.claim}"
             )
-        confidential = self.noise == "homomorphic" and self.publish is None
+        confidential = self.message_noise == "homomorphic" and self.publish is None
         if confidential:
             claim = f"{OWN}; {claim}"
         return Learned(self.kind, values, self.loss.names, steps, steps, (), guarantee, claim, confidential)
+
+    async def _run_in_groups(self, context: LearnerContext, data: list[Table]) -> Learned:
+        """Run diffusion whose combination step is the average of a group."""
+        averager, model = context.average, self.loss
+        draws = None if averager is None else self.draws(averager.parties)
+        if averager is None or draws is None:
+            raise ConfigError.at("averager", "is needed for groups", ConfigCheck.MISSING)
+        points, rows = model.points(data), np.arange(len(data))
+        run = GroupRun(
+            averager,
+            context.mix,
+            draws,
+            self.steps,
+            self.radius,
+            retained=1 - self.rate * self.ridge,
+            factor=-self.rate,
+            clip=1.0 if self.clip is None and self.epsilon is not None else self.clip,
+            on_step=context.on_step,
+        )
+        outcome = await diffuse_in_groups(
+            run,
+            lambda models, _step: model.gradient(models, points, rows),
+            np.zeros((len(data), model.length)),
+        )
+        return Learned(
+            self.kind,
+            outcome.states,
+            model.names,
+            outcome.planned,
+            outcome.done,
+            outcome.failures,
+            claim=averager.claim,
+        )
 
     async def _run_correlated(self, context: LearnerContext, data: list[Table]) -> Learned:
         """Run diffusion with correlated noise on the records of batches."""

@@ -261,8 +261,8 @@ async def dual_averaging_in_groups(
 ) -> tuple[Rows, GroupOutcome]:
     """Minimise the mean of the parties' objectives, by sums of gradients that disjoint groups average.
 
-    In each step every member of a group adds its gradient times `run.factor`, and all take the group's average
-    of the sums; then every party takes a proximal step. `gossip_bounds.group_terms` bounds the error.
+    In each step every member of a group adds its gradient times `run.factor`, and all take the group's
+    average of the sums; then every party takes a proximal step. `gossip_bounds.group_terms` bounds the error.
 
     Args:
         run: the averages and the groups.

@@ -17,72 +17,16 @@ from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
 from smpc_dp.learn.averager import Groups, Rows
 from smpc_dp.learn.block_gossip import GroupDraws
 from smpc_dp.learn.dual_averaging import dual_averaging_in_groups, inverse_root
-from smpc_dp.learn.group_steps import GroupRun
+from smpc_dp.learn.group_steps import Budget, Delta, Group, GroupRun, group_issues, group_requirements
 from smpc_dp.learn.models import Model, ModelName
 from smpc_dp.learn.pair_descent import prox_of
 from smpc_dp.learn.pairing_schedule import Positive, Seed
-from smpc_dp.learn.requirements import (
-    Learned,
-    LearnerContext,
-    PrivateAverages,
-    PublicAverages,
-    Requirements,
-    Table,
-)
+from smpc_dp.learn.requirements import Learned, LearnerContext, Requirements, Table
 
-Group = Annotated[
-    Annotated[int, Meta(ge=2, le=65_535)],
-    Meta(description="s, members of a group: in each step a round of groups averages, by `averager`"),
-]
-Budget = Annotated[
-    Positive | None,
-    Meta(
-        description="of each party, all of its steps together",
-        extra={"default": "none: exact averages, **no differential privacy**"},
-    ),
-]
-Delta = Annotated[
-    Annotated[float, Meta(gt=0, lt=1)] | None,
-    Meta(
-        description="of each party, all of its steps together",
-        extra={"default": "needed with `epsilon`, and for it alone"},
-    ),
-]
 # Sums with noise have so many times the room of sums without.
 ROOM = 1 << 10
 # More than rounding adds to a sum.
 SLACK = 1 + 2.0**-20
-
-
-def group_issues(group: int, parties: int, epsilon: float | None, delta: float | None) -> list[ConfigIssue]:
-    """Return the faults of the size of groups, and of a budget of which one number is missing."""
-    issues = []
-    if group > parties:
-        reason = f"of {group} cannot be drawn from {parties} parties"
-        issues.append(ConfigIssue("group", reason, ConfigCheck.UNSUPPORTED))
-    if delta is None and epsilon is not None:
-        issues.append(ConfigIssue("delta", "is missing", ConfigCheck.MISSING))
-    elif delta is not None and epsilon is None:
-        reason = "is missing: delta goes with it; without both averages are exact, and nothing is private"
-        issues.append(ConfigIssue("epsilon", reason, ConfigCheck.MISSING))
-    return issues
-
-
-def group_requirements(
-    draws: GroupDraws,
-    steps: int,
-    length: int,
-    clip: float,
-    room: float,
-    budget: tuple[float | None, float | None],
-) -> Requirements:
-    """Return the requirements of steps in groups; `clip`: of a change, `room`: as of `GroupRun`."""
-    epsilon, delta = budget
-    sizes, taken = frozenset({draws.size}), draws.participations(steps * draws.each)
-    if epsilon is None:
-        return Requirements(PrivateAverages(length, room, sizes, taken, None, None))
-    averages = PrivateAverages(length, clip, sizes, taken, epsilon, delta)
-    return Requirements(averages, PublicAverages(length, room, sizes))
 
 
 class DualAveragingGroups(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -11,20 +11,79 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
+from msgspec import Meta
 from numpy.typing import NDArray
 
-from smpc_dp.errors import ConfigCheck, ConfigError
+from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
 from smpc_dp.learn.averager import ALONE, FAILURES, Averager, Groups, Rows
 from smpc_dp.learn.block_gossip import GroupDraws
-from smpc_dp.learn.requirements import OnStep, Step, ignore_step
+from smpc_dp.learn.pairing_schedule import Positive
+from smpc_dp.learn.requirements import (
+    OnStep,
+    PrivateAverages,
+    PublicAverages,
+    Requirements,
+    Step,
+    ignore_step,
+)
 from smpc_dp.learn.sgd import average_changes, clip_inside
 
+Group = Annotated[
+    Annotated[int, Meta(ge=2, le=65_535)],
+    Meta(description="s, members of a group: in each step a round of groups averages, by `averager`"),
+]
+Budget = Annotated[
+    Positive | None,
+    Meta(
+        description="of each party, all of its steps together",
+        extra={"default": "none: exact averages, **no differential privacy**"},
+    ),
+]
+Delta = Annotated[
+    Annotated[float, Meta(gt=0, lt=1)] | None,
+    Meta(
+        description="of each party, all of its steps together",
+        extra={"default": "needed with `epsilon`, and for it alone"},
+    ),
+]
 Ints = NDArray[np.intp]
 # States of the local parties, their rows that are members, groups and step (from 1): changes of those rows.
 Changes = Callable[[Rows, Ints, Groups, int], Awaitable[Rows]]
 Moved = Callable[[Rows, int], None]
+
+
+def group_issues(group: int, parties: int, epsilon: float | None, delta: float | None) -> list[ConfigIssue]:
+    """Return the faults of the size of groups, and of a budget of which one number is missing."""
+    issues = []
+    if group > parties:
+        reason = f"of {group} cannot be drawn from {parties} parties"
+        issues.append(ConfigIssue("group", reason, ConfigCheck.UNSUPPORTED))
+    if delta is None and epsilon is not None:
+        issues.append(ConfigIssue("delta", "is missing", ConfigCheck.MISSING))
+    elif delta is not None and epsilon is None:
+        reason = "is missing: delta goes with it; without both averages are exact, and nothing is private"
+        issues.append(ConfigIssue("epsilon", reason, ConfigCheck.MISSING))
+    return issues
+
+
+def group_requirements(
+    draws: GroupDraws,
+    steps: int,
+    length: int,
+    clip: float,
+    room: float,
+    budget: tuple[float | None, float | None],
+) -> Requirements:
+    """Return the requirements of steps in groups; `clip`: of a change, `room`: as of `GroupRun`."""
+    epsilon, delta = budget
+    sizes, taken = frozenset({draws.size}), draws.participations(steps * draws.each)
+    if epsilon is None:
+        return Requirements(PrivateAverages(length, room, sizes, taken, None, None))
+    averages = PrivateAverages(length, clip, sizes, taken, epsilon, delta)
+    return Requirements(averages, PublicAverages(length, room, sizes))
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,7 +69,7 @@ LEARNERS: Mapping[str, type[Any]] = {
 }
 
 # Learners with a schedule of groups.
-_IN_GROUPS = (SgdSettings, DualAveragingGroups)
+_IN_GROUPS = (SgdSettings, DualAveragingGroups, Diffusion)
 # Keys of `[parameters]` that are not the learner's own settings.
 _COMMON = ("learner", "averager", "columns")
 OWN = "is 'own': its parties learn in Python, by session.learn(data, model=..., gradient=...)"
@@ -165,6 +165,8 @@ class LearnParameters:
         if not isinstance(self.learner, _IN_GROUPS):
             return None
         each = self.learner.groups_at_once(self.parties)
+        if not each:
+            return None
         step, index = divmod(request - 1, 2 * each)
         return (step * each + index - each, step + 1) if request > 0 and index >= each else None
 

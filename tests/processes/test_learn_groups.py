@@ -32,6 +32,7 @@ DUAL: dict[str, Any] = {
     "seed": 2,
     "rate": 2.0,
 }
+DIFFUSION: dict[str, Any] = DUAL | {"learner": "diffusion", "rate": 0.5}
 PRIVATE: dict[str, Any] = {"epsilon": 8.0, "delta": 1e-5}
 VERIFIABLE: dict[str, Any] = {"averager": {"method": "gopa", "verifiable": True}}
 TIMEOUTS = Timeouts(connect=30.0, gather=30.0, step=20.0)
@@ -77,11 +78,12 @@ async def everybody(
     return learned, failures
 
 
-def test_processes_learn_exactly_what_a_simulation_learns(tmp_path: Path) -> None:
-    results, failures = asyncio.run(everybody(session(tmp_path, DUAL), NAMES))
+@pytest.mark.parametrize("given", [DUAL, DIFFUSION], ids=["dual averaging", "diffusion"])
+def test_processes_learn_exactly_what_a_simulation_learns(tmp_path: Path, given: dict[str, Any]) -> None:
+    results, failures = asyncio.run(everybody(session(tmp_path, given), NAMES))
     assert failures == {}
     tables = [table(party) for party in range(len(NAMES))]
-    simulated = simulate.learn(DUAL, tables)
+    simulated = simulate.learn(given, tables)
     assert np.abs(simulated.values).max() > 0.1
     for party, name in enumerate(NAMES):
         np.testing.assert_allclose(results[name].values[0], simulated.values[party], atol=1e-9, rtol=0)
@@ -127,8 +129,8 @@ def test_a_lost_party_stops_the_steps_of_its_groups_alone(tmp_path: Path, privat
         assert bool(results[name].failures) == bool(missed)
 
 
-@pytest.mark.thin(1)
-@pytest.mark.parametrize("given", [DUAL], ids=["dual averaging"])
+@pytest.mark.thin(2)
+@pytest.mark.parametrize("given", [DUAL, DIFFUSION], ids=["dual averaging", "diffusion"])
 def test_logs_of_rounds_are_audited(tmp_path: Path, given: dict[str, Any]) -> None:
     names = NAMES[:6]
     path = session(tmp_path, given | PRIVATE | VERIFIABLE | {"steps": 1}, names)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from itertools import permutations
+from typing import Any
 
 import numpy as np
 import pytest
@@ -106,8 +107,8 @@ def test_runs_stay_within_the_bounds(parties: int, size: int, noise: float) -> N
         return np.asarray(np.linalg.norm(points[:, None] - aims, axis=2).mean(axis=1))
 
     class Noisy(PlainAverager):
-        async def average(self, vector: Rows, weight: object = None, group: Groups | None = None):  # type: ignore[no-untyped-def,override]
-            result = await super().average(vector, None, group)
+        async def average(self, vector: Rows, weight: Any = None, group: Groups | None = None):  # type: ignore[no-untyped-def,override]
+            result = await super().average(vector, weight, group)
             assert group is not None
             drawn = rng.normal(scale=noise, size=(parties + 1, 2))
             return type(result)(result.values + drawn[group] * (group > ALONE)[:, None], result.weights)

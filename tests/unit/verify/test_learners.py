@@ -17,6 +17,7 @@ GIVEN: dict[str, Any] = {"learner": "sgd", "features": 2, "steps": 3, "epsilon":
 GIVEN |= {"averager": {"method": "gopa", "verifiable": True}}
 GROUPS = {"learner": "block-gossip", "group": 4, "seed": 5}
 ROUNDS = {"learner": "dual-averaging-groups", "group": 3, "seed": 5}
+DIFFUSION = {"learner": "diffusion", "group": 3}
 AVERAGER = GIVEN["averager"]
 LEARNERS: dict[str, dict[str, Any]] = {
     "one step": {"steps": 1},
@@ -26,6 +27,7 @@ LEARNERS: dict[str, dict[str, Any]] = {
     "more noise than a Gaussian's": {"steps": 5, "epsilon": 2.0},
     "groups": GROUPS | {"steps": 12},
     "rounds of groups": ROUNDS | {"steps": 4},
+    "diffusion": DIFFUSION | {"steps": 2, "clip": 0.5, "model": "softmax", "classes": 3},
     "points": {"weights": "points", "max_points": 100, "clip": 3},
     "softmax": {"model": "softmax", "classes": 3, "ridge": 0.5, "columns": ["x", "y", "label"]},
     "colluders": {"averager": AVERAGER | {"colluders": 3, "missing": 1, "on_dropout": "keep"}},
@@ -81,6 +83,7 @@ RIGHT: list[dict[str, Any]] = [
     {"rate": 3, "decay": 2.0, "radius": 5, "seed": 1 << 62, "metric_every": 0, "metric_share": 0.5},
     {"model": "linear", "metric_lower": -1, "metric_upper": 0.0, "weights": "equal", "max_points": 0},
     {"columns": ["a", "b", "c"], "classes": 10_000, "averager": AVERAGER | {"missing": 0}},
+    DIFFUSION | {"rate": 2, "ridge": 0.5, "radius": 5, "seed": 7, "topology": "ring"},
     ROUNDS | {"rate": 2, "regulariser": "l2", "weight": 0.5, "radius": 3, "model": "linear"},
 ]
 WRONG: list[dict[str, Any]] = [
@@ -118,6 +121,8 @@ WRONG: list[dict[str, Any]] = [
     GROUPS | {"group": 2},
     GROUPS | {"group": 4.0},
     {"learner": "block-gossip"},
+    *(DIFFUSION | change for change in ({"rate": 4.0, "ridge": 0.5}, {"noise": "iid"}, {"batches": 2})),
+    *(DIFFUSION | change for change in ({"publish": 1.0}, {"topology": "complete"}, {"radius": 0})),
     *(ROUNDS | {name: value} for name, value in (("group", 2), ("group", 9), ("group", None), ("clip", 0))),
     *(ROUNDS | change for change in ({"regulariser": "psd"}, {"ridge": 0.1}, {"model": "own"}, {"seed": -1})),
     *(ROUNDS | change for change in ({"epsilon": None}, {"delta": None}, {"steps": 0})),

@@ -1,0 +1,275 @@
+"""Learners whose steps are averages of disjoint random groups: against loops, and what leaves a party."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import numpy as np
+import pytest
+
+from smpc_dp.errors import Check, ConfigError, VerificationError
+from smpc_dp.learn.averager import ALONE, Averaged, Averager, Groups, PlainAverager, Rows
+from smpc_dp.learn.block_gossip import GroupDraws
+from smpc_dp.learn.models import Model, clip_rows
+from smpc_dp.learn.registry import check_learn
+from smpc_dp.learn.requirements import Learned, LearnerContext, Step
+from smpc_dp.simulate.learning import learn
+
+RNG = np.random.default_rng(4)
+FEATURES = RNG.normal(size=(70, 3))
+LABELS = (FEATURES @ [1.0, -2.0, 0.5] > 0).astype(float)
+DATA = [np.column_stack([FEATURES, LABELS])[party::7] for party in range(7)]
+OTHERS = [table * [-3.0, 2.0, 1.0, 1.0] for table in DATA]
+# Two groups a step; one party of seven sits out.
+DUAL: dict[str, Any] = {"learner": "dual-averaging-groups", "features": 3, "steps": 9, "group": 3}
+DIFFUSION: dict[str, Any] = {"learner": "diffusion", "features": 3, "steps": 9, "group": 3, "rate": 0.5}
+PRIVATE: dict[str, Any] = {"epsilon": 4.0, "delta": 1e-5}
+BOTH = pytest.mark.parametrize("given", [DUAL, DIFFUSION], ids=["dual averaging", "diffusion"])
+MODEL = Model("logistic", 3)
+
+
+def gradients(models: np.ndarray) -> np.ndarray:
+    return MODEL.gradient(models, MODEL.points(DATA), np.arange(7))
+
+
+def test_dual_averaging_is_the_loop() -> None:
+    """At the default radius nothing is projected; every gradient is clipped to 0.3, some are longer."""
+    duals, thetas, mean = np.zeros((7, 4)), np.zeros((7, 4)), np.zeros((7, 4))
+    for step, group in enumerate(GroupDraws(7, 3, 5).rounds(9), 1):
+        # Six of seven parties give a gradient, each 7/6 times.
+        moved = duals + clip_rows(gradients(thetas), 0.3) * 7 / 6
+        for label in (0, 1):
+            duals[group == label] = moved[group == label].mean(axis=0)
+        thetas = -2.0 / np.sqrt(step) * duals
+        mean += thetas
+    result = learn(DUAL | {"seed": 5, "rate": 2.0, "clip": 0.3}, DATA, fidelity="machines")
+    np.testing.assert_allclose(result.values, mean / 9, atol=1e-5)
+    assert np.linalg.norm(gradients(np.zeros((7, 4))), axis=1).max() > 0.3
+    assert result.done.tolist() == GroupDraws(7, 3, 5).participations(18).tolist()
+    assert result.names == ("w0", "w1", "w2", "intercept")
+
+
+def test_diffusion_is_the_loop() -> None:
+    models = np.zeros((7, 4))
+    for group in GroupDraws(7, 3, 5).rounds(9):
+        adapted = models - 0.5 * (gradients(models) + 0.1 * models)
+        for label in (0, 1):
+            models[group == label] = adapted[group == label].mean(axis=0)
+    result = learn(DIFFUSION | {"seed": 5, "ridge": 0.1}, DATA, fidelity="machines")
+    np.testing.assert_allclose(result.values, models, atol=1e-6)
+    assert not result.confidential
+
+
+class Published(PlainAverager):
+    """Averager that publishes the same whatever it is given, and records what members of groups give."""
+
+    def __init__(self, length: int) -> None:
+        super().__init__(7)
+        self.given: list[Rows] = []
+        self._published = np.random.default_rng(3).normal(size=(40, length))
+
+    async def average(self, vector: Rows, weight: Any = None, group: Groups | None = None) -> Averaged:
+        assert group is not None
+        assert weight is None
+        self.given.append(vector[group > ALONE])
+        values = vector.copy()
+        for label in range(2):
+            values[group == label] = self._published[2 * len(self.given) + label]
+        return Averaged(values, np.ones(7))
+
+
+@BOTH
+def test_with_noise_all_but_clipped_gradients_is_a_function_of_what_was_published(
+    given: dict[str, Any],
+) -> None:
+    """Whatever the data: exact averages and results are the same, and no gradient exceeds its bound."""
+    checked, issues = check_learn(given | PRIVATE | {"clip": 0.25}, 7)
+    assert issues == []
+    assert checked is not None
+    mixed, changed, values = [], [], []
+    for data in (DATA, OTHERS):
+        private, mixer = Published(4), PlainAverager(7)
+        recorded: list[Rows] = []
+
+        class Recorded(PlainAverager):
+            async def average(
+                self,
+                vector: Rows,
+                weight: Any = None,
+                group: Groups | None = None,
+                mixer: Averager = mixer,
+                recorded: list[Rows] = recorded,
+            ) -> Averaged:
+                recorded.append(vector.copy())
+                return await mixer.average(vector, weight, group)
+
+        context = LearnerContext(private, Recorded(7))
+        values.append(asyncio.run(checked.learner.run(context, data)).values)
+        mixed.append(np.array(recorded))
+        changed.append(np.array(private.given))
+    np.testing.assert_array_equal(mixed[0], mixed[1])
+    np.testing.assert_array_equal(values[0], values[1])
+    assert np.abs(mixed[0]).max() > 0
+    assert not np.array_equal(changed[0], changed[1])
+    norms = np.linalg.norm(np.concatenate(changed), axis=2)
+    assert 0.2499 < norms.max() <= 0.25
+    required = checked.learner.requirements(7)
+    assert required.average is not None
+    assert (required.average.l2_bound, required.average.epsilon) == (0.25, 4.0)
+    np.testing.assert_array_equal(required.average.participations, GroupDraws(7, 3, 0).participations(18))
+
+
+@BOTH
+def test_without_noise_a_step_is_one_average_within_its_bounds(given: dict[str, Any]) -> None:
+    checked, _ = check_learn(given | {"clip": 0.25}, 7)
+    assert checked is not None
+    assert checked.mix is None
+    assert checked.average is not None
+    sent: list[Rows] = []
+
+    class Recorded(PlainAverager):
+        async def average(self, vector: Rows, weight: Any = None, group: Groups | None = None) -> Averaged:
+            sent.append(vector)
+            return await super().average(vector, weight, group)
+
+    asyncio.run(checked.learner.run(LearnerContext(Recorded(7)), DATA))
+    assert len(sent) == 9
+    bounds = checked.average.encoding(3).bounds
+    assert 0 < np.abs(sent).max() <= bounds[1]
+    if given is DUAL:
+        assert bounds[1] == pytest.approx(9 * 0.25 * 7 / 6, rel=1e-5)
+
+
+@BOTH
+def test_who_sits_out_and_who_fails_goes_on_from_its_own(given: dict[str, Any]) -> None:
+    """A failed average leaves the step out, everybody makes the same calls after it."""
+    calls: list[int] = []
+    steps: list[Step] = []
+
+    class Failing(PlainAverager):
+        async def average(self, vector: Rows, weight: Any = None, group: Groups | None = None) -> Averaged:
+            calls.append(len(vector))
+            if len(calls) == 4:
+                raise VerificationError("a wrong vector", Check.LOG_DIFFERS)
+            return await super().average(vector, weight, group)
+
+    checked, _ = check_learn(given | {"clip": 1.0}, 7)
+    assert checked is not None
+    result: Learned = asyncio.run(checked.learner.run(LearnerContext(Failing(7), on_step=steps.append), DATA))
+    assert len(calls) == 9
+    assert result.failures == ("a wrong vector",)
+    assert (result.steps - result.done).tolist() == [
+        int(member) for member in (list(GroupDraws(7, 3, 0).rounds(9))[3] > ALONE)
+    ]
+    assert [bool(step.failures) for step in steps] == [step == 3 for step in range(9)]
+
+
+@BOTH
+@pytest.mark.parametrize("change", [{}, PRIVATE], ids=["exact", "private"])
+def test_the_aggregator_makes_the_same_calls_without_rows(
+    given: dict[str, Any], change: dict[str, Any]
+) -> None:
+    checked, _ = check_learn(given | change, 7)
+    assert checked is not None
+    calls: dict[str, list[list[int]]] = {"all": [], "none": []}
+
+    class Everybody(PlainAverager):
+        async def average(self, vector: Rows, weight: Any = None, group: Groups | None = None) -> Averaged:
+            assert group is not None
+            calls["all"].append(group.tolist())
+            return await super().average(vector, weight, group)
+
+    class Aggregator(PlainAverager):
+        here = np.zeros(0, dtype=np.intp)
+
+        async def average(self, vector: Rows, weight: Any = None, group: Groups | None = None) -> Averaged:
+            assert vector.shape == (0, 4)
+            assert group is not None
+            assert weight is None
+            calls["none"].append(group.tolist())
+            return Averaged(vector, np.zeros(0))
+
+    for kind, data in ((Everybody, DATA), (Aggregator, [])):
+        averager = kind(7)
+        context = LearnerContext(averager, averager if change else None)
+        asyncio.run(checked.learner.run(context, data))
+    assert calls["all"] == calls["none"]
+    assert len(calls["all"]) == (18 if change else 9)
+
+
+@BOTH
+def test_the_planned_noise_is_that_of_all_averages(given: dict[str, Any]) -> None:
+    """Of zero gradients a result is noise alone; a second average more is refused by the plan."""
+    checked, _ = check_learn(given | PRIVATE, 7)
+    assert checked is not None
+    assert checked.average is not None
+    assert checked.average.guarantee is not None
+    assert checked.average.guarantee.epsilon == 4.0
+    assert checked.average.guarantee.relation == "substitution"
+    assert checked.average.participations == GroupDraws(7, 3, 0).participations(18).max()
+    result = learn(given | PRIVATE, DATA, seed_for_simulation=1)
+    assert result.guarantee is not None
+    assert "every group's average is public" in result.guarantee.assumption
+    exact = learn(given, DATA)
+    assert exact.guarantee is None
+    assert "NOT DIFFERENTIALLY PRIVATE" in exact.claim
+    assert np.abs(result.values - exact.values).max() > 0.05
+
+
+@pytest.mark.parametrize("method", ["secagg", "gopa", "mpyc", "local"])
+def test_any_protocol_averages(method: str) -> None:
+    given = DUAL | PRIVATE | {"epsilon": 20.0, "steps": 2, "averager": {"method": method}}
+    result = learn(given, DATA, seed_for_simulation=1)
+    assert np.isfinite(result.values).all()
+    assert result.guarantee is not None
+    assert result.guarantee.epsilon == 20.0
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"group": 8}, "group: of 8 cannot be drawn from 7 parties"),
+        ({"epsilon": 1.0}, "delta: is missing"),
+        ({"delta": 1e-5}, "epsilon: is missing"),
+        ({"group": 2}, "secagg needs groups of 3"),
+        ({"group": 2, "averager": {"method": "mpyc"}}, "of two each reads the other's vector"),
+        ({"averager": {"method": "mpyc", "missing": 1}}, "of two each reads the other's vector"),
+        ({"averager": {"colluders": 0, "missing": 1}}, "of two each reads the other's vector"),
+        ({"group": 2, "averager": {"method": "local"}}, "'local' needs epsilon"),
+        ({"averager": {"method": "gopa"}}, "'gopa' needs epsilon"),
+        ({"steps": 0}, "steps"),
+    ],
+)
+def test_bad_settings_are_refused(given: dict[str, Any], change: dict[str, Any], named: str) -> None:
+    checked, issues = check_learn(given | change, 7)
+    assert checked is None
+    assert named in "; ".join(map(str, issues))
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"noise": "iid"}, "noise: is of messages to neighbours"),
+        ({"noise": "none"}, "noise: is of messages to neighbours"),
+        ({"publish": 1.0}, "publish: is of messages"),
+        ({"topology": "complete"}, "topology: is of messages"),
+        ({"weights": "max-degree"}, "weights: is of messages"),
+        ({"batches": 2}, "batches: is of messages"),
+        ({"group": None, "noise": "none", "seed": 1}, "seed: is of groups"),
+    ],
+)
+def test_settings_of_neighbours_and_of_groups_do_not_mix(change: dict[str, Any], named: str) -> None:
+    given = {key: value for key, value in (DIFFUSION | change).items() if value is not None}
+    assert named in "; ".join(map(str, check_learn(given, 7)[1]))
+
+
+def test_two_may_read_each_other_where_the_session_says_so() -> None:
+    given = DIFFUSION | PRIVATE | {"group": 2, "averager": {"method": "pair", "colluders": 0}}
+    assert learn(given, DATA, seed_for_simulation=1).guarantee is not None
+
+
+def test_divergence_is_named() -> None:
+    with pytest.raises(ConfigError, match=r"rate: the run diverges: at step 1 a coordinate is beyond 0\.01"):
+        learn(DIFFUSION | {"radius": 0.01}, DATA)
