@@ -14,18 +14,30 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Required, TypedDict, Unpack
+from typing import TYPE_CHECKING, Required, TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
 from smpc_dp.errors import ConfigCheck, ConfigError
-from smpc_dp.learn.averager import Groups, PeerExchange, PlausibilityCheck, Rows, check_received
+from smpc_dp.learn.averager import (
+    ALONE,
+    FAILURES,
+    Groups,
+    Parties,
+    PeerExchange,
+    PlausibilityCheck,
+    Rows,
+    check_received,
+)
 from smpc_dp.learn.gosta import check_clocked
 from smpc_dp.learn.group_steps import GroupOutcome, GroupRun
 from smpc_dp.learn.pairwise_losses import PairGradient, Prox, no_regulariser
 from smpc_dp.learn.schedule import Clock, spans
 from smpc_dp.privacy.arguments import ArgumentChecks
+
+if TYPE_CHECKING:
+    from scipy import sparse
 
 Floats = NDArray[np.float64]
 StepSize = Callable[[Floats], Floats]
@@ -248,6 +260,72 @@ async def dual_averaging_asynchronous(
 Slopes = Callable[[Rows, NDArray[np.intp], Groups, int], Awaitable[Rows]]
 # Called after each step with its number, the averages of the thetas, and the sums of gradients.
 GroupWatch = Callable[[int, Rows, Rows], None]
+
+
+class PassedRecords:
+    """Records, or reports, that the members of a group pass on to each other in each step, round a ring.
+
+    Attributes:
+        auxiliary: shape (rows, length): the record that each local party holds beside its own.
+        failures: why records were not passed on. The members of such a group take no gradient in that step:
+            what a ledger is charged for records is charged when they are passed on.
+    """
+
+    def __init__(
+        self,
+        exchange: PeerExchange,
+        records: Rows,
+        gradient: PairGradient,
+        is_plausible: PlausibilityCheck | None = None,
+    ) -> None:
+        self._exchange, self._records, self._gradient = exchange, records, gradient
+        self._is_plausible = is_plausible
+        self.auxiliary = records.copy()
+        self.failures: list[str] = []
+
+    async def slopes(self, thetas: Rows, rows: NDArray[np.intp], group: Groups, step: int) -> Rows:
+        """Pass records on; return the gradients at the members' thetas: see `Slopes`."""
+        here = self._exchange.here
+        passed = np.zeros(len(here), bool)
+        # Where all parties are here none can be lost, and one exchange serves all groups.
+        labels = (
+            [group]
+            if len(here) == len(group)
+            else [np.where(group == label, 0, ALONE) for label in np.unique(group[group > ALONE])]
+        )
+        for one in labels:
+            members = np.flatnonzero(one[here] > ALONE)
+            senders = ring_senders(one)
+            try:
+                received = await self._exchange.mix(self.auxiliary, sending_matrix(senders))
+                at = np.full(len(members), step)
+                from_whom = senders[here[members]]
+                check_received(self._exchange, received[members], from_whom, at, self._is_plausible)
+            except FAILURES as error:
+                self.failures.append(str(error))
+                continue
+            self.auxiliary[members] = received[members]
+            passed[members] = True
+        slope = self._gradient(thetas[rows], self._records[rows], self.auxiliary[rows])
+        return np.where(passed[rows, None], slope, 0.0)
+
+
+def ring_senders(group: Groups) -> Parties:
+    """Return who sends to each party, (n,): the member of its group before it; itself without a group."""
+    senders = np.arange(len(group))
+    for label in np.unique(group[group > ALONE]):
+        members = np.flatnonzero(group == label)
+        senders[members] = np.roll(members, 1)
+    return senders
+
+
+def sending_matrix(senders: Parties) -> sparse.csr_array:
+    """Return the matrix, shape (n, n), by which each party gets the vector of its sender."""
+    from scipy import sparse
+
+    parties = len(senders)
+    moved = np.flatnonzero(senders != np.arange(parties))
+    return sparse.csr_array((np.ones(len(moved)), (moved, senders[moved])), shape=(parties, parties))
 
 
 async def dual_averaging_in_groups(

@@ -17,7 +17,7 @@ from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
 from smpc_dp.learn.averager import Groups, Rows
 from smpc_dp.learn.block_gossip import GroupDraws
 from smpc_dp.learn.dual_averaging import dual_averaging_in_groups, inverse_root
-from smpc_dp.learn.group_steps import Budget, Delta, Group, GroupRun, group_issues, group_requirements
+from smpc_dp.learn.group_steps import SLACK, Budget, Delta, Group, GroupRun, group_issues, group_requirements
 from smpc_dp.learn.models import Model, ModelName
 from smpc_dp.learn.pair_descent import prox_of
 from smpc_dp.learn.pairing_schedule import Positive, Seed
@@ -25,8 +25,6 @@ from smpc_dp.learn.requirements import Learned, LearnerContext, Requirements, Ta
 
 # Sums with noise have so many times the room of sums without.
 ROOM = 1 << 10
-# More than rounding adds to a sum.
-SLACK = 1 + 2.0**-20
 
 
 class DualAveragingGroups(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

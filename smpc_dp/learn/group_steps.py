@@ -49,6 +49,8 @@ Delta = Annotated[
         extra={"default": "needed with `epsilon`, and for it alone"},
     ),
 ]
+# More than rounding adds to a sum, as a factor.
+SLACK = 1 + 2.0**-20
 Ints = NDArray[np.intp]
 # States of the local parties, their rows that are members, groups and step (from 1): changes of those rows.
 Changes = Callable[[Rows, Ints, Groups, int], Awaitable[Rows]]

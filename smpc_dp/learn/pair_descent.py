@@ -8,6 +8,7 @@ Remark 3.5].
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from functools import cached_property, partial
 from typing import Annotated, ClassVar, Literal
 
@@ -19,8 +20,17 @@ from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
 from smpc_dp.kernels.fields import Cells, Field, nearest_codes
 from smpc_dp.kernels.quantiser import Quantiser
 from smpc_dp.learn.averager import PeerExchange, PlausibilityCheck, Rows, is_whole
-from smpc_dp.learn.dual_averaging import dual_averaging, dual_averaging_asynchronous, inverse_root
+from smpc_dp.learn.block_gossip import GroupDraws
+from smpc_dp.learn.dual_averaging import (
+    PassedRecords,
+    dual_averaging,
+    dual_averaging_asynchronous,
+    dual_averaging_in_groups,
+    inverse_root,
+)
 from smpc_dp.learn.exchanges import EXACT_STEPS, round_to_messages_grid
+from smpc_dp.learn.group_steps import SLACK as ROUNDING
+from smpc_dp.learn.group_steps import Group, GroupRun, group_issues
 from smpc_dp.learn.on_reports import MOST, OfParty, OnReports
 from smpc_dp.learn.pair_statistics import SLACK, Known
 from smpc_dp.learn.pairing_schedule import PairingSchedule, Positive, rename_argument
@@ -36,7 +46,14 @@ from smpc_dp.learn.pairwise_losses import (
     positive_semidefinite,
     squared_l2,
 )
-from smpc_dp.learn.requirements import Table, bound_issues
+from smpc_dp.learn.requirements import (
+    Learned,
+    LearnerContext,
+    PublicAverages,
+    Requirements,
+    Table,
+    bound_issues,
+)
 from smpc_dp.privacy.sampling import NoiseSource
 
 Regulariser = Literal["ball", "psd", "l1", "l2", "none"]
@@ -78,6 +95,14 @@ class PairDescent(PairingSchedule, frozen=True, kw_only=True):
     regulariser: Annotated[Regulariser | None, Meta(extra={"default": '`"ball"`; `"psd"` for metric'})] = None
     radius: Annotated[Positive, Meta(description="of the ball")] = 10.0
     weight: Annotated[Positive, Meta(description="of l1 and l2")] = 0.01
+    group: Annotated[
+        Group | None,
+        Meta(
+            description="s, members of a group: in each of `ticks` steps a round of groups averages sums of "
+            "gradients exactly, by `averager`, and passes records or reports on",
+            extra={"default": "none: parties meet in pairs"},
+        ),
+    ] = None
 
     @property
     def pairwise_loss(self) -> PairwiseLoss:
@@ -123,7 +148,12 @@ class PairDescent(PairingSchedule, frozen=True, kw_only=True):
             return [ConfigIssue("regulariser", '"psd" is of the loss "metric"', ConfigCheck.UNSUPPORTED)]
         if self.classes != 2 and self.loss != "metric":
             return [ConfigIssue("classes", 'is of the loss "metric"', ConfigCheck.UNSUPPORTED)]
-        return self.pairing_issues(parties)
+        if self.group is None:
+            return self.pairing_issues(parties)
+        reason = "is of pairs: there is `group`"
+        given = {"topology": self.topology != "complete", "clock": self.clock != "asynchronous"}
+        issues = [ConfigIssue(name, reason, ConfigCheck.CONFLICT) for name, there in given.items() if there]
+        return issues + group_issues(self.group, parties, None, None)
 
     def slope_bound(self, distance: float) -> float:
         """Return a bound on a gradient's l2 norm, for features at most `distance` apart."""
@@ -136,8 +166,51 @@ class PairDescent(PairingSchedule, frozen=True, kw_only=True):
         """
         return self.ticks * self._weight(parties) * slope
 
+    def draws_of(self, parties: int) -> GroupDraws | None:
+        """Return the groups, of which a step has a round; None where parties meet in pairs."""
+        return None if self.group is None else GroupDraws(parties, self.group, self.seed)
+
+    @property
+    def record_length(self) -> int:
+        """The length of what a party passes on: a record, or a report."""
+        raise NotImplementedError
+
+    @property
+    def length(self) -> int:
+        """The length of a message: what is passed on, and where parties meet in pairs a sum of gradients."""
+        return self.record_length + (self.dimension if self.group is None else 0)
+
+    def record_reach(self, parties: int) -> float:
+        """Return a bound on the l2 norm of what a party passes on."""
+        raise NotImplementedError
+
+    def largest_slope(self) -> float:
+        """Return a bound on the l2 norm of a gradient; raise ConfigError."""
+        raise NotImplementedError
+
+    def bound(self, parties: int) -> float:
+        """Return a bound on a message's l2 norm."""
+        dual = 0.0 if self.group else self.dual_bound(self.largest_slope(), parties)
+        return math.hypot(dual, self.record_reach(parties)) * (1 + 1e-9)
+
+    def requirements(self, parties: int) -> Requirements:
+        """Return the requirements: messages, and where there are groups exact averages of sums."""
+        required = super().requirements(parties)
+        draws = self.draws_of(parties)
+        if draws is None or required.exchange is None:
+            return required
+        taken = draws.participations(self.ticks * draws.each)
+        room = self.dual_bound(self.largest_slope(), parties) * ROUNDING
+        return replace(
+            required,
+            exchange=replace(required.exchange, participations=taken),
+            mix=PublicAverages(self.dimension, room, frozenset({draws.size})),
+        )
+
     def _weight(self, parties: int) -> float:
         """Return a bound on the weight of a gradient."""
+        if (draws := self.draws_of(parties)) is not None:
+            return 1 / draws.share
         return 1 / float(self.clock_of(parties).chances.min()) if self.clock == "asynchronous" else 1.0
 
     def is_plausible(self, slope: float, parties: int, bound: float, known: Known) -> PlausibilityCheck:
@@ -146,7 +219,8 @@ class PairDescent(PairingSchedule, frozen=True, kw_only=True):
         A row passes if its record is `known`, and its sum of gradients at tick t has at most t times the
         largest norm, so that an honest party's own messages stay within `bound`.
         """
-        most, p = self._weight(parties) * slope, self.dimension
+        # Sums that groups average come from nobody alone.
+        most, p = self._weight(parties) * slope, self.dimension if self.group is None else 0
 
         def possible(rows: Rows, ticks: NDArray[np.intp]) -> NDArray[np.bool_]:
             near = np.linalg.norm(rows[:, :p], axis=1) <= most * ticks + SLACK * bound
@@ -168,6 +242,49 @@ class PairDescent(PairingSchedule, frozen=True, kw_only=True):
             raise ConfigError.at(
                 party, "the label is missing" if np.isnan(label) else f"the label {reason}", ConfigCheck.RANGE
             )
+
+    def prepare(
+        self, exchange: PeerExchange, records: Table, source: NoiseSource
+    ) -> tuple[Rows, PairGradient, PlausibilityCheck]:
+        """Return what the local parties pass on, the gradient on it, and the check of what is received."""
+        raise NotImplementedError
+
+    async def gossip(self, exchange: PeerExchange, records: Table, source: NoiseSource) -> Rows:
+        """Run the descent in pairs; return what the local parties have learned."""
+        return await self.descend(exchange, *self.prepare(exchange, records, source))
+
+    async def run(self, context: LearnerContext, data: list[Table]) -> Learned:
+        """Run in pairs or in groups; see `requirements.Learner`."""
+        exchange = context.peers
+        draws, averager = self.draws_of(exchange.parties), context.mix
+        if draws is None:
+            return await super().run(context, data)
+        if averager is None:
+            raise ConfigError.at("averager", "is needed for groups", ConfigCheck.MISSING)
+        records = np.concatenate(data) if data else np.zeros((0, self.fields))
+        passing = PassedRecords(exchange, *self.prepare(exchange, records, context.source))
+        room = self.dual_bound(self.largest_slope(), exchange.parties) * ROUNDING
+        run = GroupRun(
+            averager, None, draws, self.ticks, room, factor=1 / draws.share, on_step=context.on_step
+        )
+        values, outcome = await dual_averaging_in_groups(
+            run,
+            passing.slopes,
+            dimension=self.dimension,
+            step_size=inverse_root(self.rate),
+            prox=self.prox,
+        )
+        claim, guarantee, _ = self.protected
+        return Learned(
+            self.kind,
+            values,
+            self.names,
+            outcome.planned,
+            outcome.done,
+            tuple(dict.fromkeys((*passing.failures, *outcome.failures))),
+            guarantee,
+            f"{claim}{exchange.claim}; averages of sums of gradients: {averager.claim}",
+        )
 
     async def descend(
         self, exchange: PeerExchange, rows: Rows, gradient: PairGradient, is_plausible: PlausibilityCheck
@@ -205,9 +322,9 @@ class DualAveraging(PairDescent, frozen=True, kw_only=True):
     record_bound: Annotated[Positive, Meta(description="of the L2 norm of a record's features")]
 
     @property
-    def length(self) -> int:
-        """The length of a message: a sum of gradients and a record."""
-        return self.dimension + self.fields
+    def record_length(self) -> int:
+        """The length of a record."""
+        return self.fields
 
     def largest_issues(self, bound: float) -> list[ConfigIssue]:
         """Return a fault if the grid of messages of this bound is too coarse for records."""
@@ -216,10 +333,13 @@ class DualAveraging(PairDescent, frozen=True, kw_only=True):
             return [ConfigIssue("ticks", reason, ConfigCheck.TOO_LARGE)]
         return []
 
-    def bound(self, parties: int) -> float:
-        """Return a bound on a message's l2 norm."""
-        dual = self.dual_bound(self.slope_bound(2 * self.record_bound), parties)
-        return math.hypot(dual, self.record_bound, self.classes) * (1 + 1e-9)
+    def record_reach(self, parties: int) -> float:  # noqa: ARG002
+        """Return a bound on the l2 norm of a record."""
+        return math.hypot(self.record_bound, self.classes)
+
+    def largest_slope(self) -> float:
+        """Return a bound on the l2 norm of a gradient."""
+        return self.slope_bound(2 * self.record_bound)
 
     def _known(self, bound: float, records: Rows) -> NDArray[np.bool_]:
         """Return which records are within their bound, shape (m,)."""
@@ -235,18 +355,18 @@ class DualAveraging(PairDescent, frozen=True, kw_only=True):
         if norm > self.record_bound:
             raise ConfigError.at(party, f"the record's norm exceeds {self.record_bound:g}", ConfigCheck.RANGE)
 
-    async def gossip(
+    def prepare(
         self,
         exchange: PeerExchange,
         records: Table,
         source: NoiseSource,  # noqa: ARG002
-    ) -> Rows:
-        """Run the descent on records; return what the local parties have learned."""
-        slope, bound = self.slope_bound(2 * self.record_bound), self.bound(exchange.parties)
+    ) -> tuple[Rows, PairGradient, PlausibilityCheck]:
+        """Round the records to the grid of messages; see `PairDescent.prepare`."""
+        slope, bound = self.largest_slope(), self.bound(exchange.parties)
         # Other parties then have exactly the record that its party has.
         records = round_to_messages_grid(records, bound)
         is_plausible = self.is_plausible(slope, exchange.parties, bound, partial(self._known, bound))
-        return await self.descend(exchange, records, self.pairwise_loss.gradient, is_plausible)
+        return records, self.pairwise_loss.gradient, is_plausible
 
 
 # A gradient evaluates the loss on the square of so many cells.
@@ -280,9 +400,9 @@ class DualAveragingReports(OnReports, PairDescent, frozen=True, kw_only=True):
         return Quantiser(fields, tuple(field.steps + 1 for field in fields))
 
     @property
-    def length(self) -> int:
-        """The length of a message: a sum of gradients, and a report (answer, party, maybe a label)."""
-        return self.dimension + (2 if self.labels == "private" else 3)
+    def record_length(self) -> int:
+        """The length of a report: answer, party, maybe a label."""
+        return 2 if self.labels == "private" else 3
 
     def setting_issues(self, parties: int) -> list[ConfigIssue]:
         """Return the faults of the settings by themselves, for so many parties."""
@@ -307,13 +427,11 @@ class DualAveragingReports(OnReports, PairDescent, frozen=True, kw_only=True):
             return [ConfigIssue("epsilon", reason, ConfigCheck.INFEASIBLE)]
         return []
 
-    def bound(self, parties: int) -> float:
-        """Return a bound on a message's l2 norm."""
-        dual = self.dual_bound(self._slope, parties)
-        return math.hypot(dual, self.quantiser.categories, parties, self.classes) * (1 + 1e-9)
+    def record_reach(self, parties: int) -> float:
+        """Return a bound on the l2 norm of a report."""
+        return math.hypot(self.quantiser.categories, parties, self.classes)
 
-    @property
-    def _slope(self) -> float:
+    def largest_slope(self) -> float:
         """Return a bound on an unbiased gradient's l2 norm."""
         apart = (self.upper - self.lower) * math.sqrt(self.features)
         return self.slope_bound(apart) * self.reports.response.distribution.pair_growth()
@@ -330,8 +448,10 @@ class DualAveragingReports(OnReports, PairDescent, frozen=True, kw_only=True):
                 ConfigCheck.RANGE,
             )
 
-    async def gossip(self, exchange: PeerExchange, records: Table, source: NoiseSource) -> Rows:
-        """Randomise the records and run the descent on reports."""
+    def prepare(
+        self, exchange: PeerExchange, records: Table, source: NoiseSource
+    ) -> tuple[Rows, PairGradient, PlausibilityCheck]:
+        """Randomise the records; see `PairDescent.prepare`."""
         public = self.labels == "public"
         cells = self.quantiser.categorise(nearest_codes(self.quantiser.fields, records))
         labels = records[:, -1] if public else None
@@ -339,5 +459,5 @@ class DualAveragingReports(OnReports, PairDescent, frozen=True, kw_only=True):
         points = self.quantiser.points()
         gradient = self.reports.gradient(self.pairwise_loss.gradient, points, labelled=public)
         known = self.reports.known(exchange.parties, labels=self.classes if public else None)
-        is_plausible = self.is_plausible(self._slope, exchange.parties, self.bound(exchange.parties), known)
-        return await self.descend(exchange, rows, gradient, is_plausible)
+        slope, bound = self.largest_slope(), self.bound(exchange.parties)
+        return rows, gradient, self.is_plausible(slope, exchange.parties, bound, known)

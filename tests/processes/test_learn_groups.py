@@ -33,6 +33,8 @@ DUAL: dict[str, Any] = {
     "rate": 2.0,
 }
 DIFFUSION: dict[str, Any] = DUAL | {"learner": "diffusion", "rate": 0.5}
+REPORTS: dict[str, Any] = {"learner": "dual-averaging-reports", "features": 2, "lower": -4.0, "upper": 4.0}
+REPORTS |= {"bins": 4, "epsilon": 6.0, "ticks": 3, "group": 3, "seed": 2}
 PRIVATE: dict[str, Any] = {"epsilon": 8.0, "delta": 1e-5}
 VERIFIABLE: dict[str, Any] = {"averager": {"method": "gopa", "verifiable": True}}
 TIMEOUTS = Timeouts(connect=30.0, gather=30.0, step=20.0)
@@ -100,8 +102,9 @@ def test_parties_are_charged_for_their_groups_alone(tmp_path: Path) -> None:
     assert set(taken) == {2, 3}
     for party, name in enumerate(NAMES):
         assert results[name].done[0] == taken[party]
-        assert results[name].guarantee is not None
-        assert results[name].guarantee.epsilon == 8.0
+        guarantee = results[name].guarantee
+        assert guarantee is not None
+        assert guarantee.epsilon == 8.0
         ledger = Ledger.open(tmp_path / f"{name}.ledger")
         assert len(ledger.entries()) == taken[party]
         spent = ledger.spent().epsilon
@@ -127,6 +130,29 @@ def test_a_lost_party_stops_the_steps_of_its_groups_alone(tmp_path: Path, privat
         assert results[name].done[0] == planned - missed
         assert all("gus" in reason for reason in results[name].failures)
         assert bool(results[name].failures) == bool(missed)
+
+
+def test_reports_are_passed_on_in_groups_without_a_lost_party(tmp_path: Path) -> None:
+    """One report is charged, whatever is computed from it; a group with the lost party leaves its step out."""
+    path = session(tmp_path, REPORTS)
+    for party, name in enumerate(NAMES):
+        np.save(tmp_path / f"{name}.npy", table(party)[:1])
+    lost = 6
+    results, failures = asyncio.run(everybody(path, NAMES[:lost], ledgers=True, begin_with=lost))
+    groups = list(GroupDraws(7, 3, 2).rounds(3))
+    hit = [group == group[lost] if group[lost] > ALONE else np.zeros(7, bool) for group in groups]
+    # Reports are passed on among the others; an average of the group fails.
+    assert len(failures) == sum(one.any() for one in hit) > 0
+    for party, name in enumerate(NAMES[:lost]):
+        planned = sum(group[party] > ALONE for group in groups)
+        missed = sum(bool(one[party]) for one in hit)
+        assert results[name].done[0] == planned - missed
+        assert bool(results[name].failures) == bool(missed)
+        ledger = Ledger.open(tmp_path / f"{name}.ledger")
+        assert len(ledger.entries()) == (planned > 0)
+        guarantee = results[name].guarantee
+        assert guarantee is not None
+        assert guarantee.epsilon == pytest.approx(6.0)
 
 
 @pytest.mark.thin(2)

@@ -107,7 +107,7 @@ def test_runs_stay_within_the_bounds(parties: int, size: int, noise: float) -> N
         return np.asarray(np.linalg.norm(points[:, None] - aims, axis=2).mean(axis=1))
 
     class Noisy(PlainAverager):
-        async def average(self, vector: Rows, weight: Any = None, group: Groups | None = None):  # type: ignore[no-untyped-def,override]
+        async def average(self, vector: Rows, weight: Any = None, group: Groups | None = None):  # type: ignore[no-untyped-def]
             result = await super().average(vector, weight, group)
             assert group is not None
             drawn = rng.normal(scale=noise, size=(parties + 1, 2))

@@ -7,11 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy import sparse
 
 from smpc_dp.errors import Check, ConfigError, VerificationError
-from smpc_dp.learn.averager import ALONE, Averaged, Averager, Groups, PlainAverager, Rows
+from smpc_dp.learn.averager import ALONE, Averaged, Averager, Groups, PlainAverager, PlainExchange, Rows
 from smpc_dp.learn.block_gossip import GroupDraws
 from smpc_dp.learn.models import Model, clip_rows
+from smpc_dp.learn.pairwise_losses import logistic_auc
 from smpc_dp.learn.registry import check_learn
 from smpc_dp.learn.requirements import Learned, LearnerContext, Step
 from smpc_dp.simulate.learning import learn
@@ -273,3 +275,114 @@ def test_two_may_read_each_other_where_the_session_says_so() -> None:
 def test_divergence_is_named() -> None:
     with pytest.raises(ConfigError, match=r"rate: the run diverges: at step 1 a coordinate is beyond 0\.01"):
         learn(DIFFUSION | {"radius": 0.01}, DATA)
+
+
+PAIR_LABELS = (np.arange(8) % 2) * 1.0
+RECORDS = [np.append(RNG.normal(size=2) + np.array([1.5, 0]) * label, label)[None] for label in PAIR_LABELS]
+CLEAR: dict[str, Any] = {"learner": "dual-averaging", "features": 2, "record_bound": 6.0}
+CLEAR |= {"ticks": 30, "group": 3, "seed": 4, "rate": 0.5}
+REPORTS: dict[str, Any] = {"learner": "dual-averaging-reports", "features": 2, "lower": -4.0, "upper": 6.0}
+REPORTS |= {"bins": 4, "epsilon": 40.0, "ticks": 30, "group": 4}
+
+
+def test_pairwise_dual_averaging_in_groups_is_the_loop() -> None:
+    """Each member passes the record that it holds to the next of its group, then takes its gradient."""
+    records = np.concatenate(RECORDS)
+    held, (duals, thetas, mean) = records.copy(), (np.zeros((8, 2)) for _ in range(3))
+    gradient = logistic_auc().gradient
+    for step, group in enumerate(GroupDraws(8, 3, 4).rounds(30), 1):
+        before = held.copy()
+        for label in (0, 1):
+            members = np.flatnonzero(group == label)
+            for index, party in enumerate(members):
+                held[party] = before[members[index - 1]]
+            moved = duals[members] + gradient(thetas[members], records[members], held[members]) * 8 / 6
+            duals[members] = moved.mean(axis=0)
+        thetas = -0.5 / np.sqrt(step) * duals
+        mean += thetas
+    result = learn(CLEAR, RECORDS)
+    np.testing.assert_allclose(result.values, mean / 30, atol=1e-5)
+    assert "NO PRIVACY between parties" in result.claim
+    assert result.guarantee is None
+
+
+def test_sums_of_reports_travel_in_averages_and_reports_alone_in_messages() -> None:
+    sent: list[Rows] = []
+    averaged: list[Rows] = []
+
+    class Messages(PlainExchange):
+        async def mix(self, vector: Rows, weights: sparse.csr_array) -> Rows:
+            sent.append(vector)
+            return await super().mix(vector, weights)
+
+    class Averages(PlainAverager):
+        async def average(self, vector: Rows, weight: Any = None, group: Groups | None = None) -> Averaged:
+            averaged.append(vector)
+            return await super().average(vector, weight, group)
+
+    checked, issues = check_learn(REPORTS, 8)
+    assert issues == []
+    assert checked is not None
+    assert checked.average is None
+    assert checked.mix is not None
+    assert checked.exchange is not None
+    context = LearnerContext(mix=Averages(8), exchange=Messages(8))
+    result = asyncio.run(checked.learner.run(context, RECORDS))
+    # A report: the answer and the party's number.
+    assert {rows.shape for rows in sent} == {(8, 2)}
+    assert sorted(sent[-1][:, 1]) == list(range(8))
+    assert np.abs(averaged).max() <= checked.mix.encoding(4).bounds[1]
+    assert np.abs(averaged).max() > 0
+    assert result.guarantee is not None
+    assert result.guarantee.epsilon == pytest.approx(40.0)
+    assert result.guarantee.delta == 0
+    assert (len(sent), len(averaged)) == (30, 30)
+    required = checked.learner.requirements(8)
+    assert required.own is not None
+
+
+def test_without_a_report_there_is_no_gradient() -> None:
+    """The ledger is charged when a report is passed on, so nothing of a report may leave without."""
+    averaged: list[Rows] = []
+
+    class Messages(PlainExchange):
+        async def mix(self, vector: Rows, weights: sparse.csr_array) -> Rows:
+            raise VerificationError(f"{weights.nnz} of {len(vector)} do not answer", Check.LOG_DIFFERS)
+
+    class Averages(PlainAverager):
+        async def average(self, vector: Rows, weight: Any = None, group: Groups | None = None) -> Averaged:
+            averaged.append(vector)
+            return await super().average(vector, weight, group)
+
+    checked, _ = check_learn(REPORTS, 8)
+    assert checked is not None
+    context = LearnerContext(mix=Averages(8), exchange=Messages(8))
+    result = asyncio.run(checked.learner.run(context, RECORDS))
+    assert not np.any(averaged)
+    assert result.failures == ("8 of 8 do not answer",)
+
+
+@pytest.mark.parametrize("pairs", [CLEAR, REPORTS], ids=["clear", "reports"])
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"group": 9}, "group: of 9 cannot be drawn from 8 parties"),
+        ({"group": 2}, "secagg needs groups of 3"),
+        ({"topology": "ring"}, "topology: is of pairs"),
+        ({"clock": "synchronous"}, "clock: is of pairs"),
+        ({"averager": {"method": "gopa"}}, "'gopa' is for averages of data"),
+        ({"averager": {"method": "mpyc"}}, "'mpyc'"),
+        ({"averager": {"colluders": 0, "missing": 1}, "group": 3}, "of two each reads"),
+    ],
+)
+def test_bad_settings_of_pairwise_losses_in_groups_are_refused(
+    pairs: dict[str, Any], change: dict[str, Any], named: str
+) -> None:
+    checked, issues = check_learn(pairs | change, 8)
+    assert checked is None
+    assert named in "; ".join(map(str, issues))
+
+
+def test_pairs_may_read_sums_of_reports_where_the_session_says_so() -> None:
+    given = REPORTS | {"group": 2, "ticks": 5, "averager": {"method": "local"}}
+    assert learn(given, RECORDS, fidelity="machines").guarantee is not None
