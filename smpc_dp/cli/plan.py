@@ -14,6 +14,7 @@ from smpc_dp.cli.plan_budget import budget
 from smpc_dp.cli.plan_collaboration import collaboration
 from smpc_dp.cli.plan_gopa import gopa
 from smpc_dp.cli.plan_gossip import gossip
+from smpc_dp.cli.plan_groups import groups
 from smpc_dp.cli.plan_network import network
 from smpc_dp.cli.plan_pairwise import pairwise
 from smpc_dp.cli.plan_session import session
@@ -38,6 +39,7 @@ def _group() -> None:
 app.command()(pairwise)
 app.command()(network)
 app.command()(gossip)
+app.command()(groups)
 app.command()(sgd)
 app.command()(collaboration)
 app.command()(verifiable)

@@ -315,7 +315,7 @@ def ring_senders(group: Groups) -> Parties:
     senders = np.arange(len(group))
     for label in np.unique(group[group > ALONE]):
         members = np.flatnonzero(group == label)
-        senders[members] = np.roll(members, 1)
+        senders[members] = members[np.arange(len(members)) - 1]
     return senders
 
 

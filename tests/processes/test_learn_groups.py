@@ -133,7 +133,7 @@ def test_a_lost_party_stops_the_steps_of_its_groups_alone(tmp_path: Path, privat
 
 
 def test_reports_are_passed_on_in_groups_without_a_lost_party(tmp_path: Path) -> None:
-    """One report is charged, whatever is computed from it; a group with the lost party leaves its step out."""
+    """One report is charged, whatever comes of it; a group with the lost party leaves its step out."""
     path = session(tmp_path, REPORTS)
     for party, name in enumerate(NAMES):
         np.save(tmp_path / f"{name}.npy", table(party)[:1])

@@ -375,6 +375,7 @@ def test_errata_name_tests_that_exist() -> None:
             "plan gossip",
             ["plan", "gossip", "--parties", "4", "--steps", "4", "--epsilon", "1", "--delta", "0.01"],
         ),
+        ("plan groups", ["plan", "groups", "--parties", "9", "--group", "3", "--steps", "4"]),
         ("plan collaboration", ["plan", "collaboration", "--sizes", "10,20", "--epsilons", "1"]),
         ("reproduce gopa-tradeoff", ["reproduce", "gopa-tradeoff", "--parties", "5", "--repetitions", "100"]),
         (

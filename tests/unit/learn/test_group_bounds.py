@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from itertools import permutations
 from typing import Any
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
+from smpc_dp.cli import app
 from smpc_dp.errors import ConfigError
 from smpc_dp.learn.averager import ALONE, Groups, PlainAverager, Rows
 from smpc_dp.learn.block_gossip import GroupDraws
@@ -16,6 +19,7 @@ from smpc_dp.learn.dual_averaging import dual_averaging_in_groups, inverse_root
 from smpc_dp.learn.gossip_bounds import GroupMixing, dual_averaging_terms, group_terms
 from smpc_dp.learn.group_steps import GroupRun
 from smpc_dp.learn.topology import complete
+from smpc_dp.privacy.gaussian import gaussian_mu
 
 SIZES = [(3, 2), (4, 2), (5, 2), (5, 3), (6, 2), (6, 3), (6, 4), (6, 6), (7, 3)]
 
@@ -91,6 +95,31 @@ def test_pairs_mix_as_gossip_does_on_the_complete_graph() -> None:
         group_terms(GroupMixing(3, 3), 1.0, 1.0, inverse_root(), 0)
     with pytest.raises(ConfigError, match="group: must be 2 to the parties, 3, is 4"):
         GroupMixing(3, 4)
+
+
+def test_the_plan_has_gap_noise_and_bound() -> None:
+    """Noise of a group of four with one colluder: three honest shares suffice, and four are drawn."""
+    arguments = "plan groups --parties 12 --group 4 --steps 30 --length 3 --rate 2 --norm 1.5 --clip 0.5"
+    private = " --epsilon 8 --delta 1e-5"
+    exact, noisy = (
+        json.loads(CliRunner().invoke(app, [*(arguments + more).split(), "--json"]).output)
+        for more in ("", private)
+    )
+    mixing = GroupMixing(12, 4)
+    assert exact["gap"] == noisy["gap"] == mixing.gap
+    assert exact["averages"] == 90
+    assert (exact["noise"], exact["epsilon"]) == (0, None)
+    terms = group_terms(mixing, 1.5, 0.5, inverse_root(2.0), 30)
+    assert (exact["centralised"], exact["network"]) == (terms.centralised, terms.network)
+    # 30 averages of a party, each with a Gaussian of sensitivity 1 at most shared by three: rounding adds.
+    sigma = 1 / (gaussian_mu(8.0, 1e-5) / np.sqrt(30))
+    assert noisy["noise"] == pytest.approx(sigma * np.sqrt(4 / 3) / 4, rel=0.01)
+    assert noisy["distance"] == mixing.distance(0.5, 3 * noisy["noise"] ** 2)
+    shown = CliRunner().invoke(app, (arguments + private).split()).output
+    assert "(8, 1e-05)-DP for each party's data" in shown
+    assert f"{mixing.gap:.6g}" in shown
+    refused = CliRunner().invoke(app, ["plan", "groups", "--parties", "9", "--group", "2", "--steps", "3"])
+    assert "groups of 3" in str(refused.exception)
 
 
 @pytest.mark.parametrize(("parties", "size", "noise"), [(6, 2, 0.0), (7, 3, 0.5), (4, 4, 0.5)])

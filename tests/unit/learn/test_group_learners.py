@@ -386,3 +386,22 @@ def test_bad_settings_of_pairwise_losses_in_groups_are_refused(
 def test_pairs_may_read_sums_of_reports_where_the_session_says_so() -> None:
     given = REPORTS | {"group": 2, "ticks": 5, "averager": {"method": "local"}}
     assert learn(given, RECORDS, fidelity="machines").guarantee is not None
+
+
+def test_exact_averages_of_many_groups_nearly_give_single_gradients() -> None:
+    """What docs/proofs/learning.md warns of: 42 known sums of three, gradients of seven parties."""
+    sums, groups, taken = [], [], []
+    models = np.zeros((7, 4))
+    for group in GroupDraws(7, 3, 5).rounds(21):
+        slopes = gradients(models)
+        taken.append(slopes)
+        adapted = models - 0.02 * slopes
+        for label in (0, 1):
+            average = adapted[group == label].mean(axis=0)
+            # Whoever saw all earlier averages knows the models that went in.
+            sums.append((models[group == label].sum(axis=0) - 3 * average) / 0.02)
+            groups.append(group == label)
+            models[group == label] = average
+    solved, *_ = np.linalg.lstsq(np.array(groups, dtype=float), np.array(sums))
+    error = np.linalg.norm(solved - np.mean(taken, axis=0)) / np.linalg.norm(np.mean(taken, axis=0))
+    assert error < 0.05

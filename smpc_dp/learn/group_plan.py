@@ -1,0 +1,96 @@
+"""Plan of learning in rounds of groups: how fast they mix, the noise of an average, and the bound."""
+
+from __future__ import annotations
+
+import msgspec
+
+from smpc_dp.errors import ConfigError
+from smpc_dp.learn.block_gossip import GroupDraws
+from smpc_dp.learn.dual_averaging import inverse_root
+from smpc_dp.learn.gossip_bounds import GroupMixing, group_terms
+from smpc_dp.learn.group_steps import group_issues
+from smpc_dp.learn.methods import AveragerTable, plan_private
+from smpc_dp.learn.requirements import PrivateAverages
+
+
+class GroupPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """Result of `plan_groups`.
+
+    Attributes:
+        parties, group, steps: n, s and T.
+        groups: k, of a step. averages: of all steps, of changes. participations: of a party, at most.
+        gap: of the mean matrix of a step. pair_gap: that of one pair out of all parties.
+        noise: standard deviation of a coordinate of an average; 0 without epsilon.
+        distance: bound on the root mean square distance of sums of gradients from their mean.
+        centralised, network: C1 and C2 of dual averaging: together a bound on the mean excess.
+        epsilon, delta: of a party, all steps together; None where averages are exact.
+    """
+
+    parties: int
+    group: int
+    steps: int
+    groups: int
+    averages: int
+    participations: int
+    gap: float
+    pair_gap: float
+    noise: float
+    distance: float
+    centralised: float
+    network: float
+    epsilon: float | None
+    delta: float | None
+
+
+def plan_groups(
+    parties: int,
+    group: int,
+    steps: int,
+    *,
+    length: int,
+    clip: float = 1.0,
+    rate: float = 1.0,
+    norm: float = 1.0,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    averager: AveragerTable,
+) -> GroupPlan:
+    """Plan dual averaging in groups of parties whose gradients have norms up to `clip`.
+
+    Args:
+        length: coordinates of a model. rate: steps are rate / sqrt(t). norm: of the best model.
+        averager: secagg or gopa.
+
+    Raises:
+        ConfigError: groups cannot be drawn, exact ones are too small, or no noise suffices.
+    """
+    issues = group_issues(group, parties, epsilon, delta) + averager.issues(group)
+    if epsilon is None:
+        issues += averager.exact_issues(group)
+    if issues:
+        raise ConfigError(issues)
+    mixing, draws = GroupMixing(parties, group), GroupDraws(parties, group, 0)
+    taken = draws.participations(steps * draws.each)
+    noise = 0.0
+    if epsilon is not None:
+        required = PrivateAverages(length, clip, frozenset({group}), taken, epsilon, delta)
+        shares = plan_private(averager, required, parties).plan(group).noise(group, 0)
+        noise = 0.0 if shares is None else shares.total / group
+    variance = length * noise**2
+    terms = group_terms(mixing, norm, clip, inverse_root(rate), steps, variance)
+    return GroupPlan(
+        parties=parties,
+        group=group,
+        steps=steps,
+        groups=mixing.groups,
+        averages=steps * mixing.groups,
+        participations=int(taken.max()),
+        gap=mixing.gap,
+        pair_gap=1 / (parties - 1),
+        noise=noise,
+        distance=mixing.distance(clip, variance),
+        centralised=terms.centralised,
+        network=terms.network,
+        epsilon=epsilon,
+        delta=delta,
+    )
