@@ -6,7 +6,6 @@ by the target's name and the number of the block.
 
 from __future__ import annotations
 
-import math
 import random
 import re
 import zlib
@@ -229,7 +228,7 @@ def _retyped(generator: random.Random, old: Any) -> Any:
     if isinstance(old, int):
         others += [float(old), bool(old), str(old)] if abs(old) < 1 << 53 else [str(old)]
     elif isinstance(old, float):
-        others += [int(old), str(old)] if math.isfinite(old) else [str(old)]
+        others += [int(old), str(old)] if abs(old) < 1 << 53 else [str(old)]
     elif isinstance(old, bytes):
         others += [[*old], old.hex(), old.decode("latin-1"), int.from_bytes(old[:8])]
     elif isinstance(old, str):
