@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from smpc_dp.net.planned import SessionPlan
     from smpc_dp.net.served_log import ServedLog as AsynchronousLog
     from smpc_dp.protocols.descriptor import MakeParty
+    from smpc_dp.records.table import Source, Table
     from smpc_dp.trees import Bounds
 
 P = ParamSpec("P")
@@ -154,6 +155,7 @@ class Session:
         listen_on: str | None = None,
         on_event: OnEvent = ignore,
         role: MakeParty | None = None,
+        table: Source | Table | None = None,
     ) -> Self:
         """Connect, and return a session that stays open until `close`, or the end of its `with` block.
 
@@ -163,7 +165,14 @@ class Session:
         try:
             opened = background.call(
                 asynchronous.Session.open(
-                    session, party, key=key, ledger=ledger, listen_on=listen_on, on_event=on_event, role=role
+                    session,
+                    party,
+                    key=key,
+                    ledger=ledger,
+                    listen_on=listen_on,
+                    on_event=on_event,
+                    role=role,
+                    table=table,
                 )
             )
         except BaseException:

@@ -348,7 +348,7 @@ def _check_inputs(
     elif isinstance(checked, RecordParameters):
         for name, file in files.items():
             member = Membership.load(session, name, _key_file(keys, session, name), loaded=loaded)
-            read_rows(file, checked, member)
+            read_rows(file, checked, member).check_rows(name)
     elif isinstance(checked, LearnParameters):
         check_data(checked, files)
     elif isinstance(checked, SumParameters | SharedParameters):

@@ -23,9 +23,8 @@ from smpc_dp.net.inputs import find_input
 from smpc_dp.net.launcher import run_child
 from smpc_dp.net.member import Membership
 from smpc_dp.net.planned import session_plan
-from smpc_dp.net.session import ready_rows
+from smpc_dp.net.session import ready_rows, record_parameters
 from smpc_dp.protocols.record_result import residual_lines
-from smpc_dp.protocols.records import RecordParameters
 from smpc_dp.records.schema import Number
 
 if TYPE_CHECKING:
@@ -61,9 +60,9 @@ def statistics(
 ) -> None:
     """Take part in statistics of records, as one party.
 
-    Says what of the table does not count, to nobody else, before it connects. `--check` fails for a column in
-    which no row has a number, or a declared category; without it such a column refuses nothing, for others
-    would see that.
+    Says what of the table does not count, to nobody else, before it connects. More rows than `max_rows` are
+    refused then: others see an absent party. `--check` fails for a column in which no row has a number, or a
+    declared category, too; without it such a column refuses nothing, for others would see that.
     """
     if check and report is not None:
         raise ConfigError.at("--report", "is not for --check, which runs nothing", ConfigCheck.UNSUPPORTED)
@@ -121,20 +120,16 @@ def plan_lines(session: SessionFile) -> list[str]:
     return [] if plan is None else list(plan.lines())
 
 
-def record_parameters(membership: Membership) -> RecordParameters:
-    """Return the parameters of a session that asks of records; raise ConfigError for another."""
-    parameters = membership.parameters
-    if not isinstance(parameters, RecordParameters):
-        raise ConfigError.at("records", "the session file asks nothing of records", ConfigCheck.UNSUPPORTED)
-    return parameters
-
-
 def load_rows(host: HostMember, membership: Membership) -> ReadyRows:
-    """Read and sum a party's table, and say to it alone what does not count; nothing is sent."""
+    """Read and sum a party's table, and say to it alone what does not count; nothing is sent.
+
+    Raises ConfigError for more rows than `max_rows`, besides the errors of `read_rows`.
+    """
     path = host.vector or find_input(host.session.parent / "inputs", host.name, TABLE_SUFFIXES)
     ready = ready_rows(path, record_parameters(membership), membership)
     for line in dropped_lines(ready.table):
         progress_console().print(line)
+    ready.table.check_rows(host.name)
     return ready
 
 
@@ -165,10 +160,6 @@ def dropped_lines(rows: Table) -> list[str]:
         filled = f", but as the middle of {', '.join(rows.schema.filled)}" if rows.schema.filled else ""
         reason = f"rows without an id, or beyond rows_per_person, do not count{filled}"
         lines.append(f"{dropped.beyond_person} {reason}")
-    if dropped.beyond_rows:
-        lines.append(
-            f"{dropped.beyond_rows} rows beyond max_rows: sums are clamped to what max_rows rows give"
-        )
     return [f"{dropped.rows} rows" + ("" if lines else ", all of which count"), *lines]
 
 

@@ -65,8 +65,10 @@ class Session:
         connection: Connection,
         on_event: OnEvent,
         ledger: Ledger | None = None,
+        rows: ReadyRows | None = None,
     ) -> None:
         self._membership = membership
+        self._rows = rows
         self._ledger = ledger
         self._connection = connection
         self._evaluations: Evaluations | None = None
@@ -85,6 +87,7 @@ class Session:
         listen_on: str | None = None,
         on_event: OnEvent = ignore,
         role: MakeParty | None = None,
+        table: Source | Table | None = None,
     ) -> Session:
         """Connect as `connect` does, and return a session that stays open until `close`.
 
@@ -107,8 +110,9 @@ class Session:
             # A ledger of another unit or relation, or a spent one, never disturbs the others.
             steps = membership.parameters.steps
             await asyncio.to_thread(book.check, [membership.event()] * steps)
+        rows = None if table is None else await asyncio.to_thread(prepared_rows, table, membership)
         connection = await open_connection(membership, on_event, listen_on, role)
-        return cls(membership, connection, on_event, book)
+        return cls(membership, connection, on_event, book, rows)
 
     async def close(self) -> None:
         """Send what waits, and leave the session; raise ConfigError if it is closed already."""
@@ -232,7 +236,7 @@ class Session:
 
     async def statistics(
         self,
-        table: Source | Table | ReadyRows,
+        table: Source | Table | ReadyRows | None = None,
         ask: str | Sequence[str] | None = None,
         *,
         label: str = "",
@@ -248,15 +252,17 @@ class Session:
 
         Args:
             table: path of a CSV or Parquet file, a pandas table, a mapping or a structured array of columns;
-                or a `Table` that `records.table.read_table` has read before. Others see
-                how long this party takes to read and sum its rows, if they wait for it.
+                or a `Table` that `records.table.read_table` has read before; None: that of `connect`. Others
+                see how long this party takes to read and sum its rows, if they wait for it. Of more rows than
+                `max_rows` each sum is clamped by itself, so that answers are wrong: give `connect` the table,
+                which refuses it.
             ask: what this party takes the session file to ask; a difference is refused, and nothing is sent.
             label, expect: as of `sum`.
             level: of the intervals, each or, `simultaneous`, all of them together.
 
         Raises:
-            ConfigError: the session asks nothing of records, or something else; the table lacks a column; no
-                level.
+            ConfigError: the session asks nothing of records, or something else; the table lacks a column, or
+                there is none; no level.
             PrivacyError, PeerFault, TimeoutFault: as of `sum`.
         """
         self.check_open()
@@ -269,7 +275,10 @@ class Session:
         if self._ledger is not None and parameters.steps > 1:
             # All steps, before the first.
             await asyncio.to_thread(self._ledger.check, [self._membership.event()] * parameters.steps)
-        ready, result = await self._record_request(table, parameters, label, level, simultaneous)
+        source = self._rows if table is None else table
+        if source is None:
+            raise ConfigError.at("table", "is needed, here or by `connect`", ConfigCheck.MISSING)
+        ready, result = await self._record_request(source, parameters, label, level, simultaneous)
         for _ in range(parameters.steps - 1):
             parameters = parameters.following(result.answers)
             ready, result = await self._record_request(ready.table, parameters, label, level, simultaneous)
@@ -292,6 +301,9 @@ class Session:
         except SmpcError as error:
             await self._connection.decline(self._request, error)
             raise
+        if ready.table.dropped.beyond_rows:
+            detail = "more rows than max_rows count: each sum is clamped by itself, and answers are wrong"
+            self._on_event(Event(self.party, "warned", self._request, detail=detail))
         from smpc_dp.protocols.record_result import KIND
 
         outcome, receipt = await self._outcome(KIND, ready.ring_vector, label, parameters.planned())
@@ -312,13 +324,7 @@ class Session:
         """Return the parameters of a session that asks of records; raise ConfigError for what differs."""
         from smpc_dp.protocols.records import asked
 
-        parameters: RecordParameters = self._membership.parameters
-        if RECORDS not in self._membership.session.parameters:
-            raise ConfigError.at(
-                "records",
-                "the session file has no records: statistics are of records",
-                ConfigCheck.UNSUPPORTED,
-            )
+        parameters = record_parameters(self._membership)
         if ask is not None and asked(ask) != asked(parameters.texts):
             reason = f"is {asked(ask)}, the session file says {asked(parameters.texts)}"
             raise ConfigError.at("ask", reason, ConfigCheck.DIFFERS)
@@ -798,6 +804,7 @@ async def connect(
     listen_on: str | None = None,
     on_event: OnEvent = ignore,
     role: MakeParty | None = None,
+    table: Source | Table | None = None,
 ) -> AsyncIterator[Session]:
     """Connect `party` to the aggregator of a session file, over mutual TLS 1.3 pinned to its roster.
 
@@ -815,16 +822,26 @@ async def connect(
         on_event: called with every event, to show progress.
         role: makes this party's role in each request for a sum, in place of the protocol's own: a party that
             deviates, for tests and demonstrations. For sessions with an aggregator.
+        table: the rows of this party for `Session.statistics`, which take no time of others: they are read
+            and summed before it connects.
 
     Raises:
         ConfigError: every fault of the session file, or its differences from the aggregator's; another
-            party's ledger.
+            party's ledger; more rows in `table` than `max_rows`: nobody learns more than that the party is
+            absent.
         LocalError: the key file or the ledger is missing or damaged, or others can read it.
         TimeoutFault, PeerFault: the aggregator, or enough of the others, cannot be reached, or has another
             key than in the roster.
     """
     opened = await Session.open(
-        session, party, key=key, ledger=ledger, listen_on=listen_on, on_event=on_event, role=role
+        session,
+        party,
+        key=key,
+        ledger=ledger,
+        listen_on=listen_on,
+        on_event=on_event,
+        role=role,
+        table=table,
     )
     try:
         yield opened
@@ -879,3 +896,25 @@ def ready_rows(
     vector = parameters.request.vector(table)
     ring_vector, _ = parameters.encoding.encode(vector, party=membership.name)
     return ReadyRows(table, ring_vector, parameters.planned())
+
+
+def prepared_rows(source: Source | Table, membership: Membership) -> ReadyRows:
+    """Return what `ready_rows` does, before the party connects.
+
+    Raises ConfigError for a session that asks nothing of records and for more rows than `max_rows`, besides
+    the errors of `read_rows`.
+    """
+    ready = ready_rows(source, record_parameters(membership), membership)
+    ready.table.check_rows(membership.name)
+    return ready
+
+
+def record_parameters(membership: Membership) -> RecordParameters:
+    """Return the parameters of a session that asks of records; raise ConfigError for another."""
+    # Not at the top: most sessions ask nothing of records.
+    from smpc_dp.protocols.records import RecordParameters
+
+    if not isinstance(membership.parameters, RecordParameters):
+        reason = "the session file has no records: it asks no statistics of them"
+        raise ConfigError.at("records", reason, ConfigCheck.UNSUPPORTED)
+    return membership.parameters

@@ -19,7 +19,7 @@ from smpc_dp.records.ask import Ask, Statistic, read_ask
 from smpc_dp.records.features import Block, Selector, product
 from smpc_dp.records.intervals import INFINITE
 from smpc_dp.records.noisy import cell_labels
-from smpc_dp.records.result import Answers, Estimate
+from smpc_dp.records.result import TOO_MANY_ROWS, Answers, Estimate
 from smpc_dp.records.schema import Schema
 from smpc_dp.records.table import Integers, Table
 from smpc_dp.records.terms import counted_cells
@@ -122,6 +122,7 @@ class ExactTables:
             "other tables of these records, wherever they are published: also by a party that gives the rows "
             "another name of a data set, or deletes its file of opened tables",
             "how long a party takes to read and sum its rows: others see it where it does so while they wait",
+            TOO_MANY_ROWS,
         )
 
 

@@ -18,10 +18,15 @@ from smpc_dp.records.schema import Schema
 HIDDEN = "not shown: within the noise"
 WITHIN_NOISE = "none: the count is within the noise"
 PROJECTED = "projected into what is possible"
+TOO_MANY_ROWS = (
+    "that more rows of a party count than max_rows: it stops before it connects, so its absence may say so, "
+    "which no epsilon covers"
+)
 NO_PRIVACY = (
     "sums are exact: they have no differential privacy, and those of all steps are seen",
     "a party may add any vector within its bounds",
     "how long a party takes to read and sum its rows: others see it while they wait",
+    TOO_MANY_ROWS,
 )
 
 
@@ -36,6 +41,7 @@ def not_protected(schema: Schema, *, central: bool = False) -> tuple[str, ...]:
     lines = [
         f"a party may add any vector within its bounds{';' if central else ','} {noise}",
         "how long a party takes to read and sum its rows: others see it where it does so while they wait",
+        TOO_MANY_ROWS,
         "the columns, bounds, categories and what is asked for are public",
         "that counts within the noise are not shown is presentation, and protects nothing",
         "intervals are about the noise; they say nothing about how the rows were sampled",

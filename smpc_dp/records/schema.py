@@ -184,7 +184,14 @@ class SchemaSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The `[records]` table of a session file: what all parties know of each other's tables."""
 
     columns: Annotated[dict[str, Column], Meta(description="the columns, by name")]
-    max_rows: Annotated[int, Meta(ge=1, le=MAX_ROWS, description="most rows of one party")]
+    max_rows: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=MAX_ROWS,
+            description="most rows of one party that count; with more it stops before it connects",
+        ),
+    ]
     rows: Annotated[
         Rows, Meta(description="`private`: whether a row is there is protected; `public`: what is in it")
     ] = "private"

@@ -58,7 +58,8 @@ class Dropped(PlainStruct, frozen=True):
         undeclared: values that are no declared category, by column; they count as `other`, where there is
             one.
         beyond_person: rows without an id, and rows of a person beyond `rows_per_person`.
-        beyond_rows: rows beyond `max_rows`: sums are clamped to what `max_rows` rows can give.
+        beyond_rows: rows that count beyond `max_rows`: `Table.check_rows` refuses them, and in a session that
+            is open each sum is clamped to what `max_rows` rows can give.
         shortened: rows that are longer than the bound of the norm.
         ragged: lines of a file with fewer cells than its header, the rest missing, or with more, all missing.
         unclosed: lines with a quote that does not close on them, all cells missing.
@@ -99,6 +100,14 @@ class Table:
     rows: int
     dropped: Dropped
 
+    def check_rows(self, party: str) -> None:
+        """Raise ConfigError for more rows than `max_rows`; only before others wait for this party."""
+        if self.dropped.beyond_rows:
+            most = self.schema.max_rows
+            rows = f"{most + self.dropped.beyond_rows} {self.schema.rows} rows"
+            reason = f"{party}: {rows}, max_rows is {most}"
+            raise ConfigError.at("max_rows", reason, ConfigCheck.RANGE)
+
     def part(self, start: int, stop: int) -> Table:
         """Return some of the rows."""
         parts: dict[str, Any] = {
@@ -124,9 +133,7 @@ def read_table(source: Source, schema: Schema, *, party: str = "table") -> Table
     """
     columns, absent, read_from = _arrays(source, schema, schema.columns, party)
     rows = len(absent)
-    if schema.rows == "public" and rows > schema.max_rows:
-        reason = f"{party}: {rows} public rows, max_rows is {schema.max_rows}"
-        raise ConfigError.at("max_rows", reason, ConfigCheck.RANGE)
+    counting = rows if schema.rows == "public" else rows - int(absent.sum())
     arrays: dict[str, dict[str, Any]] = {"codes": {}, "present": {}, "given": {}, "above": {}}
     counts: dict[str, dict[str, int]] = {"missing": {}, "clipped": {}, "undeclared": {}}
     for name, column in schema.columns.items():
@@ -143,12 +150,15 @@ def read_table(source: Source, schema: Schema, *, party: str = "table") -> Table
         rows=rows,
         shortened=shortened,
         beyond_person=int(absent.sum()),
-        beyond_rows=max(0, rows - schema.max_rows),
+        beyond_rows=max(0, counting - schema.max_rows),
         ragged=read_from.ragged,
         unclosed=read_from.unclosed,
         **counts,
     )
-    return Table(schema, **arrays, counted=~absent, rows=rows, dropped=dropped)
+    table = Table(schema, **arrays, counted=~absent, rows=rows, dropped=dropped)
+    if schema.rows == "public":
+        table.check_rows(party)
+    return table
 
 
 def undeclared_counts(

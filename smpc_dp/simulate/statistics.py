@@ -54,10 +54,13 @@ def statistics(  # noqa: PLR0913 - the keys of a session file, and what a simula
         seed_for_simulation: makes the run reproducible and thereby insecure; None uses real randomness.
 
     Raises:
-        ConfigError: a table, what is asked, or the plan is refused, or the error is above the accepted one.
+        ConfigError: a table, what is asked, or the plan is refused: a table with more rows than `max_rows`,
+            an error above the accepted one.
     """
     known = schema_of(schema)
     read = [read_table(table, known, party=f"tables[{index}]") for index, table in enumerate(tables)]
+    for index, table in enumerate(read):
+        table.check_rows(f"tables[{index}]")
     given: dict[str, object] = {
         "records": known.to_json(),
         "ask": ask if isinstance(ask, str) else list(ask),

@@ -17,11 +17,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import smpc_dp
+from smpc_dp.cli import app
 from smpc_dp.cli.member import HostMember
 from smpc_dp.cli.statistics import load_rows
-from smpc_dp.net.events import ignore
+from smpc_dp.net.events import Event, ignore
 from smpc_dp.net.local import create_local_session
 from smpc_dp.net.member import Membership
 from smpc_dp.net.planned import NoiseWarning, session_plan
@@ -264,6 +266,66 @@ async def test_a_command_sums_its_rows_before_it_connects(
     monkeypatch.setattr(Plan, "vector", late)
     ended = await execute(path, ready)
     assert values(ended["alice"])
+
+
+@pytest.mark.parametrize("asked", [["count", "mean(age)"], "logistic(sick ~ age)"])
+async def test_more_rows_than_max_rows_are_refused_before_anything_is_sent(
+    asked: str | list[str], tmp_path: Path
+) -> None:
+    """By both commands and by `connect`: no aggregator serves, so a connection would be another error."""
+    columns = {**COLUMNS, "sick": {"lower": 0.0, "upper": 1.0, "step": 1.0}}
+    given = changed({"columns": columns}, ask=asked)
+    if isinstance(asked, str):
+        del given["epsilon"], given["delta"]
+    path = create_local_session(tmp_path, PARTIES, given, timeouts=FAST)
+    tables = {name: {**rows(name), "sick": np.zeros(800)} for name in PARTIES}
+    tables["bob"] = {**rows("bob", 2001), "sick": np.zeros(2001)}
+    write_tables(tmp_path, tables)
+    reason = "max_rows: bob: 2001 private rows, max_rows is 2000"
+    for options in ([], ["--check"]):
+        done = CliRunner().invoke(app, ["statistics", str(path), "--as", "bob", *options])
+        assert done.exit_code == 1
+        assert str(done.exception) == reason
+    done = CliRunner().invoke(app, ["run", str(path)])
+    assert str(done.exception) == reason
+    for source in (tables["bob"], tmp_path / "inputs" / "bob.csv"):
+        with pytest.raises(smpc_dp.ConfigError, match=f"^{reason}$"):
+            async with smpc_dp.connect(path, party="bob", table=source):
+                raise AssertionError("bob is connected")
+    with pytest.raises(smpc_dp.ConfigError, match=r"tables\[1\]: 2001 private rows, max_rows is 2000"):
+        smpc_dp.simulate.statistics(
+            list(tables.values()), asked, schema=given["records"], epsilon=1.0, delta=1e-6
+        )
+
+
+async def test_a_table_given_to_connect_is_that_of_every_request(tmp_path: Path) -> None:
+    path = create_local_session(tmp_path, PARTIES, REAL, timeouts=FAST)
+    seen: list[str] = []
+
+    async def party(name: str) -> list[RecordResult]:
+        given = None if name == "erin" else rows(name)
+        async with smpc_dp.connect(path, party=name, table=given, on_event=watch) as session:
+            if given is None:
+                with pytest.raises(smpc_dp.ConfigError, match="table: is needed, here or by `connect`"):
+                    await session.statistics()
+                return [await session.statistics(rows("erin")), await session.statistics(rows("erin", 2500))]
+            return [await session.statistics() for _ in range(2)]
+
+    def watch(event: Event) -> None:
+        if event.kind == "warned":
+            seen.append(f"{event.party} {event.request}: {event.detail}")
+
+    serving = asyncio.create_task(smpc_dp.serve(path, requests=2))
+    results = await asyncio.gather(*map(party, PARTIES))
+    await serving
+    first, second = results[0]
+    assert first.survivors == second.survivors == PARTIES
+    # Two noisy counts of rows that differ by 1200, up to 8 deviations of their noise.
+    (before, after) = (one.answers.estimates[0] for one in (first, second))
+    assert before.standard_error is not None
+    assert after.value == pytest.approx(4000 + 1200, abs=8 * before.standard_error)
+    warned = "more rows than max_rows count: each sum is clamped by itself, and answers are wrong"
+    assert [one for one in seen if "max_rows" in one] == [f"erin 2: {warned}"]
 
 
 async def test_a_sum_has_no_statistics(tmp_path: Path) -> None:

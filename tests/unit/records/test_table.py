@@ -256,6 +256,16 @@ def test_rows_beyond_the_bound_are_refused_where_their_number_is_public() -> Non
         read_table(rows, read_schema({"columns": column, "max_rows": 2, "rows": "public"}))
 
 
+def test_only_rows_that_count_are_held_against_a_private_bound() -> None:
+    """Of a person a row is in no sum beyond `rows_per_person`: nothing is clamped, so nothing is refused."""
+    unit = {"unit": "person", "id": "who", "rows_per_person": 1, "parties_per_person": 1}
+    known = read_schema({"columns": {"age": COLUMNS["age"]}, "max_rows": 2, **unit})
+    read_table({"age": [1.0] * 4, "who": ["a", "a", None, "b"]}, known).check_rows("carol")
+    table = read_table({"age": [1.0] * 4, "who": ["a", "a", "c", "b"]}, known)
+    with pytest.raises(ConfigError, match=r"^max_rows: carol: 3 private rows, max_rows is 2$"):
+        table.check_rows("carol")
+
+
 def test_of_a_person_the_first_rows_count() -> None:
     known = read_schema(
         {
