@@ -1,7 +1,8 @@
 """Exact tables of counts, whose cells of few records or parties are not shown.
 
-This is a disclosure rule, and not differential privacy. One table, the base, has the columns of all others:
-they are its margins, and are added up from shown cells alone.
+This is a disclosure rule, and not differential privacy. One table, the base, has the columns of all others,
+its margins. A missing value is a level of a column: rows that some tables count and others do not are cells
+of their own, so that each table is a sum of disjoint cells, and each cell that is opened obeys the rule.
 """
 
 from __future__ import annotations
@@ -16,11 +17,10 @@ from numpy.typing import NDArray
 
 from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.records.ask import Ask, Statistic, read_ask
-from smpc_dp.records.features import Block, Selector, product
-from smpc_dp.records.intervals import INFINITE
+from smpc_dp.records.features import Selector
 from smpc_dp.records.noisy import cell_labels
 from smpc_dp.records.result import TOO_MANY_ROWS, Answers, Estimate
-from smpc_dp.records.schema import Schema
+from smpc_dp.records.schema import Number, Schema
 from smpc_dp.records.table import Integers, Table
 from smpc_dp.records.terms import counted_cells
 
@@ -30,6 +30,7 @@ LEAST_PARTIES = 3
 NOT_SHOWN = -1
 NOTE = "not shown: too few records or parties"
 MAX_CELLS = 1 << 12
+Parts = tuple[tuple[Selector, ...], ...]
 
 
 @dataclass(frozen=True)
@@ -38,19 +39,20 @@ class ExactTables:
 
     Attributes:
         statistics: what is asked for: counts, histograms and tables of counts.
-        base: the counts of the finest table.
+        parts: sets of columns, the base first. A row is in a cell of the set of all columns of those tables
+            that count it: in one of the base if it lacks none.
         smallest: the least count that is shown.
     """
 
     schema: Schema
     statistics: tuple[Statistic, ...]
-    base: Block
+    parts: Parts
     smallest: int
 
-    @property
+    @functools.cached_property
     def length(self) -> int:
-        """The number of cells of the base."""
-        return self.base.cells
+        """The number of cells of all parts."""
+        return sum(map(cells_of_part, self.parts))
 
     @property
     def bounds(self) -> tuple[Integers, Integers]:
@@ -59,12 +61,29 @@ class ExactTables:
         return least, np.full(self.length, self.schema.max_rows, dtype=np.int64)
 
     def vector(self, table: Table) -> Integers:
-        """Return a party's counts, shape (length,); those above max_rows count as that."""
-        counts = [min(int(count), self.schema.max_rows) for count in self.base.sums(table)]
-        return np.array(counts, dtype=np.int64)
+        """Return a party's counts, shape (length,); those above max_rows count as that.
+
+        A row is in one cell at most: that of the columns of all tables that count it.
+        """
+        tables = [counted_cells(one, self.schema) for one in self.statistics]
+        indices = {chosen: chosen.index(table) for chosen in self.parts[0]}
+        counted = [
+            np.logical_and.reduce([table.counted, *(indices[chosen] >= 0 for chosen in each)])
+            for each in tables
+        ]
+        counts = []
+        for part in self.parts:
+            inside = np.ones(table.rows, dtype=bool)
+            for each, rows in zip(tables, counted, strict=True):
+                inside &= rows if set(each) <= set(part) else ~rows
+            cell = np.zeros(table.rows, dtype=np.int64)
+            for chosen in part:
+                cell = cell * chosen.cells + indices[chosen]
+            counts.append(np.bincount(cell[inside], minlength=cells_of_part(part)))
+        return np.minimum(np.concatenate(counts), self.schema.max_rows).astype(np.int64)
 
     def answers(self, cells: NDArray[np.int64], level: float) -> Answers:
-        """Return the counts of all tables from those of the base, in which NOT_SHOWN stands for no count."""
+        """Return the counts of all tables from those of all cells; NOT_SHOWN stands for no count."""
         estimates = [one for statistic in self.statistics for one in self._counts(statistic, cells.tolist())]
         return Answers(
             estimates=tuple(estimates),
@@ -80,30 +99,61 @@ class ExactTables:
         )
 
     def _counts(self, one: Statistic, cells: Sequence[int]) -> list[Estimate]:
-        """Return the cells of one table: each is shown if all cells of the base beneath it are."""
+        """Return the cells of one table: each is shown if all cells of the base beneath it are.
+
+        It counts all rows that have the table's columns if the cells of those that lack others are shown too.
+        """
         selectors = tuple(counted_cells(one, self.schema))
-        beneath: dict[tuple[str, ...], list[int]] = {}
-        labels = [tuple(cell.values()) for cell in self._labels(selectors)]
-        for cell, count in zip(self._labels(self.base.selectors), cells, strict=True):
-            beneath.setdefault(tuple(cell[chosen.column] for chosen in selectors), []).append(count)
-        names = [chosen.column for chosen in selectors]
-        return [self._estimate(one, dict(zip(names, label, strict=True)), beneath[label]) for label in labels]
+        labels = cell_labels(selectors, self.schema)
+        complete, lacking = ({tuple(cell.values()): list[int]() for cell in labels} for _ in range(2))
+        start = 0
+        for part in self.parts:
+            counts = cells[start : start + cells_of_part(part)]
+            start += len(counts)
+            if set(selectors) <= set(part):
+                beneath = complete if part == self.parts[0] else lacking
+                for cell, count in zip(cell_labels(part, self.schema), counts, strict=True):
+                    beneath[tuple(cell[chosen.column] for chosen in selectors)].append(count)
+        return [
+            self._estimate(one, cell, complete[tuple(cell.values())], lacking[tuple(cell.values())])
+            for cell in labels
+        ]
 
-    def _labels(self, selectors: tuple[Selector, ...]) -> list[dict[str, str]]:
-        return cell_labels(selectors, self.schema)
+    def _estimate(
+        self, one: Statistic, cell: dict[str, str], complete: list[int], lacking: list[int]
+    ) -> Estimate:
+        value, high, note = None, math.inf, NOTE
+        if NOT_SHOWN not in complete:
+            value, note = sum(complete), self._only_complete(cell)
+            if NOT_SHOWN not in lacking:
+                value, note = value + sum(lacking), ""
+                high = value
+        return Estimate.of(
+            one,
+            "count",
+            "rows",
+            (-math.inf if value is None else value, high),
+            cell=cell,
+            value=None if value is None else float(value),
+            error=None if note else 0.0,
+            note=note,
+        )
 
-    def _estimate(self, one: Statistic, cell: dict[str, str], counts: Sequence[int]) -> Estimate:
-        shown = None if NOT_SHOWN in counts else float(sum(counts))
-        ends = INFINITE if shown is None else (shown, shown)
-        note = NOTE if shown is None else ""
-        return Estimate.of(one, "count", "rows", ends, cell=cell, value=shown, error=0.0, note=note)
+    def _only_complete(self, cell: dict[str, str]) -> str:
+        """Return the note of a count of the rows alone that have the columns of all tables."""
+        others = [chosen.column for chosen in self.parts[0] if chosen.column not in cell]
+        lacking = "it" if len(others) == 1 else "one of them"
+        return (
+            f"of the rows that have {', '.join(others)} too: those that lack {lacking} are none, or in a "
+            "cell of too few records or parties"
+        )
 
     @functools.cached_property
     def rule(self) -> str:
         """Which cells are shown, in words."""
         return (
             f"cells of at least {self.smallest} records, from at least {LEAST_PARTIES} parties, and margins "
-            "of which all cells are shown"
+            "of which all cells are shown; rows that lack a value of another table's column are cells too"
         )
 
     @property
@@ -150,7 +200,43 @@ def plan_tables(schema: Schema, ask: Ask, smallest: int) -> ExactTables:
                 "could be worked out from both"
             )
             raise ConfigError.at("ask", reason, ConfigCheck.CONFLICT)
-    block = product(schema, by=base)
-    if block.cells > MAX_CELLS:
-        raise ConfigError.at("ask", f"{block.cells} cells, at most {MAX_CELLS}", ConfigCheck.TOO_LARGE)
-    return ExactTables(schema, statistics, block, smallest)
+    return ExactTables(schema, statistics, _parts(schema, cells, base), smallest)
+
+
+def _parts(schema: Schema, tables: Sequence[list[Selector]], base: list[Selector]) -> Parts:
+    """Return the sets of columns of all tables that count one row, the base first.
+
+    They are unions of tables' columns. Rows that have all columns of such a set, and none of the others that
+    may be missing, are counted by further tables if these need no such column: then the set is none.
+    """
+    unions, cells = {frozenset(base)}, 0
+    for table in tables:
+        unions |= {union | frozenset(table) for union in ({frozenset[Selector]()} | unions)}
+        _check_cells(len(unions))
+    always = {chosen for chosen in base if not may_lack(chosen, schema)}
+    parts: list[tuple[Selector, ...]] = []
+    for union in unions:
+        if all(set(table) <= union or not set(table) <= union | always for table in tables):
+            parts.append(tuple(chosen for chosen in base if chosen in union))
+            cells += cells_of_part(parts[-1])
+            _check_cells(cells)
+    position = {chosen: index for index, chosen in enumerate(base)}
+    return tuple(sorted(parts, key=lambda part: (-len(part), [position[chosen] for chosen in part])))
+
+
+def _check_cells(cells: int) -> None:
+    """Raise ConfigError for too many cells, of which each part has one at least."""
+    if cells > MAX_CELLS:
+        reason = f"{cells} cells or more, those of rows that lack a column included, at most {MAX_CELLS}"
+        raise ConfigError.at("ask", reason, ConfigCheck.TOO_LARGE)
+
+
+def cells_of_part(part: Sequence[Selector]) -> int:
+    """Return the number of cells of some columns together."""
+    return math.prod(chosen.cells for chosen in part)
+
+
+def may_lack(chosen: Selector, schema: Schema) -> bool:
+    """Tell whether a row that counts may be in no cell of a column."""
+    column = schema.columns[chosen.column]
+    return not isinstance(column, Number) or column.missing

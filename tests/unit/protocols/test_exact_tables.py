@@ -15,6 +15,7 @@ from smpc_dp.protocols.registry import PARAMETER_CHECKERS
 from smpc_dp.protocols.secret_sharing.tables import TableParameters
 from smpc_dp.protocols.secret_sharing.terms import ProgramTerms
 from smpc_dp.records.exact import LEAST_PARTIES, NOT_SHOWN, plan_tables
+from smpc_dp.records.result import Estimate
 from smpc_dp.records.schema import read_schema
 from smpc_dp.records.table import read_table
 from smpc_dp.report.sections import statistics_section
@@ -75,21 +76,87 @@ def test_values_that_the_rule_does_not_allow_are_not_taken() -> None:
         assert read_tables(terms, opened) is None
 
 
+LEVELS: dict[str, Any] = {"sex": ["f", "m"], "region": ["north", "south", "east"], "age": [10.0, 40.0, 90.0]}
+LABELS = {"age": dict(zip(LEVELS["age"], ["[0, 30)", "[30, 60)", "[60, 100]"], strict=True))}
+
+
+def test_each_margin_is_of_the_rows_that_have_its_columns() -> None:
+    """Against a count of rows, one by one, of which each set that is told apart obeys the rule."""
+    source = np.random.default_rng(1)
+    for ask, always, absent in itertools.product(
+        (["sex x region", "sex", "region", "count"], ["age x sex x region", "age x sex", "region", "count"]),
+        ((), ("age",)),
+        (0.0, 0.1, 0.3),
+    ):
+        columns = {**COLUMNS, "age": {**COLUMNS["age"], "missing": not always}}
+        plan = plan_tables(read_schema({"max_rows": 500, "columns": columns}), ask, 5)
+        rows = []
+        for _, name in itertools.product(range(4), LEVELS):
+            values = source.choice(np.array([*LEVELS[name]], dtype=object), 120)
+            values[source.random(120) < (0.0 if name in always else absent)] = None
+            rows.append(values)
+        tables = [dict(zip(LEVELS, rows[3 * party : 3 * party + 3], strict=True)) for party in range(4)]
+        vectors = np.array([plan.vector(read_table(table, plan.schema)) for table in tables])
+        assert vectors.sum(axis=0).max() <= 480
+        cells = vectors.sum(axis=0)
+        cells[(cells < 5) | ((vectors > 0).sum(axis=0) < LEAST_PARTIES)] = NOT_SHOWN
+        check_tables(plan.answers(cells, 0.95).estimates, ask, tables, always)
+
+
+def check_tables(
+    estimates: tuple[Estimate, ...], ask: list[str], tables: list[dict[str, Any]], always: tuple[str, ...]
+) -> None:
+    asked = [tuple(text.split(" x ")) if text != "count" else () for text in ask]
+    used = [name for name in LEVELS if any(name in names for names in asked)]
+    levels = [[*LEVELS[name], *([] if name in always else [None])] for name in used]
+
+    def signature(row: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Return the cell in which each table counts a row, None for none."""
+        values = dict(zip(used, row, strict=True))
+        cells = [tuple(values[name] for name in names) for names in asked]
+        return tuple(None if None in cell else cell for cell in cells)
+
+    groups: dict[tuple[Any, ...], list[int]] = {signature(row): [] for row in itertools.product(*levels)}
+    for party, table in enumerate(tables):
+        for row in zip(*(table[name] for name in used), strict=True):
+            groups[signature(row)].append(party)
+    shown = {one: len(held) >= 5 and len(set(held)) >= LEAST_PARTIES for one, held in groups.items()}
+    for one in estimates:
+        number = ask.index(one.statistic)
+        wanted = tuple(
+            next(v for v in LEVELS[name] if LABELS.get(name, {}).get(v, v) == one.cell[name])
+            for name in asked[number]
+        )
+        beneath = [each for each in groups if each[number] == wanted]
+        complete = [each for each in beneath if None not in each]
+        if not all(shown[each] for each in complete):
+            assert (one.value, one.low, one.high) == (None, None, None)
+            continue
+        partial = not all(shown[each] for each in beneath)
+        assert one.value == sum(len(groups[each]) for each in (complete if partial else beneath))
+        assert (one.low, one.high) == (one.value, None if partial else one.value)
+        assert ("none, or in a cell of too few records" in one.note) == partial
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_margins_say_nothing_that_shown_cells_do_not(seed: int) -> None:
     """Two sets of cells that are alike where they are shown have alike tables."""
     source = np.random.default_rng(seed)
-    plan = plan_tables(read_schema(GIVEN["records"]), GIVEN["ask"], 5)
+    columns = {name: COLUMNS[name] for name in ("sex", "region")}
+    plan = plan_tables(read_schema({**GIVEN["records"], "columns": columns}), GIVEN["ask"], 5)
     cells = source.integers(5, 50, plan.length)
-    cells[source.random(plan.length) < 0.2] = NOT_SHOWN
-    table = cells.reshape(2, 3)
+    cells[source.random(plan.length) < 0.1] = NOT_SHOWN
+    # sex and region, then those of one sex or one region alone, and those of neither
+    table = np.block([[cells[:6].reshape(2, 3), cells[6:8, None]], [cells[8:11], cells[11:]]])
     answers = plan.answers(cells, 0.95)
     for axis, text in ((1, "sex"), (0, "region"), (None, "count")):
-        hidden = (table == NOT_SHOWN).any(axis=axis)
-        expected = np.where(hidden, np.nan, table.sum(axis=axis))
+        hidden = (table[:2, :3] == NOT_SHOWN).any(axis=axis)
+        counted = {1: table[:2], 0: table[:, :3], None: table}[axis]
+        partial = (counted == NOT_SHOWN).any(axis=axis)
+        expected = np.where(partial, table[:2, :3].sum(axis=axis), counted.sum(axis=axis))
         shown = [one.value if one.value is not None else np.nan for one in answers.of(text)]
-        assert np.array_equal(np.atleast_1d(expected), shown, equal_nan=True)
-    assert [one.value is None for one in answers.of("sex x region")] == (cells == NOT_SHOWN).tolist()
+        assert np.array_equal(np.atleast_1d(np.where(hidden, np.nan, expected)), shown, equal_nan=True)
+    assert [one.value is None for one in answers.of("sex x region")] == (cells[:6] == NOT_SHOWN).tolist()
     assert answers.guarantee is None
     assert "no differential privacy" in str(answers)
     assert "[" not in str(answers).split("]: ")[1].split("\n")[0]
@@ -104,7 +171,17 @@ def test_a_party_counts_its_rows_in_each_cell() -> None:
     each = itertools.product((10.0, 40.0, 90.0), ("f", "m"))
     rows = [*each, (40.0, "f"), (np.nan, "f"), (40.0, "x")]
     data = {"age": [age for age, _ in rows], "sex": [sex for _, sex in rows], "region": ["east"] * len(rows)}
-    assert plan.vector(read_table(data, plan.schema)).tolist() == [1, 1, 2, 1, 1, 1]
+    # the last cells are of rows with an age and without a sex; none lack age, which no table would count
+    assert plan.vector(read_table(data, plan.schema)).tolist() == [1, 1, 2, 1, 1, 1, 0, 1, 0]
+
+
+def test_cells_of_rows_that_lack_a_column_count_for_the_bound() -> None:
+    values = {"values": [f"v{index}" for index in range(64)]}
+    schema = read_schema({"max_rows": 5, "columns": {"a": values, "b": values}})
+    assert plan_tables(schema, "a x b", 5).length == 4096
+    reason = "^ask: 4097 cells or more, those of rows that lack a column included, at most 4096$"
+    with pytest.raises(ConfigError, match=reason):
+        plan_tables(schema, "a x b; count", 5)
 
 
 def test_the_claim_is_no_differential_privacy() -> None:

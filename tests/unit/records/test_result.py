@@ -102,6 +102,27 @@ def test_rows_that_do_not_count_for_their_person_are_said_to_be_the_middle_where
     assert any("999 rows" in line and ("the middle of v" in line) == filled for line in dropped_lines(table))
 
 
+def test_each_noisy_margin_is_of_the_rows_that_have_its_columns() -> None:
+    """Each table has cells of its own; without noise, to within the half step that a sum may be rounded."""
+    source = np.random.default_rng(1)
+    ward = source.choice(np.array(["large", "empty", None], dtype=object), 900)
+    age = np.where(source.random(900) < 0.2, np.nan, source.uniform(0, 100, 900))
+    binned = {"lower": 0.0, "upper": 100.0, "step": 1.0, "bins": [50.0]}
+    known = read_schema({"columns": {**COLUMNS, "age": binned}, "max_rows": 900})
+    plan = planned(known, ["count", "ward", "age", "ward x age", "mean(age) by ward"])
+    answers = estimate(plan, plan.vector(read_table({"age": age, "ward": ward}, known)), 3, hide=0.0)
+    placed, aged, old = np.array([one is not None for one in ward]), ~np.isnan(age), age >= 49.5
+    (count,) = answers.of("count")
+    assert count.value == pytest.approx(900, abs=0.5)
+    for text, rows in (("ward", placed), ("age", aged), ("ward x age", placed & aged)):
+        for one in answers.of(text):
+            inside = rows & ((ward == one.cell["ward"]) if "ward" in one.cell else True)
+            inside = inside & ((old == one.cell["age"].startswith("[50")) if "age" in one.cell else True)
+            assert one.value == pytest.approx(int(inside.sum()), abs=0.5)
+    for one in answers.of("mean(age) by ward"):
+        assert one.over == pytest.approx((aged & (ward == one.cell["ward"])).sum(), abs=0.5)
+
+
 @pytest.mark.parametrize("rows", ["private", "public"])
 def test_quantiles_are_over_the_rows_that_count_of_each_person(rows: str) -> None:
     """Also where a public number of rows has further ones, which are in no bin. Exact but for a bin."""
