@@ -28,7 +28,7 @@ from smpc_dp.records.noisy import Display, NoisySums, cell_labels
 from smpc_dp.records.plan import Plan
 from smpc_dp.records.quantiles import quantiles
 from smpc_dp.records.regression import regressions
-from smpc_dp.records.result import HIDDEN, WITHIN_NOISE, Answers, Estimate
+from smpc_dp.records.result import HIDDEN, WITHIN_NOISE, Answers, Estimate, near_zero
 from smpc_dp.records.survival import log_rank, survival
 from smpc_dp.records.terms import counted_cells
 
@@ -189,6 +189,7 @@ def variances(one: Statistic, noisy: NoisySums, display: Display) -> Iterator[Es
         )
         low, high = minus(within(square, 0.0, 1.0), squared(within(mean, -1.0, 1.0)))
         value, error = corrected_variance(second, first, count, errors)
+        note = near_zero(value, error)
         yield Estimate.of(
             one,
             label,
@@ -199,6 +200,7 @@ def variances(one: Statistic, noisy: NoisySums, display: Display) -> Iterator[Es
             error=half**2 * error,
             over=count,
             possible=(0.0, half**2),
+            note=note,
         )
 
 

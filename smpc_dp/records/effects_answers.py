@@ -23,7 +23,7 @@ from smpc_dp.records.effects import (
 from smpc_dp.records.heterogeneity import PartySums, spreads
 from smpc_dp.records.intervals import INFINITE, Interval, around, normal_quantile, scaled, shown_ratio
 from smpc_dp.records.noisy import Display
-from smpc_dp.records.result import PROJECTED, WITHIN_NOISE, Answers, Estimate
+from smpc_dp.records.result import WITHIN_NOISE, Answers, Estimate, near_zero
 
 # Estimates of both requests together, and sums that the first has intervals of.
 ESTIMATES, SUMS = 5, 5
@@ -93,6 +93,13 @@ class _FirstSums:
         sums = self.sums
         return (sums.between - (sums.parties - 1) * sums.within) / self._room()[0]
 
+    def _between_error(self, value: float) -> float:
+        """Return the standard error of tau², which is `value`, from the noise of all five sums."""
+        sums, room = self.sums, self._room()[0]
+        moved = value * (1 + self.sizes[0] / sums.count[0] ** 2)
+        error = sums.between_error(sums.parties - 1.0, -moved)
+        return math.hypot(error, value * self.sizes[1] / sums.count[0]) / room
+
     def estimates(self, display: Display) -> Iterator[Estimate]:
         """Yield Q, I², tau² and the pooled mean."""
         plan, sums = self.plan, self.sums
@@ -105,8 +112,7 @@ class _FirstSums:
         value = error = None
         if not hidden:
             value = self._between()
-            slope = 2 * sums.first[0] / count[0]
-            error = half**2 * math.hypot(sums.squares[1], slope * sums.first[1]) / self._room()[0]
+            error = half**2 * self._between_error(value)
         yield Estimate.of(
             one,
             f"tau^2 of {plan.name}",
@@ -115,7 +121,7 @@ class _FirstSums:
             value=None if value is None else half**2 * max(value, 0.0),
             error=error,
             over=count[0],
-            note=WITHIN_NOISE if value is None else PROJECTED if value < 0 else "",
+            note=WITHIN_NOISE if value is None or error is None else near_zero(half**2 * value, error),
         )
         sampled = 0.0 if hidden else sums.within / count[0]
         yield _mean(plan, f"fixed-effects mean of {plan.name}", sums.first, count, sampled, display)

@@ -10,7 +10,7 @@ from smpc_dp.records.ask import Statistic
 from smpc_dp.records.features import party_squares, product
 from smpc_dp.records.intervals import Interval, around, normal_quantile
 from smpc_dp.records.noisy import Display, NoisySums
-from smpc_dp.records.result import PROJECTED, WITHIN_NOISE, Estimate
+from smpc_dp.records.result import WITHIN_NOISE, Estimate, near_zero
 
 IF_ALL = ", if each has a value: one that has none makes I^2 too small"
 
@@ -43,22 +43,27 @@ class PartySums:
         # E[first^2] is above the square of the true sum by the noise variance
         return self.squares[0] - (self.first[0] ** 2 - self.first[1] ** 2) / self.count[0]
 
-    def _error(self, ratio: float) -> float:
-        """Return the standard error of Q, which is `ratio`, from the noise of all four sums."""
+    def between_error(self, times: float, moved_by_count: float = 0.0) -> float:
+        """Return the standard error of `between` less `times` `within`, from the noise of all four sums.
+
+        `moved_by_count`: how far one value more moves it besides.
+        """
         rest, slope = self.count[0] - self.parties, self.first[0] / self.count[0]
-        # a sum moves Q by what it moves the numerator, less Q times what it moves the variance within
-        moved = (
-            self.squares[1] * (1 + ratio / rest),
-            self.second[1] * ratio / rest,
-            self.first[1] * 2 * slope,
-            self.count[1] * (slope**2 + ratio * self.within / rest),
+        return math.hypot(
+            self.squares[1] * (1 + times / rest),
+            self.second[1] * times / rest,
+            # to second order, for a mean near the middle
+            self.first[1] * math.hypot(2 * slope, math.sqrt(2) * self.first[1] / self.count[0]),
+            self.count[1] * (slope**2 + times * self.within / rest + moved_by_count),
         )
-        return math.hypot(*moved) / self.within
 
     def hidden(self, display: Display) -> bool:
         """Tell whether the count, or the variance within parties, is within the noise."""
         least = max(display.least(self.count[1]), float(self.parties))
-        return self.count[0] <= least or self.within <= 0
+        if self.count[0] <= least:
+            return True
+        moved = self.second[1], self.squares[1], self.within * self.count[1]
+        return self.within <= display.least(math.hypot(*moved) / (self.count[0] - self.parties))
 
     def ends(self, z: float) -> list[Interval]:
         """Return the intervals of the four sums."""
@@ -74,9 +79,10 @@ class PartySums:
         low = between[0] / inside[1] if inside[1] > 0 else 0.0
         high = between[1] / inside[0] if inside[0] > 0 else math.inf
         counted = f"for {parties} parties" + ("" if public else IF_ALL)
-        note = WITHIN_NOISE if hidden else PROJECTED if self.between < 0 else ""
+        # a sum moves Q by what it moves the numerator, less Q times what it moves the variance within
+        spread = None if hidden else self.between_error(ratio) / self.within
+        note = WITHIN_NOISE if spread is None else near_zero(self.between / self.within, spread)
         note = f"{note}; {counted}" if note else counted
-        spread = None if hidden else self._error(ratio)
         (name,) = one.columns
         for label, value, interval, error in (
             ("Q", ratio, (low, high), spread),

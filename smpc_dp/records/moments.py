@@ -22,7 +22,7 @@ from smpc_dp.records.intervals import (
     within,
 )
 from smpc_dp.records.noisy import Display, NoisySums
-from smpc_dp.records.result import PROJECTED, WITHIN_NOISE, Estimate
+from smpc_dp.records.result import PROJECTED, WITHIN_NOISE, Estimate, near_zero
 
 Floats = NDArray[np.float64]
 # Eigenvalues below this part of the largest are taken for 0.
@@ -102,20 +102,23 @@ def covariances(one: Statistic, noisy: NoisySums, display: Display) -> Iterator[
     schema, moments = noisy.plan.schema, Moments(noisy, one.columns)
     count, error = moments.count
     hidden = count <= display.least(error)
-    matrix, changed = (np.zeros(0), False) if hidden else projected(moments.covariances())
+    free = np.zeros(0) if hidden else moments.covariances()
+    matrix, changed = (free, False) if hidden else projected(free)
     widths = [schema.number(name, one.text).width / 2 for name in one.columns]
     for (i, first), (j, second) in itertools.combinations_with_replacement(enumerate(one.columns), 2):
         ends = moments.covariance_interval(display.part(2 if i == j else 3), first, second)
         size = widths[i] * widths[j]
+        spread = None if hidden else moments.covariance_error(first, second)
+        near = "" if spread is None or i != j else near_zero(float(free[i, i]), spread)
         yield Estimate.of(
             one,
             f"covariance({first}, {second})",
             f"{first} {second}",
             scaled(ends, size),
             value=None if hidden else size * float(matrix[i, j]),
-            error=None if hidden else size * moments.covariance_error(first, second),
+            error=None if spread is None else size * spread,
             over=count,
-            note=WITHIN_NOISE if hidden else PROJECTED if changed else "",
+            note=WITHIN_NOISE if hidden else near or (PROJECTED if changed else ""),
         )
 
 

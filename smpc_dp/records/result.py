@@ -18,6 +18,7 @@ from smpc_dp.records.schema import Schema
 HIDDEN = "not shown: within the noise"
 WITHIN_NOISE = "none: the count is within the noise"
 PROJECTED = "projected into what is possible"
+NEAR_ZERO = "within its noise: cut at 0, it is too large on average"
 TOO_MANY_ROWS = (
     "that more rows of a party count than max_rows: it stops before it connects, so its absence may say so, "
     "which no epsilon covers"
@@ -28,6 +29,16 @@ NO_PRIVACY = (
     "how long a party takes to read and sum its rows: others see it while they wait",
     TOO_MANY_ROWS,
 )
+
+
+def near_zero(value: float, error: float) -> str:
+    """Return the note of a number of 0 or more, given its estimate without that bound; none if it is clear.
+
+    From two standard errors on a number that is cut at 0 is too large by less than a hundredth of one.
+    """
+    if value > 2 * error:
+        return ""
+    return f"{PROJECTED}; {NEAR_ZERO}" if value < 0 else NEAR_ZERO
 
 
 def not_protected(schema: Schema, *, central: bool = False) -> tuple[str, ...]:
