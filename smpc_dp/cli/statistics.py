@@ -25,6 +25,7 @@ from smpc_dp.net.member import Membership
 from smpc_dp.net.planned import session_plan
 from smpc_dp.net.session import ready_rows, record_parameters
 from smpc_dp.protocols.record_result import residual_lines
+from smpc_dp.records.result import estimate_line, level_line
 from smpc_dp.records.schema import Number
 
 if TYPE_CHECKING:
@@ -186,15 +187,12 @@ async def take_part(
 def records_text(result: Mapping[str, Any]) -> str:
     """Return a result, as `RecordResult.to_json` gives it, in lines for a person."""
     survivors, absent = result["survivors"], result["absent"]
-    which = "all intervals together" if result["simultaneous"] else "each interval"
     exact = result["privacy"]["epsilon"] is None
-    about = (
-        f"level of {which}: {result['level']:g}; about the noise alone, not about how the rows were sampled"
-    )
+    about = "exact: no differential privacy" if exact else level_line(result["level"], result["simultaneous"])
     lines = [
         f"statistics over {len(survivors)} of {len(survivors) + len(absent)} parties",
-        *(_estimate(one, exact) for one in result["estimates"]),
-        "exact: no differential privacy" if exact else about,
+        *(f"  {estimate_line(one, exact)}" for one in result["estimates"]),
+        about,
         f"without: {', '.join(absent)}" if absent else "nobody was missing",
         *residual_lines(result["residual_pairs"]),
         *(f"fault: {line}" for line in result["faults"]),
@@ -205,20 +203,6 @@ def records_text(result: Mapping[str, Any]) -> str:
 
 
 def answer_lines(answers: Mapping[str, Any]) -> list[str]:
-    """Return a line for each answer with its interval, as `Answers.to_json` gives them."""
-    return [_estimate(one, exact=False) for one in answers["estimates"]]
-
-
-def _estimate(one: Mapping[str, Any], exact: bool) -> str:
-    cell = ", ".join(f"{column} = {value}" for column, value in one["cell"].items())
-    name = f"{one['name']} [{cell}]" if cell else one["name"]
-    value, low, high = (_number(one[key]) for key in ("value", "low", "high"))
-    none = exact or one["low"] is one["high"] is None
-    note = f" ({one['note']})" if one["note"] else ""
-    over = "" if one["over"] is None else f" over {one['over']:.6g} values"
-    interval = "" if none else f" in [{low}, {high}]"
-    return f"  {name}: {value}{interval} {one['unit']}{over}{note}"
-
-
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.6g}"
+    """Return a line for each answer with its interval, and the level, as `Answers.to_json` gives them."""
+    lines = [f"  {estimate_line(one, exact=False)}" for one in answers["estimates"]]
+    return [*lines, level_line(answers["level"], answers["simultaneous"])]

@@ -187,8 +187,13 @@ class Priced:
             stated = error.standard_error if isinstance(most, Mapping) else error.relative
             if limit is None or (stated is not None and stated <= limit):
                 continue
-            shown = "not known without rows_expected" if stated is None else f"{stated:.3g}"
-            reason = f"{error.text}: the standard error is {shown}, at most {limit:g} is accepted"
+            bound, shown = (
+                (f"{limit:g}", f"{stated or 0:.3g}")
+                if isinstance(most, Mapping)
+                else (f"{100 * limit:g} %", f"{100 * (stated or 0):.3g} % of the range")
+            )
+            shown = "not known without rows_expected" if stated is None else shown
+            reason = f"{error.text}: the standard error is {shown}, at most {bound} is accepted"
             issues.append(ConfigIssue("max_standard_error", reason, ConfigCheck.INFEASIBLE))
         if issues:
             raise ConfigError(issues)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -183,28 +184,50 @@ class Answers(PlainStruct, frozen=True, kw_only=True):
         return file.getvalue()
 
     def __str__(self) -> str:
-        lines = []
-        for one in self.estimates:
-            name = f"{one.name} [{cell_text(one.cell)}]" if one.cell else one.name
-            value = "-" if one.value is None else f"{one.value:.6g}"
-            low, high = (("-" if end is None else f"{end:.6g}") for end in (one.low, one.high))
-            over = "" if one.over is None else f" over {one.over:.6g} values"
-            none = self.guarantee is None or one.low is one.high is None
-            interval = "" if none else f" [{low}, {high}]"
-            lines.append(f"{name}: {value}{interval} {one.unit}{over} {one.note}".rstrip())
+        exact = self.guarantee is None
+        lines = [estimate_line(msgspec.structs.asdict(one), exact) for one in self.estimates]
         if self.guarantee is None:
             lines.append("exact: no differential privacy")
         else:
             epsilon, delta = self.guarantee.epsilon, self.guarantee.delta
             lines.append(
-                f"({epsilon:g}, {delta:g})-differential privacy for each {self.unit} ({self.relation}); "
-                f"intervals of level {self.level:g} are about the noise alone"
+                f"({epsilon:g}, {delta:g})-differential privacy for each {self.unit} ({self.relation})"
             )
+            lines.append(level_line(self.level, self.simultaneous))
         lines += [f"not protected: {line}" for line in self.not_protected]
         return "\n".join(lines)
 
 
-def cell_text(cell: dict[str, str]) -> str:
+def estimate_line(one: Mapping[str, Any], exact: bool) -> str:
+    """Return an estimate, as `Estimate.to_json` gives it, in one line: the noise and the sampling apart."""
+    name = f"{one['name']} [{cell_text(one['cell'])}]" if one["cell"] else one["name"]
+    over = "" if one["over"] is None else f" over {one['over']:.6g} values"
+    noise = [] if one["standard_error"] is None else [f"standard error {one['standard_error']:.3g}"]
+    if not one["low"] is one["high"] is None:
+        noise.append(f"in [{_shown(one['low'])}, {_shown(one['high'])}]")
+    sampling = one["sampling_error"]
+    parts = [
+        f"{name}: {_shown(one['value'])} {one['unit']}".rstrip() + over,
+        *([f"noise: {', '.join(noise)}"] if noise and not exact else []),
+        *([] if sampling is None else [f"sampling: standard error {sampling:.3g}"]),
+    ]
+    return "; ".join(parts) + (f" ({one['note']})" if one["note"] else "")
+
+
+def level_line(level: float, simultaneous: bool) -> str:
+    """Return what intervals cover, and what they do not."""
+    which = "all intervals together" if simultaneous else "each interval"
+    return (
+        f"level of {which}: {level:g}, for the noise alone: a population that the rows are a sample of is "
+        "not covered"
+    )
+
+
+def _shown(value: float | None) -> str:
+    return "-" if value is None else f"{value:.6g}"
+
+
+def cell_text(cell: Mapping[str, str]) -> str:
     """Return the cell of a table as text."""
     return ", ".join(f"{name} = {value}" for name, value in cell.items())
 

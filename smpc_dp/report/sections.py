@@ -112,10 +112,13 @@ def statistics_section(result: Json, *, exact: bool, note: str = "") -> list[Sec
     """
     estimates = result["estimates"]
     which = "all intervals together" if result["simultaneous"] else "each interval"
-    ends = () if exact else ("low", "high")
+    noise = () if exact else ("standard_error", "low", "high")
+    sampled = any(one["sampling_error"] is not None for one in estimates)
+    numbers = ("value", *noise, *(("sampling_error",) if sampled else ()))
+    headings = {"standard_error": "standard error of the noise", "sampling_error": "sampling error"}
     columns = (
         ("statistic", TEXT),
-        *((key, NUMBER) for key in ("value", *ends)),
+        *((headings.get(key, key), NUMBER) for key in numbers),
         ("unit", TEXT),
         ("note", TEXT),
     )
@@ -129,7 +132,7 @@ def statistics_section(result: Json, *, exact: bool, note: str = "") -> list[Sec
         rows = tuple(
             (
                 _estimate_name(one),
-                *(number(one[key]) for key in ("value", *ends)),
+                *(number(one[key]) for key in numbers),
                 one["unit"],
                 one["note"],
             )

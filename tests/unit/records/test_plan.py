@@ -138,6 +138,11 @@ def test_an_error_above_the_accepted_one_is_refused_by_name() -> None:
         plan.check_errors({"mean(age)": 1e-3}, 10)
     assert [issue.check for issue in raised.value.issues] == [ConfigCheck.INFEASIBLE]
     assert "mean(age): the standard error is" in str(raised.value)
+    assert "% " not in str(raised.value)
+    (error,) = plan.errors(10)[1:]
+    share = f"{100 * (error.relative or 0):.3g} % of the range"
+    with pytest.raises(ConfigError, match=rf"mean\(age\): the standard error is {share}, at most 0.01 % is"):
+        plan.check_errors(1e-4, 10)
 
 
 @pytest.mark.parametrize(

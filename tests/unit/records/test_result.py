@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 from typing import Any
 
 import numpy as np
@@ -13,15 +14,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import smpc_dp
-from smpc_dp.cli.statistics import dropped_lines
+from smpc_dp.cli.statistics import answer_lines, dropped_lines, records_text
 from smpc_dp.errors import ConfigError, LocalError
 from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.records.answers import estimate
 from smpc_dp.records.ask import read_ask
 from smpc_dp.records.plan import Plan, plan_request
-from smpc_dp.records.result import HIDDEN, WITHIN_NOISE, Answers
+from smpc_dp.records.result import HIDDEN, NEAR_ZERO, WITHIN_NOISE, Answers, estimate_line
 from smpc_dp.records.schema import Schema, read_schema
 from smpc_dp.records.table import read_table
+from smpc_dp.report.sections import statistics_section
 from tests.examples import examples
 
 COLUMNS: dict[str, object] = {
@@ -60,8 +62,66 @@ def test_results_say_how_many_values_they_are_over(answers: Answers) -> None:
     assert mean.over == pytest.approx(3000, rel=1e-6)
     assert none.over == 0.0
     assert answers.of("count")[0].over is None
-    assert "mean(age) [ward = large]: 60 [" in str(answers)
-    assert " age over 3000 values" in str(answers)
+    assert "mean(age) [ward = large]: 60 age over 3000 values; noise: standard error " in str(answers)
+
+
+def test_printed_answers_have_both_errors_and_say_what_an_interval_covers() -> None:
+    """The same lines in Python, by the commands and on a report's page."""
+    rows = {"age": np.tile([40.0, 60.0], 1500), "ward": ["large"] * 3000}
+    plan = planned(ask=["mean(age)", "variance(age)", "median(age)", "ward"])
+    answers = estimate(plan, plan.vector(read_table(rows, SCHEMA)), 3, simultaneous=True)
+    mean, _, median, _, empty = answers.estimates
+    assert mean.standard_error is not None
+    assert mean.sampling_error == pytest.approx(10 / math.sqrt(3000), rel=1e-3)
+    lines = [estimate_line(one.to_json(), exact=False) for one in answers.estimates]
+    assert lines[0] == (
+        f"mean(age): 50 age over 3000 values; noise: standard error {mean.standard_error:.3g}, "
+        f"in [{mean.low:.6g}, {mean.high:.6g}]; sampling: standard error 0.183"
+    )
+    assert lines[2] == (
+        f"quantile(age, 0.5): {median.value:.6g} age over {median.over:.6g} values; "
+        f"noise: in [{median.low:.6g}, {median.high:.6g}]"
+    )
+    assert lines[4].endswith(f", in [0, {empty.high:.6g}] ({HIDDEN})")
+    level = (
+        "level of all intervals together: 0.95, for the noise alone: a population that the rows are a sample "
+        "of is not covered"
+    )
+    assert str(answers).splitlines()[: len(lines)] == lines
+    assert level in str(answers).splitlines()
+    privacy = {"epsilon": 1.0, "claim": "", "not_protected": []}
+    others = {"survivors": ["a"], "absent": [], "faults": [], "residual_pairs": 0, "evidence": None}
+    printed = records_text({**answers.to_json(), **others, "privacy": privacy}).splitlines()
+    assert printed[1 : len(lines) + 2] == [*(f"  {line}" for line in lines), level]
+    assert answer_lines(answers.to_json()) == printed[1 : len(lines) + 2]
+    page = str(statistics_section(answers.to_json(), exact=False))
+    assert "standard error of the noise" in page
+    assert "sampling error" in page
+
+
+@pytest.mark.parametrize(("upper", "near"), [(20.0, True), (2.0, False)])
+def test_a_variance_within_its_noise_says_that_it_is_too_large_on_average(upper: float, near: bool) -> None:
+    """150 values with a variance of 0.25: what is cut at 0 has a mean above it; what is clear has not.
+
+    Of 150 releases each mean is within 5 of its standard errors; the bias that is found is above 6.
+    """
+    rows = {"v": np.tile([0.5, 1.5], 75)}
+    column = {"lower": 0.0, "upper": upper}
+    known = read_schema({"columns": {"v": column}, "max_rows": 200})
+    plan = plan_request(known, "variance(v)", epsilon=8.0, delta=1e-6, parties=3, corrupt=1)
+    exact, source = plan.vector(read_table(rows, known)), np.random.default_rng(2)
+    noise = np.rint(source.normal(0, plan.deviation(3), (150, plan.length))).astype(np.int64)
+    drawn = [estimate(plan, exact + one, 3).estimates[0] for one in noise]
+    values = np.array([one.value for one in drawn], dtype=np.float64)
+    bias = (values.mean() - 0.25) / (values.std() / math.sqrt(150))
+    assert (bias > 6) if near else (abs(bias) < 5)
+    noted = [NEAR_ZERO in one.note for one in drawn]
+    assert np.mean(noted) > 0.9 if near else not any(noted)
+    errors = np.array([one.standard_error for one in drawn], dtype=np.float64)
+    if near:
+        assert values.mean() - 0.25 < 0.4 * errors.mean()
+    else:
+        assert values.std() == pytest.approx(errors.mean(), rel=0.2)
 
 
 def test_quantiles_of_tied_values_have_an_interval_and_no_standard_error() -> None:
