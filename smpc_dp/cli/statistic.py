@@ -174,7 +174,8 @@ def statistic_text(result: Mapping[str, Any]) -> str:
     lines = [f"{result['kernel']}: {result['value']:.6g}" + ("" if error is None else f" +- {error:.2g}")]
     if result["interval"] is not None:
         low, high = result["interval"]
-        lines.append(f"{result['level']:.0%} interval: {low:.6g} to {high:.6g}")
+        covered = "for the noise and the records as a sample"
+        lines.append(f"{result['level']:.0%} interval: {low:.6g} to {high:.6g}, {covered}")
     privacy = result["privacy"]
     failed = f", {result['failed']} failed" if result["failed"] else ""
     lines += [
@@ -206,7 +207,7 @@ def reported_text(result: Mapping[str, Any]) -> str:
         )
     lines = [
         f"{result['statistic']}: {result['value']:.6g}{error}",
-        f"{result['confidence']:.0%} interval: {low:.6g} to {high:.6g}",
+        f"{result['confidence']:.0%} interval: {low:.6g} to {high:.6g}, {_covered(result)}",
         f"from {result['reports']} reports of {count} parties",
     ]
     if bound is not None:
@@ -215,6 +216,16 @@ def reported_text(result: Mapping[str, Any]) -> str:
         lines.append(f"without, as lost sample: {', '.join(result['missing'])}")
     lines += [f"fault: {line}" for line in result["faults"]]
     return "\n".join([*lines, *privacy_lines(result)])
+
+
+def _covered(result: Mapping[str, Any]) -> str:
+    """Return what the interval of an estimate from local reports covers, and what it does not."""
+    is_sampled = result["visited"] is None
+    covered = "the responses and the records as a sample" if is_sampled else "the responses of these parties"
+    bias = result["bias_bound"]
+    if bias is None:
+        return f"for {covered}; not for the rounding to {result['categories']} categories"
+    return f"for {covered}" + (f", a bias of {bias:.2g} at most included" if bias else "")
 
 
 def names_text(result: Mapping[str, Any]) -> str:

@@ -25,7 +25,8 @@ class LocalEstimate:
         value: the estimate. Unbiased up to the rounding, so it may lie outside of the statistic's range.
         standard_error: of `value`, estimated; the estimator's docstring says over which randomness.
         standard_error_bound: a proven bound on it, whatever the records; None where there is none.
-        bias_bound: on the bias, from rounding or from nodes left out; None where none is known.
+        bias_bound: on the bias, from rounding or from nodes left out; None where none is known, as of the
+            ties that rounding to bins makes in Kendall's tau: `interval` is about the rounded records then.
         interval: covers the statistic with about the probability `confidence`: normal errors, and a bias of
             `bias_bound` at most (0 where that is None); cut to the statistic's range. From few reports with
             that probability at least.

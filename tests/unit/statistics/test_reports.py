@@ -264,11 +264,17 @@ def test_an_estimate_says_what_its_interval_leaves_out(
         for number, name in enumerate(PARTIES)
     ]
     assert set(binned.estimate(received).estimate.privacy.not_protected) >= {ROUNDED, FEW}
+    covered = "for the responses and the records as a sample"
+    lines = reported_text(binned.estimate(received).to_json()).splitlines()
+    assert lines[1].endswith(f", {covered}; not for the rounding to 4 categories")
     (tmp_path / "exact").mkdir()
     exact = collected(GINI, tmp_path / "exact")
     few = GINI.estimate(exact).to_json()
     value, bound = f"gini_mean_difference: {few['value']:.6g}", few["standard_error_bound"]
     assert reported_text(few).startswith(f"{value}, standard error at most {bound:.2g} (estimated ")
+    assert reported_text(few).splitlines()[1].endswith(f", {covered}")
+    rounded = reported_text({**few, "bias_bound": 0.125, "visited": 7}).splitlines()[1]
+    assert rounded.endswith(", for the responses of these parties, a bias of 0.12 at most included")
     assert set(GINI.estimate(exact).estimate.privacy.not_protected) & {ROUNDED, FEW} == {FEW}
     monkeypatch.setattr("smpc_dp.statistics.reports.ENOUGH_PAIRS", 15)
     assert not set(GINI.estimate(exact).estimate.privacy.not_protected) & {ROUNDED, FEW}
