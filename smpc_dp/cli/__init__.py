@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from typing import Annotated, Any
 
@@ -11,7 +10,7 @@ import typer
 import smpc_dp
 from smpc_dp.cli.commands import CommandGroup
 from smpc_dp.cli.logs import Level, shown_logs
-from smpc_dp.cli.output import report_error, report_line
+from smpc_dp.cli.output import abandon_output, report_error, report_line, writable_streams
 from smpc_dp.errors import SmpcError
 from smpc_dp.signals import unwind_on_signals
 
@@ -56,19 +55,20 @@ def main() -> int:
 
     Ctrl-C leaves with KeyboardInterrupt, SIGTERM with SystemExit(143), SIGHUP with SystemExit(129).
     """
-    try:
-        with unwind_on_signals():
-            code = _run()
-            sys.stdout.flush()
-            return code
-    except OSError as error:
-        if error.filename is not None:
-            report_line(f"{error.filename}: {error.strerror}")
-        else:
-            # No file was opened, so it is standard output: a full disk, or a reader that has left.
-            _abandon_output()
-            report_line(f"cannot write the output ({error.strerror})")
-        return 1
+    with writable_streams():
+        try:
+            with unwind_on_signals():
+                code = _run()
+                sys.stdout.flush()
+                return code
+        except OSError as error:
+            if error.filename is not None:
+                report_line(f"{error.filename}: {error.strerror}")
+            else:
+                # No file was opened, so it is standard output: a full disk, or a reader that has left.
+                abandon_output()
+                report_line(f"cannot write the output ({error.strerror})")
+            return 1
 
 
 def _run() -> int:
@@ -92,10 +92,3 @@ def _run() -> int:
     if code == 130:
         raise KeyboardInterrupt
     return code if isinstance(code, int) else 0
-
-
-def _abandon_output() -> None:
-    """Discard what is still buffered for a broken standard output: Python would complain at exit."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, sys.stdout.fileno())
-    os.close(nowhere)

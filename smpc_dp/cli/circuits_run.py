@@ -13,7 +13,7 @@ import typer
 
 from smpc_dp.circuits.bristol import format_bristol
 from smpc_dp.circuits.circuit import Circuit, check_value, pack, unpack
-from smpc_dp.cli.output import console, print_json, report_error
+from smpc_dp.cli.output import deliver, report_error
 from smpc_dp.errors import ConfigCheck, ConfigError, LocalError, SmpcError
 from smpc_dp.net.events import Event
 from smpc_dp.net.launcher import Launcher, ProcessOutcome, member_command, print_event, run_child
@@ -85,11 +85,9 @@ def run(
     outputs = next(iter(learned.values()))
     if any(other != outputs for other in learned.values()):
         raise LocalError(f"{' and '.join(learned)} have learned different outputs")
-    if as_json:
-        print_json({"outputs": outputs, "circuit": circuit.digest.hex(), "members": reports})
-        return
-    for value in outputs:
-        console().print(value)
+    printed = {"outputs": outputs, "circuit": circuit.digest.hex(), "members": reports}
+    if not deliver(printed, None, lambda: "\n".join(outputs), as_json=as_json):
+        raise typer.Exit(1)
 
 
 def join(

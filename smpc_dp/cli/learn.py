@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -53,15 +53,19 @@ def run_learning(host: HostMember, out: Path | None, *, serves: bool, as_json: b
                 )
             )
 
-    code = run_child(partial(exit_code, act, host.name, events=events), supervised=events)
-    for request, reason in failures.items():
-        report_line(f"request {request}: {reason}")
-    for result in learned:
-        printed = result.to_json()
-        text = partial(_member_text, host, printed)
-        if not deliver(printed, out, text, as_json=as_json, quiet=events, confidential=result.confidential):
-            code = code or 1
-    return code
+    code = unwritten = 0
+    try:
+        code = run_child(partial(exit_code, act, host.name, events=events), supervised=events)
+    finally:
+        # Also after Ctrl-C: a result may be there before the connection has ended.
+        for request, reason in failures.items():
+            report_line(f"request {request}: {reason}")
+        for result in learned:
+            printed = result.to_json()
+            text = partial(_member_text, host, printed)
+            secret = result.confidential
+            unwritten += not deliver(printed, out, text, as_json=as_json, quiet=events, confidential=secret)
+    return code or int(unwritten > 0)
 
 
 def _member_text(host: HostMember, result: dict[str, Any]) -> str:
@@ -99,11 +103,14 @@ def report_learned(
     outcomes: Mapping[str, ProcessOutcome],
     aggregator: str | None,
     results: Mapping[str, dict[str, Any]],
+    planned: Sequence[str],
     *,
     as_json: bool,
     out: Path | None = None,
 ) -> bool:
     """Print what each party has learned, and the parties that failed; write the model to `out`.
+
+    `planned`: lines on the plan, above them.
 
     Returns False if the model could not be written. Exits with 1 if the aggregator failed, or all did, or
     nobody completed a step: then nothing was learned.
@@ -118,7 +125,10 @@ def report_learned(
             report_line(f"{name}: all {result['steps'][0]} steps failed: {'; '.join(result['failures'][:3])}")
         raise typer.Exit(1)
     model = model_file(results)
-    text = partial(learned_text, results)
+
+    def text() -> str:
+        return "\n".join([*planned, learned_text(results)])
+
     return deliver(results, out, text, as_json=as_json, confidential=model["confidential"], stored=model)
 
 

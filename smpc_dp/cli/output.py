@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import io
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +25,51 @@ if TYPE_CHECKING:
 UNCHARGED = "no ledger was given: nothing was charged"
 # Width where there is no terminal.
 PAGE = 100
+
+
+class _Remarks:
+    """Standard error: what cannot be written there is dropped, and the run that it is about goes on."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        """Write a text, if that is possible."""
+        with contextlib.suppress(OSError):
+            self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        """Write what is buffered, if that is possible."""
+        with contextlib.suppress(OSError):
+            self._stream.flush()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+class _Closed(io.TextIOBase):
+    """In the place of a standard output that was closed before this process began."""
+
+    def write(self, text: str) -> int:  # noqa: ARG002 - nothing can be written
+        """Raise OSError."""
+        raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+
+
+@contextlib.contextmanager
+def writable_streams() -> Iterator[None]:
+    """Take care within the block that no text, and no state of standard error, makes printing fail.
+
+    Characters that a stream's encoding does not have are printed as escapes.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+    # Python has None for a stream that was closed when it started.
+    output: Any = sys.stdout or _Closed()
+    remarks: Any = _Remarks(sys.stderr or io.StringIO())
+    with contextlib.redirect_stdout(output), contextlib.redirect_stderr(remarks):
+        yield
 
 
 def console() -> Console:
@@ -41,7 +89,7 @@ def progress_console() -> Console:
 
 def print_json(value: object) -> None:
     """Print one JSON object."""
-    sys.stdout.write(json.dumps(value, allow_nan=False) + "\n")
+    sys.stdout.write(_json_line(value))
 
 
 def print_table(
@@ -92,6 +140,14 @@ def _check_can_write(path: Path, name: str) -> None:
         raise LocalError(f"{path}: cannot write {name} (no right to write to {folder})")
 
 
+def abandon_output() -> None:
+    """Discard what is still buffered for a broken standard output: Python would complain at exit."""
+    with contextlib.suppress(OSError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+
+
 def deliver(
     printed: object,
     out: Path | None,
@@ -102,18 +158,31 @@ def deliver(
     confidential: bool = False,
     stored: object = None,
 ) -> bool:
-    """Write a result to the file `out`, and print it; return False, with a message, if it was not written.
+    """Write a result to the file `out`, and print it; return False, with a message, if one of them failed.
 
-    A result that could not be written is printed as JSON in any case: the run that gave it is over.
+    The run that gave it is over, and may have been paid for: a result that could not be written is printed as
+    JSON in any case, and to standard error where standard output takes nothing.
     `text`: its lines for a person, which `quiet` leaves out; `confidential`: the file is for its owner alone;
     `stored`: what the file holds, where that is not `printed`.
     """
     written = out is None or _write_json(printed if stored is None else stored, out, confidential)
-    if as_json or not written:
-        print_json(printed)
-    elif not quiet:
-        console().print(text())
+    try:
+        if as_json or not written:
+            print_json(printed)
+        elif not quiet:
+            console().print(text())
+        sys.stdout.flush()
+    except OSError as error:
+        abandon_output()
+        report_line(f"cannot write the output ({error.strerror})")
+        if out is None or not written:
+            sys.stderr.write(_json_line(printed))
+        return False
     return written
+
+
+def _json_line(value: object) -> str:
+    return json.dumps(value, allow_nan=False) + "\n"
 
 
 def _write_json(value: object, path: Path, confidential: bool) -> bool:
@@ -121,7 +190,7 @@ def _write_json(value: object, path: Path, confidential: bool) -> bool:
         if confidential:
             path.touch(mode=0o600)
             path.chmod(0o600)
-        path.write_text(json.dumps(value, allow_nan=False) + "\n", "utf-8")
+        path.write_text(_json_line(value), "utf-8")
     except OSError as error:
         report_error(LocalError(f"{path}: cannot write the result ({error.strerror})"))
         return False

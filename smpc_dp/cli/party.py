@@ -166,11 +166,14 @@ def party(
             return None
         return await _contribute(host, operation, weight, clip, results)
 
-    code = run_child(partial(exit_code, compute, name, events=events), supervised=events)
-    written = [
-        deliver(result.to_json(), out, partial(_text, result, name), as_json=as_json, quiet=events)
-        for result in results
-    ]
+    try:
+        code = run_child(partial(exit_code, compute, name, events=events), supervised=events)
+    finally:
+        # Also after Ctrl-C: a result may be there before the connection has ended.
+        written = [
+            deliver(result.to_json(), out, partial(_text, result, name), as_json=as_json, quiet=events)
+            for result in results
+        ]
     # What could not be written was printed as JSON: nothing is added to that.
     if results and all(written) and not (serves or as_json or events or ledger):
         console().print(UNCHARGED)

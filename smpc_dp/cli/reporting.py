@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import datetime
-import importlib.metadata
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+import smpc_dp
 from smpc_dp.cli.output import check_can_write
 from smpc_dp.errors import LocalError
 
@@ -102,7 +102,6 @@ def make_report(
     """Return a report with the version and the time in its footer."""
     from smpc_dp.report.document import Facts, Report
 
-    version = importlib.metadata.version("smpc-dp")
     now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
-    footer = f"Written by smpc-dp {version}, {now}. This file loads nothing and sends nothing."
+    footer = f"Written by smpc-dp {smpc_dp.__version__}, {now}. This file loads nothing and sends nothing."
     return Report(title, conclusion, state, Facts(tuple(facts)), tuple(sections), footer)

@@ -51,14 +51,17 @@ def run_reporting(host: HostMember, out: Path | None, *, serves: bool, as_json: 
         async with host.connect() as session:
             results.append(await session.report(record))
 
-    code = run_child(partial(exit_code, act, host.name, events=events), supervised=events)
-    for result in results:
-        texts = {SentReport: sent_text, ReportedEstimate: reported_text, NamedCategories: names_text}
-        format_result = texts[type(result)]
-        printed = result.to_json()
-        if not deliver(printed, out, partial(format_result, printed), as_json=as_json, quiet=events):
-            code = code or 1
-    return code
+    code = unwritten = 0
+    try:
+        code = run_child(partial(exit_code, act, host.name, events=events), supervised=events)
+    finally:
+        # Also after Ctrl-C: a result may be there before the connection has ended.
+        for result in results:
+            texts = {SentReport: sent_text, ReportedEstimate: reported_text, NamedCategories: names_text}
+            printed = result.to_json()
+            text = partial(texts[type(result)], printed)
+            unwritten += not deliver(printed, out, text, as_json=as_json, quiet=events)
+    return code or int(unwritten > 0)
 
 
 def _record(parameters: AnyReport, host: HostMember) -> Any:

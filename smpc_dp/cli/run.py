@@ -141,20 +141,16 @@ def run(
         commands = _commands(shared, keys, aggregator, serving, servers, own)
         watch = ignore if reporting is None else reporting.watch
         outcomes = _launch(commands, pool, watch, quiet=as_json, logs=context.obj is not None)
-        results = {
-            name: json.loads(path.read_text("utf-8")) for name, path in outputs.items() if path.exists()
-        }
-    if results and wanted is None and not as_json:
-        for line in (*map(str, tolerances(loaded)), *plan_lines(loaded)):
-            console().print(line)
+        results = results_of(outputs, outcomes)
+    planned = [] if wanted is not None else [*map(str, tolerances(loaded)), *plan_lines(loaded)]
     books = {} if ledgers is None else {name: _ledger(ledgers, name) for name in parties}
     with _reported(reporting, loaded, outcomes, results, books, statistic=wanted is not None):
         if learning:
-            written = report_learned(outcomes, pool, results, as_json=as_json, out=out)
+            written = report_learned(outcomes, pool, results, planned, as_json=as_json, out=out)
         else:
-            written = _report(outcomes, aggregator, results, as_json, out)
+            written = _report(outcomes, aggregator, results, planned, as_json, out)
     if not written:
-        # It was printed as JSON: nothing is added to that.
+        # It was printed as JSON, or cannot be printed: nothing is added to that.
         raise typer.Exit(1)
     if not as_json:
         _print_notes(ledgers, checked, wanted is not None, board or session.parent / "board")
@@ -385,14 +381,33 @@ def _key(keys: Path | None, name: str) -> list[str]:
     return [] if keys is None else ["--key", str(keys / f"{name}.key")]
 
 
+def results_of(
+    files: Mapping[str, Path], outcomes: Mapping[str, ProcessOutcome]
+) -> dict[str, dict[str, Any]]:
+    """Return the results by member: from its file, or as it printed what it could not write there."""
+    results: dict[str, dict[str, Any]] = {}
+    for name, file in files.items():
+        written = file.read_text("utf-8").splitlines() if file.exists() else []
+        for line in [*written, *outcomes[name].output]:
+            with contextlib.suppress(ValueError):
+                value = json.loads(line)
+                if isinstance(value, dict):
+                    results.setdefault(name, value)
+    return results
+
+
 def _report(
     outcomes: dict[str, ProcessOutcome],
     aggregator: str | None,
     results: dict[str, dict[str, Any]],
+    planned: Sequence[str],
     as_json: bool,
     out: Path | None,
 ) -> bool:
-    """Print the results of all members, and the failures; write the result to `out`, and say if it was."""
+    """Print the results of all members below lines on the plan, and the failures; write the result to `out`.
+
+    Returns whether it was written and printed.
+    """
     failed = {name: outcome for name, outcome in outcomes.items() if not outcome.ok}
     if aggregator in failed or not results:
         # The others repeat what the aggregator has said.
@@ -412,7 +427,7 @@ def _report(
             for name, other in results.items()
             if other.get("clipped")
         ]
-        return "\n".join([text(result), *clipped])
+        return "\n".join([*planned, text(result), *clipped])
 
     written = deliver(result, out, shown, as_json=as_json)
     for name, outcome in failed.items():

@@ -83,11 +83,14 @@ def statistics(
     async def compute() -> None:
         results.append(await take_part(host, rows, level=level, simultaneous=simultaneous))
 
-    code = run_child(partial(exit_code, compute, name, events=False), supervised=False)
-    for result in results:
-        printed = result.to_json()
-        if not deliver(printed, out, partial(records_text, printed), as_json=as_json):
-            code = code or 1
+    code = unwritten = 0
+    try:
+        code = run_child(partial(exit_code, compute, name, events=False), supervised=False)
+    finally:
+        # Also after Ctrl-C: a result may be there before the connection has ended.
+        for result in results:
+            printed = result.to_json()
+            unwritten += not deliver(printed, out, partial(records_text, printed), as_json=as_json)
     if reporting is not None:
         # Not at the top: most calls write no report.
         from smpc_dp.cli.run_report import write_run_report
@@ -99,7 +102,7 @@ def statistics(
         write_run_report(
             reporting, membership.session, {}, ended, problem, books, statistic=False, notes=(alone,)
         )
-    raise typer.Exit(code)
+    raise typer.Exit(code or int(unwritten > 0))
 
 
 def _show_and_report(reporting: Reporting, event: Event) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -20,12 +21,12 @@ from smpc_dp.signals import STOP_SIGNALS
 GRACE_SECONDS = 10.0
 FAILED_SECONDS = 1.5
 TERM_SECONDS = 2.0
-LINE_LIMIT = 1 << 24
+# Characters of a line: a result that a child could not write to its file is one.
+LINE_LIMIT = 1 << 28
 STDERR_LIMIT = 4096
 REASON_LIMIT = 500
 
 _DECODER = msgspec.json.Decoder(Event)
-_ENCODER = msgspec.json.Encoder()
 
 
 @dataclass(slots=True)
@@ -198,7 +199,8 @@ def member_command(*arguments: str) -> list[str]:
 
 def print_event(event: Event) -> None:
     """Print an event for the launcher that started this process."""
-    sys.stdout.write(_ENCODER.encode(event).decode() + "\n")
+    # In ASCII: standard output may have an encoding of its own.
+    sys.stdout.write(json.dumps(msgspec.to_builtins(event)) + "\n")
     sys.stdout.flush()
 
 

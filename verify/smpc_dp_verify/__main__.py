@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import io
 import json
 import sys
 
@@ -31,6 +32,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--memory", type=int, metavar="MIB", help="memory that may be taken at most")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     given = parser.parse_args(arguments)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # Names of columns may have characters that the encoding does not have.
+        sys.stdout.reconfigure(errors="backslashreplace")
     if given.memory is not None:
         _bound_memory(given.memory << 20)
     try:

@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import importlib.metadata
+import io
 import json
+import os
+import sys
 from pathlib import Path
+from typing import Any
+from unittest import mock
 
+import msgspec
 import pytest
 
-from smpc_dp.cli.output import deliver
+import smpc_dp
+from smpc_dp.cli.output import deliver, progress_console, report_line, writable_streams
+from smpc_dp.cli.reporting import make_report
+from smpc_dp.cli.run import results_of
+from smpc_dp.net.events import Event
+from smpc_dp.net.launcher import ProcessOutcome, print_event
 
 RESULT = {"value": [1.5]}
 
@@ -41,3 +55,76 @@ def test_a_result_that_cannot_be_written_is_printed_as_json(
     shown = capsys.readouterr()
     assert json.loads(shown.out) == RESULT
     assert shown.err == f"smpc-dp: {out}: cannot write the result (No such file or directory)\n"
+
+
+class Full(io.StringIO):
+    """Takes nothing, as a file on a full disk."""
+
+    def write(self, text: str) -> int:  # noqa: ARG002
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+@pytest.mark.parametrize("where", [None, "result.json", "gone/result.json"])
+def test_a_result_that_cannot_be_printed_is_in_a_file_or_on_standard_error(
+    where: str | None, as_json: bool, tmp_path: Path
+) -> None:
+    out = None if where is None else tmp_path / where
+    errors = io.StringIO()
+    with contextlib.redirect_stdout(Full()), contextlib.redirect_stderr(errors):
+        assert not deliver(RESULT, out, lambda: "in words", as_json=as_json)
+    *lines, last = errors.getvalue().splitlines()
+    if where == "result.json":
+        assert out is not None
+        assert json.loads(out.read_text("utf-8")) == RESULT
+        assert (lines, last) == ([], "smpc-dp: cannot write the output (No space left on device)")
+    else:
+        assert lines[-1] == "smpc-dp: cannot write the output (No space left on device)"
+        assert json.loads(last) == RESULT
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_text_that_a_stream_cannot_encode_is_printed_with_escapes(encoding: str) -> None:
+    output = io.TextIOWrapper(io.BytesIO(), encoding)
+    with contextlib.redirect_stdout(output), writable_streams():
+        assert deliver(RESULT, None, lambda: "Łódź \ud800")
+    assert output.buffer.getvalue().decode(encoding).startswith("\\u0141")  # type: ignore[attr-defined]
+
+
+def test_a_standard_output_that_is_closed_is_an_error() -> None:
+    errors = io.StringIO()
+    with mock.patch.object(sys, "stdout", None), contextlib.redirect_stderr(errors), writable_streams():
+        assert not deliver(RESULT, None, lambda: "in words")
+    assert json.loads(errors.getvalue().splitlines()[-1]) == RESULT
+
+
+@pytest.mark.parametrize("errors", [Full(), None])
+def test_remarks_that_cannot_be_written_end_nothing(errors: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    with mock.patch.object(sys, "stderr", errors), writable_streams():
+        report_line("a remark")
+        progress_console().print("a step")
+        assert deliver(RESULT, None, lambda: "in words")
+    assert capsys.readouterr().out == "in words\n"
+
+
+def test_events_for_a_launcher_need_no_encoding() -> None:
+    output = io.TextIOWrapper(io.BytesIO(), "ascii")
+    event = Event("alice", "warned", detail="Łódź")
+    with contextlib.redirect_stdout(output):
+        print_event(event)
+    assert msgspec.json.decode(output.buffer.getvalue(), type=Event) == event  # type: ignore[attr-defined]
+
+
+def test_a_run_takes_what_a_member_could_not_write_to_its_file(tmp_path: Path) -> None:
+    files = {name: tmp_path / name for name in ("alice", "bob", "carol")}
+    files["alice"].write_text('{"value": 1}\n')
+    files["bob"].write_text('{"val')
+    outcomes = {name: ProcessOutcome(name, output=["a line", '{"value": 2}']) for name in files}
+    outcomes["carol"].output.pop()
+    assert results_of(files, outcomes) == {"alice": {"value": 1}, "bob": {"value": 2}}
+
+
+def test_a_report_needs_no_metadata_of_the_package() -> None:
+    missing = mock.Mock(side_effect=importlib.metadata.PackageNotFoundError("smpc-dp"))
+    with mock.patch("importlib.metadata.version", missing):
+        assert smpc_dp.__version__ in make_report("title", "", (), ()).footer
