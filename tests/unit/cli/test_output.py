@@ -88,7 +88,7 @@ def test_text_that_a_stream_cannot_encode_is_printed_with_escapes(encoding: str)
     output = io.TextIOWrapper(io.BytesIO(), encoding)
     with contextlib.redirect_stdout(output), writable_streams():
         assert deliver(RESULT, None, lambda: "Łódź \ud800")
-    assert output.buffer.getvalue().decode(encoding).startswith("\\u0141")  # type: ignore[attr-defined]
+    assert output.buffer.getvalue().decode(encoding).startswith("\\u0141")
 
 
 def test_a_standard_output_that_is_closed_is_an_error() -> None:
@@ -112,7 +112,7 @@ def test_events_for_a_launcher_need_no_encoding() -> None:
     event = Event("alice", "warned", detail="Łódź")
     with contextlib.redirect_stdout(output):
         print_event(event)
-    assert msgspec.json.decode(output.buffer.getvalue(), type=Event) == event  # type: ignore[attr-defined]
+    assert msgspec.json.decode(output.buffer.getvalue(), type=Event) == event
 
 
 def test_a_run_takes_what_a_member_could_not_write_to_its_file(tmp_path: Path) -> None:
