@@ -40,6 +40,7 @@ from smpc_dp.learn.token_learners import (
     WalkSumLearner,
 )
 from smpc_dp.learn.walk_sgd_learner import WalkSgdLearner
+from smpc_dp.privacy.accountant.decimals import summed
 from smpc_dp.privacy.guarantee import PrivacyGuarantee
 from smpc_dp.protocols.names import LEARN, VERIFIABLE_VERSION, has_servers, has_version, version_of
 from smpc_dp.protocols.secret_sharing.params import VectorParameters
@@ -183,8 +184,8 @@ def _together(steps: PrivacyGuarantee, metric: PrivacyGuarantee) -> PrivacyGuara
     """Return the guarantee of all steps and all metrics, by basic composition."""
     return msgspec.structs.replace(
         steps,
-        epsilon=steps.epsilon + metric.epsilon,
-        delta=steps.delta + metric.delta,
+        epsilon=summed([(steps.epsilon, 1), (metric.epsilon, 1)]),
+        delta=summed([(steps.delta, 1), (metric.delta, 1)]),
         mechanism=f"{steps.mechanism}; and of a metric {metric.mechanism}",
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Real
 from typing import Literal
 
 import msgspec
@@ -62,12 +63,16 @@ def delta_warnings(delta: float, units: int | None) -> tuple[str, ...]:
     return ()
 
 
-def check_budget(epsilon: float | None, delta: float | None) -> None:
-    """Raise ConfigError unless 0 <= epsilon <= 1000 and 0 <= delta < 1; None is not checked."""
+def check_budget(epsilon: float, delta: float) -> None:
+    """Raise ConfigError unless 0 <= epsilon <= 1000 and 0 <= delta < 1."""
     issues = Issues()
+    for name, value in (("epsilon", epsilon), ("delta", delta)):
+        if isinstance(value, bool) or not isinstance(value, Real):
+            issues.add_issue(name, f"must be a number, is {value!r:.80}", ConfigCheck.TYPE)
+    issues.raise_issues()
     # Written so that NaN fails.
-    if epsilon is not None and not 0 <= epsilon <= 1000:
+    if not 0 <= epsilon <= 1000:
         issues.add_issue("epsilon", f"must be between 0 and 1000, is {epsilon}", ConfigCheck.RANGE)
-    if delta is not None and not 0 <= delta < 1:
+    if not 0 <= delta < 1:
         issues.add_issue("delta", f"must be at least 0 and below 1, is {delta}", ConfigCheck.RANGE)
     issues.raise_issues()

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from smpc_dp.errors import ConfigCheck, ConfigError
+from smpc_dp.privacy.accountant.decimals import summed
 from smpc_dp.privacy.accountant.events import (
     AnyDescription,
     Event,
@@ -61,11 +62,10 @@ class Composition:
                 ConfigCheck.CONFLICT,
             )
         self._exact = any(event.exact for event in self._events)
-        self._pure = {event: _pure_epsilon(event) for event in self._events}
 
     def epsilon(self, delta: float) -> float:
         """Return the least known epsilon for delta (0, or 1e-11 to 1), rounded up; may be infinite."""
-        check_budget(None, delta)
+        check_budget(0.0, delta)
         if not self._events:
             return 0.0
         if self._exact:
@@ -75,7 +75,7 @@ class Composition:
                 f"delta = {delta:g}: the accountant resolves {LEAST_DELTA:g} at least, or exactly 0",
                 ConfigCheck.TOO_LARGE,
             )
-        candidates = [self._simple()]
+        candidates = [math.inf, *(total for total, failing in self._simple() if failing <= delta)]
         if delta > 0:
             candidates += [self._single_epsilon(delta), self._renyi_epsilon(delta)]
             if not self._closed_form():
@@ -84,22 +84,34 @@ class Composition:
 
     def delta(self, epsilon: float) -> float:
         """Return the least known delta for epsilon >= 0, rounded up."""
-        check_budget(epsilon, None)
-        if not self._events or self._simple() <= epsilon:
+        check_budget(epsilon, 0.0)
+        if not self._events:
             return 0.0
         if self._exact:
             return 1.0
-        candidates = [1.0, self._single_delta(epsilon), self._renyi_delta(epsilon)]
+        simple = [failing for total, failing in self._simple() if total <= epsilon]
+        if 0.0 in simple:
+            return 0.0
+        candidates = [1.0, *simple, self._single_delta(epsilon), self._renyi_delta(epsilon)]
         distributed, rest, slack = self._distributions()
         if not rest and not self._closed_form():
             candidates.append(distributed.delta(epsilon) + slack)
         return min(candidates)
 
-    def _simple(self) -> float:
-        """Return the sum of the pure epsilons, exact to the last digit; infinite if one is not pure."""
-        if self._exact or any(event.slack for event in self._events):
-            return math.inf
-        return math.fsum(self._pure[event] for event in self._events.elements())
+    def _simple(self) -> list[tuple[float, float]]:
+        """Return (epsilon, delta) by simple composition, budgets summed as decimals.
+
+        One pair of the pure bounds, and one of all bounds, if every release has one.
+        """
+        totals: list[tuple[float, float]] = []
+        for pure in (True, False):
+            known = [(_least_bound(event, pure), event.slack, count) for event, count in self._events.items()]
+            if any(math.isinf(bound[0]) for bound, _, _ in known):
+                continue
+            epsilon = summed((bound[0], count) for bound, _, count in known)
+            failing = [(part, count) for bound, slack, count in known for part in (bound[1], slack) if part]
+            totals.append((epsilon, summed(failing)))
+        return totals
 
     def _only(self) -> Event | None:
         """Return the event if there is one release only, else None."""
@@ -122,7 +134,8 @@ class Composition:
         event = self._only()
         if event is None:
             return 1.0
-        return event.slack + min((_delta_of(known, epsilon) for known in event.descriptions), default=1.0)
+        least = min((_delta_of(known, epsilon) for known in event.descriptions), default=1.0)
+        return summed([(event.slack, 1), (least, 1)]) if event.slack else least
 
     def _single_epsilon(self, delta: float) -> float:
         """Return the least epsilon of a single release's descriptions at delta.
@@ -132,7 +145,7 @@ class Composition:
         event = self._only()
         if event is None or event.slack >= delta:
             return math.inf
-        if all(_delta_of(known, GREATEST_LOSS) > delta - event.slack for known in event.descriptions):
+        if self._single_delta(GREATEST_LOSS) > delta:
             return math.inf
         low, high = 0.0, 1.0
         while self._single_delta(high) > delta:
@@ -182,15 +195,15 @@ class Composition:
 
     def _distributions(self) -> tuple[_Losses, list[tuple[Event, int]], float]:
         """Return (the loss distributions, the events that have none, the slack of the former)."""
-        distributed, rest, slack = _Losses(), [], 0.0
+        distributed, rest, slack = _Losses(), [], list[tuple[float, int]]()
         for event, count in self._events.items():
             known = next((known for known in event.descriptions if not isinstance(known, Renyi)), None)
             if known is None:
                 rest.append((event, count))
             else:
                 distributed.add(known, count)
-                slack += event.slack * count
-        return distributed, rest, slack
+                slack.append((event.slack, count))
+        return distributed, rest, summed(slack)
 
 
 class _Losses:
@@ -317,14 +330,17 @@ def _pld() -> Any:
     return privacy_loss_distribution
 
 
-def _pure_epsilon(event: Event) -> float:
-    """Return the least pure epsilon among the event's descriptions, infinite if none is pure."""
-    bounds = [math.inf]
+def _least_bound(event: Event, pure: bool) -> tuple[float, float]:
+    """Return the least (epsilon, delta) among the descriptions, of pure ones alone if `pure`.
+
+    Infinite if there is none.
+    """
+    bounds = [(math.inf, 0.0)]
     for known in event.descriptions:
-        if isinstance(known, Pure) and known.delta == 0:
-            bounds.append(known.epsilon)
+        if isinstance(known, Pure) and not (pure and known.delta):
+            bounds.append((known.epsilon, known.delta))
         elif isinstance(known, RandomisedResponse):
-            bounds.append(known.values * math.log(known.ratio) * (1 + 1e-15))
+            bounds.append((known.values * math.log(known.ratio) * (1 + 1e-15), 0.0))
     return min(bounds)
 
 

@@ -6,18 +6,21 @@ accountant takes the one with the smallest result.
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 from fractions import Fraction
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 import msgspec
 from msgspec import Meta
+from msgspec.structs import fields, force_setattr
 
 from smpc_dp.errors import ConfigCheck, ConfigError, PrivacyError
 from smpc_dp.privacy.distributions import AnyDistribution
 from smpc_dp.privacy.guarantee import Relation, Unit
 from smpc_dp.privacy.response import ResponseDistribution
+from smpc_dp.values import plain_value
 
 NonNegative = Annotated[float, Meta(ge=0, le=1e9)]
 Probability = Annotated[float, Meta(ge=0, lt=1)]
@@ -26,13 +29,29 @@ Text = Annotated[str, Meta(max_length=200)]
 _RATIO = re.compile(r"(0|[1-9][0-9]{0,399})/([1-9][0-9]{0,399})")
 
 
-def _check_number(owner: str, name: str, value: object) -> None:
-    """Raise ConfigError for a number that is negative, not finite, or, as a probability, 1 or more."""
-    most = 1.0 if name in ("delta", "slack") else 1e15
-    if isinstance(value, int | float) and not 0 <= value < most:
-        raise ConfigError.at(
-            name, f"of {owner}: must be 0 or more and below {most:g}, is {value}", ConfigCheck.RANGE
-        )
+@functools.cache
+def _number_fields(kind: type[msgspec.Struct]) -> tuple[tuple[str, Any], ...]:
+    """Return (name, int or float) of each field that holds a number."""
+    kinds = [(field.name, (get_args(field.type) or (field.type,))[0]) for field in fields(kind)]
+    return tuple((name, number) for name, number in kinds if number in (int, float))
+
+
+def _check_numbers(struct: msgspec.Struct, owner: str) -> None:
+    """Make NumPy's numbers in a new struct Python's, which a ledger stores; raise ConfigError for others.
+
+    A number is wrong if it is negative, not finite, or, as a probability, 1 or more.
+    """
+    for name, kind in _number_fields(type(struct)):
+        value = plain_value(getattr(struct, name))
+        if isinstance(value, bool) or not isinstance(value, int if kind is int else int | float):
+            wanted = "a whole number" if kind is int else "a number"
+            raise ConfigError.at(name, f"of {owner}: must be {wanted}, is {value!r:.80}", ConfigCheck.TYPE)
+        most = 1.0 if name in ("delta", "slack") else 1e15
+        if not 0 <= value < most:
+            raise ConfigError.at(
+                name, f"of {owner}: must be 0 or more and below {most:g}, is {value}", ConfigCheck.RANGE
+            )
+        force_setattr(struct, name, value)
 
 
 class Description(msgspec.Struct, frozen=True, tag_field="kind", forbid_unknown_fields=True):
@@ -42,8 +61,7 @@ class Description(msgspec.Struct, frozen=True, tag_field="kind", forbid_unknown_
     """
 
     def __post_init__(self) -> None:
-        for name in self.__struct_fields__:
-            _check_number(type(self).__name__, name, getattr(self, name))
+        _check_numbers(self, type(self).__name__)
 
     def two_steps_apart(self) -> Description:
         """Return the description of the same release for inputs two steps of its relation apart."""
@@ -116,6 +134,14 @@ class Shifts(Description, frozen=True, tag="shifts", rename={"distribution": "la
     moves: Annotated[tuple[tuple[Count, Count], ...], Meta(min_length=1, max_length=64)]
     closeness: NonNegative = 0.0
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        force_setattr(self, "moves", plain_value(self.moves))
+        for number in (number for pair in self.moves for number in pair):
+            if type(number) is not int or number < 1:
+                reason = f"of Shifts: must be pairs of whole numbers of 1 or more, has {number!r:.80}"
+                raise ConfigError.at("moves", reason, ConfigCheck.RANGE)
+
     def two_steps_apart(self) -> Shifts:
         """See `Description.two_steps_apart`."""
         moves = tuple((2 * shift, coordinates) for shift, coordinates in self.moves)
@@ -128,6 +154,12 @@ class RandomisedResponse(Description, frozen=True, tag="randomised-response"):
     categories: Annotated[int, Meta(ge=2, le=1 << 40)]
     ratio: Fraction
     values: Count = 1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not isinstance(self.ratio, Fraction) or self.ratio <= 0:
+            reason = f"of RandomisedResponse: must be a fraction above 0, is {self.ratio!r:.80}"
+            raise ConfigError.at("ratio", reason, ConfigCheck.TYPE)
 
     @property
     def distribution(self) -> ResponseDistribution[Fraction]:
@@ -145,6 +177,9 @@ class Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     offset: NonNegative
     slope: NonNegative
+
+    def __post_init__(self) -> None:
+        _check_numbers(self, "Line")
 
 
 class Renyi(Description, frozen=True, tag="renyi"):
@@ -194,7 +229,7 @@ class Event(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     unit: Unit = "party"
 
     def __post_init__(self) -> None:
-        _check_number(self.mechanism, "slack", self.slack)
+        _check_numbers(self, self.mechanism)
         if len(self.descriptions) > 1 and self.exact:
             raise ConfigError(
                 f"{self.mechanism}: an exact release has no other description", ConfigCheck.UNSUPPORTED

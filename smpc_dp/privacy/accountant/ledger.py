@@ -25,12 +25,14 @@ from smpc_dp.decoding import convert, decode_json
 from smpc_dp.errors import ConfigCheck, ConfigError, Issues, LocalError, PrivacyError
 from smpc_dp.files import read_private
 from smpc_dp.privacy.accountant.compose import LEAST_DELTA, Composition
+from smpc_dp.privacy.accountant.decimals import summed
 from smpc_dp.privacy.accountant.events import Event, decode_hook, encode_hook
 from smpc_dp.privacy.accountant.receipt import Receipt, Spending
 from smpc_dp.privacy.accountant.renyi import FilterPlan, event_curve, renyi_epsilon
 from smpc_dp.privacy.accountant.store import locked, write_durably
 from smpc_dp.privacy.guarantee import Relation, Unit, check_budget
 from smpc_dp.privacy.search import first_integer
+from smpc_dp.values import plain_value
 
 FORMAT = "smpc-dp privacy ledger"
 # What a ledger is written as: the older one as long as it has nothing that the other one added.
@@ -138,7 +140,8 @@ class Ledger:
 
         Raises ConfigError for invalid terms, LocalError if the file exists or cannot be written.
         """
-        check_budget(epsilon, delta)
+        epsilon, delta = plain_value(epsilon), plain_value(delta)
+        check_budget(0.0 if epsilon is None else epsilon, delta)
         if 0 < delta < LEAST_DELTA:
             raise ConfigError.at(
                 "delta", f"must be 0 or at least {LEAST_DELTA:g}, is {delta}", ConfigCheck.RANGE
@@ -323,9 +326,12 @@ class Ledger:
             )
         spent, alone = self._spending(before), self._spending([event])
         budget = f"epsilon = {_format_exact(terms.epsilon)} at delta = {_format_exact(terms.delta)}"
+        total = _format_cost(whole)
+        if whole.epsilon is not None and terms.epsilon is not None and float(total) <= terms.epsilon:
+            total = repr(whole.epsilon)
         return "epsilon", (
             f"of {budget}, {_format_cost(spent)} is spent, and this release, "
-            f"{_format_cost(alone)} by itself, would make it {_format_cost(whole)}"
+            f"{_format_cost(alone)} by itself, would make it {total}"
             + (f"; with that epsilon, delta would have to be {needed:.6g}" if needed < 1 else "")
         )
 
@@ -357,7 +363,7 @@ class Ledger:
 def _filter_epsilon(events: list[Event], plan: FilterPlan) -> float:
     """Return the epsilon at the filter's order; infinity when order or slack are overspent."""
     order = np.array([plan.order])
-    divergence = slack = 0.0
+    divergence, slack = 0.0, list[tuple[float, int]]()
     for event in events:
         known = event_curve(event, order)
         if known is None:
@@ -365,10 +371,10 @@ def _filter_epsilon(events: list[Event], plan: FilterPlan) -> float:
                 f"'{event.mechanism}' has no Rényi bound, and the ledger's composition is adaptive"
             )
         divergence += float(known[0][0])
-        slack += known[1]
+        slack.append((known[1], 1))
     if not events:
         return 0.0
-    if slack > plan.slack or divergence > plan.radius:
+    if summed(slack) > plan.slack or divergence > plan.radius:
         return math.inf
     return renyi_epsilon(np.array([divergence]), order, plan.delta)
 

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smpc_dp.errors import PrivacyError
+from smpc_dp.privacy.accountant.decimals import summed
 from smpc_dp.privacy.accountant.events import (
     AnyDescription,
     Event,
@@ -72,7 +73,8 @@ def event_curve(event: Event, orders: Floats) -> tuple[Floats, float] | None:
         if divergence is None:
             continue
         # (eps, delta)-DP is eps-DP except with probability delta [Kairouz, Oh, Viswanath 2015]
-        slack = event.slack + (description.delta if isinstance(description, Pure) else 0.0)
+        failing = description.delta if isinstance(description, Pure) else 0.0
+        slack = summed([(event.slack, 1), (failing, 1)]) if failing else event.slack
         if best is None or slack < best[1]:
             best = (divergence, slack)
         elif slack == best[1]:
@@ -95,15 +97,15 @@ def renyi_delta(divergence: Floats, orders: Floats, epsilon: float) -> float:
 def total_curve(events: Sequence[tuple[Event, int]]) -> tuple[Floats, Floats, float] | None:
     """Return (orders, summed divergence, summed slack), or None if some event has no Rényi bound."""
     for orders in (ALL_ORDERS, INTEGER_ORDERS):
-        divergence, slack = np.zeros_like(orders), 0.0
+        divergence, slack = np.zeros_like(orders), list[tuple[float, int]]()
         for event, count in events:
             known = event_curve(event, orders)
             if known is None:
                 break
             divergence = divergence + count * known[0]
-            slack += count * known[1]
+            slack.append((known[1], count))
         else:
-            return orders, divergence, slack
+            return orders, divergence, summed(slack)
     return None
 
 

@@ -7,18 +7,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from numbers import Real
+
+import numpy as np
 
 from smpc_dp.errors import ConfigCheck, ConfigError
+from smpc_dp.privacy.accountant.decimals import summed
 from smpc_dp.privacy.guarantee import check_budget
 
 
 def simple_composition(parameters: Sequence[tuple[float, float]]) -> tuple[float, float]:
-    """Return (sum of epsilons, sum of deltas).
+    """Return (sum of epsilons, sum of deltas), as decimals.
 
     [Dwork and Roth 2014, Theorem 3.16; Bellet 2021, Theorem A.2]
     """
     _check(parameters)
-    return math.fsum(e for e, _ in parameters), min(1.0, math.fsum(d for _, d in parameters))
+    return summed((e, 1) for e, _ in parameters), min(1.0, summed((d, 1) for _, d in parameters))
 
 
 def advanced_composition(epsilon: float, delta: float, count: int, slack: float) -> tuple[float, float]:
@@ -28,8 +32,7 @@ def advanced_composition(epsilon: float, delta: float, count: int, slack: float)
     """
     _check([(epsilon, delta)])
     _check_slack(slack, positive=True)
-    if count < 1:
-        raise ConfigError(f"count must be 1 or more, is {count}", ConfigCheck.RANGE)
+    _check_count(count)
     total = math.sqrt(2 * count * math.log(1 / slack)) * epsilon + count * epsilon * math.expm1(epsilon)
     return total, min(1.0, count * delta + slack)
 
@@ -63,9 +66,8 @@ def optimal_composition(epsilon: float, count: int, total: float) -> float:
     from scipy.stats import binom
 
     _check([(epsilon, 0.0)])
-    check_budget(total, None)
-    if count < 1:
-        raise ConfigError(f"count must be 1 or more, is {count}", ConfigCheck.RANGE)
+    check_budget(total, 0.0)
+    _check_count(count)
     if count * epsilon <= total:
         return 0.0
     p = 1 / (1 + math.exp(-epsilon))
@@ -81,10 +83,16 @@ def _check(parameters: Sequence[tuple[float, float]]) -> None:
         check_budget(epsilon, delta)
 
 
+def _check_count(count: int) -> None:
+    """Raise ConfigError unless `count` is a whole number of 1 or more."""
+    if not isinstance(count, int | np.integer) or count < 1:
+        raise ConfigError(f"count must be a whole number of 1 or more, is {count!r:.80}", ConfigCheck.RANGE)
+
+
 def _check_slack(slack: float, *, positive: bool) -> None:
     """Raise ConfigError unless 0 <= slack < 1, or 0 < slack < 1 if `positive`."""
-    if not 0 <= slack < 1 or (positive and slack == 0):
+    if not isinstance(slack, Real) or not 0 <= slack < 1 or (positive and slack == 0):
         raise ConfigError(
-            f"slack must be {'above' if positive else 'at least'} 0 and below 1, is {slack}",
+            f"slack must be {'above' if positive else 'at least'} 0 and below 1, is {slack!r:.80}",
             ConfigCheck.RANGE,
         )

@@ -82,6 +82,10 @@ class KaryRandomisedResponse(Mechanism):
         With delta > 0 and one changed answer: (ratio - e^epsilon) / (ratio + categories - 1) <= delta.
         """
         check_budget(epsilon, delta)
+        checks = ArgumentChecks()
+        checks.require_integer("categories", categories, 2, MAX_CATEGORIES)
+        checks.require_integer("changed", changed, 1, MAX_CATEGORIES)
+        checks.raise_issues()
         if epsilon == 0:
             raise ConfigError.at("epsilon", "must be above 0 to calibrate noise", ConfigCheck.RANGE)
         # As exact fractions: the float of e^epsilon is taken down by more than its error.

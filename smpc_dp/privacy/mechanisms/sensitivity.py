@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Self, get_args
 
 from smpc_dp.errors import ConfigCheck, ConfigError
-from smpc_dp.privacy.arguments import ArgumentChecks
+from smpc_dp.privacy.arguments import ArgumentChecks, is_number
 from smpc_dp.privacy.guarantee import Relation
+from smpc_dp.values import plain_value
 
 MAX_DIMENSION = 1 << 26
 _UP = 1 + 1e-12
@@ -75,13 +76,12 @@ class Sensitivity:
         checks = ArgumentChecks()
         checks.require_integer("dimension", dimension, 1, MAX_DIMENSION)
         checks.require_choice("relation", relation, get_args(Relation))
-        given = {"l1": l1, "l2": l2, "linf": linf}
+        given = {"l1": plain_value(l1), "l2": plain_value(l2), "linf": plain_value(linf)}
         least = 1.0 if integer else 0.0
         for name, bound in given.items():
-            # Written so that NaN fails.
-            if bound is not None and not (0 < bound <= 1e15 and bound >= least):
+            if bound is not None and not (is_number(bound) and 0 < bound <= 1e15 and bound >= least):
                 low = "1" if integer else "above 0"
-                checks.add_issue(name, f"must be {low} to 1e15, is {bound}", ConfigCheck.RANGE)
+                checks.add_issue(name, f"must be {low} to 1e15, is {bound!r:.80}", ConfigCheck.RANGE)
         if all(bound is None for bound in given.values()):
             checks.add_issue("sensitivity", "at least one of l1, l2 and linf is needed", ConfigCheck.MISSING)
         checks.raise_issues()

@@ -7,8 +7,11 @@ import fcntl
 import json
 import math
 import os
+import random
+import re
 import stat
 from collections.abc import Callable
+from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -21,10 +24,20 @@ from smpc_dp.cli import app
 from smpc_dp.cli.output import result_text
 from smpc_dp.errors import ConfigError, LocalError, PrivacyError
 from smpc_dp.privacy.accountant.compose import Composition
-from smpc_dp.privacy.accountant.events import Event, Gaussian, Pure, Shift, exact_release
+from smpc_dp.privacy.accountant.events import (
+    Event,
+    Gaussian,
+    Line,
+    Pure,
+    RandomisedResponse,
+    Shift,
+    Shifts,
+    exact_release,
+)
 from smpc_dp.privacy.accountant.ledger import Ledger
+from smpc_dp.privacy.accountant.theorems import advanced_composition
 from smpc_dp.privacy.distributions import BinomialDistribution
-from smpc_dp.privacy.mechanisms import DiscreteGaussian, Sensitivity, Skellam
+from smpc_dp.privacy.mechanisms import DiscreteGaussian, KaryRandomisedResponse, Sensitivity, Skellam
 from smpc_dp.protocols.result import Privacy
 from smpc_dp.records.plan import plan_request
 from smpc_dp.records.schema import read_schema
@@ -65,6 +78,98 @@ def test_charges_add_up_until_the_budget_is_spent(tmp_path: Path) -> None:
     again = Ledger.open(book.path, party="alice", dataset="loans 2026")
     assert len(again.entries()) == 10
     assert again.spent().epsilon == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "releases", "taken"),
+    [
+        (0.3, 0.0, [(0.1, 0.0)] * 4, 3),
+        (3.0, 3e-6, [(1.0, 1e-6)] * 3, 3),
+        (3.0, 3e-6, [(1.0, 1e-6)] * 2 + [(1.0, 1.0000000000000002e-6)], 2),
+        (1.0, 0.0, [(1.0, 0.0), (1e-17, 0.0)], 1),
+        (1.0, 0.0, [(1.0, 0.0), (5e-324, 0.0)], 1),
+        (0.7, 0.0, [(0.6, 0.0), (0.1, 0.0), (5e-324, 0.0)], 2),
+    ],
+)
+def test_budgets_add_up_as_the_decimals_that_were_written(
+    epsilon: float, delta: float, releases: list[tuple[float, float]], taken: int, tmp_path: Path
+) -> None:
+    book = ledger(tmp_path, epsilon=epsilon, delta=delta)
+    for number, release in enumerate(releases[:taken]):
+        book.charge(run(number), pure(*release))
+    book.check([])
+    if taken < len(releases):
+        with pytest.raises(PrivacyError, match=r"is short: .* is refused") as refused:
+            book.charge(run(taken), pure(*releases[taken]))
+        # the digits that differ are shown
+        total = re.search(r"would make it (\S+?);?( |$)", str(refused.value))
+        assert total is not None
+        assert float(total[1].rstrip(";")) > epsilon
+    assert len(book.entries()) == taken
+
+
+def test_what_is_spent_is_rounded_up_in_decimals() -> None:
+    source = random.Random(5)
+    for _ in range(200):
+        costs = [float(f"{source.randrange(1, 1000)}e-{source.choice((2, 3, 9, 20))}") for _ in range(6)]
+        exact = sum(Decimal(repr(cost)) for cost in costs)
+        spent = Composition(map(pure, costs)).epsilon(0.0)
+        assert Decimal(repr(spent)) >= exact > Decimal(repr(math.nextafter(spent, 0.0)))
+
+
+def test_slack_is_part_of_the_budget_in_decimals(tmp_path: Path) -> None:
+    failing = Event("may fail", "substitution", (Pure(1.0, 1e-6),), slack=2e-6)
+    assert Composition([failing]).epsilon(3e-6) == 1.0
+    assert Composition([failing] * 2).epsilon(6e-6) == 2.0
+    more = Event("may fail", "substitution", (Pure(1.0, 1e-6),), slack=1e-23)
+    assert Composition([more]).epsilon(1e-6) > 1.0
+    adaptive = ledger(tmp_path, epsilon=5.0, delta=6e-6, composition="adaptive")
+    for number in range(3):
+        adaptive.charge(run(number), pure(0.1, 1e-6))
+    with pytest.raises(PrivacyError, match="is refused"):
+        adaptive.charge(run(3), pure(0.0, 1e-22))
+
+
+@pytest.mark.parametrize(
+    ("make", "field"),
+    [
+        (lambda: Pure(np.float32(-1)), "epsilon: of Pure"),
+        (lambda: Pure("1"), "epsilon: of Pure: must be a number, is '1'"),  # type: ignore[arg-type]
+        (lambda: Pure(1.0, True), "delta: of Pure"),
+        (lambda: Gaussian(math.nan), "mu: of Gaussian"),
+        (lambda: Gaussian(np.float32(-1)), "mu: of Gaussian"),
+        (lambda: Line(0.0, -1.0), "slope: of Line"),
+        (lambda: Shifts(BinomialDistribution(4), 1, ((1, -1),)), "moves: of Shifts"),
+        (lambda: RandomisedResponse(2, 2.0), "ratio: of RandomisedResponse"),  # type: ignore[arg-type]
+        (lambda: RandomisedResponse(2.5, Fraction(3)), "categories: of Rand"),  # type: ignore[arg-type]
+        (lambda: Event("m", "substitution", (Pure(1.0),), slack=np.float32(-1)), "slack: of m"),
+        (lambda: Composition([]).epsilon("0"), "delta: must be a number"),  # type: ignore[arg-type]
+        (lambda: Composition([]).delta(None), "epsilon: must be a number"),  # type: ignore[arg-type]
+        (lambda: Sensitivity.on_reals("substitution", l1="1"), "l1: must be"),  # type: ignore[arg-type]
+        (lambda: KaryRandomisedResponse.calibrate(1.0, 0.0, "2"), "categories"),  # type: ignore[arg-type]
+        (lambda: advanced_composition(1.0, 0.0, "2", 0.1), "count must be"),  # type: ignore[arg-type]
+        (lambda: advanced_composition(1.0, 0.0, 2, "x"), "slack must be"),  # type: ignore[arg-type]
+    ],
+)
+def test_a_wrong_number_is_named(make: Callable[[], object], field: str) -> None:
+    with pytest.raises(ConfigError, match=field):
+        make()
+
+
+@pytest.mark.parametrize("wrong", ["5", True, [1.0], math.nan, np.float32(-1)])
+def test_a_wrong_budget_is_named(wrong: Any, tmp_path: Path) -> None:
+    for name in ("epsilon", "delta"):
+        with pytest.raises(ConfigError, match=f"^{name}: must be"):
+            ledger(tmp_path, **{name: wrong})
+    with pytest.raises(ConfigError, match=r"^delta: must be a number, is None"):
+        ledger(tmp_path, delta=None)
+
+
+def test_numbers_of_numpy_are_numbers(tmp_path: Path) -> None:
+    book = ledger(tmp_path, epsilon=np.float32(0.5), delta=np.float64(0))
+    book.charge(run(1), pure(np.float32(0.25)))
+    book.charge(run(2), Event("shift", "substitution", (Pure(np.int64(0), np.float64(0)),)))
+    assert Ledger.open(book.path).spent().epsilon == 0.25
 
 
 def test_composition_is_that_of_the_accountant(tmp_path: Path) -> None:
