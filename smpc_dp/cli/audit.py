@@ -62,7 +62,10 @@ def audit(
         float, typer.Option(help="Seconds for a URL, from the first connection to the last byte.")
     ] = 600.0,
     second: Annotated[
-        bool, typer.Option("--second", help="Ask the second auditor too: smpc-dp-verify must be installed.")
+        bool,
+        typer.Option(
+            "--second", help="Ask the second auditor too: smpc-dp-verify, in the repository's verify/."
+        ),
     ] = False,
     second_timeout: Annotated[float, typer.Option(help="Seconds for the second auditor.")] = 3600.0,
     second_memory: Annotated[int, typer.Option(min=64, help="MiB for the second auditor.")] = 1024,
@@ -180,6 +183,7 @@ def _print(report: object) -> None:
     if not isinstance(report, Report):
         raise SmpcError("no report")
     out = console()
+    out.print(report.statement)
     if report.verdict is not None:
         _print_verdict(report, report.verdict)
     if report.statistic is not None:
@@ -196,19 +200,16 @@ def _print(report: object) -> None:
         )
     if report.second is not None and not report.second.differences:
         out.print("the second auditor found the same")
-    if report.head is not None:
-        out.print(f"head: {report.head}; session head: {report.session_head}, of run {report.number}")
     if report.tries is not None:
         out.print(f"try {report.position} of {report.tries} of request {report.request} in the session log")
-    out.print(report.conclusion)
-    if report.limits:
-        out.print(report.limits)
+    for line in report.digests:
+        out.print(line)
 
 
 def _print_verdict(report: Report, verdict: Verdict) -> None:
     """Print the verdict on a verifiable run: the session, the counted parties, and the average."""
     out = console()
-    out.print(f"run {report.run_id}: {report.entries} entries, {report.bytes} bytes, {report.seconds:.2f} s")
+    out.print(f"the log: {report.entries} entries, {report.bytes} bytes, {report.seconds:.2f} s")
     given = ", ".join(f"{key} {value}" for key, value in (report.parameters or {}).items())
     out.print(f"the parties' session: {printable(given)}")
     out.print(f"fine: {', '.join(verdict.counted)}")
@@ -240,7 +241,7 @@ def _print_verdict(report: Report, verdict: Verdict) -> None:
 def _print_statistic(report: Report, result: StatisticVerdict) -> None:
     """Print the verdict on a statistic: its draws, the pairs that failed, and the estimate."""
     out = console()
-    out.print(f"run {report.run_id}: {report.entries} entries, {report.bytes} bytes")
+    out.print(f"the log: {report.entries} entries, {report.bytes} bytes")
     out.print(f"statistic: {printable(str(result.terms.get('kernel')))}, {result.partners} partners each")
     for number, attempt in enumerate(result.attempts, 1):
         silent, false = ", ".join(attempt.silent) or "nobody", ", ".join(attempt.false) or "nobody"

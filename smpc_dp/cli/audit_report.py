@@ -32,7 +32,7 @@ def write_audit_report(reporting: Reporting, report: Report, command: Sequence[s
         facts.insert(1, ("parties counted", str(len(report.verdict.counted))))
     state = "good" if report.ok else "bad" if report.faults or report.code == 1 else ""
     reporting.write(
-        make_report("Audit of a log", report.conclusion, facts, audit_sections(report, command), state=state)
+        make_report("Audit of a log", report.statement, facts, audit_sections(report, command), state=state)
     )
 
 

@@ -142,7 +142,7 @@ def write_verifiable_report(reporting: Reporting, runs: Sequence[VerifiableRun])
         reported = (
             f"{run.culprit} {CHEATS[run.cheat]}.",
             f"Excluded by name: {run.culprit}: {run.reason}.",
-            f"The audit: {run.audit.conclusion}",
+            f"The audit: {run.audit.statement}",
             f"The audit with one bit of byte {run.byte} changed: {run.changed.conclusion}",
         )
         parts += section(f"run-{number}", f"Run {number}: {run.culprit} cheats", [Sentences(reported), shown])

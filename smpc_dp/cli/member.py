@@ -62,7 +62,8 @@ async def exit_code(compute: Callable[[], Awaitable[Report | None]], name: str, 
         report = await compute()
         if report is None:
             return 0
-        progress_console().print(report.conclusion)
+        for line in (report.statement, *report.digests):
+            progress_console().print(line)
         return 0 if report.ok else 1
     except SmpcError as error:
         if events:

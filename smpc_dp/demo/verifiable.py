@@ -205,7 +205,7 @@ def report_verifiable(console: Console, runs: list[VerifiableRun]) -> None:
                 f"{one.truth:,.2f}{one.unit}"
             )
         console.print(f"  smpc-dp audit {run.log} --session {run.session} --head {run.audit.head}")
-        console.print(f"    {run.audit.conclusion}")
+        console.print(f"    {run.audit.statement}")
         console.print(f"  the same with one bit of byte {run.byte} changed:")
         console.print(f"    {run.changed.conclusion}")
         console.print()

@@ -146,6 +146,21 @@ class Report(msgspec.Struct, frozen=True, kw_only=True, rename={"position": "pla
     receipt: LoggedReceipt | None = None
     checkpoint: LoggedCheckpoint | None = None
 
+    @property
+    def statement(self) -> str:
+        """The conclusion for a person, below what it does not say."""
+        return " ".join(part for part in (self.limits, self.conclusion) if part)
+
+    @property
+    def digests(self) -> tuple[str, ...]:
+        """What identifies session, run and log, as far as it is known, in lines."""
+        lines = [
+            f"{name}: {value}" for name, value in (("session", self.session), ("run", self.run_id)) if value
+        ]
+        if self.head is not None:
+            lines.append(f"head: {self.head}; session head: {self.session_head}, of run {self.number}")
+        return tuple(lines)
+
 
 def audit(
     source: str | os.PathLike[str],
@@ -238,7 +253,7 @@ def audit_stream(
         ok=code == HOLDS,
         code=code,
         conclusion=conclusion(
-            faults, result, known["session"], known["header"], code, "" if selected is None else selected.why
+            faults, result, known["header"], code, "" if selected is None else selected.why
         ),
         limits="" if ended is None or selected is None else ended.limits(known["corrupt"]) + _appended(known),
         session=known["session"],

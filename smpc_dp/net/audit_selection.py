@@ -304,23 +304,17 @@ def _check_listed(
 
 
 def conclusion(
-    faults: tuple[str, ...],
-    result: str | None,
-    session: str | None,
-    header: Header | None,
-    code: int,
-    why: str,
+    faults: tuple[str, ...], result: str | None, header: Header | None, code: int, why: str
 ) -> str:
-    """Return the conclusion in one sentence, and its limits in further sentences."""
+    """Return the conclusion in one sentence."""
     if code == FAILS or result is None or header is None:
         more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
         return f"This log does not hold: {faults[0] if faults else 'it has no end'}{more}."
-    run = f"request {header.request}, run {header.run_id}"
     if code == HOLDS:
-        return f"Everything holds for session {session}, {run}: {result}."
+        return f"Everything holds for the session and run that were given: {result}."
     if code == SOME_RUN:
-        return f"This is a run of request {header.request} of session {session}, {why}; {run}: {result}."
+        return f"This is a run of request {header.request} of the session that was given, {why}: {result}."
     return (
-        f"Self-consistent for session {session}, {run}; no session was given to compare: identities, bounds, "
-        f"epsilon and c are what its writer chose: {result}."
+        "Self-consistent; no session was given to compare: identities, bounds, epsilon and c are what its "
+        f"writer chose: {result}."
     )

@@ -280,13 +280,16 @@ def verdict(run: Run) -> dict[str, str]:
     if report.code not in (0, NO_SESSION, SOME_RUN):
         return {"kind": "bad", "title": "This log does not hold", "text": report.conclusion}
     if report.verdict is None:
-        text = "Signatures, order, coins and matchings are right. Only the aggregator can check its estimate."
+        text = (
+            f"{report.limits} Signatures, order, coins and matchings are right. Only the aggregator can "
+            "check its estimate."
+        )
         if run.excluded:
             text += f" Left out: {_listed([*run.excluded])}, who signed something false."
         return {"kind": "good", "title": "Every check of this log passed", "text": text}
     counted, out = len(report.verdict.counted), [item.party for item in report.verdict.excluded]
     subject = "average is that" if report.verdict.answers is None else "answers are those"
-    text = f"The {subject} of {counted} parties, all of whose proofs hold."
+    text = f"{report.limits} The {subject} of {counted} parties, all of whose proofs hold."
     if out:
         text += f" Left out: {_listed(out)}, who signed something false."
     if len(out) <= report.verdict.corrupt:
@@ -322,8 +325,6 @@ def _limits(run: Run, cosigners: Sequence[str]) -> list[str]:
         *NOT_PROVEN,
     ]
     report = run.report
-    if report is not None and report.limits:
-        limits.append(report.limits)
     if report is not None and report.code == NO_SESSION:
         limits.append(
             "That this is the session that the parties agreed on: this server was given none to compare, so "

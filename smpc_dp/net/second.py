@@ -102,7 +102,9 @@ def audit_twice(
         LocalError: also if the second auditor is not installed, or came to no end within its bounds.
     """
     if importlib.util.find_spec(PACKAGE) is None:
-        raise LocalError("the second auditor is not installed: install smpc-dp-verify")
+        raise LocalError(
+            "the second auditor is not installed: it is in the folder verify of smpc-dp's repository"
+        )
     if not seconds > 0 or memory < 1:
         raise ConfigError.at("second", "seconds and memory must be above 0", ConfigCheck.RANGE)
     temporary = tempfile.NamedTemporaryFile

@@ -43,7 +43,7 @@ PRINTED = {
     "verifiable-average": (
         "fine: alice, bob, carol, dave, erin",
         "privacy of each honest party: epsilon 4, delta 1e-05",
-        "Everything holds for session",
+        "Everything holds for the session",
         "This log does not hold: line 5",
         "exit code 1",
     ),

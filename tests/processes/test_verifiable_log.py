@@ -141,7 +141,7 @@ def test_a_party_audits_from_the_command_line(tmp_path: Path) -> None:
     claimed = {name: process.communicate(timeout=60) for name, process in parties.items()}
     assert relay.wait(60) == 0
     assert all(process.returncode == 0 for process in parties.values()), claimed
-    assert "Everything holds for session" in claimed["ben"][1].replace("\n", " ")
+    assert "Everything holds for the session" in claimed["ben"][1].replace("\n", " ")
     assert json.loads(claimed["ben"][0])["bias"] > 0
     [log] = (tmp_path / "board").glob("request-*.jsonl")
     assert (tmp_path / "kept.jsonl").read_bytes() == log.read_bytes()

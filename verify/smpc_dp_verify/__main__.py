@@ -70,27 +70,34 @@ def _bound_memory(size: int) -> None:
 
 def _text(opinion: Opinion) -> str:
     """Return an opinion in lines; names are those of a roster, and reasons printable."""
-    lines = []
+    where = "" if opinion.line is None else f"line {opinion.line}: "
+    text = CONCLUSIONS.get(opinion.code, "It holds, and nothing that was given says which run this is.")
+    if opinion.reason:
+        lines = [f"This log does not hold: {where}{opinion.reason}"]
+    else:
+        false = "values within their bounds" if opinion.statistic is None else "records, and a false estimate"
+        lines = [
+            f"Not detected: false {false}. All this holds only if at most c parties are corrupt, "
+            f"the c of the session. {text}"
+        ]
     if opinion.run_id is not None:
-        lines += [f"run {opinion.run_id} of session {opinion.session}: {opinion.entries} entries"]
+        lines += [f"{opinion.entries} entries"]
         lines += [f"counted: {', '.join(opinion.counted)}"]
         lines += [f"excluded: {name}, entry {entry}: {reason}" for name, entry, reason in opinion.excluded]
         lines += [f"void: {one} and {other}" for one, other in opinion.void]
         if (drawn := opinion.statistic) is not None:
-            lines[1:] = [f"draws: {len(drawn.attempts)}, pairs: {sum(map(len, drawn.pairs))}"]
+            lines[2:] = [f"draws: {len(drawn.attempts)}, pairs: {sum(map(len, drawn.pairs))}"]
             lines += [f"failed: {len(drawn.failed)}, estimate: {drawn.value}"]
         elif opinion.answers is not None:
             lines += [f"sums over the parties, in steps: {opinion.average}"]
             lines += [f"{printable(one.statistic)}: {one.values} +- {one.errors}" for one in opinion.answers]
         else:
             lines += [f"average: {opinion.average}"]
-        lines += [f"head: {opinion.head}"]
         if opinion.receipt is not None:
             party, index, counted = opinion.receipt
             lines += [f"receipt: entry {index} of {party}, {'counted' if counted else 'not counted'}"]
-    where = "" if opinion.line is None else f"line {opinion.line}: "
-    text = CONCLUSIONS.get(opinion.code, "It holds, and nothing that was given says which run this is.")
-    return "\n".join([*lines, f"This log does not hold: {where}{opinion.reason}" if opinion.reason else text])
+        lines += [f"session: {opinion.session}", f"run: {opinion.run_id}", f"head: {opinion.head}"]
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":

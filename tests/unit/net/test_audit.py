@@ -222,10 +222,18 @@ def test_the_command_and_its_json(log: Path) -> None:
         code, reported = invoke(str(log), "--session", session, *selected)
         assert code == reported["code"] == 0
         assert reported["ok"]
-        assert reported["conclusion"].startswith(
-            f"Everything holds for session {session}, request 1, run {run}"
-        )
+        assert reported["conclusion"].startswith("Everything holds for the session and run that were given: ")
+        assert (reported["session"], reported["request"], reported["run_id"]) == (session, 1, run)
         assert "at most c = 0" in reported["limits"]
+        # What the verdict does not say comes first, digests last.
+        first, *_, session_line, run_line, _ = (
+            CliRunner().invoke(app, ["audit", str(log), "--session", session, *selected]).stdout.splitlines()
+        )
+        assert first.startswith(
+            "Not detected: false inputs within the bounds. All this holds only if at most c = 0"
+        )
+        assert reported["conclusion"] in first
+        assert (session_line, run_line) == (f"session: {session}", f"run: {run}")
         assert "false inputs within the bounds" in reported["limits"]
     code, reported = invoke(str(log), "--session", "ab" * 32)
     assert code == 1

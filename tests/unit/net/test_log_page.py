@@ -237,7 +237,7 @@ def test_the_command_audits_the_log(ended: LogPageServer, tmp_path: Path) -> Non
     digest = ran().context.session_digest.hex()
     done = CliRunner().invoke(app, command.replace("session.toml", digest).split())
     assert done.exit_code == 0
-    assert "Everything holds for session" in done.output.replace("\n", " ")
+    assert "Everything holds for the session" in done.output.replace("\n", " ")
     assert "The run id in it is this log's: compare it with a party's result" in shown(ended)
     # Behind another name the command has that name, and nothing that is no name.
     assert "http://audit.example/board.jsonl" in answered(ended, "/", Host="audit.example")[2]
@@ -404,7 +404,9 @@ def test_a_viewer_that_does_not_read_holds_nobody_up(ended: LogPageServer) -> No
     end = time.monotonic() + 30
     while stream_status(ended) != 503:
         assert time.monotonic() < end
-    assert "Every check of this log passed" in shown(ended)
+    text = shown(ended)
+    assert "Every check of this log passed" in text
+    assert text.index("Not detected: false") < text.index("all of whose proofs hold")
     for viewer in waiting:
         viewer.close()
     while stream_status(ended) != 200:

@@ -106,7 +106,7 @@ def test_other_answers_about_records_are_a_disagreement(right: tuple[Path, dict[
 
 def test_it_must_be_installed(right: tuple[Path, dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
-    with pytest.raises(LocalError, match="not installed: install smpc-dp-verify"):
+    with pytest.raises(LocalError, match="not installed: it is in the folder verify"):
         audit_twice(right[0])
 
 

@@ -109,6 +109,9 @@ def test_the_second_tells_whose_contribution_it_found(
     log, receipt, file = written(tmp_path, ran()), receipt_of(ran(), "eve"), tmp_path / "receipt.json"
     file.write_text(json.dumps(receipt.to_json()), "utf-8")
     assert main([str(log), "--receipt", str(file)]) == 0
-    assert f"receipt: entry {receipt.index} of eve, counted" in capsys.readouterr().out
+    first, *lines, last = capsys.readouterr().out.splitlines()
+    assert first.startswith("Not detected: false values within their bounds.")
+    assert last.startswith("head: ")
+    assert f"receipt: entry {receipt.index} of eve, counted" in lines
     assert main([str(log), "--receipt", str(tmp_path / "none")]) == 1
     assert "No such file" in capsys.readouterr().err

@@ -300,7 +300,8 @@ def test_a_stranger_draws_the_matchings_again(honest: RecordedRun) -> None:
     report = judge(honest)
     result = report.statistic
     assert report.ok, report.conclusion
-    assert report.conclusion.startswith(f"Everything holds for session {honest.session}, request 3, run")
+    assert report.conclusion.startswith("Everything holds for the session and run that were given: ")
+    assert (report.session, report.request) == (honest.session, 3)
     assert "4 pairs were drawn" in report.conclusion
     assert result is not None
     assert (result.present, result.partners, result.terms["kernel"]) == (NAMES, 2, "kendall_tau")
@@ -380,7 +381,7 @@ def test_a_session_is_not_planned(honest: RecordedRun, monkeypatch: pytest.Monke
 def test_without_a_session_it_says_so(honest: RecordedRun) -> None:
     report = audit_stream(io.BytesIO(honest.log))
     assert (report.ok, report.code, report.faults) == (False, 3, ())
-    assert report.conclusion.startswith("Self-consistent for session")
+    assert report.conclusion.startswith("Self-consistent; no session was given")
 
 
 def test_draws_that_were_given_up_are_there_with_their_reason(second_draw: RecordedRun) -> None:
