@@ -44,6 +44,9 @@ from smpc_dp.records.schema import read_schema
 from smpc_dp.records.table import read_table
 
 
+NEGATIVE: Any = np.float32(-1)
+
+
 def run(number: int) -> bytes:
     return number.to_bytes(16, "big")
 
@@ -133,16 +136,16 @@ def test_slack_is_part_of_the_budget_in_decimals(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "field"),
     [
-        (lambda: Pure(np.float32(-1)), "epsilon: of Pure"),
+        (lambda: Pure(NEGATIVE), "epsilon: of Pure"),
         (lambda: Pure("1"), "epsilon: of Pure: must be a number, is '1'"),  # type: ignore[arg-type]
         (lambda: Pure(1.0, True), "delta: of Pure"),
         (lambda: Gaussian(math.nan), "mu: of Gaussian"),
-        (lambda: Gaussian(np.float32(-1)), "mu: of Gaussian"),
+        (lambda: Gaussian(NEGATIVE), "mu: of Gaussian"),
         (lambda: Line(0.0, -1.0), "slope: of Line"),
         (lambda: Shifts(BinomialDistribution(4), 1, ((1, -1),)), "moves: of Shifts"),
         (lambda: RandomisedResponse(2, 2.0), "ratio: of RandomisedResponse"),  # type: ignore[arg-type]
         (lambda: RandomisedResponse(2.5, Fraction(3)), "categories: of Rand"),  # type: ignore[arg-type]
-        (lambda: Event("m", "substitution", (Pure(1.0),), slack=np.float32(-1)), "slack: of m"),
+        (lambda: Event("m", "substitution", (Pure(1.0),), slack=NEGATIVE), "slack: of m"),
         (lambda: Composition([]).epsilon("0"), "delta: must be a number"),  # type: ignore[arg-type]
         (lambda: Composition([]).delta(None), "epsilon: must be a number"),  # type: ignore[arg-type]
         (lambda: Sensitivity.on_reals("substitution", l1="1"), "l1: must be"),  # type: ignore[arg-type]
@@ -156,7 +159,7 @@ def test_a_wrong_number_is_named(make: Callable[[], object], field: str) -> None
         make()
 
 
-@pytest.mark.parametrize("wrong", ["5", True, [1.0], math.nan, np.float32(-1)])
+@pytest.mark.parametrize("wrong", ["5", True, [1.0], math.nan, NEGATIVE])
 def test_a_wrong_budget_is_named(wrong: Any, tmp_path: Path) -> None:
     for name in ("epsilon", "delta"):
         with pytest.raises(ConfigError, match=f"^{name}: must be"):
@@ -167,8 +170,9 @@ def test_a_wrong_budget_is_named(wrong: Any, tmp_path: Path) -> None:
 
 def test_numbers_of_numpy_are_numbers(tmp_path: Path) -> None:
     book = ledger(tmp_path, epsilon=np.float32(0.5), delta=np.float64(0))
-    book.charge(run(1), pure(np.float32(0.25)))
-    book.charge(run(2), Event("shift", "substitution", (Pure(np.int64(0), np.float64(0)),)))
+    quarter, zero = (np.array(number, kind)[()] for number, kind in ((0.25, "f4"), (0, "i8")))
+    book.charge(run(1), pure(quarter))
+    book.charge(run(2), Event("shift", "substitution", (Pure(zero, np.float64(0)),)))
     assert Ledger.open(book.path).spent().epsilon == 0.25
 
 
