@@ -200,6 +200,8 @@ class Encoding(msgspec.Struct, frozen=True, omit_defaults=True):
     ) -> tuple[RingVector, int]:
         """Encode one party's vector, shape (ring_length,); return it and the number of clipped values.
 
+        A value up to half a step beyond a bound is put on it: rounding to the grid moves others as far.
+
         Raises:
             PrivacyError: a value is NaN, infinite or out of bounds (unless `clip`), or the weight is.
             ConfigError: wrong length, shape or dtype.
@@ -220,7 +222,7 @@ class Encoding(msgspec.Struct, frozen=True, omit_defaults=True):
     def _in_box(self, values: NDArray[Any], party: str, clip: bool) -> tuple[NDArray[np.int64], int]:
         """Return the grid values of a vector within coordinate bounds, and the number of clipped values."""
         lower, upper = self.bounds
-        outside = (values < lower) | (values > upper)
+        outside = is_outside(values, lower, upper, 0 if self.integer else self.step)
         clipped = int(outside.sum())
         if clipped and not clip:
             first = int(np.flatnonzero(outside)[0])
@@ -328,8 +330,11 @@ class Encoding(msgspec.Struct, frozen=True, omit_defaults=True):
         """Return grid values as float64 in the caller's unit, correctly rounded."""
         return np.ldexp(grid.astype(np.float64), -self.fractional_bits)
 
-    def average(self, grid: NDArray[np.int64], weight: int) -> NDArray[np.float64]:
-        """Return grid / weight in the caller's unit, each coordinate correctly rounded; weight > 0."""
+    def average(self, grid: NDArray[np.int64], weight: int, *, noisy: bool) -> NDArray[np.float64]:
+        """Return grid / weight in the caller's unit, each coordinate correctly rounded; weight > 0.
+
+        Bounds are rounded to the grid: without noise an average beyond them is put on them.
+        """
         if weight <= 0:
             raise PrivacyError("the weights of the survivors sum to zero: there is no average")
         averages = np.ldexp(grid.astype(np.float64) / weight, -self.fractional_bits)
@@ -337,7 +342,20 @@ class Encoding(msgspec.Struct, frozen=True, omit_defaults=True):
         large = np.flatnonzero(np.abs(grid) >= EXACT_FLOAT) if weight < EXACT_FLOAT else range(len(grid))
         for index in large:
             averages[index] = float(Fraction(int(grid[index]), weight) / Fraction(2) ** self.fractional_bits)
-        return averages
+        return averages if noisy else self.put_within(averages)
+
+    def put_within(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return vectors, their coordinates last, with each value beyond a bound put on it."""
+        low, high = self.box or (self.lower, self.upper)
+        return np.clip(values, round_inward(low, math.inf), round_inward(high, -math.inf))
+
+
+def is_outside(values: NDArray[Any], lower: Any, upper: Any, step: float) -> NDArray[np.bool_]:
+    """Tell which values are more than half a step beyond a bound."""
+    if not step:
+        return np.asarray((values < lower) | (values > upper))
+    with np.errstate(over="ignore"):
+        return np.asarray(np.maximum(lower - values, values - upper) > step / 2)
 
 
 def encoding_issues(
@@ -522,6 +540,7 @@ def fixed_point_sum(encoding: Encoding, vectors: Sequence[ArrayLike]) -> NDArray
     for vector in vectors:
         values = np.asarray(vector)
         if not encoding.integer:
-            values = np.rint(np.ldexp(values.astype(np.float64), encoding.fractional_bits))
+            within = encoding.put_within(values.astype(np.float64))
+            values = np.rint(np.ldexp(within, encoding.fractional_bits))
         total += values.astype(np.int64)
     return total

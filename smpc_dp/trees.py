@@ -17,13 +17,15 @@ from numpy.typing import NDArray
 
 from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.transcript import digest
-from smpc_dp.encoding import Encoding
+from smpc_dp.encoding import Encoding, is_outside
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, Issues, PrivacyError
 
 # A structure of at most so many characters stands in the operation as it is; a longer one as a sketch.
 READABLE = 80
 # Sketches are sums of hashes modulo this prime.
 PRIME = (1 << 61) - 1
+# Digits of the binary fractions of float32, float16 and bfloat16.
+_NARROW_BITS = (23, 10, 7)
 MAX_DEPTH = 64
 _SKETCH = "tree:#"
 _READABLE = "tree:"
@@ -91,15 +93,19 @@ class Tree:
         hashed = digest(Label.TREE, *(line.encode() for line in lines)).hex()[:32]
         return f"{_SKETCH}{len(lines)} {hashed} {first:016x} {second:016x}"
 
-    def restore(self, value: NDArray[Any]) -> Any:
-        """Return a tree like this one with the values of an average in the session's unit."""
+    def restore(self, value: NDArray[Any], *, exact: bool = False) -> Any:
+        """Return a tree like this one with the values of an average in the session's unit.
+
+        `exact`: without noise; then each value is within its leaf's bounds, in the leaf's type too.
+        """
         built, offset = [], 0
         for leaf, rebuild in zip(self.leaves, self._rebuild, strict=True):
             part = value[offset : offset + leaf.size].astype(np.float64)
             offset += leaf.size
             middle = (leaf.lower + leaf.upper) / 2
             values = part if leaf.scale == 1.0 else (part - self.centre) * leaf.scale + middle
-            built.append(rebuild(values.reshape(leaf.shape)))
+            build = _within(rebuild, leaf.lower, leaf.upper) if exact else rebuild
+            built.append(build(values.reshape(leaf.shape)))
         return _built(self._template, iter(built))
 
     def values_of(self, tree: Any, party: str) -> NDArray[np.float64]:
@@ -121,7 +127,9 @@ class Tree:
                 issues.add_issue(f"tree{path}", reason, ConfigCheck.SHAPE)
         if issues:
             raise ConfigError(_of(party, issues))
-        return np.concatenate([_inside(read[path], path, None, party, False)[0].reshape(-1) for path in own])
+        return np.concatenate(
+            [_inside(read[path], path, None, 0.0, party, clip=False)[0].reshape(-1) for path in own]
+        )
 
 
 def flatten(
@@ -158,8 +166,9 @@ def flatten(
     leaves, parts, clipped = [], [], 0
     for (path, array, name, _), bound in zip(read, given, strict=True):
         lower, upper = bound or (low, high)
-        values, outside = _inside(array, path, None if by_encoding else (lower, upper), party, clip)
         scale = (upper - lower) / (high - low)
+        within = None if by_encoding else (lower, upper)
+        values, outside = _inside(array, path, within, scale * encoding.step, party, clip=clip)
         if not sys.float_info.min < scale * encoding.step < math.inf:
             reason = f"{party}: [{lower}, {upper}] is too wide or too narrow for [{low}, {high}]"
             raise ConfigError.at(f"bounds{path}", reason, ConfigCheck.RANGE)
@@ -258,23 +267,49 @@ def _bounds_of(
 
 
 def _inside(
-    array: NDArray[Any], path: str, bounds: tuple[float, float] | None, party: str, clip: bool
+    array: NDArray[Any],
+    path: str,
+    bounds: tuple[float, float] | None,
+    step: float,
+    party: str,
+    *,
+    clip: bool,
 ) -> tuple[NDArray[Any], int]:
     """Return the values within the bounds, and how many were clipped; raise PrivacyError naming the path.
 
-    Bounds of each coordinate (None) are for the encoding.
+    Values up to half a step beyond are put on the bound and not counted. Bounds of each coordinate (None) are
+    for the encoding.
     """
     if not np.isfinite(array).all():
         raise PrivacyError(f"{party}: {_first(array, path, ~np.isfinite(array))} must be finite")
     if bounds is None:
         return array, 0
-    outside = (array < bounds[0]) | (array > bounds[1])
+    outside = is_outside(array, *bounds, step)
     clipped = int(np.count_nonzero(outside))
     if clipped and not clip:
         more = f" ({clipped} values are)" if clipped > 1 else ""
         where = _first(array, path, outside)
         raise PrivacyError(f"{party}: {where} is outside [{bounds[0]}, {bounds[1]}]{more}")
-    return (np.clip(array, *bounds), clipped) if clipped else (array, 0)
+    return np.clip(array, *bounds), clipped
+
+
+def _within(rebuild: _Rebuild, lower: float, upper: float) -> _Rebuild:
+    """Return the function that makes a leaf whose values are within the bounds when it is read again."""
+
+    def build(values: NDArray[np.float64]) -> Any:
+        within = np.clip(values, lower, upper)
+        leaf = rebuild(within)
+        for bits in _NARROW_BITS:
+            read = _leaf(leaf)[1]
+            if read is None or not (outside := (read < lower) | (read > upper)).any():
+                break
+            # Rounded to a narrower type, a value on a bound is beyond it.
+            inner = np.where(read > upper, upper - abs(upper) * 2.0**-bits, lower + abs(lower) * 2.0**-bits)
+            within = np.where(outside, inner, within)
+            leaf = rebuild(within)
+        return leaf
+
+    return build
 
 
 def _first(array: NDArray[Any], path: str, wrong: NDArray[np.bool_]) -> str:

@@ -319,6 +319,10 @@ class PlannedAverages:
         """Whether servers compute these averages by secret sharing."""
         return any(isinstance(planned, VectorParameters) for planned in self.plans.values())
 
+    def is_noisy(self, size: int) -> bool:
+        """Tell whether averages over groups of this size have noise."""
+        return _privacy(self.parameters(size)).guarantee is not None
+
     def encode_vectors(self, vector: Rows, weight: NDArray[np.float64]) -> Rows:
         """Encode vectors and weights for averaging; raise ConfigError for weights if none are planned."""
         if self.weighting is not None:

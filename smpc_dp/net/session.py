@@ -668,7 +668,9 @@ class Session:
             raise
         operation = f"{label} {tree.structure}".strip()
         result = await self._run_encoded("average", ring_vector, tree.clipped + clipped, operation)
-        return replace(result, tree=tree.restore(result.value), leaves=tree.leaves)
+        return replace(
+            result, tree=tree.restore(result.value, exact=result.noise is None), leaves=tree.leaves
+        )
 
     def compare(self, tree: Mapping[str, Any], structure: str, bounds: Bounds | None = None) -> str:
         """Return the path in which a tree differs from the structure that others ask for, in words.

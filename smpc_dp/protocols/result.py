@@ -443,7 +443,7 @@ class Result:
         if isinstance(encoding, WeightedEncoding):
             weighted, weight = encoding, encoding.total_weight(outcome.total, len(outcome.survivors))
         if kind == "average":
-            value = encoding.average(outcome.total, outcome.weight)
+            value = encoding.average(outcome.total, outcome.weight, noisy=noise is not None)
         else:
             value = outcome.total if encoding.integer else encoding.real(outcome.total)
         return cls(

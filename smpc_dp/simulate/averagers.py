@@ -115,9 +115,11 @@ class IdealAverager(_Simulated):
             totals += parameters.own_noise(self._source, vectors.size).reshape(vectors.shape).sum(axis=1)
         elif shared is not None and shared.noise is not None:
             totals += shared.noise.draws(self._coins, totals.size).reshape(totals.shape)
+        noisy = self._averaging.is_noisy(size)
         if np.abs(totals).max(initial=0) >= EXACT_FLOAT:
-            return np.stack([encoding.average(total, size) for total in totals])
-        return np.asarray(np.ldexp(totals.astype(np.float64) / size, -encoding.fractional_bits))
+            return np.stack([encoding.average(total, size, noisy=noisy) for total in totals])
+        averages = np.asarray(np.ldexp(totals.astype(np.float64) / size, -encoding.fractional_bits))
+        return averages if noisy else encoding.put_within(averages)
 
 
 class ProtocolAverager(_Simulated):

@@ -117,4 +117,4 @@ def average_on_shares(
     opened = parties[0].result
     count = len(opened.included)
     total = np.array(opened.values[: encoding.length], np.int64) + count * encoding.lowest
-    return encoding.average(total, count), count
+    return encoding.average(total, count, noisy=parameters.noise is not None), count

@@ -60,8 +60,9 @@ def test_not_finite(value: float, clip: bool) -> None:
         real().encode([0.0, value, 0.0], party="ann", clip=clip)
 
 
-@pytest.mark.parametrize("value", [2.0000000000000004, -2.0000000000000004, 1e308])
+@pytest.mark.parametrize("value", [2.1250000000000004, -2.1250000000000004, 1e308])
 def test_out_of_bounds(value: float) -> None:
+    """A step is a quarter: half of one beyond a bound is the bound."""
     with pytest.raises(PrivacyError, match=r"ann: vector\[2\] is outside \[-2.0, 2.0\]$"):
         real().encode([0.0, 0.0, value], party="ann")
     ring_vector, clipped = real().encode([0.0, 0.0, value], party="ann", clip=True)
@@ -140,7 +141,10 @@ def test_a_real_value_is_within_integer_bounds_exactly_or_refused(
     for value in (least, greatest):
         ring_vector, _ = encoding.encode([value], party="alice")
         assert encoding.decode(ring_vector, 1)[0].tolist() == [int(value)]
-    for value in (np.nextafter(least, -np.inf), np.nextafter(greatest, np.inf)):
+    for value in (
+        min(np.nextafter(least, -np.inf), least - 0.75),
+        max(np.nextafter(greatest, np.inf), greatest + 0.75),
+    ):
         with pytest.raises(PrivacyError, match=rf"outside \[{lower}, {upper}\]"):
             encoding.encode([value], party="alice")
         ring_vector, clipped = encoding.encode([value], party="alice", clip=True)
@@ -262,9 +266,49 @@ def test_unpack_needs_the_length(size: int) -> None:
 def test_average_is_correctly_rounded() -> None:
     encoding = integers(length=1, lower=0, upper=1 << 60, parties=3)
     grid = np.array([(1 << 60) + 1])
-    assert encoding.average(grid, 3)[0] == float(Fraction((1 << 60) + 1, 3))
+    assert encoding.average(grid, 3, noisy=False)[0] == float(Fraction((1 << 60) + 1, 3))
     with pytest.raises(PrivacyError, match="no average"):
-        encoding.average(grid, 0)
+        encoding.average(grid, 0, noisy=False)
+
+
+@pytest.mark.parametrize(
+    "bounds",
+    [
+        {"lower": -0.1, "upper": 0.1},
+        {"lower": -1e-9, "upper": 1 / 3},
+        {"lower": [-0.1, 0.7], "upper": [0.1, 0.9]},
+        {"lower": 0, "upper": (1 << 53) + 3, "precision": 1.0},
+    ],
+)
+def test_an_exact_average_is_within_the_bounds_and_an_input_of_the_next_round(bounds: dict[str, Any]) -> None:
+    encoding = real(**{"length": 2, "precision": 1e-6} | bounds)
+    for side in encoding.bounds:
+        vector = np.broadcast_to(side, 2).astype(np.float64)
+        ring_vector, clipped = encoding.encode(vector, party="ann")
+        average = encoding.average(encoding.decode(ring_vector, 1)[0], 1, noisy=False)
+        assert not clipped
+        assert ((encoding.bounds[0] <= average) & (average <= encoding.bounds[1])).all()
+        again, clipped = encoding.encode(average, party="ann")
+        assert (again.tolist(), clipped) == (ring_vector.tolist(), 0)
+
+
+def test_an_average_with_noise_is_not_put_on_the_bounds() -> None:
+    encoding = real(length=1, lower=-0.1, upper=0.1, precision=1e-6)
+    assert encoding.average(np.array([3 << 20]), 3, noisy=True).tolist() == [1.0]
+
+
+def test_half_a_step_beyond_a_bound_is_the_bound_and_not_clipped() -> None:
+    encoding = real(length=2, lower=-0.1, upper=0.1, precision=1e-6)
+    on_bounds, _ = encoding.encode([-0.1, 0.1], party="ann")
+    for beyond in (
+        np.array([-0.1, 0.1], np.float32),
+        [-0.1 - 0.49 * encoding.step, 0.1 + 0.49 * encoding.step],
+    ):
+        ring_vector, clipped = encoding.encode(beyond, party="ann")
+        assert (ring_vector.tolist(), clipped) == (on_bounds.tolist(), 0)
+        assert fixed_point_sum(encoding, [beyond]).tolist() == encoding.decode(ring_vector, 1)[0].tolist()
+    with pytest.raises(PrivacyError, match=r"vector\[1\] is outside"):
+        encoding.encode([0.0, 0.1 + 0.51 * encoding.step], party="ann")
 
 
 def test_fixed_point_sum_rounds_half_to_even() -> None:

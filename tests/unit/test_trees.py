@@ -92,6 +92,32 @@ def test_an_average_of_mapped_trees_is_the_mapped_average() -> None:
     assert mapped[0].restore(value)["w"][0] == pytest.approx(0.44 / 3, rel=1e-12)
 
 
+@pytest.mark.parametrize("kind", [np.float64, np.float32, np.float16])
+@pytest.mark.parametrize("bounds", [(-0.1, 0.1), (0.7, 0.9), None])
+def test_an_exact_average_is_within_the_bounds_of_its_leaf_in_its_type(kind: Any, bounds: Any) -> None:
+    lower, upper = bounds or (-0.3, 0.3)
+    session = encoding(3, lower=-0.3, upper=0.3, precision=2.0**-30)
+    corners = np.clip(np.array([lower, upper, 0.8 * upper]), lower, upper)
+    whole = flatten({"w": corners}, session, party="alice", bounds=bounds)
+    tree = flatten({"w": corners.astype(kind)}, session, party="alice", bounds=bounds, clip=True)
+    # The grid rounds a bound to up to half a step beyond it.
+    outward = whole.vector + 2.0**-31 * np.sign(whole.vector)
+    average = tree.restore(outward, exact=True)["w"]
+    assert average.dtype == kind
+    assert (average.astype(np.float64) >= lower).all()
+    assert (average.astype(np.float64) <= upper).all()
+    np.testing.assert_allclose(average, corners, rtol=2 * float(np.finfo(kind).eps), atol=2.0**-30)
+    assert flatten({"w": average}, session, party="alice", bounds=bounds).clipped == 0
+
+
+def test_half_a_step_of_a_leaf_beyond_its_bound_is_the_bound() -> None:
+    step = read({"w": np.zeros(1)}, 1, bounds=(-0.1, 0.1)).leaves[0].step
+    tree = read({"w": np.array([0.1 + 0.49 * step])}, 1, bounds=(-0.1, 0.1))
+    assert (tree.vector.tolist(), tree.clipped) == ([4.0], 0)
+    with pytest.raises(PrivacyError, match=r"\['w'\]\[0\] is outside \[-0.1, 0.1\]"):
+        read({"w": np.array([0.1 + 0.51 * step])}, 1, bounds=(-0.1, 0.1))
+
+
 def test_values_are_clipped_to_the_bounds_of_their_leaf_if_asked() -> None:
     tree = read({"w": np.array([1.0, -7.0, 9.0])}, 3, clip=True, bounds=(-2.0, 2.0))
     assert (tree.vector.tolist(), tree.clipped) == ([2.0, -4.0, 4.0], 2)

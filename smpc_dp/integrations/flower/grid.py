@@ -211,7 +211,7 @@ class SecureGrid(Grid):  # type: ignore[misc]
         _LOG.info("smpc-dp: %s", _line(done))
         if result is None:
             return Message(Error(code=0, reason=f"secure average stopped: {error}"), reply_to=first)
-        average = template.restore(np.asarray(result.value, np.float64))
+        average = template.restore(np.asarray(result.value, np.float64), exact=result.noise is None)
         return Message(self._content(kind, average, result.weight), reply_to=first)
 
     def _content(self, kind: str, average: Mapping[str, Any], weight: int) -> RecordDict:

@@ -97,7 +97,13 @@ class WeightedEncoding(Encoding, frozen=True, kw_only=True):
         real = self.real(grid)
         return real[:-1], float(real[-1]) / self.radius + contributors
 
-    def average(self, grid: NDArray[np.int64], weight: int) -> NDArray[np.float64]:
+    def average(
+        self,
+        grid: NDArray[np.int64],
+        weight: int,
+        *,
+        noisy: bool,  # noqa: ARG002 - its sums always are
+    ) -> NDArray[np.float64]:
         """Return the weighted average, within the bounds; `weight`: the number of contributors.
 
         Where noise makes the sum of the weights negative it is the middle of the bounds.

@@ -47,6 +47,20 @@ def test_exact_averages_are_the_same_bits_as_the_machines(method: str) -> None:
     assert ideal.guarantee is None
 
 
+@pytest.mark.parametrize("method", ["secagg", "mpyc"])
+def test_exact_averages_of_bounds_are_within_the_bounds(method: str) -> None:
+    """A tenth is no point of the grid: the nearest one is above it."""
+    table = AveragerTable(method=method)  # type: ignore[arg-type]
+    averaging = plan_public(table, PublicAverages(2, 0.1, frozenset({4})))
+    grid = averaging.encoding(4)
+    assert grid.highest * grid.step > 0.1
+    vector = np.full((9, 2), [0.1, -0.1])
+    for averager in (IdealAverager(9, averaging), ProtocolAverager(9, averaging, 1)):
+        for _ in range(2):
+            vector = asyncio.run(averager.average(vector, group=GROUP)).values
+            assert np.abs(vector).max() == 0.1
+
+
 @pytest.mark.parametrize(
     "table",
     [

@@ -472,7 +472,7 @@ class Auditor:
         answers: dict[str, Any] | None = None
         try:
             grid, weight = parameters.decode(self._total, count)
-            average = tuple(parameters.encoding.average(grid, weight).tolist())
+            average = tuple(parameters.encoding.average(grid, weight, noisy=True).tolist())
             if isinstance(parameters, RecordParameters):
                 numbers = [party - 1 for party in self._counted]
                 answers = (
