@@ -27,14 +27,18 @@ def private_rows(index: int) -> tuple[np.ndarray, np.ndarray]:
 async def learn(path: str, name: str) -> np.ndarray:
     """Run one party: local gradient steps on its own rows, a secure average of the models after each."""
     x, y = private_rows(PARTIES.index(name))
-    model = np.zeros(3)
+    model, number = np.zeros(3), 1
     async with smpc_dp.connect(path, party=name) as session:  # 1
-        for _ in range(ROUNDS):  # 2
-            model = model - RATE * x.T @ (x @ model - y) / len(y)  # 3
-            average = await session.average(
-                model, weight=len(y)
-            )  # 4: rows counted, and the count is secret too
-            model = np.asarray(average.value)  # 5
+        while number <= ROUNDS:  # 2
+            step = model - RATE * x.T @ (x @ model - y) / len(y)  # 3
+            try:
+                average = await session.average(
+                    step, weight=len(y), number=number
+                )  # 4: rows counted, and the count is secret too
+                model, number = np.asarray(average.value), number + 1  # 5
+            except smpc_dp.OtherRequestError as others:
+                # This process was started anew, and the others have gone on to a later round.
+                number = others.next
     return model
 
 

@@ -315,6 +315,42 @@ class TimeoutFault(SmpcError):
         super().__init__(f"missing in step '{self.step}': {names}{more}{detail}")
 
 
+class OtherRequestError(SmpcError):
+    """Most other parties ask for another request than `party`, which is behind, or gives another label.
+
+    Nothing of the value was sent. It stays a value of the request that it was given for: compute that of
+    request `next`, and call again with `number=error.next`.
+
+    Attributes:
+        number, label: of the call.
+        asked, asked_label: of the newest request that most others are known to ask for; the label is None
+            where it is not known.
+        next: the earliest request that the party can join: its start was not sent, and the party was not
+            lost from it.
+    """
+
+    code = Code.PAST
+
+    def __init__(
+        self, party: str, number: int, label: str, asked: int, asked_label: str | None, following: int
+    ) -> None:
+        self.party, self.number, self.label = printable(party), number, printable(label)
+        self.asked = asked
+        self.asked_label = None if asked_label is None else printable(asked_label)
+        self.next = following
+        late = ", too late to join" if following > asked else ""
+        super().__init__(
+            f"{self.party}: asks for {_request_text(number, self.label)}, most others for "
+            f"{_request_text(asked, self.asked_label or '')}{late}: compute the value for request "
+            f"{following}, and call again with number={following}"
+        )
+
+
+def _request_text(number: int, label: str) -> str:
+    """Return a request in words."""
+    return f"request {number} {label!r}" if label else f"request {number}"
+
+
 class PrivacyError(SmpcError):
     """A value is outside its declared bounds, or a release is not permitted."""
 

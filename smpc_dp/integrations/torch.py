@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Self
 
-from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
+from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, OtherRequestError
 from smpc_dp.optional import import_optional
 
 if TYPE_CHECKING:
@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from smpc_dp.trees import Bounds
 
 torch = import_optional("torch")
+
+# Beginning of the label of an average; the number of steps follows.
+_LABEL = "step "
 
 
 class Averaging:
@@ -27,7 +30,8 @@ class Averaging:
     Args:
         model: a module; its state dict is what is averaged, in place.
         session: of `smpc_dp.sync`; its `length` is the number of values.
-        every: steps between two averages.
+        every: steps between two averages. After OtherRequestError, as of a process that was started anew,
+            further steps count from the average before the next that can be joined.
         weight: this party's secret weight, such as its number of examples, in a session with weights.
         choose: which entries of the state dict are averaged, by name: for adapters alone
             `lambda name: "lora_" in name`. All by default.
@@ -58,6 +62,7 @@ class Averaging:
         self._model, self._session, self._every, self._choose = model, session, every, choose
         self._options: dict[str, Any] = {"weight": weight, "bounds": bounds, "clip": clip}
         self._steps, self._declared = 0, declared
+        self._number: int | None = None
         if declared is not None:
             self._check_private()
         values = sum(tensor.numel() for tensor in self._state().values())
@@ -104,8 +109,22 @@ class Averaging:
         if self._declared is not None:
             self._declared.permit()
         state = self._state()
-        result = self._session.average(state, label=f"step {self._steps}", **self._options)
+        try:
+            result = self._session.average(
+                state, label=f"{_LABEL}{self._steps}", number=self._number, **self._options
+            )
+        except OtherRequestError as error:
+            self._follow(error)
+            raise
+        self._number = None
         with torch.no_grad():
             for name, tensor in state.items():
                 tensor.copy_(result.tree[name])
         self.results.append(result)
+
+    def _follow(self, error: OtherRequestError) -> None:
+        """Go on with the steps to the average that can be joined next."""
+        asked = (error.asked_label or "").removeprefix(_LABEL)
+        if asked.isdecimal():
+            self._steps = max(0, int(asked) + (error.next - error.asked - 1) * self._every)
+            self._number = error.next

@@ -12,6 +12,7 @@ from typing import Any, cast
 
 from smpc_dp.errors import Code, ConfigCheck, ConfigError, LocalError, PeerFault, SmpcError
 from smpc_dp.kernels.kernel import Kernel
+from smpc_dp.net.asked import AskedRequests
 from smpc_dp.net.askers import Askers
 from smpc_dp.net.board import BoardFolder
 from smpc_dp.net.connection_pool import ConnectionPool, InboundEvent
@@ -71,6 +72,7 @@ class RequestServer:
         self._culprits: dict[str, SmpcError] = {}
         self._convictions: Convictions | None = None
         self._fixed = FixedSurvivors()
+        self._asked = AskedRequests(membership.identity)
         # What most parties asked for in the last request, and whether it was a statistic.
         self.operation, self.is_statistic = "", False
 
@@ -87,6 +89,7 @@ class RequestServer:
         """
         requested = self._requested[number] = group or self._membership
         self.is_statistic = False
+        self._asked.begin(requested.context(number), requested.parameters)
         timer = StepTimer(self._membership.session.timeouts, first=number == 1 and requested.group is None)
         await self._heed_certificates()
         run = self._make(
@@ -178,6 +181,7 @@ class RequestServer:
                 return False
             await self._ban_culprits()
         if self.is_statistic:
+            self._asked.drop()
             number, timer = self._drive.request, self._drive.timer
             self._drive = Drive(number, self._statistic(number), self._pool, timer, self, self._on_event)
             self._drive.keep = self._keep_conviction
@@ -251,6 +255,7 @@ class RequestServer:
     ) -> None:
         """Tell a party that has asked early that too few others ask; the request stays."""
         operations.forget(hello.peer)
+        self._asked.forget(hello.peer)
         context = self._requested[hello.request].context(hello.request)
         if hello.envelope is not None and hello.envelope.step == STATISTIC_HELLO:
             context = statistic_context(context)
@@ -265,12 +270,14 @@ class RequestServer:
         elif inbound.request == drive.request and is_hello(inbound):
             operations.hold(inbound)
             if inbound.peer not in self._culprits:
+                self._asked.add(inbound.envelope)
                 askers.add(inbound)
         elif inbound.envelope is None:
             # The process that has asked is gone. Another one may call and ask again; and a party that leaves
             # before a request opens is absent from it, which is no reason for the request to fail.
             askers.remove(inbound.peer)
             operations.forget(inbound.peer)
+            self._asked.forget(inbound.peer)
             if askers.opened and not self._pool.is_live(inbound.peer):
                 operations.hold(inbound)
             elif not askers.opened:
@@ -325,6 +332,7 @@ class RequestServer:
         context = self._requested.get(inbound.request, self._membership).context(inbound.request)
         if asks_statistic:
             context = statistic_context(context)
+        self._asked.hear(drive, inbound, self._culprits)
         if inbound.request < drive.request:
             if is_hello(inbound):
                 # The party can ask for the next request.

@@ -11,6 +11,7 @@ import numpy as np
 
 from smpc_dp.encoding import RingVector
 from smpc_dp.errors import Check, SmpcError, TimeoutFault, check_of
+from smpc_dp.net.asked import ASKED, OwnRequest
 from smpc_dp.net.charging import Charge
 from smpc_dp.net.connection_pool import ConnectionPool, InboundEvent
 from smpc_dp.net.deadline import PATIENCE, StepTimer, hello_seconds
@@ -76,15 +77,17 @@ class Connection(ABC):
         charge: Charge,
         membership: Any = None,
         before: int = 0,
+        label: str | None = None,
     ) -> tuple[Outcome, Receipt | None]:
         """Take part in one request of all parties, or of a group.
 
-        Raises SmpcError after the others are notified.
+        Raises SmpcError after the others are notified; OtherRequestError if a `label` is given.
 
         Args:
             charge: called before any message that depends on the ring elements is sent.
             membership: that of the group.
             before: requests that others may still be at.
+            label: the caller's, in `operation`; None for requests that a plan numbers.
         """
 
     async def decline(self, request: int, error: SmpcError, membership: Any = None) -> None:
@@ -119,13 +122,15 @@ class Connection(ABC):
 class Waits:
     """Time limits of a party for its collectors' messages, in seconds: for the first step and later ones."""
 
-    def __init__(self, first: float, later: float) -> None:
+    def __init__(self, first: float, later: float, own: OwnRequest | None = None) -> None:
+        """`own`: the request that others may not ask for; None where a plan numbers requests."""
         self._first, self._later = first, later
+        self._own = own
 
     @classmethod
-    def for_aggregator(cls, timeouts: Timeouts, before: int = 0) -> Waits:
+    def for_aggregator(cls, timeouts: Timeouts, before: int = 0, own: OwnRequest | None = None) -> Waits:
         """Return the waits in a request to an aggregator; `before`: requests that others may still be at."""
-        return cls(hello_seconds(timeouts, before), PATIENCE * timeouts.step)
+        return cls(hello_seconds(timeouts, before), PATIENCE * timeouts.step, own)
 
     async def begin_step(self, drive: Drive) -> None:
         """See `Holder.begin_step`."""
@@ -136,7 +141,15 @@ class Waits:
         """See `Holder.event_of`."""
         if inbound.envelope is None:
             return None if drive.connections.is_live(inbound.peer) else events.PeersLost((inbound.peer,))
-        return events.Message(inbound.envelope) if inbound.request == drive.request else None
+        if inbound.request != drive.request:
+            return None
+        if inbound.envelope.step == ASKED:
+            # Of a run that has begun for this party it says nothing.
+            own = None if drive.run.run_id else self._own
+            if own is not None and (error := own.read(drive.run.name, inbound.envelope)) is not None:
+                raise error
+            return None
+        return events.Message(inbound.envelope)
 
 
 class AggregatorWaits(Waits):
@@ -197,6 +210,7 @@ class AggregatorConnection(Connection):
         charge: Charge,
         membership: Membership | None = None,
         before: int = 0,
+        label: str | None = None,
     ) -> tuple[Outcome, Receipt | None]:
         """See `Connection.run`."""
         member = membership or self.membership
@@ -207,7 +221,8 @@ class AggregatorConnection(Connection):
         seen = NOTHING_SEEN if retained is None else retained.seen
         run = self._party(member, request, operation, ring_vector, seen)
         self.followed = None
-        waits = AggregatorWaits.for_aggregator(self._timeouts, before)
+        own = OwnRequest.of(member, request, operation, label)
+        waits = AggregatorWaits.for_aggregator(self._timeouts, before, own)
         receipt = await self.drive(
             request, run, waits, charge=charge, retained=retained, logged=logged
         ).to_end()

@@ -285,6 +285,11 @@ class ConnectionPool:
         self._early = {peer: inbound for peer, inbound in retained.items() if inbound}
         return expected
 
+    def early(self, request: int) -> list[Envelope]:
+        """Return the stored messages of a later request, which stay stored."""
+        stored = [item for inbound in self._early.values() for item in inbound if item.request == request]
+        return [item.envelope for item in stored if item.envelope is not None]
+
     def ahead(self, hellos: Collection[str]) -> set[str]:
         """Return the peers that have asked for a later request; `hellos`: the steps of such messages."""
         return {

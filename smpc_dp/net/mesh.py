@@ -7,12 +7,24 @@ whenever the channel is lost: so a party that was disconnected in one request ma
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import cast
 
 import numpy as np
+from msgspec.structs import replace
 
 from smpc_dp.encoding import RingVector
-from smpc_dp.errors import Check, Code, ConfigError, PeerFault, SmpcError, TimeoutFault
+from smpc_dp.errors import (
+    Check,
+    Code,
+    ConfigError,
+    OtherRequestError,
+    PeerFault,
+    SmpcError,
+    TimeoutFault,
+)
+from smpc_dp.net.asked import Hellos, OwnRequest
 from smpc_dp.net.charging import Charge
 from smpc_dp.net.connection import Connection
 from smpc_dp.net.connection_pool import OUTBOX_LIMIT, ConnectionPool, InboundEvent
@@ -26,10 +38,12 @@ from smpc_dp.privacy.accountant.receipt import Receipt
 from smpc_dp.protocols.engine import events
 from smpc_dp.protocols.engine.run import Run
 from smpc_dp.protocols.gopa import direct_states
-from smpc_dp.protocols.gopa.direct_evidence import coordinator_of
 from smpc_dp.protocols.gopa.direct_params import DirectParameters
 from smpc_dp.protocols.phases.messages import HELLO, START
 from smpc_dp.protocols.result import Outcome
+from smpc_dp.wire.abort import ABORT, Abort
+from smpc_dp.wire.envelope import Envelope
+from smpc_dp.wire.signing import decode
 
 # Seconds between a lost channel, or a refused call, and the next call.
 PAUSE = 1.0
@@ -52,6 +66,7 @@ class Mesh(Connection):
         self._inbound = asyncio.Event()
         # The request that has begun: a party that calls later is sent its hello.
         self._drive: Drive | None = None
+        self._others_asked: _OthersAsked | None = None
 
     @classmethod
     async def open(
@@ -89,9 +104,13 @@ class Mesh(Connection):
         charge: Charge,
         membership: Membership | None = None,
         before: int = 0,  # noqa: ARG002
+        label: str | None = None,
     ) -> tuple[Outcome, Receipt | None]:
         """See `Connection.run`."""
-        run = self._party(membership or self.membership, request, operation, ring_vector)
+        member = membership or self.membership
+        run = self._party(member, request, operation, ring_vector)
+        own = OwnRequest.of(member, request, operation, label)
+        self._others_asked = None if own is None else _OthersAsked(own, Hellos(own.context, own.needed))
         timer = StepTimer(self._timeouts, first=False)
         drive = Drive(
             request,
@@ -107,6 +126,11 @@ class Mesh(Connection):
         self._drive = drive
         try:
             receipt = await drive.to_end()
+        except (PeerFault, TimeoutFault) as error:
+            other = None if self._others_asked is None else self._others_asked.explain(run.name, error)
+            if other is None:
+                raise
+            raise other from error
         finally:
             self._drive = None
         return run.result, receipt
@@ -230,10 +254,84 @@ class Mesh(Connection):
             self.connections.keep(inbound)
             return None
         if inbound.request < request:
-            coordinates = coordinator_of(inbound.request, len(self._names)) == self._index + 1
-            if envelope.step == HELLO and coordinates:
-                # The party expects this one to coordinate a past request; it can ask for the next one.
-                context = self.membership.context(inbound.request)
-                self.connections.refuse_request(context, inbound, Code.PAST, request)
+            if envelope.step == HELLO:
+                self._answer_behind(drive, inbound)
             return None
+        asked = self._others_asked
+        if asked is not None and not drive.run.state.phase:
+            asked.hellos.add(_signed_for_all(envelope, self.membership))
+            if asked.hears_past(envelope):
+                if (following := asked.following) is not None:
+                    early = self.connections.early(following)
+                    letters = [_signed_for_all(each, self.membership) for each in early]
+                    raise asked.error(drive.run.name, following, letters)
+                return None
         return events.Message(envelope)
+
+    def _answer_behind(self, drive: Drive, inbound: InboundEvent) -> None:
+        """Answer the hello of a past request: this party's own hello, and the request that can be joined."""
+        begun = bool(drive.run.state.phase)
+        if not begun:
+            again = [envelope for envelope in drive.hello if envelope.receiver == inbound.peer]
+            self.connections.send(drive.request, again)
+        context = self.membership.context(inbound.request)
+        self.connections.refuse_request(context, inbound, Code.PAST, drive.request + begun)
+
+
+def _signed_for_all(envelope: Envelope, membership: Membership) -> Envelope:
+    """Return a letter as its sender has signed it, once for all receivers."""
+    return replace(envelope, receiver=membership.aggregator)
+
+
+@dataclass(slots=True)
+class _OthersAsked:
+    """What the others ask for, as each of them says itself, while the party's own request has not begun.
+
+    Attributes:
+        hellos: of the party's own request.
+        claims: by party, the request that can be joined next.
+    """
+
+    own: OwnRequest
+    hellos: Hellos
+    claims: dict[str, int] = field(default_factory=dict)
+
+    def hears_past(self, envelope: Envelope) -> bool:
+        """Tell whether a message says that its sender is at a later request; store that."""
+        if envelope.step != ABORT:
+            return False
+        try:
+            self.own.context.check(envelope)
+            abort = decode(envelope.body, Abort, envelope.sender)
+        except PeerFault:
+            return False
+        if abort.code != Code.PAST or abort.number <= self.own.context.request:
+            return False
+        self.claims[envelope.sender] = abort.number
+        return True
+
+    @property
+    def following(self) -> int | None:
+        """The latest request that so many parties are at, or beyond, that one of them is honest; or None."""
+        needed = self.own.needed
+        return sorted(self.claims.values())[-needed] if len(self.claims) >= needed else None
+
+    def error(self, party: str, following: int, hellos: Sequence[Envelope]) -> OtherRequestError:
+        """Return the error of a party that is behind; `hellos`: of the request `following`."""
+        asked = Hellos(self.own.context, self.own.needed)
+        for envelope in hellos:
+            asked.add(envelope)
+        operation = asked.most if asked.shown() else None
+        return self.own.error(party, following, operation, following)
+
+    def explain(self, party: str, error: SmpcError) -> OtherRequestError | None:
+        """Return the error of a party whose request has begun without it, or is of another label; or None."""
+        request = self.own.context.request
+        if isinstance(error, TimeoutFault) and error.code == Code.BEGUN:
+            return self.own.error(party, request, None, request + 1)
+        if not isinstance(error, PeerFault) or (error.culprit, error.code) != (party, Code.OPERATION):
+            return None
+        operation = self.hellos.most if self.hellos.shown() else self.own.context.operation
+        if operation == self.own.context.operation or self.own.label_of(operation) is None:
+            return None
+        return self.own.error(party, request, operation, request + 1)

@@ -65,14 +65,23 @@ class Operations:
         return frozenset(inbound.peer for inbound in self._held)
 
     def hold(self, inbound: InboundEvent) -> None:
-        """Store a message or the loss of a party until the operation is settled; a few for each party."""
-        if sum(each.peer == inbound.peer for each in self._held) >= MAX_HELD:
+        """Store a message or the loss of a party until the operation is settled; a few for each party.
+
+        What a party asks for after its loss, in another process, takes the place of all before.
+        """
+        if is_hello(inbound) and any(each.envelope is None for each in self._of(inbound.peer)):
+            self.forget(inbound.peer)
+        if len(self._of(inbound.peer)) >= MAX_HELD:
             return
         envelope = inbound.envelope
         if envelope is not None and len(envelope.body) > SMALL_MESSAGE:
             # No hello is so large. The rest has a wrong signature, and excludes its sender.
             inbound = replace(inbound, envelope=msgspec.structs.replace(envelope, body=b""))
         self._held.append(inbound)
+
+    def _of(self, peer: str) -> list[InboundEvent]:
+        """Return what is stored of a party."""
+        return [inbound for inbound in self._held if inbound.peer == peer]
 
     def forget(self, peer: str) -> None:
         """Drop what a party has asked for; it may ask again."""

@@ -8,9 +8,19 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from numbers import Integral
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, PrivacyError, SmpcError
+from smpc_dp.errors import (
+    Code,
+    ConfigCheck,
+    ConfigError,
+    ConfigIssue,
+    OtherRequestError,
+    PrivacyError,
+    SmpcError,
+    TimeoutFault,
+)
 from smpc_dp.net.charging import charge_run, open_ledger
 from smpc_dp.net.events import Event, OnEvent, ignore, with_logging
 from smpc_dp.privacy.guarantee import BUDGET
@@ -54,6 +64,8 @@ Engine = Literal["garbled", "mpyc"]
 LABEL_LIMIT = 200
 # Where the structure of a tree is in the operation too.
 TREE_LABEL_LIMIT = 64
+# Requests are numbered in 32 bits.
+MOST_REQUESTS = (1 << 32) - 1
 
 
 class Session:
@@ -74,6 +86,8 @@ class Session:
         self._evaluations: Evaluations | None = None
         self._on_event = on_event
         self._request = self._charged = 0
+        # The request that others ask for, after a call for an earlier one; 0: none is known.
+        self._following = 0
         self._closed = False
 
     @classmethod
@@ -159,11 +173,13 @@ class Session:
         weight: float | None = None,
         clip: bool = False,
         label: str = "",
+        number: int | None = None,
         expect: Mapping[str, object] | None = None,
     ) -> Result:
         """Return the exact sum of the survivors' vectors (times their weights, if the session has weights).
 
         The n-th call of one party goes with the n-th call of the others, also after a call that raised.
+        A vector given for one request is never part of another one.
 
         Args:
             vector: shape (length,), float64 or integers as the session says, within its bounds.
@@ -172,18 +188,22 @@ class Session:
             label: a name of this request, in at most 200 characters that all members may read ("round 7").
                 Parties that call with another label, or ask for an average where others ask for a sum, are
                 not added up with them.
+            number: of the request that the vector is for, above that of the last call; by default the next
+                one. Needed after OtherRequestError.
             expect: required content of the session file: "protocol", "version" and keys of `[parameters]`
                 with their values as written there, None for a key that must be absent; other keys are not
                 compared. If it differs, nothing is sent.
 
         Raises:
             ConfigError, PrivacyError: vector, weight or ledger is refused; others are sent the code `own`.
+            OtherRequestError: most others ask for a later request, as after a restart of this process, or
+                with another label. Compute the vector of request `next`, and call again with its number.
             PeerFault: a member broke the protocol; TimeoutFault: members are missing. The session can go on
                 with the next request, unless the aggregator itself is lost.
         """
         self.check_open()
         self._check_expected(expect or {})
-        return await self._run("sum", vector, weight, clip, label)
+        return await self._run("sum", vector, weight, clip, label, number)
 
     async def average(
         self,
@@ -192,6 +212,7 @@ class Session:
         weight: float | None = None,
         clip: bool = False,
         label: str = "",
+        number: int | None = None,
         expect: Mapping[str, object] | None = None,
         check_total: bool = True,
         bounds: Bounds | None = None,
@@ -208,7 +229,7 @@ class Session:
                 this one; `label` has 64 characters at most.
             bounds: of a tree's leaves, one pair (lower, upper) for all, or one for each path, in the place of
                 the session's, onto which they are mapped.
-            weight, clip, label, expect: as in `sum`; `clip` is to the bounds of each leaf.
+            weight, clip, label, number, expect: as in `sum`; `clip` is to the bounds of each leaf.
         """
         self.check_open()
         self._check_expected(expect or {})
@@ -217,8 +238,8 @@ class Session:
             if bounds is not None:
                 reason = "is for trees: those of vectors stand in the session file"
                 raise ConfigError.at("bounds", reason, ConfigCheck.UNSUPPORTED)
-            return await self._run("average", vector, weight, clip, label)
-        return await self._average_tree(vector, bounds, weight, clip, label)
+            return await self._run("average", vector, weight, clip, label, number)
+        return await self._average_tree(vector, bounds, weight, clip, label, number)
 
     def _check_expected(self, expect: Mapping[str, object]) -> None:
         """Raise ConfigError that names every key whose value in the session file differs."""
@@ -240,6 +261,7 @@ class Session:
         ask: str | Sequence[str] | None = None,
         *,
         label: str = "",
+        number: int | None = None,
         expect: Mapping[str, object] | None = None,
         level: float = 0.95,
         simultaneous: bool = False,
@@ -257,13 +279,13 @@ class Session:
                 `max_rows` each sum is clamped by itself, so that answers are wrong: give `connect` the table,
                 which refuses it.
             ask: what this party takes the session file to ask; a difference is refused, and nothing is sent.
-            label, expect: as of `sum`.
+            label, number, expect: as of `sum`; with several steps `number` is of the first.
             level: of the intervals, each or, `simultaneous`, all of them together.
 
         Raises:
             ConfigError: the session asks nothing of records, or something else; the table lacks a column, or
                 there is none; no level.
-            PrivacyError, PeerFault, TimeoutFault: as of `sum`.
+            OtherRequestError, PrivacyError, PeerFault, TimeoutFault: as of `sum`.
         """
         self.check_open()
         parameters = self._record_parameters(ask)
@@ -278,9 +300,11 @@ class Session:
         source = self._rows if table is None else table
         if source is None:
             raise ConfigError.at("table", "is needed, here or by `connect`", ConfigCheck.MISSING)
+        self._take(number)
         ready, result = await self._record_request(source, parameters, label, level, simultaneous)
         for _ in range(parameters.steps - 1):
             parameters = parameters.following(result.answers)
+            self._take(None)
             ready, result = await self._record_request(ready.table, parameters, label, level, simultaneous)
         return result
 
@@ -293,7 +317,6 @@ class Session:
         simultaneous: bool,
     ) -> tuple[ReadyRows, RecordResult]:
         """Run one request for statistics of records."""
-        self._request += 1
         try:
             ready = await asyncio.to_thread(ready_rows, table, parameters, self._membership)
             if self._membership.opened_tables is not None:
@@ -624,13 +647,35 @@ class Session:
         self._notify_done(result.survivors, result.absent)
         return result
 
+    def _take(self, number: int | None) -> None:
+        """Take the number of a call; by default the next one.
+
+        Raises ConfigError for a number that was taken; and without one where most others were at another
+        request: a vector that was not made for that one must not be part of it.
+        """
+        if number is None:
+            if self._following:
+                reason = f"{self.party}: say which request this is for: the others ask for {self._following}"
+                raise ConfigError.at("number", reason, ConfigCheck.MISSING)
+            number = self._request + 1
+        if not isinstance(number, Integral) or not self._request < number <= MOST_REQUESTS:
+            reason = f"{self.party}: must be a whole number above {self._request}, the last call's"
+            raise ConfigError.at("number", f"{reason}, is {number!r}", ConfigCheck.RANGE)
+        self._request, self._following = int(number), 0
+
     async def _run(
-        self, kind: Kind, vector: ArrayLike, weight: float | None, clip: bool, label: str
+        self,
+        kind: Kind,
+        vector: ArrayLike,
+        weight: float | None,
+        clip: bool,
+        label: str,
+        number: int | None,
     ) -> Result:
         """Encode a vector and run one request."""
         _check_label(label)
         self._check_sums(kind)
-        self._request += 1
+        self._take(number)
         try:
             encoding = self._membership.encoding
             ring_vector, clipped = encoding.encode(vector, party=self.party, weight=weight, clip=clip)
@@ -651,14 +696,20 @@ class Session:
             raise ConfigError.at("max_weight", reason, ConfigCheck.UNSUPPORTED)
 
     async def _average_tree(
-        self, given: Mapping[str, Any], bounds: Bounds | None, weight: float | None, clip: bool, label: str
+        self,
+        given: Mapping[str, Any],
+        bounds: Bounds | None,
+        weight: float | None,
+        clip: bool,
+        label: str,
+        number: int | None,
     ) -> Result:
         # Not at the top: most requests are for vectors.
         from smpc_dp.trees import flatten
 
         self._check_sums()
         _check_label(label, TREE_LABEL_LIMIT)
-        self._request += 1
+        self._take(number)
         encoding = self._membership.encoding
         try:
             tree = flatten(given, encoding, party=self.party, bounds=bounds, clip=clip)
@@ -666,8 +717,8 @@ class Session:
         except SmpcError as error:
             await self._connection.decline(self._request, error)
             raise
-        operation = f"{label} {tree.structure}".strip()
-        result = await self._run_encoded("average", ring_vector, tree.clipped + clipped, operation)
+        clipped += tree.clipped
+        result = await self._run_encoded("average", ring_vector, clipped, label, tree.structure)
         return replace(
             result, tree=tree.restore(result.value, exact=result.noise is None), leaves=tree.leaves
         )
@@ -684,7 +735,12 @@ class Session:
         return differing(flattened, structure)
 
     async def sum_encoded(
-        self, kind: Kind, ring_vector: RingVector, clipped: int = 0, label: str = ""
+        self,
+        kind: Kind,
+        ring_vector: RingVector,
+        clipped: int = 0,
+        label: str = "",
+        number: int | None = None,
     ) -> Result:
         """Return the "sum" or "average" of vectors encoded by the session's encoding; one request.
 
@@ -692,30 +748,31 @@ class Session:
         """
         self.check_open()
         self._check_sums(kind)
-        self._request += 1
+        self._take(number)
         return await self._run_encoded(kind, ring_vector.copy(), clipped, label)
 
-    async def _run_encoded(self, kind: Kind, ring_vector: RingVector, clipped: int, label: str) -> Result:
-        """Run one request with an encoded vector."""
+    async def _run_encoded(
+        self, kind: Kind, ring_vector: RingVector, clipped: int, label: str, structure: str = ""
+    ) -> Result:
+        """Run one request with an encoded vector; `structure`: of the tree that it is made of."""
         from smpc_dp.protocols.result import Result
 
-        outcome, receipt = await self._outcome(kind, ring_vector, label)
+        planned = " ".join(part for part in (structure, self._membership.parameters.planned()) if part)
+        outcome, receipt = await self._outcome(kind, ring_vector, label, planned)
         distributions = self._membership.parameters.noise_distributions
         return Result.of(outcome, kind, clipped, receipt, distributions)
 
     async def _outcome(
-        self, kind: str, ring_vector: RingVector, label: str, planned: str | None = None
+        self, kind: str, ring_vector: RingVector, label: str, planned: str
     ) -> tuple[Outcome, Receipt | None]:
         """Take part in one request for a sum; return how it ended, and what the ledger gives for it.
 
-        `planned`: in the place of the parameters' own.
+        `planned`: what parties must have in common beside the label.
         """
         from smpc_dp.protocols.registry import origin_of
 
-        parameters = self._membership.parameters
         # Parties with different versions of another package's protocol are not added up.
         origin = origin_of(self._membership.session.protocol)
-        planned = parameters.planned() if planned is None else planned
         operation = " ".join(part for part in (kind, label, planned, origin) if part)
 
         await self._check_budget()
@@ -731,7 +788,17 @@ class Session:
             self._charged += raised is None
             return entry
 
-        outcome, receipt = await self._connection.run(self._request, operation, ring_vector, charge)
+        try:
+            outcome, receipt = await self._connection.run(
+                self._request, operation, ring_vector, charge, label=label
+            )
+        except OtherRequestError as error:
+            self._following = error.next
+            raise
+        except TimeoutFault as error:
+            # Without evidence, so it says nothing but that the next vector is not for the next request.
+            self._following = error.number if error.code == Code.PAST else 0
+            raise
         self._notify_done(outcome.survivors, outcome.absent)
         if BUDGET in self._membership.session.parameters:
             spent = await asyncio.to_thread(self._spent_budget)

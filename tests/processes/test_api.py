@@ -6,6 +6,7 @@ import asyncio
 import runpy
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -61,6 +62,59 @@ async def test_a_learner_averages_round_after_round(tmp_path: Path) -> None:
     # Every request has a run id of its own, the same for all.
     assert all(run_ids == runs["alice"] for run_ids in runs.values())
     assert len(runs["alice"]) == 3
+
+
+async def test_a_process_that_was_started_anew_goes_on_with_the_round_of_the_others(tmp_path: Path) -> None:
+    """Its loop begins with round 1; no vector of an earlier round is in a later average."""
+    path = create_local_session(tmp_path, PARTIES, DIFFERING, timeouts=FAST)
+    rounds, notified, behind = 4, asyncio.Event(), list[smpc_dp.OtherRequestError]()
+
+    async def loop(session: smpc_dp.Session, last: int) -> None:
+        number = 1
+        while number <= last:
+            try:
+                result = await session.average([float(number), 0.0], number=number, label=f"round {number}")
+            except smpc_dp.OtherRequestError as others:
+                behind.append(others)
+                notified.set()
+                with pytest.raises(smpc_dp.ConfigError, match="say which request this is for") as caught:
+                    await session.average([float(number), 0.0])
+                assert caught.value.issues[0].check == smpc_dp.ConfigCheck.MISSING
+                number = others.next
+                continue
+            assert result.value[0] == number
+            if session.party != "alice" and number == 2:
+                await notified.wait()
+            number += 1
+
+    async def act(session: smpc_dp.Session, index: int) -> None:
+        if index > 1:
+            return await loop(session, rounds)
+        await loop(session, 2)
+        await session.close()
+        async with smpc_dp.connect(path, party="alice") as again:
+            await loop(again, rounds)
+        return None
+
+    served = await execute(path, act)
+    assert [len(ended.survivors) for ended in served if isinstance(ended, Result)] == [5] * rounds
+    [error] = behind
+    assert (error.party, error.number, error.asked, error.next) == ("alice", 1, 2, 3)
+    assert (error.label, error.asked_label) == ("round 1", "round 2")
+
+
+@pytest.mark.parametrize("number", [0, 1, 1.5, 1 << 32])
+async def test_a_number_is_taken_once(tmp_path: Path, number: Any) -> None:
+    path = create_local_session(tmp_path, PARTIES, REAL, timeouts=FAST)
+
+    async def act(session: smpc_dp.Session, _index: int) -> None:
+        await session.sum([1.0, 0.0])
+        with pytest.raises(smpc_dp.ConfigError, match="must be a whole number above 1") as caught:
+            await session.sum([1.0, 0.0], number=number)
+        assert [issue.where for issue in caught.value.issues] == ["number"]
+        assert (await session.sum([1.0, 0.0], number=2)).survivors == PARTIES
+
+    assert len(await execute(path, act)) == 2
 
 
 async def test_weights_stay_secret_and_count(tmp_path: Path) -> None:
@@ -155,12 +209,17 @@ async def test_who_asks_another_question_is_not_added_up(tmp_path: Path, other: 
 
     async def act(session: smpc_dp.Session, index: int) -> None:
         if index == 3:
-            make = session.sum if other == "label" else session.average
-            label = "weight" if other == "label" else "height"
+            if other == "label":
+                with pytest.raises(smpc_dp.OtherRequestError) as differing:
+                    await session.sum([9.0, 9.0], label="weight")
+                error = differing.value
+                assert (error.party, error.label, error.asked_label) == ("carol", "weight", "height")
+                assert (error.number, error.asked, error.next) == (1, 1, 2)
+                return
             with pytest.raises(
                 smpc_dp.PeerFault, match="asks for something else than most others: this party asks "
             ) as caught:
-                await make([9.0, 9.0], label=label)
+                await session.average([9.0, 9.0], label="height")
             assert caught.value.culprit == "carol"
             assert caught.value.accuser == "aggregator"
         else:
@@ -254,17 +313,15 @@ async def test_a_process_that_has_restarted_joins_as_documented(tmp_path: Path) 
     async def restarted() -> int:
         """Be erin again, as docs/reference/session-file.md says; return how many requests were over."""
         await second_is_over.wait()
-        over = 0
         async with smpc_dp.connect(path, party="erin") as session:
             connected.set()
+            number = 1
             while True:
                 try:
-                    assert (await session.average([1.0, 0.0])).survivors == PARTIES
-                    return over
-                except smpc_dp.TimeoutFault as late:
-                    if late.missing != {"erin"}:
-                        raise
-                    over += 1
+                    assert (await session.average([1.0, 0.0], number=number)).survivors == PARTIES
+                    return number - 1
+                except smpc_dp.OtherRequestError as others:
+                    number = others.next
 
     joined = asyncio.create_task(restarted())
     assert len(await execute(path, act, requests=3)) == 3

@@ -102,6 +102,7 @@ def made(kind: type[SmpcError], text: str) -> SmpcError:
     known: dict[str, Any] = {
         "issues": [ConfigIssue(text, text, ConfigCheck.FORMAT)] * 3,
         "missing": {text},
+        "asked_label": text,
         "check": Check.MALFORMED,
         "code": Code.FAULT,
         "error": VerificationError(text, Check.MALFORMED),

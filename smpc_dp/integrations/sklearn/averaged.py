@@ -51,7 +51,7 @@ class SecureAveraged(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         estimator: one that predicts from `coef_` and `intercept_`; it is cloned.
         session: of `smpc_dp.sync`; its `length` is the number of coefficients and intercepts.
         bounds, clip: as of `Session.average`; paths are `['coef_']` and `['intercept_']`.
-        label: of the request, at most 32 characters.
+        label, number: of the request, as of `Session.average`; the label has at most 32 characters.
 
     Attributes:
         estimator_: the fitted clone, with the averaged coefficients.
@@ -66,12 +66,14 @@ class SecureAveraged(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         bounds: Bounds | None = None,
         clip: bool = False,
         label: str = "",
+        number: int | None = None,
     ) -> None:
         self.estimator = estimator
         self.session = session
         self.bounds = bounds
         self.clip = clip
         self.label = label
+        self.number = number
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:  # noqa: N803 - scikit-learn's
         """Fit a clone on these rows, average, and put the averages in the place of its coefficients.
@@ -89,6 +91,7 @@ class SecureAveraged(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         fitted.fit(X, y, **weighted)
         tree = {name: _coefficients(fitted, name) for name in _AVERAGED}
         options: dict[str, Any] = {"bounds": self.bounds, "clip": self.clip, "label": self._label(fitted)}
+        options["number"] = self.number
         if session.max_weight:
             options["weight"] = (
                 _num_samples(X) if sample_weight is None else float(np.asarray(sample_weight).sum())

@@ -19,6 +19,7 @@ from smpc_dp.errors import (
     SmpcError,
     TimeoutFault,
 )
+from smpc_dp.net.asked import AskedRequests
 from smpc_dp.net.askers import Askers
 from smpc_dp.net.connection_pool import SMALL_MESSAGE, ConnectionPool, InboundEvent
 from smpc_dp.net.deadline import PATIENCE, StepTimer
@@ -85,6 +86,7 @@ class ComputingServer:
         self._begun = asyncio.Event()
         # Operations of past requests: a late party is answered in the messages of its own protocol.
         self._requested: dict[int, Membership] = {}
+        self._asked = AskedRequests(membership.identity)
 
     @classmethod
     async def open(
@@ -204,6 +206,7 @@ class ComputingServer:
         first = number == 1 and membership.group is None
         timer = StepTimer(membership.session.timeouts, first=first)
         held = self._pool.take_early(number)
+        self._asked.begin(membership.context(number), membership.parameters)
         drive = Drive(number, machine, self._pool, timer, self, self._on_event, held=held)
         engine = await self._begin(number)
         try:
@@ -255,6 +258,7 @@ class ComputingServer:
             lacking = members - {inbound.peer for inbound in drive.held}
             for hello in askers.take_late():
                 _forget(drive, hello.peer)
+                self._asked.forget(hello.peer)
                 context = member.context(drive.request)
                 self._pool.refuse_request(context, hello, Code.FEW, askers.enough, lacking)
         self._idle = False
@@ -266,6 +270,7 @@ class ComputingServer:
         if inbound.envelope is None and inbound.peer not in self._others:
             # It may call and ask again.
             askers.remove(inbound.peer)
+            self._asked.forget(inbound.peer)
             _forget(drive, inbound.peer)
         elif inbound.envelope is None or inbound.request != drive.request:
             await drive.take(inbound)
@@ -277,6 +282,7 @@ class ComputingServer:
             drive.held.append(inbound)
             if inbound.envelope.step == HELLO and inbound.peer in self._requested[drive.request].names:
                 askers.add(inbound)
+                self._asked.add(inbound.envelope)
 
     def _await(self, drive: Drive) -> None:
         """Report the expected members of the step from now on."""
@@ -377,6 +383,7 @@ class ComputingServer:
             elif inbound.request == number + 1:
                 self._pool.keep(inbound, EARLY_LIMIT, len(inbound.envelope.body))
             return None
+        self._asked.hear(drive, inbound)
         if inbound.request < number:
             if inbound.envelope.step == HELLO:
                 # The party can ask for the next request.

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from smpc_dp.encoding import RingVector
 from smpc_dp.errors import LocalError, SmpcError
 from smpc_dp.kernels.kernel import Kernel
+from smpc_dp.net.asked import OwnRequest
 from smpc_dp.net.charging import Charge, charge_run
 from smpc_dp.net.connection import Connection, Waits
 from smpc_dp.net.deadline import PATIENCE, StepTimer, hello_seconds
@@ -102,6 +103,7 @@ class ServersConnection(Connection):
         charge: Charge,
         membership: Membership | None = None,
         before: int = 0,
+        label: str | None = None,
     ) -> tuple[Outcome, Receipt | None]:
         """See `Connection.run`."""
         member = membership or self.membership
@@ -109,7 +111,8 @@ class ServersConnection(Connection):
         requested = _Request(
             member, request, operation, sum_record(parameters.sum_encoding, ring_vector.tolist())
         )
-        receipt = await self._drive(requested, charge, before)
+        own = OwnRequest.of(member, request, operation, label)
+        receipt = await self._drive(requested, charge, before, own)
         opened = requested.machine.result
         return sum_outcome(requested.context, parameters, servers, requested.program, opened), receipt
 
@@ -153,13 +156,15 @@ class ServersConnection(Connection):
     def _declined(self, membership: Membership, request: int) -> PartyRun:
         return _Request(membership, request, "", []).machine
 
-    async def _drive(self, requested: _Request, charge: Charge, before: int = 0) -> Receipt | None:
+    async def _drive(
+        self, requested: _Request, charge: Charge, before: int = 0, own: OwnRequest | None = None
+    ) -> Receipt | None:
         """Drive the role to its end; return the ledger's receipt."""
         timeouts = self._timeouts
         later = self.membership.parameters.seconds + PATIENCE * timeouts.step
         # Others may be at earlier requests, each of which may take all of its time.
         earlier = before * (hello_seconds(timeouts) + later)
-        waits = Waits(hello_seconds(timeouts) + timeouts.gather + earlier, later)
+        waits = Waits(hello_seconds(timeouts) + timeouts.gather + earlier, later, own)
         drive = Drive(
             requested.request,
             requested.machine,

@@ -1,0 +1,271 @@
+"""The request that most others ask for, shown to a party that asks for another one.
+
+Nobody takes one member's word for it: an aggregator or a server shows hellos that more parties have signed
+than may lie. Specification: protocols/secagg/README.md, "Another request".
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Annotated
+
+from msgspec import Meta
+
+from smpc_dp.errors import Check, OtherRequestError, PeerFault
+from smpc_dp.net.askers import Tolerant
+from smpc_dp.net.connection_pool import SMALL_MESSAGE, InboundEvent
+from smpc_dp.net.driver import Drive
+from smpc_dp.net.member import Membership
+from smpc_dp.protocols.phases.messages import HELLO, Hello
+from smpc_dp.protocols.secret_sharing.messages import HELLO as SHARED_HELLO
+from smpc_dp.protocols.secret_sharing.messages import Hello as SharedHello
+from smpc_dp.wire.envelope import Body, Envelope
+from smpc_dp.wire.signing import Context, Signer, decode
+
+ASKED = "asked"
+_KINDS: Mapping[str, type[Hello] | type[SharedHello]] = {HELLO: Hello, SHARED_HELLO: SharedHello}
+
+_Number = Annotated[int, Meta(ge=1, lt=1 << 32)]
+_Signature = Annotated[bytes, Meta(min_length=64, max_length=64)]
+
+
+class Asked(Body, frozen=True):
+    """Aggregator or server: hellos of one request, which ask for the operation of most parties.
+
+    A hello is its party's number, body and signature, in roster order. `next` is the earliest request that
+    the receiver can join: that of the hellos, or the one after it.
+    """
+
+    next: _Number
+    step: str
+    hellos: list[tuple[int, bytes, _Signature]]
+
+
+def needed_signers(parameters: Tolerant) -> int:
+    """Return the number of parties that show what most ask for: more than may lie, or more than half.
+
+    It is never one alone, and at most as many as a request has.
+    """
+    parties, lost, corrupt = parameters.tolerated
+    return max(2, min(corrupt + 1, parties // 2 + 1, parties - lost))
+
+
+@dataclass(slots=True)
+class _Requested:
+    """A party's hello, its operation, and whether its signature is valid; None: it was not checked."""
+
+    hello: Envelope
+    operation: str
+    signed: bool | None = None
+
+
+class Hellos:
+    """Hellos of one request for a sum, the first of each party. `needed`: of `needed_signers`."""
+
+    def __init__(self, context: Context, needed: int) -> None:
+        self.context = context
+        self._needed = needed
+        self._requests: dict[str, _Requested] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._requests)
+
+    def add(self, envelope: Envelope) -> None:
+        """Store a party's first hello; nothing of another message, or of a hello with a circuit."""
+        kind, sender = _KINDS.get(envelope.step), envelope.sender
+        if kind is None or len(envelope.body) > SMALL_MESSAGE:
+            return
+        if sender in self.context.names and sender not in self._requests:
+            with contextlib.suppress(PeerFault):
+                self._requests[sender] = _Requested(envelope, decode(envelope.body, kind, sender).operation)
+
+    def forget(self, party: str) -> None:
+        """Drop the hello of a party that asks no more."""
+        self._requests.pop(party, None)
+
+    def counts(self) -> Counter[str]:
+        """Return how many parties ask for each operation; where they differ, by valid signatures."""
+        requested = list(self._requests.values())
+        if len({one.operation for one in requested}) > 1:
+            requested = [one for one in requested if self._is_signed(one)]
+        return Counter(one.operation for one in requested)
+
+    @property
+    def most(self) -> str:
+        """The operation of most parties; of equally frequent ones the first in alphabetical order."""
+        counts = self.counts()
+        return min(counts, key=lambda text: (-counts[text], text), default="")
+
+    def others(self, operation: str) -> list[str]:
+        """Return the parties that ask for another operation."""
+        return [name for name, one in self._requests.items() if one.operation != operation]
+
+    def shown(self) -> list[Envelope]:
+        """Return signed hellos with the operation of most, as many as are needed, or none."""
+        operation, result = self.most, list[Envelope]()
+        for name in self.context.names:
+            one = self._requests.get(name)
+            if one is not None and one.operation == operation and self._is_signed(one):
+                result.append(one.hello)
+                if len(result) == self._needed:
+                    return result
+        return []
+
+    def _is_signed(self, one: _Requested) -> bool:
+        if one.signed is None:
+            one.signed = one.hello.run_id == self.context.session_digest
+            try:
+                self.context.check(one.hello)
+            except PeerFault:
+                one.signed = False
+        return one.signed
+
+
+class AskedRequests:
+    """Hellos of the current request and the last one, and the answers to parties that ask for others.
+
+    Requests of groups and of statistics have none.
+    """
+
+    def __init__(self, identity: Signer) -> None:
+        self._identity = identity
+        self._current: Hellos | None = None
+        self._last: Hellos | None = None
+        # Parties of the current request that are known to ask for another operation.
+        self._answered: set[str] = set()
+
+    def begin(self, context: Context, parameters: Tolerant) -> None:
+        """Begin a request."""
+        self._last = self._current or self._last
+        self._current = None if context.grouped else Hellos(context, needed_signers(parameters))
+        self._answered = set()
+
+    def drop(self) -> None:
+        """Store nothing of the current request: it is for a statistic."""
+        self._current = None
+
+    def add(self, envelope: Envelope | None) -> None:
+        """Store a hello of the current request."""
+        if self._current is not None and envelope is not None:
+            self._current.add(envelope)
+
+    def forget(self, party: str) -> None:
+        """Drop the hello of a party that asks no more, before the request is open."""
+        if self._current is not None:
+            self._current.forget(party)
+
+    def hear(self, drive: Drive, inbound: InboundEvent, ignored: Collection[str] = ()) -> None:
+        """Store a hello, and show what most others ask for to each party that asks for something else.
+
+        That is a hello of an earlier request, one that comes too late for the current request, and one of
+        another operation than more than half of all parties'. `ignored`: excluded parties.
+        """
+        envelope, peer, number = inbound.envelope, inbound.peer, drive.request
+        if envelope is None or envelope.step not in _KINDS or peer in ignored or inbound.request > number:
+            return
+        joins = drive.run.step == envelope.step and peer in drive.run.waiting_for
+        if inbound.request < number or not joins:
+            drive.connections.send(inbound.request, self.answer(peer, number + (not joins)))
+            return
+        self.add(envelope)
+        for name in self._differing():
+            drive.connections.send(number, self.answer(name, number + 1))
+
+    def _differing(self) -> list[str]:
+        """Return the parties, each once, that ask for another operation than more than half of all."""
+        current = self._current
+        if current is None:
+            return []
+        counts, most = current.counts(), current.most
+        if len(counts) < 2 or counts[most] <= len(current.context.names) // 2 or not current.shown():
+            return []
+        result = [name for name in current.others(most) if name not in self._answered]
+        self._answered.update(result)
+        return result
+
+    def answer(self, party: str, following: int) -> list[Envelope]:
+        """Return what shows a party that the earliest request that it can join is `following`.
+
+        Nothing where no request next to it was asked for by enough parties.
+        """
+        for hellos in (self._current, self._last):
+            if hellos is None or following - hellos.context.request not in (0, 1):
+                continue
+            context = hellos.context
+            if shown := hellos.shown():
+                listed = [(context.number(one.sender), one.body, one.signature) for one in shown]
+                message = Asked(following, shown[0].step, listed)
+                return context.write(self._identity, context.session_digest, ASKED, (party,), message)
+        return []
+
+
+@dataclass(frozen=True, slots=True)
+class OwnRequest:
+    """A party's own request, which others may not ask for.
+
+    Attributes:
+        context: that of the request, with the operation.
+        needed: of `needed_signers`.
+        label: the label in the operation, after its first word.
+    """
+
+    context: Context
+    needed: int
+    label: str
+
+    @classmethod
+    def of(cls, member: Membership, number: int, operation: str, label: str | None) -> OwnRequest | None:
+        """Return a party's request; None without a label: a plan numbers it."""
+        if label is None:
+            return None
+        return cls(member.context(number, operation), needed_signers(member.parameters), label)
+
+    def error(self, party: str, number: int, operation: str | None, following: int) -> OtherRequestError:
+        """Return the error of a party, given number and operation of most others; None: it is not known."""
+        label = None if operation is None else self.label_of(operation)
+        return OtherRequestError(party, self.context.request, self.label, number, label, following)
+
+    def label_of(self, operation: str) -> str | None:
+        """Return the label of an operation that differs from this one in its label alone, else None."""
+        kind, _, rest = self.context.operation.partition(" ")
+        rest = rest.removeprefix(self.label).strip()
+        others, _, text = operation.partition(" ")
+        if others != kind or (rest and not f" {text}".endswith(f" {rest}")):
+            return None
+        return text.removesuffix(rest).strip()
+
+    def read(self, party: str, envelope: Envelope) -> OtherRequestError | None:
+        """Return what `Asked` shows; None if most others ask for another operation in this request.
+
+        Raises PeerFault naming its sender, which has signed it, if it shows nothing.
+        """
+        context, sender = self.context, envelope.sender
+        context.check(envelope)
+        asked = decode(envelope.body, Asked, sender)
+        kind = _KINDS.get(asked.step)
+        names = [
+            context.names[number - 1] for number, _, _ in asked.hellos if 0 < number <= len(context.names)
+        ]
+        if kind is None or len(names) < len(asked.hellos) or len(set(names)) < max(self.needed, len(names)):
+            reason = f"shows no hellos of {self.needed} parties"
+            raise PeerFault(sender, reason, Check.NOT_SHOWN)
+        digest, requests = context.session_digest, set()
+        for name, (_, body, signature) in zip(names, asked.hellos, strict=True):
+            try:
+                context.check(Envelope(digest, asked.step, name, sender, body, signature))
+                hello = decode(body, kind, name)
+            except PeerFault as fault:
+                raise PeerFault(sender, f"shows what is no hello: {fault}", Check.NOT_SIGNED) from None
+            requests.add((hello.session_digest, hello.request, hello.operation))
+        if len(requests) > 1:
+            raise PeerFault(sender, "shows hellos of different requests", Check.SET_DIFFERS)
+        [(session, number, operation)] = requests
+        own = context.request
+        if session != digest or not own <= number <= asked.next <= number + 1 or asked.next <= own:
+            raise PeerFault(sender, "shows hellos of no later request", Check.OTHER_REQUEST)
+        if number == own and operation != context.operation and self.label_of(operation) is None:
+            return None
+        return self.error(party, number, operation, asked.next)

@@ -1,0 +1,362 @@
+"""A party that asks for another request than the others: it is told which, with the others' signatures.
+
+In virtual time, with an aggregator, with servers and with neither; and what liars say of others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from smpc_dp.errors import Check, Code, OtherRequestError, PeerFault, SmpcError, TimeoutFault
+from smpc_dp.net.asked import ASKED, Asked, AskedRequests, OwnRequest, needed_signers
+from smpc_dp.net.events import ignore
+from smpc_dp.net.local import AGGREGATOR, create_local_session
+from smpc_dp.net.member import Membership
+from smpc_dp.net.mesh import Mesh
+from smpc_dp.protocols.engine.events import Start
+from smpc_dp.protocols.gopa.direct_evidence import coordinator_of
+from smpc_dp.protocols.phases.messages import HELLO
+from smpc_dp.protocols.registry import make_party
+from smpc_dp.wire.abort import ABORT, Abort
+from smpc_dp.wire.envelope import Envelope
+from tests.faults.test_early_hellos import NAMES, PARAMETERS, PAUSE, SECAGG, TIMEOUTS, Scene, path, play
+from tests.faults.test_fault_schedules import NOISY
+from tests.faults.test_mesh_schedules import no_charge
+from tests.faults.virtual import Pipe, connect, run_virtually
+
+__all__ = ["path"]
+ALICE, *OTHERS = NAMES
+
+
+async def ask(scene: Scene, name: str, request: int, label: str, kind: str = "average") -> Any:
+    """Average as a party; return the number of survivors, or the error."""
+    member = scene.members[name]
+    ring_vector, _ = member.parameters.sum_encoding.encode([1], party=name)
+    planned = member.parameters.planned()
+    operation = " ".join(part for part in (kind, label, planned) if part)
+    try:
+        outcome, _ = await scene.lines[name].run(request, operation, ring_vector, no_charge, label=label)
+    except SmpcError as error:
+        return error
+    return len(outcome.survivors)
+
+
+async def ask_all(scene: Scene, names: Sequence[str], request: int, label: str) -> list[Any]:
+    return await asyncio.gather(*(ask(scene, name, request, label) for name in names))
+
+
+def start_anew(scene: Scene, name: str) -> None:
+    """Let another process of a party call in the place of the last one."""
+    for end in scene.ends[name]:
+        end.abort()
+    scene.join(name)
+
+
+def check(error: Any, name: str, own: tuple[int, str], asked: tuple[int, str | None], following: int) -> None:
+    assert isinstance(error, OtherRequestError), error
+    assert error.code == Code.PAST
+    assert (error.party, error.number, error.label) == (name, *own)
+    assert (error.asked, error.asked_label, error.next) == (*asked, following)
+    shown = [
+        f"request {own[0]}{f' {own[1]!r}' * bool(own[1])}, ",
+        f"request {asked[0]}",
+        f"number={following}",
+    ]
+    assert all(part in str(error) for part in [name, *shown]), error
+    assert asked[1] is None or f"request {asked[0]} {asked[1]!r}" in str(error)
+
+
+def test_a_process_that_was_started_anew_is_told_the_request_that_it_can_join(path: Path) -> None:
+    """It asks for request 1; the others have ended the second one, and nobody asks for the third yet."""
+
+    async def act(scene: Scene) -> None:
+        for request in (1, 2):
+            assert await ask_all(scene, NAMES, request, f"round {request}") == [7] * 7
+        start_anew(scene, ALICE)
+        for own in (1, 2):
+            error = await ask(scene, ALICE, own, f"round {own}")
+            check(error, ALICE, (own, f"round {own}"), (2, "round 2"), 3)
+        assert await ask_all(scene, NAMES, 3, "round 3") == [7] * 7
+        assert all(len(ended) == 3 for ended in scene.ended)
+
+    play(path, (), act)
+
+
+def test_it_is_told_the_label_that_enough_ask_before_the_request_begins(path: Path) -> None:
+    async def act(scene: Scene) -> None:
+        assert await ask_all(scene, NAMES, 1, "round 1") == [7] * 7
+        others_ask = asyncio.create_task(ask_all(scene, OTHERS[:5], 2, "round 2"))
+        await asyncio.sleep(0.2)
+        start_anew(scene, ALICE)
+        check(await ask(scene, ALICE, 1, ""), ALICE, (1, ""), (2, "round 2"), 2)
+        # In time for the request itself.
+        assert await ask_all(scene, [ALICE, OTHERS[5]], 2, "round 2") == [7, 7]
+        assert await others_ask == [7] * 5
+
+    play(path, (), act)
+
+
+@pytest.mark.parametrize("again", [1, 2])
+def test_a_request_that_has_begun_cannot_be_joined(path: Path, again: int) -> None:
+    """A process ends after the start: the next one asks for the same request, or for an earlier one."""
+
+    async def act(scene: Scene) -> None:
+        assert await ask_all(scene, NAMES, 1, "a") == [7] * 7
+        others_ask = asyncio.gather(ask(scene, ALICE, 2, "b"), ask_all(scene, OTHERS, 2, "b"))
+        await asyncio.sleep(0.5)
+        assert [len(ended) for ended in scene.ended] == [1] * len(scene.ended)
+        start_anew(scene, ALICE)
+        check(await ask(scene, ALICE, again, "b"), ALICE, (again, "b"), (2, "b"), 3)
+        await others_ask
+        assert await ask_all(scene, NAMES, 3, "c") == [7] * 7
+
+    play(path, (), act)
+
+
+def test_another_label_is_named_and_nothing_else_is(path: Path) -> None:
+    async def act(scene: Scene) -> None:
+        others_ask = asyncio.gather(ask_all(scene, OTHERS, 1, "round 7"), ask(scene, ALICE, 1, "round 1"))
+        answers, error = await others_ask
+        assert answers == [6] * 6
+        check(error, ALICE, (1, "round 1"), (1, "round 7"), 2)
+        answers, error = await asyncio.gather(
+            ask_all(scene, OTHERS, 2, "x"), ask(scene, ALICE, 2, "x", kind="sum")
+        )
+        assert answers == [6] * 6
+        # Not another request: another computation.
+        assert not isinstance(error, OtherRequestError)
+        assert error.code == Code.OPERATION
+
+    play(path, (), act)
+
+
+def test_liars_move_nobody(path: Path) -> None:
+    """They ask for all later requests, with labels of their own; one may lie, and one be lost."""
+    liars = NAMES[-2:]
+
+    async def act(scene: Scene) -> None:
+        for name in liars:
+            for request in range(1, 12):
+                await scene.post(name, request, scene.hello(name, request))
+        await asyncio.sleep(PAUSE)
+        error = await ask(scene, ALICE, 1, "round 1")
+        assert isinstance(error, TimeoutFault)
+        assert error.code == Code.FEW
+
+    play(path, liars, act)
+
+
+# What a collector shows
+
+
+@pytest.fixture
+def members(tmp_path: Path) -> dict[str, Membership]:
+    given = PARAMETERS | SECAGG
+    made = create_local_session(tmp_path, NAMES, given, protocol="secagg", timeouts=TIMEOUTS)
+    parties = {name: Membership.load(made, name) for name in NAMES}
+    return parties | {AGGREGATOR: Membership.load(made, AGGREGATOR, role="aggregator")}
+
+
+def hello(member: Membership, request: int, operation: str) -> Envelope:
+    vector, _ = member.parameters.encoding.encode([1], party=member.name)
+    context = member.context(request, operation)
+    [made] = make_party(context, member.parameters, member.identity, vector).handle(Start())
+    return made
+
+
+def shown(
+    members: dict[str, Membership], hellos: Sequence[Envelope], following: int, *, signed: bool = True
+) -> Envelope:
+    """Return what the aggregator shows alice."""
+    member = members[AGGREGATOR]
+    context = member.context(1)
+    listed = [(context.number(one.sender), one.body, one.signature) for one in hellos]
+    message = Asked(following, hellos[0].step if hellos else HELLO, listed)
+    [envelope] = context.write(member.identity, context.session_digest, ASKED, (ALICE,), message)
+    return envelope if signed else replace(envelope, signature=bytes(64))
+
+
+def own(members: dict[str, Membership], request: int = 1, label: str = "a") -> OwnRequest:
+    request_of = OwnRequest.of(members[ALICE], request, f"sum {label}", label)
+    assert request_of is not None
+    return request_of
+
+
+def test_what_more_parties_have_signed_than_may_lie_is_believed(members: dict[str, Membership]) -> None:
+    assert needed_signers(members[ALICE].parameters) == 2
+    hellos = [hello(members[name], 5, "sum b") for name in OTHERS[:2]]
+    for following in (5, 6):
+        error = own(members).read(ALICE, shown(members, hellos, following))
+        check(error, ALICE, (1, "a"), (5, "b"), following)
+    # Another computation has no label of this one.
+    hellos = [hello(members[name], 5, "average b") for name in OTHERS[:2]]
+    check(own(members).read(ALICE, shown(members, hellos, 5)), ALICE, (1, "a"), (5, None), 5)
+    hellos = [hello(members[name], 1, "average b") for name in OTHERS[:2]]
+    assert own(members).read(ALICE, shown(members, hellos, 2)) is None
+
+
+Forged = Callable[[dict[str, Membership]], Envelope]
+
+
+def _hellos(members: dict[str, Membership], request: int = 5, operation: str = "sum b") -> list[Envelope]:
+    return [hello(members[name], request, operation) for name in OTHERS[:2]]
+
+
+FORGED: dict[str, tuple[Forged, Check]] = {
+    "one-party": (lambda all_: shown(all_, _hellos(all_)[:1], 5), Check.NOT_SHOWN),
+    "one-party-twice": (lambda all_: shown(all_, _hellos(all_)[:1] * 2, 5), Check.NOT_SHOWN),
+    "nobody": (lambda all_: shown(all_, [], 5), Check.NOT_SHOWN),
+    "not-signed": (
+        lambda all_: shown(all_, [replace(one, signature=bytes(64)) for one in _hellos(all_)], 5),
+        Check.NOT_SIGNED,
+    ),
+    "in-the-name-of-another": (
+        lambda all_: shown(
+            all_, [replace(one, sender=OTHERS[4]) for one in _hellos(all_)[:1]] + _hellos(all_)[1:], 5
+        ),
+        Check.NOT_SIGNED,
+    ),
+    "of-two-requests": (
+        lambda all_: shown(all_, [*_hellos(all_)[:1], *_hellos(all_, 6)[1:]], 5),
+        Check.SET_DIFFERS,
+    ),
+    "of-two-labels": (
+        lambda all_: shown(all_, [*_hellos(all_)[:1], *_hellos(all_, 5, "sum c")[1:]], 5),
+        Check.SET_DIFFERS,
+    ),
+    "far-ahead": (lambda all_: shown(all_, _hellos(all_), 7), Check.OTHER_REQUEST),
+    "its-own-and-not-begun": (lambda all_: shown(all_, _hellos(all_, 1, "sum a"), 1), Check.OTHER_REQUEST),
+    "not-signed-by-the-aggregator": (
+        lambda all_: shown(all_, _hellos(all_), 5, signed=False),
+        Check.BAD_SIGNATURE,
+    ),
+}
+
+
+@pytest.mark.parametrize("forged", FORGED)
+def test_what_shows_nothing_blames_who_has_signed_it(members: dict[str, Membership], forged: str) -> None:
+    make, expected = FORGED[forged]
+    with pytest.raises(PeerFault) as caught:
+        own(members).read(ALICE, make(members))
+    assert (caught.value.culprit, caught.value.check) == (AGGREGATOR, expected)
+
+
+def test_an_earlier_request_is_none_to_join(members: dict[str, Membership]) -> None:
+    with pytest.raises(PeerFault, match="of no later request"):
+        own(members, 6).read(ALICE, shown(members, _hellos(members), 6))
+
+
+def test_a_collector_shows_valid_hellos_of_most_alone(members: dict[str, Membership]) -> None:
+    """Without enough of them it shows nothing, and the party learns no more than that it is late."""
+    aggregator = members[AGGREGATOR]
+    asked = AskedRequests(aggregator.identity)
+    asked.begin(aggregator.context(5), aggregator.parameters)
+    made = {name: hello(members[name], 5, "sum b") for name in OTHERS[:3]}
+    asked.add(made[OTHERS[0]])
+    asked.add(replace(made[OTHERS[1]], signature=bytes(64)))
+    assert asked.answer(ALICE, 5) == []
+    asked.add(hello(members[OTHERS[3]], 5, "sum z"))
+    asked.add(made[OTHERS[2]])
+    [envelope] = asked.answer(ALICE, 6)
+    check(own(members).read(ALICE, envelope), ALICE, (1, "a"), (5, "b"), 6)
+    assert asked.answer(ALICE, 7) == []
+    # Another request begins, and nobody has asked for it.
+    asked.begin(aggregator.context(6), aggregator.parameters)
+    [envelope] = asked.answer(ALICE, 6)
+    check(own(members).read(ALICE, envelope), ALICE, (1, "a"), (5, "b"), 6)
+
+
+# Without a relay
+
+
+class Meshes:
+    """Parties of a session without an aggregator, all connected."""
+
+    def __init__(self, path: Path, names: Sequence[str]) -> None:
+        self.members = {name: Membership.load(path, name) for name in names}
+        self.lines: dict[str, Any] = {name: Mesh(member, ignore) for name, member in self.members.items()}
+        self.ends: dict[str, list[Pipe]] = {name: [] for name in names}
+        for one, two in itertools.combinations(names, 2):
+            self._connect(one, two)
+
+    def _connect(self, one: str, two: str) -> None:
+        near, far = connect(one, two, 0.01)
+        for name, end in ((one, near), (two, far)):
+            self.lines[name]._welcome(end)
+            self.ends[name].append(end)
+
+    def start_anew(self, name: str) -> None:
+        for end in self.ends[name]:
+            end.abort()
+        self.lines[name] = Mesh(self.members[name], ignore)
+        for other in self.members.keys() - {name}:
+            self._connect(other, name)
+
+    async def ask(self, name: str, request: int, label: str) -> Any:
+        member = self.members[name]
+        vector, _ = member.parameters.encoding.encode([1.0, 1.0], party=name)
+        operation = f"average {label} {member.parameters.planned()}"
+        try:
+            outcome, _ = await self.lines[name].run(request, operation, vector, no_charge, label=label)
+        except SmpcError as error:
+            return error
+        return len(outcome.survivors)
+
+    async def ask_all(self, names: Sequence[str], request: int, label: str) -> list[Any]:
+        return await asyncio.gather(*(self.ask(name, request, label) for name in names))
+
+
+def play_direct(tmp_path: Path, act: Callable[[Meshes], Awaitable[None]]) -> None:
+    given = NOISY | {"topology": "direct"}
+    made = create_local_session(tmp_path, NAMES[:6], given, protocol="gopa", timeouts=TIMEOUTS)
+
+    async def main() -> None:
+        meshes = Meshes(made, NAMES[:6])
+        await act(meshes)
+        for mesh in meshes.lines.values():
+            mesh.connections.abort()
+
+    run_virtually(main)
+
+
+def test_without_a_relay_each_of_the_others_says_what_it_asks(tmp_path: Path) -> None:
+    async def act(meshes: Meshes) -> None:
+        others = NAMES[1:6]
+        others_ask = asyncio.create_task(meshes.ask_all(others, 2, "round 2"))
+        await asyncio.sleep(0.1)
+        meshes.start_anew(ALICE)
+        check(await meshes.ask(ALICE, 1, "round 1"), ALICE, (1, "round 1"), (2, "round 2"), 2)
+        assert await meshes.ask(ALICE, 2, "round 2") == 6
+        assert await others_ask == [6] * 5
+        # It has begun, or another label was given.
+        others_ask = asyncio.create_task(meshes.ask_all(others, 3, "round 3"))
+        check(await meshes.ask(ALICE, 3, "round 4"), ALICE, (3, "round 4"), (3, "round 3"), 4)
+        check(await meshes.ask(ALICE, 2, "round 4"), ALICE, (2, "round 4"), (4, None), 4)
+        assert await others_ask == [5] * 5
+
+    play_direct(tmp_path, act)
+
+
+def test_one_party_moves_nobody_without_a_relay(tmp_path: Path) -> None:
+    """Not the coordinator of the request either: more must say so than may lie."""
+
+    async def act(meshes: Meshes) -> None:
+        coordinator = NAMES[coordinator_of(1, 6) - 1]
+        member = meshes.members[coordinator]
+        assert needed_signers(member.parameters) == 2
+        context = member.context(1)
+        past = Abort(Code.PAST, "", [(ALICE, Code.PAST)], "", 1000)
+        sent = context.write(member.identity, context.session_digest, ABORT, (ALICE,), past)
+        meshes.lines[coordinator].connections.send(1, sent)
+        error = await meshes.ask(ALICE, 1, "a")
+        assert isinstance(error, TimeoutFault)
+        assert error.code != Code.PAST
+
+    play_direct(tmp_path, act)
