@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 from smpc_dp.net.session_file import SessionFile
@@ -12,6 +14,8 @@ class Tolerance(msgspec.Struct, frozen=True):
 
     Attributes:
         lost: the number of parties that may be lost while the request goes on.
+        later: the number of those that may be lost from a request after the first one: of its survivors none
+            where all exact sums of a session are over the same.
         corrupt: the number of parties that may collude, with the aggregator too.
         servers, curious: the number of servers, and of those that may pool their data; 0 without servers.
             With servers nothing depends on the number of colluding parties, and `corrupt` is all of them.
@@ -20,11 +24,14 @@ class Tolerance(msgspec.Struct, frozen=True):
     parties: int
     lost: int
     corrupt: int
+    later: int
     servers: int = 0
     curious: int = 0
 
     def __str__(self) -> str:
         text = f"tolerates {self.lost} lost, {self.corrupt} corrupt of {self.parties} parties"
+        if self.later < self.lost:
+            text += f"; after the first request {self.later} lost"
         return text + (
             f"; {self.curious} curious of {self.servers} servers, none lost" if self.servers else ""
         )
@@ -33,6 +40,12 @@ class Tolerance(msgspec.Struct, frozen=True):
 def tolerances(session: SessionFile) -> list[Tolerance]:
     """Return the tolerances of a session's requests, each once: those of a learner may differ."""
     servers = len(session.roster.servers)
-    pool = (servers, (servers - 1) // 2) if servers else ()
+    curious = (servers - 1) // 2 if servers else 0
     planned = session.checked_parameters.requests
-    return list(dict.fromkeys(Tolerance(*one.tolerated, *pool) for one in planned))
+    return list(dict.fromkeys(Tolerance(*one.tolerated, _later(one), servers, curious) for one in planned))
+
+
+def _later(parameters: Any) -> int:
+    """Return the number of parties that may be lost from a later request."""
+    _, lost, _ = parameters.tolerated
+    return 0 if getattr(parameters, "keeps_survivors", False) else int(lost)

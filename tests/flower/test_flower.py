@@ -237,6 +237,8 @@ def test_one_node_lost_in_the_middle_of_a_round(tmp_path: Path) -> None:
     expected = FedAvg(fraction_evaluate=0.0).start(grid=plain, initial_arrays=model(), num_rounds=2)
     assert_close(result, expected)
     assert [one.lost for one in scene.secure.rounds] == [("bob",)] * 2
+    assert [[*one.lost_nodes] for one in scene.secure.rounds] == [[21], [21]]
+    assert all(one.tolerated.startswith("tolerates 1 lost") for one in scene.secure.rounds)
 
 
 def test_a_round_that_stops_is_an_error_with_names(tmp_path: Path) -> None:

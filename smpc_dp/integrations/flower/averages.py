@@ -16,7 +16,7 @@ from smpc_dp.crypto.transcript import digest
 from smpc_dp.encoding import RingVector
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, Issues
 from smpc_dp.net.member import Membership
-from smpc_dp.net.tolerance import tolerances
+from smpc_dp.net.tolerance import Tolerance, tolerances
 from smpc_dp.privacy.guarantee import BUDGET
 from smpc_dp.protocols.names import RECORDS, SECAGG
 from smpc_dp.trees import Bounds, Tree, flatten
@@ -92,8 +92,18 @@ class SecureAverage:
     @property
     def least(self) -> int:
         """The fewest parties with which a request goes on."""
-        [tolerated] = tolerances(self.membership.session)
+        tolerated = self._tolerance
         return tolerated.parties - tolerated.lost
+
+    @property
+    def tolerated(self) -> str:
+        """What a request tolerates, in words."""
+        return str(self._tolerance)
+
+    @property
+    def _tolerance(self) -> Tolerance:
+        [tolerated] = tolerances(self.membership.session)
+        return tolerated
 
     @property
     def weighted(self) -> bool:

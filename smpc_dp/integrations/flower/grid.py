@@ -16,7 +16,7 @@ from smpc_dp.integrations.flower.averages import EVALUATE, TRAIN, Answer, Averag
 from smpc_dp.integrations.flower.node import TRUSTED
 from smpc_dp.integrations.flower.records import answer_of, pack
 from smpc_dp.integrations.flower.requests import Requests
-from smpc_dp.integrations.flower.rounds import Aggregation, Traffic, stopped
+from smpc_dp.integrations.flower.rounds import Aggregation, Traffic, losses_text, stopped
 from smpc_dp.net.member import aggregator_name
 from smpc_dp.protocols.result import Result
 
@@ -58,7 +58,9 @@ class SecureRound:
     Attributes:
         kind: "train" or "evaluate"; number: of the request in its session.
         result: of the average; None if it stopped. error: why.
-        lost: parties whose data are not in it.
+        lost: parties whose data are not in it; lost_nodes: the nodes, and the party of each as far as it has
+            said who it is, else "".
+        tolerated: what a request tolerates, in words.
         trust: whom the survivors trust with the code of the app.
         seconds: from the first message on, the nodes' own work included.
         traffic: bytes of the protocol, and messages; without the models that nodes were sent to work on.
@@ -69,6 +71,8 @@ class SecureRound:
     result: Result | None
     error: str
     lost: tuple[str, ...]
+    lost_nodes: Mapping[int, str]
+    tolerated: str
     trust: str
     seconds: float
     traffic: Traffic
@@ -197,12 +201,15 @@ class SecureGrid(Grid):  # type: ignore[misc]
         except SmpcError as failure:
             error = stopped(failure, aggregation.refusals)
         survivors = () if result is None else result.survivors
+        party_of = {one.metadata.dst_node_id: "" for one in messages} | aggregation.nodes
         done = SecureRound(
             kind,
             number,
             result,
             error,
             tuple(lost),
+            {node: name for node, name in party_of.items() if name not in survivors},
+            part.average.tolerated,
             _trust({name: aggregation.trust.get(name, TRUSTED) for name in survivors}),
             time.monotonic() - began,
             aggregation.traffic,
@@ -321,8 +328,9 @@ def _trust(trust: Mapping[str, str]) -> str:
 
 def _line(done: SecureRound) -> str:
     """Return a round in one line."""
-    lost = f", without {', '.join(done.lost)}" if done.lost else ""
+    text = f"{done.kind} request {done.number}"
+    lost = losses_text(done.lost_nodes, done.tolerated)
     if done.result is None:
-        return f"{done.kind} request {done.number} stopped: {done.error}"
-    parties = len(done.result.survivors)
-    return f"{done.kind} request {done.number}: average over {parties} parties{lost}; {done.trust}"
+        return f"{text} stopped: {done.error}{lost}"
+    without = f", without {', '.join(done.lost)}" if done.lost else ""
+    return f"{text}: average over {len(done.result.survivors)} parties{without}{lost}; {done.trust}"

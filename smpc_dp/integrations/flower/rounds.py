@@ -155,3 +155,14 @@ def stopped(error: SmpcError, refusals: Mapping[int, str]) -> str:
     """Return why a request stopped, with what nodes answered that sent no message."""
     texts = [f"node {node}: {code}" for node, code in refusals.items()]
     return "; ".join([str(error), *texts[:5]])
+
+
+def losses_text(nodes: Mapping[int, str], tolerated: str) -> str:
+    """Return which nodes were lost, and what a request tolerates; empty without a loss.
+
+    `nodes`: the party of each, "" if it has not said who it is.
+    """
+    if not nodes:
+        return ""
+    texts = [f"{node} ({name})" if name else f"{node} (no hello)" for node, name in nodes.items()]
+    return f"; lost nodes: {', '.join(texts)}; a request {tolerated}"

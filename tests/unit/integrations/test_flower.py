@@ -19,7 +19,9 @@ from smpc_dp.errors import Code, ConfigCheck, ConfigError, LocalError, PrivacyEr
 from smpc_dp.identity.keys import Identity
 from smpc_dp.integrations.flower.averages import TRAIN, Answer, Average, SecureAverage, task_of
 from smpc_dp.integrations.flower.node import TRUSTED, Contribution, Node, read_node_file
+from smpc_dp.integrations.flower.rounds import losses_text
 from smpc_dp.net.session_file import load_session, write_session
+from smpc_dp.net.tolerance import Tolerance
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.protocols.engine.events import Message
 from smpc_dp.protocols.phases import messages as m
@@ -105,6 +107,15 @@ def test_a_node_that_is_lost_in_the_middle_is_not_in_the_average(tmp_path: Path)
     assert len(open_rows(scene, "bob")) == 1
     assert scene.execute().survivors == PARTIES
     assert open_rows(scene, "bob") == []
+
+
+def test_the_lines_of_a_round_name_the_nodes_that_were_lost() -> None:
+    tolerated = str(Tolerance(4, 1, 0, 0))
+    assert losses_text({}, tolerated) == ""
+    assert losses_text({21: "bob", 7: ""}, tolerated) == (
+        "; lost nodes: 21 (bob), 7 (no hello); a request tolerates 1 lost, 0 corrupt of 4 parties; after the "
+        "first request 0 lost"
+    )
 
 
 def test_exact_sums_of_all_runs_are_over_the_same_survivors(tmp_path: Path) -> None:

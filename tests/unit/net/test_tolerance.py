@@ -20,7 +20,18 @@ SGD: dict[str, object] = {"learner": "sgd", "features": 2, "steps": 3, "epsilon"
 @pytest.mark.parametrize(
     ("protocol", "parties", "parameters", "lines"),
     [
-        ("secagg", 5, {**SUM, "precision": 0.5}, ["tolerates 1 lost, 0 corrupt of 5 parties"]),
+        (
+            "secagg",
+            5,
+            {**SUM, "precision": 0.5},
+            ["tolerates 1 lost, 0 corrupt of 5 parties; after the first request 0 lost"],
+        ),
+        (
+            "secagg",
+            5,
+            {**SUM, "precision": 0.5, "same_survivors": False, "dropout": 0.2},
+            ["tolerates 1 lost, 0 corrupt of 5 parties"],
+        ),
         ("secagg", 10, {**PRIVATE, "corrupt": 0.2}, ["tolerates 1 lost, 2 corrupt of 10 parties"]),
         ("gopa", 4, PRIVATE, ["tolerates 0 lost, 0 corrupt of 4 parties"]),
         ("gopa", 5, {**PRIVATE, "topology": "direct"}, ["tolerates 1 lost, 0 corrupt of 5 parties"]),
@@ -46,8 +57,9 @@ def test_roster_says_what_a_request_tolerates(
     shown = CliRunner().invoke(app, ["roster", str(path)]).stdout.splitlines()
     assert [line for line in shown if line.startswith("tolerates")] == lines
     reported = json.loads(CliRunner().invoke(app, ["roster", str(path), "--json"]).stdout)["tolerates"]
-    assert [[one["lost"], one["parties"]] for one in reported] == [
-        [int(line.split()[1]), parties] for line in lines
+    assert [[one["lost"], one["parties"], one["later"]] for one in reported] == [
+        [int(line.split()[1]), parties, 0 if "after the first" in line else int(line.split()[1])]
+        for line in lines
     ]
 
 
