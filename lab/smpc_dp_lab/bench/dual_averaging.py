@@ -36,9 +36,12 @@ Progress = Callable[[str, int, int], None]
 ITERATIONS, REPETITIONS, TIMES = 30_000, 50, 30
 SYNCHRONOUS = 2
 REFERENCE_AUC = 0.99
+# Sizes of the groups of curves beside the figure's, and runs of each at most.
+GROUP_SIZES, GROUP_REPETITIONS = (3, 10), 10
 # Parties of a run whose objective is computed: it costs as many losses as there are pairs of classes.
 SHOWN_PARTIES = 6
 _COPIES = 10
+GROUP_COLOURS = ("#7c3aed", "#111827")
 
 
 class Curve(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,6 +85,25 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     holds: bool
 
 
+class GroupCurve(msgspec.Struct, frozen=True, kw_only=True):
+    """Runs in which each step averages in disjoint random groups, of all patients.
+
+    Attributes:
+        size: s. gap: the spectral gap of the mean matrix of a step. steps: of a run.
+        averages: of groups, ascending; the other rows belong to these and are as of `Curve`.
+    """
+
+    size: int
+    gap: float
+    steps: int
+    averages: tuple[int, ...]
+    objective: tuple[float, ...]
+    spread: tuple[float, ...]
+    bias: tuple[float, ...]
+    auc: float
+    least_auc: float
+
+
 class DualAveragingErrors(msgspec.Struct, frozen=True, kw_only=True):
     """Result of `dual_averaging_errors`, with its parameters."""
 
@@ -98,6 +120,8 @@ class DualAveragingErrors(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
     curves: tuple[Curve, ...]
     terms: tuple[Terms, ...]
+    group_repetitions: int
+    groups: tuple[GroupCurve, ...]
 
 
 class AucObjective:
@@ -207,7 +231,8 @@ def dual_averaging_errors(
         topology.complete(parties),
     ]
     curves, terms = [], []
-    total = len(graphs) * (repetitions + synchronous)
+    in_groups = min(repetitions, GROUP_REPETITIONS)
+    total = len(graphs) * (repetitions + synchronous) + len(GROUP_SIZES) * in_groups
     done = 0
     for graph in graphs:
         parts: list[_Part] = []
@@ -226,6 +251,11 @@ def dual_averaging_errors(
         excess = float(part.objective[-1].mean()) - aim.value(optimum)
         terms.append(_terms(graph, optimum, aim.lipschitz, iterations, float(part.full_bias), excess))
         done += synchronous
+    groups = []
+    for size in GROUP_SIZES:
+        _notify(progress, f"groups of {size}", done, total)
+        groups.append(_group_curve(records, aim, size, iterations, range(seed, seed + in_groups)))
+        done += in_groups
     _notify(progress, "done", total, total)
     return DualAveragingErrors(
         parties=parties,
@@ -241,6 +271,8 @@ def dual_averaging_errors(
         seconds=time.perf_counter() - started,
         curves=tuple(curves),
         terms=tuple(terms),
+        group_repetitions=in_groups,
+        groups=tuple(groups),
     )
 
 
@@ -271,6 +303,72 @@ def _learn(records: Floats, clock: Clock, copies: int, iterations: int, *, synch
             every=iterations // TIMES,
         )
     )
+
+
+def _group_curve(records: Floats, aim: AucObjective, size: int, averages: int, seeds: range) -> GroupCurve:
+    """Run dual averaging in groups for so many averages, and measure it as the asynchronous runs."""
+    from smpc_dp.learn.gossip_bounds import GroupMixing
+
+    mixing = GroupMixing(len(records), size)
+    steps = max(1, averages // mixing.groups)
+    parts = []
+    for seed in seeds:
+        models = _learn_in_groups(records, size, steps, seed)
+        parts.append(_look(models, aim, records, 1, seed))
+    objective = np.concatenate([part.objective for part in parts], axis=1)
+    auc = np.concatenate([part.auc for part in parts])
+    return GroupCurve(
+        size=size,
+        gap=mixing.gap,
+        steps=steps,
+        averages=tuple(np.rint(models.ticks * 2 / size).astype(int).tolist()),
+        objective=tuple(objective.mean(axis=(1, 2)).tolist()),
+        spread=tuple(objective.std(axis=2).mean(axis=1).tolist()),
+        bias=tuple(np.concatenate([part.bias for part in parts], axis=1).mean(axis=1).tolist()),
+        auc=float(auc.mean()),
+        least_auc=float(auc.min()),
+    )
+
+
+def _learn_in_groups(records: Floats, size: int, steps: int, seed: int) -> Models:
+    """Run dual averaging in groups; return the models at `TIMES` steps at most.
+
+    Time is counted in gradients, two to a tick as in asynchronous runs: a step of k groups takes k s/2 ticks,
+    adds as many gradients to the mean sum, and steps are 1/sqrt(t).
+    """
+    from smpc_dp.learn.averager import PlainAverager, PlainExchange
+    from smpc_dp.learn.block_gossip import GroupDraws
+    from smpc_dp.learn.dual_averaging import (
+        Models,
+        PassedRecords,
+        dual_averaging_in_groups,
+        inverse_root,
+    )
+    from smpc_dp.learn.group_steps import GroupRun
+    from smpc_dp.learn.pairwise_losses import logistic_auc
+
+    parties = len(records)
+    draws = GroupDraws(parties, size, seed)
+    passing = PassedRecords(PlainExchange(parties), records, logistic_auc().gradient)
+    run = GroupRun(PlainAverager(parties), None, draws, steps, np.inf, factor=1 / draws.share)
+    ticks_a_step = draws.each * size / 2
+    measured = np.unique(np.linspace(1, steps, TIMES).round().astype(np.intp))
+    recorded: list[tuple[Floats, ...]] = []
+
+    def watch(step: int, averages: Floats, duals: Floats) -> None:
+        if step in measured:
+            sums = ticks_a_step * duals
+            current = -sums / np.sqrt(ticks_a_step * step)
+            recorded.append((averages.copy(), current, sums, passing.auxiliary.copy()))
+
+    dimension = records.shape[1] - 1
+    step_size = inverse_root(np.sqrt(ticks_a_step))
+    asyncio.run(
+        dual_averaging_in_groups(run, passing.slopes, dimension=dimension, step_size=step_size, watch=watch)
+    )
+    average, current, dual, auxiliary = (np.array(rows) for rows in zip(*recorded, strict=True))
+    ticks = (measured * ticks_a_step).astype(np.intp)
+    return Models(ticks, average, current, dual, auxiliary, "")
 
 
 def _look(
@@ -380,8 +478,11 @@ def _draw_objective(axes: Axes, result: DualAveragingErrors) -> None:
         axes.plot(curve.iterations, mean, color=colour, linewidth=1.5, label=curve.graph)
         low = np.maximum(mean - spread, result.minimum)
         axes.fill_between(curve.iterations, low, mean + spread, color=colour, alpha=0.15, linewidth=0)
+    for group, colour in zip(result.groups, GROUP_COLOURS, strict=True):
+        label = f"groups of {group.size}"
+        axes.plot(group.averages, group.objective, color=colour, linewidth=1.5, linestyle="--", label=label)
     axes.axhline(result.minimum, color="#6b7280", linewidth=1.0, linestyle=":", label="minimum")
-    axes.set(yscale="log", xlabel="iterations t", ylabel="objective of the users' averages")
+    axes.set(yscale="log", xlabel="averages of a pair, or a group", ylabel="objective of the users' averages")
     finish_axes(axes, "(a) objective", fontsize=9)
 
 
@@ -389,6 +490,9 @@ def _draw_bias(axes: Axes, result: DualAveragingErrors) -> None:
     """Draw the bias term against iterations."""
     for curve, colour in zip(result.curves, COLOURS, strict=True):
         axes.plot(curve.iterations, curve.bias, color=colour, linewidth=1.5, label=curve.graph)
-    axes.set(yscale="log", xlabel="iterations t")
+    for group, colour in zip(result.groups, GROUP_COLOURS, strict=True):
+        label = f"groups of {group.size}"
+        axes.plot(group.averages, group.bias, color=colour, linewidth=1.5, linestyle="--", label=label)
+    axes.set(yscale="log", xlabel="averages of a pair, or a group")
     axes.set_ylabel("|\u03b5\u0304(t)' \u03c0(z\u0304(t))|")
     finish_axes(axes, "(b) bias term", fontsize=9)

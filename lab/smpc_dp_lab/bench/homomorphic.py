@@ -17,8 +17,10 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from smpc_dp.errors import ConfigCheck, ConfigError
-from smpc_dp.learn.averager import PlainExchange
-from smpc_dp.learn.diffusion import diffuse
+from smpc_dp.learn.averager import PlainAverager, PlainExchange
+from smpc_dp.learn.block_gossip import GroupDraws
+from smpc_dp.learn.diffusion import Gradient, Watch, diffuse, diffuse_in_groups
+from smpc_dp.learn.group_steps import GroupRun
 from smpc_dp.learn.topology import Topology, erdos_renyi, mixing_gap
 from smpc_dp.privacy.diffusion import DiffusionNoise, Kind
 from smpc_dp.privacy.sampling import NoiseSource
@@ -34,6 +36,8 @@ Floats = NDArray[np.float64]
 AGENTS, DIMENSION, STEP_SIZE, RIDGE, SCALE = 20, 5, 1.0, 0.1, 1.0
 STEPS, REPETITIONS = 200, 100
 MEAN = 0.5
+# Of the groups of one more curve, without noise.
+GROUP = 4
 # Clips 1 in 30 of these gradients; epsilon(i) is for gradients so bounded.
 L1_BOUND = 8.0
 _CHANCE = 0.25
@@ -73,6 +77,9 @@ class Homomorphic(msgspec.Struct, frozen=True, kw_only=True):
     ranks: list[str]
     paper: tuple[str, ...]
     curves: tuple[Curve, ...]
+    group: int
+    averages_a_step: int
+    in_groups: Curve
 
     def of(self, noise: str) -> Curve:
         """Return the curve of one kind of noise."""
@@ -112,29 +119,18 @@ def homomorphic_deviation(
             noise = DiffusionNoise.of_scale(kind, SCALE, STEP_SIZE, L1_BOUND, DIMENSION)
             source = NoiseSource.keyed(SeededRandomnessForSimulation(seed, name).bytes(32))
         result: list[float] = []
-
-        def gradient(models: Floats, _step: int, rng: np.random.Generator = rng) -> Floats:
-            points = models.reshape(-1, DIMENSION)
-            signed = draw(rng, len(points))
-            slope = -signed * expit(-(signed * points).sum(axis=1, keepdims=True))
-            return np.asarray(slope.reshape(models.shape))
-
-        def watch(_step: int, models: Floats, result: list[float] = result) -> None:
-            centroid = models.mean(axis=0).reshape(-1, DIMENSION)
-            result.append(float(((centroid - best) ** 2).sum(axis=1).mean()))
-
         asyncio.run(
             diffuse(
                 exchange,
                 weights,
-                gradient,
+                _gradient_of(rng),
                 start,
                 steps,
                 STEP_SIZE,
                 ridge=RIDGE,
                 noise=noise,
                 source=source,
-                watch=watch,
+                watch=_watch_of(best, result),
             )
         )
         checkpoints = sorted({step for step in (1, 10, 100, 1_000, 10_000, steps) if step <= steps})
@@ -163,7 +159,52 @@ def homomorphic_deviation(
         ranks=[curve.noise for curve in sorted(curves, key=lambda curve: curve.final)],
         paper=PAPER_ORDER,
         curves=tuple(curves),
+        group=GROUP,
+        averages_a_step=AGENTS // GROUP,
+        in_groups=_in_groups(best, steps, repetitions, seed),
     )
+
+
+def _in_groups(best: Floats, steps: int, repetitions: int, seed: int) -> Curve:
+    """Run the recursion with exact averages of disjoint random groups as its combination step."""
+    # The same data as for messages.
+    rng = np.random.default_rng([seed, 2])
+    result: list[float] = []
+    run = GroupRun(
+        PlainAverager(AGENTS),
+        None,
+        GroupDraws(AGENTS, GROUP, seed),
+        steps,
+        np.inf,
+        retained=1 - STEP_SIZE * RIDGE,
+        factor=-STEP_SIZE,
+    )
+    start = np.zeros((AGENTS, repetitions * DIMENSION))
+    asyncio.run(diffuse_in_groups(run, _gradient_of(rng), start, _watch_of(best, result)))
+    final = float(np.mean(result[steps // 2 :]))
+    return Curve(noise=f"none, groups of {GROUP}", deviation=result, final=final, epsilon={})
+
+
+def _gradient_of(rng: np.random.Generator) -> Gradient:
+    """Return the gradient of (32), without its regulariser, on fresh points of each agent."""
+
+    def gradient(models: Floats, _step: int) -> Floats:
+        points = models.reshape(-1, DIMENSION)
+        signed = draw(rng, len(points))
+        slope = -signed * expit(-(signed * points).sum(axis=1, keepdims=True))
+        return np.asarray(slope.reshape(models.shape))
+
+    return gradient
+
+
+def _watch_of(best: Floats, result: list[float]) -> Watch:
+    """Return a function that appends the mean square deviation of the centroid to `result`."""
+
+    def watch(_step: int, models: Floats) -> None:
+        centroid = models.mean(axis=0).reshape(-1, DIMENSION)
+        result.append(float(((centroid - best) ** 2).sum(axis=1).mean()))
+
+    return watch
 
 
 def draw(rng: np.random.Generator, count: int) -> Floats:
@@ -223,6 +264,14 @@ def _draw(axes: Axes, result: Homomorphic) -> None:
                 fontsize=9,
                 ha="right",
             )
+    axes.plot(
+        steps,
+        result.in_groups.deviation,
+        color="#15803d",
+        linestyle=(0, (6, 2, 1, 2)),
+        linewidth=1.3,
+        label=f"groups of {result.group}, exact averages, no \u03b5",
+    )
     axes.set(
         yscale="log", xlabel="step i", ylabel="mean square deviation of the centroid", xlim=(0, result.steps)
     )

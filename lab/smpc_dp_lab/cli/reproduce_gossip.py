@@ -104,6 +104,10 @@ def dual_averaging(
     }
     title = f"asynchronous, after {result.iterations:,} iterations; minimum {result.minimum:.5f}"
     show_points(result.curves, columns, title)
+    in_groups: Columns = {"size": "size", "steps": "steps", "gap": "gap"}
+    in_groups |= {name: column for name, column in columns.items() if name != "graph"}
+    title = f"in disjoint random groups, the same number of averages, {result.group_repetitions} runs"
+    show_points(result.groups, in_groups, title)
     terms: Columns = {"graph": "graph", "excess": "excess", "C1": "centralised", "C2": "network"}
     terms |= {"C2 as printed": "printed_network", "C3": "bias", "holds": "holds"}
     show_points(result.terms, terms, "synchronous, beside Theorem 3.2")
@@ -144,8 +148,12 @@ def homomorphic(
         "deviation": "final",
         "epsilon(i)": lambda curve: ", ".join(f"{step}: {e:,.4g}" for step, e in curve.epsilon.items()),
     }
-    show_points(result.curves, columns, "mean square deviation of the centroid, last half")
+    show_points(
+        (*result.curves, result.in_groups), columns, "mean square deviation of the centroid, last half"
+    )
     say(
+        f"in groups: {result.averages_a_step} secure averages a step, for {result.agents} neighbourhoods of "
+        "messages",
         f"data: {result.data}; graph: {result.edges} edges, mixing gap {result.mixing_gap:.3f} (the paper "
         "prints neither)",
         f"order {' < '.join(result.ranks)}; the paper: {' < '.join(result.paper)}",

@@ -107,6 +107,11 @@ def test_reproduce_dual_averaging(tmp_path: Path) -> None:
     for curve in result["curves"]:
         assert result["minimum"] <= curve["objective"][-1] < result["start"] / 2
         assert curve["auc"] > 0.9
+    for group in result["groups"]:
+        assert result["minimum"] <= group["objective"][-1] < result["start"] / 2
+        assert group["auc"] > 0.9
+        assert group["averages"][-1] <= 1500
+        assert group["averages"][-1] == group["steps"] * (60 // group["size"])
     for terms in result["terms"]:
         assert terms["holds"]
         assert terms["printed_network"] < terms["network"]

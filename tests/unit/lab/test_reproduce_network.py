@@ -23,6 +23,9 @@ def test_homomorphic_noise_costs_less_than_iid_and_more_privacy() -> None:
     assert result.ranks == list(result.paper) == ["none", "homomorphic", "iid"]
     none, homomorphic, iid = (result.of(noise) for noise in result.paper)
     assert 3 * none.final < homomorphic.final < iid.final / 3
+    # Exact averages of groups, a quarter as many a step: no worse than those of neighbourhoods.
+    assert result.in_groups.final < 1.05 * none.final
+    assert result.averages_a_step == 5
     assert none.epsilon == {}
     # mu G (i^2 + i) / b with b = 1, and 2 mu G i / b.
     assert homomorphic.epsilon[10] == pytest.approx(8 * 110, rel=1e-6)
