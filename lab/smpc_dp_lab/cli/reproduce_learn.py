@@ -25,7 +25,8 @@ from smpc_dp_lab.cli.figure import (
 )
 
 DATA = Path("examples/data/breast_cancer_wisconsin_original.csv")
-ACCURACY: Columns = {"method": "method", "accuracy": "accuracy", "deviation": "deviation"}
+MEAN: Columns = {"accuracy": "accuracy", "deviation": "deviation"}
+ACCURACY: Columns = {"method": "method"} | MEAN
 PROTECTED: Columns = {"epsilon": "epsilon", "protects a record": "protected"}
 Problems = Annotated[int, typer.Option(help="Random problems or splits.")]
 
@@ -139,7 +140,7 @@ def personalized(
     )
     if result is not None:
         columns: Columns = {"p": "dimension", "rows": "rows", "records, least": "least", "most": "most"}
-        show_points(result.points, columns | {"method": "method"} | PROTECTED | ACCURACY)
+        show_points(result.points, columns | {"method": "method"} | PROTECTED | MEAN)
         say(of_record(f"{bench.DELTA:g}, of local DP 0"))
         say(f"{result.problems} problems, seed {result.seed}, {result.seconds:.0f} s")
 
@@ -295,6 +296,6 @@ def private_boosting(
     )
     if result is not None:
         columns: Columns = {"m": "size", "beta": "beta", "epsilon": "epsilon", "needed lead, of 2": "gap"}
-        show_points(result.points, columns | ACCURACY)
+        show_points(result.points, columns | MEAN)
         say(of_record(f"{bench.DELTA:g}"))
         say(f"{result.problems} problems, seed {result.seed}, {result.seconds:.0f} s")
