@@ -123,8 +123,8 @@ class LocalGlobal(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     @property
     def largest_rate(self) -> float:
-        """1/(2 mu), up to which the sensitivity is proven [Lemma 4]."""
-        return 1 / (2 * (self.reach**2 / 4 + self.ridge))
+        """1/(2 mu) of Lemma 4; the sensitivity is proven up to 1/mu, so rounding here decides nothing."""
+        return 1 / (2 * ((self.record_bound**2 + 1) / 4 + self.ridge))
 
     @property
     def rounding(self) -> float:
@@ -153,8 +153,11 @@ class LocalGlobal(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         """The threshold of a window; None where the policy is public, or nothing is protected."""
         if self.threshold is None or self.policy_epsilon is None:
             return None
-        most = max(self.loss_bound, 4 * self.rate * self.reach**2) / self.batch
-        most += 4 * self.reach * self.rounding + _FLOAT * self.batch * (1 + self.loss_bound)
+        # The clipped loss is L (1 - e^-bound)-Lipschitz: the chance that is wrong is 1 - e^-loss.
+        slope = self.reach * -math.expm1(-self.loss_bound)
+        moved = 4 * self.rate * self.reach / self.batch + 4 * self.rounding
+        most = max(self.loss_bound / self.batch, min(slope * moved, self.loss_bound))
+        most += _FLOAT * self.batch * (1 + self.loss_bound)
         return ThresholdPlan(
             self.policy_epsilon, self.threshold, math.ceil(math.ldexp(most, _LOSS_BITS)) + 1, _LOSS_BITS
         )
@@ -189,8 +192,9 @@ class LocalGlobal(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     def issues(self, parties: int) -> list[ConfigIssue]:  # noqa: ARG002
         """Return the faults of the settings."""
         result = self._policy_issues() + delta_issues(self.epsilon, self.delta)
-        if self.rate > self.largest_rate:
-            reason = f"must be at most 1/(2μ) = {self.largest_rate:g}, for the sensitivity, is {self.rate:g}"
+        # The bound as it is shown, in nine digits, is allowed.
+        if self.rate > self.largest_rate * (1 + 1e-8):
+            reason = f"must be at most 1/(2μ) = {self.largest_rate:.9g}, is {self.rate:.9g}"
             result.append(ConfigIssue("rate", reason, ConfigCheck.RANGE))
         if result:
             return result

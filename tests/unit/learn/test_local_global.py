@@ -37,7 +37,7 @@ GIVEN: dict[str, Any] = {
 PRIVATE = GIVEN | {"epsilon": 1.0, "delta": 1e-6}
 THRESHOLD = PRIVATE | {"policy": "threshold", "threshold": 0.6, "policy_epsilon": 0.4}
 # 1/(2 mu), mu = (1 + 1)/4 + 0.01.
-LARGEST = 1 / 1.02 - 1e-12
+LARGEST = 1 / 1.02
 
 
 def tables(seed: int = 1, records: int = 60) -> list[NDArray[np.float64]]:
@@ -86,22 +86,30 @@ def window(planned: LocalGlobal, table: NDArray[np.float64]) -> tuple[NDArray[np
     """Return a global step after five local ones, in grid steps, and the losses that are compared."""
     source = NoiseSource.keyed(bytes(32), b"test")
     run = LocalGlobalRun(planned, PlainExchange(1), [bound_features(table, 1.0)], source)
-    losses = []
+    losses, size = [], planned.batch
     for number in range(5):
-        batch = run._data[0][10 * number : 10 * number + 10]
+        batch = run._data[0][size * number : size * (number + 1)]
         scores = (2 * batch[:, -1] - 1) * (batch[:, :-1] @ run._local[0])
         mean = float(np.minimum(np.logaddexp(0, -scores), planned.loss_bound).mean())
         losses.append(math.floor(math.ldexp(mean, _LOSS_BITS)))
         run._step(0, number, False)
-    joined = run._joined(0, run._data[0][50:60])
+    joined = run._joined(0, run._data[0][5 * size : 6 * size])
     return np.ldexp(joined, planned.bits), losses
 
 
-@given(st.integers(0, 2**32), st.integers(0, 59), st.sampled_from([0.05, 0.8, LARGEST]))
+@given(
+    st.integers(0, 2**32),
+    st.integers(0, 59),
+    st.sampled_from([0.05, 0.8, LARGEST]),
+    st.sampled_from([1, 2, 10]),
+)
 @settings(max_examples=examples(60), deadline=None)
-def test_one_record_moves_a_window_within_the_planned_sensitivity(seed: int, index: int, rate: float) -> None:
+def test_one_record_moves_a_window_within_the_planned_sensitivity(
+    seed: int, index: int, rate: float, batch: int
+) -> None:
     """The global step by at most 2 B, each loss by at most that of the threshold, whatever the record."""
-    private, exact = learner(THRESHOLD | {"rate": rate}), learner({"rate": rate, "chance": 0.5})
+    index, same = index % (6 * batch), {"rate": rate, "batch": batch}
+    private, exact = learner(THRESHOLD | same), learner(same | {"chance": 0.5})
     assert private.bits == exact.bits
     first = tables(seed)[0]
     second = first.copy()
@@ -133,6 +141,30 @@ def test_the_sensitivity_is_nearly_reached() -> None:
     apart = float(np.linalg.norm(np.ldexp(moved[0] - moved[1], exact.bits)))
     # At the model 0 the slope is half of L.
     assert 0.49 * 2 * noise.bound < apart < 0.51 * 2 * noise.bound
+
+
+def test_the_rate_may_be_its_bound() -> None:
+    """As calculated, and as the refusal shows it; 1 where mu is 1/2 and hypot would be above sqrt(2)."""
+    assert learner({"rate": 1.0, "ridge": 0.0}).rate == 1.0
+    for bound, ridge in ((1.0, 0.01), (0.7, 0.0), (3.0, 1e-4)):
+        given = {"record_bound": bound, "ridge": ridge}
+        largest = 1 / (2 * ((bound**2 + 1) / 4 + ridge))
+        assert learner(given | {"rate": largest}).rate == largest
+        _, issues = check_learn(GIVEN | given | {"rate": largest * 1.001}, PARTIES)
+        (reason,) = (issue.reason for issue in issues)
+        shown = float(reason.partition("= ")[2].partition(",")[0])
+        assert learner(given | {"rate": shown}).rate == shown
+
+
+def test_a_threshold_has_no_more_noise_than_a_loss_can_move() -> None:
+    """Batches of one: another record moves a clipped loss by its bound at most, whatever the rate."""
+    one, ten = learner(THRESHOLD | {"batch": 1}).comparison, learner(THRESHOLD).comparison
+    assert one is not None
+    assert ten is not None
+    assert one.sensitivity == pytest.approx(math.ldexp(2.0, _LOSS_BITS), rel=1e-6)
+    # Of ten: a later loss at a model that has moved by 4 eta L/b, with slopes of L (1 - e^-2) at most.
+    later = 4 * 0.8 * 2.0 / 10 * (1 - math.exp(-2))
+    assert ten.sensitivity == pytest.approx(math.ldexp(later, _LOSS_BITS), rel=1e-4)
 
 
 def test_the_sensitivity_has_no_part_of_the_ridge() -> None:
