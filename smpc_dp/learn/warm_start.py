@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Protocol
 
 import msgspec
 import numpy as np
@@ -21,7 +21,6 @@ from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.learn.averager import PeerExchange, Rows
 from smpc_dp.learn.coordinate_descent import PersonalizedObjective
 from smpc_dp.learn.exchanges import EXACT_STEPS
-from smpc_dp.learn.models import RecordGradients
 from smpc_dp.learn.pairing_schedule import Positive
 from smpc_dp.privacy.record_gradients import RecordNoise
 from smpc_dp.privacy.sampling import NoiseSource
@@ -32,6 +31,18 @@ Floats = NDArray[np.float64]
 _SHRINKS, _MOST_STEPS = 1e6, 10_000
 # Of one gradient step in float64, relative to what it is made of (docs/proofs/local-global.md).
 _FLOAT = 2.0**-48
+
+
+class LocalGradients(Protocol):
+    """Gradients of mean losses of the records that the parties here have."""
+
+    def mean(self, models: Rows, rows: NDArray[np.intp]) -> Rows:
+        """Return the gradient of the mean loss of each party in `rows` at its model."""
+        ...
+
+    def clipped_mean(self, models: Rows, rows: NDArray[np.intp]) -> Rows:
+        """Return the mean of each party's clipped gradients."""
+        ...
 
 
 class WarmStart(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -124,7 +135,7 @@ def check_room(plan: LocalPlan, noise: Sequence[RecordNoise], clip: float, lengt
         raise ConfigError.at("start", reason, ConfigCheck.INFEASIBLE)
 
 
-def local_models(plan: LocalPlan, gradients: RecordGradients, parties: NDArray[np.intp], length: int) -> Rows:
+def local_models(plan: LocalPlan, gradients: LocalGradients, parties: NDArray[np.intp], length: int) -> Rows:
     """Return the models that these parties, whose gradients they are, learn alone: shape (rows, length)."""
     rows = np.arange(len(parties))
     models = np.zeros((len(rows), length))
@@ -139,7 +150,7 @@ async def propagated_models(
     exchange: PeerExchange,
     objective: PersonalizedObjective,
     plan: LocalPlan,
-    gradients: RecordGradients,
+    gradients: LocalGradients,
     length: int,
     bits: int,
     noise: Sequence[RecordNoise] | None,

@@ -10,7 +10,7 @@ import numpy as np
 
 from smpc_dp.learn.schedule import PublicDraws
 from smpc_dp_lab.bench.cost_of_privacy import CostOfPrivacy, Point
-from smpc_dp_lab.bench.plots import finish_axes, log_ticks, write_plot
+from smpc_dp_lab.bench.plots import BESIDE, finish_axes, log_ticks, write_plot
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -33,9 +33,8 @@ def _by_tick(points: list[Point]) -> Panel:
             axes.plot(ticks, middle, color=f"C{index}", label=f"epsilon = {point.epsilon:g}")
             axes.fill_between(ticks, low, high, color=f"C{index}", alpha=0.25, linewidth=0)
         axes.set(yscale="log", xlabel="tick", ylabel="psi")
-        finish_axes(
-            axes, f"{points[0].data}, median and quartiles [{FIGURES[points[0].data][0]}]", fontsize=7
-        )
+        heading = f"{points[0].data}, median and quartiles [{FIGURES[points[0].data][0]}]"
+        finish_axes(axes, heading, fontsize=7, **BESIDE)
 
     return draw
 
@@ -45,9 +44,9 @@ def _timing(points: list[Point], seed: int) -> Panel:
 
     def draw(axes: Axes) -> None:
         owners = max(p.owners for p in points)
-        axes.plot(range(1, TIMED + 1), 1 + PublicDraws(seed).below(owners, TIMED), ".", label="owner")
+        axes.plot(range(1, TIMED + 1), 1 + PublicDraws(seed).below(owners, TIMED), ".")
         axes.set(xlabel="tick", ylabel="owner")
-        finish_axes(axes, f"{points[0].data}, whose clock ticks [{FIGURES[points[0].data][1]}]", fontsize=7)
+        finish_axes(axes, f"{points[0].data}, whose clock ticks [{FIGURES[points[0].data][1]}]")
 
     return draw
 
@@ -75,7 +74,7 @@ def _against(points: list[Point], of: str, lines: str, title: str, *, first_alon
             axes.plot(*zip(*alone, strict=True), "k-.", label="first owner alone, no noise")
         axes.set(yscale="log", xlabel=of, ylabel="psi")
         log_ticks(axes, (getattr(p, of) for p in some))
-        finish_axes(axes, title, fontsize=6)
+        finish_axes(axes, title, fontsize=7, **BESIDE)
 
     return draw
 
@@ -89,7 +88,7 @@ def _alone(points: list[Point], sizes: tuple[int, ...]) -> Panel:
             label = f"together, epsilon = {point.epsilon:g}"
             axes.axhline(point.median, color=f"C{index}", linestyle="--", label=label)
         axes.set(yscale="log", xlabel="n_i", ylabel="psi")
-        finish_axes(axes, f"{points[0].data}, alone and together [Fig. 7]", fontsize=6)
+        finish_axes(axes, f"{points[0].data}, alone and together [Fig. 7]", fontsize=7, **BESIDE)
 
     return draw
 
@@ -115,4 +114,4 @@ def plot(result: CostOfPrivacy, path: Path) -> None:
         ]
         if alike:
             panels.append(_against(alike, "owners", "epsilon", "600 records each [Fig. 6]", first_alone=True))
-    write_plot(path, (4.6 * min(3, len(panels)), 4.2), *panels, title="Cost of privacy", across=3)
+    write_plot(path, (6.0 * min(3, len(panels)), 4.2), *panels, title="Cost of privacy", across=3)

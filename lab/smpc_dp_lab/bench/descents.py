@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smpc_dp.learn.averager import PlainExchange
-from smpc_dp.learn.coordinate_descent import Gradients, PersonalizedObjective, descend
+from smpc_dp.learn.coordinate_descent import Gradients, PersonalizedObjective, Watch, descend
 from smpc_dp.privacy.record_gradients import grid_bits, plan_gradient_noise
 from smpc_dp.privacy.sampling import NoiseSource
 
@@ -25,13 +25,14 @@ def descended(
     budget: tuple[float, float] | None = None,
     clip: float = 1.0,
     start: Floats | None = None,
+    watch: Watch | None = None,
 ) -> Floats:
     """Return the models after updates of these parties, shape (n, length).
 
     Args:
         wakes: the party of each tick. seed: of the noise.
         budget: epsilon and delta of a record, split evenly over a party's updates; None: no noise.
-        clip: of the gradients, in the L2 norm. start: models; None: zeros.
+        clip: of the gradients, in the L2 norm. start: models; None: zeros. watch: see `descend`.
     """
     parties = len(objective.sizes)
     bits, noise, source = 30, None, None
@@ -44,5 +45,16 @@ def descended(
         ]
     exchange = PlainExchange(parties)
     return asyncio.run(
-        descend(exchange, objective, gradients, length, wakes, bits, start=start, noise=noise, source=source)
+        descend(
+            exchange,
+            objective,
+            gradients,
+            length,
+            wakes,
+            bits,
+            start=start,
+            noise=noise,
+            source=source,
+            watch=watch,
+        )
     )

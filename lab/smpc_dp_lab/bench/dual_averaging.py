@@ -35,7 +35,6 @@ Progress = Callable[[str, int, int], None]
 
 ITERATIONS, REPETITIONS, TIMES = 30_000, 50, 30
 SYNCHRONOUS = 2
-REFERENCE_AUC = 0.99
 # Sizes of the groups of curves beside the figure's, and runs of each at most.
 GROUP_SIZES, GROUP_REPETITIONS = (3, 10), 10
 # Parties of a run whose objective is computed: it costs as many losses as there are pairs of classes.
@@ -115,7 +114,6 @@ class DualAveragingErrors(msgspec.Struct, frozen=True, kw_only=True):
     minimum: float
     start: float
     best_auc: float
-    reference_auc: float
     data: str
     seconds: float
     curves: tuple[Curve, ...]
@@ -266,7 +264,6 @@ def dual_averaging_errors(
         minimum=aim.value(optimum),
         start=aim.value(np.zeros_like(optimum)),
         best_auc=aim.auc(optimum),
-        reference_auc=REFERENCE_AUC,
         data=data,
         seconds=time.perf_counter() - started,
         curves=tuple(curves),

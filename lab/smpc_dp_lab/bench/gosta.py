@@ -35,8 +35,6 @@ FEATURES, POSITIVE, SHIFT = 23, 0.25, 0.15
 NEIGHBOURS, REWIRED = 4, 0.3
 GRAPHS = ("complete", "Watts-Strogatz", "odd grid")
 METHODS = ("GoSta", "U2-gossip")
-# Relative error after 60,000 iterations with 1,260 parties, in the order of METHODS: means of three runs.
-REFERENCE = {"complete": (0.051, 0.256), "Watts-Strogatz": (0.081, 0.297), "odd grid": (0.131, 0.348)}
 # Copies of the network that run at once; more only take memory.
 _COPIES = 10
 
@@ -50,7 +48,6 @@ class Curve(msgspec.Struct, frozen=True, kw_only=True):
         spread: standard deviation over the parties of |z_u / U - 1|, mean over the repetitions.
         bias: the same as `error` for the mean of the repetitions, above the expectation's by chance alone.
         bound: Theorem 3.1 on the expectation, in the same unit; None for U2-gossip.
-        reference: `error` of the reference at its end; None for other sizes.
     """
 
     graph: str
@@ -62,7 +59,6 @@ class Curve(msgspec.Struct, frozen=True, kw_only=True):
     spread: tuple[float, ...]
     bias: tuple[float, ...]
     bound: tuple[float, ...] | None
-    reference: float | None
 
 
 class GostaErrors(msgspec.Struct, frozen=True, kw_only=True):
@@ -159,7 +155,6 @@ def gosta_errors(
             if method == "GoSta":
                 unit = math.sqrt(parties) * target
                 bound = tuple((gosta_bound(graph, matrix, result.ticks) / unit).tolist())
-            standard = (parties, iterations) == (PARTIES, ITERATIONS)
             curves.append(
                 Curve(
                     graph=graph.name,
@@ -173,7 +168,6 @@ def gosta_errors(
                         np.sqrt(((summed[: len(result.ticks)] / repetitions) ** 2).mean(axis=1)).tolist()
                     ),
                     bound=bound,
-                    reference=REFERENCE[graph.name][METHODS.index(method)] if standard else None,
                 )
             )
     if progress is not None:
@@ -269,8 +263,8 @@ def _draw_bounds(axes: Axes, result: GostaErrors) -> None:
     finish_axes(axes, name, fontsize=9, title="colours as in (a)", title_fontsize=9)
 
 
-def last_rows(result: GostaErrors) -> Sequence[tuple[str, str, float, float, float | None, float | None]]:
-    """Return graph, method, error, spread, bound and reference at the end, for a table."""
+def last_rows(result: GostaErrors) -> Sequence[tuple[str, str, float, float, float | None]]:
+    """Return graph, method, error, spread and bound at the end, for a table."""
     return [
         (
             curve.graph,
@@ -278,7 +272,6 @@ def last_rows(result: GostaErrors) -> Sequence[tuple[str, str, float, float, flo
             curve.error[-1],
             curve.spread[-1],
             None if curve.bound is None else curve.bound[-1],
-            curve.reference,
         )
         for curve in result.curves
     ]

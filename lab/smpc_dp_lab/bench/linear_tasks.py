@@ -42,6 +42,22 @@ class Problem:
         sums = np.einsum("rp,rpf->rf", self._slopes(models, rows), self.features[rows])
         return np.asarray(sums / self.sizes[rows][:, None])
 
+    def clipped_mean(self, models: Floats, rows: NDArray[np.intp]) -> Floats:
+        """Return the means of gradients clipped to norm 1, which those of rows of norm 1 have anyway."""
+        return self.mean(models, rows)
+
+    def losses(self, models: Floats) -> Floats:
+        """Return the mean loss of each party at its model, without a ridge."""
+        signs = self.labels * np.einsum("rpf,rf->rp", self.features, models)
+        return np.asarray((np.abs(self.labels) * np.logaddexp(0, -signs)).sum(axis=1) / self.sizes)
+
+    def smoothness(self) -> float:
+        """Return the greatest Lipschitz constant of a party's mean gradient, from its records: not public."""
+        return max(
+            float(np.linalg.norm(features[labels != 0], 2)) ** 2 / (4 * size)
+            for features, labels, size in zip(self.features, self.labels, self.sizes, strict=True)
+        )
+
     def contributions(
         self, models: Floats, rows: NDArray[np.intp], factor: Floats, bits: int
     ) -> NDArray[np.int64]:
@@ -55,9 +71,7 @@ class Problem:
 
         def value(flat: Floats) -> tuple[float, Floats]:
             models = flat.reshape(len(self.sizes), -1)
-            signs = self.labels * np.einsum("rpf,rf->rp", self.features, models)
-            here = np.abs(self.labels) / self.sizes[:, None]
-            losses = (here * np.logaddexp(0, -signs)).sum() + ((models**2).sum(axis=1) / self.sizes).sum()
+            losses = (self.losses(models) + (models**2).sum(axis=1) / self.sizes).sum()
             return float(losses), (self.mean(models, everyone) + 2 * models / self.sizes[:, None]).ravel()
 
         start = np.zeros(self.features.shape[0] * self.features.shape[2])
@@ -77,9 +91,10 @@ class Problem:
         return gradient, (features * (chance * (1 - chance))[:, None]).T @ features / len(labels)
 
     def accuracies(self, models: Floats) -> Floats:
-        """Return, by party, the share of its test labels that its model gets right."""
+        """Return each party's share of test labels that its model gets right; a score of 0 counts a half."""
         features, labels = self.test
-        return np.asarray((np.sign(np.einsum("rpf,rf->rp", features, models)) == labels).mean(axis=1))
+        scores = labels * np.einsum("rpf,rf->rp", features, models)
+        return np.asarray(((scores > 0) + 0.5 * (scores == 0)).mean(axis=1))
 
     def perturbed(self, epsilon: float, seed: int) -> Problem:
         """Return the tasks after epsilon-local DP of every record, of rows of L2 norm at most 1.

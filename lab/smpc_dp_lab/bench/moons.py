@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import spearmanr
 
 from smpc_dp import simulate
 from smpc_dp.learn.boosting import PersonalizedBoosting
 from smpc_dp_lab.bench.figures import Progress, Steps, refuse, within
-from smpc_dp_lab.bench.moons_tasks import CLUSTERS, EDGE, FEATURES, PARTIES, boosted, problem
+from smpc_dp_lab.bench.moons_tasks import CLUSTERS, EDGE, FEATURES, PARTIES, boosted, problem, true_angles
 from smpc_dp_lab.bench.plots import write_plot
 
 if TYPE_CHECKING:
@@ -41,14 +42,27 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
         return float(np.mean(self.accuracies))
 
 
+class Node(msgspec.Struct, frozen=True, kw_only=True):
+    """A party of the learned graph of the first problem: its rotation in degrees, c_u, F_u and d_u."""
+
+    angle: float
+    confidence: float
+    loss: float
+    degree: float
+
+
 class Moons(msgspec.Struct, frozen=True, kw_only=True):
     """Measurements of `moons`; graphs are of the first problem, shape (n, n), parties by cluster.
 
-    `within`: the share of the learned weight within clusters, mean over the problems.
+    Attributes:
+        within: the share of the learned weight within clusters, mean over the problems.
+        rank: Spearman's correlation of c_u F_u with the degree in the learned graph, mean over the problems.
     """
 
     points: tuple[Point, ...]
     within: float
+    rank: float
+    nodes: tuple[Node, ...]
     oracle: list[list[float]]
     learned: list[list[float]]
     problems: int
@@ -77,7 +91,7 @@ def moons(*, problems: int = 10, seed: int = 1, progress: Progress | None = None
     refuse(within("problems", problems, 1, 100))
     began, count = time.perf_counter(), Steps(progress, "problems", problems)
     measured: dict[str, list[float]] = {}
-    shares, graphs = [], []
+    shares, graphs, nodes = [], [], []
     own = np.repeat(np.arange(len(CLUSTERS)), CLUSTERS)
     for number in range(problems):
         given, tests, oracle = problem(1_000 * seed + number)
@@ -94,6 +108,7 @@ def moons(*, problems: int = 10, seed: int = 1, progress: Progress | None = None
             if learned.graph is not None:
                 shares.append(float(learned.graph[own[:, None] == own].sum() / learned.graph.sum()))
                 graphs.append((oracle, learned.graph))
+                nodes.append(_nodes(1_000 * seed + number, margins, learned.values, learned.graph))
         tested = [kind.margins(table) for table in tests]
         for method, of in models.items():
             right = [(table @ model > 0).mean() for table, model in zip(tested, of, strict=True)]
@@ -103,6 +118,8 @@ def moons(*, problems: int = 10, seed: int = 1, progress: Progress | None = None
     return Moons(
         points=tuple(Point(method=name, accuracies=tuple(measured[name])) for name in order),
         within=float(np.mean(shares)),
+        rank=float(np.mean([_rank(of) for of in nodes])),
+        nodes=nodes[0],
         oracle=graphs[0][0].tolist(),
         learned=graphs[0][1].tolist(),
         problems=problems,
@@ -111,18 +128,39 @@ def moons(*, problems: int = 10, seed: int = 1, progress: Progress | None = None
     )
 
 
+def _nodes(seed: int, margins: list[Floats], models: Floats, graph: Floats) -> tuple[Node, ...]:
+    """Return the parties of a learned graph, with the losses (2.4) of their models."""
+    most = max(map(len, margins))
+    return tuple(
+        Node(
+            angle=float(angle),
+            confidence=len(own) / most,
+            loss=float(np.logaddexp.reduce(-(own @ model))),
+            degree=float(weights.sum()),
+        )
+        for angle, own, model, weights in zip(true_angles(seed)[0], margins, models, graph, strict=True)
+    )
+
+
+def _rank(nodes: tuple[Node, ...]) -> float:
+    return float(spearmanr([one.confidence * one.loss for one in nodes], [one.degree for one in nodes])[0])
+
+
 def plot(result: Moons, path: Path) -> None:
-    """Write the weights of the oracle's and of the learned graph, and the accuracies."""
+    """Write the weights of the oracle's and of the learned graph, that graph's nodes, and the accuracies."""
 
     def graph(name: str, weights: list[list[float]]) -> Callable[[Axes], None]:
         def draw(axes: Axes) -> None:
             shown = np.array(weights)
             # The square root shows small weights too.
-            axes.imshow(np.sqrt(shown / shown.max()), cmap="Greys", vmin=0, vmax=1)
+            image = axes.imshow(np.sqrt(shown / shown.max()), cmap="Greys", vmin=0, vmax=1)
+            bar = axes.figure.colorbar(image, ax=axes, shrink=0.8, label="weight, of the largest")
+            ticks = (0, 0.01, 0.1, 0.25, 0.5, 1)
+            bar.set_ticks(np.sqrt(ticks).tolist(), labels=[f"{tick:g}" for tick in ticks])
             for edge in np.cumsum(CLUSTERS)[:-1] - 0.5:
                 axes.axhline(edge, color="C3", linewidth=0.6)
                 axes.axvline(edge, color="C3", linewidth=0.6)
-            axes.set(title=name, xlabel="party, by cluster")
+            axes.set(title=f"{name} [Fig. 2.2, left]", xlabel="party, by cluster")
 
         return draw
 
@@ -132,5 +170,39 @@ def plot(result: Moons, path: Path) -> None:
         axes.set_ylabel("test accuracy")
         axes.set_title(f"{result.problems} problems")
 
-    panels = (graph("oracle", result.oracle), graph("learned", result.learned), accuracies)
-    write_plot(path, (13.0, 4.5), *panels, title="Graphs of personalised boosting on rotated moons")
+    panels = (
+        graph("oracle", result.oracle),
+        graph("learned", result.learned),
+        lambda axes: _draw_nodes(axes, result),
+        accuracies,
+    )
+    write_plot(path, (13.0, 5.6), *panels, title="Graphs of personalised boosting on rotated moons", across=2)
+
+
+def _draw_nodes(axes: Axes, result: Moons) -> None:
+    """Draw the learned graph: size by confidence, colour by loss, labels by rotation, edges by weight."""
+    import networkx as nx
+    from matplotlib.collections import LineCollection
+
+    weights, nodes = np.array(result.learned), result.nodes
+    network = nx.from_numpy_array(weights)
+    layout = nx.spring_layout(network, weight="weight", seed=1, iterations=200, k=0.35)
+    at = np.array([layout[node] for node in range(len(nodes))])
+    first, second = np.nonzero(np.triu(weights))
+    strong = (weights[first, second] / weights.max()) ** 0.5
+    lines = LineCollection(
+        np.stack([at[first], at[second]], axis=1).tolist(),
+        colors=[(0.2, 0.2, 0.2, float(one)) for one in strong],
+        linewidths=0.8,
+    )
+    axes.add_collection(lines)
+    losses = np.array([one.loss for one in nodes])
+    sizes = [15 + 110 * one.confidence for one in nodes]
+    dots = axes.scatter(
+        at[:, 0], at[:, 1], s=sizes, c=losses, cmap="RdYlGn_r", edgecolors="black", linewidths=0.4, zorder=2
+    )
+    axes.figure.colorbar(dots, ax=axes, shrink=0.8, label="local loss F_u")
+    for (x, y), one in zip(at, nodes, strict=True):
+        axes.annotate(f"{one.angle:.0f}", (x, y), ha="center", va="center", fontsize=4.5)
+    axes.set_axis_off()
+    axes.set_title("learned; size: confidence, label: degrees [Fig. 2.2, right]")

@@ -16,10 +16,16 @@ MOON_NOISE, OTHER, EDGE = 0.1, 1.0, 2.0
 SCALE, LEAST_WEIGHT = 0.1, 1e-6
 
 
+def true_angles(seed: int) -> tuple[Floats, np.random.Generator]:
+    """Return the rotation of each party's moons, in degrees, and the generator of its records."""
+    rng = np.random.default_rng([seed, 41])
+    return np.repeat(ANGLES, CLUSTERS) + rng.normal(0, SPREAD, PARTIES), rng
+
+
 def problem(seed: int) -> tuple[list[Floats], list[Floats], Floats]:
     """Return records and test records of the parties, and the oracle's weights by their true angles."""
-    rng = np.random.default_rng([seed, 41])
-    angles = np.deg2rad(np.repeat(ANGLES, CLUSTERS) + rng.normal(0, SPREAD, PARTIES))
+    degrees, rng = true_angles(seed)
+    angles = np.deg2rad(degrees)
 
     def draw(angle: float, records: int) -> Floats:
         labels = rng.integers(0, 2, records)

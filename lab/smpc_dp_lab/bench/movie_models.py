@@ -19,7 +19,7 @@ from smpc_dp_lab.bench.accuracies import Measured
 from smpc_dp_lab.bench.descents import descended
 from smpc_dp_lab.bench.figures import Progress, Steps, refuse, within
 from smpc_dp_lab.bench.gossip_admm import GossipAdmm
-from smpc_dp_lab.bench.plots import finish_axes, log_ticks, write_plot
+from smpc_dp_lab.bench.plots import BESIDE, finish_axes, log_ticks, write_plot
 from smpc_dp_lab.bench.rating_tasks import Floats, Tasks, public_tasks
 from smpc_dp_lab.bench.ratings import Ratings
 
@@ -147,7 +147,8 @@ def plot(result: Movielens, path: Path) -> None:
             axes.axhline(point.rmse, color=f"C{index + 1}", linestyle="--", label=point.method)
         axes.set(xlabel="epsilon of one rating", ylabel="test RMSE")
         log_ticks(axes, (point.epsilon for point in of if point.epsilon))
-        finish_axes(axes, f"features {features}" + ("" if holds else ": epsilon does NOT hold"), fontsize=8)
+        heading = f"features {features}" + ("" if holds else ": epsilon does NOT hold")
+        finish_axes(axes, heading, fontsize=8, **BESIDE)
 
     kinds = dict.fromkeys(point.features for point in result.points)
-    write_plot(path, (10.0, 4.2), *(lambda axes, of=of: panel(axes, of) for of in kinds), title=result.data)
+    write_plot(path, (12.0, 4.2), *(lambda axes, of=of: panel(axes, of) for of in kinds), title=result.data)

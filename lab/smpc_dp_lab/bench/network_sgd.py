@@ -36,9 +36,6 @@ Progress = Callable[[str, int, int], None]
 PARTIES, POINTS, STEPS, DELTA, LIPSCHITZ = 2_000, 8, 20_000, 1e-6, 0.4
 EPSILONS, RUNS = (10.0, 1.0), 20
 METHODS: tuple[Method, ...] = ("central", "network", "local")
-# What to expect of the script's sigmas on the California houses, roughly.
-REFERENCE = {10.0: (0.82, 0.80, 0.70), 1.0: (0.69, 0.66, 0.57)}
-REFERENCE_PLAIN = 0.845
 # Those of the script, for each of METHODS.
 SCRIPT_STEP_SIZES = (0.03416667, 0.03416667, 0.06733333)
 # With fair sigmas we tune in the paper's range; what tuning gives away is not accounted for there, nor here.
@@ -50,8 +47,7 @@ _CHECKPOINTS = 40
 class Point(msgspec.Struct, frozen=True, kw_only=True):
     """One method at one epsilon: means over the runs, and the standard deviation of the accuracy.
 
-    `trace`: mean accuracy at each of `NetworkSgd.checkpoints`. `reference`: None for fair sigmas or synthetic
-    data.
+    `trace`: mean accuracy at each of `NetworkSgd.checkpoints`.
     """
 
     epsilon: float
@@ -62,7 +58,6 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
     accuracy: float
     deviation: float
     objective: float
-    reference: float | None
     trace: list[float]
 
 
@@ -80,7 +75,6 @@ class NetworkSgd(msgspec.Struct, frozen=True, kw_only=True):
     data: str
     accuracy: float
     """Of logistic regression without privacy."""
-    reference_accuracy: float
     checkpoints: list[int]
     seconds: float
     warnings: list[str]
@@ -157,8 +151,6 @@ def network_sgd(
         )
         hits = np.array([_accuracy(tokens, test, labels) for tokens in done.trace[:_CHECKPOINTS]])
         final = _accuracy(done.tokens, test, labels)
-        real = kind == "published" and houses is not None
-        reference = REFERENCE.get(epsilon) if real else None
         result.append(
             Point(
                 epsilon=epsilon,
@@ -169,7 +161,6 @@ def network_sgd(
                 accuracy=float(final.mean()),
                 deviation=float(final.std(ddof=1)),
                 objective=float(train.objective(done.tokens).mean()),
-                reference=None if reference is None else reference[METHODS.index(method)],
                 trace=hits.mean(axis=1).tolist(),
             )
         )
@@ -187,7 +178,6 @@ def network_sgd(
         seed=seed,
         data=data.name,
         accuracy=float(_accuracy(_plain(train)[None, :], test, labels)[0]),
-        reference_accuracy=REFERENCE_PLAIN,
         checkpoints=checkpoints,
         seconds=time.perf_counter() - started,
         warnings=warnings,

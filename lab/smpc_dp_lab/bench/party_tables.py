@@ -126,8 +126,9 @@ def plot(result: PartyTables, path: Path) -> None:
     def draw(axes: Axes) -> None:
         names = [point.method for point in points]
         errors = [point.deviation for point in points]
-        axes.barh(names, [point.accuracy for point in points], xerr=errors, label="test accuracy")
+        axes.barh(names, [point.accuracy for point in points], xerr=errors)
         axes.invert_yaxis()
-        finish_axes(axes, result.data, fontsize=8)
+        axes.set(xlabel="test accuracy", xlim=(0.5, 1.0))
+        finish_axes(axes, result.data)
 
     write_plot(path, (7.0, 3.6), draw)

@@ -50,7 +50,8 @@ class PersonalizedSynthetic(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
 
 
-def _objective(tasks: Problem, rows: Rows, coupling: float) -> PersonalizedObjective:
+def objective_of(tasks: Problem, rows: Rows, coupling: float) -> PersonalizedObjective:
+    """Return what the models minimise, with the ridge 1/m_u and steps for rows of this kind."""
     curvature = (tasks.features.shape[2] if rows == "cube" else 1.0) / 4
     return PersonalizedObjective(tasks.weights, tasks.sizes, coupling, 1 / tasks.sizes, curvature)
 
@@ -59,13 +60,13 @@ def _descend(
     tasks: Problem, rows: Rows, updates: int, seed: int, epsilon: float | None, start: Floats | None = None
 ) -> Floats:
     """Return the models after coordinate descent; with `epsilon` by the noise of the product."""
-    objective = _objective(tasks, rows, COUPLING[rows] if epsilon is None else PRIVATE_COUPLING)
+    objective = objective_of(tasks, rows, COUPLING[rows] if epsilon is None else PRIVATE_COUPLING)
     wakes = PublicDraws(seed).below(PARTIES, updates * PARTIES)
     budget = None if epsilon is None else (epsilon, DELTA)
     return descended(objective, tasks, tasks.features.shape[2], wakes, seed, budget=budget, start=start)
 
 
-def papers_models(tasks: Problem, local: Floats, seed: int) -> Floats:
+def papers_models(tasks: Problem, local: Floats, seed: int, epsilon: float = PAPER_EPSILON) -> Floats:
     """Return perturbed local models after propagation (16), at scale 2/(epsilon m).
 
     NOT private: with the ridge 1/m a record moves a local model by an amount that does not shrink with m,
@@ -74,7 +75,7 @@ def papers_models(tasks: Problem, local: Floats, seed: int) -> Floats:
     rng, near = np.random.default_rng(seed), tasks.weights.toarray()
     near /= near.sum(axis=1, keepdims=True)
     pull = PAPER_MU * (tasks.sizes / tasks.sizes.max())[:, None]
-    shown = local + rng.laplace(scale=2 / (PAPER_EPSILON * tasks.sizes[:, None]), size=local.shape)
+    shown = local + rng.laplace(scale=2 / (epsilon * tasks.sizes[:, None]), size=local.shape)
     models = shown
     for _ in range(300):
         models = (near @ models + pull * shown) / (1 + pull)
@@ -89,7 +90,7 @@ def _models(
     yield "local", None, True, local
     yield "pooled", None, False, tasks.pooled()
     if admm:
-        run = GossipAdmm(tasks, _objective(tasks, rows, COUPLING[rows]), local, ADMM_PENALTY, seed)
+        run = GossipAdmm(tasks, objective_of(tasks, rows, COUPLING[rows]), local, ADMM_PENALTY, seed)
         yield "gossip ADMM", None, False, run.run(ADMM_TICKS * PARTIES)
     yield "CD", None, False, _descend(tasks, rows, CONVERGED, seed, None, local)
     if rows == "cube":

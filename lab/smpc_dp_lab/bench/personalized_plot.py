@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from smpc_dp_lab.bench.personalized import PersonalizedSynthetic
-from smpc_dp_lab.bench.plots import finish_axes, log_ticks, write_plot
+from smpc_dp_lab.bench.plots import BESIDE, finish_axes, log_ticks, write_plot
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -36,7 +36,7 @@ def plot(result: PersonalizedSynthetic, path: Path) -> None:
                             axes.axhline(one.accuracy, color=colour, linestyle=style, label=label)
             axes.set(xlabel="epsilon of one record", ylabel="test accuracy")
             log_ticks(axes, (one.epsilon for one in unit if one.epsilon))
-            finish_axes(axes, method, fontsize=7)
+            finish_axes(axes, method, fontsize=7, **BESIDE)
 
         return draw
 
@@ -49,7 +49,7 @@ def plot(result: PersonalizedSynthetic, path: Path) -> None:
             axes.plot(middle, [one.accuracy for one in of], "o-", label=label)
         axes.set(xlabel="records of a party", ylabel="test accuracy")
         heading = f"p = {max(dimensions)}, by records"
-        finish_axes(axes, heading, fontsize=7, loc="upper left", bbox_to_anchor=(1, 1))
+        finish_axes(axes, heading, fontsize=7, **BESIDE)
 
     panels = (by_epsilon("private CD"), by_size, by_epsilon("local DP"))
     write_plot(path, (16.0, 4.5), *panels, title="Personalised models, rows of L2 norm at most 1")

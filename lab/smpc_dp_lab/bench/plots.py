@@ -73,6 +73,10 @@ def log_ticks(axes: Axes, values: Iterable[float]) -> None:
     axes.set_xticks([], minor=True)
 
 
+# Of a legend: to the right of its axes, where no line is.
+BESIDE: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0)}
+
+
 def finish_axes(axes: Axes, heading: str, size: float = 10, **legend: Any) -> None:
     """Add heading and legend, a grid below, and no frame above and to the right."""
     axes.set_title(heading, fontsize=size, loc="left")

@@ -17,7 +17,7 @@ from smpc_dp.learn.boosting import PersonalizedBoosting, score_sensitivity
 from smpc_dp.privacy.noisy_choice import plan_choices
 from smpc_dp_lab.bench.accuracies import Measured
 from smpc_dp_lab.bench.figures import Progress, Steps, refuse, within
-from smpc_dp_lab.bench.plots import finish_axes, write_plot
+from smpc_dp_lab.bench.plots import BESIDE, finish_axes, write_plot
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -118,13 +118,12 @@ def plot(result: PrivateBoosting, path: Path) -> None:
                 of = [p for p in result.points if (p.beta, p.epsilon) == (beta, epsilon)]
                 axes.plot([p.size for p in of], [p.accuracy for p in of], "o-", label=f"beta = {beta:g}")
             axes.set(xscale="log", xlabel="records of a party", ylabel="test accuracy")
-            finish_axes(
-                axes, "no privacy" if epsilon is None else f"epsilon = {epsilon:g} of a record", fontsize=8
-            )
+            heading = "no privacy" if epsilon is None else f"epsilon = {epsilon:g} of a record"
+            finish_axes(axes, heading, fontsize=8, **(BESIDE if epsilon == epsilons[-1] else {}))
 
         return draw
 
-    epsilons = dict.fromkeys(point.epsilon for point in result.points)
+    epsilons = list(dict.fromkeys(point.epsilon for point in result.points))
     write_plot(
         path, (4.0 * len(epsilons), 4.0), *map(panel, epsilons), title="Personalised boosting", sharey=True
     )

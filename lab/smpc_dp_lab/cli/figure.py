@@ -30,6 +30,12 @@ Epsilons = Annotated[
     typer.Option("--epsilon", help="Privacy parameter; may be repeated.", show_default=False),
 ]
 Seed = Annotated[int, typer.Option(help="Of all draws.")]
+# In the repository that this file is in, wherever the command runs.
+WISCONSIN = Path(__file__).resolve().parents[3] / "examples/data/breast_cancer_wisconsin_original.csv"
+Wisconsin = Annotated[
+    Path,
+    typer.Option("--data", help="The file of the Wisconsin (Original) data.", show_default="of examples/"),
+]
 Quick = Annotated[bool, typer.Option("--quick", help="A few settings and runs: seconds.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 

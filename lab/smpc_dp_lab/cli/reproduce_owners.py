@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 import typer
 
+import smpc_dp
 from smpc_dp_lab.cli.figure import (
     Columns,
     Epsilons,
@@ -21,7 +22,7 @@ from smpc_dp_lab.cli.figure import (
     show_points,
 )
 
-LENDING = Path("smpc_dp/demo/data/lending_club.csv")
+LENDING = Path(smpc_dp.__file__).parent / "demo/data/lending_club.csv"
 
 
 def register(app: typer.Typer) -> None:
@@ -31,7 +32,9 @@ def register(app: typer.Typer) -> None:
 
 
 def cost_of_privacy(
-    lending: Annotated[Path, typer.Option(help="The file of the Lending Club rows.")] = LENDING,
+    lending: Annotated[
+        Path, typer.Option(help="The file of the Lending Club rows.", show_default="of the package")
+    ] = LENDING,
     houses: Annotated[
         Path | None,
         typer.Option(

@@ -16,6 +16,7 @@ from smpc_dp_lab.bench import (
     movie_models,
     party_tables,
     personalized,
+    personalized_iterations,
     personalized_plot,
     published_ratings,
 )
@@ -62,6 +63,64 @@ def test_rows_of_norm_one_have_gradients_of_norm_one() -> None:
     assert np.abs(tasks._slopes(np.ones((linear_tasks.PARTIES, 20)), rows)).max() <= 1
 
 
+def test_models_along_the_iterations() -> None:
+    """One fixed problem: coordinate descent leads gossip ADMM, as in Fig. 1."""
+    result = personalized_iterations.personalized_iterations(
+        20, updates=3, published=[], private=[], problems=1
+    )
+    traces = {(one.figure, one.rows, one.method): one for one in result.points}
+    descent, admm = traces["1", "cube", "CD"], traces["1", "cube", "gossip ADMM"]
+    assert descent.iterations == admm.iterations == (0, 100, 200, 300)
+    assert descent.objective[0] == admm.objective[0]
+    assert list(descent.objective) == sorted(descent.objective, reverse=True)
+    assert descent.objective[-1] < admm.objective[-1]
+    assert descent.accuracy[-1] > admm.accuracy[-1]
+    # A model to each neighbour at an update; eight vectors at a tick of gossip ADMM.
+    edges = linear_tasks.problem(1_000, 20, "cube").weights.nnz
+    assert descent.vectors == pytest.approx((0, edges, 2 * edges, 3 * edges), abs=0.2 * edges)
+    assert descent.vectors[-1] == 3 * edges
+    assert admm.vectors == (0, 800, 1_600, 2_400)
+
+
+@pytest.mark.long
+def test_noise_raises_the_objective_along_the_iterations(tmp_path: Path) -> None:
+    """One fixed problem, the paper's noise and the product's, from zero and from private starts."""
+    pytest.importorskip("matplotlib")
+    result = personalized_iterations.personalized_iterations(
+        20, updates=1, published=[(0.15, 2)], private=[(1.0, 2)], problems=1
+    )
+    traces = {(one.figure, one.rows, one.method): one for one in result.points}
+    for figure in ("2a", "2b"):
+        for rows, method in (("cube", "paper's noise"), ("unit", "private CD")):
+            noisy, exact = traces[figure, rows, method], traces[figure, rows, "CD"]
+            assert noisy.objective[-1] > exact.objective[-1]
+            assert noisy.protected == (method == "private CD")
+            assert len(noisy.iterations) == 3
+    assert traces["2b", "cube", "CD"].accuracy[0] > traces["2a", "cube", "CD"].accuracy[0] == 0.5
+    personalized_iterations.plot(result, tmp_path / "figure.png")
+    assert (tmp_path / "figure.png").stat().st_size > 10_000
+
+
+def test_the_objective_along_the_iterations_is_that_of_the_paper() -> None:
+    """Loops over parties, records and pairs; steps of 1/L_i lower it, and L_i bounds a mean Hessian."""
+    tasks = linear_tasks.problem(1, 3, "cube")
+    objective = replace(personalized.objective_of(tasks, "cube", 0.5), smoothness=tasks.smoothness())
+    models = np.random.default_rng(1).normal(size=(linear_tasks.PARTIES, 3))
+    weights, total, largest = tasks.weights.toarray(), 0.0, 0.0
+    for u in range(linear_tasks.PARTIES):
+        m = int(tasks.sizes[u])
+        losses = [
+            np.log1p(np.exp(-tasks.labels[u, j] * (tasks.features[u, j] @ models[u]))) for j in range(m)
+        ]
+        own = sum(losses) / m + (models[u] @ models[u]) / m
+        total += weights[u].sum() * m / max(tasks.sizes) * own
+        total += 0.25 * sum(weights[u, v] * ((models[u] - models[v]) ** 2).sum() for v in range(u))
+        largest = max(largest, float(np.linalg.eigvalsh(tasks.derivatives(u, np.zeros(3))[1]).max()))
+    assert personalized_iterations.objective_value(objective, tasks, models) == pytest.approx(total)
+    # At the model 0 a logistic loss has its greatest curvature.
+    assert tasks.smoothness() == pytest.approx(largest)
+
+
 @pytest.mark.parametrize(("arguments", "problems"), [([1], 1), ([20], 0)])
 def test_arguments_out_of_range_are_named(arguments: list[int], problems: int) -> None:
     with pytest.raises(ConfigError, match=r"dimension|problems"):
@@ -79,6 +138,8 @@ def test_a_learned_graph_finds_clusters_and_beats_local_models(
     accuracy = {point.method: point.accuracy for point in result.points}
     assert accuracy["oracle"] > accuracy["learned"] > max(accuracy["local"], accuracy["global"])
     assert result.within > 0.6
+    # Who has much to lose by its neighbours has few of them.
+    assert result.rank < 0
     moons.plot(result, tmp_path / "figure.png")
     assert (tmp_path / "figure.png").stat().st_size > 10_000
     with pytest.raises(ConfigError, match="problems"):
