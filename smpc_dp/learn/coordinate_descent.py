@@ -108,10 +108,12 @@ class PersonalizedObjective:
     def contraction(self) -> float:
         """C = 1 - mu / (n L_max) of Proposition 2.1, with mu >= min_u d_u c_u 2 ridge_u."""
         scaled = self.degrees * self.confidence
-        largest = (
-            self.degrees * (self.coupling + self.confidence * (self.smoothness + 2 * self.ridges))
-        ).max()
-        return float(1 - (scaled * 2 * self.ridges).min() / (len(self.sizes) * largest))
+        return float(1 - (scaled * 2 * self.ridges).min() / (len(self.sizes) * self.blocks.max()))
+
+    @cached_property
+    def blocks(self) -> Floats:
+        """L_u = d_u (lambda_1 + c_u L_u^loc), shape (n,): Lipschitz constants of M in one party's model."""
+        return self.degrees * (self.coupling + self.confidence * (self.smoothness + 2 * self.ridges))
 
 
 def _fault_of(weights: sparse.csr_array) -> ConfigIssue | None:

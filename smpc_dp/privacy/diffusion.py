@@ -225,3 +225,15 @@ def descent_bound(
     """
     mu, delta = step_size, smoothness
     return -mu / 2 * slope + mu / 2 * delta**2 * disagreement + mu**2 * delta * l2_bound**2 / 2
+
+
+def stationarity_bound(
+    step_size: float, smoothness: float, l2_bound: float, gap: float, disagreement: float, steps: int
+) -> float:
+    """Return a bound on the mean of E|grad J(w_c)|^2 over the first steps, (31) with all its terms.
+
+    2 gap/(mu i) + delta^2 disagreement + mu delta G^2, which is (30) summed: `gap` is J(w_c,0) less the least
+    value of J, `disagreement` the bound (28), whose noise makes the term O(b_v^2).
+    """
+    mu, delta = step_size, smoothness
+    return 2 * gap / (mu * steps) + delta**2 * disagreement + mu * delta * l2_bound**2

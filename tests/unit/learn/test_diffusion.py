@@ -15,7 +15,14 @@ from smpc_dp.errors import ConfigError, PrivacyError
 from smpc_dp.learn.averager import PlainExchange
 from smpc_dp.learn.diffusion import diffuse, publish_models, update
 from smpc_dp.learn.topology import complete, erdos_renyi, mixing_gap, ring
-from smpc_dp.privacy.diffusion import DiffusionNoise, Kind, descent_bound, disagreement_bound, spread
+from smpc_dp.privacy.diffusion import (
+    DiffusionNoise,
+    Kind,
+    descent_bound,
+    disagreement_bound,
+    spread,
+    stationarity_bound,
+)
 from smpc_dp.privacy.sampling import NoiseSource, discrete_laplace
 
 Floats = NDArray[np.float64]
@@ -305,6 +312,11 @@ def test_disagreement_and_descent_hold_on_quadratics() -> None:
         assert fall <= descent_bound(mu, 1.0, largest[0], slopes[i - 1], away[i - 1])
         assert fall <= descent_bound(mu, 1.0, largest[0], slopes[i - 1], bound)
     assert context[60] < context[0]
+    # (31) for any number of steps; without its noise it would be wrong.
+    gap = context[0] - float((0.5 * ((targets - targets.mean(axis=0)) ** 2).sum(axis=2)).mean())
+    for i in range(1, 61):
+        assert np.mean(slopes[:i]) <= stationarity_bound(mu, 1.0, largest[0], gap, bound, i)
+    assert stationarity_bound(0.1, 2.0, 3.0, 1.0, 5.0, 4) == pytest.approx(2 / 0.4 + 4 * 5 + 0.1 * 2 * 9)
 
 
 def test_bad_requests_are_named() -> None:

@@ -1,0 +1,190 @@
+"""Bounds of papers on the error of learners with noise, with the factors that the papers leave out.
+
+P: Bellet, Guerraoui, Taziki, Tommasi 2018. J: Jin, He, Dai 2018. What differs from the printed formulas, and
+the tests that show it: docs/proofs/errata.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import msgspec
+
+from smpc_dp.privacy.arguments import ArgumentChecks
+
+
+class UtilityLoss(msgspec.Struct, frozen=True, kw_only=True):
+    """Terms of a bound on E[M(Theta(T))] - M*, for private coordinate descent [P, Theorem 2]."""
+
+    ticks: int
+    """T, updates of all parties together."""
+    start: float
+    """C^T (M(Theta(0)) - M*)."""
+    noise: float
+    """sum_t C^(T-1-t) E|noise(t)|^2 / (2 n L_min)."""
+
+    @property
+    def total(self) -> float:
+        """Their sum."""
+        return self.start + self.noise
+
+
+def utility_loss(
+    gap: float, contraction: float, smallest: float, parties: int, squares: Sequence[float]
+) -> UtilityLoss:
+    """Return Theorem 2 of P, for parties that wake uniformly at random.
+
+    As printed, but noise of tick t has the weight C^(T-1-t), and its squared norm counts all coordinates.
+
+    Args:
+        gap: M(Theta(0)) - M*. contraction: C, from 0 to 1. smallest: L_min, of the blocks' gradients.
+        parties: n.
+        squares: by tick t, sum_u E|d_u c_u eta_u(t)|^2 of the noise eta_u on party u's mean gradient:
+            2 p (d_u c_u s_u)^2 summed for Laplace noise of scale s_u in p coordinates.
+
+    Raises:
+        ConfigError: an argument is out of range.
+    """
+    checks = ArgumentChecks()
+    checks.require_within("gap", gap, 0.0, 1e300)
+    checks.require_within("contraction", contraction, 0.0, 1.0)
+    checks.require_positive("smallest", smallest)
+    checks.require_integer("parties", parties, 1, 10**9)
+    for square in squares:
+        checks.require_within("squares", square, 0.0, 1e300)
+    checks.raise_issues()
+    ticks, noise = len(squares), 0.0
+    for square in squares:
+        noise = contraction * noise + square
+    return UtilityLoss(ticks=ticks, start=contraction**ticks * gap, noise=noise / (2 * parties * smallest))
+
+
+class StepsWithoutReplacement(msgspec.Struct, frozen=True, kw_only=True):
+    """A run of a local and a global model, from batches without replacement [J, Algorithm 1]."""
+
+    nodes: int
+    """M."""
+    records: int
+    """n, of all nodes together."""
+    batch: int
+    """b."""
+    steps: int
+    """T, batches that are taken: (9) counts those of all nodes, (10) those of each."""
+    dimension: int
+    """d, of a model: the paper has no such factor."""
+    deviation: float
+    """Of each coordinate of the noise eta N on a global step."""
+    gradient: float
+    """B, of a batch's gradient; and L, of a record's: its norm at most."""
+
+    def check(self) -> None:
+        """Raise ConfigError unless all are in range."""
+        checks = ArgumentChecks()
+        for name, value in (("nodes", self.nodes), ("records", self.records), ("batch", self.batch)):
+            checks.require_integer(name, value, 1, 10**12)
+        checks.require_integer("steps", self.steps, 1, self.records)
+        checks.require_integer("dimension", self.dimension, 1, 10**9)
+        checks.require_within("deviation", self.deviation, 0.0, 1e150)
+        checks.require_positive("gradient", self.gradient)
+        checks.raise_issues()
+
+
+class ConvexBound(msgspec.Struct, frozen=True, kw_only=True):
+    """Terms of (9): a bound on the mean excess of F at the model that each step takes."""
+
+    start: float
+    """(M + 1) R^2 / (4 T eta)."""
+    gradients: float
+    """eta B^2."""
+    noise: float
+    """d Var(eta N) / (2 eta), times the part of the steps that is global."""
+    printed_noise: float
+    """The same without d, as the paper prints it."""
+    sampling: float
+    """Of batches without replacement: 0 for fresh ones; for losses of linear scores alone."""
+
+    @property
+    def total(self) -> float:
+        """The bound."""
+        return self.start + self.gradients + self.noise + self.sampling
+
+
+def classical_step_deviation(rate: float, gradient: float, batch: int, epsilon: float, delta: float) -> float:
+    """Return the deviation of eta N in (9): sqrt(2 ln(1.25/delta)) 2 eta L/(b epsilon) [J, (4), Lemma 4]."""
+    return math.sqrt(2 * math.log(1.25 / delta)) * 2 * rate * gradient / (batch * epsilon)
+
+
+def convex_bound(run: StepsWithoutReplacement, rate: float, diameter: float, part: float) -> ConvexBound:
+    """Return (9) [J, Theorem 3]: T <= n/b steps of size eta, one node each, on a convex loss.
+
+    The first three terms are proven for fresh batches (docs/proofs/local-global.md), the last is the paper's.
+
+    Args:
+        rate: eta. diameter: R, of the set of models. part: of the steps that are global, from 0 to 1.
+
+    Raises:
+        ConfigError: an argument is out of range.
+    """
+    run.check()
+    checks = ArgumentChecks()
+    checks.require_positive("rate", rate)
+    checks.require_positive("diameter", diameter)
+    checks.require_within("part", part, 0.0, 1.0)
+    checks.require_integer("steps", run.steps, 1, max(1, run.records // run.batch))
+    checks.raise_issues()
+    noise = run.deviation**2 / (2 * rate) * part
+    taken, n = run.batch * run.steps, run.records
+    factor = 2 * (2 + 12 * math.sqrt(2)) * diameter * run.gradient / 3
+    return ConvexBound(
+        start=(run.nodes + 1) * diameter**2 / (4 * run.steps * rate),
+        gradients=rate * run.gradient**2,
+        noise=run.dimension * noise,
+        printed_noise=noise,
+        sampling=factor * (math.sqrt(taken) / n + 2 / (math.sqrt(n) + math.sqrt(n - taken))),
+    )
+
+
+class StronglyConvexBound(msgspec.Struct, frozen=True, kw_only=True):
+    """Terms of (10), of the squared distances of all M + 1 models from the minimiser after t rounds."""
+
+    gradients: float
+    """4 M B^2 / (3 a^2 gamma^2 t)."""
+    noise: float
+    """2 M d Var(N) / (3 a^2 gamma^2 t), Var(N) of a coordinate of the noise on a gradient."""
+    sampling: float
+    """M B^2 log t / (a^2 gamma^2 b t): the paper's order, with the factor 1."""
+
+    @property
+    def total(self) -> float:
+        """The bound, if the factor of `sampling` is 1."""
+        return self.gradients + self.noise + self.sampling
+
+
+def strongly_convex_bound(
+    run: StepsWithoutReplacement, rate: float, convexity: float, least: float
+) -> StronglyConvexBound:
+    """Return (10) [J, Theorem 4]: steps of size 1/(a gamma t) on a gamma-strongly convex loss.
+
+    The paper gives orders, without gamma and d. The first two terms are proven for fresh batches and 5 rounds
+    or more (docs/proofs/local-global.md); noise is that of steps of size `rate`, scaled to a gradient.
+
+    Args:
+        rate: eta of the run's `deviation`. convexity: gamma.
+        least: a, the least chance of a local, or of a global step, at most a half.
+
+    Raises:
+        ConfigError: an argument is out of range.
+    """
+    run.check()
+    checks = ArgumentChecks()
+    checks.require_positive("rate", rate)
+    checks.require_positive("convexity", convexity)
+    checks.require_within("least", least, 1e-9, 0.5)
+    checks.raise_issues()
+    common = run.nodes / (least * convexity) ** 2 / run.steps
+    return StronglyConvexBound(
+        gradients=4 * common * run.gradient**2 / 3,
+        noise=2 * common * run.dimension * (run.deviation / rate) ** 2 / 3,
+        sampling=common * run.gradient**2 * math.log(run.steps) / run.batch,
+    )
