@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from smpc_dp.cli import plan_check
+from smpc_dp.cli import plan_check, plan_utility
 from smpc_dp.cli.options import option, with_settings
 from smpc_dp.cli.output import print_json, print_plan
 from smpc_dp.cli.plan_budget import budget
@@ -42,6 +42,7 @@ app.command()(gossip)
 app.command()(groups)
 app.command()(sgd)
 app.command()(collaboration)
+plan_utility.register(app)
 app.command()(verifiable)
 app.command()(session)
 app.command()(budget)

@@ -23,8 +23,8 @@ def collaboration(
     """Forecast whether collaboration pays: each owner alone, and all together under differential privacy."""
     from smpc_dp.privacy.collaboration import plan_collaboration
 
-    counts = [int(number) for number in _numbers("sizes", sizes, int)]
-    budgets = _numbers("epsilons", epsilons, float)
+    counts = [int(number) for number in numbers("sizes", sizes, int)]
+    budgets = numbers("epsilons", epsilons, float)
     if len(budgets) == 1:
         budgets = budgets * len(counts)
     plan = plan_collaboration(
@@ -50,7 +50,7 @@ def collaboration(
     )
 
 
-def _numbers(name: str, text: str, kind: type[int] | type[float]) -> list[float]:
+def numbers(name: str, text: str, kind: type[int] | type[float]) -> list[float]:
     """Parse numbers separated by commas; raise ConfigError."""
     try:
         return [kind(part) for part in text.split(",")]

@@ -15,7 +15,16 @@ from scipy.stats import spearmanr
 from smpc_dp import simulate
 from smpc_dp.learn.boosting import PersonalizedBoosting
 from smpc_dp_lab.bench.figures import Progress, Steps, refuse, within
-from smpc_dp_lab.bench.moons_tasks import CLUSTERS, EDGE, FEATURES, PARTIES, boosted, problem, true_angles
+from smpc_dp_lab.bench.moons_tasks import (
+    ANGLES,
+    CLUSTERS,
+    EDGE,
+    FEATURES,
+    PARTIES,
+    boosted,
+    problem,
+    true_angles,
+)
 from smpc_dp_lab.bench.plots import write_plot
 
 if TYPE_CHECKING:
@@ -160,7 +169,7 @@ def plot(result: Moons, path: Path) -> None:
             for edge in np.cumsum(CLUSTERS)[:-1] - 0.5:
                 axes.axhline(edge, color="C3", linewidth=0.6)
                 axes.axvline(edge, color="C3", linewidth=0.6)
-            axes.set(title=f"{name} [Fig. 2.2, left]", xlabel="party, by cluster")
+            axes.set(title=f"{name} [Fig. 2.2, left]", xlabel="party, by cluster", ylabel="party, by cluster")
 
         return draw
 
@@ -181,13 +190,17 @@ def plot(result: Moons, path: Path) -> None:
 
 def _draw_nodes(axes: Axes, result: Moons) -> None:
     """Draw the learned graph: size by confidence, colour by loss, labels by rotation, edges by weight."""
-    import networkx as nx
     from matplotlib.collections import LineCollection
 
     weights, nodes = np.array(result.learned), result.nodes
-    network = nx.from_numpy_array(weights)
-    layout = nx.spring_layout(network, weight="weight", seed=1, iterations=200, k=0.35)
-    at = np.array([layout[node] for node in range(len(nodes))])
+    # A spiral for each cluster, those of the greatest degree in its middle.
+    own, at = np.repeat(np.arange(len(CLUSTERS)), CLUSTERS), np.zeros((len(nodes), 2))
+    for cluster, degrees in enumerate(ANGLES):
+        members = np.flatnonzero(own == cluster)
+        ranks = np.argsort(np.argsort([-nodes[one].degree for one in members]))
+        turns, reach = ranks * 2.4, 0.16 * np.sqrt(ranks)
+        middle = 1.3 * np.array([np.cos(np.deg2rad(degrees)), np.sin(np.deg2rad(degrees))])
+        at[members] = middle + reach[:, None] * np.c_[np.cos(turns), np.sin(turns)]
     first, second = np.nonzero(np.triu(weights))
     strong = (weights[first, second] / weights.max()) ** 0.5
     lines = LineCollection(

@@ -116,10 +116,12 @@ def plot(result: PrivateBoosting, path: Path) -> None:
         def draw(axes: Axes) -> None:
             for beta in sorted({point.beta for point in result.points}):
                 of = [p for p in result.points if (p.beta, p.epsilon) == (beta, epsilon)]
-                axes.plot([p.size for p in of], [p.accuracy for p in of], "o-", label=f"beta = {beta:g}")
+                # One legend, beside the last panel.
+                label = f"beta = {beta:g}" if epsilon == epsilons[-1] else None
+                axes.plot([p.size for p in of], [p.accuracy for p in of], "o-", label=label)
             axes.set(xscale="log", xlabel="records of a party", ylabel="test accuracy")
             heading = "no privacy" if epsilon is None else f"epsilon = {epsilon:g} of a record"
-            finish_axes(axes, heading, fontsize=8, **(BESIDE if epsilon == epsilons[-1] else {}))
+            finish_axes(axes, heading, fontsize=8, **BESIDE)
 
         return draw
 
