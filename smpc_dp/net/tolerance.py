@@ -41,11 +41,12 @@ def tolerances(session: SessionFile) -> list[Tolerance]:
     """Return the tolerances of a session's requests, each once: those of a learner may differ."""
     servers = len(session.roster.servers)
     curious = (servers - 1) // 2 if servers else 0
-    planned = session.checked_parameters.requests
-    return list(dict.fromkeys(Tolerance(*one.tolerated, _later(one), servers, curious) for one in planned))
+    requests = session.checked_parameters.requests
+    return list(dict.fromkeys(_tolerance(planned, servers, curious) for planned in requests))
 
 
-def _later(parameters: Any) -> int:
-    """Return the number of parties that may be lost from a later request."""
-    _, lost, _ = parameters.tolerated
-    return 0 if getattr(parameters, "keeps_survivors", False) else int(lost)
+def _tolerance(planned: Any, servers: int, curious: int) -> Tolerance:
+    """Return the tolerance of one request, by its parameters."""
+    parties, lost, corrupt = planned.tolerated
+    later = 0 if getattr(planned, "keeps_survivors", False) else lost
+    return Tolerance(parties, lost, corrupt, later, servers, curious)

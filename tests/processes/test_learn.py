@@ -393,10 +393,10 @@ def test_who_completed_no_step_has_learned_nothing(
     count, failures = np.array([steps]), ("the others have left",)
     learned = Learned("sgd", np.zeros((1, 1)), ("w",), count, np.array([done]), failures).to_json()
     if not code:
-        report_learned({}, None, {"ann": learned}, as_json=True)
+        report_learned({}, None, {"ann": learned}, [], as_json=True)
         return
     with pytest.raises(typer.Exit) as ended:
-        report_learned({}, None, {"ann": learned}, as_json=True)
+        report_learned({}, None, {"ann": learned}, [], as_json=True)
     assert ended.value.exit_code == code
     reported = capsys.readouterr()
     assert "ann: all 3 steps failed: the others have left" in reported.err + reported.out

@@ -54,7 +54,7 @@ class Problem:
     def smoothness(self) -> float:
         """Return the greatest Lipschitz constant of a party's mean gradient, from its records: not public."""
         return max(
-            float(np.linalg.norm(features[labels != 0], 2)) ** 2 / (4 * size)
+            float(np.linalg.norm(features[labels != 0], 2) ** 2 / (4 * size))
             for features, labels, size in zip(self.features, self.labels, self.sizes, strict=True)
         )
 

@@ -68,7 +68,9 @@ def test_models_along_the_iterations() -> None:
     result = personalized_iterations.personalized_iterations(
         20, updates=3, published=[], private=[], problems=1
     )
-    traces = {(one.figure, one.rows, one.method): one for one in result.points}
+    traces: dict[tuple[str, str, str], personalized_iterations.Trace] = {
+        (one.figure, one.rows, one.method): one for one in result.points
+    }
     descent, admm = traces["1", "cube", "CD"], traces["1", "cube", "gossip ADMM"]
     assert descent.iterations == admm.iterations == (0, 100, 200, 300)
     assert descent.objective[0] == admm.objective[0]
@@ -89,7 +91,9 @@ def test_noise_raises_the_objective_along_the_iterations(tmp_path: Path) -> None
     result = personalized_iterations.personalized_iterations(
         20, updates=1, published=[(0.15, 2)], private=[(1.0, 2)], problems=1
     )
-    traces = {(one.figure, one.rows, one.method): one for one in result.points}
+    traces: dict[tuple[str, str, str], personalized_iterations.Trace] = {
+        (one.figure, one.rows, one.method): one for one in result.points
+    }
     for figure in ("2a", "2b"):
         for rows, method in (("cube", "paper's noise"), ("unit", "private CD")):
             noisy, exact = traces[figure, rows, method], traces[figure, rows, "CD"]

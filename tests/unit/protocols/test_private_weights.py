@@ -107,20 +107,20 @@ def test_the_intervals_of_the_ratio_have_their_level(given: dict[str, Any]) -> N
         grid, contributors = parameters.decode(total, PARTIES)
         low, high = encoding.interval(grid, contributors, deviation.total, 0.95)
         hits.append((low <= truth) & (truth <= high))
-        errors.append(encoding.average(grid, contributors) - truth)
+        errors.append(encoding.average(grid, contributors, noisy=True) - truth)
     assert 0.94 < np.mean(hits) < 0.965
     # Of a coordinate at its bound; each of the others has less.
     assert 0.8 < encoding.error(grid, contributors, deviation.total) / np.std(errors, axis=0).max() < 2
     # Without noise the ratio is the weighted average, up to the grid.
     grid, _ = parameters.decode(np.array(exact, np.uint64), PARTIES)
-    assert encoding.average(grid, PARTIES) == pytest.approx(truth, abs=PARTIES * encoding.step)
+    assert encoding.average(grid, PARTIES, noisy=True) == pytest.approx(truth, abs=PARTIES * encoding.step)
     assert encoding.total_weight(grid, PARTIES) == weights.sum()
 
 
 def test_an_average_without_weight_has_the_whole_range_as_its_interval() -> None:
     encoding = weighted(BOX)
     nothing = np.array([0, 0, 0, encoding.lowest * (PARTIES + 1)])
-    assert encoding.average(nothing, PARTIES).tolist() == [2.0, 0.0, 6.0]
+    assert encoding.average(nothing, PARTIES, noisy=True).tolist() == [2.0, 0.0, 6.0]
     low, high = encoding.interval(nothing, PARTIES, 1.0, 0.95)
     assert (low.tolist(), high.tolist()) == ([0.0, -1.0, 2.0], [4.0, 1.0, 10.0])
     assert encoding.error(nothing, PARTIES, 1.0) == 8.0
