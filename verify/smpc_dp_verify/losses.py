@@ -9,6 +9,7 @@ import decimal
 import math
 from collections.abc import Callable, Iterable
 from functools import cache, cached_property
+from itertools import accumulate
 
 from smpc_dp_verify.draws import log_choose
 
@@ -20,6 +21,8 @@ STEP, UP, ALLOWANCE = 1e-4, 1e-6, 1e-12
 DIGITS, LEAST = 30, 22
 # Digits of a sum of products of two of them.
 CELL = 2 * DIGITS + 8
+# So many products of two probabilities take less time than one of long numbers.
+FEW = 1 << 20
 MARGIN = 1 + 1e-9
 ORDERS: tuple[float, ...] = (
     *(1 + 0.01 * 99.0 ** (i / 59) for i in range(60)),
@@ -76,18 +79,30 @@ class Grid:
         return cls(each.start, masses, 1 - infinite)
 
     @cached_property
+    def cells(self) -> list[tuple[int, int]]:
+        """The losses, in steps, with their probabilities, but for those of probability 0."""
+        return [(at, mass) for at, mass in enumerate(self.masses, self.first) if mass]
+
+    @cached_property
     def _number(self) -> decimal.Decimal:
         """The probabilities as one long number, CELL digits each."""
         return decimal.Decimal("".join([f"%0{CELL}d" % mass for mass in self.masses]))
 
     def then(self, other: Grid) -> Grid:
-        """Return the losses of both together: one product of long numbers is the convolution."""
+        """Return the losses of both together: of many cells by one product of long numbers."""
         if (self.first, self.masses, self.finite) == (0, [10**DIGITS], 1.0):
             # Nothing was lost before.
             return other
         count = len(self.masses) + len(other.masses) - 1
-        text = str(_LONG.multiply(self._number, other._number)).zfill(CELL * count)
-        masses = [int(text[at : at + CELL - DIGITS]) for at in range(0, CELL * count, CELL)]
+        if len(self.cells) * len(other.cells) <= FEW:
+            sums = [0] * count
+            for at, mass in self.cells:
+                for beside, more in other.cells:
+                    sums[at + beside - self.first - other.first] += mass * more
+            masses = [total // 10**DIGITS for total in sums]
+        else:
+            text = str(_LONG.multiply(self._number, other._number)).zfill(CELL * count)
+            masses = [int(text[at : at + CELL - DIGITS]) for at in range(0, CELL * count, CELL)]
         # What is nothing at both ends is left out.
         there = [i for i, mass in enumerate(masses) if mass > 10 ** (DIGITS - LEAST)]
         first, last = there[0], there[-1] + 1
@@ -102,16 +117,33 @@ class Grid:
             power = power.then(power) if count else power
         return result
 
+
+class Composition:
+    """Losses of a grid and of one of few cells together, without their convolution."""
+
+    def __init__(self, grid: Grid, few: Grid) -> None:
+        self._grid, self._few, self._finite = grid, few, grid.finite * few.finite
+
     @cached_property
-    def _chances(self) -> list[tuple[float, float]]:
-        return [(at * STEP, mass / 10**DIGITS) for at, mass in enumerate(self.masses, self.first)]
+    def _tails(self) -> tuple[list[float], list[float]]:
+        """From each cell of the grid on, the sums of p, and of p e^-x, x losses above the cell's; then 0."""
+        chances = [mass / 10**DIGITS for mass in reversed(self._grid.masses)]
+        less = math.exp(-STEP)
+        plain = accumulate(chances, initial=0.0)
+        lowered = accumulate(chances, lambda total, chance: total * less + chance, initial=0.0)
+        return [*plain][::-1], [*lowered][::-1]
 
     def delta(self, epsilon: float) -> float:
-        """Return delta at epsilon."""
-        shown = math.fsum(
-            chance * -math.expm1(epsilon - loss) for loss, chance in self._chances if loss > epsilon
-        )
-        return min(1.0, 1 - self.finite + shown + ALLOWANCE)
+        """Return delta at epsilon: the sum of p (1 - e^(epsilon - loss)) of losses above epsilon."""
+        plain, lowered = self._tails
+        first, shown = self._grid.first, []
+        for at, mass in self._few.cells:
+            left = epsilon / STEP - at
+            if left < first + len(self._grid.masses) - 1:
+                cell = max(math.floor(left) + 1, first)
+                above = plain[cell - first] - math.exp((left - cell) * STEP) * lowered[cell - first]
+                shown.append(mass / 10**DIGITS * above)
+        return min(1.0, 1 - self._finite + math.fsum(shown) + ALLOWANCE)
 
 
 def renyi_delta(divergence: Callable[[float], float], epsilon: float) -> float:

@@ -13,6 +13,7 @@ from smpc_dp_verify.gaussian import gaussian_mu
 from smpc_dp_verify.losses import (
     ALLOWANCE,
     GREATEST_EPSILON,
+    Composition,
     Grid,
     binomial,
     binomial_delta,
@@ -250,12 +251,13 @@ def _composed_delta(coins: int, widths: tuple[int, ...], epsilon: float) -> floa
 
 
 @cache
-def _composed(coins: int, widths: tuple[int, ...]) -> Grid:
+def _composed(coins: int, widths: tuple[int, ...]) -> Composition:
     """Return the losses of coins in each coordinate that moves by its width (parts 1, 4 and 8)."""
-    result = Grid()
+    result, last = Grid(), Grid()
     for width, count in Counter(widths).items():
         finite, infinite = binomial(coins, width)
         if not finite:
-            return Grid(finite=0.0)
-        result = result.then(Grid.of(finite, infinite).times(count))
-    return result
+            return Composition(Grid(finite=0.0), last)
+        result, last = result.then(last), Grid.of(finite, infinite)
+        result = result.then(last.times(count - 1))
+    return Composition(result, last)
