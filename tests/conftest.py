@@ -9,7 +9,7 @@ import json
 import os
 import sys
 from collections import defaultdict
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -54,8 +54,7 @@ def pytest_configure(config: pytest.Config) -> None:
         want_all_examples()
     settings.register_profile("fixed", max_examples=examples(100), deadline=None, derandomize=True)
     settings.load_profile("fixed")
-    # Before the package is imported, which takes these functions from there.
-    _verify_once()
+    _commit_once()
     _plan_once()
 
 
@@ -66,6 +65,54 @@ def _verify_once() -> None:
     """
     for name in ("crypto_sign", "crypto_sign_open", "crypto_scalarmult", "crypto_scalarmult_base"):
         setattr(nacl.bindings, name, lru_cache(maxsize=1 << 13)(getattr(nacl.bindings, name)))
+
+
+# Before the package is imported, which takes these functions from there; conftest.py of folders do so.
+_verify_once()
+
+
+def _once(compute: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that computes once for the same integers, bytes and lists of them."""
+    known = lru_cache(maxsize=1 << 12)(compute)
+
+    def computed(*given: Any) -> Any:
+        frozen = [tuple(one) if isinstance(one, list) else one for one in given]
+        kinds = {type(part) for one in frozen for part in (one if isinstance(one, tuple) else (one,))}
+        return known(*frozen) if kinds <= {int, bytes} else compute(*given)
+
+    return computed
+
+
+def _commit_once() -> None:
+    """Compute commitments and proofs of the same values, blindings and seeds once; errors are not kept.
+
+    Runs of the vectors have fixed randomness, and tests play them again with one message changed.
+    """
+    from smpc_dp import _core
+
+    for name in ("commit", "combine_commitments", "prove_range", "prove_norm"):
+        setattr(_core, name, _once(getattr(_core, name)))
+    real = _core.NoiseSecret
+    commitment = _once(lambda *given: real(*given).commitment)
+    values = _once(lambda coins, *given: real(*given).values(coins))
+    prove = _once(
+        lambda context, coins, blinding, seed, *given: real(*given).prove(context, coins, blinding, seed)
+    )
+
+    class NoiseSecret:
+        """Stands for the core's; what it is asked for is computed of its arguments."""
+
+        def __init__(self, *given: Any) -> None:
+            self._given = given
+            self.commitment = commitment(*given)
+
+        def values(self, coins: bytes) -> list[int]:
+            return [*values(coins, *self._given)]
+
+        def prove(self, *given: Any) -> Any:
+            return prove(*given, *self._given)
+
+    setattr(_core, "NoiseSecret", NoiseSecret)  # noqa: B010 - mypy: a class is not assigned
 
 
 # What the test that runs has planned of the parameters of sessions: their plan and their faults.
