@@ -7,6 +7,7 @@ is computed for each: docs/proofs/planners.md.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 
@@ -29,6 +30,8 @@ _SIZE = 1 << 18
 _FINEST, _FINEST_CAPPED = 1 << 24, 1 << 20
 
 
+# A learner needs its plan for its check, for its ledger and for its run.
+@functools.lru_cache(maxsize=16, typed=True)
 def plan_walk(
     task: str,
     parties: int,

@@ -7,6 +7,7 @@ that docs/proofs/planners.md proves.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -146,6 +147,8 @@ def least_beta(total: Callable[[float], float], delta: float) -> float:
     return least_sufficient(lambda b: b >= 1 or total(b) <= delta, 0.5, tolerance=2e-3, name="beta")
 
 
+# A learner needs its plan for its check, for its ledger and for its run.
+@functools.lru_cache(maxsize=16, typed=True)
 def plan_ring_histogram(
     parties: int, rounds: int, categories: int, epsilon: float, delta: float, *, method: str = "exact"
 ) -> NetworkPlan:

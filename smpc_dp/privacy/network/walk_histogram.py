@@ -5,6 +5,8 @@ Two observers, as in `complete`; statement and proof in docs/proofs/network.md.
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 
 from smpc_dp.errors import ConfigCheck
@@ -58,6 +60,8 @@ def seen_responses(chances: int, rate: float, beta: float, categories: int) -> C
     return curve
 
 
+# A learner needs its plan for its check, for its ledger and for its run.
+@functools.lru_cache(maxsize=16, typed=True)
 def plan_walk_histogram(
     parties: int,
     steps: int,
