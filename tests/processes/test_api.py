@@ -356,6 +356,7 @@ async def test_nobody_to_serve_within_the_time(tmp_path: Path) -> None:
     assert ended.missing == set(PARTIES)
 
 
+@pytest.mark.long
 def test_the_example_learns(capsys: pytest.CaptureFixture[str]) -> None:
     runpy.run_path(str(Path(__file__).parents[2] / "examples" / "embed_average.py"), run_name="__main__")
     printed = capsys.readouterr().out

@@ -122,6 +122,7 @@ async def test_the_program_of_a_private_average_runs(tmp_path: Path, monkeypatch
         assert np.all(np.abs(average.value - names["vector"]) < 6 * average.standard_error)
 
 
+@pytest.mark.long
 async def test_the_program_of_a_statistic_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     create_local_session(

@@ -64,6 +64,7 @@ async def test_the_private_session_runs_with_either_protocol(
         assert np.all(np.abs(average.value - names["vector"]) < 6 * average.standard_error)
 
 
+@pytest.mark.long
 async def test_the_embedded_loop_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert "`max_weight = 1000`" in README

@@ -154,6 +154,7 @@ def test_python_compiles(block: Block) -> None:
     compile(block.text, str(block), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("block", [b for b in in_language("python") if b.info == ("python",)], ids=str)
 def test_python_runs(block: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = tmp_path / "block.py"
@@ -170,18 +171,34 @@ def test_toml_parses(block: Block) -> None:
 
 
 @pytest.mark.parametrize("block", in_language("sh", "console", "bash"), ids=str)
-def test_commands_parse(block: Block, monkeypatch: pytest.MonkeyPatch) -> None:
-    # an empirical audit has false alarms: the noise of its examples is fixed
-    monkeypatch.setattr(NoiseSource, "system", lambda: NoiseSource.keyed(bytes(32)))
+def test_commands_parse(block: Block) -> None:
     for arguments in commands_of(block):
         try:
             parse(arguments)
         except UsageError as error:
             pytest.fail(f"{block}: smpc-dp {' '.join(arguments)}: {error}")
-        # A session's plan is of a file, which the processes of a guide make: tests/processes/test_guides.py.
-        if arguments[:1] == ["plan"] and arguments[1] != "session":
-            result = CliRunner().invoke(app, arguments)
-            assert result.exit_code == 0, result.output
+
+
+def plans() -> list[Any]:
+    """Return the commands of blocks that plan something, but for plans of a session.
+
+    Its file is made by the processes of a guide: tests/processes/test_guides.py.
+    """
+    return [
+        pytest.param(arguments, id=f"{block}-{' '.join(arguments[1:3])}")
+        for block in in_language("sh", "console", "bash")
+        for arguments in commands_of(block)
+        if arguments[:1] == ["plan"] and arguments[1] != "session"
+    ]
+
+
+@pytest.mark.thin(3)
+@pytest.mark.parametrize("arguments", plans())
+def test_plans_are_made(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    # an empirical audit has false alarms: the noise of its examples is fixed
+    monkeypatch.setattr(NoiseSource, "system", lambda: NoiseSource.keyed(bytes(32)))
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 0, result.output
 
 
 @pytest.mark.parametrize(
