@@ -256,7 +256,7 @@ def handled(run: Run[Any], event: Event) -> Sequence[Envelope]:
         return run.handle(Cancellation(error))
 
 
-@pytest.mark.thin(3)
+@pytest.mark.thin(5)
 @pytest.mark.parametrize("lose", [None, 0, 3, 9, 14, 17, 22, 26, 30], ids=lambda at: f"lost at {at}")
 def test_an_aggregator_is_restored_after_every_event(
     media: Media, kind: type[Hall], lose: int | None
@@ -274,6 +274,7 @@ def test_an_aggregator_is_restored_after_every_event(
     hall.check(hall.restore(media))
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("before", [True, False], ids=["before", "after"])
 @pytest.mark.parametrize("fails", [False, True], ids=["crash", "error"])
 def test_an_aggregator_crashes_at_every_write(
@@ -319,7 +320,7 @@ def at_step(hall: Hall, media: Media, number: int) -> SavedCollection[Any]:
     return run
 
 
-@pytest.mark.thin(5)
+@pytest.mark.thin(7)
 @pytest.mark.parametrize("parts", [(), ("store",), ("keys",), ("store", "keys")], ids="+".join)
 def test_a_fork_of_an_aggregator_at_every_step(
     media: Media, kind: type[Hall], tmp_path: Path, stride: int, parts: tuple[str, ...]
@@ -393,7 +394,7 @@ def test_a_step_does_not_end_beside_events_of_another_process(media: Media) -> N
     hall.check(second)
 
 
-@pytest.mark.thin(2)
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("parts", [("store",), ("store", "keys")], ids="+".join)
 def test_an_aggregator_that_is_set_back(
     media: Media, kind: type[Hall], tmp_path: Path, parts: tuple[str, ...]
@@ -505,7 +506,7 @@ def test_an_error_is_saved(error: SmpcError) -> None:
         assert vars(again) == vars(error)
 
 
-@pytest.mark.thin(5)
+@pytest.mark.thin(7)
 @pytest.mark.parametrize("parts", [(), ("store",), ("keys",), ("store", "keys")], ids="+".join)
 def test_a_fork_before_the_last_message_of_a_step(
     media: Media, kind: type[Hall], tmp_path: Path, parts: tuple[str, ...]
