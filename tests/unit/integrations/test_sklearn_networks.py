@@ -67,7 +67,7 @@ def expected_failures(estimator: Any) -> dict[str, str]:
     return {}
 
 
-@pytest.mark.thin(16)
+@pytest.mark.thin(24)
 @parametrize_with_checks(  # type: ignore[untyped-decorator]
     [
         Logistic(bounds=BOUNDS, **OPEN),

@@ -255,6 +255,7 @@ def test_a_released_loss_and_a_global_step_share_one_budget() -> None:
     assert 0.999 < gaussian_epsilon(delta, both) <= 1.0 + 1e-6
 
 
+@pytest.mark.long
 def test_private_boosting_learns_from_many_records_and_is_useless_with_few(tmp_path: Path) -> None:
     """One fixed problem: where the needed lead is far above 2, choices are at random."""
     pytest.importorskip("matplotlib")

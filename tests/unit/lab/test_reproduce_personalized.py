@@ -131,6 +131,7 @@ def test_arguments_out_of_range_are_named(arguments: list[int], problems: int) -
         personalized.personalized_synthetic(arguments, problems=problems)
 
 
+@pytest.mark.long
 def test_a_learned_graph_finds_clusters_and_beats_local_models(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -62,6 +62,7 @@ def test_gaussians_compose_to_a_gaussian() -> None:
     assert Composition(events).delta(1.0) == pytest.approx(gaussian_delta(1.0, 0.5), rel=1e-6)
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("mu", [0.1, 0.5, 2.0])
 def test_the_loss_distribution_of_dp_accounting_agrees_with_the_analytic_gaussian(mu: float) -> None:
     theirs = pld.from_gaussian_mechanism(1 / mu, value_discretization_interval=1e-4)
