@@ -266,6 +266,7 @@ class Hostile:
         return again(content=flipped) if first else sent
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("attack", ["drop", "replay", "reorder", "flip"])
 async def test_a_relay_that_touches_a_frame_costs_one_pair(
     attack: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -174,6 +174,7 @@ def test_a_party_is_restored_before_every_event(media: Media) -> None:
     assert len(media.charges) == 1
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("before", [True, False], ids=["before", "after"])
 @pytest.mark.parametrize("fails", [False, True], ids=["crash", "error"])
 def test_a_party_crashes_at_every_write(

@@ -142,6 +142,7 @@ def test_it_takes_the_vectors_of_finished_runs(name: str) -> None:
         assert run.total == found["total"]
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("verifiable-negative-*.json")), ids=lambda p: p.stem[20:])
 def test_it_refuses_what_needs_no_proof_to_be_refused(path: Path) -> None:
     found, name = vector(path.name), path.stem.removeprefix("verifiable-negative-")

@@ -49,6 +49,7 @@ def session(folder: Path, parameters: dict[str, Any], tables: list[np.ndarray]) 
     return path
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize(
     ("parameters", "tables"),
     [

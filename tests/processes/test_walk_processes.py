@@ -67,6 +67,7 @@ async def everybody(path: Path) -> tuple[list[Learned | SmpcError], dict[int, st
     return result, await serving
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize(
     ("settings", "tables"), [(SUM, NUMBERS), (SGD, POINTS), (KNOWN, POINTS)], ids=["sum", "sgd", "known"]
 )

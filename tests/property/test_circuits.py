@@ -179,6 +179,7 @@ def test_gadgets_on_every_small_input(name: str, width: int) -> None:
     check(*GADGETS[name], width, [(a, b) for a in range(1 << width) for b in range(1 << width)])
 
 
+@pytest.mark.thin(2)
 @settings(max_examples=examples(25))
 @given(st.data())
 @pytest.mark.parametrize("name", GADGETS)

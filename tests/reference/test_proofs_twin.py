@@ -182,6 +182,7 @@ def test_a_prover_in_python_convinces_the_core() -> None:
     assert _norm(commitment, 3, 5, proof)
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize(
     ("value", "digits", "in_right"),
     [

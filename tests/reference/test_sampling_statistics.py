@@ -148,6 +148,7 @@ DISTRIBUTIONS: dict[str, tuple[Draw, Callable[[], dict[int, float]]]] = {
 }
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("name", DISTRIBUTIONS)
 def test_chi_square(name: str) -> None:
     draw, masses = DISTRIBUTIONS[name]
@@ -166,6 +167,7 @@ def rounded_normal(s: NoiseSource, count: int) -> Integers:
     return np.rint(generator.normal(0, math.sqrt(1 / 3), count)).astype(np.int64)
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize(
     ("name", "faulty"),
     [
@@ -244,7 +246,7 @@ def test_low_bits_of_wide_noise_are_uniform(bits: int) -> None:
     assert stats.chisquare(np.bincount(low, minlength=256)).pvalue > ALARM
 
 
-@pytest.mark.thin(2)
+@pytest.mark.thin(3)
 @pytest.mark.parametrize(
     ("name", "parameters"),
     [
@@ -260,7 +262,7 @@ def test_long_draws_equal_the_twin(name: str, parameters: tuple[Fraction, ...]) 
     assert drawn == twin.draw_distribution(twin.source_key(key), 0, 4500, name, *parameters)
 
 
-@pytest.mark.thin(2)
+@pytest.mark.thin(3)
 @pytest.mark.parametrize(
     ("name", "parameters", "distribution"),
     [

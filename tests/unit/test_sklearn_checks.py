@@ -44,6 +44,7 @@ class OneParty:
         return self
 
 
+@pytest.mark.thin(3)
 @parametrize_with_checks(  # type: ignore[untyped-decorator]
     [secure(LogisticRegression(), OneParty()), secure(Ridge(), OneParty())],
     expected_failed_checks=lambda _estimator: EXPECTED_FAILURES,

@@ -46,6 +46,7 @@ COSTS: list[tuple[str, Gadget, Callable[[int], int]]] = [
 ]
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("width", [1, 2, 3, 5, 16, 31, 64])
 @pytest.mark.parametrize(("gadget", "cost"), [c[1:] for c in COSTS], ids=[c[0] for c in COSTS])
 def test_and_gates(gadget: Gadget, cost: Callable[[int], int], width: int) -> None:

@@ -94,6 +94,7 @@ def test_reports_estimate_an_auc_without_bias(labels: str) -> None:
     assert error > 0.01
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("learner", ["gossip-clear", "gossip-reports"])
 @pytest.mark.parametrize(("method", "clock"), WAYS)
 def test_machines_and_their_ideal_have_the_same_bits(learner: str, method: str, clock: str) -> None:

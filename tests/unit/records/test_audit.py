@@ -77,6 +77,7 @@ def test_clipping_that_is_left_out_is_found(monkeypatch: pytest.MonkeyPatch) -> 
     assert len(result.violations) == 2
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize(
     ("parties", "protocol"), [(10, "secagg"), (5, "secagg"), (10, "gopa"), (10, "verifiable")]
 )

@@ -31,6 +31,7 @@ def estimates(kernel: Kernel, chances: Floats, n: int, repetitions: int) -> tupl
     return float(chances @ matrix @ chances), [plan.estimate(row) for row in answers]
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("n", [3, 5, 10, 20])
 @pytest.mark.parametrize(("kernel", "chances"), [(GINI, SKEWED), (TAU, MIXED)])
 def test_a_proven_interval_covers_the_truth(kernel: Kernel, chances: Floats, n: int) -> None:

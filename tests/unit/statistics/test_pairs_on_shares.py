@@ -157,6 +157,7 @@ def test_randomised_response_on_shares_has_its_masses_exactly() -> None:
         assert share == noise.masses(int(x == y))[1]
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("distribution", PAIR_DISTRIBUTIONS)
 def test_pairs_on_shares_are_read_like_garbled_ones(distribution: Any) -> None:
     """The same plan, the same pairs, the same estimator; 14 deviations are passed once in e^19 runs."""

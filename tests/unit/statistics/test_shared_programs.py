@@ -268,6 +268,7 @@ def test_terms_carry_the_coins() -> None:
     assert tuple(read_coins(noise_terms(noise))) == (*noise.inner.coins, noise.floor)
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("kind", ["sum", "mean", "weighted-mean"])
 @pytest.mark.parametrize(
     ("epsilon", "distribution", "delta"),
