@@ -28,6 +28,7 @@ from smpc_dp.records.result import WITHIN_NOISE, Answers, Estimate, near_zero
 # Estimates of both requests together, and sums that the first has intervals of.
 ESTIMATES, SUMS = 5, 5
 GIVEN = "weights are those of the released tau^2"
+WITHIN = "its sampling error is that of rows within these parties"
 NONE = "as if tau^2 were 0, which is within the noise"
 
 
@@ -124,7 +125,8 @@ class _FirstSums:
             note=WITHIN_NOISE if value is None or error is None else near_zero(half**2 * value, error),
         )
         sampled = 0.0 if hidden else sums.within / count[0]
-        yield _mean(plan, f"fixed-effects mean of {plan.name}", sums.first, count, sampled, display)
+        fixed = _mean(plan, f"fixed-effects mean of {plan.name}", sums.first, count, sampled, display)
+        yield msgspec.structs.replace(fixed, note=fixed.note or WITHIN)
 
 
 def _between_ends(ends: list[Interval], sizes: Interval, parties: int) -> Interval:

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from smpc_dp.kernels import Field, gini_mean_difference
+from smpc_dp.kernels import Field, gini_mean_difference, kendall_tau
 from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.protocols.registry import PARAMETER_CHECKERS
 from smpc_dp.records.answers import estimate
@@ -174,6 +174,29 @@ def reports(which: str) -> Case:
     return Case(parties, np.zeros(parties, dtype=np.int64), noise, answers, lambda _: mean, 1)
 
 
+def taus(which: str) -> Case:
+    """Kendall's tau of two ratings from 1,000 local reports; "bins": of ratings in three bins, about these."""
+    rating, rng = Field(0, 5, exact=True), np.random.default_rng(9)
+    plan = LocalPairwise.plan(kendall_tau(rating, rating), 3.0, bins=3 if which == "bins" else None)
+    seeded = SeededRandomnessForSimulation(7, which)
+    first = rng.binomial(5, 0.5, 4000)
+    known = np.column_stack([first, np.where(rng.random(4000) < 0.5, first, rng.integers(0, 6, 4000))])
+    seen = known // 2 if which == "bins" else known
+    levels = 1 + int(seen.max())
+    shares = np.bincount(levels * seen[:, 0] + seen[:, 1], minlength=levels**2) / len(seen)
+    low, high = np.divmod(np.arange(levels**2), levels)
+    signs = np.sign(np.subtract.outer(low, low) * np.subtract.outer(high, high))
+    tau = float(shares @ signs @ shares)
+
+    def noise(_: NoiseSource, count: int) -> NDArray[np.int64]:
+        return plan.randomise_many(known[rng.integers(0, 4000, count)], seeded).astype(np.int64)
+
+    def answers(drawn: NDArray[np.int64]) -> list[Estimate]:
+        return [of_reports(plan.estimate(drawn))]
+
+    return Case(1000, np.zeros(1000, dtype=np.int64), noise, answers, lambda _: tau, 1)
+
+
 def trees(which: str) -> Case:
     """The hierarchical AUC of the same scores; `which`: whether nodes below a threshold are left out."""
     rng = np.random.default_rng(6)
@@ -320,6 +343,8 @@ CASES: dict[str, tuple[Callable[[str], Case], str]] = {
     "cells at the threshold, Laplace shares": (thresholds, "laplace"),
     "local reports, few parties": (reports, "few"),
     "local reports, many parties": (reports, "many"),
+    "local reports, Kendall's tau": (taus, "grid"),
+    "local reports, Kendall's tau of bins": (taus, "bins"),
     "local reports, AUC of all nodes": (trees, "all"),
     "local reports, AUC of nodes above the threshold": (trees, "threshold"),
 }
