@@ -12,6 +12,9 @@ from smpc_dp.records.intervals import Interval, around, normal_quantile
 from smpc_dp.records.noisy import Display, NoisySums
 from smpc_dp.records.result import WITHIN_NOISE, Estimate, near_zero
 
+# How many times the noise above which it is shown the variance within must be for a standard error of Q.
+CLEAR = 2.0
+NO_ERROR = "no standard error: the variance within parties is near its noise"
 IF_ALL = ", if each has a value: one that has none makes I^2 too small"
 
 
@@ -60,10 +63,12 @@ class PartySums:
     def hidden(self, display: Display) -> bool:
         """Tell whether the count, or the variance within parties, is within the noise."""
         least = max(display.least(self.count[1]), float(self.parties))
-        if self.count[0] <= least:
-            return True
+        return self.count[0] <= least or self.within <= display.least(self._within_error)
+
+    @property
+    def _within_error(self) -> float:
         moved = self.second[1], self.squares[1], self.within * self.count[1]
-        return self.within <= display.least(math.hypot(*moved) / (self.count[0] - self.parties))
+        return math.hypot(*moved) / (self.count[0] - self.parties)
 
     def ends(self, z: float) -> list[Interval]:
         """Return the intervals of the four sums."""
@@ -82,6 +87,9 @@ class PartySums:
         # a sum moves Q by what it moves the numerator, less Q times what it moves the variance within
         spread = None if hidden else self.between_error(ratio) / self.within
         note = WITHIN_NOISE if spread is None else near_zero(self.between / self.within, spread)
+        if spread is not None and self.within <= CLEAR * display.least(self._within_error):
+            # to first order it would be too small
+            spread, note = None, f"{note}; {NO_ERROR}" if note else NO_ERROR
         note = f"{note}; {counted}" if note else counted
         (name,) = one.columns
         for label, value, interval, error in (

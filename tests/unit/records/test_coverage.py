@@ -175,7 +175,7 @@ def reports(which: str) -> Case:
 
 
 def taus(which: str) -> Case:
-    """Kendall's tau of two ratings from 1,000 local reports; "bins": of ratings in three bins, about these."""
+    """Kendall's tau of two ratings from 1,000 local reports; of ratings, or of three bins of them."""
     rating, rng = Field(0, 5, exact=True), np.random.default_rng(9)
     plan = LocalPairwise.plan(kendall_tau(rating, rating), 3.0, bins=3 if which == "bins" else None)
     seeded = SeededRandomnessForSimulation(7, which)
