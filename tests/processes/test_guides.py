@@ -62,6 +62,7 @@ PRINTED = {
         "2000 rows, all of which count",
         "statistics over 5 of 5 parties",
         "  mean(bmi) [sex = f]: ",
+        "level of each interval: 0.95, for the noise alone: a population that the rows are a sample",
         "unit: epsilon and delta protect one record",
         "ledger of alice: epsilon = 1 of 1.5 spent at delta = 1e-06",
         'ward: values = ["other", "cardiology", "surgery"]',
