@@ -24,9 +24,20 @@ SHOWN = 12
 MODEL_FORMAT, MODEL_VERSION = "smpc-dp model", 1
 
 
-def run_learning(host: HostMember, out: Path | None, *, serves: bool, as_json: bool, events: bool) -> int:
-    """Run one member of a session that learns, print its result, and return the exit code."""
-    learned: list[Learned] = []
+def run_learning(
+    host: HostMember,
+    out: Path | None,
+    learned: list[Learned],
+    problems: list[str],
+    *,
+    serves: bool,
+    as_json: bool,
+    events: bool,
+) -> int:
+    """Run one member of a session that learns, print its result, and return the exit code.
+
+    What a party has learned is added to `learned`, errors to `problems`.
+    """
     failures: dict[int, str] = {}
 
     async def act() -> None:
@@ -55,7 +66,9 @@ def run_learning(host: HostMember, out: Path | None, *, serves: bool, as_json: b
 
     code = unwritten = 0
     try:
-        code = run_child(partial(exit_code, act, host.name, events=events), supervised=events)
+        code = run_child(
+            partial(exit_code, act, host.name, events=events, problems=problems), supervised=events
+        )
     finally:
         # Also after Ctrl-C: a result may be there before the connection has ended.
         for request, reason in failures.items():

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import warnings
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from smpc_dp.cli.output import progress_console, report_error
+from smpc_dp.cli.reporting import Reporting, reported_below
 from smpc_dp.errors import SmpcError
 from smpc_dp.net.events import Event, OnEvent
 from smpc_dp.net.inputs import find_input
@@ -19,6 +21,7 @@ from smpc_dp.net.session import Session, connect
 
 if TYPE_CHECKING:
     from smpc_dp.net.audit import Report
+    from smpc_dp.net.session_file import SessionFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,19 +56,64 @@ class HostMember:
         )
 
 
-async def exit_code(compute: Callable[[], Awaitable[Report | None]], name: str, *, events: bool) -> int:
+@contextlib.contextmanager
+def reported_member(
+    reporting: Reporting | None,
+    session: SessionFile,
+    host: HostMember,
+    results: Sequence[Any],
+    problems: list[str],
+    *,
+    statistic: bool = False,
+) -> Iterator[None]:
+    """Write a party's report when its result is printed, or when its input or its run was refused.
+
+    `results`: at most one, with `to_json`; `problems`: what was printed as errors, and what the block raises.
+    """
+    try:
+        yield
+    except SmpcError as error:
+        problems.append(str(error))
+        raise
+    finally:
+        if reporting is not None:
+            # Not at the top: most calls write no report.
+            from smpc_dp.cli.run_report import write_run_report
+
+            ended = {host.name: results[0].to_json()} if results else {}
+            problem = "; ".join(problems) or ("" if ended else f"{host.name} has no result")
+            alone = f"{host.name} ran its own process alone: this page has what that process saw."
+            books = {} if host.ledger is None else {host.name: host.ledger}
+            with reported_below(problem):
+                write_run_report(
+                    reporting, session, {}, ended, problem, books, statistic=statistic, notes=(alone,)
+                )
+
+
+async def exit_code(
+    compute: Callable[[], Awaitable[Report | None]],
+    name: str,
+    *,
+    events: bool,
+    problems: list[str] | None = None,
+) -> int:
     """Run a member's computation and return its exit code.
 
-    1 after an error, which is shown, or a bad audit.
+    1 after an error, which is shown, or a bad audit; both are added to `problems`.
     """
+    problems = [] if problems is None else problems
     try:
         report = await compute()
         if report is None:
             return 0
         for line in (report.statement, *report.digests):
             progress_console().print(line)
-        return 0 if report.ok else 1
+        if report.ok:
+            return 0
+        problems.append(report.conclusion)
+        return 1
     except SmpcError as error:
+        problems.append(str(error))
         if events:
             print_event(Event(name, "failed", detail=str(error)))
         report_error(error)

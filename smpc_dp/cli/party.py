@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from smpc_dp.cli import statistic as statistics
-from smpc_dp.cli.member import HostMember, exit_code
+from smpc_dp.cli.member import HostMember, exit_code, reported_member
 from smpc_dp.cli.output import (
     UNCHARGED,
     check_can_write,
@@ -20,6 +20,7 @@ from smpc_dp.cli.output import (
     progress_console,
     result_text,
 )
+from smpc_dp.cli.reporting import Reporting, ReportPath
 from smpc_dp.cli.statistics import load_rows, plan_lines, records_text, take_part
 from smpc_dp.errors import ConfigCheck, ConfigError, SmpcError
 from smpc_dp.net.events import Event, OnEvent
@@ -34,7 +35,9 @@ from smpc_dp.protocols.records import RecordParameters
 # Modules of learners, servers and aggregators take long to load: each function imports its own.
 if TYPE_CHECKING:
     from smpc_dp.identity.roster import Role
+    from smpc_dp.learn.requirements import Learned
     from smpc_dp.net.audit import Report
+    from smpc_dp.net.session_file import SessionFile
     from smpc_dp.protocols.record_result import RecordResult
     from smpc_dp.protocols.result import Result
     from smpc_dp.protocols.secret_sharing.agreement import Opened
@@ -99,6 +102,7 @@ def party(
         Path | None,
         typer.Option(help="Party: fetch the log of a verifiable run, audit it, and keep it there."),
     ] = None,
+    report: ReportPath = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
     events: Annotated[bool, typer.Option("--events", hidden=True)] = False,
 ) -> None:
@@ -109,19 +113,12 @@ def party(
     """
     loaded = load_session(session)
     member = loaded.roster
-    names = [entry.name for entry in member]
-    if name not in names:
-        raise ConfigError.at(
-            "--as",
-            f"{name!r} is not in the roster of {session}: {', '.join(names)}",
-            ConfigCheck.UNKNOWN_NAME,
-        )
-    role = member.member(name).role
+    role = _role(loaded, name, session)
     serves = role != "party"
     given: dict[str, object]
     sums: dict[str, object] = {"--operation": operation, "--weight": weight, "--clip": clip or None}
     if serves:
-        given = {"--input": vector, **sums, "--ledger": ledger, "--audit": audit}
+        given = {"--input": vector, **sums, "--ledger": ledger, "--audit": audit, "--report": report}
         _refuse_given(given, f"is for parties, and '{name}' is the {role}")
         if role == "server":
             _refuse_given({"--board": board}, f"is for an aggregator, and '{name}' is a server")
@@ -139,18 +136,23 @@ def party(
         _refuse_given({"--public-label": public_label}, "is for --statistic")
     check_can_write(out, audit)
     first = [] if requested is not None else [*map(str, tolerances(loaded)), *plan_lines(loaded)]
-    watch: OnEvent = print_event if events else partial(_show, first)
+    reporting = Reporting.of(report)
+    watch: OnEvent = Reporting.watched(reporting, print_event if events else partial(_show, first))
     host = HostMember(session, name, vector, key, listen, ledger, board, audit, watch)
+    problems: list[str] = []
     others = {**sums, "--requests": requests, "--statistic": statistic}
     if loaded.protocol == LEARN:
         from smpc_dp.cli.learn import run_learning
 
         _refuse_given(others, "is not for a session that learns")
-        raise typer.Exit(run_learning(host, out, serves=serves, as_json=as_json, events=events))
+        learned: list[Learned] = []
+        with reported_member(reporting, loaded, host, learned, problems):
+            code = run_learning(host, out, learned, problems, serves=serves, as_json=as_json, events=events)
+        raise typer.Exit(code)
     if loaded.protocol == REPORTS:
         from smpc_dp.cli.reports import run_reporting
 
-        _refuse_given({**others, "--audit": audit}, "is not for a session of reports")
+        _refuse_given({**others, "--audit": audit, "--report": report}, "is not for a session of reports")
         raise typer.Exit(run_reporting(host, out, serves=serves, as_json=as_json, events=events))
     results: list[Ended] = []
 
@@ -166,18 +168,30 @@ def party(
             return None
         return await _contribute(host, operation, weight, clip, results)
 
-    try:
-        code = run_child(partial(exit_code, compute, name, events=events), supervised=events)
-    finally:
-        # Also after Ctrl-C: a result may be there before the connection has ended.
-        written = [
-            deliver(result.to_json(), out, partial(_text, result, name), as_json=as_json, quiet=events)
-            for result in results
-        ]
+    with reported_member(reporting, loaded, host, results, problems, statistic=requested is not None):
+        try:
+            code = run_child(
+                partial(exit_code, compute, name, events=events, problems=problems), supervised=events
+            )
+        finally:
+            # Also after Ctrl-C: a result may be there before the connection has ended.
+            written = [
+                deliver(result.to_json(), out, partial(_text, result, name), as_json=as_json, quiet=events)
+                for result in results
+            ]
     # What could not be written was printed as JSON: nothing is added to that.
     if results and all(written) and not (serves or as_json or events or ledger):
         console().print(UNCHARGED)
     raise typer.Exit(code or int(not all(written)))
+
+
+def _role(loaded: SessionFile, name: str, path: Path) -> Role:
+    """Return the role of a member; raise ConfigError if the roster has none of this name."""
+    names = [entry.name for entry in loaded.roster]
+    if name not in names:
+        reason = f"{name!r} is not in the roster of {path}: {', '.join(names)}"
+        raise ConfigError.at("--as", reason, ConfigCheck.UNKNOWN_NAME)
+    return loaded.roster.member(name).role
 
 
 async def _serve(host: HostMember, role: Role, requests: int | None, results: list[Ended]) -> None:

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 import smpc_dp
-from smpc_dp.cli.output import check_can_write
+from smpc_dp.cli.output import check_can_write, report_error
 from smpc_dp.errors import LocalError
 
 if TYPE_CHECKING:
-    from smpc_dp.net.events import Event
+    from smpc_dp.net.events import Event, OnEvent
     from smpc_dp.report.document import Report, Section
     from smpc_dp.report.trace import Trace
 
@@ -55,6 +56,29 @@ class Reporting:
         # Again: the command may have written its result there.
         _check_path(self.path)
         write(report, self.path, own=own)
+
+    @staticmethod
+    def watched(reporting: Reporting | None, watch: OnEvent) -> OnEvent:
+        """Return a watcher that adds each event to the trace, if there is a report, before `watch` has it."""
+        if reporting is None:
+            return watch
+
+        def both(event: Event) -> None:
+            reporting.watch(event)
+            watch(event)
+
+        return both
+
+
+@contextlib.contextmanager
+def reported_below(problem: str) -> Iterator[None]:
+    """Print an error of writing a report beside the problem of a run, "" if it has none: then raise it."""
+    try:
+        yield
+    except LocalError as error:
+        if not problem:
+            raise
+        report_error(error)
 
 
 def _check_path(path: Path) -> None:

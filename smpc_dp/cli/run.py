@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,7 +26,7 @@ from smpc_dp.cli.output import (
     result_text,
 )
 from smpc_dp.cli.party import Operation
-from smpc_dp.cli.reporting import Reporting, ReportPath
+from smpc_dp.cli.reporting import Reporting, ReportPath, reported_below
 from smpc_dp.cli.statistics import TABLE_SUFFIXES, plan_lines, records_text
 from smpc_dp.errors import ConfigCheck, ConfigError, Issues, LocalError, SmpcError
 from smpc_dp.learn.registry import LearnParameters
@@ -93,7 +94,6 @@ def run(
     parties = [member.name for member in loaded.roster.parties]
     servers = [member.name for member in loaded.roster.servers]
     checked = loaded.checked_parameters
-    weight_of = _read_weights(weights, checked, parties)
     learning = isinstance(checked, LearnParameters)
     # Their result is the analyst's.
     reports = loaded.protocol == REPORTS
@@ -106,45 +106,50 @@ def run(
     wanted = statistics.Statistic.requested(statistic, field, epsilon, delta, partners, noise, covert)
     if wanted is not None:
         wanted.check(loaded)
-    label_of = statistics.read_labels(labels, parties)
-    folder = inputs if inputs is not None else session.parent / "inputs"
-    suffixes = TABLE_SUFFIXES if of_records or "undeclared" in loaded.parameters else SUFFIXES
-    files = {name: find_input(folder, name, suffixes) for name in parties}
-    aggregator = _load_all(loaded, session, keys)
-    # A learner's parties end when they are in no further group: the run ends with its aggregator or servers.
-    pool = servers[0] if learning and servers else aggregator
-    if wanted is not None:
-        for name in parties:
-            wanted.marked(label_of.get(name)).read(files[name])
-    else:
-        _check_inputs(loaded, session, keys, files, weight_of, clip)
-    if ledgers is not None:
-        _check_ledgers(ledgers, parties)
-        if isinstance(checked, LearnParameters):
-            check_budgets(checked, {name: _ledger(ledgers, name) for name in parties})
-    _check_addresses(loaded)
-    with tempfile.TemporaryDirectory(prefix="smpc-dp-") as scratch:
-        writers = [aggregator] if reports and aggregator else parties
-        outputs = {name: Path(scratch) / f"{name}.json" for name in writers}
-        own = {
-            name: [
-                *_given({"--input": files[name], "--out": outputs.get(name)}),
-                *_given_options(wanted, statistic, field, label_of.get(name)),
-                *_given({"--operation": operation, "--weight": weight_of.get(name)}),
-                *(["--clip"] if clip else []),
-                *_given({"--ledger": None if ledgers is None else _ledger(ledgers, name)}),
-            ]
-            for name in parties
-        }
-        shared = [*log_options(context.obj), "party", str(session)]
-        serving = _given({"--board": board, "--out": outputs.get(aggregator or "")})
-        commands = _commands(shared, keys, aggregator, serving, servers, own)
-        watch = ignore if reporting is None else reporting.watch
-        outcomes = _launch(commands, pool, watch, quiet=as_json, logs=context.obj is not None)
-        results = results_of(outputs, outcomes)
-    planned = [] if wanted is not None else [*map(str, tolerances(loaded)), *plan_lines(loaded)]
-    books = {} if ledgers is None else {name: _ledger(ledgers, name) for name in parties}
-    with _reported(reporting, loaded, outcomes, results, books, statistic=wanted is not None):
+    ended = _Ended()
+    # Nothing is read before it, so that a report says which input was refused.
+    with _reported(reporting, loaded, ended, statistic=wanted is not None):
+        weight_of = _read_weights(weights, checked, parties)
+        label_of = statistics.read_labels(labels, parties)
+        folder = inputs if inputs is not None else session.parent / "inputs"
+        suffixes = TABLE_SUFFIXES if of_records or "undeclared" in loaded.parameters else SUFFIXES
+        files = {name: find_input(folder, name, suffixes) for name in parties}
+        aggregator = _load_all(loaded, session, keys)
+        # A learner's parties end when they are in no further group: the run ends with its aggregator or
+        # servers.
+        pool = servers[0] if learning and servers else aggregator
+        if wanted is not None:
+            for name in parties:
+                wanted.marked(label_of.get(name)).read(files[name])
+        else:
+            _check_inputs(loaded, session, keys, files, weight_of, clip)
+        if ledgers is not None:
+            _check_ledgers(ledgers, parties)
+            ended.ledgers = {name: _ledger(ledgers, name) for name in parties}
+            if isinstance(checked, LearnParameters):
+                check_budgets(checked, ended.ledgers)
+        _check_addresses(loaded)
+        with tempfile.TemporaryDirectory(prefix="smpc-dp-") as scratch:
+            writers = [aggregator] if reports and aggregator else parties
+            outputs = {name: Path(scratch) / f"{name}.json" for name in writers}
+            own = {
+                name: [
+                    *_given({"--input": files[name], "--out": outputs.get(name)}),
+                    *_given_options(wanted, statistic, field, label_of.get(name)),
+                    *_given({"--operation": operation, "--weight": weight_of.get(name)}),
+                    *(["--clip"] if clip else []),
+                    *_given({"--ledger": None if ledgers is None else _ledger(ledgers, name)}),
+                ]
+                for name in parties
+            }
+            shared = [*log_options(context.obj), "party", str(session)]
+            serving = _given({"--board": board, "--out": outputs.get(aggregator or "")})
+            commands = _commands(shared, keys, aggregator, serving, servers, own)
+            watch = ignore if reporting is None else reporting.watch
+            logs = context.obj is not None
+            ended.outcomes = outcomes = _launch(commands, pool, watch, quiet=as_json, logs=logs)
+            ended.results = results = results_of(outputs, outcomes)
+        planned = [] if wanted is not None else [*map(str, tolerances(loaded)), *plan_lines(loaded)]
         if learning:
             written = report_learned(outcomes, pool, results, planned, as_json=as_json, out=out)
         else:
@@ -156,32 +161,44 @@ def run(
         _print_notes(ledgers, checked, wanted is not None, board or session.parent / "board")
 
 
+@dataclasses.dataclass
+class _Ended:
+    """What a report is about, as far as the run has come: how each member ended, results, and ledgers."""
+
+    outcomes: Mapping[str, ProcessOutcome] = dataclasses.field(default_factory=dict)
+    results: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
+    ledgers: Mapping[str, Path] = dataclasses.field(default_factory=dict)
+
+
 @contextlib.contextmanager
 def _reported(
-    reporting: Reporting | None,
-    session: SessionFile,
-    outcomes: Mapping[str, ProcessOutcome],
-    results: Mapping[str, Mapping[str, Any]],
-    ledgers: Mapping[str, Path],
-    *,
-    statistic: bool,
+    reporting: Reporting | None, session: SessionFile, ended: _Ended, *, statistic: bool
 ) -> Iterator[None]:
-    """Write the report when the result is printed, or was found wrong; `ledgers`: each party's file."""
+    """Write the report when the result is printed, or was found wrong, or an input was refused."""
     problem = ""
     try:
         yield
-    except LocalError as error:
+    except SmpcError as error:
         problem = str(error)
         raise
     except typer.Exit:
-        problem = "no member has a right result" if results else "no member has a result"
+        problem = "no member has a right result" if ended.results else "no member has a result"
         raise
     finally:
         if reporting is not None:
             # Not at the top: most runs have none.
             from smpc_dp.cli.run_report import write_run_report
 
-            write_run_report(reporting, session, outcomes, results, problem, ledgers, statistic=statistic)
+            with reported_below(problem):
+                write_run_report(
+                    reporting,
+                    session,
+                    ended.outcomes,
+                    ended.results,
+                    problem,
+                    ended.ledgers,
+                    statistic=statistic,
+                )
 
 
 def _check_reports(others: Mapping[str, object], ledgers: Path | None) -> None:

@@ -65,7 +65,12 @@ def write_run_report(
     parts: list[Section] = [
         *section("problem", "Why there is no result", [Sentences((problem, *failed))] if problem else []),
         *own,
-        *(sections.roles_section(views, notes, failed=result is None) if views else []),
+        # Of a run that sent nothing there is nothing that a role saw.
+        *(
+            sections.roles_section(views, notes, failed=result is None)
+            if views and (result or trace.sent or trace.steps)
+            else []
+        ),
         *sections.losses_section(
             None if result is None else absent,
             [] if result is None else result.get("faults", []),
@@ -74,7 +79,7 @@ def write_run_report(
         ),
         *sections.times_section(trace),
         *sections.traffic_section(trace, missing),
-        *asked_section(session),
+        *asked_section(session, compared=result is not None),
         *(() if result is None else sections.evidence_section(result.get("evidence"))),
     ]
     facts = [("time", f"{trace.seconds:.1f} s")]
@@ -219,8 +224,8 @@ def concluded(result: Mapping[str, Any] | None, parties: int) -> str:
     return f"The run ended with a result over {parties - len(absent)} of {parties} parties, without {named}."
 
 
-def asked_section(session: SessionFile) -> list[Section]:
-    """Return the section of what the members agreed on."""
+def asked_section(session: SessionFile, *, compared: bool) -> list[Section]:
+    """Return the section of what the session file asks; `compared`: all members have agreed on it."""
     rows = tuple((key, sections.written(value)) for key, value in session.parameters.items())
     columns = (("parameter", ""), ("value", "long"))
     table = Table("Parameters, as the session file has them", columns, rows)
@@ -229,5 +234,7 @@ def asked_section(session: SessionFile) -> list[Section]:
     protocol = (
         f"Protocol {session.protocol}, version {session.version}{', verifiable' if verifiable else ''}."
     )
-    digest = f"Session digest {session.digest.hex()}: all members have compared it."
-    return section("asked", "What the members agreed on", [Sentences((protocol, digest, *tolerated)), table])
+    heading = "What the members agreed on" if compared else "What the session file asks"
+    known = ": all members have compared it." if compared else "."
+    digest = f"Session digest {session.digest.hex()}{known}"
+    return section("asked", heading, [Sentences((protocol, digest, *tolerated)), table])

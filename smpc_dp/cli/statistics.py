@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from smpc_dp.cli.member import HostMember, exit_code
+from smpc_dp.cli.member import HostMember, exit_code, reported_member
 from smpc_dp.cli.output import (
     check_can_write,
     deliver,
@@ -69,46 +69,34 @@ def statistics(
         raise ConfigError.at("--report", "is not for --check, which runs nothing", ConfigCheck.UNSUPPORTED)
     check_can_write(out)
     reporting = Reporting.of(report)
-    watch = _show if reporting is None else partial(_show_and_report, reporting)
-    host = HostMember(session, name, table, key, None, ledger, None, None, watch)
+    host = HostMember(
+        session, name, table, key, None, ledger, None, None, Reporting.watched(reporting, _show)
+    )
     membership = Membership.load(session, name, key)
-    rows = load_rows(host, membership)
-    for line in plan_lines(membership.session):
-        progress_console().print(line)
-    if check:
-        check_columns(rows.table)
-        return
     results: list[RecordResult] = []
-
-    async def compute() -> None:
-        results.append(await take_part(host, rows, level=level, simultaneous=simultaneous))
-
+    problems: list[str] = []
     code = unwritten = 0
-    try:
-        code = run_child(partial(exit_code, compute, name, events=False), supervised=False)
-    finally:
-        # Also after Ctrl-C: a result may be there before the connection has ended.
-        for result in results:
-            printed = result.to_json()
-            unwritten += not deliver(printed, out, partial(records_text, printed), as_json=as_json)
-    if reporting is not None:
-        # Not at the top: most calls write no report.
-        from smpc_dp.cli.run_report import write_run_report
+    with reported_member(reporting, membership.session, host, results, problems):
+        rows = load_rows(host, membership)
+        for line in plan_lines(membership.session):
+            progress_console().print(line)
+        if check:
+            check_columns(rows.table)
+            return
 
-        ended = {name: results[0].to_json()} if results else {}
-        problem = "" if ended else f"{name} has no result; the command has printed the reason"
-        alone = f"{name} ran its own process alone: this page has what that process saw."
-        books = {} if ledger is None else {name: ledger}
-        write_run_report(
-            reporting, membership.session, {}, ended, problem, books, statistic=False, notes=(alone,)
-        )
+        async def compute() -> None:
+            results.append(await take_part(host, rows, level=level, simultaneous=simultaneous))
+
+        try:
+            code = run_child(
+                partial(exit_code, compute, name, events=False, problems=problems), supervised=False
+            )
+        finally:
+            # Also after Ctrl-C: a result may be there before the connection has ended.
+            for result in results:
+                printed = result.to_json()
+                unwritten += not deliver(printed, out, partial(records_text, printed), as_json=as_json)
     raise typer.Exit(code or int(unwritten > 0))
-
-
-def _show_and_report(reporting: Reporting, event: Event) -> None:
-    """Add an event to a report, and print it."""
-    reporting.watch(event)
-    _show(event)
 
 
 def _show(event: Event) -> None:

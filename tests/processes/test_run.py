@@ -109,11 +109,15 @@ def test_a_result_that_cannot_be_written_is_printed(session: Path) -> None:
         subprocess.Popen([*command, name], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         for name in ("aggregator", *PARTIES[1:])
     ]
-    done = smpc_dp("party", str(session), "--as", PARTIES[0], "--out", "/dev/full")
+    report = session.parent / "report.html"
+    done = smpc_dp(
+        "party", str(session), "--as", PARTIES[0], "--out", "/dev/full", "--report", str(report)
+    )
     assert [member.wait(90) for member in members] == [0] * len(members)
     assert done.returncode == 1
     assert json.loads(done.stdout)["fixed_point"] == fixed_point(list(PARTIES))
     assert done.stderr.endswith("/dev/full: cannot write the result (No space left on device)\n")
+    assert "The run ended with a result." in report.read_text("utf-8")
 
 
 @pytest.mark.long

@@ -43,6 +43,7 @@ from smpc_dp.records.plan import plan_request
 from smpc_dp.records.schema import read_schema
 from smpc_dp.records.table import read_table
 
+
 NEGATIVE: Any = np.float32(-1)
 
 
@@ -169,8 +170,9 @@ def test_a_wrong_budget_is_named(wrong: Any, tmp_path: Path) -> None:
 
 def test_numbers_of_numpy_are_numbers(tmp_path: Path) -> None:
     book = ledger(tmp_path, epsilon=np.float32(0.5), delta=np.float64(0))
-    read: list[Any] = [np.array(number, kind)[()] for number, kind in ((0.25, "f4"), (0, "i8"))]
-    quarter, zero = read
+    quarter: Any
+    zero: Any
+    quarter, zero = (np.array(number, kind)[()] for number, kind in ((0.25, "f4"), (0, "i8")))
     book.charge(run(1), pure(quarter))
     book.charge(run(2), Event("shift", "substitution", (Pure(zero, np.float64(0)),)))
     assert Ledger.open(book.path).spent().epsilon == 0.25
