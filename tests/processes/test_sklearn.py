@@ -81,8 +81,24 @@ def test_a_party_that_lacks_a_class_is_not_added_up(tmp_path: Path) -> None:
     alice, bob, carol, dave = [in_thread(party, index) for index in range(4)]
     for each in (alice, carol, dave):
         assert each.result().absent == ("bob",)
-    with pytest.raises(smpc_dp.PeerFault, match="bob"):
+    with pytest.raises(smpc_dp.PeerFault, match=r"bob: fits another model .* class labels 1, 2; names of col"):
         bob.result()
+    serving.result()
+
+
+@pytest.mark.long
+def test_labels_that_are_the_same_by_value_are_one(tmp_path: Path) -> None:
+    path = create_local_session(tmp_path, PARTIES, PARAMETERS, timeouts=FAST)
+
+    def party(index: int) -> Any:
+        x, y = rows_of(index)
+        with smpc_dp.sync.connect(path, PARTIES[index]) as session:
+            labels = y.astype((int, float, bool, str)[index])
+            return SecureAveraged(LogisticRegression(), session).fit(x, labels).result_
+
+    serving = in_thread(lambda: asyncio.run(smpc_dp.serve(path)))
+    for ended in [in_thread(party, index) for index in range(4)]:
+        assert ended.result().absent == ()
     serving.result()
 
 

@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 
 from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.transcript import digest
-from smpc_dp.errors import ConfigCheck, ConfigError
+from smpc_dp.errors import Code, ConfigCheck, ConfigError, PeerFault
 from smpc_dp.optional import import_optional
+from smpc_dp.values import MAX_SHOWN, category_of
 
 import_optional("sklearn")
 
@@ -45,7 +46,8 @@ class SecureAveraged(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
 
     All parties call `fit` with their own rows, and have the same model after it. In a session with weights a
     party's secret weight is the sum of its `sample_weight`, which must be whole, or its number of rows.
-    Class labels, names of features and the estimator's name are compared through a hash in the label.
+    Class labels, names of features and the estimator's name are compared through a hash in the label; labels
+    by value, as in tables: 1, 1.0 and true are one.
 
     Args:
         estimator: one that predicts from `coef_` and `intercept_`; it is cloned.
@@ -80,7 +82,9 @@ class SecureAveraged(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
 
         Raises:
             ConfigError: there is no session, or no estimator with linear coefficients; before anything is
-                sent, and without a request. Else as `Session.average`.
+                sent, and without a request.
+            PeerFault: this party fits another model than most others: what is compared of it is named. Else
+                as `Session.average`.
         """
         session = self._checked()
         if sample_weight is not None and not session.max_weight:
@@ -96,7 +100,20 @@ class SecureAveraged(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             options["weight"] = (
                 _num_samples(X) if sample_weight is None else float(np.asarray(sample_weight).sum())
             )
-        result = session.average(tree, **options)
+        try:
+            result = session.average(tree, **options)
+        except PeerFault as error:
+            if (error.code, error.culprit) != (Code.OPERATION, session.party):
+                raise
+            # A hash says nothing to the party that must find what is different.
+            raise PeerFault(
+                error.culprit,
+                f"fits another model than most others. Compare with theirs: {self._described(fitted)}",
+                error.check,
+                error.evidence,
+                accuser=error.accuser,
+                code=error.code,
+            ) from None
         for name, values in result.tree.items():
             own = getattr(fitted, name)
             setattr(fitted, name, values.astype(own.dtype) if isinstance(own, np.ndarray) else float(values))
@@ -121,14 +138,19 @@ class SecureAveraged(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     def _label(self, fitted: Any) -> str:
         """Return the label of the request, with a hash of what coefficients are of."""
         names = [type(fitted).__name__]
-        for attribute in ("classes_", "feature_names_in_"):
-            values = getattr(fitted, attribute, ())
-            names += [
-                attribute,
-                *(f"{type(value).__name__} {value!r}" for value in np.asarray(values).tolist()),
-            ]
+        for kind, values in _compared(fitted).items():
+            names += [kind, *values]
         hashed = digest(Label.ESTIMATOR, *(name.encode() for name in names)).hex()[:24]
         return f"{self.label} fit:{hashed}".strip()
+
+    def _described(self, fitted: Any) -> str:
+        """Return what the label hashes, for its owner."""
+        parts = [f"label {self.label!r}"] if self.label else []
+        parts.append(f"estimator {type(fitted).__name__}, {fitted.n_features_in_} columns")
+        for kind, values in _compared(fitted).items():
+            more = f" and {len(values) - MAX_SHOWN} more" if len(values) > MAX_SHOWN else ""
+            parts.append(f"{kind} {', '.join(values[:MAX_SHOWN]) or 'none'}{more}")
+        return "; ".join(parts)
 
     @available_if(_fitted_has("predict"))  # type: ignore[untyped-decorator]
     def predict(self, X: Any) -> NDArray[Any]:  # noqa: N803
@@ -166,6 +188,26 @@ class SecureAveraged(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         )
         tags.classifier_tags, tags.regressor_tags = inner.classifier_tags, inner.regressor_tags
         return tags
+
+
+def _compared(fitted: Any) -> dict[str, list[str]]:
+    """Return class labels, in the order of the coefficients, and names of columns, as they are compared.
+
+    Labels are those of tables: 1, 1.0, "1" and true are one label.
+    """
+    columns = [str(name).strip() for name in getattr(fitted, "feature_names_in_", ())]
+    return {
+        "class labels": [
+            _class_text(label) for label in np.asarray(getattr(fitted, "classes_", ())).tolist()
+        ],
+        "names of columns (of a frame)": columns,
+    }
+
+
+def _class_text(label: object) -> str:
+    text = category_of(label)
+    truths = {"true": "1", "false": "0"}
+    return repr(label) if text is None else truths.get(text, text)
 
 
 def _coefficients(fitted: Any, name: str) -> NDArray[np.float64]:
