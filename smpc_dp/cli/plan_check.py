@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
 from smpc_dp.cli.output import print_json, print_table
+from smpc_dp.cli.progress import Bar
 from smpc_dp.errors import ConfigCheck, ConfigError
 
 MechanismName = Literal[
@@ -23,6 +25,10 @@ MechanismName = Literal[
     "distributed-skellam",
     "distributed-binomial",
 ]
+
+
+# What takes the time.
+DRAWS = "draws releases"
 
 
 def register(app: typer.Typer) -> None:
@@ -113,7 +119,9 @@ def check(
             )
         else:
             made = FAMILIES[name].calibrate(epsilon, delta, grid)
-    result = empirical.audit_mechanism(made, empirical.Claim(epsilon, delta), samples, NoiseSource.system())
+    claim, source = empirical.Claim(epsilon, delta), NoiseSource.system()
+    with Bar("releases", quiet=as_json) as bar:
+        result = empirical.audit_mechanism(made, claim, samples, source, partial(bar.show, DRAWS))
     printed = result.to_json()
     if as_json:
         print_json(printed)
@@ -146,15 +154,19 @@ def _check_session(
 
     checked = load_session(path).checked_parameters
     result: ReleaseAudit
+    with Bar("releases", quiet=as_json) as bar:
+        given: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "progress": partial(bar.show, DRAWS)}
+        if isinstance(checked, NameParameters):
+            result = audit_names(checked.plan, samples, **given)
+        else:
+            result = sums = audit_records(checked, samples, **given)
     if isinstance(checked, NameParameters):
-        result = audit_names(checked.plan, samples, epsilon=epsilon, delta=delta)
         release = "which of the names of a few rows are there, and of many"
         unit = checked.plan.schema.unit
         others = [
             ("neighbours", f"one {unit} moves counts by {result.moved:.6g} of what is planned, 1 at most")
         ]
     else:
-        result = sums = audit_records(checked, samples, epsilon=epsilon, delta=delta)
         release = f"the sums and the noise of {sums.counted} parties, those that count"
         others = [
             ("variance of the noise", f"{sums.variance:.6g} of that claimed, {sums.least:.6g} at least"),

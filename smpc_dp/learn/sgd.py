@@ -56,7 +56,7 @@ class SgdSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     ] = None
     steps: Annotated[Steps, Meta(description="T")]
     epsilon: Annotated[
-        Positive | None,
+        Annotated[float, Meta(gt=0, lt=1000)] | None,
         Meta(
             description="of each party, all of its steps together",
             extra={"default": "none: exact averages, **no differential privacy**"},

@@ -44,7 +44,9 @@ Steps = Annotated[int, Meta(ge=2, le=100_000)]
 Colluding = Annotated[int, Meta(ge=1)]
 Categories = Annotated[Annotated[int, Meta(ge=2, le=10_000)], Meta(description="d; they are 0 to d - 1")]
 OfNumbers = Annotated[float, Meta(description="of each number")]
-OfContributions = Annotated[float, Meta(description="of each party, all of its contributions together")]
+_CONTRIBUTIONS = "of each party, all of its contributions together"
+Epsilon = Annotated[float, Meta(description=_CONTRIBUTIONS, extra={"range": "(0, 100]"})]
+Delta = Annotated[float, Meta(description=_CONTRIBUTIONS, extra={"range": "(0, 1)"})]
 Paths = Annotated[
     Literal["neighbours", "known"], Meta(description="`known` for colluders who know the whole path")
 ]
@@ -194,8 +196,8 @@ class WalkLearner(TokenLearner, frozen=True, kw_only=True):
     """Base of learners by a walk on the complete graph."""
 
     steps: Annotated[Steps, Meta(description="T; the first adds noise alone")]
-    epsilon: OfContributions
-    delta: OfContributions
+    epsilon: Epsilon
+    delta: Delta
     colluding: Annotated[
         Colluding, Meta(description="c, parties who pool what they see, the aggregator beside them")
     ] = 1
@@ -298,8 +300,8 @@ class RingSumLearner(_Sum, RingLearner, frozen=True, kw_only=True):
     rounds: Annotated[Rounds, Meta(description="K, lines of a party's table, one number each")]
     lower: OfNumbers
     upper: OfNumbers
-    epsilon: OfContributions
-    delta: OfContributions
+    epsilon: Epsilon
+    delta: Delta
     noise: Annotated[
         Literal["single", "distributed"], Meta(description="with `distributed` every party adds some")
     ] = "single"

@@ -89,10 +89,17 @@ def check_with_budget(
     for epsilon in request_epsilons(budget):
         checked, issues = check({**rest, "epsilon": epsilon, "delta": budget.delta}, parties)
         if checked is None:
-            return None, issues
+            return None, [_of_budget(issue) for issue in issues]
         if Composition([checked.event()] * budget.requests).delta(budget.epsilon) <= budget.delta:
             return checked, []
     return None, [too_little(budget)]
+
+
+def _of_budget(issue: ConfigIssue) -> ConfigIssue:
+    """Return an issue of a request's share of the budget as one of the budget, which was given."""
+    if issue.where not in ("epsilon", "delta"):
+        return issue
+    return issue._replace(where=f"{BUDGET}.{issue.where}", reason=f"the share of a request: {issue.reason}")
 
 
 def spent_budget(budget: Budget, event: Event, requests: int) -> SpentBudget:

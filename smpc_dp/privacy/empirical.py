@@ -32,11 +32,15 @@ Floats = NDArray[np.float64]
 Outputs = NDArray[Any]
 # Draw `count` releases on input 0 or on its neighbour, 1: shape (count, coordinates).
 Sampler = Callable[[int, int], Outputs]
+# Is called with how many releases are drawn, and of how many.
+Progress = Callable[[int, int], None]
 
 # The chance, at most, that a right claim is refuted, over everything that one audit looks at.
 FALSE_ALARM = 1e-3
 LEAST_SAMPLES = 10_000
 MAX_SAMPLES = 1 << 27
+# Releases that are drawn at a time.
+BLOCK = 250_000
 # Outcomes seen on fewer than this many values are also judged one by one, not only by half-lines.
 _FEW_VALUES = 4096
 _THRESHOLDS = 400
@@ -196,11 +200,28 @@ class _Event:
         return f"projection {'>=' if self.above else '<='} {self.threshold:.6g}"
 
 
-def audit_mechanism(mechanism: Mechanism, claim: Claim, samples: int, source: NoiseSource) -> Audit:
+class Drawn:
+    """Counts the releases that are drawn, and shows how many of all there are."""
+
+    def __init__(self, progress: Progress | None, samples: int, tests: int) -> None:
+        """`samples`: of each of two inputs in each of so many tests."""
+        self._progress, self._total, self._done = progress, 2 * samples * tests, 0
+
+    def add(self, count: int) -> None:
+        """Add so many releases."""
+        self._done += count
+        if self._progress is not None:
+            self._progress(self._done, self._total)
+
+
+def audit_mechanism(
+    mechanism: Mechanism, claim: Claim, samples: int, source: NoiseSource, progress: Progress | None = None
+) -> Audit:
     """Audit a mechanism on neighbouring inputs at the full distance that its sensitivity allows.
 
     Beside `claim` two more points of the privacy that the mechanism states for itself are tested, at smaller
-    epsilon, where samples tell most. `samples` releases are drawn on each input of each pair.
+    epsilon, where samples tell most. `samples` releases are drawn on each input of each pair; `progress` is
+    called with how many are drawn, and of how many.
     """
     claims = [claim]
     for part in (0.5, 0.1):
@@ -209,12 +230,13 @@ def audit_mechanism(mechanism: Mechanism, claim: Claim, samples: int, source: No
             claims.append(Claim(part * claim.epsilon, delta))
     pairs = neighbours(mechanism)
     findings: list[Finding] = []
+    drawn = Drawn(progress, samples, len(pairs))
     for pair in pairs:
 
         def sample(which: int, count: int, pair: tuple[Outputs, Outputs] = pair) -> Outputs:
             return mechanism.release_many(pair[which], source, count)
 
-        findings += audit(sample, claims, samples, tests=len(pairs))
+        findings += audit(sample, claims, samples, tests=len(pairs), drawn=drawn)
     findings.sort(key=lambda finding: finding.claim.epsilon - finding.lower)
     return Audit(mechanism.name, claim, samples, tuple(findings))
 
@@ -259,7 +281,9 @@ def _differences(bounds: Sensitivity, room: float) -> list[Floats]:
     return [single] if moved == 1 else [single, spread]
 
 
-def audit(sample: Sampler, claims: Sequence[Claim], samples: int, tests: int = 1) -> list[Finding]:
+def audit(
+    sample: Sampler, claims: Sequence[Claim], samples: int, tests: int = 1, drawn: Drawn | None = None
+) -> list[Finding]:
     """Test each claim in both orders of the inputs; return two findings a claim, the strongest first.
 
     Args:
@@ -267,6 +291,7 @@ def audit(sample: Sampler, claims: Sequence[Claim], samples: int, tests: int = 1
         claims: all of them are made at once, such as points of one privacy profile.
         samples: how many releases to draw on each input, 10,000 to 2^27; half of them choose the events.
         tests: how many audits share the false-alarm rate of 0.001.
+        drawn: counts releases while they are drawn.
 
     Raises ConfigError for no claims, or numbers out of range.
     """
@@ -277,7 +302,8 @@ def audit(sample: Sampler, claims: Sequence[Claim], samples: int, tests: int = 1
             "samples", f"must be between {LEAST_SAMPLES} and {MAX_SAMPLES}, is {samples}", ConfigCheck.RANGE
         )
     half = samples // 2
-    first = [sample(which, half) for which in (0, 1)]
+    drawn = drawn or Drawn(None, samples, tests)
+    first = [_draw(sample, which, half, drawn) for which in (0, 1)]
     candidates = _candidates(first[0], first[1])
     # every finding has two one-sided bounds
     alarm = FALSE_ALARM / (tests * len(claims) * 2 * 2)
@@ -288,13 +314,22 @@ def audit(sample: Sampler, claims: Sequence[Claim], samples: int, tests: int = 1
             gain = (low[:, this] - claim.delta) / high[:, 1 - this]
             chosen.append((claim, this, candidates[int(np.argmax(gain))][0]))
     rest = samples - half
-    fresh = [sample(which, rest) for which in (0, 1)]
+    fresh = [_draw(sample, which, rest, drawn) for which in (0, 1)]
     findings = []
     for claim, this, event in chosen:
         hits, others = event.count(fresh[this]), event.count(fresh[1 - this])
         lower = _lower(hits, others, rest, claim.delta, alarm)
         findings.append(Finding(claim, lower, hits, others, rest, str(event)))
     return sorted(findings, key=lambda finding: finding.claim.epsilon - finding.lower)
+
+
+def _draw(sample: Sampler, which: int, count: int, drawn: Drawn) -> Outputs:
+    """Return releases on one input, drawn in blocks."""
+    blocks = []
+    for start in range(0, count, BLOCK):
+        blocks.append(sample(which, min(BLOCK, count - start)))
+        drawn.add(len(blocks[-1]))
+    return np.concatenate(blocks)
 
 
 def clopper_pearson(hits: int, samples: int, alarm: float) -> tuple[float, float]:

@@ -136,9 +136,21 @@ class GopaRequest(msgspec.Struct, frozen=True, kw_only=True):
             few = f"must be such that 2 parties are honest (n_H = {self.honest}), is {self.honest_fraction}"
             issues.append(ConfigIssue("honest_fraction", few, ConfigCheck.RANGE))
         if not issues and not 0 < self.curator_delta_asked < self.delta_asked < 1:
-            below = f"must be below delta = {self.delta_asked:g} and both below 1"
-            issues.append(
-                ConfigIssue("curator_delta", f"{below}, is {self.curator_delta_asked:g}", ConfigCheck.RANGE)
-            )
+            issues.append(self._delta_issue())
         if issues:
             raise ConfigError(issues)
+
+    def _delta_issue(self) -> ConfigIssue:
+        """Return the issue of deltas that are in no order, which names those that were given."""
+        if self.delta is not None:
+            reason = f"must be below delta = {self.delta:g}, is {self.curator_delta_asked:g}"
+            return ConfigIssue("curator_delta", reason, ConfigCheck.RANGE)
+        if self.curator_delta is not None:
+            reason = (
+                f"must be below 0.1 without a delta, which is ten times it then; is {self.curator_delta:g}"
+            )
+            return ConfigIssue("curator_delta", reason, ConfigCheck.RANGE)
+        reason = (
+            f"is needed: its default with {self.honest} honest parties, 10/n_H^2, is {self.delta_asked:.3g}"
+        )
+        return ConfigIssue("delta", f"{reason}, and not below 1", ConfigCheck.MISSING)

@@ -80,7 +80,7 @@ class AskSettings(msgspec.Struct, frozen=True, kw_only=True):
     ] = None
 
 
-Epsilon = Annotated[float, Meta(gt=0, lt=1000, description="of each unit in one request")]
+Epsilon = Annotated[float, Meta(gt=0, le=100, description="of each unit in one request")]
 Delta = Annotated[float, Meta(gt=0, lt=1)]
 
 

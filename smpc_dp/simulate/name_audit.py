@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from smpc_dp.privacy.empirical import Claim, Finding, ReleaseAudit, audit
+from smpc_dp.privacy.empirical import Claim, Drawn, Finding, Progress, ReleaseAudit, audit
 from smpc_dp.privacy.name_selection import ONE
 from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.statistics.local_names import Counts, LocalNames
@@ -27,6 +27,7 @@ def audit_names(
     *,
     epsilon: float | None = None,
     delta: float | None = None,
+    progress: Progress | None = None,
 ) -> ReleaseAudit:
     """Audit released names; a right claim is refuted with probability 0.001 at most.
 
@@ -34,6 +35,7 @@ def audit_names(
         samples: releases on each of two neighbouring inputs; None is 100,000.
         source: of randomness, None for the operating system's.
         epsilon, delta: another claim than the plan's; where one is None it is the plan's.
+        progress: is called with how many releases are drawn, and of how many.
 
     Raises ConfigError for numbers out of range.
     """
@@ -43,7 +45,7 @@ def audit_names(
         selection.epsilon if epsilon is None else epsilon, selection.delta if delta is None else delta
     )
     findings: list[Finding] = []
-    moved = 0
+    moved, drawn = 0, Drawn(progress, samples, len(BASES))
     for base in BASES:
         rows = max(1, bisect.bisect_left(selection.chances, int(base * ONE)))
         pair = [
@@ -53,7 +55,7 @@ def audit_names(
         vectors = [_stacked(plan, counts) for counts in pair]
         moved = max(moved, int(np.abs(vectors[0] - vectors[1]).sum()))
         sample = functools.partial(_released, plan, vectors, source)
-        findings += audit(sample, [claim], samples, tests=len(BASES))
+        findings += audit(sample, [claim], samples, tests=len(BASES), drawn=drawn)
     findings.sort(key=lambda finding: finding.claim.epsilon - finding.lower)
     return ReleaseAudit(claim.epsilon, claim.delta, samples, tuple(findings), moved / selection.changes)
 

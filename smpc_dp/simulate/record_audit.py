@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from smpc_dp.crypto.randomness import Randomness, SystemRandomness
 from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.privacy.accountant.compose import Composition
-from smpc_dp.privacy.empirical import FALSE_ALARM, Claim, Finding, ReleaseAudit, audit
+from smpc_dp.privacy.empirical import FALSE_ALARM, Claim, Drawn, Finding, Progress, ReleaseAudit, audit
 from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.protocols.descriptor import CheckedParameters
 from smpc_dp.protocols.gopa.records import GopaRecordParameters
@@ -82,6 +82,7 @@ def audit_records(
     *,
     epsilon: float | None = None,
     delta: float | None = None,
+    progress: Progress | None = None,
 ) -> RecordAudit:
     """Audit a session's release; its claim is refuted with probability 0.002 at most if it is right.
 
@@ -90,6 +91,7 @@ def audit_records(
             the noise, 100,000 at least.
         epsilon, delta: another claim, in the place of the session's and of its profile; where one is None it
             is the session's.
+        progress: is called with how many releases are drawn, and of how many.
 
     Raises:
         ConfigError: another kind of session, an epsilon or delta that is none, or too many draws.
@@ -111,6 +113,7 @@ def audit_records(
     steps: Sequence[Plan | SteppedPlan] = request.audited if isinstance(request, SteppedPlan) else (request,)
     findings: list[Finding] = []
     moved, noise = 0.0, _Noise(spread)
+    drawn = Drawn(progress, samples, len(pairs) * len(steps))
     for pair, step in itertools.product(pairs, steps):
         vectors = [[step.vector(table) for table in tables] for tables in pair]
         difference = np.sum(vectors[0], axis=0).astype(float) - np.sum(vectors[1], axis=0).astype(float)
@@ -120,7 +123,7 @@ def audit_records(
         )
         chosen = np.argsort(-np.abs(difference), kind="stable")[:MOST_COORDINATES]
         sample = functools.partial(_released, parameters, vectors, chosen, noise, source)
-        findings += audit(sample, claims, samples, tests=len(pairs) * len(steps))
+        findings += audit(sample, claims, samples, tests=len(pairs) * len(steps), drawn=drawn)
     findings.sort(key=lambda finding: finding.claim.epsilon - finding.lower)
     expected = counted * float(request.variance)
     return RecordAudit(

@@ -17,7 +17,6 @@ from smpc_dp.protocols.names import RECORDS
 from smpc_dp.protocols.records import (
     AskSettings,
     Delta,
-    Epsilon,
     NoisyRecordParameters,
     PlannedRecordParameters,
     RecordSettings,
@@ -123,7 +122,7 @@ class StepSettings(AskSettings, frozen=True, kw_only=True):
         int, Meta(ge=1, le=50, description="Newton steps of a regression, each a request; 5 to 8 do")
     ] = 5
     epsilon: Annotated[
-        Epsilon | None,
+        Annotated[float, Meta(gt=0, lt=1000)] | None,
         Meta(
             description="of each unit in all steps together; without it and `delta` sums are exact",
             extra={"range": "(0, 1000)"},

@@ -284,6 +284,17 @@ def test_false_alarms_are_as_rare_as_stated(monkeypatch: pytest.MonkeyPatch) -> 
     assert alarms > 5
 
 
+def test_progress_counts_the_releases_that_are_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(empirical, "BLOCK", 4_000)
+    shown: list[tuple[int, int]] = []
+    made = KaryRandomisedResponse.calibrate(1.0, 0.0, 3)
+    audited = empirical.audit_mechanism(
+        made, empirical.Claim(1.0, 0.0), 10_001, NoiseSource.system(), lambda *pair: shown.append(pair)
+    )
+    assert shown == [(done, 20_002) for done in (4_000, 5_000, 9_000, 10_000, 14_000, 15_001, 19_001, 20_002)]
+    assert all(finding.samples == 5_001 for finding in audited.findings)
+
+
 def test_the_event_is_fixed_before_it_is_counted() -> None:
     """Outputs that are new in every draw: an event chosen on what it is counted on would look telling."""
     calls = 0

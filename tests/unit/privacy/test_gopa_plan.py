@@ -215,6 +215,19 @@ def test_k_out_graphs_are_drawn_uniformly() -> None:
 
 
 @pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({}, r"^delta: is needed: its default with 3 honest parties, 10/n_H\^2, is 1.11, and not below 1"),
+        ({"curator_delta": 0.2}, "^curator_delta: must be below 0.1 without a delta, which is ten times it"),
+        ({"delta": 1e-3, "curator_delta": 1e-2}, "^curator_delta: must be below delta = 0.001, is 0.01"),
+    ],
+)
+def test_deltas_that_do_not_fit_are_named_as_they_were_given(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        GopaRequest(parties=3, epsilon=1.0, **given)
+
+
+@pytest.mark.parametrize(
     ("numbers", "where"),
     [
         ({"parties": 2}, "parties"),

@@ -43,7 +43,6 @@ from smpc_dp.records.plan import plan_request
 from smpc_dp.records.schema import read_schema
 from smpc_dp.records.table import read_table
 
-
 NEGATIVE: Any = np.float32(-1)
 
 
