@@ -394,6 +394,24 @@ def test_errata_name_tests_that_exist() -> None:
         ),
         ("plan groups", ["plan", "groups", "--parties", "9", "--group", "3", "--steps", "4"]),
         ("plan collaboration", ["plan", "collaboration", "--sizes", "10,20", "--epsilons", "1"]),
+        (
+            "plan personalized",
+            [
+                *("plan", "personalized", "--sizes", "9,8,7", "--length", "2", "--updates", "2"),
+                *("--epsilon", "1", "--delta", "0.01"),
+            ],
+        ),
+        (
+            "plan local-global",
+            [
+                *("plan", "local-global", "--nodes", "2", "--records", "40", "--batch", "5"),
+                *("--features", "2", "--epsilon", "1", "--delta", "0.01"),
+            ],
+        ),
+        (
+            "plan diffusion",
+            ["plan", "diffusion", "--parties", "4", "--length", "2", "--steps", "5", "--epsilon", "9"],
+        ),
         ("reproduce gopa-tradeoff", ["reproduce", "gopa-tradeoff", "--parties", "5", "--repetitions", "100"]),
         (
             "reproduce kendall-tripadvisor",
@@ -431,6 +449,11 @@ def test_errata_name_tests_that_exist() -> None:
             marks=pytest.mark.long,
         ),
         ("reproduce without-replacement", ["reproduce", "without-replacement", "--quick", "--each", "100"]),
+        pytest.param(
+            "reproduce personalized-iterations",
+            ["reproduce", "personalized-iterations", "--quick"],
+            marks=pytest.mark.long,
+        ),
         pytest.param("reproduce movielens", ["reproduce", "movielens", "--quick"], marks=pytest.mark.long),
         pytest.param(
             "reproduce party-tables", ["reproduce", "party-tables", "--problems", "1"], marks=pytest.mark.long

@@ -12,6 +12,8 @@ from smpc_dp.cli import app
 from smpc_dp.errors import ConfigError, LocalError
 from tests.documents import fields_below
 
+OF_MODELS = ["--length", "2", "--epsilon", "1", "--delta", "1e-5"]
+LOCAL_GLOBAL = ["plan", "local-global", "--nodes", "4", "--records", "100", "--features", "2", *OF_MODELS[2:]]
 NETWORK = ["plan", "network", "--parties", "100", "--epsilon", "1", "--delta", "1e-4"]
 
 
@@ -76,6 +78,15 @@ def test_a_model_gives_zetas_and_exact_rival(tmp_path: Path) -> None:
             "bits",
         ),
         (["plan", "collaboration", "--sizes", "1,x", "--epsilons", "1"], "separated by commas"),
+        (["plan", "personalized", "--sizes", "9,x", *OF_MODELS], "separated by commas"),
+        (["plan", "personalized", "--sizes", "9,9", *OF_MODELS], "parties"),
+        (["plan", "personalized", "--sizes", "9,9,9", *OF_MODELS, "--coupling", "-1"], "coupling"),
+        ([*LOCAL_GLOBAL, "--batch", "50"], "steps"),
+        ([*LOCAL_GLOBAL, "--batch", "5", "--rate", "9"], "rate"),
+        (
+            ["plan", "diffusion", "--parties", "5", "--length", "2", "--steps", "9", "--epsilon", "0"],
+            "epsilon",
+        ),
         (["plan", "collaboration", "--sizes", "1,2", "--epsilons", "1,1,1"], "as many"),
     ],
 )
