@@ -19,7 +19,7 @@ from smpc_dp_lab.bench.owner_runs import Mechanism, Owners, descend, owners_of
 
 EPSILONS, SIZES, OWNERS, SHARED = (0.1, 0.3, 1.0, 3.0, 10.0), (300, 1_000, 2_600), (3, 6, 12), 600
 # Rates that are tried for each point with TUNED runs of their own; the best median is taken: not private.
-RATES, TUNED = (0.03, 0.1, 0.3, 1.0, 3.0), 20
+RATES, TUNED = (0.03, 0.1, 0.3, 1.0, 3.0, 5.0, 7.0, 10.0), 20
 # Rows at the end of the file that count as public: scales, principal components and bounds come from them.
 PUBLIC = {"lending": 2_000, "houses": 3_000}
 # Of the 86 hospitals' stand-in.
