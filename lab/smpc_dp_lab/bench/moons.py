@@ -198,9 +198,9 @@ def _draw_nodes(axes: Axes, result: Moons) -> None:
     for cluster, degrees in enumerate(ANGLES):
         members = np.flatnonzero(own == cluster)
         ranks = np.argsort(np.argsort([-nodes[one].degree for one in members]))
-        turns, reach = ranks * 2.4, 0.16 * np.sqrt(ranks)
+        phases, reach = ranks * 2.4, 0.16 * np.sqrt(ranks)
         middle = 1.3 * np.array([np.cos(np.deg2rad(degrees)), np.sin(np.deg2rad(degrees))])
-        at[members] = middle + reach[:, None] * np.c_[np.cos(turns), np.sin(turns)]
+        at[members] = middle + reach[:, None] * np.c_[np.cos(phases), np.sin(phases)]
     first, second = np.nonzero(np.triu(weights))
     strong = (weights[first, second] / weights.max()) ** 0.5
     lines = LineCollection(
