@@ -55,7 +55,10 @@ class _Background:
         await self._stopping.wait()
 
     def check_caller(self) -> None:
-        """Raise ConfigError in the thread itself, where a call that waits for it would never end."""
+        """Raise ConfigError in the thread itself, where a call that waits for it would never end.
+
+        A forked process has no such thread: `Session.check_process` is asked before.
+        """
         if threading.current_thread() is self._thread:
             reason = "is called in its own thread, in which on_event runs: the call would never end"
             raise ConfigError.at("session", reason, ConfigCheck.CONFLICT)
@@ -182,6 +185,7 @@ class Session:
 
     def close(self) -> None:
         """Send what waits, leave the session and end its thread; raise ConfigError if it is closed."""
+        self._session.check_process()
         self._background.check_caller()
         with self._lock:
             self._session.check_open()
@@ -229,6 +233,7 @@ class Session:
 
     def wait_for(self, work: Callable[[asynchronous.Session], Coroutine[Any, Any, T]]) -> T:
         """Return what `work(session)` returns, given the asynchronous session and run in its thread."""
+        self._session.check_process()
         self._background.check_caller()
         with self._lock:
             self._session.check_open()

@@ -16,7 +16,7 @@ from smpc_dp.errors import SmpcError
 from smpc_dp.net.events import Event, OnEvent
 from smpc_dp.net.inputs import find_input
 from smpc_dp.net.launcher import print_event
-from smpc_dp.net.planned import NoiseWarning
+from smpc_dp.net.planned import NoiseWarning, UnchargedWarning
 from smpc_dp.net.session import Session, connect
 
 if TYPE_CHECKING:
@@ -44,8 +44,9 @@ class HostMember:
         return self.vector or find_input(self.session.parent / "inputs", self.name)
 
     def connect(self) -> AbstractAsyncContextManager[Session]:
-        """Connect a party as `net.session.connect` does; what it warns of is printed with the plan."""
-        warnings.simplefilter("ignore", NoiseWarning)
+        """Connect a party as `net.session.connect` does; what it warns of is printed with plan or result."""
+        for kind in (NoiseWarning, UnchargedWarning):
+            warnings.simplefilter("ignore", kind)
         return connect(
             self.session,
             self.name,

@@ -200,9 +200,8 @@ class RequestServer:
         return True
 
     async def begin_step(self, drive: Drive) -> None:
-        """Report the expected parties of the step, and set its time limit; see `Holder.begin_step`."""
+        """Set the time limit of the step; see `Holder.begin_step`."""
         run = drive.run
-        self._pool.awaited.begin(drive.request, run.step, lambda: run.waiting_for)
         if run.step not in HELLOS:
             drive.timer.step(aggregator_step_seconds(run.state.matchings, self._membership.session.timeouts))
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
+import time
 from collections.abc import Awaitable, Callable, Collection
 from typing import TypeVar
 
@@ -41,7 +43,7 @@ class Awaited:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout_at(min(until, self.next_report)):
                     await inbound.wait()
-            self.notify()
+            self.notify(until)
             if now() >= until:
                 return enough()
         return True
@@ -53,12 +55,23 @@ class Awaited:
                 async with asyncio.timeout_at(min(until, self.next_report)):
                     return await get()
             except TimeoutError:
-                self.notify()
+                self.notify(until)
                 if now() >= until:
                     return None
 
-    def notify(self) -> None:
-        """Report the expected members, if it is time."""
+    async def follow(self, work: Awaitable[T], seconds: float) -> T:
+        """Return the result of `work`, which ends by itself after so many seconds."""
+        until, task = now() + seconds, asyncio.ensure_future(work)
+        try:
+            while not (await asyncio.wait([task], timeout=max(0.0, self.next_report - now())))[0]:
+                self.notify(until)
+            return task.result()
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    def notify(self, until: float) -> None:
+        """Report the expected members and until when they are waited for, if it is time."""
         if now() < self.next_report:
             return
         self.next_report = now() + WAITING_SECONDS
@@ -69,4 +82,14 @@ class Awaited:
             ]
             more = f" and {len(listed) - len(shown)} more" * (len(listed) > len(shown))
             detail = ", ".join(shown) + more
-            self._on_event(Event(self._party, "waiting", self._request, self._step, len(listed), detail))
+            end = _clock(until)
+            self._on_event(
+                Event(self._party, "waiting", self._request, self._step, len(listed), detail, until=end)
+            )
+
+
+def _clock(until: float) -> str:
+    """Return a time of the event loop in local time; empty if it never comes."""
+    if math.isinf(until):
+        return ""
+    return time.strftime("%H:%M:%S", time.localtime(time.time() + until - now()))

@@ -194,7 +194,10 @@ class AggregatorConnection(Connection):
     ) -> AggregatorConnection:
         """Connect to the aggregator; raises the errors of `dial`."""
         connection = cls(membership, on_event, role, endpoint.contexts)
-        connection.connections.welcome(await dial(endpoint, membership.aggregator))
+        pool = connection.connections
+        pool.awaited.begin(0, "", lambda: [membership.aggregator])
+        calling = dial(endpoint, membership.aggregator)
+        pool.welcome(await pool.awaited.follow(calling, endpoint.connect_timeout))
         return connection
 
     @property

@@ -129,6 +129,7 @@ class Drive:
             if self.run.step != self._step:
                 self._step, self._drained = self.run.step, False
                 self._first = self._first or self._step
+                self.connections.awaited.begin(self.request, self._step, lambda: self.run.waiting_for)
                 await self._holder.begin_step(self)
             self.report()
             await self._process_next()

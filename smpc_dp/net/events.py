@@ -24,7 +24,8 @@ class Event(msgspec.Struct, frozen=True, omit_defaults=True):
     `step` is the step in which the party waits and `waiting` for how many others; `detail` is one line of
     text. Both are made `printable`. The last event of a process is "done", with `survivors` and `absent`, or
     "failed"; of a process that could send neither the launcher reports "ended", with the way in `detail`.
-    `code`: of the error of a failed request. A connection that ends is "traffic", also after the last event:
+    `until`: of "waiting", the local time at which the wait ends. `code`: of the error of a failed request.
+    A connection that ends is "traffic", also after the last event:
     bytes of whole messages `sent` to and `received` from the member in `detail`.
     """
 
@@ -39,6 +40,7 @@ class Event(msgspec.Struct, frozen=True, omit_defaults=True):
     absent: tuple[str, ...] = ()
     sent: int = 0
     received: int = 0
+    until: str = ""
 
     def __post_init__(self) -> None:
         # Both may quote another member; what is decoded may be of another process.
@@ -52,7 +54,7 @@ class Event(msgspec.Struct, frozen=True, omit_defaults=True):
         return {
             "connected": f"connected to {self.detail}",
             "refused": f"refused {self.detail}",
-            "waiting": f"waits for {self.detail}",
+            "waiting": f"waits for {self.detail}{self._purpose}",
             "warned": self.detail,
             "step": f"{self.step}: waits for {self.waiting}" if self.waiting else self.step,
             "lost": f"lost {self.detail}",
@@ -61,6 +63,14 @@ class Event(msgspec.Struct, frozen=True, omit_defaults=True):
             "failed": f"failed with code {self.code}" if self.code else "failed",
             "ended": self.detail,
         }[self.kind]
+
+    @property
+    def _purpose(self) -> str:
+        """What is waited for and until when, in words; empty where it is not known."""
+        if not self.until:
+            return ""
+        purpose = f"in step '{self.step}'" if self.step else "to connect"
+        return f" {purpose}, until {self.until}"
 
 
 OnEvent = Callable[[Event], None]

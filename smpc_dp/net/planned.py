@@ -20,6 +20,10 @@ class NoiseWarning(Warning):
     """The noise of an answer will be large beside its range."""
 
 
+class UnchargedWarning(Warning):
+    """A session's requests have differential privacy, and no ledger is charged for them."""
+
+
 class SessionPlan(Cost, frozen=True, kw_only=True):
     """One request of a session, as planned.
 

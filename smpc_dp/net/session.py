@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import warnings
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -89,6 +90,7 @@ class Session:
         # The request that others ask for, after a call for an earlier one; 0: none is known.
         self._following = 0
         self._closed = False
+        self._process = os.getpid()
 
     @classmethod
     async def open(
@@ -119,6 +121,11 @@ class Session:
             from smpc_dp.net.planned import warn_of_noise
 
             warn_of_noise(membership.session)
+        if noisy and ledger is None:
+            from smpc_dp.net.planned import UnchargedWarning
+
+            reason = f"{party}: without a ledger, what the session's requests cost is charged nowhere"
+            warnings.warn(reason, UnchargedWarning, stacklevel=2)
         book = None if ledger is None else await asyncio.to_thread(open_ledger, ledger, party)
         if book is not None and RECORDS in membership.session.parameters:
             # A ledger of another unit or relation, or a spent one, never disturbs the others.
@@ -141,8 +148,17 @@ class Session:
         """Whether `close` was called."""
         return self._closed
 
+    def check_process(self) -> None:
+        """Raise ConfigError in another process than the session's own, such as one that was forked."""
+        if os.getpid() != self._process:
+            reason = (
+                f"{self.party}: is of process {self._process}, which was forked: open one in this process"
+            )
+            raise ConfigError.at("session", reason, ConfigCheck.CONFLICT)
+
     def check_open(self) -> None:
-        """Raise ConfigError if the session is closed."""
+        """Raise ConfigError if the session is closed, or of another process."""
+        self.check_process()
         if self._closed:
             reason = f"{self.party}: is closed; open it again with Session.open or connect"
             raise ConfigError.at("session", reason, ConfigCheck.CONFLICT)

@@ -40,13 +40,11 @@ class Tolerance(msgspec.Struct, frozen=True):
 def tolerances(session: SessionFile) -> list[Tolerance]:
     """Return the tolerances of a session's requests, each once: those of a learner may differ."""
     servers = len(session.roster.servers)
-    curious = (servers - 1) // 2 if servers else 0
-    requests = session.checked_parameters.requests
-    return list(dict.fromkeys(_tolerance(planned, servers, curious) for planned in requests))
+    return list(dict.fromkeys(_tolerance(one, servers) for one in session.checked_parameters.requests))
 
 
-def _tolerance(planned: Any, servers: int, curious: int) -> Tolerance:
-    """Return the tolerance of one request, by its parameters."""
-    parties, lost, corrupt = planned.tolerated
-    later = 0 if getattr(planned, "keeps_survivors", False) else lost
-    return Tolerance(parties, lost, corrupt, later, servers, curious)
+def _tolerance(parameters: Any, servers: int) -> Tolerance:
+    """Return the tolerance of requests with these parameters."""
+    parties, lost, corrupt = parameters.tolerated
+    later = 0 if getattr(parameters, "keeps_survivors", False) else lost
+    return Tolerance(parties, lost, corrupt, later, servers, (servers - 1) // 2 if servers else 0)

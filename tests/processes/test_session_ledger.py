@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 import smpc_dp
 from smpc_dp.net.local import create_local_session
+from smpc_dp.net.planned import UnchargedWarning
 from smpc_dp.net.session_file import Timeouts
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.privacy.adaptive_clipping import AdaptiveClipping
@@ -122,6 +124,23 @@ async def test_anothers_ledger_is_refused_before_anything_is_sent(tmp_path: Path
     with pytest.raises(smpc_dp.ConfigError, match="of party 'alice', not of 'bob'"):
         async with smpc_dp.connect(path, party="bob", ledger=ledger):
             pass
+
+
+@pytest.mark.parametrize("private", [True, False])
+async def test_a_session_with_epsilon_warns_without_a_ledger(tmp_path: Path, private: bool) -> None:
+    exact = {key: value for key, value in GOPA.items() if key not in ("epsilon", "delta")}
+    given, protocol = (GOPA, "gopa") if private else (exact | {"precision": 0.01}, "secagg")
+    path = create_local_session(
+        tmp_path, PARTIES, given, protocol=protocol, timeouts=Timeouts(connect=0.05, step=5.0)
+    )
+    ledger = budget(tmp_path / "alice.ledger", None)
+    for book in (None, ledger):
+        with warnings.catch_warnings(record=True) as caught, pytest.raises(smpc_dp.TimeoutFault):
+            warnings.simplefilter("always")
+            await smpc_dp.Session.open(path, "alice", ledger=book)
+        uncharged = [one for one in caught if one.category is UnchargedWarning]
+        named = [str(one.message).partition(":")[0] for one in uncharged]
+        assert named == ["alice"] * (private and book is None)
 
 
 @pytest.mark.filterwarnings("ignore::smpc_dp.net.planned.NoiseWarning")

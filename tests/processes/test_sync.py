@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import gc
 import inspect
+import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
@@ -99,6 +100,27 @@ def test_a_session_closed_twice_says_so(tmp_path: Path) -> None:
             assert is_closed(error)
     assert "closed" in repr(session)
     assert not names_of_threads()
+
+
+def test_a_forked_process_has_no_session(tmp_path: Path) -> None:
+    """It has none of the threads: a call would wait for ever, and write into a connection of another."""
+    path = create(tmp_path)
+    serve(path)
+    with smpc_dp.sync.connect(path, party="alice") as session:
+        child = os.fork()
+        if not child:
+            calls = (lambda: session.sum([0.0, 0.0]), session.close, session.log, session._session.check_open)
+            os._exit(sum(not _is_refused(call) for call in calls))
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def _is_refused(call: Callable[[], object]) -> bool:
+    """Tell whether a call raises that the session is of another process."""
+    try:
+        call()
+    except smpc_dp.ConfigError as error:
+        return f"alice: is of process {os.getppid()}, which was forked" in str(error)
+    return False
 
 
 async def test_a_session_stays_open_between_blocks_of_code(tmp_path: Path) -> None:

@@ -84,8 +84,11 @@ class ServersConnection(Connection):
         endpoint = membership.endpoint()
         dialled = [asyncio.ensure_future(dial(endpoint, name)) for name in membership.servers]
         try:
-            for channel in await asyncio.gather(*dialled):
-                connection.connections.welcome(channel)
+            pool = connection.connections
+            called = dict(zip(membership.servers, dialled, strict=True))
+            pool.awaited.begin(0, "", lambda: [name for name, task in called.items() if not task.done()])
+            for channel in await pool.awaited.follow(asyncio.gather(*dialled), endpoint.connect_timeout):
+                pool.welcome(channel)
         except BaseException:
             for task in dialled:
                 task.cancel()

@@ -267,10 +267,22 @@ async def listen(
     called in the event loop and must not block. Raises LocalError that names host and port when they cannot
     be had.
     """
+    _check_loop()
     sock = await asyncio.to_thread(listening, host, port)
     sock.setblocking(False)
     _LOG.info("%s: listens on %s:%d", endpoint.identity.name, host, sock.getsockname()[1])
     return Listener(endpoint, sock, on_channel, on_refused)
+
+
+def _check_loop() -> None:
+    """Raise LocalError in another event loop than asyncio's own, whose TLS differs."""
+    loop = asyncio.get_running_loop()
+    if not isinstance(loop, asyncio.BaseEventLoop):
+        kind = type(loop)
+        raise LocalError(
+            f"the event loop is {kind.__module__}.{kind.__qualname__}: sessions need that of asyncio; use "
+            "asyncio.run without another policy, or smpc_dp.sync"
+        )
 
 
 async def dial(endpoint: Endpoint, peer: str, address: str | None = None) -> Channel:
@@ -282,6 +294,7 @@ async def dial(endpoint: Endpoint, peer: str, address: str | None = None) -> Cha
     has shown a certificate of the roster), it refuses us or breaks the hello, and ConfigError when it has no
     address or its session differs from ours (`faults` says in what).
     """
+    _check_loop()
     target = address if address is not None else address_of(endpoint.roster, peer)
     try:
         host, port = split_address(target)

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import codecs
 import contextlib
+import datetime
 import hmac
 import os
 import ssl
 import tempfile
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from smpc_dp.crypto.tls import TlsContext, TlsError
 from smpc_dp.errors import Check, ConfigCheck, ConfigError, LocalError, PeerFault
+from smpc_dp.identity.certificate import NOT_AFTER, NOT_BEFORE
 from smpc_dp.identity.keys import Identity
 from smpc_dp.identity.roster import Member, Roster
+
+# X509_V_ERR_CERT_NOT_YET_VALID and X509_V_ERR_CERT_HAS_EXPIRED.
+_WRONG_TIME = (9, 10)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +35,10 @@ class Contexts:
 def contexts(identity: Identity, roster: Roster) -> Contexts:
     """Return contexts that speak TLS 1.3 only, trust only the roster's certificates and never resume.
 
-    Raises ConfigError when the roster holds another key for `identity.name`, or none.
+    Raises ConfigError when the roster holds another key for `identity.name`, or none, LocalError when this
+    machine's clock is outside the time for which certificates are valid.
     """
+    check_clock()
     if identity.name not in roster or roster.member(identity.name).public_key != identity.public_key:
         raise ConfigError(
             f"the roster does not hold the key of our identity '{identity.name}'", ConfigCheck.DIFFERS
@@ -44,6 +52,16 @@ def contexts(identity: Identity, roster: Roster) -> Contexts:
     # Looking up an address loads this codec, in 2 ms: like contexts, once and before any call.
     codecs.lookup("idna")
     return Contexts(server, client, TlsContext(key, identity.certificate, list(roster.certificates)))
+
+
+def check_clock() -> None:
+    """Raise LocalError if the clock is wrong, by which every certificate would be invalid."""
+    shown = datetime.datetime.fromtimestamp(time.time(), datetime.UTC).replace(tzinfo=None)
+    if not NOT_BEFORE <= shown < NOT_AFTER:
+        raise LocalError(
+            f"this machine's clock is wrong, it shows {shown:%Y-%m-%d %H:%M} UTC: "
+            f"certificates are valid from {NOT_BEFORE:%Y} to {NOT_AFTER:%Y}"
+        )
 
 
 def authenticated(tls: ssl.SSLObject | ssl.SSLSocket, roster: Roster, address: str) -> Member:
@@ -72,6 +90,8 @@ def describe(error: ssl.SSLError | TlsError) -> str:
     """Return the reason in one line, without a position in OpenSSL's source."""
     if isinstance(error, TlsError):
         return str(error)
+    if isinstance(error, ssl.SSLCertVerificationError) and error.verify_code in _WRONG_TIME:
+        return f"this machine's clock is wrong, by which its {error.verify_message}"
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate is not one of the roster ({error.verify_message})"
     return f"TLS failed ({(error.reason or str(error)).replace('_', ' ').lower()})"
