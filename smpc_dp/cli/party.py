@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -67,6 +67,10 @@ def party(
     clip: Annotated[
         bool, typer.Option("--clip", help="Party: clip values to the bounds instead of refusing them.")
     ] = False,
+    number: Annotated[
+        int | None,
+        typer.Option(min=1, help="Party: the request that its vector is for; default 1, the first one."),
+    ] = None,
     listen: Annotated[
         str | None,
         typer.Option(help="Who is called by others: host:port to bind, if not the roster's address."),
@@ -117,6 +121,7 @@ def party(
     serves = role != "party"
     given: dict[str, object]
     sums: dict[str, object] = {"--operation": operation, "--weight": weight, "--clip": clip or None}
+    sums["--number"] = number
     if serves:
         given = {"--input": vector, **sums, "--ledger": ledger, "--audit": audit, "--report": report}
         _refuse_given(given, f"is for parties, and '{name}' is the {role}")
@@ -166,7 +171,7 @@ def party(
         if requested is not None:
             results.append(await statistics.take_part(requested, host))
             return None
-        return await _contribute(host, operation, weight, clip, results)
+        return await _contribute(host, sums, results)
 
     with reported_member(reporting, loaded, host, results, problems, statistic=requested is not None):
         try:
@@ -229,29 +234,26 @@ async def _serve(host: HostMember, role: Role, requests: int | None, results: li
         del results[:-1]
 
 
-async def _contribute(
-    host: HostMember, operation: Operation | None, weight: int | None, clip: bool, results: list[Ended]
-) -> Report | None:
+async def _contribute(host: HostMember, sums: Mapping[str, Any], results: list[Ended]) -> Report | None:
     """Check everything of one party, then connect and compute; add the result.
 
-    Audits the log if that is requested.
+    Audits the log if that is requested. `sums`: the options of sums.
     """
     member = Membership.load(host.session, host.name, host.key)
     if RECORDS in member.session.parameters:
-        _refuse_given(
-            {"--operation": operation, "--weight": weight, "--clip": clip or None, "--audit": host.audit},
-            "is not for statistics of records",
-        )
+        _refuse_given({**sums, "--audit": host.audit}, "is not for statistics of records")
         results.append(await take_part(host, load_rows(host, member)))
         return None
     if host.audit is not None and not is_verifiable(member.session.protocol, member.session.parameters):
         raise ConfigError.at("--audit", "is for a session with verifiable = true", ConfigCheck.UNSUPPORTED)
     encoding = member.encoding
     vector = read_vector(host.input_file)
-    ring_vector, clipped = encoding.encode(vector, party=host.name, weight=weight, clip=clip)
+    clip = bool(sums["--clip"])
+    ring_vector, clipped = encoding.encode(vector, party=host.name, weight=sums["--weight"], clip=clip)
+    operation: Operation = sums["--operation"] or "average"
     async with host.connect() as opened:
         # Added at once: it is there, whatever the audit says.
-        results.append(await opened.sum_encoded(operation or "average", ring_vector, clipped))
+        results.append(await opened.sum_encoded(operation, ring_vector, clipped, number=sums["--number"]))
         return None if host.audit is None else await opened.log().audit(keep=host.audit)
 
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import runpy
+import subprocess
+import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -101,6 +104,46 @@ async def test_a_process_that_was_started_anew_goes_on_with_the_round_of_the_oth
     [error] = behind
     assert (error.party, error.number, error.asked, error.next) == ("alice", 1, 2, 3)
     assert (error.label, error.asked_label) == ("round 1", "round 2")
+
+
+@pytest.mark.long
+async def test_the_command_of_a_party_gives_its_vector_to_the_request_that_it_is_for(tmp_path: Path) -> None:
+    path = create_local_session(tmp_path, PARTIES, DIFFERING, timeouts=FAST)
+    (tmp_path / "alice.txt").write_text("7.0 0.0")
+    arguments = ["party", str(path), "--as", "alice", "--input", str(tmp_path / "alice.txt")]
+    done: list[tuple[int | None, str, str]] = []
+    connected = asyncio.Event()
+
+    async def act(session: smpc_dp.Session, index: int) -> None:
+        if index == 1:
+            await session.average([1.0, 0.0])
+            await session.close()
+            for more in ([], ["--number", "2"]):
+                process = await asyncio.create_subprocess_exec(
+                    *(sys.executable, "-m", "smpc_dp", *arguments, "--json", *more),
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                )
+                assert process.stderr is not None
+                lines = await process.stderr.readline()
+                while more and b"connected" not in lines:
+                    lines += await process.stderr.readline()
+                if more:
+                    connected.set()
+                shown, rest = await process.communicate()
+                complained = lines + rest
+                done.append((process.returncode, shown.decode(), complained.decode()))
+            return
+        await session.average([1.0, 0.0])
+        await connected.wait()
+        assert (await session.average([2.0, 0.0])).value.tolist() == [3.0, 0.0]
+
+    assert len(await execute(path, act)) == 2
+    assert [code for code, *_ in done] == [1, 0]
+    complained = " ".join(done[0][2].split())
+    assert "alice: asks for request 1, most others for request 1, too late to join" in complained
+    assert "number=2" in complained
+    assert json.loads(done[1][1])["value"] == [3.0, 0.0]
 
 
 @pytest.mark.parametrize("number", [0, 1, 1.5, 1 << 32])

@@ -201,6 +201,7 @@ def test_wrong_usage_is_exit_code_2(session: Path) -> None:
         ("aggregator", ["--weight", "3"]),
         ("aggregator", ["--clip"]),
         ("aggregator", ["--operation", "sum"]),
+        ("aggregator", ["--number", "2"]),
         ("alice", ["--listen", "127.0.0.1:9"]),
         ("alice", ["--requests", "1"]),
     ],

@@ -135,8 +135,10 @@ async def test_a_session_with_epsilon_warns_without_a_ledger(tmp_path: Path, pri
     )
     ledger = budget(tmp_path / "alice.ledger", None)
     for book in (None, ledger):
-        with warnings.catch_warnings(record=True) as caught, pytest.raises(smpc_dp.TimeoutFault):
-            warnings.simplefilter("always")
+        with (
+            warnings.catch_warnings(record=True, action="always") as caught,
+            pytest.raises(smpc_dp.TimeoutFault),
+        ):
             await smpc_dp.Session.open(path, "alice", ledger=book)
         uncharged = [one for one in caught if one.category is UnchargedWarning]
         named = [str(one.message).partition(":")[0] for one in uncharged]
