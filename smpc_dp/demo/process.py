@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 import json
+import warnings
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import smpc_dp
 from smpc_dp.net.events import Event
 from smpc_dp.net.launcher import print_event, run_child
+from smpc_dp.net.planned import UnchargedWarning
 
 
 def parser(description: str, *, shard: bool = True) -> argparse.ArgumentParser:
@@ -25,6 +27,8 @@ def parser(description: str, *, shard: bool = True) -> argparse.ArgumentParser:
 
 def run_member(arguments: argparse.Namespace, act: Callable[[], Awaitable[object]]) -> int:
     """Write the result of `act` as JSON; on a failure print an event for the launcher, and return 1."""
+    # The loans are made up.
+    warnings.simplefilter("ignore", UnchargedWarning)
 
     async def supervised() -> int:
         try:

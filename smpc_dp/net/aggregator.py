@@ -30,6 +30,7 @@ from smpc_dp.protocols.engine import events
 from smpc_dp.protocols.engine.run import Run
 from smpc_dp.protocols.exchange.states import Relayed
 from smpc_dp.protocols.phases.key_graph import Watch
+from smpc_dp.protocols.phases.messages import HELLO
 from smpc_dp.protocols.phases.survivors import FixedSurvivors
 from smpc_dp.protocols.record_result import RecordResult
 from smpc_dp.protocols.registry import make_aggregator
@@ -72,7 +73,7 @@ class RequestServer:
         self._culprits: dict[str, SmpcError] = {}
         self._convictions: Convictions | None = None
         self._fixed = FixedSurvivors()
-        self._asked = AskedRequests(membership.identity)
+        self._asked = AskedRequests(membership.identity, HELLO)
         # What most parties asked for in the last request, and whether it was a statistic.
         self.operation, self.is_statistic = "", False
 

@@ -63,35 +63,52 @@ class _Requested:
 
 
 class Hellos:
-    """Hellos of one request for a sum, the first of each party. `needed`: of `needed_signers`."""
+    """Hellos of one request for a sum, the first of each party.
 
-    def __init__(self, context: Context, needed: int) -> None:
+    Each is what its party has signed for this request and receiver: what another member finds wrong in one
+    that is shown counts against who shows it.
+    """
+
+    def __init__(self, context: Context, needed: int, step: str, receiver: str) -> None:
+        """`needed`: of `needed_signers`; `step`, `receiver`: of the hellos."""
         self.context = context
         self._needed = needed
+        self._addressed = (step, receiver, context.session_digest)
         self._requests: dict[str, _Requested] = {}
+        # By operation, how many ask for it, whether their signatures are valid or not.
+        self._counts: Counter[str] = Counter()
 
     def __bool__(self) -> bool:
         return bool(self._requests)
 
     def add(self, envelope: Envelope) -> None:
         """Store a party's first hello; nothing of another message, or of a hello with a circuit."""
-        kind, sender = _KINDS.get(envelope.step), envelope.sender
-        if kind is None or len(envelope.body) > SMALL_MESSAGE:
+        context, sender = self.context, envelope.sender
+        if (envelope.step, envelope.receiver, envelope.run_id) != self._addressed:
             return
-        if sender in self.context.names and sender not in self._requests:
-            with contextlib.suppress(PeerFault):
-                self._requests[sender] = _Requested(envelope, decode(envelope.body, kind, sender).operation)
+        if len(envelope.body) > SMALL_MESSAGE or sender not in context.names or sender in self._requests:
+            return
+        with contextlib.suppress(PeerFault):
+            hello = decode(envelope.body, _KINDS[envelope.step], sender)
+            if (hello.session_digest, hello.request) == (context.session_digest, context.request):
+                self._requests[sender] = _Requested(envelope, hello.operation)
+                self._counts[hello.operation] += 1
 
     def forget(self, party: str) -> None:
         """Drop the hello of a party that asks no more."""
-        self._requests.pop(party, None)
+        if (dropped := self._requests.pop(party, None)) is not None:
+            self._counts -= Counter([dropped.operation])
+
+    @property
+    def is_divided(self) -> bool:
+        """Whether parties ask for different operations, and more than half of all seem to ask for one."""
+        return len(self._counts) > 1 and max(self._counts.values()) > len(self.context.names) // 2
 
     def counts(self) -> Counter[str]:
         """Return how many parties ask for each operation; where they differ, by valid signatures."""
-        requested = list(self._requests.values())
-        if len({one.operation for one in requested}) > 1:
-            requested = [one for one in requested if self._is_signed(one)]
-        return Counter(one.operation for one in requested)
+        if len(self._counts) < 2:
+            return self._counts
+        return Counter(one.operation for one in self._requests.values() if self._is_signed(one))
 
     @property
     def most(self) -> str:
@@ -99,9 +116,11 @@ class Hellos:
         counts = self.counts()
         return min(counts, key=lambda text: (-counts[text], text), default="")
 
-    def others(self, operation: str) -> list[str]:
-        """Return the parties that ask for another operation."""
-        return [name for name, one in self._requests.items() if one.operation != operation]
+    def others(self, operation: str, names: Collection[str] | None = None) -> list[str]:
+        """Return the parties, of `names` or of all, that ask for another operation."""
+        requests = self._requests
+        asked = requests if names is None else requests.keys() & set(names)
+        return [name for name in asked if requests[name].operation != operation]
 
     def shown(self) -> list[Envelope]:
         """Return signed hellos with the operation of most, as many as are needed, or none."""
@@ -116,7 +135,7 @@ class Hellos:
 
     def _is_signed(self, one: _Requested) -> bool:
         if one.signed is None:
-            one.signed = one.hello.run_id == self.context.session_digest
+            one.signed = True
             try:
                 self.context.check(one.hello)
             except PeerFault:
@@ -130,18 +149,21 @@ class AskedRequests:
     Requests of groups and of statistics have none.
     """
 
-    def __init__(self, identity: Signer) -> None:
+    def __init__(self, identity: Signer, step: str) -> None:
+        """`identity`: of the collector; `step`: of a hello to it."""
         self._identity = identity
+        self._step = step
         self._current: Hellos | None = None
         self._last: Hellos | None = None
-        # Parties of the current request that are known to ask for another operation.
-        self._answered: set[str] = set()
+        # The operation of more than half of all parties of the current request, if they do not ask the same.
+        self._most: str | None = None
 
     def begin(self, context: Context, parameters: Tolerant) -> None:
         """Begin a request."""
         self._last = self._current or self._last
-        self._current = None if context.grouped else Hellos(context, needed_signers(parameters))
-        self._answered = set()
+        needed, name = needed_signers(parameters), self._identity.name
+        self._current = None if context.grouped else Hellos(context, needed, self._step, name)
+        self._most = None
 
     def drop(self) -> None:
         """Store nothing of the current request: it is for a statistic."""
@@ -164,27 +186,33 @@ class AskedRequests:
         another operation than more than half of all parties'. `ignored`: excluded parties.
         """
         envelope, peer, number = inbound.envelope, inbound.peer, drive.request
-        if envelope is None or envelope.step not in _KINDS or peer in ignored or inbound.request > number:
+        if envelope is None or envelope.step != self._step or peer in ignored or inbound.request > number:
             return
         joins = drive.run.step == envelope.step and peer in drive.run.waiting_for
         if inbound.request < number or not joins:
             drive.connections.send(inbound.request, self.answer(peer, number + (not joins)))
             return
         self.add(envelope)
-        for name in self._differing():
+        for name in self._differing(peer):
             drive.connections.send(number, self.answer(name, number + 1))
 
-    def _differing(self) -> list[str]:
-        """Return the parties, each once, that ask for another operation than more than half of all."""
+    def _differing(self, newest: str) -> list[str]:
+        """Return the parties, each once, that ask for another operation than more than half of all.
+
+        `newest`: whose hello came last.
+        """
         current = self._current
         if current is None:
             return []
-        counts, most = current.counts(), current.most
-        if len(counts) < 2 or counts[most] <= len(current.context.names) // 2 or not current.shown():
+        if self._most is not None:
+            return current.others(self._most, [newest])
+        if not current.is_divided:
             return []
-        result = [name for name in current.others(most) if name not in self._answered]
-        self._answered.update(result)
-        return result
+        most = current.most
+        if current.counts()[most] <= len(current.context.names) // 2 or not current.shown():
+            return []
+        self._most = most
+        return current.others(most)
 
     def answer(self, party: str, following: int) -> list[Envelope]:
         """Return what shows a party that the earliest request that it can join is `following`.

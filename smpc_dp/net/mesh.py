@@ -7,6 +7,7 @@ whenever the channel is lost: so a party that was disconnected in one request ma
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import cast
@@ -110,7 +111,7 @@ class Mesh(Connection):
         member = membership or self.membership
         run = self._party(member, request, operation, ring_vector)
         own = OwnRequest.of(member, request, operation, label)
-        self._others_asked = None if own is None else _OthersAsked(own, Hellos(own.context, own.needed))
+        self._others_asked = None if own is None else _OthersAsked(own, _hellos_to_all(own, request))
         timer = StepTimer(self._timeouts, first=False)
         drive = Drive(
             request,
@@ -283,6 +284,12 @@ def _signed_for_all(envelope: Envelope, membership: Membership) -> Envelope:
     return replace(envelope, receiver=membership.aggregator)
 
 
+def _hellos_to_all(own: OwnRequest, request: int) -> Hellos:
+    """Return an empty list of the others' hellos of a request."""
+    context = dataclasses.replace(own.context, request=request)
+    return Hellos(context, own.needed, HELLO, context.aggregator)
+
+
 @dataclass(slots=True)
 class _OthersAsked:
     """What the others ask for, as each of them says itself, while the party's own request has not begun.
@@ -318,7 +325,7 @@ class _OthersAsked:
 
     def error(self, party: str, following: int, hellos: Sequence[Envelope]) -> OtherRequestError:
         """Return the error of a party that is behind; `hellos`: of the request `following`."""
-        asked = Hellos(self.own.context, self.own.needed)
+        asked = _hellos_to_all(self.own, following)
         for envelope in hellos:
             asked.add(envelope)
         operation = asked.most if asked.shown() else None

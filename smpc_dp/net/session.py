@@ -809,7 +809,9 @@ class Session:
                 self._request, operation, ring_vector, charge, label=label
             )
         except OtherRequestError as error:
-            self._following = error.next
+            # With another label the next call is of the next request all the same, and its label is compared.
+            relabelled = error.asked == error.number and error.label != error.asked_label
+            self._following = 0 if relabelled else error.next
             raise
         except TimeoutFault as error:
             # Without evidence, so it says nothing but that the next vector is not for the next request.

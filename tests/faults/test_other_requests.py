@@ -22,10 +22,12 @@ from smpc_dp.net.member import Membership
 from smpc_dp.net.mesh import Mesh
 from smpc_dp.protocols.engine.events import Start
 from smpc_dp.protocols.gopa.direct_evidence import coordinator_of
-from smpc_dp.protocols.phases.messages import HELLO
+from smpc_dp.protocols.phases.messages import HELLO, Hello
 from smpc_dp.protocols.registry import make_party
+from smpc_dp.protocols.secret_sharing.messages import HELLO as SHARED_HELLO
 from smpc_dp.wire.abort import ABORT, Abort
 from smpc_dp.wire.envelope import Envelope
+from smpc_dp.wire.signing import decode
 from tests.faults.test_early_hellos import NAMES, PARAMETERS, PAUSE, SECAGG, TIMEOUTS, Scene, path, play
 from tests.faults.test_fault_schedules import NOISY
 from tests.faults.test_mesh_schedules import no_charge
@@ -256,7 +258,7 @@ def test_an_earlier_request_is_none_to_join(members: dict[str, Membership]) -> N
 def test_a_collector_shows_valid_hellos_of_most_alone(members: dict[str, Membership]) -> None:
     """Without enough of them it shows nothing, and the party learns no more than that it is late."""
     aggregator = members[AGGREGATOR]
-    asked = AskedRequests(aggregator.identity)
+    asked = AskedRequests(aggregator.identity, HELLO)
     asked.begin(aggregator.context(5), aggregator.parameters)
     made = {name: hello(members[name], 5, "sum b") for name in OTHERS[:3]}
     asked.add(made[OTHERS[0]])
@@ -271,6 +273,32 @@ def test_a_collector_shows_valid_hellos_of_most_alone(members: dict[str, Members
     asked.begin(aggregator.context(6), aggregator.parameters)
     [envelope] = asked.answer(ALICE, 6)
     check(own(members).read(ALICE, envelope), ALICE, (1, "a"), (5, "b"), 6)
+
+
+def test_no_party_makes_a_collector_show_what_counts_against_it(members: dict[str, Membership]) -> None:
+    """Signed by its party: a hello of another request, for another receiver, or of another step."""
+    aggregator, liar = members[AGGREGATOR], members[OTHERS[0]]
+    context = liar.context(5, "sum b")
+    own_hello = hello(liar, 5, "sum b")
+    message = decode(own_hello.body, Hello, liar.name)
+
+    def signed(step: str = HELLO, receiver: str = AGGREGATOR) -> Envelope:
+        [made] = context.write(liar.identity, context.session_digest, step, (receiver,), message)
+        return made
+
+    for wrong in (
+        hello(liar, 4, "sum b"),
+        signed(receiver=OTHERS[3]),
+        signed(step=SHARED_HELLO),
+        replace(own_hello, run_id=bytes(32)),
+        replace(own_hello, body=b"junk"),
+    ):
+        asked = AskedRequests(aggregator.identity, HELLO)
+        asked.begin(aggregator.context(5), aggregator.parameters)
+        for each in (wrong, *(hello(members[name], 5, "sum b") for name in OTHERS[1:3])):
+            asked.add(each)
+        [envelope] = asked.answer(ALICE, 6)
+        check(own(members).read(ALICE, envelope), ALICE, (1, "a"), (5, "b"), 6)
 
 
 # Without a relay

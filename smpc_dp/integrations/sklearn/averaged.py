@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.transcript import digest
-from smpc_dp.errors import Code, ConfigCheck, ConfigError, PeerFault
+from smpc_dp.errors import Check, Code, ConfigCheck, ConfigError, OtherRequestError, PeerFault
 from smpc_dp.optional import import_optional
 from smpc_dp.values import MAX_SHOWN, category_of
 
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 # Those that predict from `coef_` and `intercept_` alone, so that exchanging these is exchanging the model.
 LINEAR = (LinearClassifierMixin, LinearModel, _GeneralizedLinearRegressor)
 _AVERAGED = ("coef_", "intercept_")
+# Beginning of the part of the label that says what is fitted.
+_FIT = "fit:"
 
 
 def _fitted_has(name: str) -> Any:
@@ -102,18 +104,8 @@ class SecureAveraged(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             )
         try:
             result = session.average(tree, **options)
-        except PeerFault as error:
-            if (error.code, error.culprit) != (Code.OPERATION, session.party):
-                raise
-            # A hash says nothing to the party that must find what is different.
-            raise PeerFault(
-                error.culprit,
-                f"fits another model than most others. Compare with theirs: {self._described(fitted)}",
-                error.check,
-                error.evidence,
-                accuser=error.accuser,
-                code=error.code,
-            ) from None
+        except (OtherRequestError, PeerFault) as error:
+            raise self._model_fault(error, session.party, fitted) or error from None
         for name, values in result.tree.items():
             own = getattr(fitted, name)
             setattr(fitted, name, values.astype(own.dtype) if isinstance(own, np.ndarray) else float(values))
@@ -135,13 +127,27 @@ class SecureAveraged(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             raise ConfigError.at("label", reason, ConfigCheck.TOO_LARGE)
         return self.session
 
+    def _model_fault(self, error: OtherRequestError | PeerFault, party: str, fitted: Any) -> PeerFault | None:
+        """Return the error of a party that fits another model in the same request, or None."""
+        # A hash says nothing to the party that must find what is different.
+        reason = f"fits another model than most others. Compare with theirs: {self._described(fitted)}"
+        if isinstance(error, PeerFault):
+            if (error.code, error.culprit) != (Code.OPERATION, party):
+                return None
+            accuser = error.accuser
+            return PeerFault(party, reason, error.check, error.evidence, accuser=accuser, code=error.code)
+        begins = f"{self.label} {_FIT}".strip()
+        if error.number != error.asked or not (error.asked_label or "").startswith(begins):
+            return None
+        return PeerFault(party, reason, Check.OTHER_OPERATION, code=Code.OPERATION)
+
     def _label(self, fitted: Any) -> str:
         """Return the label of the request, with a hash of what coefficients are of."""
         names = [type(fitted).__name__]
         for kind, values in _compared(fitted).items():
             names += [kind, *values]
         hashed = digest(Label.ESTIMATOR, *(name.encode() for name in names)).hex()[:24]
-        return f"{self.label} fit:{hashed}".strip()
+        return f"{self.label} {_FIT}{hashed}".strip()
 
     def _described(self, fitted: Any) -> str:
         """Return what the label hashes, for its owner."""

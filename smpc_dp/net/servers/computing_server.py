@@ -86,7 +86,7 @@ class ComputingServer:
         self._begun = asyncio.Event()
         # Operations of past requests: a late party is answered in the messages of its own protocol.
         self._requested: dict[int, Membership] = {}
-        self._asked = AskedRequests(membership.identity)
+        self._asked = AskedRequests(membership.identity, HELLO)
 
     @classmethod
     async def open(
