@@ -45,7 +45,8 @@ class _Background:
         self._began.result()
 
     def _work(self) -> None:
-        with asyncio.Runner() as runner:
+        # Whatever policy the program has set: sessions need a loop of asyncio.
+        with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
             self._loop = runner.get_loop()
             self._stopping = asyncio.Event()
             self._loop.call_soon(self._began.set_result, None)

@@ -125,6 +125,6 @@ class Averaging:
     def _follow(self, error: OtherRequestError) -> None:
         """Go on with the steps to the average that can be joined next."""
         asked = (error.asked_label or "").removeprefix(_LABEL)
-        if asked.isdecimal():
-            self._steps = max(0, int(asked) + (error.next - error.asked - 1) * self._every)
-            self._number = error.next
+        steps = int(asked) if asked.isdecimal() else error.asked * self._every
+        self._steps = max(0, steps + (error.next - error.asked - 1) * self._every)
+        self._number = error.next

@@ -102,6 +102,14 @@ def test_a_session_closed_twice_says_so(tmp_path: Path) -> None:
     assert not names_of_threads()
 
 
+def test_the_loop_is_of_asyncio_whatever_the_policy_of_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    policy = asyncio.get_event_loop_policy()
+    monkeypatch.setattr(type(policy), "new_event_loop", lambda _: pytest.fail("another loop"))
+    background = _Background("smpc-dp session of nobody")
+    assert isinstance(background._loop, asyncio.BaseEventLoop)
+    background.stop()
+
+
 def test_a_forked_process_has_no_session(tmp_path: Path) -> None:
     """It has none of the threads: a call would wait for ever, and write into a connection of another."""
     path = create(tmp_path)
