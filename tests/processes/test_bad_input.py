@@ -57,7 +57,7 @@ def refused(session: Path, *arguments: str, code: int = 1) -> list[str]:
 INPUTS: dict[str, tuple[str, str]] = {
     "nan": ("[0.1, NaN]", "alice: vector[1] must be finite"),
     "infinity": ("[Infinity, 0]", "alice: vector[0] must be finite"),
-    "above": ("[0.1, 1.0001]", "alice: vector[1] is outside [-1.0, 1.0]"),
+    "above": ("[0.1, 1.001]", "alice: vector[1] is outside [-1.0, 1.0]"),
     "below": ("[-1.5, -2]", "alice: vector[0] is outside [-1.0, 1.0] (2 values are)"),
     "short": ("[0.1]", "vector: alice: shape must be (2,), is (1,)"),
     "empty": ("[]", "vector: alice: shape must be (2,), is (0,)"),
