@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 import numpy as np
 
 from smpc_dp.encoding import RingVector
-from smpc_dp.errors import Check, SmpcError, TimeoutFault, check_of
+from smpc_dp.errors import Check, Code, SmpcError, TimeoutFault, check_of
 from smpc_dp.net.asked import ASKED, OwnRequest
 from smpc_dp.net.charging import Charge
 from smpc_dp.net.connection_pool import ConnectionPool, InboundEvent
@@ -162,9 +162,9 @@ class AggregatorWaits(Waits):
             reason = "it has ended the session and serves no more requests"
             raise TimeoutFault({inbound.peer}, step, reason)
         if inbound.request > drive.request:
-            raise TimeoutFault(
-                {drive.run.name}, step, f"too late: the others are at request {inbound.request}"
-            )
+            number = inbound.request
+            reason = f"too late: the others are at request {number}"
+            raise TimeoutFault({drive.run.name}, step, reason, code=Code.PAST, number=number)
         return await super().event_of(drive, inbound)
 
 

@@ -31,6 +31,7 @@ from tests.fuzz.target import Decoder, Target
 PARTIES = 19
 
 _MESSAGES = (
+    "net.asked",
     "protocols.exchange.messages",
     "protocols.gopa.direct_messages",
     "protocols.gopa.messages",
