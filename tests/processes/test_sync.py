@@ -117,6 +117,9 @@ def test_a_forked_process_has_no_session(tmp_path: Path) -> None:
     with smpc_dp.sync.connect(path, party="alice") as session:
         child = os.fork()
         if not child:
+            # A call that waits ends the process.
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            signal.alarm(10)
             calls = (lambda: session.sum([0.0, 0.0]), session.close, session.log, session._session.check_open)
             os._exit(sum(not _is_refused(call) for call in calls))
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
