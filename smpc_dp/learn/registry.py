@@ -233,6 +233,11 @@ def check_learn(
         return None, issues
     requirements = learner.requirements(parties)
     issues += _averaging_issues(table, requirements)
+    if "averager" in parameters and requirements.average is None and requirements.mix is None:
+        # mpyc's fault is another: see below.
+        reason = "is for averages, and this learner sends messages alone: these settings have no groups"
+        if table.method != "mpyc":
+            issues.append(ConfigIssue("averager", reason, ConfigCheck.UNSUPPORTED))
     if requirements.metric is not None and table.verifiable:
         reason = "is not for verifiable averages: auditors count two requests a step"
         issues.append(ConfigIssue("metric_every", reason, ConfigCheck.UNSUPPORTED))

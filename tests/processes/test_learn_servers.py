@@ -111,6 +111,21 @@ def test_servers_average_for_groups_and_members_are_charged(
 
 
 @pytest.mark.long
+def test_servers_average_in_rounds_of_groups(tmp_path: Path) -> None:
+    """Two groups a step, and each party is charged for its own."""
+    names = (*NAMES, "eve", "fay")
+    change = {"learner": "dual-averaging-groups", "steps": 2}
+    path = session(tmp_path, change, names)
+    results, failures = asyncio.run(serve_and_learn(path, names))
+    assert failures == [{}, {}, {}], failures
+    for name in names:
+        result = results[name]
+        assert isinstance(result, Learned), result
+        assert (result.done.tolist(), result.failures) == ([2], ())
+        assert len(Ledger.open(tmp_path / f"{name}.ledger").entries()) == 2
+
+
+@pytest.mark.long
 def test_a_group_fails_without_a_member_and_the_others_go_on(tmp_path: Path) -> None:
     path = session(tmp_path, {"group": 2, "steps": 4})
     results, failures = asyncio.run(serve_and_learn(path, NAMES[:3], begin_with=3))

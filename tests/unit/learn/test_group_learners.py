@@ -202,6 +202,7 @@ def test_the_aggregator_makes_the_same_calls_without_rows(
     assert len(calls["all"]) == (18 if change else 9)
 
 
+@pytest.mark.thin(2)
 @BOTH
 def test_the_planned_noise_is_that_of_all_averages(given: dict[str, Any]) -> None:
     """Of zero gradients a result is noise alone; a second average more is refused by the plan."""
@@ -262,6 +263,7 @@ def test_bad_settings_are_refused(given: dict[str, Any], change: dict[str, Any],
         ({"weights": "max-degree"}, "weights: is of messages"),
         ({"batches": 2}, "batches: is of messages"),
         ({"group": None, "noise": "none", "seed": 1}, "seed: is of groups"),
+        ({"group": None, "noise": "none", "averager": {}}, "averager: is for averages"),
     ],
 )
 def test_settings_of_neighbours_and_of_groups_do_not_mix(change: dict[str, Any], named: str) -> None:

@@ -112,6 +112,8 @@ SLOW: tuple[tuple[str, Mapping[str, Any]], ...] = (
     ("block-gossip", DESCENT | {"averager": {"method": "gopa", "on_dropout": "roll-back"}}),
     ("block-gossip", DESCENT | {"averager": {"method": "gopa", "verifiable": True}}),
     ("block-gossip", DESCENT | {"group": 2, "averager": {"method": "pair", "colluders": 0}}),
+    ("dual-averaging-groups", DESCENT | {"averager": {"method": "secagg"}}),
+    ("diffusion", DESCENT | {"averager": {"method": "gopa"}}),
     ("sgd", DESCENT | {"weights": "points", "max_points": 9}),
 )
 
