@@ -197,9 +197,12 @@ def group_disagreement(
 ) -> float:
     """Return a bound on the mean squared distance of models from their centroid in diffusion by groups.
 
-    That of (28) [Vlaski and Sayed 2020] with the contraction of mean squares in the place of lambda_2. In a
-    step members move by `step_size` times a gradient of norm at most `l2_bound`; `variance` as of
-    `GroupMixing.distance`.
+    That of (28) [Vlaski and Sayed 2020] with the root of the contraction of mean squares in the place of
+    lambda_2: (28) is for one matrix, and false for random ones with the lambda_2 of their mean.
+
+    Args:
+        step_size: mu. l2_bound: G, of the norm of a gradient, with that of the regulariser.
+        variance: as of `GroupMixing.distance`.
     """
     # Here changes are not multiplied by 1/q.
     return (step_size * mixing.share * mixing.distance(l2_bound, variance)) ** 2

@@ -13,10 +13,11 @@ from typer.testing import CliRunner
 
 from smpc_dp.cli import app
 from smpc_dp.errors import ConfigError
-from smpc_dp.learn.averager import ALONE, Groups, PlainAverager, Rows
+from smpc_dp.learn.averager import ALONE, Averaged, Groups, PlainAverager, Rows
 from smpc_dp.learn.block_gossip import GroupDraws
+from smpc_dp.learn.diffusion import diffuse_in_groups
 from smpc_dp.learn.dual_averaging import dual_averaging_in_groups, inverse_root
-from smpc_dp.learn.gossip_bounds import GroupMixing, dual_averaging_terms, group_terms
+from smpc_dp.learn.gossip_bounds import GroupMixing, dual_averaging_terms, group_disagreement, group_terms
 from smpc_dp.learn.group_steps import GroupRun
 from smpc_dp.learn.topology import complete
 from smpc_dp.privacy.gaussian import gaussian_mu
@@ -97,6 +98,49 @@ def test_pairs_mix_as_gossip_does_on_the_complete_graph() -> None:
         GroupMixing(3, 4)
 
 
+def test_the_bound_of_one_matrix_fails_for_the_mean_of_random_ones() -> None:
+    """All second moments of four models with constant gradients of opposite signs, over all groupings."""
+    drawn, step = [matrix for matrix, _ in matrices(4, 2)], np.array([1.0, 1.0, -1.0, -1.0])
+    mean, moment = np.zeros(4), np.zeros((4, 4))
+    for _ in range(200):
+        before = moment + np.outer(mean, step) + np.outer(step, mean) + np.outer(step, step)
+        moment = np.mean([matrix @ before @ matrix for matrix in drawn], axis=0)
+        mean = np.mean(drawn, axis=0) @ (mean + step)
+    exact, mixing = np.trace(moment) / 4, GroupMixing(4, 2)
+    second = 1 - mixing.gap
+    assert exact == pytest.approx(second * (1 + second) / mixing.gap**2)
+    assert exact > 3.9 * (second / mixing.gap) ** 2
+    assert exact <= group_disagreement(mixing, 1.0, 1.0)
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.3])
+def test_models_of_diffusion_stay_within_the_bound(noise: float) -> None:
+    """Signs are gradients of norm 1; seven parties in groups of three, one sits out."""
+    rng, squares, mixing = np.random.default_rng(5), [], GroupMixing(7, 3)
+
+    class Noisy(PlainAverager):
+        async def average(self, vector: Rows, weight: Any = None, group: Groups | None = None) -> Averaged:
+            result = await super().average(vector, weight, group)
+            assert group is not None
+            drawn = rng.normal(scale=noise, size=(8, 1))
+            return Averaged(result.values + drawn[group] * (group > ALONE)[:, None], result.weights)
+
+    aims = np.arange(7.0)[:, None] * 5
+    for seed in range(5):
+        draws = GroupDraws(7, 3, seed)
+        run = GroupRun(Noisy(7), PlainAverager(7), draws, 40, 1e9, factor=-0.5)
+
+        def watch(_step: int, models: Rows) -> None:
+            squares.append(np.square(models - models.mean(axis=0)).sum(axis=1).mean())
+
+        asyncio.run(
+            diffuse_in_groups(run, lambda models, _step: np.sign(models - aims), np.zeros((7, 1)), watch)
+        )
+    largest = np.reshape(squares, (5, 40)).mean(axis=0).max()
+    bound = group_disagreement(mixing, 0.5, 1.0, noise**2)
+    assert bound / 50 < largest <= bound
+
+
 def test_the_plan_has_gap_noise_and_bound() -> None:
     """Noise of a group of four with one colluder: three honest shares suffice, and four are drawn."""
     arguments = "plan groups --parties 12 --group 4 --steps 30 --length 3 --rate 2 --norm 1.5 --clip 0.5"
@@ -136,11 +180,11 @@ def test_runs_stay_within_the_bounds(parties: int, size: int, noise: float) -> N
         return np.asarray(np.linalg.norm(points[:, None] - aims, axis=2).mean(axis=1))
 
     class Noisy(PlainAverager):
-        async def average(self, vector: Rows, weight: Any = None, group: Groups | None = None):  # type: ignore[no-untyped-def]
+        async def average(self, vector: Rows, weight: Any = None, group: Groups | None = None) -> Averaged:
             result = await super().average(vector, weight, group)
             assert group is not None
             drawn = rng.normal(scale=noise, size=(parties + 1, 2))
-            return type(result)(result.values + drawn[group] * (group > ALONE)[:, None], result.weights)
+            return Averaged(result.values + drawn[group] * (group > ALONE)[:, None], result.weights)
 
     mixing, squares, excess = GroupMixing(parties, size), [], []
     for seed in range(runs):
