@@ -25,7 +25,10 @@ def session(
     loaded = load_session(path)
     plan = session_plan(loaded)
     if plan is None:
-        reason = f"is '{loaded.protocol}' with servers or a learner: these plan by themselves"
+        reason = (
+            f"is '{loaded.protocol}' with servers or a learner: these plan by themselves, rounds of groups "
+            "with `smpc-dp plan groups`"
+        )
         raise ConfigError.at("protocol", reason, ConfigCheck.UNSUPPORTED)
     if as_json:
         print_json(plan.to_json())
