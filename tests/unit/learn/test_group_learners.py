@@ -276,6 +276,21 @@ def test_two_may_read_each_other_where_the_session_says_so() -> None:
     assert learn(given, DATA, seed_for_simulation=1).guarantee is not None
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"group": 2, "averager": {"method": "mpyc"}},
+        {"group": 3, "averager": {"method": "mpyc", "missing": 1}},
+        {"group": 3, "averager": {"colluders": 0, "missing": 1}},
+    ],
+)
+def test_exact_averages_of_gradients_are_not_of_two_either(change: dict[str, Any]) -> None:
+    given = {"learner": "block-gossip", "features": 3, "steps": 2} | change
+    assert "of two each reads" in "; ".join(map(str, check_learn(given, 7)[1]))
+    # With noise servers may average for two.
+    assert change["averager"].get("method") is None or check_learn(given | PRIVATE, 7)[1] == []
+
+
 def test_divergence_is_named() -> None:
     with pytest.raises(ConfigError, match=r"rate: the run diverges: at step 1 a coordinate is beyond 0\.01"):
         learn(DIFFUSION | {"radius": 0.01}, DATA)
