@@ -80,8 +80,8 @@ def dual_averaging(
 ) -> None:
     """Maximise an AUC by gossip dual averaging [Bellet 2021, Fig. 3.5], on the Wisconsin data.
 
-    On a cycle, a Watts-Strogatz graph and the complete graph; and the terms of Theorem 3.2. Takes about a
-    minute.
+    On a cycle, a Watts-Strogatz graph and the complete graph, in disjoint random groups; and the terms of
+    Theorem 3.2. Takes two to three minutes.
     """
     from smpc_dp.learn.data import wisconsin
     from smpc_dp_lab.bench.dual_averaging import dual_averaging_errors, plot
