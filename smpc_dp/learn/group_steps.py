@@ -29,7 +29,7 @@ from smpc_dp.learn.requirements import (
     Step,
     ignore_step,
 )
-from smpc_dp.learn.sgd import average_changes, clip_inside
+from smpc_dp.learn.sgd import AveragedChanges, average_changes, clip_inside
 
 Group = Annotated[
     Annotated[int, Meta(ge=2, le=65_535)],
@@ -123,7 +123,8 @@ class GroupRun:
     async def run(self, states: Rows, changes: Changes, moved: Moved) -> GroupOutcome:
         """Take all steps from `states`, shape (rows, length); `moved` is called after each.
 
-        A step that fails is left out, by the members for whom it fails.
+        A member for whom the average of changes fails does without the changes, and keeps its state, or the
+        exact average of states where it got that: a part of its group that fails changes no mean.
 
         Raises:
             ConfigError: a coordinate is beyond `room`.
@@ -134,21 +135,21 @@ class GroupRun:
         for step, group in enumerate(self.draws.rounds(self.steps), 1):
             rows = np.flatnonzero(group[here] > ALONE)
             planned[rows] += 1
-            next_states, failed, absent = await self._step(states, changes, rows, group, step)
-            if next_states is not None:
-                states = states.copy()
-                states[rows] = next_states[rows]
-                done[rows] += 1
+            next_states, both = await self._step(states, changes, rows, group, step)
+            states = states.copy()
+            states[rows] = next_states[rows]
+            done[rows] += both.changes is not None
             moved(states, step)
-            failures |= dict.fromkeys(failed)
+            failures |= dict.fromkeys(both.failures)
             if len(rows) or not len(here):
-                self.on_step(Step(step, self.steps, tuple(failed), absent))
+                absent = () if both.changes is None else both.changes.absent
+                self.on_step(Step(step, self.steps, tuple(both.failures), absent))
         return GroupOutcome(states, planned, done, tuple(failures))
 
     async def _step(
         self, states: Rows, changes: Changes, rows: Ints, group: Groups, step: int
-    ) -> tuple[Rows | None, list[str], tuple[str, ...]]:
-        """Return the members' next states, None where the step failed; what failed, and who was missing."""
+    ) -> tuple[Rows, AveragedChanges]:
+        """Return the members' next states, and the averages that they follow from."""
 
         async def all_changes(_mixed: Rows) -> Rows:
             result = np.zeros_like(states)
@@ -157,19 +158,20 @@ class GroupRun:
             return result
 
         if self.mixer is not None:
-            pair = await average_changes(self.averager, self.mixer, states, all_changes, group)
-            if pair.changes is None:
-                return None, pair.failures, ()
-            combined = self.retained * pair.mixed + self.factor * pair.changes.values
+            both = await average_changes(self.averager, self.mixer, states, all_changes, group)
+            if both.changes is None:
+                # Others' states count this one in their exact average: an own state would count twice.
+                return both.mixed, both
+            combined = self.retained * both.mixed + self.factor * both.changes.values
             self._check(combined[rows], step)
-            return combined, pair.failures, pair.changes.absent
+            return combined, both
         sent = self.retained * states + self.factor * await all_changes(states)
         self._check(sent[rows], step)
         try:
             averaged = await self.averager.average(sent, group=group)
         except FAILURES as error:
-            return None, [str(error)], ()
-        return averaged.values, [], averaged.absent
+            return states, AveragedChanges(states, None, [str(error)])
+        return averaged.values, AveragedChanges(states, averaged, [])
 
     def _check(self, states: Rows, step: int) -> None:
         """Raise ConfigError if a coordinate is beyond the room."""

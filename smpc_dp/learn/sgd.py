@@ -230,8 +230,8 @@ async def descend(settings: SgdSettings, context: LearnerContext, data: list[Tab
     """Run gradient descent over the groups of `settings`.
 
     In each step the group averages its members' models, then their clipped gradients there, and each member
-    steps from the averaged model. A party that misses the first average goes on from its own model; a step
-    whose gradients fail is left out, by those for whom it fails.
+    steps from the averaged model. A party that misses the first average goes on from its own model; one that
+    misses the second has the averaged model, and takes no step.
 
     Raises:
         ConfigError: data that do not fit, or a model that diverges.
@@ -344,16 +344,16 @@ class _Descent:
         both = await average_changes(
             self._averager, self._mixer, self._models, gradients, group, self._weight
         )
-        if both.changes is None:
-            return both.failures, ()
-        mixed, averaged = both.mixed, both.changes
-        rate = settings.rate / np.sqrt(1 + settings.decay * step)
-        stepped = mixed[rows] - rate * (averaged.values[rows] + settings.ridge * mixed[rows])
-        check_radius(stepped, settings, step)
+        stepped, averaged = both.mixed[rows], both.changes
+        if averaged is not None:
+            rate = settings.rate / np.sqrt(1 + settings.decay * step)
+            stepped = stepped - rate * (averaged.values[rows] + settings.ridge * stepped)
+            check_radius(stepped, settings, step)
+            done[rows] += 1
+        # Without gradients too: others' models count this one in their average, its own would count twice.
         self._models = self._models.copy()
         self._models[rows] = stepped
-        done[rows] += 1
-        return both.failures, averaged.absent
+        return both.failures, () if averaged is None else averaged.absent
 
     async def _measure(self, group: Groups, rows: NDArray[np.intp]) -> tuple[float | None, list[str]]:
         """Return the average of the group's metrics, None where this process has none; and why it failed."""

@@ -12,7 +12,16 @@ import pytest
 from scipy import sparse
 
 from smpc_dp.errors import Check, ConfigError, VerificationError
-from smpc_dp.learn.averager import ALONE, Averaged, Averager, Groups, PlainAverager, PlainExchange, Rows
+from smpc_dp.learn.averager import (
+    ALONE,
+    Averaged,
+    Averager,
+    Groups,
+    Parties,
+    PlainAverager,
+    PlainExchange,
+    Rows,
+)
 from smpc_dp.learn.block_gossip import GroupDraws
 from smpc_dp.learn.models import Model, clip_rows
 from smpc_dp.learn.pairwise_losses import logistic_auc
@@ -167,6 +176,62 @@ def test_who_sits_out_and_who_fails_goes_on_from_its_own(given: dict[str, Any]) 
         int(member) for member in (list(GroupDraws(7, 3, 0).rounds(9))[3] > ALONE)
     ]
     assert [bool(step.failures) for step in steps] == [step == 3 for step in range(9)]
+
+
+class Together(PlainAverager):
+    """Averager of one of seven parties that run at once, each with calls of its own."""
+
+    def __init__(self, party: int, calls: dict[int, dict[int, Rows]]) -> None:
+        super().__init__(7)
+        self._party, self._calls, self._number = party, calls, 0
+
+    @property
+    def here(self) -> Parties:
+        return np.array([self._party])
+
+    async def average(self, vector: Rows, weight: Any = None, group: Groups | None = None) -> Averaged:
+        self._number += 1
+        given = self._calls.setdefault(self._number, {})
+        given[self._party] = vector[0]
+        while len(given) < 7:
+            await asyncio.sleep(0)
+        whole = await PlainAverager(7).average(np.array([given[party] for party in range(7)]), group=group)
+        return Averaged(whole.values[self.here], np.ones(1))
+
+
+class PublishedTo(Together):
+    """Private averages that are numbers of the call, and fail for party 4 alone."""
+
+    async def average(self, vector: Rows, weight: Any = None, group: Groups | None = None) -> Averaged:
+        self._number += 1
+        assert group is not None
+        if self._party == 4 and group[4] > ALONE and self._number in (2, 3):
+            raise VerificationError("a sum is missing", Check.LOG_DIFFERS)
+        return Averaged(np.full(vector.shape, float(self._number)), np.ones(1))
+
+
+@pytest.mark.parametrize("learner", ["diffusion", "block-gossip"])
+def test_who_misses_the_second_average_alone_has_the_first(learner: str) -> None:
+    """Its state is in the others' exact average: with its own one beside it the matrix adds up to no 1."""
+    given = DIFFUSION | PRIVATE | {"learner": learner, "group": 7, "steps": 6}
+    checked, issues = check_learn(given, 7)
+    assert issues == []
+    assert checked is not None
+    run, calls = checked.learner.run, dict[int, dict[int, Rows]]()
+
+    async def everybody() -> list[Learned]:
+        contexts = [LearnerContext(PublishedTo(party, {}), Together(party, calls)) for party in range(7)]
+        runs = [run(context, [DATA[party]]) for party, context in enumerate(contexts)]
+        return await asyncio.gather(*runs)
+
+    results = asyncio.run(everybody())
+    models = np.zeros(7)
+    for number in range(1, 7):
+        failed = (np.arange(7) == 4) & (number in (2, 3))
+        models = models.mean() - np.where(failed, 0.0, 0.5 * number)
+    np.testing.assert_allclose([result.values[0, 0] for result in results], models)
+    assert [result.done[0] for result in results] == [4 if party == 4 else 6 for party in range(7)]
+    assert results[4].failures == ("a sum is missing",)
 
 
 @BOTH
