@@ -62,7 +62,8 @@ EXACT_CLAIM = (
     "NOT DIFFERENTIALLY PRIVATE: each step's average is exact. It reveals to everyone the sum of the group's "
     "vectors, and those of its weights and metrics where there are any; and with them all that "
     "follows about a party's data for someone who knows the others', "
-    "or where two sums differ by one party; models trained on it may reveal single records. Each average: "
+    "or where two sums differ by one party, or from many averages together; models trained on it may reveal "
+    "single records. Each average: "
 )
 # Groups up to this size have the complete graph: only there all s - c honest members' noise is counted on.
 MOST_COMPLETE = 512
