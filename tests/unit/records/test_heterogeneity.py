@@ -109,16 +109,16 @@ def test_the_standard_error_of_q_counts_the_noise_of_the_variance_within() -> No
 def test_q_is_shown_only_where_the_variance_within_is_clear_of_its_noise() -> None:
     """With three deviations of its noise some Q would be above four times the true one: these are not shown.
 
-    With nine Q is always shown, off by what is stated to within a third. 200 draws each, seeded.
+    With nine Q is always shown, off by what is stated to within a third. 150 and 60 draws, seeded.
     """
     known, tables = schema("private"), sites(0.3)
-    for epsilon in (0.15, 0.45):
+    for epsilon, draws in ((0.15, 150), (0.45, 60)):
         plan = plan_request(known, "heterogeneity(v)", epsilon=epsilon, delta=1e-6, parties=5, corrupt=1)
         exact = np.sum([plan.vector(read_table({"v": table}, known)) for table in tables], axis=0)
         (true, _) = estimate(plan, exact, 5, hide=0.0).estimates
         source = np.random.default_rng(1)
         off, errors, wild = [], [], 0
-        for _ in range(200):
+        for _ in range(draws):
             total = exact + np.rint(source.normal(0, plan.deviation(5), plan.length)).astype(np.int64)
             q, share = estimate(plan, total, 5).estimates
             assert (q.value is None) == (share.value is None)
@@ -130,10 +130,10 @@ def test_q_is_shown_only_where_the_variance_within_is_clear_of_its_noise() -> No
                 off.append(q.value - (true.value or 0.0))
                 errors.append(q.standard_error)
         if epsilon < 0.2:
-            assert wild > 5
+            assert wild > 2
             assert len(off) < 5
         else:
-            assert len(off) > 190
+            assert len(off) > 55
             assert np.sqrt(np.mean(np.square(off))) == pytest.approx(np.median(errors), rel=1 / 3)
 
 
