@@ -110,9 +110,7 @@ def test_a_result_that_cannot_be_written_is_printed(session: Path) -> None:
         for name in ("aggregator", *PARTIES[1:])
     ]
     report = session.parent / "report.html"
-    done = smpc_dp(
-        "party", str(session), "--as", PARTIES[0], "--out", "/dev/full", "--report", str(report)
-    )
+    done = smpc_dp("party", str(session), "--as", PARTIES[0], "--out", "/dev/full", "--report", str(report))
     assert [member.wait(90) for member in members] == [0] * len(members)
     assert done.returncode == 1
     assert json.loads(done.stdout)["fixed_point"] == fixed_point(list(PARTIES))
