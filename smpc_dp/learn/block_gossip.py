@@ -71,11 +71,8 @@ class GroupDraws:
 
     def draw(self, steps: int) -> Ints:
         """Return the groups of the first `steps` steps, shape (steps, size), each ascending."""
-        rounds = -(-steps // self.each)
-        keys = PublicDraws(self.seed, STREAM).uniform(rounds * self.parties).reshape(rounds, self.parties)
-        orders = np.argsort(keys, axis=1, kind="stable")
-        groups = orders[:, : self.each * self.size].reshape(-1, self.size)
-        return np.sort(groups[:steps], axis=1).astype(np.intp)
+        groups = self._orders(-(-steps // self.each)).reshape(-1, self.size)
+        return np.sort(groups[:steps], axis=1)
 
     def participations(self, steps: int) -> Ints:
         """Return the number of the first `steps` groups that each party is in, shape (parties,)."""
@@ -99,3 +96,21 @@ class GroupDraws:
             group = np.full(self.parties, ALONE)
             group[order] = labels
             yield group
+
+    def senders(self, rounds: int) -> Ints:
+        """Return who passes something on to each party, shape (rounds, parties): itself without a group.
+
+        It is the member drawn before it, of the first the last: so anybody else is as likely as any other.
+        In the roster's order neighbours there would be likelier, and with one group of all always the same.
+        """
+        orders = self._orders(rounds)
+        senders = np.tile(np.arange(self.parties), (rounds, 1))
+        before = np.roll(orders, 1, axis=2).reshape(rounds, -1)
+        np.put_along_axis(senders, orders.reshape(rounds, -1), before, axis=1)
+        return senders
+
+    def _orders(self, rounds: int) -> Ints:
+        """Return the members of each group as drawn, shape (rounds, groups of a round, size)."""
+        keys = PublicDraws(self.seed, STREAM).uniform(rounds * self.parties).reshape(rounds, self.parties)
+        orders = np.argsort(keys, axis=1, kind="stable")[:, : self.each * self.size]
+        return orders.reshape(rounds, self.each, self.size).astype(np.intp)

@@ -265,6 +265,9 @@ GroupWatch = Callable[[int, Rows, Rows], None]
 class PassedRecords:
     """Records, or reports, that the members of a group pass on to each other in each step, round a ring.
 
+    Where they cannot be passed on to one member alone it keeps its own, which another has too, and the one
+    that was sent to it is lost.
+
     Attributes:
         auxiliary: shape (rows, length): the record that each local party holds beside its own.
         failures: why records were not passed on. The members of such a group take no gradient in that step:
@@ -277,9 +280,12 @@ class PassedRecords:
         records: Rows,
         gradient: PairGradient,
         is_plausible: PlausibilityCheck | None = None,
+        *,
+        senders: NDArray[np.intp],
     ) -> None:
+        """Start with the parties' own; `senders`: of `GroupDraws.senders`, a row a step."""
         self._exchange, self._records, self._gradient = exchange, records, gradient
-        self._is_plausible = is_plausible
+        self._is_plausible, self._senders = is_plausible, senders
         self.auxiliary = records.copy()
         self.failures: list[str] = []
 
@@ -295,7 +301,7 @@ class PassedRecords:
         )
         for one in labels:
             members = np.flatnonzero(one[here] > ALONE)
-            senders = ring_senders(one)
+            senders = np.where(one > ALONE, self._senders[step - 1], np.arange(len(group)))
             try:
                 received = await self._exchange.mix(self.auxiliary, sending_matrix(senders))
                 at = np.full(len(members), step)
@@ -308,15 +314,6 @@ class PassedRecords:
             passed[members] = True
         slope = self._gradient(thetas[rows], self._records[rows], self.auxiliary[rows])
         return np.where(passed[rows, None], slope, 0.0)
-
-
-def ring_senders(group: Groups) -> Parties:
-    """Return who sends to each party, (n,): the member of its group before it; itself without a group."""
-    senders = np.arange(len(group))
-    for label in np.unique(group[group > ALONE]):
-        members = np.flatnonzero(group == label)
-        senders[members] = members[np.arange(len(members)) - 1]
-    return senders
 
 
 def sending_matrix(senders: Parties) -> sparse.csr_array:

@@ -262,7 +262,8 @@ class PairDescent(PairingSchedule, frozen=True, kw_only=True):
         if averager is None:
             raise ConfigError.at("averager", "is needed for groups", ConfigCheck.MISSING)
         records = np.concatenate(data) if data else np.zeros((0, self.fields))
-        passing = PassedRecords(exchange, *self.prepare(exchange, records, context.source))
+        senders = draws.senders(self.ticks)
+        passing = PassedRecords(exchange, *self.prepare(exchange, records, context.source), senders=senders)
         room = self.dual_bound(self.largest_slope(), exchange.parties) * ROUNDING
         run = GroupRun(
             averager, None, draws, self.ticks, room, factor=1 / draws.share, on_step=context.on_step

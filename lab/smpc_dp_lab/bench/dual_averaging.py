@@ -346,7 +346,8 @@ def _learn_in_groups(records: Floats, size: int, steps: int, seed: int) -> Model
 
     parties = len(records)
     draws = GroupDraws(parties, size, seed)
-    passing = PassedRecords(PlainExchange(parties), records, logistic_auc().gradient)
+    exchange, gradient = PlainExchange(parties), logistic_auc().gradient
+    passing = PassedRecords(exchange, records, gradient, senders=draws.senders(steps))
     run = GroupRun(PlainAverager(parties), None, draws, steps, np.inf, factor=1 / draws.share)
     ticks_a_step = draws.each * size / 2
     measured = np.unique(np.linspace(1, steps, TIMES).round().astype(np.intp))

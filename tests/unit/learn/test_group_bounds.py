@@ -82,6 +82,21 @@ def test_the_draws_are_those_groupings() -> None:
     assert np.abs(pairs - chance).max() < 5 * deviation
 
 
+@pytest.mark.parametrize(("parties", "size"), [(7, 3), (4, 4)])
+def test_records_are_passed_on_within_a_group_from_anybody_alike(parties: int, size: int) -> None:
+    """The mean matrix is (1 - q) I + q (J - I)/(n - 1), within 5 deviations; a matrix is a permutation."""
+    draws = GroupDraws(parties, size, 4)
+    senders, met = draws.senders(1_000), np.zeros((parties, parties))
+    for group, before in zip(draws.rounds(1_000), senders, strict=True):
+        assert sorted(before) == list(range(parties))
+        np.testing.assert_array_equal(group[before], group)
+        np.testing.assert_array_equal(before == np.arange(parties), group == ALONE)
+        met[np.arange(parties), before] += 1
+    chance = draws.share / (parties - 1)
+    apart = met[~np.eye(parties, dtype=bool)] / 1_000 - chance
+    assert np.abs(apart).max() < 5 * np.sqrt(chance * (1 - chance) / 1_000)
+
+
 def test_pairs_mix_as_gossip_does_on_the_complete_graph() -> None:
     """One pair a round: the contraction of mean squares is that in the corrected Theorem 3.2."""
     graph = complete(3)
