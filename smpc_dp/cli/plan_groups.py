@@ -20,8 +20,9 @@ def groups(
     rate: Annotated[float, typer.Option(help="Steps are rate / sqrt(t).")] = 1.0,
     norm: Annotated[float, typer.Option(help="L2 norm of the best model.")] = 1.0,
     method: Annotated[Literal["secagg", "gopa"], typer.Option(help="Of the averages.")] = "secagg",
-    colluders: Annotated[int, typer.Option(help="Of a group.")] = 1,
+    colluders: Annotated[int, typer.Option(help="Of all parties, s - 2 at most.")] = 1,
     missing: Annotated[int, typer.Option(help="Of a group, may be absent.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="The session's, of the groups.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Plan learning in rounds of disjoint random groups, whose members average dual variables or models.
@@ -41,10 +42,20 @@ def groups(
         norm=norm,
         epsilon=epsilon,
         delta=delta,
+        seed=seed,
         averager=AveragerTable(method=method, colluders=colluders, missing=missing),
     )
     rows = [
-        ("groups", plan.groups, f"a step; {plan.participations} averages of a party at most"),
+        (
+            "groups",
+            plan.groups,
+            f"a step; {plan.participations} averages of a party at most, with seed {plan.seed}",
+        ),
+        (
+            "together",
+            f"{plan.together:.6g}",
+            "of a party's steps are with a given other one: `colluders` counts all who collude",
+        ),
         ("gap", f"{plan.gap:.6g}", "a step multiplies mean squared distances by 1 minus it, exactly"),
         ("gap an average", f"{plan.gap / plan.groups:.6g}", f"of a pair it is {plan.pair_gap:.6g}"),
         ("noise", f"{plan.noise:.6g}", "standard deviation of a coordinate of an average"),
@@ -75,5 +86,6 @@ def groups(
         f"{plan.steps} steps of {plan.parties} parties in groups of {plan.group}",
         rows,
         claim,
-        f"the bound is for convex objectives whose gradients are never longer than {clip:g}",
+        "the bound is on an expectation over draws and noise, where no party is lost, for convex objectives "
+        f"with gradients never longer than {clip:g} and no regulariser, or a ball with the best model in it",
     )

@@ -17,21 +17,26 @@ class GroupPlan(msgspec.Struct, frozen=True, kw_only=True):
     """Result of `plan_groups`.
 
     Attributes:
-        parties, group, steps: n, s and T.
-        groups: k, of a step. averages: of all steps, of changes. participations: of a party, at most.
+        parties, group, steps: n, s and T. seed: of the groups.
+        groups: k, of a step. averages: of all steps, of changes. participations: of a party, at most, with
+            this seed.
+        together: share of the steps of a party in which a given other one is in its group, on average.
         gap: of the mean matrix of a step. pair_gap: that of one pair out of all parties.
         noise: standard deviation of a coordinate of an average; 0 without epsilon.
         distance: bound on the root mean square distance of sums of gradients from their mean.
-        centralised, network: C1 and C2 of dual averaging: together a bound on the mean excess.
+        centralised, network: C1 and C2 of dual averaging: together a bound on the mean excess, an expectation
+            over draws and noise.
         epsilon, delta: of a party, all steps together; None where averages are exact.
     """
 
     parties: int
     group: int
     steps: int
+    seed: int
     groups: int
     averages: int
     participations: int
+    together: float
     gap: float
     pair_gap: float
     noise: float
@@ -53,12 +58,14 @@ def plan_groups(
     norm: float = 1.0,
     epsilon: float | None = None,
     delta: float | None = None,
+    seed: int = 0,
     averager: AveragerTable,
 ) -> GroupPlan:
     """Plan dual averaging in groups of parties whose gradients have norms up to `clip`.
 
     Args:
         length: coordinates of a model. rate: steps are rate / sqrt(t). norm: of the best model.
+        seed: the session's: noise is planned for the most averages that its draws give a party.
         averager: secagg or gopa.
 
     Raises:
@@ -69,7 +76,7 @@ def plan_groups(
         issues += averager.exact_issues(group)
     if issues:
         raise ConfigError(issues)
-    mixing, draws = GroupMixing(parties, group), GroupDraws(parties, group, 0)
+    mixing, draws = GroupMixing(parties, group), GroupDraws(parties, group, seed)
     taken = draws.participations(steps * draws.each)
     noise = 0.0
     if epsilon is not None:
@@ -82,9 +89,11 @@ def plan_groups(
         parties=parties,
         group=group,
         steps=steps,
+        seed=seed,
         groups=mixing.groups,
         averages=steps * mixing.groups,
         participations=int(taken.max()),
+        together=(group - 1) / (parties - 1),
         gap=mixing.gap,
         pair_gap=1 / (parties - 1),
         noise=noise,

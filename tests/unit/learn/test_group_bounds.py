@@ -18,7 +18,10 @@ from smpc_dp.learn.block_gossip import GroupDraws
 from smpc_dp.learn.diffusion import diffuse_in_groups
 from smpc_dp.learn.dual_averaging import dual_averaging_in_groups, inverse_root
 from smpc_dp.learn.gossip_bounds import GroupMixing, dual_averaging_terms, group_disagreement, group_terms
+from smpc_dp.learn.group_plan import plan_groups
 from smpc_dp.learn.group_steps import GroupRun
+from smpc_dp.learn.methods import AveragerTable
+from smpc_dp.learn.registry import check_learn
 from smpc_dp.learn.topology import complete
 from smpc_dp.privacy.gaussian import gaussian_mu
 
@@ -167,6 +170,7 @@ def test_the_plan_has_gap_noise_and_bound() -> None:
     mixing = GroupMixing(12, 4)
     assert exact["gap"] == noisy["gap"] == mixing.gap
     assert exact["averages"] == 90
+    assert exact["together"] == pytest.approx(3 / 11)
     assert (exact["noise"], exact["epsilon"]) == (0, None)
     terms = group_terms(mixing, 1.5, 0.5, inverse_root(2.0), 30)
     assert (exact["centralised"], exact["network"]) == (terms.centralised, terms.network)
@@ -179,6 +183,23 @@ def test_the_plan_has_gap_noise_and_bound() -> None:
     assert f"{mixing.gap:.6g}" in shown
     refused = CliRunner().invoke(app, ["plan", "groups", "--parties", "9", "--group", "2", "--steps", "3"])
     assert "groups of 3" in str(refused.exception)
+
+
+def test_the_plan_is_that_of_the_session_with_this_seed() -> None:
+    """Of five parties in threes the busiest has 4 of 6 steps with seed 1, and all with seed 3."""
+    given = {"learner": "dual-averaging-groups", "features": 3, "steps": 6, "group": 3}
+    noises = []
+    for seed, most in ((1, 4), (3, 6)):
+        planned = plan_groups(5, 3, 6, length=4, epsilon=4.0, delta=1e-5, seed=seed, averager=AveragerTable())
+        checked, _ = check_learn(given | {"epsilon": 4.0, "delta": 1e-5, "seed": seed}, 5)
+        assert checked is not None
+        assert checked.average is not None
+        shares = checked.average.plan(3).noise(3, 0)
+        assert shares is not None
+        assert planned.participations == checked.average.participations == most
+        assert planned.noise == shares.total / 3
+        noises.append(planned.noise)
+    assert noises[0] < noises[1]
 
 
 @pytest.mark.parametrize(("parties", "size", "noise"), [(6, 2, 0.0), (7, 3, 0.5), (4, 4, 0.5)])
