@@ -33,6 +33,7 @@ class GoStaSolver:
 """
 
 
+@pytest.mark.long
 def test_an_absent_peer_is_null() -> None:
     report = run_learn_bench(1, sizes=[100])
     figures = report.to_json()["figures"]

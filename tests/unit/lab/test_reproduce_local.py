@@ -72,6 +72,7 @@ def test_ideal_functionality_is_unbiased_with_its_variance() -> None:
         assert abs(errors.mean() - variance / 2) > 5 * errors.std() / math.sqrt(len(errors))
 
 
+@pytest.mark.long
 def test_errors_of_the_auc_are_the_calculated_ones_and_below_the_bound() -> None:
     """The generic ones within 5 deviations of 60 runs; a threshold improves the others."""
     result = local_auc.auc_errors(

@@ -17,6 +17,7 @@ from smpc_dp_lab.bench.houses import COLUMNS, ROWS, load_houses, synthetic_house
 from smpc_dp_lab.bench.network_sgd import network_sgd
 
 
+@pytest.mark.long
 def test_homomorphic_noise_costs_less_than_iid_and_more_privacy() -> None:
     """Factors of 4 and more between the three, with 100 runs: the order does not hang on the draws."""
     result = homomorphic_deviation()

@@ -135,6 +135,7 @@ def test_proposition_4_1_bounds_the_error(parties: Logistic) -> None:
     assert proposition_4_1(4.0, 1.0, 0.0, 3, 2_000)[1] == pytest.approx(bound / math.sqrt(1.27))
 
 
+@pytest.mark.long
 def test_twenty_thousand_steps_reach_a_low_objective() -> None:
     rng = np.random.default_rng(6)
     x = rng.normal(size=(2_000, 8, 9))
