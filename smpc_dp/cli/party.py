@@ -116,19 +116,18 @@ def party(
     statistic.
     """
     loaded = load_session(session)
-    member = loaded.roster
     role = _role(loaded, name, session)
     serves = role != "party"
     given: dict[str, object]
-    sums: dict[str, object] = {"--operation": operation, "--weight": weight, "--clip": clip or None}
-    sums["--number"] = number
+    sums: dict[str, object] = {"--operation": operation, "--weight": weight}
+    sums |= {"--clip": clip or None, "--number": number}
     if serves:
         given = {"--input": vector, **sums, "--ledger": ledger, "--audit": audit, "--report": report}
         _refuse_given(given, f"is for parties, and '{name}' is the {role}")
         if role == "server":
             _refuse_given({"--board": board}, f"is for an aggregator, and '{name}' is a server")
     else:
-        called = member.aggregator is None and not member.servers
+        called = loaded.roster.aggregator is None and not loaded.roster.servers
         given = {"--requests": requests, "--board": board, "--listen": None if called else listen}
         _refuse_given(given, f"is for the aggregator, and '{name}' is a party")
     requested = statistics.Statistic.requested(statistic, field, epsilon, delta, partners, noise, covert)
