@@ -51,16 +51,18 @@ SETTINGS: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
         {"batches": (1, 1, 1)},
         {
             "rate": (ABOVE_0, 1e6, 0.1),
-            "clip": (ABOVE_0, 1e6, 1.0),
+            "clip": (ABOVE_0, 1e6, None),
             "ridge": (0.0, 1e6, 0.0),
             "radius": (LEAST_RADIUS, 1e6, 1000.0),
         },
-        {"topology": ("ring",), "weights": ("metropolis",)},
+        # Of messages to neighbours, which there are none: only what stands for nothing.
+        {"topology": ("ring",), "weights": ("metropolis",)}
+        | {"sizes": ([],), "noise": (None,), "publish": (None,)},
     ),
 }
 CHOICES = {"model": ("logistic", "linear", "softmax", "own"), "weights": ("equal", "points")}
 MOST_MEMBERS, LEAST_DELTA = 65_535, 1e-11
-AVERAGER = {"method", "colluders", "missing", "verifiable", "on_dropout"}
+AVERAGER = {"method", "colluders", "missing", "verifiable", "on_dropout", "mechanism"}
 
 
 @dataclass(frozen=True)
@@ -125,14 +127,16 @@ def _read_rounds(
     for name, allowed in choices.items():
         values[name] = given.get(name, allowed[0])
         required(values[name] in allowed, f"the parameter {name}")
-    required(None not in values.values(), "a parameter that is missing")
+    needed = ("features", "steps", "group", "epsilon", "delta")
+    required(None not in (values[name] for name in needed), "a parameter that is missing")
     required(values["rate"] * values.get("ridge", 0.0) <= 1, "the parameter rate")
     required(values["group"] <= parties, "the parameter group")
     required(values["delta"] >= LEAST_DELTA, "epsilon and delta")
     _check_columns(given.get("columns"), values["features"])
     colluders, missing = _averager(given.get("averager"), values["group"])
     length = (values["features"] + 1) * (values["classes"] if values["model"] == "softmax" else 1)
-    return Learner(length, values["clip"], values["epsilon"], values["delta"], colluders, missing)
+    clip = 1.0 if values["clip"] is None else values["clip"]
+    return Learner(length, clip, values["epsilon"], values["delta"], colluders, missing)
 
 
 def _averager(given: Any, size: int) -> tuple[int, int]:
@@ -141,6 +145,7 @@ def _averager(given: Any, size: int) -> tuple[int, int]:
     kind = (given.get("method"), given.get("verifiable"), given.get("on_dropout", "keep"))
     required(kind in (("gopa", True, "keep"), ("gopa", True, None)), "a session without verifiable averages")
     required(given["verifiable"] is True, "a session without verifiable averages")
+    required(given.get("mechanism") is None, "a session without verifiable averages")
     colluders = _whole(given, "colluders", 0, MOST_MEMBERS, 1) or 0
     missing = _whole(given, "missing", 0, MOST_MEMBERS, 0) or 0
     required(size >= 3 and size - colluders - missing >= 2, "corrupt parties and losses")

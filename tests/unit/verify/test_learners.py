@@ -47,7 +47,8 @@ def first(given: dict[str, Any]) -> LearnParameters | None:
 def second(given: dict[str, Any], own: int, pair: int) -> Terms:
     session = Session(bytes(32), "learn", 3, given, {}, NAMES, "relay", None)
     names, request = NAMES, 2
-    if given["learner"] != "sgd" and type(given.get("group")) is int:
+    drawn = type(given.get("group")) is int and given.get("seed", 0) is not None
+    if given["learner"] != "sgd" and drawn:
         # In a round of two groups the third request is the first private average.
         request = 2 if given["learner"] == "block-gossip" else len(NAMES) // given["group"] + 1
         names = [NAMES[index] for index in group_of(given, len(NAMES), request)[0]]
@@ -84,6 +85,8 @@ RIGHT: list[dict[str, Any]] = [
     {"model": "linear", "metric_lower": -1, "metric_upper": 0.0, "weights": "equal", "max_points": 0},
     {"columns": ["a", "b", "c"], "classes": 10_000, "averager": AVERAGER | {"missing": 0}},
     DIFFUSION | {"rate": 2, "ridge": 0.5, "radius": 5, "seed": 7, "topology": "ring"},
+    DIFFUSION | {"sizes": []},
+    {"averager": AVERAGER | {"mechanism": None, "on_dropout": None}},
     ROUNDS | {"rate": 2, "regulariser": "l2", "weight": 0.5, "radius": 3, "model": "linear"},
 ]
 WRONG: list[dict[str, Any]] = [
@@ -123,6 +126,8 @@ WRONG: list[dict[str, Any]] = [
     {"learner": "block-gossip"},
     *(DIFFUSION | change for change in ({"rate": 4.0, "ridge": 0.5}, {"noise": "iid"}, {"batches": 2})),
     *(DIFFUSION | change for change in ({"publish": 1.0}, {"topology": "complete"}, {"radius": 0})),
+    DIFFUSION | {"sizes": [3] * 8},
+    {"averager": AVERAGER | {"mechanism": "skellam"}},
     *(ROUNDS | {name: value} for name, value in (("group", 2), ("group", 9), ("group", None), ("clip", 0))),
     *(ROUNDS | change for change in ({"regulariser": "psd"}, {"ridge": 0.1}, {"model": "own"}, {"seed": -1})),
     *(ROUNDS | change for change in ({"epsilon": None}, {"delta": None}, {"steps": 0})),
@@ -153,10 +158,20 @@ def test_both_draw_the_same_rounds_of_groups() -> None:
 @pytest.mark.parametrize("change", [*RIGHT, *WRONG], ids=str)
 def test_both_take_the_same_parameters_of_a_learner(change: dict[str, Any]) -> None:
     """Also those that change nothing in a log."""
-    given = given_of(change)
+    check_both(given_of(change), taken=change not in WRONG)
+
+
+@pytest.mark.parametrize("name", ["clip", "noise", "publish", "columns", "sizes", "weights", "seed", "group"])
+def test_both_take_null_for_the_same_parameters(name: str) -> None:
+    """A log's session is JSON."""
+    given = given_of(DIFFUSION) | {name: None}
+    check_both(given, taken=name in ("clip", "noise", "publish", "columns"))
+
+
+def check_both(given: dict[str, Any], *, taken: bool) -> None:
     learned = first(given)
     planned: Any = None if learned is None or learned.average is None else learned.average
-    assert (planned is None) == (change in WRONG)
+    assert (planned is not None) == taken
     if planned is None:
         with pytest.raises(Refused):
             second(given, 100, 1 << 60)
