@@ -366,6 +366,7 @@ class Diffusion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
             retained=1 - self.rate * self.ridge,
             factor=-self.rate,
             clip=1.0 if self.clip is None and self.epsilon is not None else self.clip,
+            scales=True,
             on_step=context.on_step,
         )
         outcome = await diffuse_in_groups(

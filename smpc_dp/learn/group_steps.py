@@ -108,6 +108,7 @@ class GroupRun:
         retained, factor: of the states and of the changes in a step.
         clip: the L2 norm that a change is clipped to; None: it is not clipped.
         room: the most that a coordinate of a state, or of a vector of the one average, may be.
+        scales: whether the rate scales states, as it does models; sums of gradients it does not.
     """
 
     averager: Averager
@@ -118,6 +119,7 @@ class GroupRun:
     retained: float = 1.0
     factor: float = 1.0
     clip: float | None = None
+    scales: bool = False
     on_step: OnStep = ignore_step
 
     async def run(self, states: Rows, changes: Changes, moved: Moved) -> GroupOutcome:
@@ -176,9 +178,17 @@ class GroupRun:
     def _check(self, states: Rows, step: int) -> None:
         """Raise ConfigError if a coordinate is beyond the room."""
         # Written so that NaN fails.
-        if states.size and not np.abs(states).max() <= self.room:
-            reason = (
-                f"the run diverges: at step {step} a coordinate is beyond {self.room:g}; "
-                "take smaller steps, or raise epsilon"
-            )
+        if not states.size or np.abs(states).max() <= self.room:
+            return
+        where = f"at step {step} a coordinate is beyond {self.room:g}"
+        if self.scales:
+            more = "" if self.mixer is None else ", or raise epsilon"
+            reason = f"the run diverges: {where}; take smaller steps{more}"
             raise ConfigError.at("rate", reason, ConfigCheck.INFEASIBLE)
+        if self.mixer is not None:
+            reason = f"is too small: {where}, by the noise of averages; raise it"
+            raise ConfigError.at("epsilon", reason, ConfigCheck.INFEASIBLE)
+        reason = (
+            f"{where}, which no sum of gradients is: a member of an earlier group sent a vector out of range"
+        )
+        raise ConfigError.at("averager", reason, ConfigCheck.RANGE)

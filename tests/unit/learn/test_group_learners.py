@@ -363,6 +363,29 @@ def test_divergence_is_named() -> None:
         learn(DIFFUSION | {"radius": 0.01}, DATA)
 
 
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({}, r"averager: at step 2 .* a member of an earlier group sent a vector out of range"),
+        (PRIVATE, r"epsilon: is too small: at step 1 a coordinate is beyond 10752.*, by the noise"),
+    ],
+    ids=["exact", "private"],
+)
+def test_a_sum_that_is_too_large_is_laid_on_what_made_it(change: dict[str, Any], named: str) -> None:
+    """Without noise sums of clipped gradients are in range whatever the rate: somebody lied."""
+
+    class Large(PlainAverager):
+        async def average(self, vector: Rows, weight: Any = None, group: Groups | None = None) -> Averaged:
+            averaged = await super().average(vector, weight, group)
+            return Averaged(averaged.values + 1e5, averaged.weights)
+
+    checked, _ = check_learn(DUAL | change, 7)
+    assert checked is not None
+    context = LearnerContext(Large(7), PlainAverager(7) if change else None)
+    with pytest.raises(ConfigError, match=named):
+        asyncio.run(checked.learner.run(context, DATA))
+
+
 PAIR_LABELS = (np.arange(8) % 2) * 1.0
 RECORDS = [np.append(RNG.normal(size=2) + np.array([1.5, 0]) * label, label)[None] for label in PAIR_LABELS]
 CLEAR: dict[str, Any] = {"learner": "dual-averaging", "features": 2, "record_bound": 6.0}
