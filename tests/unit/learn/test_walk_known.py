@@ -30,7 +30,7 @@ CLIP, RATE, RADIUS, STEPS = REACH * 1.01, 8 / REACH**2, 4.0, 100
 
 def planned(**more: object) -> NetworkPlan:
     given: dict[str, object] = {"sensitivity": 2 * CLIP, "paths": "known", "max_contributions": 8} | more
-    return plan_walk("sgd", 20, STEPS, 5.0, 1e-4, **given)  # type: ignore[arg-type]
+    return plan_walk("sgd", 20, STEPS, 5.0, 1e-4, **given)
 
 
 @functools.cache

@@ -467,7 +467,7 @@ def test_bad_walks_are_refused(change: dict[str, object], named: str) -> None:
         "sensitivity": 1.0,
     }
     with pytest.raises(ConfigError, match=named):
-        complete.plan_walk(**(given | change))  # type: ignore[arg-type]
+        complete.plan_walk(**(given | change))
 
 
 def test_large_delta_is_warned_about() -> None:
