@@ -122,12 +122,17 @@ class Hellos:
         asked = requests if names is None else requests.keys() & set(names)
         return [name for name in asked if requests[name].operation != operation]
 
-    def shown(self) -> list[Envelope]:
-        """Return signed hellos with the operation of most, as many as are needed, or none."""
+    def shown(self, party: str = "") -> list[Envelope]:
+        """Return signed hellos with the operation of most, as many as are needed, or none.
+
+        `party`: to whom they are shown; its own is none of them.
+        """
         operation, result = self.most, list[Envelope]()
         for name in self.context.names:
             one = self._requests.get(name)
-            if one is not None and one.operation == operation and self._is_signed(one):
+            if name == party or one is None:
+                continue
+            if one.operation == operation and self._is_signed(one):
                 result.append(one.hello)
                 if len(result) == self._needed:
                     return result
@@ -223,7 +228,7 @@ class AskedRequests:
             if hellos is None or following - hellos.context.request not in (0, 1):
                 continue
             context = hellos.context
-            if shown := hellos.shown():
+            if shown := hellos.shown(party):
                 listed = [(context.number(one.sender), one.body, one.signature) for one in shown]
                 message = Asked(following, shown[0].step, listed)
                 return context.write(self._identity, context.session_digest, ASKED, (party,), message)
@@ -277,8 +282,12 @@ class OwnRequest:
         names = [
             context.names[number - 1] for number, _, _ in asked.hellos if 0 < number <= len(context.names)
         ]
-        if kind is None or len(names) < len(asked.hellos) or len(set(names)) < max(self.needed, len(names)):
-            reason = f"shows no hellos of {self.needed} parties"
+        if (
+            kind is None
+            or len(names) < len(asked.hellos)
+            or len(set(names) - {party}) < max(self.needed, len(names))
+        ):
+            reason = f"shows no hellos of {self.needed} other parties"
             raise PeerFault(sender, reason, Check.NOT_SHOWN)
         digest, requests = context.session_digest, set()
         for name, (_, body, signature) in zip(names, asked.hellos, strict=True):

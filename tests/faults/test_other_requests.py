@@ -215,6 +215,14 @@ def _hellos(members: dict[str, Membership], request: int = 5, operation: str = "
 FORGED: dict[str, tuple[Forged, Check]] = {
     "one-party": (lambda all_: shown(all_, _hellos(all_)[:1], 5), Check.NOT_SHOWN),
     "one-party-twice": (lambda all_: shown(all_, _hellos(all_)[:1] * 2, 5), Check.NOT_SHOWN),
+    "its-own-and-one-party": (
+        lambda all_: shown(all_, [hello(all_[ALICE], 5, "sum b"), *_hellos(all_)[:1]], 5),
+        Check.NOT_SHOWN,
+    ),
+    "its-own-beside-enough": (
+        lambda all_: shown(all_, [hello(all_[ALICE], 5, "sum b"), *_hellos(all_)], 5),
+        Check.NOT_SHOWN,
+    ),
     "nobody": (lambda all_: shown(all_, [], 5), Check.NOT_SHOWN),
     "not-signed": (
         lambda all_: shown(all_, [replace(one, signature=bytes(64)) for one in _hellos(all_)], 5),
@@ -272,6 +280,19 @@ def test_a_collector_shows_valid_hellos_of_most_alone(members: dict[str, Members
     assert asked.answer(ALICE, 7) == []
     # Another request begins, and nobody has asked for it.
     asked.begin(aggregator.context(6), aggregator.parameters)
+    [envelope] = asked.answer(ALICE, 6)
+    check(own(members).read(ALICE, envelope), ALICE, (1, "a"), (5, "b"), 6)
+
+
+def test_no_party_is_shown_its_own_hello(members: dict[str, Membership]) -> None:
+    """An earlier process of it has asked: it is none of the others."""
+    aggregator = members[AGGREGATOR]
+    asked = AskedRequests(aggregator.identity, HELLO)
+    asked.begin(aggregator.context(5), aggregator.parameters)
+    for name in (ALICE, OTHERS[0]):
+        asked.add(hello(members[name], 5, "sum b"))
+    assert asked.answer(ALICE, 6) == []
+    asked.add(hello(members[OTHERS[1]], 5, "sum b"))
     [envelope] = asked.answer(ALICE, 6)
     check(own(members).read(ALICE, envelope), ALICE, (1, "a"), (5, "b"), 6)
 
