@@ -127,9 +127,10 @@ class Mesh(Connection):
         self._drive = drive
         try:
             receipt = await drive.to_end()
-        except (PeerFault, TimeoutFault) as error:
-            other = None if self._others_asked is None else self._others_asked.explain(run.name, error)
-            if other is None:
+        except PeerFault as error:
+            # What a coordinator says later is no reason for a run that has begun, and may be charged.
+            asked = None if run.run_id else self._others_asked
+            if asked is None or (other := asked.explain(run.name, error)) is None:
                 raise
             raise other from error
         finally:
@@ -331,14 +332,12 @@ class _OthersAsked:
         operation = asked.most if asked.shown() else None
         return self.own.error(party, following, operation, following)
 
-    def explain(self, party: str, error: SmpcError) -> OtherRequestError | None:
-        """Return the error of a party whose request has begun without it, or is of another label; or None."""
-        request = self.own.context.request
-        if isinstance(error, TimeoutFault) and error.code == Code.BEGUN:
-            return self.own.error(party, request, None, request + 1)
-        if not isinstance(error, PeerFault) or (error.culprit, error.code) != (party, Code.OPERATION):
+    def explain(self, party: str, error: PeerFault) -> OtherRequestError | None:
+        """Return the error of a party that has given another label than the others have signed; or None."""
+        if (error.culprit, error.code) != (party, Code.OPERATION):
             return None
         operation = self.hellos.most if self.hellos.shown() else self.own.context.operation
         if operation == self.own.context.operation or self.own.label_of(operation) is None:
             return None
+        request = self.own.context.request
         return self.own.error(party, request, operation, request + 1)
