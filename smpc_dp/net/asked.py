@@ -14,7 +14,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from smpc_dp.errors import Check, OtherRequestError, PeerFault
+from smpc_dp.errors import Check, Code, OtherRequestError, PeerFault, TimeoutFault
 from smpc_dp.net.askers import Tolerant
 from smpc_dp.net.connection_pool import SMALL_MESSAGE, InboundEvent
 from smpc_dp.net.driver import Drive
@@ -22,6 +22,7 @@ from smpc_dp.net.member import Membership
 from smpc_dp.protocols.phases.messages import HELLO, Hello
 from smpc_dp.protocols.secret_sharing.messages import HELLO as SHARED_HELLO
 from smpc_dp.protocols.secret_sharing.messages import Hello as SharedHello
+from smpc_dp.wire.abort import TEXTS
 from smpc_dp.wire.envelope import Body, Envelope
 from smpc_dp.wire.signing import Context, Signer, decode
 
@@ -273,7 +274,8 @@ class OwnRequest:
     def read(self, party: str, envelope: Envelope) -> OtherRequestError | None:
         """Return what `Asked` shows; None if most others ask for another operation in this request.
 
-        Raises PeerFault naming its sender, which has signed it, if it shows nothing.
+        Raises PeerFault naming its sender, which has signed it, if it shows nothing; TimeoutFault if it
+        shows the party's own request: that this has begun is the sender's word alone.
         """
         context, sender = self.context, envelope.sender
         context.check(envelope)
@@ -303,6 +305,9 @@ class OwnRequest:
         own = context.request
         if session != digest or not own <= number <= asked.next <= number + 1 or asked.next <= own:
             raise PeerFault(sender, "shows hellos of no later request", Check.OTHER_REQUEST)
-        if number == own and operation != context.operation and self.label_of(operation) is None:
+        if (number, operation) == (own, context.operation):
+            reason = f"{TEXTS[Code.BEGUN]}; said by {sender}"
+            raise TimeoutFault({party}, asked.step, reason, code=Code.BEGUN)
+        if number == own and self.label_of(operation) is None:
             return None
         return self.error(party, number, operation, asked.next)

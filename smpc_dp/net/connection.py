@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 import numpy as np
 
 from smpc_dp.encoding import RingVector
-from smpc_dp.errors import Check, Code, SmpcError, TimeoutFault, check_of
+from smpc_dp.errors import Check, Code, OtherRequestError, SmpcError, TimeoutFault, check_of
 from smpc_dp.net.asked import ASKED, OwnRequest
 from smpc_dp.net.charging import Charge
 from smpc_dp.net.connection_pool import ConnectionPool, InboundEvent
@@ -146,10 +146,15 @@ class Waits:
         if inbound.envelope.step == ASKED:
             # Of a run that has begun for this party it says nothing.
             own = None if drive.run.run_id else self._own
-            if own is not None and (error := own.read(drive.run.name, inbound.envelope)) is not None:
+            error = None if own is None else own.read(drive.run.name, inbound.envelope)
+            if error is not None and self._is_shown(inbound.peer, error):
                 raise error
             return None
         return events.Message(inbound.envelope)
+
+    def _is_shown(self, _peer: str, _error: OtherRequestError) -> bool:
+        """Tell whether enough collectors have shown the request to join."""
+        return True
 
 
 class AggregatorWaits(Waits):

@@ -75,6 +75,13 @@ def check(error: Any, name: str, own: tuple[int, str], asked: tuple[int, str | N
     assert asked[1] is None or f"request {asked[0]} {asked[1]!r}" in str(error)
 
 
+def check_begun(error: Any, collector: str) -> None:
+    """Its own request has begun without it: nobody but the collector says so."""
+    assert isinstance(error, TimeoutFault), error
+    assert (error.code, error.missing) == (Code.BEGUN, frozenset({ALICE}))
+    assert f"the run has begun without it; said by {collector}" in str(error)
+
+
 def test_a_process_that_was_started_anew_is_told_the_request_that_it_can_join(path: Path) -> None:
     """It asks for request 1; the others have ended the second one, and nobody asks for the third yet."""
 
@@ -82,9 +89,8 @@ def test_a_process_that_was_started_anew_is_told_the_request_that_it_can_join(pa
         for request in (1, 2):
             assert await ask_all(scene, NAMES, request, f"round {request}") == [7] * 7
         start_anew(scene, ALICE)
-        for own in (1, 2):
-            error = await ask(scene, ALICE, own, f"round {own}")
-            check(error, ALICE, (own, f"round {own}"), (2, "round 2"), 3)
+        for own in ((1, "round 1"), (2, "round 1")):
+            check(await ask(scene, ALICE, *own), ALICE, own, (2, "round 2"), 3)
         assert await ask_all(scene, NAMES, 3, "round 3") == [7] * 7
         assert all(len(ended) == 3 for ended in scene.ended)
 
@@ -116,9 +122,61 @@ def test_a_request_that_has_begun_cannot_be_joined(path: Path, again: int) -> No
         await asyncio.sleep(0.5)
         assert [len(ended) for ended in scene.ended] == [1] * len(scene.ended)
         start_anew(scene, ALICE)
-        check(await ask(scene, ALICE, again, "b"), ALICE, (again, "b"), (2, "b"), 3)
+        error = await ask(scene, ALICE, again, "b")
+        if again == 1:
+            check(error, ALICE, (1, "b"), (2, "b"), 3)
+        else:
+            check_begun(error, scene.ends[ALICE][0].peer)
         await others_ask
         assert await ask_all(scene, NAMES, 3, "c") == [7] * 7
+
+    play(path, (), act)
+
+
+def test_one_server_alone_names_no_request_to_join(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It shows the same hellos, and says that their request has begun: an aggregator alone may say so."""
+    answer = AskedRequests.answer
+
+    async def act(scene: Scene) -> None:
+        collectors = [end.peer for end in scene.ends[ALICE]]
+
+        def lie(asked: AskedRequests, party: str, following: int) -> list[Envelope]:
+            return answer(asked, party, following + (asked._identity.name == collectors[0]))
+
+        assert await ask_all(scene, NAMES, 1, "round 1") == [7] * 7
+        others_ask = asyncio.create_task(ask_all(scene, OTHERS, 2, "round 2"))
+        await asyncio.sleep(0.2)
+        start_anew(scene, ALICE)
+        for end in scene.ends[ALICE][1:]:
+            # What the others show comes after all that the first one has sent.
+            end._other._latency = 0.2
+        monkeypatch.setattr(AskedRequests, "answer", lie)
+        error = await ask(scene, ALICE, 1, "")
+        check(error, ALICE, (1, ""), (2, "round 2"), 2 if len(collectors) > 1 else 3)
+        assert await others_ask == [6] * 6
+
+    play(path, (), act)
+
+
+def test_a_collector_that_leaves_all_out_is_named(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It shows everybody the hellos of now, and says that their request has begun."""
+    hear, lied = AskedRequests.hear, list[str]()
+
+    async def act(scene: Scene) -> None:
+        liar = scene.ends[ALICE][-1].peer
+
+        def lie(asked: AskedRequests, drive: Any, inbound: Any, ignored: Any = ()) -> None:
+            hear(asked, drive, inbound, ignored)
+            if asked._identity.name == liar and not lied:
+                for name in NAMES:
+                    drive.connections.send(drive.request, asked.answer(name, drive.request + 1))
+                    lied.append(name)
+
+        monkeypatch.setattr(AskedRequests, "hear", lie)
+        answers = await ask_all(scene, NAMES, 1, "a")
+        assert lied == [*NAMES]
+        check_begun(answers[0], liar)
+        assert {type(answer) for answer in answers} == {TimeoutFault}
 
     play(path, (), act)
 
@@ -349,15 +407,24 @@ class Meshes:
         for other in self.members.keys() - {name}:
             self._connect(other, name)
 
-    async def ask(self, name: str, request: int, label: str) -> Any:
+    async def ask(self, name: str, request: int, label: str, charge: Any = no_charge) -> Any:
         member = self.members[name]
         vector, _ = member.parameters.encoding.encode([1.0, 1.0], party=name)
         operation = f"average {label} {member.parameters.planned()}"
         try:
-            outcome, _ = await self.lines[name].run(request, operation, vector, no_charge, label=label)
+            outcome, _ = await self.lines[name].run(request, operation, vector, charge, label=label)
         except SmpcError as error:
             return error
         return len(outcome.survivors)
+
+    def hello(self, name: str, request: int, label: str) -> Envelope:
+        """Return a party's hello as it has signed it for all."""
+        member = self.members[name]
+        vector, _ = member.parameters.encoding.encode([1.0, 1.0], party=name)
+        operation = f"average {label} {member.parameters.planned()}"
+        run = self.lines[name]._party(member, request, operation, vector)
+        made: Envelope = run.handle(Start())[0]
+        return replace(made, receiver=member.aggregator)
 
     async def ask_all(self, names: Sequence[str], request: int, label: str) -> list[Any]:
         return await asyncio.gather(*(self.ask(name, request, label) for name in names))
@@ -390,6 +457,37 @@ def test_without_a_relay_each_of_the_others_says_what_it_asks(tmp_path: Path) ->
         check(await meshes.ask(ALICE, 3, "round 4"), ALICE, (3, "round 4"), (3, "round 3"), 4)
         check(await meshes.ask(ALICE, 2, "round 4"), ALICE, (2, "round 4"), (4, None), 4)
         assert await others_ask == [5] * 5
+
+    play_direct(tmp_path, act)
+
+
+@pytest.mark.parametrize("code", [Code.OPERATION, Code.BEGUN])
+def test_a_run_that_is_charged_is_no_other_request(tmp_path: Path, code: Code) -> None:
+    """Whatever its coordinator says then, and however many have signed another label."""
+    victim = OTHERS[0]
+
+    async def act(meshes: Meshes) -> None:
+        coordinator, line, charged = NAMES[coordinator_of(1, 6) - 1], meshes.lines[victim], list[bytes]()
+        member = meshes.members[coordinator]
+        context = member.context(1)
+
+        async def charge(run_id: bytes, raised: Any = None) -> None:
+            assert raised is None
+            charged.append(run_id)
+            for name in NAMES[3:6]:
+                line._others_asked.hellos.forget(name)
+                line._others_asked.hellos.add(meshes.hello(name, 1, "b"))
+            blamed = code == Code.OPERATION
+            abort = Abort(code, victim) if blamed else Abort(code, "", [(victim, code)])
+            sent = context.write(member.identity, context.session_digest, ABORT, (victim,), abort)
+            meshes.lines[coordinator].connections.send(1, sent)
+
+        others = [name for name in NAMES[:6] if name != victim]
+        error, _ = await asyncio.gather(meshes.ask(victim, 1, "a", charge), meshes.ask_all(others, 1, "a"))
+        assert len(charged) == 1
+        assert isinstance(error, PeerFault if code == Code.OPERATION else TimeoutFault), error
+        assert error.code == code
+        assert f"said by {coordinator}" in str(error)
 
     play_direct(tmp_path, act)
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from smpc_dp.encoding import RingVector
-from smpc_dp.errors import LocalError, SmpcError
+from smpc_dp.errors import LocalError, OtherRequestError, SmpcError
 from smpc_dp.kernels.kernel import Kernel
 from smpc_dp.net.asked import OwnRequest
 from smpc_dp.net.charging import Charge, charge_run
 from smpc_dp.net.connection import Connection, Waits
+from smpc_dp.net.connection_pool import InboundEvent
 from smpc_dp.net.deadline import PATIENCE, StepTimer, hello_seconds
 from smpc_dp.net.driver import Drive
 from smpc_dp.net.events import OnEvent
@@ -26,12 +28,14 @@ from smpc_dp.net.servers.programs import (
 )
 from smpc_dp.net.transport.endpoint import dial
 from smpc_dp.privacy.accountant.receipt import Receipt
+from smpc_dp.protocols.engine import events
 from smpc_dp.protocols.result import Outcome
 from smpc_dp.protocols.secret_sharing.params import threshold_of
 from smpc_dp.protocols.secret_sharing.party import PartyRun
 from smpc_dp.protocols.secret_sharing.terms import ProgramTerms
 from smpc_dp.protocols.ustatistic.result import StatisticResult
 from smpc_dp.statistics.shared.plan import Program
+from smpc_dp.wire.abort import ABORT
 from smpc_dp.wire.signing import Context
 
 if TYPE_CHECKING:
@@ -72,6 +76,28 @@ class _Request:
         """Return the terms of an operation, and keep its program."""
         self._program = compile_operation(self._parameters, operation, parties, public_labels, seed)
         return self._program.terms
+
+
+class ServerWaits(Waits):
+    """Time limits of a party at servers, of which a majority must show the same request to join."""
+
+    def __init__(self, servers: Sequence[str], first: float, later: float, own: OwnRequest | None) -> None:
+        super().__init__(first, later, own)
+        self._servers = frozenset(servers)
+        # By server, the request that it has shown to be the earliest that can be joined.
+        self._shown: dict[str, int] = {}
+
+    async def event_of(self, drive: Drive, inbound: InboundEvent) -> events.Event | None:
+        """See `Holder.event_of`."""
+        some = self._shown.keys() < self._servers and inbound.peer in self._shown
+        if some and inbound.envelope is not None and inbound.envelope.step == ABORT and not drive.run.run_id:
+            # It follows what this server has shown; others may still show the same.
+            return None
+        return await super().event_of(drive, inbound)
+
+    def _is_shown(self, peer: str, error: OtherRequestError) -> bool:
+        self._shown[peer] = error.next
+        return 2 * [*self._shown.values()].count(error.next) > len(self._servers)
 
 
 class ServersConnection(Connection):
@@ -167,7 +193,9 @@ class ServersConnection(Connection):
         later = self.membership.parameters.seconds + PATIENCE * timeouts.step
         # Others may be at earlier requests, each of which may take all of its time.
         earlier = before * (hello_seconds(timeouts) + later)
-        waits = Waits(hello_seconds(timeouts) + timeouts.gather + earlier, later, own)
+        waits = ServerWaits(
+            self.membership.servers, hello_seconds(timeouts) + timeouts.gather + earlier, later, own
+        )
         drive = Drive(
             requested.request,
             requested.machine,
