@@ -225,6 +225,17 @@ class RequestServer:
         early = self._pool.take_early(number)
         drive.notify("step")
         while not askers.opened or timer.at > now():
+            if not early:
+                # Before the first event too: all may ask for a later request, and say nothing more. Who does,
+                # does not ask for this one any more.
+                ahead = self._pool.ahead(HELLOS) & members
+                live = [name for name in names if timer.connecting or self._pool.is_live(name)]
+                askers.open_if_enough(ahead, live)
+                if askers.opened and operations.is_clear(set(live) - ahead):
+                    break
+                lacking = members - operations.heard
+                for hello in askers.take_late():
+                    self._refuse_early(hello, operations, lacking, askers.enough)
             if not (askers.opened or early or timer.connecting or any(map(self._pool.is_live, names))):
                 left = requested.group is None or not any(map(self._pool.is_live, self._pool.connections))
                 return None if number > 1 and left else []
@@ -235,15 +246,6 @@ class RequestServer:
             if connecting and not timer.connecting and not askers.opened:
                 connecting = False
                 await drive.lose(*sorted(drive.run.waiting_for))
-            ahead = self._pool.ahead(HELLOS) & members
-            # Who asks for a later request does not ask for this one any more.
-            live = [name for name in names if timer.connecting or self._pool.is_live(name)]
-            askers.open_if_enough(ahead, live)
-            if askers.opened and operations.is_clear(set(live) - ahead):
-                break
-            lacking = members - operations.heard
-            for hello in askers.take_late():
-                self._refuse_early(hello, operations, lacking, askers.enough)
         statistic, held = operations.settle()
         self.operation = operations.text
         self.is_statistic = statistic and requested.group is None

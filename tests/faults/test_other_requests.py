@@ -111,6 +111,19 @@ def test_it_is_told_the_label_that_enough_ask_before_the_request_begins(path: Pa
     play(path, (), act)
 
 
+def test_all_may_ask_for_a_later_request(path: Path) -> None:
+    """Those before fail at once, or when others had time to ask: nobody asks for them."""
+
+    async def act(scene: Scene) -> None:
+        before = asyncio.get_running_loop().time()
+        assert await ask_all(scene, NAMES, 3, "round 3") == [7] * 7
+        assert asyncio.get_running_loop().time() - before < 5 * TIMEOUTS.gather
+        assert all(len(ended) == 3 for ended in scene.ended)
+        assert await ask_all(scene, NAMES, 4, "round 4") == [7] * 7
+
+    play(path, (), act)
+
+
 @pytest.mark.thin(2)
 @pytest.mark.parametrize("again", [1, 2])
 def test_a_request_that_has_begun_cannot_be_joined(path: Path, again: int) -> None:

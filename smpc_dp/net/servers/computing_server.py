@@ -241,7 +241,19 @@ class ComputingServer:
         self._idle = True
         self._await(drive)
         drive.report()
-        while not askers.opened:
+        while True:
+            if not early:
+                # Before the first event too: all may ask for a later request, and say nothing more.
+                live = [name for name in names if timer.connecting or self._pool.is_live(name)]
+                askers.open_if_enough(self._pool.ahead((HELLO,)) & members, live)
+                lacking = members - {inbound.peer for inbound in drive.held}
+                for hello in askers.take_late():
+                    _forget(drive, hello.peer)
+                    self._asked.forget(hello.peer)
+                    context = member.context(drive.request)
+                    self._pool.refuse_request(context, hello, Code.FEW, askers.enough, lacking)
+            if askers.opened:
+                break
             if not (early or timer.connecting or any(map(self._pool.is_live, names))):
                 if drive.request > 1 and not any(map(self._pool.is_live, self._parties())):
                     return False
@@ -253,14 +265,6 @@ class ComputingServer:
             inbound = early.pop(0) if early else await self._pool.next(until)
             if inbound is not None:
                 await self._hear(drive, inbound, askers)
-            live = [name for name in names if timer.connecting or self._pool.is_live(name)]
-            askers.open_if_enough(self._pool.ahead((HELLO,)) & members, live)
-            lacking = members - {inbound.peer for inbound in drive.held}
-            for hello in askers.take_late():
-                _forget(drive, hello.peer)
-                self._asked.forget(hello.peer)
-                context = member.context(drive.request)
-                self._pool.refuse_request(context, hello, Code.FEW, askers.enough, lacking)
         self._idle = False
         drive.held += early
         return True
