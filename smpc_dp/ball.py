@@ -32,7 +32,7 @@ def on_grid(
     limit = squared_limit(bound, fractional_bits)
     if values.dtype == np.int64:
         whole = values.astype(np.int64)
-        if _fits(whole, limit):
+        if fits(whole, limit):
             return whole, True
     real = values.astype(np.float64)
     with np.errstate(over="ignore"):
@@ -73,13 +73,13 @@ def _rounded(scaled: NDArray[np.float64], limit: int) -> NDArray[np.int64]:
     """Round to the nearest grid point, ties to even; toward zero if the norm would exceed the bound."""
     grid = np.rint(scaled).astype(np.int64)
     shrink = 1.0
-    while not _fits(grid, limit):
+    while not fits(grid, limit):
         grid = np.trunc(scaled * shrink).astype(np.int64)
         shrink -= TOLERANCE
     return grid
 
 
-def _fits(grid: NDArray[np.int64], limit: int) -> bool:
+def fits(grid: NDArray[np.int64], limit: int) -> bool:
     """Tell whether the squared norm is at most `limit`, exactly."""
     real: NDArray[np.float64] = grid.astype(np.float64)
     near = float(np.dot(real, real))

@@ -231,9 +231,7 @@ class Encoding(msgspec.Struct, frozen=True, omit_defaults=True):
                 f"{party}: vector[{first}] is outside [{low}, {high}]"
                 + (f" ({clipped} values are)" if clipped > 1 else "")
             )
-        values = np.clip(values, lower, upper)
-        scaled = values if self.integer else np.rint(np.ldexp(values, self.fractional_bits))
-        return scaled.astype(np.int64), clipped
+        return self._rounded(np.clip(values, lower, upper)), clipped
 
     def _in_ball(self, values: NDArray[Any], party: str, clip: bool) -> tuple[NDArray[np.int64], int]:
         """Return the grid values of a vector within a norm bound, and whether it was clipped."""
@@ -317,14 +315,32 @@ class Encoding(msgspec.Struct, frozen=True, omit_defaults=True):
         """
         values = ring_vector.astype(np.uint64) & np.uint64((1 << self.modulus_bits) - 1)
         weight = int(values[-1]) if self.max_weight else contributors
-        largest = int(values[: self.length].max())
-        if weight > contributors * max(1, self.max_weight) or largest > weight * (self.highest - self.lowest):
+        values = values[: self.length]
+        if weight > contributors * max(1, self.max_weight) or not self._may_be(values, weight):
             raise VerificationError(
                 f"no {contributors} vectors within the bounds have this sum: an input or the sum is a lie",
                 Check.OUT_OF_BOUNDS,
             )
-        total = values[: self.length].astype(np.int64) + np.int64(weight) * np.int64(self.lowest)
-        return total, weight
+        return values.astype(np.int64) + np.int64(weight) * np.int64(self.lowest), weight
+
+    def _may_be(self, values: NDArray[np.uint64], weight: int) -> bool:
+        """Tell whether vectors of this weight can have this sum, counted from their least bound."""
+        # No product is above the modulus, since the weight is at most that of all parties.
+        least, most = (
+            (self._rounded(side) - self.lowest).astype(np.uint64) * np.uint64(weight) for side in self.bounds
+        )
+        if not ((values >= least) & (values <= most)).all():
+            return False
+        if self.l2_bound is None:
+            return True
+        limit = ball.squared_limit(self.l2_bound, self.fractional_bits)
+        total = values.astype(np.int64) + np.int64(weight) * np.int64(self.lowest)
+        return ball.fits(total, weight * weight * limit)
+
+    def _rounded(self, values: NDArray[Any]) -> NDArray[np.int64]:
+        """Return values within the bounds as integers of the grid."""
+        scaled = values if self.integer else np.rint(np.ldexp(values, self.fractional_bits))
+        return scaled.astype(np.int64)
 
     def real(self, grid: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return grid values as float64 in the caller's unit, correctly rounded."""

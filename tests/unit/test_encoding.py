@@ -249,6 +249,32 @@ def test_sum_that_nobody_can_have_is_refused() -> None:
         encoding.decode(most, 3)
 
 
+@pytest.mark.parametrize("weights", [0, 5])
+def test_a_sum_that_one_coordinate_can_not_have_is_refused(weights: int) -> None:
+    """Within the widest bounds of all, and beyond its own: an average of it must not be put on the bound."""
+    given: dict[str, Any] = {"precision": 1e-3, "parties": 4, "max_weight": weights, "length": 2}
+    encoding = Encoding.plan(lower=[0.0, -50.0], upper=[1.0, 100.0], **given)
+    weight = weights or None
+    highest, _ = encoding.encode([1.0, 100.0], party="ann", weight=weight)
+    lowest, _ = encoding.encode([0.0, -50.0], party="ann", weight=weight)
+    for vector in (highest, lowest):
+        encoding.decode(3 * vector, 3)
+        for beyond in np.eye(2, encoding.ring_length).astype(encoding.dtype):
+            with pytest.raises(VerificationError, match="no 3 vectors"):
+                encoding.decode(3 * vector + (beyond if vector is highest else -beyond), 3)
+
+
+def test_a_sum_that_no_vectors_of_a_ball_have_is_refused() -> None:
+    encoding = Encoding.plan(length=4, l2_bound=1.0, precision=1e-6, parties=4)
+    vector, _ = encoding.encode([0.6, 0.8, 0.0, 0.0], party="ann")
+    encoding.decode(4 * vector, 4)
+    far = encoding.encode([0.0, 1.0, 0.0, 0.0], party="ann")[0]
+    encoding.decode(4 * far, 4)
+    aside = np.array([encoding.highest, 0, 0, 0]).astype(encoding.dtype)
+    with pytest.raises(VerificationError, match="no 4 vectors"):
+        encoding.decode(4 * far + aside, 4)
+
+
 @pytest.mark.parametrize("weight", [31, (1 << 63) + 1, (1 << 64) - 1])
 def test_weight_that_nobody_can_have_is_refused(weight: int) -> None:
     encoding = integers(length=1, lower=0, upper=1 << 56, parties=3, max_weight=10)
