@@ -257,9 +257,10 @@ def test_a_sum_that_one_coordinate_can_not_have_is_refused(weights: int) -> None
     weight = weights or None
     highest, _ = encoding.encode([1.0, 100.0], party="ann", weight=weight)
     lowest, _ = encoding.encode([0.0, -50.0], party="ann", weight=weight)
+    units: Any = np.eye(2, encoding.ring_length).astype(encoding.dtype)
     for vector in (highest, lowest):
         encoding.decode(3 * vector, 3)
-        for beyond in np.eye(2, encoding.ring_length).astype(encoding.dtype):
+        for beyond in units:
             with pytest.raises(VerificationError, match="no 3 vectors"):
                 encoding.decode(3 * vector + (beyond if vector is highest else -beyond), 3)
 
@@ -270,7 +271,7 @@ def test_a_sum_that_no_vectors_of_a_ball_have_is_refused() -> None:
     encoding.decode(4 * vector, 4)
     far = encoding.encode([0.0, 1.0, 0.0, 0.0], party="ann")[0]
     encoding.decode(4 * far, 4)
-    aside = np.array([encoding.highest, 0, 0, 0]).astype(encoding.dtype)
+    aside: Any = np.array([encoding.highest, 0, 0, 0]).astype(encoding.dtype)
     with pytest.raises(VerificationError, match="no 4 vectors"):
         encoding.decode(4 * far + aside, 4)
 
