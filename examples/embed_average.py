@@ -1,6 +1,8 @@
 """Embed a secure average in a learner that you already have: federated linear regression.
 
 Each party keeps its rows; what leaves it is a masked vector. The five lines that matter are marked.
+A party whose process is started anew adds nothing until it has the others' model. The session below needs all
+parties in each round; with `same_survivors = false` and a larger `dropout` the others go on without one.
 Run: python examples/embed_average.py
 """
 
@@ -27,18 +29,20 @@ def private_rows(index: int) -> tuple[np.ndarray, np.ndarray]:
 async def learn(path: str, name: str) -> np.ndarray:
     """Run one party: local gradient steps on its own rows, a secure average of the models after each."""
     x, y = private_rows(PARTIES.index(name))
-    model, number = np.zeros(3), 1
+    model, number, weight = np.zeros(3), 1, len(y)
     async with smpc_dp.connect(path, party=name) as session:  # 1
         while number <= ROUNDS:  # 2
             step = model - RATE * x.T @ (x @ model - y) / len(y)  # 3
             try:
-                average = await session.average(
-                    step, weight=len(y), number=number
-                )  # 4: rows counted, and the count is secret too
-                model, number = np.asarray(average.value), number + 1  # 5
+                # Rows counted, and the count is secret too.
+                average = await session.average(step, weight=weight, number=number)  # 4
+                model, number, weight = np.asarray(average.value), number + 1, len(y)  # 5
             except smpc_dp.OtherRequestError as others:
-                # This process was started anew, and the others have gone on to a later round.
-                number = others.next
+                # This process was started anew, and the others have gone on to a later round: this model is
+                # none of that round. With weight 0 nothing of it is added, and the average is the others'.
+                number, weight = others.next, 0
+                if number > ROUNDS:
+                    raise
     return model
 
 

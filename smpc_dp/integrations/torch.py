@@ -31,7 +31,9 @@ class Averaging:
         model: a module; its state dict is what is averaged, in place.
         session: of `smpc_dp.sync`; its `length` is the number of values.
         every: steps between two averages. After OtherRequestError, as of a process that was started anew,
-            further steps count from the average before the next that can be joined.
+            further steps count from the average before the next that can be joined, and that one has weight
+            0 of this party: its model is replaced by the others' and not part of it. In a session without
+            weights it is a ConfigError.
         weight: this party's secret weight, such as its number of examples, in a session with weights.
         choose: which entries of the state dict are averaged, by name: for adapters alone
             `lambda name: "lora_" in name`. All by default.
@@ -62,6 +64,7 @@ class Averaging:
         self._model, self._session, self._every, self._choose = model, session, every, choose
         self._options: dict[str, Any] = {"weight": weight, "bounds": bounds, "clip": clip}
         self._steps, self._declared = 0, declared
+        # Of an average that can be joined while the model is not of the others' steps.
         self._number: int | None = None
         if declared is not None:
             self._check_private()
@@ -106,12 +109,19 @@ class Averaging:
             raise ConfigError(issues)
 
     def _average(self) -> None:
+        options = self._options
+        if self._number is not None:
+            if not self._session.max_weight:
+                reason = f"{self._session.party}: has missed an average, and a session without weights"
+                reason += " has none without its old model: start all anew, from a stored model"
+                raise ConfigError.at("max_weight", reason, ConfigCheck.MISSING)
+            options = options | {"weight": 0}
         if self._declared is not None:
             self._declared.permit()
         state = self._state()
         try:
             result = self._session.average(
-                state, label=f"{_LABEL}{self._steps}", number=self._number, **self._options
+                state, label=f"{_LABEL}{self._steps}", number=self._number, **options
             )
         except OtherRequestError as error:
             self._follow(error)

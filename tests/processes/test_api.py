@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import importlib.util
 import json
 import runpy
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +33,7 @@ REAL: dict[str, object] = {
 }
 # Requests of one session over differing survivors, which the rule against differences refuses.
 DIFFERING = {**REAL, "same_survivors": False}
+EXAMPLE = Path(__file__).parents[2] / "examples" / "embed_average.py"
 FAST = Timeouts(connect=60.0, step=20.0)
 
 Act = Callable[[smpc_dp.Session, int], Awaitable[None]]
@@ -399,9 +402,82 @@ async def test_nobody_to_serve_within_the_time(tmp_path: Path) -> None:
     assert ended.missing == set(PARTIES)
 
 
+def example() -> Any:
+    spec = importlib.util.spec_from_file_location("embed_average", EXAMPLE)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+async def test_the_vectors_of_a_party_that_was_started_anew_are_of_the_others_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the loop of the example: its process ends before round 2, and the next one joins round 3."""
+    parameters = {**DIFFERING, "length": 3, "precision": 1e-9, "max_weight": 1000}
+    path = create_local_session(tmp_path, PARTIES, parameters, timeouts=FAST)
+    loop, behind = example(), asyncio.Event()
+    loop.ROUNDS, loop.PARTIES = 4, PARTIES
+    sent: list[tuple[str, int, float, np.ndarray]] = []
+    models = {0: np.zeros(3)}
+    average = smpc_dp.Session.average
+
+    async def observed(self: smpc_dp.Session, vector: Any, *, weight: float, number: int) -> Result:
+        if self.party == "alice" and number == 2:
+            raise KeyError(number)
+        if self.party != "alice" and number == 3:
+            await behind.wait()
+        sent.append((self.party, number, weight, vector))
+        try:
+            result = await average(self, vector, weight=weight, number=number)
+        except smpc_dp.OtherRequestError:
+            sent.pop()
+            behind.set()
+            raise
+        assert np.array_equal(models.setdefault(number, result.value), result.value)
+        return result
+
+    monkeypatch.setattr(smpc_dp.Session, "average", observed)
+
+    async def alice() -> np.ndarray:
+        with pytest.raises(KeyError):
+            await loop.learn(str(path), "alice")
+        return await loop.learn(str(path), "alice")
+
+    others = [loop.learn(str(path), name) for name in PARTIES[1:]]
+    _, *learned = await asyncio.gather(smpc_dp.serve(path), alice(), *others)
+    assert all(np.array_equal(model, models[4]) for model in learned)
+    joined = [(number, weight) for name, number, weight, _ in sent if name == "alice"]
+    assert joined == [(1, 50), (3, 0), (4, 50)]
+    for name, number, weight, vector in sent:
+        x, y = loop.private_rows(PARTIES.index(name))
+        model = models[number - 1]
+        step = model - loop.RATE * x.T @ (x @ model - y) / len(y)
+        assert weight == 0 or np.array_equal(vector, step), (name, number)
+
+
+async def test_the_loop_of_a_party_that_can_join_no_round_ends_with_an_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Others:
+        async def average(self, *_: Any, **_named: Any) -> Any:
+            raise smpc_dp.OtherRequestError("alice", 1, "", 4, "", 5)
+
+    @contextlib.asynccontextmanager
+    async def connect(*_: Any, **_named: Any) -> AsyncIterator[Others]:
+        yield Others()
+
+    loop = example()
+    loop.ROUNDS = 4
+    monkeypatch.setattr(smpc_dp, "connect", connect)
+    with pytest.raises(smpc_dp.OtherRequestError):
+        await asyncio.wait_for(loop.learn("session.toml", "alice"), 10)
+
+
 @pytest.mark.long
 def test_the_example_learns(capsys: pytest.CaptureFixture[str]) -> None:
-    runpy.run_path(str(Path(__file__).parents[2] / "examples" / "embed_average.py"), run_name="__main__")
+    runpy.run_path(str(EXAMPLE), run_name="__main__")
     printed = capsys.readouterr().out
     assert printed.count("[ 1.5072 -1.9965  0.4987]") == 4
     assert "largest error 0.0072" in printed

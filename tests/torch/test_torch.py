@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -108,38 +107,6 @@ def test_a_training_loop_averages_every_few_steps_and_at_its_end(tmp_path: Path)
             # Three roundings to a grid of 1e-7, and float32.
             torch.testing.assert_close(value, expected[name], atol=2e-6, rtol=1e-5)
         assert model.state_dict()["1.num_batches_tracked"].item() == 5
-
-
-@pytest.mark.parametrize(
-    ("label", "following", "expected"),
-    [("step 6", 4, "step 8"), ("step 6", 3, "step 6"), (None, 4, "step 8")],
-)
-def test_a_process_that_was_started_anew_counts_from_the_average_that_it_can_join(
-    label: str | None, following: int, expected: str
-) -> None:
-    """The others have made six steps, and average every two."""
-    model, calls = model_of(0), list[tuple[str, int | None]]()
-
-    class Others:
-        length = sum(value.numel() for value in floats(model).values())
-        party, max_weight = "alice", 0
-
-        def average(self, state: Any, *, label: str, number: int | None, **_: Any) -> Any:
-            calls.append((label, number))
-            if len(calls) == 1:
-                raise smpc_dp.OtherRequestError("alice", 1, label, 3, others_label, following)
-            return SimpleNamespace(tree={name: tensor.clone() for name, tensor in state.items()})
-
-    others_label = label
-    others: Any = Others()
-    averaging = Averaging(model, others, every=2)
-    averaging.step()
-    with pytest.raises(smpc_dp.OtherRequestError):
-        averaging.step()
-    for _ in range(4):
-        averaging.step()
-    after = f"step {int(expected.removeprefix('step ')) + 2}"
-    assert calls == [("step 2", None), (expected, following), (after, None)]
 
 
 def test_adapters_alone_are_averaged_and_an_error_in_the_block_averages_nothing(tmp_path: Path) -> None:
