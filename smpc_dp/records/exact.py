@@ -101,7 +101,7 @@ class ExactTables:
     def _counts(self, one: Statistic, cells: Sequence[int]) -> list[Estimate]:
         """Return the cells of one table: each is shown if all cells of the base beneath it are.
 
-        It counts all rows that have the table's columns if the cells of those that lack others are shown too.
+        It counts the rows that have the table's columns, but those that lack others and are not shown.
         """
         selectors = tuple(counted_cells(one, self.schema))
         labels = cell_labels(selectors, self.schema)
@@ -124,10 +124,10 @@ class ExactTables:
     ) -> Estimate:
         value, high, note = None, math.inf, NOTE
         if NOT_SHOWN not in complete:
-            value, note = sum(complete), self._only_complete(cell)
-            if NOT_SHOWN not in lacking:
-                value, note = value + sum(lacking), ""
-                high = value
+            shown = [count for count in lacking if count != NOT_SHOWN]
+            value, note = sum(complete) + sum(shown), self._at_least(cell)
+            if len(shown) == len(lacking):
+                high, note = value, ""
         return Estimate.of(
             one,
             "count",
@@ -139,14 +139,12 @@ class ExactTables:
             note=note,
         )
 
-    def _only_complete(self, cell: dict[str, str]) -> str:
-        """Return the note of a count of the rows alone that have the columns of all tables."""
+    def _at_least(self, cell: dict[str, str]) -> str:
+        """Return the note of a count without the rows whose cells are not shown."""
         others = [chosen.column for chosen in self.parts[0] if chosen.column not in cell]
-        lacking = "it" if len(others) == 1 else "one of them"
-        return (
-            f"of the rows that have {', '.join(others)} too: those that lack {lacking} are none, or in a "
-            "cell of too few records or parties"
-        )
+        lacking = others[0] if len(others) == 1 else f"one of {', '.join(others)}"
+        few = "are in cells of too few records or parties"
+        return f"at least: rows that lack {lacking} and {few} are not counted"
 
     @functools.cached_property
     def rule(self) -> str:
