@@ -86,8 +86,8 @@ async def take_part(path: str, name: str, dies_at: str) -> None:
     ledger = Path(path).parent / f"{name}.ledger"
     terms: dict[str, Any] = {"relation": "add-remove", "unit": "record", "epsilon": 2.0, "delta": 1e-6}
     Ledger.create(ledger, party=name, dataset="2026", **terms)
-    async with smpc_dp.connect(path, party=name, ledger=ledger, on_event=watch) as session:
-        result = await session.statistics(table(name), level=1 - 1e-6, simultaneous=True)
+    async with smpc_dp.connect(path, party=name, table=table(name), ledger=ledger, on_event=watch) as session:
+        result = await session.statistics(level=1 - 1e-6, simultaneous=True)
     print(json.dumps(result.to_json()))
 
 

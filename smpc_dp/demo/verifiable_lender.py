@@ -23,11 +23,13 @@ def main() -> int:
 
     async def act() -> object:
         async with smpc_dp.connect(
-            arguments.session, party=arguments.name, on_event=print_event, role=role
+            arguments.session,
+            party=arguments.name,
+            table=arguments.shard,
+            on_event=print_event,
+            role=role,
         ) as session:
-            result = await session.statistics(
-                arguments.shard, expect={"protocol": "gopa", "verifiable": True}
-            )
+            result = await session.statistics(expect={"protocol": "gopa", "verifiable": True})
         return result.to_json()
 
     return run_member(arguments, act)

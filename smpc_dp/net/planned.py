@@ -20,6 +20,10 @@ class NoiseWarning(Warning):
     """The noise of an answer will be large beside its range."""
 
 
+class RowsWarning(Warning):
+    """More rows of this party than `max_rows` count in a request of an open session: answers are wrong."""
+
+
 class UnchargedWarning(Warning):
     """A session's requests have differential privacy, and no ledger is charged for them."""
 

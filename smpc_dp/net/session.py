@@ -6,7 +6,7 @@ import asyncio
 import os
 import warnings
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from numbers import Integral
@@ -292,8 +292,8 @@ class Session:
             table: path of a CSV or Parquet file, a pandas table, a mapping or a structured array of columns;
                 or a `Table` that `records.table.read_table` has read before; None: that of `connect`. Others
                 see how long this party takes to read and sum its rows, if they wait for it. Of more rows than
-                `max_rows` each sum is clamped by itself, so that answers are wrong: give `connect` the table,
-                which refuses it.
+                `max_rows` each sum is clamped by itself, so that answers are wrong, with a `RowsWarning`
+                (which is never raised): give `connect` the table, which refuses it.
             ask: what this party takes the session file to ask; a difference is refused, and nothing is sent.
             label, number, expect: as of `sum`; with several steps `number` is of the first.
             level: of the intervals, each or, `simultaneous`, all of them together.
@@ -340,11 +340,15 @@ class Session:
         except SmpcError as error:
             await self._connection.decline(self._request, error)
             raise
-        if ready.table.dropped.beyond_rows:
-            detail = "more rows than max_rows count: each sum is clamped by itself, and answers are wrong"
-            self._on_event(Event(self.party, "warned", self._request, detail=detail))
-        from smpc_dp.protocols.record_result import KIND
+        from smpc_dp.net.planned import RowsWarning
+        from smpc_dp.protocols.record_result import BEYOND_ROWS, KIND
 
+        if ready.table.dropped.beyond_rows:
+            self._on_event(Event(self.party, "warned", self._request, detail=BEYOND_ROWS))
+            # Where it is made an error, others would see that by the absence of this party.
+            with suppress(RowsWarning):
+                reason = f"{self.party}: request {self._request}: {BEYOND_ROWS}"
+                warnings.warn(reason, RowsWarning, stacklevel=3)
         outcome, receipt = await self._outcome(KIND, ready.ring_vector, label, parameters.planned())
         names = self._membership.names
         result = await asyncio.to_thread(

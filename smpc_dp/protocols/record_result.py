@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from smpc_dp.records.table import Dropped
 
 KIND = "statistics"
+BEYOND_ROWS = "more rows than max_rows count: each sum is clamped by itself, and answers are wrong"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +65,8 @@ class RecordResult:
         lines = [str(self.answers), f"over {present} of {present + absent} parties"]
         lines += [f"without: {', '.join(self.absent)}"] if self.absent else []
         lines += residual_lines(self.residual_pairs)
+        if self.dropped is not None and self.dropped.beyond_rows:
+            lines.append(f"of this party {BEYOND_ROWS}")
         receipt = self.privacy.receipt
         lines.append("no ledger: nothing was charged" if receipt is None else spent_text(receipt.to_json()))
         return "\n".join(lines)
