@@ -48,6 +48,39 @@ class _Remarks:
         return getattr(self._stream, name)
 
 
+class _Results:
+    """Standard output: that its reader has left is an error as any other.
+
+    For BrokenPipeError and EPIPE, rich and typer end the process without a message, before a command can act.
+    """
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        """Write a text, or raise OSError."""
+        with _plain_error():
+            self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        """Write what is buffered, or raise OSError."""
+        with _plain_error():
+            self._stream.flush()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+@contextlib.contextmanager
+def _plain_error() -> Iterator[None]:
+    """Raise an OSError without a number in the place of BrokenPipeError."""
+    try:
+        yield
+    except BrokenPipeError as error:
+        raise OSError(None, error.strerror) from None
+
+
 class _Closed(io.TextIOBase):
     """In the place of a standard output that was closed before this process began."""
 
@@ -66,7 +99,7 @@ def writable_streams() -> Iterator[None]:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     # Python has None for a stream that was closed when it started.
-    output: Any = sys.stdout or _Closed()
+    output: Any = _Results(sys.stdout or _Closed())
     remarks: Any = _Remarks(sys.stderr or io.StringIO())
     with contextlib.redirect_stdout(output), contextlib.redirect_stderr(remarks):
         yield

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import subprocess
@@ -70,6 +71,17 @@ def test_a_full_disk_is_one_line() -> None:
         )
     assert done.returncode == 1
     assert done.stderr == "smpc-dp: cannot write the output (No space left on device)\n"
+
+
+def test_a_reader_that_has_left_is_one_line() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "smpc_dp", "plan", "secagg", "--parties", "10"]
+    with os.fdopen(writer, "w") as pipe:
+        done = subprocess.run(
+            command, stdout=pipe, stderr=subprocess.PIPE, text=True, timeout=60, check=False
+        )
+    assert (done.returncode, done.stderr) == (1, "smpc-dp: cannot write the output (Broken pipe)\n")
 
 
 @pytest.mark.parametrize(

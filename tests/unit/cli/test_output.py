@@ -83,6 +83,23 @@ def test_a_result_that_cannot_be_printed_is_in_a_file_or_on_standard_error(
         assert json.loads(last) == RESULT
 
 
+@pytest.mark.parametrize("as_json", [False, True])
+def test_a_result_whose_reader_has_left_is_on_standard_error(as_json: bool) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    errors = io.StringIO()
+    with (
+        os.fdopen(writer, "w") as pipe,
+        contextlib.redirect_stdout(pipe),
+        contextlib.redirect_stderr(errors),
+        writable_streams(),
+    ):
+        assert not deliver(RESULT, None, lambda: "in words", as_json=as_json)
+    line, result = errors.getvalue().splitlines()
+    assert line == "smpc-dp: cannot write the output (Broken pipe)"
+    assert json.loads(result) == RESULT
+
+
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
 def test_text_that_a_stream_cannot_encode_is_printed_with_escapes(encoding: str) -> None:
     output = io.TextIOWrapper(io.BytesIO(), encoding)
