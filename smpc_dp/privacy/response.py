@@ -65,8 +65,9 @@ class ResponseDistribution(Generic[N]):
 
     def delta(self, epsilon: float) -> float:
         """Return the least delta of an answer at `epsilon`, rounded up."""
-        gain = float(self.true / self.lie) - math.exp(epsilon)
-        return max(0.0, gain * float(self.lie)) * (1 + 1e-9)
+        most, least = max(self.true, self.lie), min(self.true, self.lie)
+        gain = float(most / least) - math.exp(epsilon)
+        return max(0.0, gain * float(least)) * (1 + 1e-9)
 
     def checked(self, values: NDArray[np.integer]) -> Integers:
         """Return values as int64; raise ConfigError unless integers, PrivacyError unless categories."""

@@ -340,7 +340,7 @@ def _least_bound(event: Event, pure: bool) -> tuple[float, float]:
         if isinstance(known, Pure) and not (pure and known.delta):
             bounds.append((known.epsilon, known.delta))
         elif isinstance(known, RandomisedResponse):
-            bounds.append((known.values * math.log(known.ratio) * (1 + 1e-15), 0.0))
+            bounds.append((known.values * abs(math.log(known.ratio)) * (1 + 1e-15), 0.0))
     return min(bounds)
 
 

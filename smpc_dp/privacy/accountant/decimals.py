@@ -11,6 +11,8 @@ import math
 from collections.abc import Iterable
 from fractions import Fraction
 
+from smpc_dp.errors import ConfigCheck, ConfigError
+
 
 @functools.lru_cache(maxsize=4096)
 def decimal(number: float) -> Fraction:
@@ -19,8 +21,15 @@ def decimal(number: float) -> Fraction:
 
 
 def summed(terms: Iterable[tuple[float, int]]) -> float:
-    """Return the sum of (finite number >= 0, count): the least float whose decimal is no less than it."""
-    exact = sum((decimal(number) * count for number, count in terms), start=Fraction())
+    """Return the sum of (finite number >= 0, count): the least float whose decimal is no less than it.
+
+    Raises ConfigError for a negative number: no release gives back what another one has spent.
+    """
+    exact = Fraction()
+    for number, count in terms:
+        if number < 0:
+            raise ConfigError(f"a budget must be 0 or more, is {number}", ConfigCheck.RANGE)
+        exact += decimal(number) * count
     try:
         result = float(exact)
     except OverflowError:

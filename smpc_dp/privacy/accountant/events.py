@@ -149,7 +149,10 @@ class Shifts(Description, frozen=True, tag="shifts", rename={"distribution": "la
 
 
 class RandomisedResponse(Description, frozen=True, tag="randomised-response"):
-    """`values` answers out of `categories`, the true one `ratio` times as likely as any other."""
+    """`values` answers out of `categories`, the true one `ratio` times as likely as any other.
+
+    A ratio below 1 costs as much as its inverse.
+    """
 
     categories: Annotated[int, Meta(ge=2, le=1 << 40)]
     ratio: Fraction

@@ -15,6 +15,7 @@ from scipy.stats import binom
 
 from smpc_dp.errors import ConfigError, PrivacyError
 from smpc_dp.privacy.accountant.compose import FFT_ERROR, INTERVAL, Composition
+from smpc_dp.privacy.accountant.decimals import summed
 from smpc_dp.privacy.accountant.events import (
     AnyDescription,
     Event,
@@ -137,6 +138,22 @@ def test_randomised_response_closed_forms() -> None:
         )
         two = Composition([event(RandomisedResponse(4, Fraction(3), 2))]).delta(epsilon)
         assert truth * (1 - 1e-9) <= two <= truth + 2e-4
+
+
+def test_a_truth_less_likely_than_others_costs_as_much() -> None:
+    """Of two categories a ratio of 1/2 is a ratio of 2 with the answers exchanged."""
+    for values in (1, 2):
+        less, more = (event(RandomisedResponse(2, ratio, values)) for ratio in (Fraction(1, 2), Fraction(2)))
+        for count in (1, 2):
+            few, many = Composition([less] * count), Composition([more] * count)
+            assert few.epsilon(0.0) == many.epsilon(0.0) >= 0.69 * values * count
+            assert few.epsilon(1e-3) == pytest.approx(many.epsilon(1e-3))
+            assert few.delta(0.1) == pytest.approx(many.delta(0.1)) != 0
+
+
+def test_nothing_gives_back_what_is_spent() -> None:
+    with pytest.raises(ConfigError, match="a budget must be 0 or more, is -1"):
+        summed([(2.0, 1), (-1.0, 1)])
 
 
 def test_shifts_of_several_coordinates_by_brute_force() -> None:
