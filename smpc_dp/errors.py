@@ -291,7 +291,7 @@ class TimeoutFault(SmpcError):
     """The parties in `missing` did not send what `step` needs.
 
     `why` has a more precise code than `code` for some of them; `number` is the number of parties needed
-    (FEW), or the request that the others are at (PAST).
+    (FEW), the request that the others are at (PAST), or the one that can be joined (BEGUN).
     """
 
     def __init__(

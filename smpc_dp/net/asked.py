@@ -29,7 +29,7 @@ from smpc_dp.wire.signing import Context, Signer, decode
 ASKED = "asked"
 _KINDS: Mapping[str, type[Hello] | type[SharedHello]] = {HELLO: Hello, SHARED_HELLO: SharedHello}
 
-_Number = Annotated[int, Meta(ge=1, lt=1 << 32)]
+_Number = Annotated[int, Meta(ge=1, lt=1 << 31)]
 _Signature = Annotated[bytes, Meta(min_length=64, max_length=64)]
 
 
@@ -306,8 +306,8 @@ class OwnRequest:
         if session != digest or not own <= number <= asked.next <= number + 1 or asked.next <= own:
             raise PeerFault(sender, "shows hellos of no later request", Check.OTHER_REQUEST)
         if (number, operation) == (own, context.operation):
-            reason = f"{TEXTS[Code.BEGUN]}; said by {sender}"
-            raise TimeoutFault({party}, asked.step, reason, code=Code.BEGUN)
+            reason = f"{TEXTS[Code.BEGUN]}, it can ask for request {asked.next}; said by {sender}"
+            raise TimeoutFault({party}, asked.step, reason, code=Code.BEGUN, number=asked.next)
         if number == own and self.label_of(operation) is None:
             return None
         return self.error(party, number, operation, asked.next)

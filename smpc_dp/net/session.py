@@ -65,8 +65,8 @@ Engine = Literal["garbled", "mpyc"]
 LABEL_LIMIT = 200
 # Where the structure of a tree is in the operation too.
 TREE_LABEL_LIMIT = 64
-# Requests are numbered in 32 bits.
-MOST_REQUESTS = (1 << 32) - 1
+# Requests are numbered in 31 bits: servers tag mpyc's bytes with one more. There is a number after the last.
+MOST_REQUESTS = (1 << 31) - 2
 
 
 class Session:

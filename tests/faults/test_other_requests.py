@@ -20,6 +20,8 @@ from smpc_dp.net.events import ignore
 from smpc_dp.net.local import AGGREGATOR, create_local_session
 from smpc_dp.net.member import Membership
 from smpc_dp.net.mesh import Mesh
+from smpc_dp.net.servers.computing_server import BRIDGE_BIT
+from smpc_dp.net.session import MOST_REQUESTS
 from smpc_dp.protocols.engine.events import Start
 from smpc_dp.protocols.gopa.direct_evidence import coordinator_of
 from smpc_dp.protocols.phases.messages import HELLO, Hello
@@ -79,7 +81,8 @@ def check_begun(error: Any, collector: str) -> None:
     """Its own request has begun without it: nobody but the collector says so."""
     assert isinstance(error, TimeoutFault), error
     assert (error.code, error.missing) == (Code.BEGUN, frozenset({ALICE}))
-    assert f"the run has begun without it; said by {collector}" in str(error)
+    joined = f"it can ask for request {error.number}"
+    assert f"the run has begun without it, {joined}; said by {collector}" in str(error)
 
 
 def test_a_process_that_was_started_anew_is_told_the_request_that_it_can_join(path: Path) -> None:
@@ -140,6 +143,7 @@ def test_a_request_that_has_begun_cannot_be_joined(path: Path, again: int) -> No
             check(error, ALICE, (1, "b"), (2, "b"), 3)
         else:
             check_begun(error, scene.ends[ALICE][0].peer)
+            assert error.number == 3
         await others_ask
         assert await ask_all(scene, NAMES, 3, "c") == [7] * 7
 
@@ -353,6 +357,19 @@ def test_a_collector_shows_valid_hellos_of_most_alone(members: dict[str, Members
     asked.begin(aggregator.context(6), aggregator.parameters)
     [envelope] = asked.answer(ALICE, 6)
     check(own(members).read(ALICE, envelope), ALICE, (1, "a"), (5, "b"), 6)
+
+
+def test_the_last_number_has_one_after_it(members: dict[str, Membership]) -> None:
+    """Which differs from the tag of what servers send to each other."""
+    aggregator = members[AGGREGATOR]
+    asked = AskedRequests(aggregator.identity, HELLO)
+    asked.begin(aggregator.context(MOST_REQUESTS), aggregator.parameters)
+    for name in OTHERS[:2]:
+        asked.add(hello(members[name], MOST_REQUESTS, "sum b"))
+    [envelope] = asked.answer(ALICE, MOST_REQUESTS + 1)
+    error = own(members).read(ALICE, envelope)
+    check(error, ALICE, (1, "a"), (MOST_REQUESTS, "b"), MOST_REQUESTS + 1)
+    assert MOST_REQUESTS + 1 < BRIDGE_BIT
 
 
 def test_no_party_is_shown_its_own_hello(members: dict[str, Membership]) -> None:
