@@ -165,8 +165,11 @@ class LocalAuc:
         ties: float = 0.5,
         threshold: float | None = None,
         confidence: float = 0.95,
+        lost: float = 0.0,
     ) -> LocalEstimate:
         """Return the AUC of the parties' rounded scores: a breadth-first walk down both labels' trees.
+
+        With fewer leaves than grid points scores that differ tie: no bound on that bias is known.
 
         A node whose counts have a product below the threshold is not entered: half of the pairs below it
         count [Bellet 2021, 3.3.3]. The root is always entered. The standard error is that of the
@@ -180,6 +183,7 @@ class LocalAuc:
                 there are none.
             threshold: tau, of counts times counts; 0 enters all nodes. None: 4 (V+ + V-), with which the
                 squared bias is at most what the first level alone may add to the variance.
+            lost: the standard error from parties that are missing, which is added to that.
 
         Raises:
             ConfigError: a report is not one, a party reports twice, labels are not labels, an argument is out
@@ -199,21 +203,22 @@ class LocalAuc:
         for level in range(1, self.tree.levels + 1):
             walk.descend(level, last=level == self.tree.levels)
         pairs = up.parties * down.parties
-        value, error = walk.total / pairs, math.sqrt(walk.variance) / pairs
-        bias = min(1.0, math.sqrt(walk.discarded_below / pairs)) / 2
+        value, error = walk.total / pairs, math.hypot(math.sqrt(walk.variance) / pairs, lost)
+        discarded = min(1.0, math.sqrt(walk.discarded_below / pairs)) / 2
+        is_rounded = 1 << self.tree.levels <= self.score.steps
         kernel = auc(self.score)
         return LocalEstimate(
             statistic=kernel.name,
             value=value,
             standard_error=error,
             standard_error_bound=None,
-            bias_bound=bias,
+            bias_bound=None if is_rounded else discarded,
             confidence=confidence,
             # Of few reports nothing is proven that is less than the whole range.
             interval=interval_of(
                 value,
                 error,
-                bias,
+                discarded,
                 confidence,
                 (kernel.low, kernel.high),
                 pairs=min(up.parties, down.parties),

@@ -26,10 +26,11 @@ class LocalEstimate:
         standard_error: of `value`, estimated; the estimator's docstring says over which randomness.
         standard_error_bound: a proven bound on it, whatever the records; None where there is none.
         bias_bound: on the bias, from rounding or from nodes left out; None where none is known, as of the
-            ties that rounding to bins makes in Kendall's tau: `interval` is about the rounded records then.
+            ties that rounding makes in Kendall's tau of bins and in the AUC of fewer leaves than grid points:
+            `interval` is about the rounded records then.
         interval: covers the statistic with about the probability `confidence`: normal errors, and a bias of
-            `bias_bound` at most (0 where that is None); cut to the statistic's range. From few reports with
-            that probability at least.
+            `bias_bound` at most (where that is None, from nodes left out alone); cut to the statistic's
+            range. From few reports with that probability at least.
         reports: the number of reports; categories: k, or the number of scores.
         visited: the number of nodes of the trees that were visited; None for an estimate without trees.
     """

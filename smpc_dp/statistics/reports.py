@@ -26,7 +26,7 @@ from smpc_dp.privacy.accountant.store import locked, write_durably
 from smpc_dp.protocols.result import Privacy
 from smpc_dp.statistics.local import LocalPairwise
 from smpc_dp.statistics.local_auc import LocalAuc
-from smpc_dp.statistics.local_estimate import ENOUGH_PAIRS, LocalEstimate, interval_of
+from smpc_dp.statistics.local_estimate import ENOUGH_PAIRS, LocalEstimate
 from smpc_dp.statistics.local_names import LocalNames, NamedCategories
 from smpc_dp.wire.envelope import Body
 from smpc_dp.wire.signing import decode, encode
@@ -312,8 +312,13 @@ class ReportRequest:
             if labels is None or chosen is None or len(set(chosen)) < 2:
                 reason = "a report of each label, 0 and 1, is needed"
                 raise ConfigError.at("labels", reason, ConfigCheck.MISSING)
-            made = self.plan.estimate(values, chosen, parties=self._numbers(reports), confidence=confidence)
-            made = _with_lost(made, lost_error(labels, reports), pairs)
+            made = self.plan.estimate(
+                values,
+                chosen,
+                parties=self._numbers(reports),
+                confidence=confidence,
+                lost=lost_error(labels, reports),
+            )
         else:
             made = self.plan.estimate(values, labels=chosen, kernel=kernel, confidence=confidence)
         limits = [*made.privacy.not_protected, MISSING]
@@ -339,16 +344,6 @@ def lost_error(labels: Mapping[str, int], present: Iterable[str]) -> float:
         part = sum(labels[name] == label for name in there)
         shares.append((whole - part) / (part * (whole - 1)) if whole > 1 else 0.0)
     return math.sqrt(max(shares)) / 2
-
-
-def _with_lost(made: LocalEstimate, lost: float, pairs: int) -> LocalEstimate:
-    """Return an AUC whose standard error counts missing parties."""
-    error = math.hypot(made.standard_error, lost)
-    bias, limits = made.bias_bound or 0.0, (0.0, 1.0)
-    interval = interval_of(
-        made.value, error, bias, made.confidence, limits, pairs=pairs, spread=math.inf, bound=None
-    )
-    return dataclasses.replace(made, standard_error=error, interval=interval)
 
 
 def _signed(request: bytes, party: str, report: bytes) -> bytes:

@@ -203,6 +203,20 @@ SCORES = np.array([0, 1, 1, 3, 2, 5, 2, 4, 5, 6, 7, 7])
 LABELS = np.array([0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 0])
 
 
+@pytest.mark.parametrize(("levels", "known"), [(1, False), (2, False), (3, True)])
+def test_fewer_leaves_than_points_have_no_bound_on_the_bias(levels: int, known: bool) -> None:
+    """Scores of two labels, 2 and 3, tie in a leaf of two points: an AUC of 0.5, where the scores' is 1."""
+    plan = LocalAuc.plan(Field(0, 7), 20.0, levels=levels, coins=coins(1))
+    labels = np.arange(2_000) % 2
+    answers = plan.randomise_many(2 + labels, randomness=SeededRandomnessForSimulation(1, "ties"))
+    estimate = plan.estimate(answers, labels)
+    assert (estimate.bias_bound is not None) == known
+    assert (estimate.interval[1] > 0.95) == known
+    assert plan.estimate(answers, labels, threshold=1e300).bias_bound == (0.5 if known else None)
+    wider = plan.estimate(answers, labels, lost=0.1)
+    assert wider.standard_error == pytest.approx(math.hypot(estimate.standard_error, 0.1))
+
+
 @pytest.mark.thin(4)
 @pytest.mark.parametrize("split", ["users", "budget"])
 @pytest.mark.parametrize("ties", [0.0, 0.5])
@@ -370,7 +384,7 @@ def test_bad_reports_are_refused() -> None:
     for wrong in (2, -1):
         with pytest.raises(ConfigError, match=r"reports\[1\].*none of this protocol"):
             plan.estimate(np.array([[0], [wrong], [1]]), labels)
-    assert plan.estimate(answers, labels, threshold=1e300).bias_bound == 0.5
+    assert plan.estimate(answers, labels, threshold=1e300).bias_bound is None
     with pytest.raises(ConfigError, match="int64"):
         plan.estimate(answers.ravel(), labels)
     with pytest.raises(PrivacyError, match="out of bounds"):
