@@ -90,11 +90,20 @@ def counts(one: Statistic, noisy: NoisySums, display: Display) -> Iterator[Estim
         ends = around(value, deviation, z)
         if cell and least > 0:
             ends = shown_count(value, deviation, least, outside, noisy.distribution)
-        spread = value * (1 - value / total) if cell and 0 < value < total else math.nan
-        sampled = math.sqrt(spread)
+        sampled = _count_deviation(value, total, deviation, block.cells) if cell else None
         yield Estimate.of(
             one, "count", "rows", ends, cell=cell, value=value, error=deviation, sampled=sampled
         )
+
+
+def _count_deviation(value: float, total: float, deviation: float, cells: int) -> float | None:
+    """Return the standard deviation of a cell's count in samples of rows; None within its noise."""
+    rest = total - value
+    if min(value, rest) <= 0:
+        return None
+    spread = value * rest / total
+    error = deviation * math.hypot(rest**2, math.sqrt(cells - 1) * value**2) / total**2
+    return None if near_zero(spread, error) else math.sqrt(spread)
 
 
 def sums(one: Statistic, noisy: NoisySums, display: Display) -> Iterator[Estimate]:
@@ -151,16 +160,25 @@ def means(one: Statistic, noisy: NoisySums, display: Display) -> Iterator[Estima
 
 
 def sampling_deviation(one: Statistic, noisy: NoisySums) -> float | None:
-    """Return the estimated standard deviation of a column whose squares are in the request too, else None."""
+    """Return the estimated standard deviation of a column whose squares are in the request too, else None.
+
+    None also of a variance within its noise.
+    """
     schema, (name,) = noisy.plan.schema, one.columns
     square = product(schema, name, name)
     if square not in noisy.plan.offsets:
         return None
     column = schema.number(name, one.text)
     blocks = square, product(schema, name), product(schema, over=(name,))
-    second, first, count = (float(noisy.sums(block)[0]) for block in blocks)
-    spread = second / count - (first / count) ** 2 if count > 0 else math.nan
-    return column.unit * math.sqrt(spread) if spread > 0 else None
+    sizes = [block.greatest(schema) for block in blocks]
+    errors = [noisy.deviation(block) / size for block, size in zip(blocks, sizes, strict=True)]
+    second, first, count = (
+        float(noisy.sums(block)[0]) / size for block, size in zip(blocks, sizes, strict=True)
+    )
+    if count <= 0:
+        return None
+    variance, error = corrected_variance(second, first, count, errors)
+    return None if near_zero(variance, error) else column.width / 2 * math.sqrt(variance)
 
 
 def variances(one: Statistic, noisy: NoisySums, display: Display) -> Iterator[Estimate]:

@@ -29,6 +29,7 @@ from smpc_dp.records.result import WITHIN_NOISE, Answers, Estimate, near_zero
 ESTIMATES, SUMS = 5, 5
 GIVEN = "weights are those of the released tau^2"
 WITHIN = "its sampling error is that of rows within these parties"
+ONE_PARTY = "none: within the noise one party could have all values"
 NONE = "as if tau^2 were 0, which is within the noise"
 
 
@@ -72,11 +73,13 @@ class _FirstSums:
         (count, error), (sizes, sizes_error) = self.sums.count, self.sizes
         return count - sizes / count, math.hypot((1 + sizes / count**2) * error, sizes_error / count)
 
-    def _hidden(self, display: Display) -> bool:
-        if self.sums.hidden(display):
-            return True
+    def _hidden(self, display: Display) -> str:
+        """Return why tau^2 is not shown, as a note; empty if it is shown."""
+        note = self.sums.hidden(display)
+        if note:
+            return note
         room, error = self._room()
-        return room <= display.least(error)
+        return ONE_PARTY if room <= display.least(error) else ""
 
     def following(self, display: Display) -> tuple[int, int]:
         """Return the ratio of tau² and the variance within parties, and that variance, in parts of `RATIO`.
@@ -122,7 +125,7 @@ class _FirstSums:
             value=None if value is None else half**2 * max(value, 0.0),
             error=error,
             over=count[0],
-            note=WITHIN_NOISE if value is None or error is None else near_zero(half**2 * value, error),
+            note=hidden if value is None or error is None else near_zero(half**2 * value, error),
         )
         sampled = 0.0 if hidden else sums.within / count[0]
         fixed = _mean(plan, f"fixed-effects mean of {plan.name}", sums.first, count, sampled, display)

@@ -12,9 +12,11 @@ from smpc_dp.records.intervals import Interval, around, normal_quantile
 from smpc_dp.records.noisy import Display, NoisySums
 from smpc_dp.records.result import WITHIN_NOISE, Estimate, near_zero
 
-# How many times the noise above which it is shown the variance within must be for a standard error of Q.
+# How many times the noise above which a count is shown the variance within must be for Q to be shown: nearer
+# to it Q is far too small or far too large, and its standard error, to first order, too small.
 CLEAR = 2.0
-NO_ERROR = "no standard error: the variance within parties is near its noise"
+NOT_CLEAR = "none: the variance within parties is not clear of its noise"
+NEAR_ZERO_Q = "Q is within its noise"
 IF_ALL = ", if each has a value: one that has none makes I^2 too small"
 
 
@@ -60,10 +62,11 @@ class PartySums:
             self.count[1] * (slope**2 + times * self.within / rest + moved_by_count),
         )
 
-    def hidden(self, display: Display) -> bool:
-        """Tell whether the count, or the variance within parties, is within the noise."""
-        least = max(display.least(self.count[1]), float(self.parties))
-        return self.count[0] <= least or self.within <= display.least(self._within_error)
+    def hidden(self, display: Display) -> str:
+        """Return why nothing is shown over the variance within parties, as a note; empty if it is shown."""
+        if self.count[0] <= max(display.least(self.count[1]), float(self.parties)):
+            return WITHIN_NOISE
+        return NOT_CLEAR if self.within <= CLEAR * display.least(self._within_error) else ""
 
     @property
     def _within_error(self) -> float:
@@ -86,10 +89,9 @@ class PartySums:
         counted = f"for {parties} parties" + ("" if public else IF_ALL)
         # a sum moves Q by what it moves the numerator, less Q times what it moves the variance within
         spread = None if hidden else self.between_error(ratio) / self.within
-        note = WITHIN_NOISE if spread is None else near_zero(self.between / self.within, spread)
-        if spread is not None and self.within <= CLEAR * display.least(self._within_error):
-            # to first order it would be too small
-            spread, note = None, f"{note}; {NO_ERROR}" if note else NO_ERROR
+        note = hidden
+        if spread is not None and near_zero(self.between / self.within, spread):
+            note = NEAR_ZERO_Q
         note = f"{note}; {counted}" if note else counted
         (name,) = one.columns
         for label, value, interval, error in (

@@ -18,7 +18,7 @@ from smpc_dp.privacy.accountant.compose import Composition
 from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.protocols.registry import PARAMETER_CHECKERS
 from smpc_dp.records.effects import RATIO, EffectsPlan, plan_effects
-from smpc_dp.records.effects_answers import effects
+from smpc_dp.records.effects_answers import ONE_PARTY, effects
 from smpc_dp.records.result import WITHIN_NOISE, Estimate
 from smpc_dp.records.schema import Schema, read_schema
 from smpc_dp.records.table import Table, read_table
@@ -244,6 +244,14 @@ def test_few_rows_have_no_tau_and_the_mean_is_as_if_it_were_0() -> None:
     assert WITHIN_NOISE in values["tau^2 of v"].note
     mean = values["random-effects mean of v"]
     assert WITHIN_NOISE in mean.note or "tau^2 were 0" in mean.note
+
+
+def test_tau_of_one_party_says_why_there_is_none() -> None:
+    plan, schema = planned("private", 4.0), read_schema(settings())
+    total = plan.vector(read_table({"v": np.concatenate(sites())[: schema.max_rows]}, schema))
+    values = {one.name: one for one in effects(plan, total, 10).estimates}
+    assert values["Q of v"].value is not None
+    assert (values["tau^2 of v"].value, values["tau^2 of v"].note) == (None, ONE_PARTY)
 
 
 def test_the_second_request_does_not_depend_on_the_level_of_the_intervals() -> None:

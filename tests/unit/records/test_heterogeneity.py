@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.records.answers import estimate
 from smpc_dp.records.features import party_squares
-from smpc_dp.records.heterogeneity import NO_ERROR
+from smpc_dp.records.heterogeneity import NEAR_ZERO_Q, NOT_CLEAR
 from smpc_dp.records.plan import plan_request
+from smpc_dp.records.result import NEAR_ZERO, WITHIN_NOISE
 from smpc_dp.records.schema import Schema, read_schema
 from smpc_dp.records.sensitivity import Scaled, sensitivity_of
 from smpc_dp.records.table import read_table
@@ -107,7 +108,7 @@ def test_the_standard_error_of_q_counts_the_noise_of_the_variance_within() -> No
 
 
 def test_q_is_shown_only_where_the_variance_within_is_clear_of_its_noise() -> None:
-    """With three deviations of its noise some Q would be above four times the true one: these are not shown.
+    """With three deviations of its noise most Q would be off by more than half: these are not shown.
 
     With nine Q is always shown, off by what is stated to within a third. 150 and 60 draws, seeded.
     """
@@ -122,11 +123,13 @@ def test_q_is_shown_only_where_the_variance_within_is_clear_of_its_noise() -> No
             total = exact + np.rint(source.normal(0, plan.deviation(5), plan.length)).astype(np.int64)
             q, share = estimate(plan, total, 5).estimates
             assert (q.value is None) == (share.value is None)
-            assert (NO_ERROR in q.note) == (q.value is not None and q.standard_error is None)
+            assert (NOT_CLEAR in q.note) == (NOT_CLEAR in share.note) == (q.value is None)
+            assert WITHIN_NOISE not in q.note
             if q.value is None:
                 (hidden, _) = estimate(plan, total, 5, hide=0.0).estimates
                 wild += (hidden.value or 0.0) > 4 * (true.value or 0.0)
-            elif q.standard_error is not None:
+            else:
+                assert q.standard_error is not None
                 off.append(q.value - (true.value or 0.0))
                 errors.append(q.standard_error)
         if epsilon < 0.2:
@@ -135,6 +138,17 @@ def test_q_is_shown_only_where_the_variance_within_is_clear_of_its_noise() -> No
         else:
             assert len(off) > 55
             assert np.sqrt(np.mean(np.square(off))) == pytest.approx(np.median(errors), rel=1 / 3)
+
+
+def test_q_and_i_squared_within_their_noise_say_so_and_not_that_they_are_too_large() -> None:
+    known, tables = schema("private"), sites(0.0)
+    plan = plan_request(known, "heterogeneity(v)", epsilon=2.0, delta=1e-6, parties=5, corrupt=1)
+    total = np.sum([plan.vector(read_table({"v": table}, known)) for table in tables], axis=0)
+    both = estimate(plan, total, 5).estimates
+    assert all(NEAR_ZERO_Q in one.note and NEAR_ZERO not in one.note for one in both)
+    assert all(one.value is not None for one in both)
+    few = estimate(plan, np.zeros_like(total), 5).estimates
+    assert all(WITHIN_NOISE in one.note and one.value is None for one in few)
 
 
 def test_a_party_without_rows_counts_only_where_rows_are_private() -> None:

@@ -124,6 +124,32 @@ def test_a_variance_within_its_noise_says_that_it_is_too_large_on_average(upper:
         assert values.std() == pytest.approx(errors.mean(), rel=0.2)
 
 
+@pytest.mark.parametrize(("upper", "clear"), [(20.0, False), (2.0, True)])
+def test_a_sampling_error_is_stated_only_of_a_variance_clear_of_its_noise(upper: float, clear: bool) -> None:
+    """Of 60 releases those whose variance is called within its noise have none; the others are near it."""
+    rows = {"v": np.tile([0.5, 1.5], 75)}
+    known = read_schema({"columns": {"v": {"lower": 0.0, "upper": upper}}, "max_rows": 200})
+    plan = plan_request(known, ["mean(v)", "variance(v)"], epsilon=12.0, delta=1e-6, parties=3, corrupt=1)
+    exact, source = plan.vector(read_table(rows, known)), np.random.default_rng(2)
+    noise = np.rint(source.normal(0, plan.deviation(3), (60, plan.length))).astype(np.int64)
+    drawn = [estimate(plan, exact + one, 3).estimates for one in noise]
+    assert all((mean.sampling_error is None) == (NEAR_ZERO in variance.note) for mean, variance in drawn)
+    stated = [mean.sampling_error for mean, _ in drawn if mean.sampling_error is not None]
+    assert len(stated) == 60 if clear else len(stated) < 15
+    if clear:
+        assert np.median(stated) == pytest.approx(0.5 / math.sqrt(150), rel=0.2)
+
+
+@pytest.mark.parametrize(("large", "clear"), [(2900, True), (3000, False)])
+def test_a_cell_of_all_rows_but_few_has_no_sampling_error(large: int, clear: bool) -> None:
+    plan = planned(ask=["ward"])
+    rows = {"age": [50.0] * 3000, "ward": ["large"] * large + ["empty"] * (3000 - large)}
+    exact = plan.vector(read_table(rows, SCHEMA))
+    exact[-1] += round(plan.deviation(3))
+    first = estimate(plan, exact, 3).estimates[0]
+    assert (first.sampling_error is not None) == clear
+
+
 def test_quantiles_of_tied_values_have_an_interval_and_no_standard_error() -> None:
     """Half of the rows at 20, half at 80: the median is 20, its estimate jumps, its interval has both."""
     plan = planned(ask=["quantile(age, .5, .9)"])
