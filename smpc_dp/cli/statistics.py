@@ -119,9 +119,10 @@ def load_rows(host: HostMember, membership: Membership) -> ReadyRows:
     """
     path = host.vector or find_input(host.session.parent / "inputs", host.name, TABLE_SUFFIXES)
     ready = ready_rows(path, record_parameters(membership), membership)
+    # Of a table that is refused nothing counts.
+    ready.table.check_rows(host.name)
     for line in dropped_lines(ready.table):
         progress_console().print(line)
-    ready.table.check_rows(host.name)
     return ready
 
 

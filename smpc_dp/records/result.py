@@ -22,7 +22,7 @@ PROJECTED = "projected into what is possible"
 NEAR_ZERO = "within its noise: cut at 0, it is too large on average"
 TOO_MANY_ROWS = (
     "that more rows of a party count than max_rows: it stops before it connects, so its absence may say so, "
-    "which no epsilon covers"
+    "a bit of each session, which no epsilon covers: sessions with other max_rows tell the number"
 )
 NO_PRIVACY = (
     "sums are exact: they have no differential privacy, and those of all steps are seen",
@@ -84,8 +84,8 @@ class Estimate(PlainStruct, frozen=True, kw_only=True):
             not shown if its count is within the noise: given that it is shown; of a count that is not shown
             over all releases.
         standard_error: of the noise, to first order; none of quantiles, whose error has steps.
-        sampling_error: the standard error of the rows as a sample of a population, where it is known: apart
-            from the noise, and not in the interval.
+        sampling_error: the standard error of the rows as a sample of a population, independent of each
+            other, where it is known: apart from the noise, and not in the interval.
         unit: what the value is counted in.
         over: the number of values that it is computed from, with its noise; None for counts and sums.
         note: flags.
