@@ -124,8 +124,8 @@ def run(
         else:
             _check_inputs(loaded, session, keys, files, weight_of, clip)
         if ledgers is not None:
-            _check_ledgers(ledgers, parties)
             ended.ledgers = {name: _ledger(ledgers, name) for name in parties}
+            _check_ledgers(ledgers, parties)
             if isinstance(checked, LearnParameters):
                 check_budgets(checked, ended.ledgers)
         _check_addresses(loaded)

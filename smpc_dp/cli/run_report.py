@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from smpc_dp.cli.reporting import ONE_MACHINE, Reporting, make_report
+from smpc_dp.errors import SmpcError
 from smpc_dp.learn.registry import LearnParameters
 from smpc_dp.net.launcher import ProcessOutcome
 from smpc_dp.net.session_file import SessionFile
@@ -56,7 +57,7 @@ def write_run_report(
     trace, roster = reporting.trace, session.roster
     trace.names = tuple(member.name for member in sorted(roster, key=lambda member: member.role != "party"))
     head, own = (
-        ("The run failed", sections.charged_section(_states(ledgers)))
+        ("The run failed", sections.charged_section(*_states(ledgers)))
         if result is None
         else described(results, ledgers, statistic=statistic, checked=session.checked_parameters)
     )
@@ -151,9 +152,15 @@ def ledger_state(path: Path, party: str) -> dict[str, Any]:
     }
 
 
-def _states(ledgers: Mapping[str, Path]) -> dict[str, dict[str, Any]]:
-    """Return the state of each party's ledger."""
-    return {name: ledger_state(path, name) for name, path in ledgers.items()}
+def _states(ledgers: Mapping[str, Path]) -> tuple[dict[str, dict[str, Any]], list[str]]:
+    """Return the state of each ledger that can be read, and why others cannot."""
+    states, unread = {}, []
+    for name, path in ledgers.items():
+        try:
+            states[name] = ledger_state(path, name)
+        except SmpcError as error:
+            unread.append(str(error))
+    return states, unread
 
 
 def described(
@@ -164,7 +171,7 @@ def described(
     if "learner" in result:
         return f"Learning: {result['learner']}", [
             *sections.learned_section(results),
-            *sections.learned_privacy(results, _states(ledgers)),
+            *sections.learned_privacy(results, *_states(ledgers)),
         ]
     privacy = result["privacy"]
     receipts = {name: one["privacy"].get("receipt") for name, one in results.items()}

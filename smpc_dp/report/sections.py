@@ -242,7 +242,7 @@ def privacy_section(privacy: Json, receipts: Mapping[str, Json | None]) -> list[
     if budget is not None:
         blocks.append(_budget_table(budget))
     charged = {name: receipt for name, receipt in receipts.items() if receipt is not None}
-    blocks.append(_charges(charged))
+    blocks += _charges(charged)
     return section("privacy", "Privacy spent and left", blocks)
 
 
@@ -263,10 +263,11 @@ def guarantee_table(guarantee: Json) -> Table:
     return Table("What the guarantee depends on", (("property", TEXT), ("value", LONG)), rows)
 
 
-def _charges(receipts: Mapping[str, Json]) -> Block:
-    if receipts:
-        return _receipts_table(receipts)
-    return Text("No ledger was given: nothing was charged.", "note")
+def _charges(receipts: Mapping[str, Json], unread: Sequence[str] = ()) -> list[Block]:
+    if not receipts and not unread:
+        return [Text("No ledger was given: nothing was charged.", "note")]
+    table: list[Block] = [_receipts_table(receipts)] if receipts else []
+    return table + [Text(f"A ledger that cannot be read is not in this section: {one}") for one in unread]
 
 
 def _budget_table(budget: Json) -> Table:
@@ -311,8 +312,13 @@ def _receipts_table(receipts: Mapping[str, Json]) -> Table:
     return Table("Ledger of each party after this run", columns, tuple(rows))
 
 
-def learned_privacy(results: Mapping[str, Json], ledgers: Mapping[str, Json]) -> list[Section]:
-    """Return the sections of a learner's privacy, all steps together, and of what it does not protect."""
+def learned_privacy(
+    results: Mapping[str, Json], ledgers: Mapping[str, Json], unread: Sequence[str] = ()
+) -> list[Section]:
+    """Return the sections of a learner's privacy, all steps together, and of what it does not protect.
+
+    `ledgers`: what each party's has spent; `unread`: why others could not be read.
+    """
     some = next(iter(results.values()))
     guarantee, claim = some["guarantee"], some["claim"]
     limits = [
@@ -329,7 +335,7 @@ def learned_privacy(results: Mapping[str, Json], ledgers: Mapping[str, Json]) ->
         limits = [*guarantee["warnings"], *limits]
     if some["confidential"]:
         limits.insert(0, "what each party has learned: it is its own, and the guarantee does not cover it")
-    blocks.append(_charges(ledgers))
+    blocks += _charges(ledgers, unread)
     return [
         *section("privacy", "Privacy spent and left", blocks),
         *limits_section(limits),
@@ -370,10 +376,11 @@ def roles_section(
     return section("roles", heading, [*blocks, *(Text(text, "note") for text in notes)])
 
 
-def charged_section(ledgers: Mapping[str, Json]) -> list[Section]:
-    """Return the section of what ledgers have spent after a run without a result."""
+def charged_section(ledgers: Mapping[str, Json], unread: Sequence[str] = ()) -> list[Section]:
+    """Return the section of what ledgers have spent after a run without a result; as `learned_privacy`."""
     charged = Text("What a ledger was charged before the run failed stays charged.")
-    return section("privacy", "Privacy spent and left", [charged, _charges(ledgers)] if ledgers else [])
+    blocks = [charged, *_charges(ledgers, unread)] if ledgers or unread else []
+    return section("privacy", "Privacy spent and left", blocks)
 
 
 # The run

@@ -10,6 +10,7 @@ import pytest
 
 from smpc_dp.errors import LocalError
 from smpc_dp.net.local import create_local_session
+from smpc_dp.privacy.accountant.ledger import Ledger
 from tests.command import smpc_dp
 from tests.pages import Page
 
@@ -63,6 +64,35 @@ def test_a_refused_table_is_in_the_report(command: str, tmp_path: Path) -> None:
     assert done.returncode == 1
     assert "the table has no column 'age'" in done.stderr
     assert "the table has no column 'age'" in Page((tmp_path / "report.html").read_text("utf-8")).text
+
+
+@pytest.mark.parametrize("command", [("run", "--ledgers"), ("party", "--as", "bob", "--ledger")])
+def test_a_ledger_that_cannot_be_read_is_in_the_report_and_named_once(
+    command: tuple[str, ...], tmp_path: Path
+) -> None:
+    path = written(tmp_path, {**SUMS, "epsilon": 1.0, "delta": 1e-6}, "json", "[0.5]", "[0.5]")
+    name, *options = command
+    where = tmp_path / "ledgers" / "bob.ledger"
+    where.parent.mkdir()
+    for party in PARTIES:
+        Ledger.create(
+            where.with_name(f"{party}.ledger"),
+            party=party,
+            dataset="d",
+            relation="substitution",
+            epsilon=2.0,
+            delta=1e-6,
+        )
+    where.write_text("damaged")
+    given = str(where.parent if name == "run" else where)
+    done = smpc_dp(name, str(path), *options, given, "--report", str(tmp_path / "report.html"))
+    assert done.returncode == 1
+    assert done.stderr.count("damaged, and left as it is") == 1
+    page = Page((tmp_path / "report.html").read_text("utf-8"))
+    assert "The run failed: " in page.text
+    assert f"A ledger that cannot be read is not in this section: {where}: damaged" in page.text
+    # Those of others are.
+    assert (page.cells.count("carol") == 1) == (name == "run")
 
 
 def test_a_report_that_cannot_be_written_does_not_hide_the_refusal(tmp_path: Path) -> None:
