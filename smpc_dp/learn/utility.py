@@ -19,6 +19,7 @@ from smpc_dp.learn.topology import mixing_gap
 from smpc_dp.privacy.arguments import ArgumentChecks
 from smpc_dp.privacy.diffusion import DiffusionNoise, disagreement_bound, stationarity_bound
 from smpc_dp.privacy.published_bounds import (
+    LEAST_ROUNDS,
     ConvexBound,
     StepsWithoutReplacement,
     StronglyConvexBound,
@@ -118,7 +119,7 @@ class LocalGlobalUtility(msgspec.Struct, frozen=True, kw_only=True):
     convex: ConvexBound
     """(9), with the product's noise."""
     strongly_convex: StronglyConvexBound | None
-    """(10), likewise; null without a ridge, or if all steps are global."""
+    """(10), likewise; null without a ridge, if all steps are global, or before its first round."""
     largest_rate: float
     """1/(2 mu). The steps of (10) are below it only from this round on:"""
     permitted_from: int | None
@@ -148,7 +149,7 @@ def local_global_utility(settings: LocalGlobal, nodes: int, records: int) -> Loc
         gradient=steepest,
     )
     part, strongly, permitted = settings.chance, None, None
-    if settings.ridge and part < 1:
+    if settings.ridge and part < 1 and settings.rounds >= LEAST_ROUNDS:
         least, convexity = min(part, 1 - part), settings.ridge
         each = msgspec.structs.replace(run, steps=settings.rounds)
         strongly = strongly_convex_bound(each, rate, convexity, least)

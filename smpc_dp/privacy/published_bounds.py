@@ -11,7 +11,13 @@ from collections.abc import Sequence
 
 import msgspec
 
+from smpc_dp.errors import ConfigCheck
 from smpc_dp.privacy.arguments import ArgumentChecks
+
+# Of a strongly convex loss: the induction for (10) begins there.
+LEAST_ROUNDS = 5
+# Of what bounds divide by: no bound overflows.
+LEAST_NUMBER = 1e-30
 
 
 class UtilityLoss(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,12 +53,12 @@ def utility_loss(
         ConfigError: an argument is out of range.
     """
     checks = ArgumentChecks()
-    checks.require_within("gap", gap, 0.0, 1e300)
+    checks.require_within("gap", gap, 0.0, 1e100)
     checks.require_within("contraction", contraction, 0.0, 1.0)
-    checks.require_positive("smallest", smallest)
+    checks.require_within("smallest", smallest, 1e-100, 1e12)
     checks.require_integer("parties", parties, 1, 10**9)
     for square in squares:
-        checks.require_within("squares", square, 0.0, 1e300)
+        checks.require_within("squares", square, 0.0, 1e100)
     checks.raise_issues()
     ticks, noise = len(squares), 0.0
     for square in squares:
@@ -85,9 +91,20 @@ class StepsWithoutReplacement(msgspec.Struct, frozen=True, kw_only=True):
             checks.require_integer(name, value, 1, 10**12)
         checks.require_integer("steps", self.steps, 1, self.records)
         checks.require_integer("dimension", self.dimension, 1, 10**9)
-        checks.require_within("deviation", self.deviation, 0.0, 1e150)
+        checks.require_within("deviation", self.deviation, 0.0, 1e50)
         checks.require_positive("gradient", self.gradient)
         checks.raise_issues()
+
+
+def _require_records(checks: ArgumentChecks, run: StepsWithoutReplacement, batches: int) -> None:
+    """Add an issue unless there are records for so many batches."""
+    if batches * run.batch > run.records:
+        checks.add_issue(
+            "steps",
+            f"{run.steps} take {batches} batches of {run.batch} without replacement: more than the "
+            f"{run.records} records",
+            ConfigCheck.RANGE,
+        )
 
 
 class ConvexBound(msgspec.Struct, frozen=True, kw_only=True):
@@ -111,7 +128,19 @@ class ConvexBound(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def classical_step_deviation(rate: float, gradient: float, batch: int, epsilon: float, delta: float) -> float:
-    """Return the deviation of eta N in (9): sqrt(2 ln(1.25/delta)) 2 eta L/(b epsilon) [J, (4), Lemma 4]."""
+    """Return the deviation of eta N in (9): sqrt(2 ln(1.25/delta)) 2 eta L/(b epsilon) [J, (4), Lemma 4].
+
+    As the paper prints it: epsilon < 1 is the condition of its Theorem 1, and above it nothing is proven.
+
+    Raises:
+        ConfigError: an argument is out of range.
+    """
+    checks = ArgumentChecks()
+    checks.require_positive("rate", rate)
+    checks.require_positive("gradient", gradient)
+    checks.require_integer("batch", batch, 1, 10**12)
+    checks.require_budget(epsilon, delta)
+    checks.raise_issues()
     return math.sqrt(2 * math.log(1.25 / delta)) * 2 * rate * gradient / (batch * epsilon)
 
 
@@ -128,10 +157,10 @@ def convex_bound(run: StepsWithoutReplacement, rate: float, diameter: float, par
     """
     run.check()
     checks = ArgumentChecks()
-    checks.require_positive("rate", rate)
+    checks.require_within("rate", rate, LEAST_NUMBER, 1e12)
     checks.require_positive("diameter", diameter)
     checks.require_within("part", part, 0.0, 1.0)
-    checks.require_integer("steps", run.steps, 1, max(1, run.records // run.batch))
+    _require_records(checks, run, run.steps)
     checks.raise_issues()
     noise = run.deviation**2 / (2 * rate) * part
     taken, n = run.batch * run.steps, run.records
@@ -164,10 +193,10 @@ class StronglyConvexBound(msgspec.Struct, frozen=True, kw_only=True):
 def strongly_convex_bound(
     run: StepsWithoutReplacement, rate: float, convexity: float, least: float
 ) -> StronglyConvexBound:
-    """Return (10) [J, Theorem 4]: steps of size 1/(a gamma t) on a gamma-strongly convex loss.
+    """Return (10) [J, Theorem 4]: T <= n/(b M) rounds of steps 1/(a gamma t), a gamma-strongly convex loss.
 
-    The paper gives orders, without gamma and d. The first two terms are proven for fresh batches and 5 rounds
-    or more (docs/proofs/local-global.md); noise is that of steps of size `rate`, scaled to a gradient.
+    The paper gives orders, without gamma and d. The first two terms are proven for fresh batches and
+    LEAST_ROUNDS or more (docs/proofs/local-global.md); noise is that of steps of `rate`, for a gradient.
 
     Args:
         rate: eta of the run's `deviation`. convexity: gamma.
@@ -178,9 +207,11 @@ def strongly_convex_bound(
     """
     run.check()
     checks = ArgumentChecks()
-    checks.require_positive("rate", rate)
-    checks.require_positive("convexity", convexity)
+    checks.require_within("rate", rate, LEAST_NUMBER, 1e12)
+    checks.require_within("convexity", convexity, LEAST_NUMBER, 1e12)
     checks.require_within("least", least, 1e-9, 0.5)
+    checks.require_integer("steps", run.steps, LEAST_ROUNDS, max(LEAST_ROUNDS, run.records))
+    _require_records(checks, run, run.nodes * run.steps)
     checks.raise_issues()
     common = run.nodes / (least * convexity) ** 2 / run.steps
     return StronglyConvexBound(

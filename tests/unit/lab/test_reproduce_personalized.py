@@ -96,13 +96,24 @@ def test_noise_raises_the_objective_along_the_iterations(tmp_path: Path) -> None
     }
     for figure in ("2a", "2b"):
         for rows, method in (("cube", "paper's noise"), ("unit", "private CD")):
-            noisy, exact = traces[figure, rows, method], traces[figure, rows, "CD"]
+            # Without noise none starts from our private start, which has noise.
+            noisy = traces[figure, rows, method]
+            exact = traces["2a" if rows == "unit" else figure, rows, "CD"]
             assert noisy.objective[-1] > exact.objective[-1]
             assert noisy.protected == (method == "private CD")
             assert len(noisy.iterations) == 3
+    assert ("2b", "unit", "CD") not in traces
     assert traces["2b", "cube", "CD"].accuracy[0] > traces["2a", "cube", "CD"].accuracy[0] == 0.5
     personalized_iterations.plot(result, tmp_path / "figure.png")
     assert (tmp_path / "figure.png").stat().st_size > 10_000
+
+
+def test_runs_of_a_panel_begin_where_its_title_says() -> None:
+    """No run without noise starts from zero in a panel of private starts."""
+    runs = list(personalized_iterations._runs(3, [(1.0, 2)], [(1.0, 2)]))
+    exact = {(run.figure, run.rows) for run in runs if run.method == "CD"}
+    assert exact == {("1", "cube"), ("2a", "cube"), ("2b", "cube"), ("2a", "unit")}
+    assert {run.figure for run in runs if run.method == "private CD"} == {"2a", "2b"}
 
 
 def test_the_objective_along_the_iterations_is_that_of_the_paper() -> None:

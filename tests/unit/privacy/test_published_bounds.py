@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import math
+from collections.abc import Callable
 
 import msgspec
 import numpy as np
@@ -71,21 +73,56 @@ def mean_loss(signed: Floats, model: Floats) -> float:
     return float(np.logaddexp(0, -signed @ model).mean())
 
 
-def joined(signed: Floats, rate: float, deviation: float, rng: np.random.Generator) -> float:
+def joined(
+    records: Floats,
+    loss: Callable[[Floats], float],
+    slope: Callable[[Floats, Floats], Floats],
+    start: Floats,
+    rate: float,
+    deviation: float,
+    rng: np.random.Generator,
+) -> float:
     """Return the mean loss over the steps of Algorithm 1, of two nodes, half of the steps global, b = 1."""
-    length = signed.shape[1]
-    shared, local, sums = np.zeros(length), np.zeros((2, length)), []
-    for step, record in enumerate(rng.permutation(signed)):
+    length = len(start)
+    shared, local, sums = start, np.array([start, start]), []
+    for step, record in enumerate(rng.permutation(records)):
         node, is_global = step % 2, rng.random() < 0.5
-        sums.append((mean_loss(signed, local[node]) + mean_loss(signed, shared)) / 2)
-        at = shared if is_global else local[node]
-        slope = -record / (1 + math.exp(float(record @ at)))
+        sums.append((loss(local[node]) + loss(shared)) / 2)
+        down = rate * slope(record, shared if is_global else local[node])
         if is_global:
             noise = rng.normal(0, deviation, length)
-            shared = local[node] = (shared + local[node]) / 2 - rate * slope - noise
+            shared = local[node] = (shared + local[node]) / 2 - down - noise
         else:
-            local[node] = local[node] - 2 * rate * slope
+            local[node] = local[node] - 2 * down
     return float(np.mean(sums))
+
+
+def logistic_slope(record: Floats, model: Floats) -> Floats:
+    return -record / (1 + math.exp(float(record @ model)))
+
+
+def norm_slope(record: Floats, model: Floats) -> Floats:
+    return model / max(float(np.linalg.norm(model)), 1e-12)
+
+
+def norm(model: Floats) -> float:
+    return float(np.linalg.norm(model))
+
+
+@pytest.mark.parametrize(("distance", "deviation"), [(3.0, 0.0), (0.0, 0.01)])
+def test_no_term_of_the_convex_bound_can_be_left_out(distance: float, deviation: float) -> None:
+    """Losses |w|, from afar without noise, or from the minimiser with much: the bound is nearly reached."""
+    rng, length, n, rate = np.random.default_rng(4), 60, 300, 0.01
+    run = StepsWithoutReplacement(
+        nodes=2, records=n, batch=1, steps=n, dimension=length, deviation=deviation, gradient=1.0
+    )
+    bound = convex_bound(run, rate, distance or 1e-9, 0.5)
+    start = np.zeros(length)
+    start[0] = distance
+    measured = joined(np.zeros((n, 1)), norm, norm_slope, start, rate, deviation, rng)
+    whole = bound.start + bound.gradients + bound.noise
+    assert whole / 3 < measured <= whole
+    assert measured > 3 * (bound.gradients + bound.printed_noise)
 
 
 def test_the_convex_bound_holds_without_replacement() -> None:
@@ -104,7 +141,11 @@ def test_the_convex_bound_holds_without_replacement() -> None:
         )
         # All models start at a distance of |best| from it.
         bound = convex_bound(run, rate, radius, 0.5)
-        measured = float(np.mean([joined(signed, rate, deviation, rng) for _ in range(5)]))
+        loss = functools.partial(mean_loss, signed)
+        runs = [
+            joined(signed, loss, logistic_slope, np.zeros(length), rate, deviation, rng) for _ in range(5)
+        ]
+        measured = float(np.mean(runs))
         assert measured - mean_loss(signed, best) <= bound.start + bound.gradients + bound.noise
         assert bound.sampling > 0
 
@@ -172,3 +213,32 @@ def test_bad_runs_are_named(change: dict[str, float], where: str) -> None:
         strongly_convex_bound(RUN, 0.1, 0.1, 0.6)
     with pytest.raises(ConfigError, match="contraction"):
         utility_loss(1.0, 1.5, 1.0, 1, [])
+
+
+def test_conditions_of_the_bounds_are_checked() -> None:
+    with pytest.raises(ConfigError, match="steps: 1 take 1 batches of 50 without replace"):
+        convex_bound(msgspec.structs.replace(RUN, records=10, steps=1), 0.1, 2.0, 1.0)
+    # Theorem 4: each of the nodes takes T batches.
+    with pytest.raises(ConfigError, match="steps: 121 take 1210 batches of 50 without replace"):
+        strongly_convex_bound(msgspec.structs.replace(RUN, steps=121), 0.1, 0.1, 0.5)
+    with pytest.raises(ConfigError, match=r"steps: 4 is not an integer in 5\.\."):
+        strongly_convex_bound(msgspec.structs.replace(RUN, steps=4), 0.1, 0.1, 0.5)
+
+
+@pytest.mark.parametrize(("epsilon", "delta", "where"), [(0, 1e-6, "epsilon"), (1.0, 2, "delta")])
+def test_a_bad_budget_of_a_step_is_named(epsilon: float, delta: float, where: str) -> None:
+    with pytest.raises(ConfigError, match=where):
+        classical_step_deviation(0.1, 1.0, 50, epsilon, delta)
+
+
+def test_no_bound_overflows() -> None:
+    with pytest.raises(ConfigError, match="rate"):
+        strongly_convex_bound(RUN, 1e-300, 1e-300, 0.5)
+    with pytest.raises(ConfigError, match="gap"):
+        utility_loss(1e300, 1.0, 1e-300, 1, [])
+    extreme = msgspec.structs.replace(
+        RUN, nodes=1, deviation=1e50, gradient=1e12, dimension=10**9, records=10**12, steps=5
+    )
+    assert math.isfinite(strongly_convex_bound(extreme, 1e-30, 1e-30, 1e-9).total)
+    assert math.isfinite(convex_bound(extreme, 1e-30, 1e12, 1.0).total)
+    assert math.isfinite(utility_loss(1e100, 1.0, 1e-100, 1, [1e100] * 10).total)
