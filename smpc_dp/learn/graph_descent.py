@@ -90,6 +90,22 @@ class GraphObjective:
     def _curvature(self, degrees: Floats) -> Floats:
         return np.asarray(1 / (degrees + FLOOR) ** 2 if self.regulariser == "log" else np.ones_like(degrees))
 
+    def excesses(self, weights: Floats) -> Floats:
+        """Return by how much a change of each pair's weight lowers G at most, shape (n, n), symmetric.
+
+        The sum over all pairs u < v bounds G(weights) - min G, as G is strongly convex. At weights that
+        minimise G with some pairs left out, at 0, the other pairs have 0: the sum is the price of leaving out
+        pairs of models that are far apart [Bellet 2021, Remark 2.5].
+
+        Args:
+            weights: shape (n, n), symmetric, not negative, without a diagonal.
+        """
+        slope, curvature = self._slope(weights.sum(axis=1)), self.strong_convexity
+        gradient = self.costs + self.scale * (2 * self.density * weights + slope[:, None] + slope)
+        moved = np.maximum(-weights, -gradient / curvature)
+        np.fill_diagonal(moved, 0.0)
+        return np.asarray(-moved * (gradient + curvature / 2 * moved))
+
     def step(self, own: Floats, peers: Floats, weights: Floats, costs: Floats) -> Floats:
         """Return the weights after one step (2.8) of each of k parties.
 
@@ -117,6 +133,28 @@ class GraphObjective:
             if not (short & (curvature < most)).any():
                 return np.asarray(weights + moved)
             curvature = np.where(short, 2 * curvature, curvature)
+
+
+def nearest_pairs(models: Floats, count: int) -> NDArray[np.bool_]:
+    """Return which pairs a graph keeps if each party keeps its `count` nearest, shape (n, n) [Remark 2.5].
+
+    A pair is kept if either party keeps it, so that each party has a neighbour; of models at the same
+    distance the first is kept. In all at most n count of n (n - 1)/2 pairs.
+
+    Args:
+        models: shape (n, length). count: from 1 to n - 1.
+
+    Raises:
+        ConfigError: `count` is out of range.
+    """
+    n = len(models)
+    if not 1 <= count < n:
+        raise ConfigError.at("count", f"must be from 1 to {n - 1}, is {count}", ConfigCheck.RANGE)
+    distances = np.stack([((models - model) ** 2).sum(axis=1) for model in models])
+    np.fill_diagonal(distances, np.inf)
+    result = np.zeros((n, n), dtype=np.bool_)
+    np.put_along_axis(result, np.argsort(distances, axis=1, kind="stable")[:, :count], values=True, axis=1)
+    return np.asarray(result | result.T)
 
 
 def draw_steps(draws: PublicDraws, parties: int, peers: int, steps: int) -> Ints:

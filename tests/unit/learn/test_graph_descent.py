@@ -13,7 +13,14 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from smpc_dp.errors import ConfigError
-from smpc_dp.learn.graph_descent import FLOOR, GraphObjective, descend_graph, draw_steps, independent_steps
+from smpc_dp.learn.graph_descent import (
+    FLOOR,
+    GraphObjective,
+    descend_graph,
+    draw_steps,
+    independent_steps,
+    nearest_pairs,
+)
 from smpc_dp.learn.schedule import PublicDraws
 
 Floats = NDArray[np.float64]
@@ -39,8 +46,13 @@ def written_out(of: GraphObjective, weights: Floats) -> float:
 
 def minimiser(of: GraphObjective) -> float:
     """Return the least G over w >= 0, by a general optimiser."""
+    return of.value(minimising_weights(of, np.triu(np.ones_like(of.costs, dtype=np.bool_), 1)))
+
+
+def minimising_weights(of: GraphObjective, kept: NDArray[np.bool_]) -> Floats:
+    """Return the weights of the least G if pairs that are not kept have 0."""
     n = len(of.costs)
-    rows, columns = np.triu_indices(n, 1)
+    rows, columns = np.nonzero(np.triu(kept, 1))
 
     def value(flat: Floats) -> float:
         weights = np.zeros((n, n))
@@ -51,7 +63,9 @@ def minimiser(of: GraphObjective) -> float:
     result = minimize(
         value, start, method="L-BFGS-B", bounds=[(0, None)] * len(rows), options={"ftol": 1e-14}
     )
-    return float(result.fun)
+    weights = np.zeros((n, n))
+    weights[rows, columns] = weights[columns, rows] = result.x
+    return weights
 
 
 @pytest.mark.parametrize("regulariser", ["log", "square"])
@@ -183,3 +197,47 @@ def test_weights_that_are_no_graph_are_refused(weights: Floats) -> None:
 def test_objectives_out_of_range_are_refused(costs: Floats, density: float, where: str) -> None:
     with pytest.raises(ConfigError, match=where):
         GraphObjective(costs, 1.0, density)
+
+
+@pytest.mark.parametrize("regulariser", ["log", "square"])
+def test_the_price_of_leaving_out_distant_pairs_is_bounded(regulariser: Name) -> None:
+    """Remark 2.5: nothing once parties keep as many as they would have neighbours; too few cost something."""
+    rng = np.random.default_rng(4)
+    models = rng.normal(0, 0.7, (7, 2)) + 3 * (np.arange(7)[:, None] % 2)
+    distances = ((models[:, None] - models) ** 2).sum(axis=2)
+    of = GraphObjective(distances / 4, 0.5, 0.1, regulariser)
+    everything = minimising_weights(of, np.ones((7, 7), dtype=np.bool_))
+    least = of.value(everything)
+    # Of a general optimiser, which stops short of the minimum.
+    assert of.excesses(everything).sum() / 2 < 1e-3
+    prices = []
+    for count in (1, 4):
+        kept = nearest_pairs(models, count)
+        weights = minimising_weights(of, kept)
+        excesses = of.excesses(weights)
+        assert (excesses == excesses.T).all()
+        assert (excesses >= 0).all()
+        assert not excesses.diagonal().any()
+        prices.append(of.value(weights) - least)
+        assert prices[-1] <= excesses.sum() / 2 + 1e-6
+        assert excesses[kept].sum() / 2 < 1e-3
+    assert prices[0] > 1e-3 > abs(prices[1])
+    start = of.uniform()
+    assert of.value(start) - least <= of.excesses(start).sum() / 2
+
+
+@given(st.integers(0, 2**32), st.integers(2, 8))
+def test_each_party_keeps_its_nearest(seed: int, parties: int) -> None:
+    models = np.random.default_rng(seed).normal(size=(parties, 3))
+    for count in range(1, parties):
+        kept, expected = nearest_pairs(models, count), np.zeros((parties, parties), dtype=np.bool_)
+        for u in range(parties):
+            order = sorted(
+                (v for v in range(parties) if v != u), key=lambda v: np.linalg.norm(models[u] - models[v])
+            )
+            expected[u, order[:count]] = expected[order[:count], u] = True
+        assert (kept == expected).all()
+        assert kept.sum() <= 2 * parties * count
+    for count in (0, parties):
+        with pytest.raises(ConfigError, match="count"):
+            nearest_pairs(models, count)
