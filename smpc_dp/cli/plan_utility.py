@@ -1,4 +1,4 @@
-"""`smpc-dp plan personalized`, `local-global` and `diffusion`: how well private learners do at least."""
+"""`smpc-dp plan personalized`, `boosting`, `local-global` and `diffusion`: how well learners do at least."""
 
 from __future__ import annotations
 
@@ -15,24 +15,27 @@ Epsilon = Annotated[float, typer.Option(help="Budget for one record.")]
 Delta = Annotated[float, typer.Option(help="Budget for one record.")]
 Length = Annotated[int, typer.Option(help="Numbers of a model.")]
 RecordBound = Annotated[float, typer.Option(help="L2 norm of a record's features, at most.")]
+Sizes = Annotated[str, typer.Option(help="Records of each party, e.g. 1000,2000,500.")]
+Coupling = Annotated[float, typer.Option(help="How much neighbours' models are pulled together.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands to `app`."""
     app.command("personalized")(personalized)
+    app.command("boosting")(boosting)
     app.command("local-global")(local_global)
     app.command("diffusion")(diffusion)
 
 
 def personalized(
-    sizes: Annotated[str, typer.Option(help="Records of each party, e.g. 1000,2000,500.")],
+    sizes: Sizes,
     length: Length,
     epsilon: Epsilon,
     delta: Delta,
     topology: Shape = "ring",
     updates: Annotated[int, typer.Option(help="Of each party, at most.")] = 32,
-    coupling: Annotated[float, typer.Option(help="How much neighbours' models are pulled together.")] = 1.0,
+    coupling: Coupling = 1.0,
     ridge: Annotated[float, typer.Option(help="Over a party's records: of its penalty.")] = 1.0,
     record_bound: RecordBound = 1.0,
     as_json: Json = False,
@@ -66,6 +69,36 @@ def personalized(
         f"least after {plan.best} updates of each party; at the start at most {plan.gap:.4g}",
         f"C = 1 - {1 - plan.contraction:.3g} of a tick; a bound, not an expectation",
         columns=("updates", "from the start", "noise", "bound"),
+    )
+
+
+def boosting(
+    sizes: Sizes,
+    beta: Annotated[float, typer.Option(help="L1 norm of a model, at most.")],
+    topology: Shape = "ring",
+    coupling: Coupling = 1.0,
+    loss: Annotated[
+        Literal["adaboost", "logistic", "squared"],
+        typer.Option(help='Of a margin. The learner "personalized-boosting" has adaboost.'),
+    ] = "adaboost",
+    as_json: Json = False,
+) -> None:
+    """Count the updates that suffice for boosting without noise [Bellet 2021, Prop. 2.2, Remark 2.4]."""
+    from smpc_dp.learn.utility import boosting_utility
+
+    counts = [int(size) for size in numbers("sizes", sizes, int)]
+    plan = boosting_utility(counts, topology, beta, coupling, loss)
+    rows = [
+        (f"{excess:.4g}", ticks, -(-ticks // len(counts)), printed)
+        for excess, ticks, printed in zip(plan.excesses, plan.ticks, plan.printed_ticks, strict=True)
+    ]
+    print_plan(
+        plan,
+        as_json,
+        "updates that suffice for an excess of the objective",
+        rows,
+        f"at the start at most {plan.gap:.4g}; C_M = {plan.curvature:.4g}; a bound, not an expectation",
+        columns=("mean excess", "updates of all", "of a party", "of all, as printed"),
     )
 
 

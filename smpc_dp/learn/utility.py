@@ -21,9 +21,11 @@ from smpc_dp.privacy.diffusion import DiffusionNoise, disagreement_bound, statio
 from smpc_dp.privacy.published_bounds import (
     LEAST_ROUNDS,
     ConvexBound,
+    MarginLoss,
     StepsWithoutReplacement,
     StronglyConvexBound,
     UtilityLoss,
+    boosting_bound,
     classical_step_deviation,
     convex_bound,
     strongly_convex_bound,
@@ -32,6 +34,8 @@ from smpc_dp.privacy.published_bounds import (
 from smpc_dp.privacy.record_gradients import grid_bits, plan_gradient_noise
 
 Shape = Literal["ring", "complete"]
+# Of the gap at the start, for which `boosting_utility` counts updates.
+SHARES = (0.5, 0.2, 0.1, 0.01)
 
 
 class PersonalizedUtility(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,6 +108,49 @@ def personalized_utility(
         updates=updates,
         losses=losses,
         best=updates[best],
+    )
+
+
+class BoostingUtility(msgspec.Struct, frozen=True, kw_only=True):
+    """Proposition 2.2 of [Bellet 2021] for losses of Remark 2.4."""
+
+    curvature: float
+    """C_M."""
+    gap: float
+    """M(0) - M* at most."""
+    excesses: list[float]
+    """E[M(Theta(T))] - M*: some values below the gap."""
+    ticks: list[int]
+    """T, updates of all parties together that suffice for them."""
+    printed_ticks: list[int]
+    """As the thesis prints them."""
+
+
+def boosting_utility(
+    sizes: Sequence[int], shape: Shape, beta: float, coupling: float, loss: MarginLoss
+) -> BoostingUtility:
+    """Return the updates that suffice for boosting without noise, over a graph of weights 1.
+
+    Args:
+        sizes: m_u. beta, coupling: as of the learner `personalized-boosting`.
+
+    Raises:
+        ConfigError: an argument is out of range.
+    """
+    checks = ArgumentChecks()
+    checks.require_positive("beta", beta)
+    checks.raise_issues()
+    none = np.zeros(len(sizes))
+    weights = graph_of(shape, len(sizes)).adjacency
+    objective = PersonalizedObjective(weights, np.array(sizes, dtype=np.intp), coupling, none, 0.0)
+    bound = boosting_bound(objective.degrees.tolist(), objective.confidence.tolist(), coupling, beta, loss)
+    excesses = [bound.gap * share for share in SHARES]
+    return BoostingUtility(
+        curvature=bound.curvature,
+        gap=bound.gap,
+        excesses=excesses,
+        ticks=[bound.ticks(excess) for excess in excesses],
+        printed_ticks=[bound.printed_ticks(excess) for excess in excesses],
     )
 
 

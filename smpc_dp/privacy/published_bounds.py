@@ -1,13 +1,14 @@
 """Bounds of papers on the error of learners with noise, with the factors that the papers leave out.
 
-P: Bellet, Guerraoui, Taziki, Tommasi 2018. J: Jin, He, Dai 2018. What differs from the printed formulas, and
-the tests that show it: docs/proofs/errata.md.
+P: Bellet, Guerraoui, Taziki, Tommasi 2018. J: Jin, He, Dai 2018. T: Bellet 2021. What differs from
+the printed formulas, and the tests that show it: docs/proofs/errata.md.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Literal
 
 import msgspec
 
@@ -218,4 +219,82 @@ def strongly_convex_bound(
         gradients=4 * common * run.gradient**2 / 3,
         noise=2 * common * run.dimension * (run.deviation / rate) ** 2 / 3,
         sampling=common * run.gradient**2 * math.log(run.steps) / run.batch,
+    )
+
+
+MarginLoss = Literal["adaboost", "logistic", "squared"]
+# Of a party's loss as a function of its records' margins: the curvature, for changes of at most 1 of each.
+MARGIN_CURVATURES: dict[MarginLoss, float] = {"adaboost": 1.0, "logistic": 0.25, "squared": 1.0}
+
+
+def margin_loss_gap(loss: MarginLoss, beta: float) -> float:
+    """Return by how much margins of at most beta lower a party's loss from that of margins 0, at most.
+
+    "adaboost" is (2.4) of T; the others are means over the records of log(1 + exp(-margin)) and of
+    (1 - margin)^2 / 2.
+    """
+    if loss == "adaboost":
+        return beta
+    if loss == "logistic":
+        return math.log(2) - math.log1p(math.exp(-beta))
+    return (1 - max(0.0, 1 - beta) ** 2) / 2
+
+
+class BoostingBound(msgspec.Struct, frozen=True, kw_only=True):
+    """A bound on E[M(Theta(T))] - M*, for decentralised Frank-Wolfe of models 0 [T, Proposition 2.2].
+
+    Proven in docs/proofs/boosting.md.
+    """
+
+    parties: int
+    """n."""
+    curvature: float
+    """C_M: 4 beta^2 sum_u d_u (c_u L + lambda_1), L the curvature of the loss, for margins of at most 1."""
+    gap: float
+    """p_0 = M(0) - M* at most."""
+
+    def excess(self, ticks: int) -> float:
+        """Return the bound after as many updates of all parties together."""
+        n = self.parties
+        return 2 * n * self._scale / (ticks + 2 * n + 1)
+
+    def ticks(self, excess: float) -> int:
+        """Return the least number of updates whose bound is `excess`, which is above 0."""
+        n = self.parties
+        return max(0, math.ceil(2 * n * self._scale / excess) - 2 * n - 1)
+
+    def printed_ticks(self, excess: float) -> int:
+        """Return the number as the thesis prints it: 6 n (C_M + p_0) / excess."""
+        return math.ceil(6 * self.parties * (self.curvature + self.gap) / excess)
+
+    @property
+    def _scale(self) -> float:
+        n = self.parties
+        return max(self.curvature, self.gap * (2 * n + 1) / (2 * n))
+
+
+def boosting_bound(
+    degrees: Sequence[float], confidence: Sequence[float], coupling: float, beta: float, loss: MarginLoss
+) -> BoostingBound:
+    """Return the bound for a loss of margins, from models 0 [T, Proposition 2.2 and Remark 2.4].
+
+    Args:
+        degrees, confidence: d_u and c_u of all parties. coupling: lambda_1. beta: l1 norm of a model, at
+        most. Base predictors are between -1 and 1.
+
+    Raises:
+        ConfigError: an argument is out of range.
+    """
+    checks = ArgumentChecks()
+    for name, values in (("degrees", degrees), ("confidence", confidence)):
+        for value in values:
+            checks.require_within(name, value, 0.0, 1e100)
+    checks.require_integer("parties", len(degrees), 1, 10**9)
+    checks.require_positive("coupling", coupling)
+    checks.require_within("beta", beta, 0.0, 1e50)
+    checks.raise_issues()
+    weights = [degree * share for degree, share in zip(degrees, confidence, strict=True)]
+    curved = MARGIN_CURVATURES[loss] * sum(weights) + coupling * sum(degrees)
+    return BoostingBound(
+        parties=len(degrees), curvature=4 * beta**2 * curved, gap=sum(weights) * margin_loss_gap(loss, beta)
     )

@@ -401,6 +401,7 @@ def test_errata_name_tests_that_exist() -> None:
                 *("--epsilon", "1", "--delta", "0.01"),
             ],
         ),
+        ("plan boosting", ["plan", "boosting", "--sizes", "9,8,7", "--beta", "1"]),
         (
             "plan local-global",
             [

@@ -81,6 +81,8 @@ def test_a_model_gives_zetas_and_exact_rival(tmp_path: Path) -> None:
         (["plan", "personalized", "--sizes", "9,x", *OF_MODELS], "separated by commas"),
         (["plan", "personalized", "--sizes", "9,9", *OF_MODELS], "parties"),
         (["plan", "personalized", "--sizes", "9,9,9", *OF_MODELS, "--coupling", "-1"], "coupling"),
+        (["plan", "boosting", "--sizes", "9,9,9", "--beta", "0"], "beta"),
+        (["plan", "boosting", "--sizes", "9,9,9", "--beta", "1", "--coupling", "-1"], "coupling"),
         ([*LOCAL_GLOBAL, "--batch", "50"], "steps"),
         ([*LOCAL_GLOBAL, "--batch", "5", "--rate", "9"], "rate"),
         (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections.abc import Callable
 
@@ -11,13 +12,17 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from scipy import sparse
+from scipy.optimize import minimize
 
 from smpc_dp.errors import ConfigError
 from smpc_dp.learn.coordinate_descent import PersonalizedObjective
 from smpc_dp.privacy.published_bounds import (
+    MarginLoss,
     StepsWithoutReplacement,
+    boosting_bound,
     classical_step_deviation,
     convex_bound,
+    margin_loss_gap,
     strongly_convex_bound,
     utility_loss,
 )
@@ -242,3 +247,98 @@ def test_no_bound_overflows() -> None:
     assert math.isfinite(strongly_convex_bound(extreme, 1e-30, 1e-30, 1e-9).total)
     assert math.isfinite(convex_bound(extreme, 1e-30, 1e12, 1.0).total)
     assert math.isfinite(utility_loss(1e100, 1.0, 1e-100, 1, [1e100] * 10).total)
+
+
+def loss_and_weights(loss: MarginLoss, margins: Floats) -> tuple[Floats, Floats]:
+    """Return a party's loss and its derivative by each margin, over the last axis."""
+    m = margins.shape[-1]
+    if loss == "adaboost":
+        terms = np.exp(-margins)
+        total = terms.sum(axis=-1)
+        return np.log(total), -terms / total[..., None]
+    if loss == "logistic":
+        return np.log1p(np.exp(-margins)).mean(axis=-1), -1 / (1 + np.exp(margins)) / m
+    return ((1 - margins) ** 2).mean(axis=-1) / 2, (margins - 1) / m
+
+
+@pytest.mark.parametrize("loss", ["adaboost", "logistic", "squared"])
+def test_boosting_comes_as_near_as_is_bounded_for_other_losses(loss: MarginLoss) -> None:
+    """Three parties, the mean of all 729 orders of six updates; the bound of the thesis is above ours."""
+    rng, beta, coupling, n = np.random.default_rng(2), 0.8, 0.3, 3
+    weights = np.array([[0.0, 1.0, 0.5], [1.0, 0.0, 2.0], [0.5, 2.0, 0.0]])
+    degrees, confidence = weights.sum(axis=1), np.array([0.5, 1.0, 0.25])
+    # The first predictor is good for one party and bad for its neighbour.
+    records = [rng.uniform(-1, 1, (m, 2)) * 0.4 + [bias, 0.0] for m, bias in ((2, 0.6), (4, -0.6), (1, 0.6))]
+
+    def objective(models: Floats) -> tuple[Floats, Floats]:
+        apart = models[..., :, None, :] - models[..., None, :, :]
+        value = coupling / 4 * np.einsum("uv,...uvk->...", weights, apart**2)
+        gradient = coupling * np.einsum("uv,...uvk->...uk", weights, apart)
+        for u, table in enumerate(records):
+            own, slope = loss_and_weights(loss, models[..., u, :] @ table.T)
+            value = value + degrees[u] * confidence[u] * own
+            gradient[..., u, :] += degrees[u] * confidence[u] * (slope @ table)
+        return value, gradient
+
+    def split(flat: Floats) -> float:
+        return float(objective((flat[:6] - flat[6:]).reshape(3, 2))[0])
+
+    ball = {"type": "ineq", "fun": lambda flat: beta - flat.reshape(2, 3, 2).sum(axis=(0, 2))}
+    least = minimize(
+        split,
+        np.zeros(12),
+        method="SLSQP",
+        bounds=[(0, None)] * 12,
+        constraints=[ball],
+        options={"ftol": 1e-12, "maxiter": 500},
+    ).fun
+    bound = boosting_bound(degrees.tolist(), confidence.tolist(), coupling, beta, loss)
+    orders = np.array(list(itertools.product(range(n), repeat=6)))
+    models, every = np.zeros((len(orders), n, 2)), np.arange(len(orders))
+    for t in range(7):
+        value, gradient = objective(models)
+        gap = float(value.mean() - least)
+        assert t or gap <= bound.gap
+        assert (
+            0
+            < gap
+            <= msgspec.structs.replace(bound, gap=float(objective(models[0] * 0)[0] - least)).excess(t)
+        )
+        assert t == 0 or bound.excess(t) < 6 * n * (bound.curvature + bound.gap) / t
+        if t < 6:
+            slope, step = gradient[every, orders[:, t]], 2 * n / (t + 1 + 2 * n)
+            best = np.abs(slope).argmax(axis=1)
+            models[every, orders[:, t]] *= 1 - step
+            models[every, orders[:, t], best] -= step * beta * np.sign(slope[every, best])
+    for excess in (bound.gap / 3, bound.gap / 50):
+        ticks = bound.ticks(excess)
+        assert bound.excess(ticks) <= excess < bound.excess(ticks - 1)
+        assert ticks < bound.printed_ticks(excess)
+    assert bound.ticks(1e9) == 0
+
+
+@pytest.mark.parametrize("loss", ["adaboost", "logistic", "squared"])
+@pytest.mark.parametrize("beta", [0.4, 1.7])
+def test_the_curvature_and_the_gap_of_losses_of_margins_are_reached(loss: MarginLoss, beta: float) -> None:
+    """By the second difference from -beta to beta at margins of 1 and -1, and by all margins of a record."""
+    small = 1e-4
+
+    def at(model: float) -> float:
+        return float(loss_and_weights(loss, model * np.array([1.0, -1.0]))[0])
+
+    curvature = (at(small) + at(-small) - 2 * at(0.0)) / small**2 * (2 * beta) ** 2
+    bound = boosting_bound([1.0], [1.0], 1e-9, beta, loss)
+    assert bound.curvature == pytest.approx(curvature, rel=1e-4)
+    assert boosting_bound([2.0], [0.5], 3.0, beta, loss).curvature == pytest.approx(
+        bound.curvature + 4 * beta**2 * 6
+    )
+    lowest = min(loss_and_weights(loss, np.array([margin]))[0] for margin in np.linspace(-beta, beta, 2001))
+    start = float(loss_and_weights(loss, np.zeros(1))[0])
+    assert margin_loss_gap(loss, beta) == pytest.approx(start - lowest, abs=1e-5)
+
+
+def test_bad_boosting_is_named() -> None:
+    with pytest.raises(ConfigError, match="coupling"):
+        boosting_bound([1.0], [1.0], 0.0, 1.0, "adaboost")
+    with pytest.raises(ConfigError, match="degrees"):
+        boosting_bound([-1.0], [1.0], 1.0, 1.0, "adaboost")
