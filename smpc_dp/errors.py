@@ -345,6 +345,10 @@ class OtherRequestError(SmpcError):
             f"{following}, and call again with number={following}"
         )
 
+    def postponed(self, following: int) -> OtherRequestError:
+        """Return the error of a call that can first join request `following`."""
+        return OtherRequestError(self.party, self.number, self.label, self.asked, self.asked_label, following)
+
 
 def _request_text(number: int, label: str) -> str:
     """Return a request in words."""

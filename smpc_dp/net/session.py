@@ -87,8 +87,8 @@ class Session:
         self._evaluations: Evaluations | None = None
         self._on_event = on_event
         self._request = self._charged = 0
-        # The request that others ask for, after a call for an earlier one; 0: none is known.
-        self._following = 0
+        # Of a call for an earlier request than the others'.
+        self._behind: OtherRequestError | TimeoutFault | None = None
         self._closed = False
         self._process = os.getpid()
 
@@ -201,7 +201,8 @@ class Session:
             vector: shape (length,), float64 or integers as the session says, within its bounds.
             weight: this party's secret whole number in [0, max_weight]; needed if the session has weights.
             clip: clip values to the bounds, and say in the result how many were; otherwise they are refused.
-            label: a name of this request, in at most 200 characters that all members may read ("round 7").
+            label: a name of this request, in at most 200 characters that all members may read ("round 7"),
+                without blanks around it.
                 Parties that call with another label, or ask for an average where others ask for a sum, are
                 not added up with them.
             number: of the request that the vector is for, above that of the last call; by default the next
@@ -284,9 +285,9 @@ class Session:
     ) -> RecordResult:
         """Return what the session file asks of the records of all parties, with differential privacy.
 
-        One request carries all answers; a logistic or Poisson regression takes `steps` requests, and the
-        answers of the last are returned. Whatever depends on this party's rows is never an error and never
-        visible to others: what does not count is in `dropped` of the result.
+        One request carries all answers; a logistic or Poisson regression takes `steps` requests, also if one
+        of them fails, and the answers of the last are returned. Whatever depends on this party's rows is
+        never an error and never visible to others: what does not count is in `dropped` of the result.
 
         Args:
             table: path of a CSV or Parquet file, a pandas table, a mapping or a structured array of columns;
@@ -295,7 +296,9 @@ class Session:
                 `max_rows` each sum is clamped by itself, so that answers are wrong, with a `RowsWarning`
                 (which is never raised): give `connect` the table, which refuses it.
             ask: what this party takes the session file to ask; a difference is refused, and nothing is sent.
-            label, number, expect: as of `sum`; with several steps `number` is of the first.
+            label, number, expect: as of `sum`; with several steps `number` is of the first, one of 1,
+                1 + steps, 1 + 2 steps and so on, and so is `next` of OtherRequestError: a regression that has
+                begun cannot be joined.
             level: of the intervals, each or, `simultaneous`, all of them together.
 
         Raises:
@@ -316,12 +319,28 @@ class Session:
         source = self._rows if table is None else table
         if source is None:
             raise ConfigError.at("table", "is needed, here or by `connect`", ConfigCheck.MISSING)
+        steps = parameters.steps
+        if isinstance(number, Integral) and (number - 1) % steps:
+            reason = f"{self.party}: must be that of a first step, of which each has {steps}: is {number}"
+            raise ConfigError.at("number", reason, ConfigCheck.RANGE)
         self._take(number)
-        ready, result = await self._record_request(source, parameters, label, level, simultaneous)
-        for _ in range(parameters.steps - 1):
-            parameters = parameters.following(result.answers)
-            self._take(None)
-            ready, result = await self._record_request(ready.table, parameters, label, level, simultaneous)
+        last = self._request + steps - 1
+        try:
+            ready, result = await self._record_request(source, parameters, label, level, simultaneous)
+            while self._request < last:
+                parameters = parameters.following(result.answers)
+                self._take(None)
+                ready, result = await self._record_request(
+                    ready.table, parameters, label, level, simultaneous
+                )
+        except OtherRequestError as error:
+            # A regression that has begun cannot be joined: its steps need the answers of the earlier ones.
+            later = error.postponed(1 - (1 - error.next) // steps * steps)
+            self._behind = self._behind and later
+            raise later from None
+        finally:
+            # Numbers of all steps are used up: others may still be at a later one of this call.
+            self._request = last
         return result
 
     async def _record_request(
@@ -674,14 +693,22 @@ class Session:
         request: a vector that was not made for that one must not be part of it.
         """
         if number is None:
-            if self._following:
-                reason = f"{self.party}: say which request this is for: the others ask for {self._following}"
+            if self._behind is not None:
+                reason = f"{self.party}: say which request this is for: {self._following(self._behind)}"
                 raise ConfigError.at("number", reason, ConfigCheck.MISSING)
             number = self._request + 1
         if not isinstance(number, Integral) or not self._request < number <= MOST_REQUESTS:
             reason = f"{self.party}: must be a whole number above {self._request}, the last call's"
             raise ConfigError.at("number", f"{reason}, is {number!r}", ConfigCheck.RANGE)
-        self._request, self._following = int(number), 0
+        self._request, self._behind = int(number), None
+
+    def _following(self, error: OtherRequestError | TimeoutFault) -> str:
+        """Return in words what the others ask for, and on whose word alone if nobody has shown it."""
+        if isinstance(error, OtherRequestError):
+            return f"the others ask for {error.next}"
+        aggregator = self._membership.session.roster.aggregator
+        member = "a member" if aggregator is None else aggregator.name
+        return f"{member} says that the others ask for {error.number}"
 
     async def _run(
         self,
@@ -815,11 +842,11 @@ class Session:
         except OtherRequestError as error:
             # With another label the next call is of the next request all the same, and its label is compared.
             relabelled = error.asked == error.number and error.label != error.asked_label
-            self._following = 0 if relabelled else error.next
+            self._behind = None if relabelled else error
             raise
         except TimeoutFault as error:
             # Without evidence, so it says nothing but that the next vector is not for the next request.
-            self._following = error.number if error.code == Code.PAST else 0
+            self._behind = error if error.code == Code.PAST else None
             raise
         self._notify_done(outcome.survivors, outcome.absent)
         if BUDGET in self._membership.session.parameters:
@@ -880,7 +907,10 @@ class Session:
 
 
 def _check_label(label: str, limit: int = LABEL_LIMIT) -> None:
-    """Raise ConfigError for a label that is too long or not printable."""
+    """Raise ConfigError for a label that is too long, or that texts show like another one."""
+    if label != label.strip():
+        reason = f"must not begin or end with a blank, is {label!r}"
+        raise ConfigError.at("label", reason, ConfigCheck.FORMAT)
     if len(label) > limit:
         raise ConfigError.at("label", f"at most {limit} characters, has {len(label)}", ConfigCheck.TOO_LARGE)
 

@@ -419,7 +419,7 @@ async def test_the_vectors_of_a_party_that_was_started_anew_are_of_the_others_mo
     loop, behind = example(), asyncio.Event()
     loop.ROUNDS, loop.PARTIES = 4, PARTIES
     sent: list[tuple[str, int, float, np.ndarray]] = []
-    models = {0: np.zeros(3)}
+    models: dict[int, Any] = {0: np.zeros(3)}
     average = smpc_dp.Session.average
 
     async def observed(self: smpc_dp.Session, vector: Any, *, weight: float, number: int) -> Result:
@@ -439,7 +439,7 @@ async def test_the_vectors_of_a_party_that_was_started_anew_are_of_the_others_mo
 
     monkeypatch.setattr(smpc_dp.Session, "average", observed)
 
-    async def alice() -> np.ndarray:
+    async def alice() -> Any:
         with pytest.raises(KeyError):
             await loop.learn(str(path), "alice")
         return await loop.learn(str(path), "alice")

@@ -96,6 +96,7 @@ async def test_the_aggregator_answers_for_the_step_that_parties_ask(tmp_path: Pa
     async def party(name: str) -> RecordResult:
         async with smpc_dp.connect(path, party=name) as session:
             first = session._membership.parameters
+            session._take(None)
             await session._record_request(tables[name], first, "", 0.95, False)
             return await session.statistics(tables[name], label="again")
 

@@ -1,0 +1,87 @@
+"""Which request a session's next call is for, after one that the others have passed; nothing is sent."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import smpc_dp
+from smpc_dp.errors import Code, ConfigCheck
+from smpc_dp.net.events import ignore
+from smpc_dp.net.local import create_local_session
+from smpc_dp.net.member import Membership
+from smpc_dp.net.session import Session
+from tests.unit.records.test_fit import FITS, SCHEMA, hospital
+
+PARTIES = ("alice", "bob", "carol", "dave")
+FITTING = {"records": {**SCHEMA, "rows_expected": 80_000}, "ask": FITS["ill"], "steps": 4}
+FEW: dict[str, Any] = {"dropout": 0.0, "corrupt": 0.0}
+REAL: dict[str, object] = {"length": 1, "lower": 0.0, "upper": 1.0, "precision": 0.25}
+
+
+class Failing:
+    """A connection whose requests end with the given errors, one after the other."""
+
+    check_total = True
+
+    def __init__(self, *errors: smpc_dp.SmpcError) -> None:
+        self.asked: list[int] = []
+        self._errors = list(errors)
+
+    async def run(self, request: int, *_: Any, **_named: Any) -> Any:
+        self.asked.append(request)
+        raise self._errors.pop(0)
+
+
+def session_of(folder: Path, parameters: dict[str, Any], connection: Any) -> Session:
+    path = create_local_session(folder, PARTIES, parameters)
+    return Session(Membership.load(path, "alice"), connection, ignore)
+
+
+def behind(asked: int, following: int) -> smpc_dp.OtherRequestError:
+    return smpc_dp.OtherRequestError("alice", 1, "", asked, "", following)
+
+
+@pytest.mark.parametrize(("following", "joined"), [(2, 5), (4, 5), (5, 5), (6, 9)])
+async def test_a_regression_that_has_begun_is_followed_by_the_next_one(
+    tmp_path: Path, following: int, joined: int
+) -> None:
+    connection = Failing(behind(following, following), smpc_dp.TimeoutFault({"bob"}, "hello"), behind(9, 9))
+    session, table = session_of(tmp_path, FITTING | FEW, connection), hospital(0, 100)
+    with pytest.raises(smpc_dp.OtherRequestError) as caught:
+        await session.statistics(table)
+    error = caught.value
+    assert (error.number, error.asked, error.next) == (1, following, joined)
+    with pytest.raises(smpc_dp.ConfigError, match=f"the others ask for {joined}$"):
+        await session.statistics(table)
+    for number in (joined + 1, joined + 3):
+        with pytest.raises(smpc_dp.ConfigError, match=f"of which each has 4: is {number}"):
+            await session.statistics(table, number=number)
+    with pytest.raises(smpc_dp.TimeoutFault):
+        await session.statistics(table, number=joined)
+    # The numbers of all its steps are used up, after an error too.
+    with pytest.raises(smpc_dp.OtherRequestError):
+        await session.statistics(table)
+    assert connection.asked == [1, joined, joined + 4]
+
+
+async def test_what_one_member_says_is_called_that(tmp_path: Path) -> None:
+    past = smpc_dp.TimeoutFault({"alice"}, "start", code=Code.PAST, number=901)
+    session = session_of(tmp_path, REAL | FEW, Failing(past, behind(3, 4)))
+    for expected, number in (("aggregator says that the others ask for 901", 1), ("the others ask for 4", 2)):
+        with pytest.raises((smpc_dp.TimeoutFault, smpc_dp.OtherRequestError)):
+            await session.average([0.5], number=number)
+        with pytest.raises(smpc_dp.ConfigError, match=f"which request this is for: {expected}$"):
+            await session.average([0.5])
+
+
+@pytest.mark.parametrize("label", ["a ", " a", "\u00a0a"])
+async def test_a_label_that_looks_like_another_one_is_refused(tmp_path: Path, label: str) -> None:
+    connection = Failing()
+    session = session_of(tmp_path, REAL | FEW, connection)
+    with pytest.raises(smpc_dp.ConfigError, match="must not begin or end with a blank") as caught:
+        await session.average([0.5], label=label)
+    assert (caught.value.issues[0].where, caught.value.issues[0].check) == ("label", ConfigCheck.FORMAT)
+    assert connection.asked == []
