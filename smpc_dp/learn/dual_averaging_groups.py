@@ -17,11 +17,12 @@ from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
 from smpc_dp.learn.averager import Groups, Rows
 from smpc_dp.learn.block_gossip import GroupDraws
 from smpc_dp.learn.dual_averaging import dual_averaging_in_groups, inverse_root
-from smpc_dp.learn.group_steps import SLACK, Budget, Delta, Group, GroupRun, group_issues, group_requirements
+from smpc_dp.learn.group_steps import SLACK, Group, GroupRun, group_issues, group_requirements
 from smpc_dp.learn.models import Model, ModelName
 from smpc_dp.learn.pair_descent import prox_of
 from smpc_dp.learn.pairing_schedule import Positive, Seed
 from smpc_dp.learn.requirements import Learned, LearnerContext, Requirements, Table
+from smpc_dp.learn.sgd import Budget, Delta
 
 # Sums with noise have so many times the room of sums without.
 ROOM = 1 << 10

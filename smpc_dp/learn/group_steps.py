@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
 from smpc_dp.learn.averager import ALONE, FAILURES, Averager, Groups, Rows
 from smpc_dp.learn.block_gossip import GroupDraws
-from smpc_dp.learn.pairing_schedule import Positive
 from smpc_dp.learn.requirements import (
     OnStep,
     PrivateAverages,
@@ -34,20 +33,6 @@ from smpc_dp.learn.sgd import AveragedChanges, average_changes, clip_inside
 Group = Annotated[
     Annotated[int, Meta(ge=2, le=65_535)],
     Meta(description="s, members of a group: in each step a round of groups averages, by `averager`"),
-]
-Budget = Annotated[
-    Positive | None,
-    Meta(
-        description="of each party, all of its steps together",
-        extra={"default": "none: exact averages, **no differential privacy**"},
-    ),
-]
-Delta = Annotated[
-    Annotated[float, Meta(gt=0, lt=1)] | None,
-    Meta(
-        description="of each party, all of its steps together",
-        extra={"default": "needed with `epsilon`, and for it alone"},
-    ),
 ]
 # More than rounding adds to a sum, as a factor.
 SLACK = 1 + 2.0**-20

@@ -34,6 +34,20 @@ from smpc_dp.learn.requirements import (
 
 Positive = Annotated[float, Meta(gt=0, le=1e9)]
 Steps = Annotated[int, Meta(ge=1, le=1_000_000)]
+Budget = Annotated[
+    Annotated[float, Meta(gt=0, lt=1000)] | None,
+    Meta(
+        description="of each party, all of its steps together",
+        extra={"default": "none: exact averages, **no differential privacy**"},
+    ),
+]
+Delta = Annotated[
+    Annotated[float, Meta(gt=0, lt=1)] | None,
+    Meta(
+        description="of each party, all of its steps together",
+        extra={"default": "needed with `epsilon`, and for it alone"},
+    ),
+]
 
 
 class SgdSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -55,20 +69,8 @@ class SgdSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         ),
     ] = None
     steps: Annotated[Steps, Meta(description="T")]
-    epsilon: Annotated[
-        Annotated[float, Meta(gt=0, lt=1000)] | None,
-        Meta(
-            description="of each party, all of its steps together",
-            extra={"default": "none: exact averages, **no differential privacy**"},
-        ),
-    ] = None
-    delta: Annotated[
-        Annotated[float, Meta(gt=0, lt=1)] | None,
-        Meta(
-            description="of each party, all of its steps together",
-            extra={"default": "needed with `epsilon`, and for it alone"},
-        ),
-    ] = None
+    epsilon: Budget = None
+    delta: Delta = None
     rate: Annotated[Positive, Meta(description="eta, the step size")] = 0.5
     decay: Annotated[
         Annotated[float, Meta(ge=0, le=1e9)],
