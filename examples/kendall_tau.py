@@ -94,6 +94,7 @@ async def main(count: int = len(BORROWERS)) -> dict[str, Any]:
     low, high = result["interval"]
     print(f"estimate:       {result['value']:.3f} from {result['pairs']} pairs, {result['failed']} failed")
     print(f"standard error: {result['standard_error']:.3f}, interval {low:.3f} to {high:.3f}")
+    print("                the interval is for the noise and the records as a sample")
     print(f"planned error:  {plan.mean_squared_error**0.5:.3f}, of it noise {plan.noise_error**0.5:.3f}")
     print(f"all pairs:      {truth:.3f} without noise (nobody sees this)")
     print(f"privacy:        epsilon {result['privacy']['epsilon']} for each record, all its pairs together")

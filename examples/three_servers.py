@@ -100,6 +100,7 @@ async def main(count: int = len(BORROWERS), servers: int = SERVERS) -> dict[str,
     )
     print(f"noise:          {result['noise_error']:.3f}, one draw for the whole statistic")
     print(f"planned error:  {planned:.3f}, interval {low:.3f} to {high:.3f}")
+    print("                the interval is for the noise and the records as a sample")
     print(f"all pairs:      {truth:.3f} without noise (nobody sees this)")
     print(f"privacy:        epsilon {result['privacy']['epsilon']} for each record")
     print(f"ledger:         {spent['epsilon']:.3f} spent of {EPSILON}")

@@ -6,6 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+# What an interval of a statistic of pairs covers.
+PAIRS_COVERED = "for the noise and the records as a sample"
 # How many coordinates of a value are shown.
 SHOWN_VALUES = 8
 

@@ -18,6 +18,7 @@ from smpc_dp.net.member import Membership
 from smpc_dp.net.session_file import SessionFile
 from smpc_dp.protocols.garbled.params import PAIR_COPIES
 from smpc_dp.protocols.names import has_servers
+from smpc_dp.summary import PAIRS_COVERED
 
 if TYPE_CHECKING:
     from smpc_dp.kernels.fields import Field
@@ -171,11 +172,11 @@ def arguments(
 def statistic_text(result: Mapping[str, Any]) -> str:
     """Format a result, as `StatisticResult.to_json` gives it, in a few lines for a person."""
     error = result["standard_error"]
-    lines = [f"{result['kernel']}: {result['value']:.6g}" + ("" if error is None else f" +- {error:.2g}")]
+    shown = "" if error is None else f", standard error {error:.2g}"
+    lines = [f"{result['kernel']}: {result['value']:.6g}{shown}"]
     if result["interval"] is not None:
         low, high = result["interval"]
-        covered = "for the noise and the records as a sample"
-        lines.append(f"{result['level']:.0%} interval: {low:.6g} to {high:.6g}, {covered}")
+        lines.append(f"{100 * result['level']:g}% interval: {low:.6g} to {high:.6g}, {PAIRS_COVERED}")
     privacy = result["privacy"]
     failed = f", {result['failed']} failed" if result["failed"] else ""
     lines += [
@@ -198,7 +199,7 @@ def reported_text(result: Mapping[str, Any]) -> str:
     low, high = result["interval"]
     count = len(result["reported"]) + len(result["missing"])
     estimated, bound = f"{result['standard_error']:.2g}", result["standard_error_bound"]
-    error = f" +- {estimated}"
+    error = f", standard error {estimated}"
     if FEW in result["privacy"]["not_protected"]:
         known = "not known" if bound is None else f"at most {bound:.2g}"
         error = (
@@ -207,7 +208,7 @@ def reported_text(result: Mapping[str, Any]) -> str:
         )
     lines = [
         f"{result['statistic']}: {result['value']:.6g}{error}",
-        f"{result['confidence']:.0%} interval: {low:.6g} to {high:.6g}, {_covered(result)}",
+        f"{100 * result['confidence']:g}% interval: {low:.6g} to {high:.6g}, {_covered(result)}",
         f"from {result['reports']} reports of {count} parties",
     ]
     if bound is not None:

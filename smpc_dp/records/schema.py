@@ -189,7 +189,7 @@ class SchemaSettings(msgspec.Struct, frozen=True, kw_only=True):
         Meta(
             ge=1,
             le=MAX_ROWS,
-            description="most rows of one party that count; in statistics it stops before it connects with more",
+            description="most rows of one party that count; with more it does not take part in statistics",
         ),
     ]
     rows: Annotated[

@@ -12,7 +12,7 @@ from smpc_dp.report.document import Block, Section, Sentences, Text, section
 from smpc_dp.report.roles import KINDS, NETWORK, VIEWS
 from smpc_dp.report.table import Table
 from smpc_dp.report.trace import Trace
-from smpc_dp.summary import rounded
+from smpc_dp.summary import PAIRS_COVERED, rounded
 
 Json = Mapping[str, Any]
 # Of a column of a table.
@@ -80,7 +80,7 @@ def vector_section(result: Json, interval: tuple[float, float] | None) -> list[S
         (label, value - reach, float(value), value + reach)
         for label, value in zip(labels, values, strict=True)
     )
-    picture = Intervals(f"Each coordinate with its {level:.0%} interval", kind, drawn, table)
+    picture = Intervals(f"Each coordinate with its {100 * level:g}% interval", kind, drawn, table)
     return section("result", "Result", [picture])
 
 
@@ -167,9 +167,9 @@ def pairs_section(result: Json) -> list[Section]:
         ("pairs of each party, at most", number(result["partners"])),
     ]
     rows += [(key, number(result[key])) for key in ("positives", "auc") if result[key] is not None]
-    return section(
-        "result", "Result", [Table(result["kernel"], (("property", TEXT), ("value", NUMBER)), tuple(rows))]
-    )
+    note = "" if result["interval"] is None else f"The interval is {PAIRS_COVERED}."
+    table = Table(result["kernel"], (("property", TEXT), ("value", NUMBER)), tuple(rows), note)
+    return section("result", "Result", [table])
 
 
 def learned_section(results: Mapping[str, Json]) -> list[Section]:

@@ -20,8 +20,10 @@ import smpc_dp
 from smpc_dp.cli.output import deliver, progress_console, report_line, writable_streams
 from smpc_dp.cli.reporting import make_report
 from smpc_dp.cli.run import results_of
+from smpc_dp.cli.statistic import statistic_text
 from smpc_dp.net.events import Event
 from smpc_dp.net.launcher import ProcessOutcome, print_event
+from smpc_dp.report.sections import pairs_section
 
 RESULT = {"value": [1.5]}
 
@@ -145,3 +147,17 @@ def test_a_report_needs_no_metadata_of_the_package() -> None:
     missing = mock.Mock(side_effect=importlib.metadata.PackageNotFoundError("smpc-dp"))
     with mock.patch("importlib.metadata.version", missing):
         assert smpc_dp.__version__ in make_report("title", "", (), ()).footer
+
+
+def test_a_statistic_of_pairs_says_what_its_interval_covers() -> None:
+    result: dict[str, Any] = {
+        **{"kernel": "auc", "value": 0.7, "standard_error": 0.1, "interval": [0.4, 0.9], "level": 0.995},
+        **{"pairs": 9, "failed": 0, "parties": 6, "partners": 3, "noise_error": 0.05, "absent": []},
+        **{"faults": [], "positives": None, "auc": None, "evidence": None},
+        "privacy": {"epsilon": 1.0, "delta": 0.0, "claim": "", "not_protected": []},
+    }
+    lines = statistic_text(result).splitlines()
+    covered = "for the noise and the records as a sample"
+    assert lines[:2] == ["auc: 0.7, standard error 0.1", f"99.5% interval: 0.4 to 0.9, {covered}"]
+    assert f"The interval is {covered}." in str(pairs_section(result))
+    assert covered not in str(pairs_section({**result, "interval": None}))

@@ -273,12 +273,13 @@ def test_an_estimate_says_what_its_interval_leaves_out(
     value, bound = f"gini_mean_difference: {few['value']:.6g}", few["standard_error_bound"]
     assert reported_text(few).startswith(f"{value}, standard error at most {bound:.2g} (estimated ")
     assert reported_text(few).splitlines()[1].endswith(f", {covered}")
+    assert reported_text({**few, "confidence": 0.995}).splitlines()[1].startswith("99.5% interval: ")
     rounded = reported_text({**few, "bias_bound": 0.125, "visited": 7}).splitlines()[1]
     assert rounded.endswith(", for the responses of these parties, a bias of 0.12 at most included")
     assert set(GINI.estimate(exact).estimate.privacy.not_protected) & {ROUNDED, FEW} == {FEW}
     monkeypatch.setattr("smpc_dp.statistics.reports.ENOUGH_PAIRS", 15)
     assert not set(GINI.estimate(exact).estimate.privacy.not_protected) & {ROUNDED, FEW}
     assert reported_text(GINI.estimate(exact).to_json()).startswith(
-        f"{value} +- {few['standard_error']:.2g}\n"
+        f"{value}, standard error {few['standard_error']:.2g}\n"
     )
     assert set(GINI.estimate(exact[:29]).estimate.privacy.not_protected) & {ROUNDED, FEW} == {FEW}
