@@ -166,7 +166,8 @@ class ExactTables:
             f"persons: records are counted, and one person may have several in a cell{persons}",
             "a party can subtract its own counts from each cell that is shown, and colluding parties theirs",
             "a party that adds records that it does not have can have a cell shown",
-            "which cells are not shown is public: they have fewer records, or fewer parties",
+            "which cells are not shown is public: they have fewer records, or fewer parties, and together at "
+            "most max_rows of each party less what is shown",
             "other tables of these records, wherever they are published: also by a party that gives the rows "
             "another name of a data set, or deletes its file of opened tables",
             "how long a party takes to read and sum its rows: others see it where it does so while they wait",
