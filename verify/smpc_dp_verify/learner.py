@@ -23,7 +23,7 @@ ABOVE_0, BELOW_1 = math.nextafter(0.0, 1.0), math.nextafter(1.0, 0.0)
 # Averages of models have steps of a 2^40th of the radius, of which none is below 2^-1000.
 LEAST_RADIUS = 2.0**-960
 NUMBERS: dict[str, tuple[float, float, float | None]] = {
-    "epsilon": (ABOVE_0, 1e9, None),
+    "epsilon": (ABOVE_0, math.nextafter(1000.0, 0.0), None),
     "delta": (ABOVE_0, BELOW_1, None),
     "rate": (ABOVE_0, 1e9, 0.5),
     "decay": (0.0, 1e9, 0.0),
@@ -50,6 +50,7 @@ SETTINGS: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
     "diffusion": (
         {"batches": (1, 1, 1)},
         {
+            "epsilon": (ABOVE_0, 1e6, None),
             "rate": (ABOVE_0, 1e6, 0.1),
             "clip": (ABOVE_0, 1e6, None),
             "ridge": (0.0, 1e6, 0.0),
@@ -118,7 +119,7 @@ def _read_rounds(
     given, parties = session.parameters, len(session.names)
     whole = {"features": WHOLE["features"], "classes": WHOLE["classes"], "steps": (1, 100_000, None)}
     whole |= {"group": (2, MOST_MEMBERS, None), "seed": (0, 2**63 - 1, 0)} | more_whole
-    numbers = {"epsilon": (ABOVE_0, 1e6, None), "delta": NUMBERS["delta"]} | more_numbers
+    numbers = {name: NUMBERS[name] for name in ("epsilon", "delta")} | more_numbers
     choices = {"model": MODELS} | more_choices
     known = {"learner", "averager", "columns", *whole, *numbers, *choices}
     required({*given} <= known, "a parameter that is unknown")

@@ -115,7 +115,7 @@ WRONG: list[dict[str, Any]] = [
     {"metric_every": 1},
     {"metric_share": 1.0},
     {"metric_lower": 1.0},
-    {"epsilon": 0},
+    *({"epsilon": epsilon} for epsilon in (0, 1000.0)),
     {"delta": 1.0},
     {"delta": None},
     {"delta": 1e-12},
