@@ -71,7 +71,8 @@ class Abort(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
     """Message that a run is over for its receiver or its sender, with the reason; names are from the roster.
 
     `culprit` is set for the codes in BLAMES, `missing` (each name with its own code) and `step` for those in
-    LACKS. `number` is the number of parties needed, or the request that the others are at; 0 for neither.
+    LACKS. `number` is the number of parties needed (FEW), or a request: that of the others (PAST), or one
+    that can be joined (BEGUN); else 0.
     """
 
     code: Code
@@ -96,7 +97,7 @@ class Abort(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
         """Render the code in the receiver's words."""
         text = TEXTS[self.code]
         if self.number:
-            text += f" ({'request ' * (self.code == Code.PAST)}{self.number})"
+            text += f" ({'request ' * (self.code in (Code.PAST, Code.BEGUN))}{self.number})"
         apart = [f"{name}: {TEXTS[code]}" for name, code in self.missing if code != self.code]
         return "; ".join([f"{self.culprit}: {text}" if self.culprit else text, *apart[:SHOWN]])
 
