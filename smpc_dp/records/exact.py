@@ -65,22 +65,23 @@ class ExactTables:
 
         A row is in one cell at most: that of the columns of all tables that count it.
         """
-        tables = [counted_cells(one, self.schema) for one in self.statistics]
-        indices = {chosen: chosen.index(table) for chosen in self.parts[0]}
-        counted = [
-            np.logical_and.reduce([table.counted, *(indices[chosen] >= 0 for chosen in each)])
-            for each in tables
-        ]
-        counts = []
-        for part in self.parts:
-            inside = np.ones(table.rows, dtype=bool)
-            for each, rows in zip(tables, counted, strict=True):
-                inside &= rows if set(each) <= set(part) else ~rows
-            cell = np.zeros(table.rows, dtype=np.int64)
-            for chosen in part:
-                cell = cell * chosen.cells + indices[chosen]
-            counts.append(np.bincount(cell[inside], minlength=cells_of_part(part)))
-        return np.minimum(np.concatenate(counts), self.schema.max_rows).astype(np.int64)
+        tables = [frozenset(counted_cells(one, self.schema)) for one in self.statistics]
+        base = self.parts[0]
+        indices = {chosen: chosen.index(table) for chosen in base}
+        inside = np.array([index >= 0 for index in indices.values()]).reshape(len(base), table.rows).T
+        kinds, kind = np.unique(inside, axis=0, return_inverse=True)
+        counts = {frozenset(part): np.zeros(cells_of_part(part), dtype=np.int64) for part in self.parts}
+        for number, row in enumerate(kinds.tolist()):
+            there = frozenset(chosen for chosen, has in zip(base, row, strict=True) if has)
+            used = [each for each in tables if each <= there]
+            if not used:
+                continue
+            part, rows = frozenset[Selector]().union(*used), table.counted & (kind.ravel() == number)
+            cell = np.zeros(np.count_nonzero(rows), dtype=np.int64)
+            for chosen in (chosen for chosen in base if chosen in part):
+                cell = cell * chosen.cells + indices[chosen][rows]
+            counts[part] += np.bincount(cell, minlength=len(counts[part]))
+        return np.minimum(np.concatenate(list(counts.values())), self.schema.max_rows).astype(np.int64)
 
     def answers(self, cells: NDArray[np.int64], level: float) -> Answers:
         """Return the counts of all tables from those of all cells; NOT_SHOWN stands for no count."""

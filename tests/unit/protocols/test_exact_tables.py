@@ -175,6 +175,9 @@ def test_a_party_counts_its_rows_in_each_cell() -> None:
     data = {"age": [age for age, _ in rows], "sex": [sex for _, sex in rows], "region": ["east"] * len(rows)}
     # the last cells are of rows with an age and without a sex; none lack age, which no table would count
     assert plan.vector(read_table(data, plan.schema)).tolist() == [1, 1, 2, 1, 1, 1, 0, 1, 0]
+    alone = plan_tables(read_schema(GIVEN["records"]), ["count"], 5)
+    empty = {name: values[:0] for name, values in data.items()}
+    assert [alone.vector(read_table(one, alone.schema)).tolist() for one in (data, empty)] == [[9], [0]]
 
 
 def test_cells_of_rows_that_lack_a_column_count_for_the_bound() -> None:
