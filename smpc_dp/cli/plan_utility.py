@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Literal
 
 import typer
@@ -102,6 +103,11 @@ def boosting(
     )
 
 
+def _vacuous(name: str, bound: float, start: float) -> list[str]:
+    """Return a line about a bound that is no less than what is known of the start; none about others."""
+    return [f"{name} says nothing: the start has {start:.2g} at most"] if bound >= start else []
+
+
 def local_global(
     nodes: Annotated[int, typer.Option(help="Parties M.")],
     records: Annotated[int, typer.Option(help="Of all parties together, n.")],
@@ -123,7 +129,15 @@ def local_global(
     from smpc_dp.learn.local_global import LocalGlobal
     from smpc_dp.learn.registry import check_learn
     from smpc_dp.learn.utility import local_global_utility
+    from smpc_dp.privacy.arguments import ArgumentChecks
+    from smpc_dp.protocols.phases.parameters import MAX_PARTIES
 
+    checks = ArgumentChecks()
+    checks.require_integer("nodes", nodes, 2, MAX_PARTIES)
+    checks.require_integer("batch", batch, 1, 10**12)
+    checks.raise_issues()
+    checks.require_integer("records", records, nodes * batch, 10**12, ": a batch of each node")
+    checks.raise_issues()
     given: dict[str, object] = {
         "features": features,
         "batch": batch,
@@ -131,19 +145,24 @@ def local_global(
         "rate": rate,
     }
     given |= {"ridge": ridge, "radius": radius, "chance": chance, "epsilon": epsilon, "delta": delta}
-    given |= {"learner": LocalGlobal.kind, "rounds": max(1, records // max(1, batch * nodes))}
+    given |= {"learner": LocalGlobal.kind, "rounds": records // (batch * nodes)}
     checked, issues = check_learn(given, nodes)
     if checked is None or not isinstance(checked.learner, LocalGlobal):
         raise ConfigError(issues)
     plan = local_global_utility(checked.learner, nodes, records)
     convex, strongly = plan.convex, plan.strongly_convex
+    condition = "" if epsilon < 1 else ", where Theorem 1 has epsilon < 1"
     rows = [
         (
             "noise",
             f"{plan.deviation:.4g}",
-            f"deviation of a global step; {plan.published_deviation:.4g} as published",
+            f"deviation of a global step; {plan.published_deviation:.4g} as published{condition}",
         ),
-        ("(9)", f"{convex.total:.4g}", "mean excess of the loss at most, the sum of:"),
+        (
+            "(9)",
+            f"{convex.total:.4g}",
+            "mean excess of the loss at most, the sum of:",
+        ),
         ("start", f"{convex.start:.4g}", "(M + 1) R^2 / (4 T eta)"),
         ("gradients", f"{convex.gradients:.4g}", "eta B^2"),
         (
@@ -154,11 +173,18 @@ def local_global(
         ("sampling", f"{convex.sampling:.4g}", "of batches without replacement, as printed"),
     ]
     if strongly is not None:
-        rows.append(("(10)", f"{strongly.total:.4g}", "squared distances of all models: an order"))
+        rows.append(
+            (
+                "(10)",
+                f"{strongly.total:.4g}",
+                "squared distances of all models: an order",
+            )
+        )
         rows.append(
             ("steps of (10)", f"{plan.permitted_from}", f"first round that Lemma 4 permits, of {plan.rounds}")
         )
-    print_plan(plan, as_json, f"{nodes} parties, {plan.rounds} batches each", rows)
+    lines = _vacuous("(9)", convex.total, math.log(2))
+    print_plan(plan, as_json, f"{nodes} parties, {plan.rounds} batches each", rows, *lines)
 
 
 def diffusion(
@@ -186,4 +212,6 @@ def diffusion(
         ("(31)", f"{plan.stationarity:.4g}", "mean of |grad J|^2 at the centroid, at most"),
         ("without noise", f"{plan.stationarity_exact:.4g}", "the same"),
     ]
-    print_plan(plan, as_json, f"diffusion of {parties} parties, {steps} steps", rows)
+    # A gradient's l2 norm is at most its l1 norm.
+    lines = ["(31) holds where no gradient is clipped", *_vacuous("(31)", plan.stationarity, clip**2)]
+    print_plan(plan, as_json, f"diffusion of {parties} parties, {steps} steps", rows, *lines)

@@ -19,6 +19,7 @@ from smpc_dp.learn.topology import mixing_gap
 from smpc_dp.privacy.arguments import ArgumentChecks
 from smpc_dp.privacy.diffusion import DiffusionNoise, disagreement_bound, stationarity_bound
 from smpc_dp.privacy.published_bounds import (
+    LEAST_CHANCE,
     LEAST_ROUNDS,
     ConvexBound,
     MarginLoss,
@@ -79,6 +80,8 @@ def personalized_utility(
     checks = ArgumentChecks()
     checks.require_integer("updates", most, 1, 100_000)
     checks.require_integer("length", length, 1, 10_000_000)
+    checks.require_positive("record_bound", record_bound)
+    checks.require_within("ridge", ridge, 0.0, 1e12)
     checks.require_budget(epsilon, delta)
     checks.raise_issues()
     counts = np.array(sizes, dtype=np.intp)
@@ -198,6 +201,8 @@ def local_global_utility(settings: LocalGlobal, nodes: int, records: int) -> Loc
     part, strongly, permitted = settings.chance, None, None
     if settings.ridge and part < 1 and settings.rounds >= LEAST_ROUNDS:
         least, convexity = min(part, 1 - part), settings.ridge
+        checks.require_within("chance", part, LEAST_CHANCE, 1 - LEAST_CHANCE)
+        checks.raise_issues()
         each = msgspec.structs.replace(run, steps=settings.rounds)
         strongly = strongly_convex_bound(each, rate, convexity, least)
         permitted = math.ceil(1 / (least * convexity * settings.largest_rate))
@@ -253,6 +258,7 @@ def diffusion_utility(
     """
     checks = ArgumentChecks()
     checks.require_positive("smoothness", smoothness)
+    checks.require_positive("clip", clip, 1e9)
     checks.require_positive("gap", gap)
     checks.raise_issues()
     noise = DiffusionNoise.plan("homomorphic", epsilon, steps, step_size, clip, length)

@@ -96,6 +96,9 @@ class DiffusionNoise(msgspec.Struct, frozen=True, kw_only=True):
         checks = ArgumentChecks()
         checks.require_budget(epsilon)
         checks.require_integer("steps", steps, 1, 10_000_000)
+        # The scale follows from them: it is no fault of its own.
+        checks.require_positive("step_size", step_size, 1e9)
+        checks.require_positive("l1_bound", l1_bound, 1e9)
         checks.raise_issues()
         shifts = steps * (steps + 1) if kind == "homomorphic" else 2 * steps
         # The grid step is rounded up with the scale: two parts in a million.

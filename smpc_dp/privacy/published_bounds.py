@@ -17,6 +17,8 @@ from smpc_dp.privacy.arguments import ArgumentChecks
 
 # Of a strongly convex loss: the induction for (10) begins there.
 LEAST_ROUNDS = 5
+# Of a local or a global step.
+LEAST_CHANCE = 1e-9
 # Of what bounds divide by: no bound overflows.
 LEAST_NUMBER = 1e-30
 
@@ -210,7 +212,7 @@ def strongly_convex_bound(
     checks = ArgumentChecks()
     checks.require_within("rate", rate, LEAST_NUMBER, 1e12)
     checks.require_within("convexity", convexity, LEAST_NUMBER, 1e12)
-    checks.require_within("least", least, 1e-9, 0.5)
+    checks.require_within("least", least, LEAST_CHANCE, 0.5)
     checks.require_integer("steps", run.steps, LEAST_ROUNDS, max(LEAST_ROUNDS, run.records))
     _require_records(checks, run, run.nodes * run.steps)
     checks.raise_issues()

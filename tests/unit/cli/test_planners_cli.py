@@ -83,7 +83,11 @@ def test_a_model_gives_zetas_and_exact_rival(tmp_path: Path) -> None:
         (["plan", "personalized", "--sizes", "9,9,9", *OF_MODELS, "--coupling", "-1"], "coupling"),
         (["plan", "boosting", "--sizes", "9,9,9", "--beta", "0"], "beta"),
         (["plan", "boosting", "--sizes", "9,9,9", "--beta", "1", "--coupling", "-1"], "coupling"),
-        ([*LOCAL_GLOBAL, "--batch", "50"], "steps"),
+        (["plan", "personalized", "--sizes", "9,9,9", *OF_MODELS, "--record-bound=-3"], "record_bound"),
+        (["plan", "personalized", "--sizes", "9,9,9", *OF_MODELS, "--ridge", "nan"], "ridge: nan"),
+        ([*LOCAL_GLOBAL, "--batch", "50"], "records: 100 is not an integer in 200"),
+        ([*LOCAL_GLOBAL, "--batch", "5", "--nodes", "0"], "nodes: 0"),
+        ([*LOCAL_GLOBAL, "--batch", "5", "--ridge", "0.01", "--chance", "1e-12"], "chance: 1e-12"),
         ([*LOCAL_GLOBAL, "--batch", "5", "--rate", "9"], "rate"),
         (
             ["plan", "diffusion", "--parties", "5", "--length", "2", "--steps", "9", "--epsilon", "0"],
@@ -97,6 +101,20 @@ def test_faults_name_the_argument_and_its_bound(arguments: list[str], named: str
     assert result.exit_code == 1
     assert isinstance(result.exception, ConfigError | LocalError)
     assert named in str(result.exception)
+
+
+def test_a_scale_of_a_wrong_step_is_no_second_fault() -> None:
+    arguments = ["plan", "diffusion", "--parties", "5", "--length", "2", "--steps", "9", "--epsilon", "1"]
+    assert "(31) holds where no gradient is clipped" in CliRunner().invoke(app, arguments).stdout
+    result = CliRunner().invoke(app, [*arguments, "--step-size", "-1"])
+    assert str(result.exception) == "step_size: -1.0 is not a number above 0 and at most 1e+09"
+
+
+def test_a_bound_above_the_loss_at_the_start_says_nothing() -> None:
+    many = ["--records", "10000000", "--batch", "1000", "--rate", "0.01", "--radius", "0.1"]
+    vacuous = CliRunner().invoke(app, [*LOCAL_GLOBAL, "--batch", "5"])
+    assert "(9) says nothing: the start has 0.69 at most" in vacuous.stdout
+    assert "says nothing" not in CliRunner().invoke(app, [*LOCAL_GLOBAL, *many, "--epsilon", "90"]).stdout
 
 
 def test_the_documented_fields_of_a_verifiable_plan_are_printed() -> None:
