@@ -46,7 +46,9 @@ def _check_numbers(struct: msgspec.Struct, owner: str) -> None:
         if isinstance(value, bool) or not isinstance(value, int if kind is int else int | float):
             wanted = "a whole number" if kind is int else "a number"
             raise ConfigError.at(name, f"of {owner}: must be {wanted}, is {value!r:.80}", ConfigCheck.TYPE)
-        most = 1.0 if name in ("delta", "slack") else 1e15
+        # What a ledger can store; the least float above it is refused.
+        whole = 1e15 if kind is int else math.nextafter(1e9, math.inf)
+        most = 1.0 if name in ("delta", "slack") else whole
         if not 0 <= value < most:
             raise ConfigError.at(
                 name, f"of {owner}: must be 0 or more and below {most:g}, is {value}", ConfigCheck.RANGE

@@ -326,12 +326,9 @@ class Ledger:
             )
         spent, alone = self._spending(before), self._spending([event])
         budget = f"epsilon = {_format_exact(terms.epsilon)} at delta = {_format_exact(terms.delta)}"
-        total = _format_cost(whole)
-        if whole.epsilon is not None and terms.epsilon is not None and float(total) <= terms.epsilon:
-            total = repr(whole.epsilon)
         return "epsilon", (
-            f"of {budget}, {_format_cost(spent)} is spent, and this release, "
-            f"{_format_cost(alone)} by itself, would make it {total}"
+            f"of {budget}, {_format_above(spent, terms.epsilon)} is spent, and this release, "
+            f"{_format_cost(alone)} by itself, would make it {_format_above(whole, terms.epsilon)}"
             + (f"; with that epsilon, delta would have to be {needed:.6g}" if needed < 1 else "")
         )
 
@@ -395,6 +392,13 @@ def _format_cost(spending: Spending) -> str:
     return "more than any" if spending.epsilon is None else f"{spending.epsilon:.6g}"
 
 
+def _format_above(spending: Spending, budget: float | None) -> str:
+    """Format a cost as `_format_cost`, to its last digit where it is above a budget that it rounds to."""
+    short, epsilon = _format_cost(spending), spending.epsilon
+    hidden = epsilon is not None and budget is not None and float(short) <= budget < epsilon
+    return repr(epsilon) if hidden else short
+
+
 def _checked_terms(given: Terms) -> Terms:
     """Return the terms as they will be read back; raise ConfigError that names each invalid one."""
     issues = Issues()
@@ -404,6 +408,8 @@ def _checked_terms(given: Terms) -> Terms:
             convert(value, field.type)
         except msgspec.ValidationError:
             rule = "1 to 200 printable ASCII characters, the first of them no blank"
+            if field.name in ("epsilon", "delta"):
+                rule = "an int or a float"
             if get_origin(field.type) is Literal:
                 rule = " or ".join(get_args(field.type))
             issues.add_issue(field.name, f"must be {rule}, is {value!r:.80}", ConfigCheck.RANGE)

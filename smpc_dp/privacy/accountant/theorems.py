@@ -34,7 +34,7 @@ def advanced_composition(epsilon: float, delta: float, count: int, slack: float)
     _check_slack(slack, positive=True)
     _check_count(count)
     total = math.sqrt(2 * count * math.log(1 / slack)) * epsilon + count * epsilon * math.expm1(epsilon)
-    return total, min(1.0, count * delta + slack)
+    return total, min(1.0, summed([(delta, int(count)), (slack, 1)]))
 
 
 def kairouz_oh_viswanath(parameters: Sequence[tuple[float, float]], slack: float) -> tuple[float, float]:
@@ -44,7 +44,7 @@ def kairouz_oh_viswanath(parameters: Sequence[tuple[float, float]], slack: float
     """
     _check(parameters)
     _check_slack(slack, positive=False)
-    total = math.fsum(e for e, _ in parameters)
+    total = summed((e, 1) for e, _ in parameters)
     delta = -math.expm1(math.log1p(-slack) + math.fsum(math.log1p(-d) for _, d in parameters))
     if slack == 0:
         return total, delta
@@ -68,7 +68,7 @@ def optimal_composition(epsilon: float, count: int, total: float) -> float:
     _check([(epsilon, 0.0)])
     check_budget(total, 0.0)
     _check_count(count)
-    if count * epsilon <= total:
+    if summed([(epsilon, int(count))]) <= total:
         return 0.0
     p = 1 / (1 + math.exp(-epsilon))
     # The loss of j truths is (2 j - count) epsilon.

@@ -35,7 +35,11 @@ from smpc_dp.privacy.accountant.events import (
     exact_release,
 )
 from smpc_dp.privacy.accountant.ledger import Ledger
-from smpc_dp.privacy.accountant.theorems import advanced_composition
+from smpc_dp.privacy.accountant.theorems import (
+    advanced_composition,
+    kairouz_oh_viswanath,
+    optimal_composition,
+)
 from smpc_dp.privacy.distributions import BinomialDistribution
 from smpc_dp.privacy.mechanisms import DiscreteGaussian, KaryRandomisedResponse, Sensitivity, Skellam
 from smpc_dp.protocols.result import Privacy
@@ -108,6 +112,37 @@ def test_budgets_add_up_as_the_decimals_that_were_written(
         assert total is not None
         assert float(total[1].rstrip(";")) > epsilon
     assert len(book.entries()) == taken
+
+
+def test_a_budget_that_is_overspent_by_little_is_shown_to_the_last_digit(tmp_path: Path) -> None:
+    book = Ledger.create(
+        tmp_path / "a.ledger", party="a", dataset="d", relation="substitution", epsilon=1.0, delta=0.0
+    )
+    for number, cost in enumerate((1.0, 1e-17)):
+        book.charge(run(number), pure(cost), forced=True)
+    with pytest.raises(PrivacyError, match=r", 1\.0000000000000002 is spent"):
+        book.charge(run(2), pure(1e-17))
+
+
+def test_a_budget_or_cost_that_no_file_can_hold_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="epsilon: must be an int or a float, is Fraction"):
+        Ledger.create(
+            tmp_path / "a.ledger",
+            party="a",
+            dataset="d",
+            relation="substitution",
+            epsilon=Fraction(1, 3),  # type: ignore[arg-type]
+            delta=0.0,
+        )
+    with pytest.raises(ConfigError, match="epsilon: of Pure: must be 0 or more and below 1e"):
+        Pure(1e10)
+    assert Pure(1e9).epsilon == 1e9
+
+
+def test_theorems_add_decimals() -> None:
+    assert optimal_composition(0.1, 3, 0.3) == 0.0
+    assert advanced_composition(0.1, 0.1, 3, 0.1)[1] == 0.4
+    assert kairouz_oh_viswanath([(0.1, 0.0)] * 3, 0.0)[0] == 0.3
 
 
 def test_what_is_spent_is_rounded_up_in_decimals() -> None:
