@@ -84,7 +84,11 @@ def test_each_margin_is_of_the_rows_that_have_its_columns() -> None:
     """Against a count of rows, one by one, of which each set that is told apart obeys the rule."""
     source = np.random.default_rng(1)
     for ask, always, absent in itertools.product(
-        (["sex x region", "sex", "region", "count"], ["age x sex x region", "age x sex", "region", "count"]),
+        (
+            ["sex x region", "sex", "region", "count"],
+            ["age x sex x region", "age x sex", "region", "count"],
+            ["age x sex x region", "age", "sex"],
+        ),
         ((), ("age",)),
         (0.0, 0.1, 0.3),
     ):
