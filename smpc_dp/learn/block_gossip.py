@@ -105,7 +105,7 @@ class GroupDraws:
         """
         orders = self._orders(rounds)
         senders = np.tile(np.arange(self.parties), (rounds, 1))
-        before = np.concatenate([orders[:, :, -1:], orders[:, :, :-1]], axis=2).reshape(rounds, -1)
+        before = orders[:, :, np.arange(self.size) - 1].reshape(rounds, -1)
         np.put_along_axis(senders, orders.reshape(rounds, -1), before, axis=1)
         return senders
 

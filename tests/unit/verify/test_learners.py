@@ -127,7 +127,6 @@ WRONG: list[dict[str, Any]] = [
     *(DIFFUSION | change for change in ({"rate": 4.0, "ridge": 0.5}, {"noise": "iid"}, {"batches": 2})),
     *(DIFFUSION | change for change in ({"publish": 1.0}, {"topology": "complete"}, {"radius": 0})),
     DIFFUSION | {"sizes": [3] * 8},
-    {"averager": AVERAGER | {"mechanism": "skellam"}},
     *(ROUNDS | {name: value} for name, value in (("group", 2), ("group", 9), ("group", None), ("clip", 0))),
     *(ROUNDS | change for change in ({"regulariser": "psd"}, {"ridge": 0.1}, {"model": "own"}, {"seed": -1})),
     *(ROUNDS | change for change in ({"epsilon": None}, {"delta": None}, {"steps": 0})),
