@@ -81,7 +81,8 @@ class ExactTables:
             for chosen in (chosen for chosen in base if chosen in part):
                 cell = cell * chosen.cells + indices[chosen][rows]
             counts[part] += np.bincount(cell, minlength=len(counts[part]))
-        return np.minimum(np.concatenate(list(counts.values())), self.schema.max_rows).astype(np.int64)
+        cells = np.concatenate(list(counts.values()))
+        return np.asarray(np.minimum(cells, self.schema.max_rows), dtype=np.int64)
 
     def answers(self, cells: NDArray[np.int64], level: float) -> Answers:
         """Return the counts of all tables from those of all cells; NOT_SHOWN stands for no count."""

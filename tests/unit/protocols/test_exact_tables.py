@@ -176,7 +176,8 @@ def test_a_party_counts_its_rows_in_each_cell() -> None:
     plan = plan_tables(read_schema(GIVEN["records"]), ["age x sex", "age"], 5)
     each = itertools.product((10.0, 40.0, 90.0), ("f", "m"))
     rows = [*each, (40.0, "f"), (np.nan, "f"), (40.0, "x")]
-    data = {"age": [age for age, _ in rows], "sex": [sex for _, sex in rows], "region": ["east"] * len(rows)}
+    ages, sexes = zip(*rows, strict=True)
+    data: dict[str, Any] = {"age": ages, "sex": sexes, "region": ["east"] * len(rows)}
     # the last cells are of rows with an age and without a sex; none lack age, which no table would count
     assert plan.vector(read_table(data, plan.schema)).tolist() == [1, 1, 2, 1, 1, 1, 0, 1, 0]
     alone = plan_tables(read_schema(GIVEN["records"]), ["count"], 5)
