@@ -100,7 +100,7 @@ def _commit_once() -> None:
     )
 
     class NoiseSecret:
-        """Stands for the core's; what it is asked for is computed of its arguments."""
+        """Replacement of the core's class, which computes everything from its arguments."""
 
         def __init__(self, *given: Any) -> None:
             self._given = given

@@ -127,7 +127,7 @@ def test_all_may_ask_for_a_later_request(path: Path) -> None:
     play(path, (), act)
 
 
-@pytest.mark.thin(2)
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("again", [1, 2])
 def test_a_request_that_has_begun_cannot_be_joined(path: Path, again: int) -> None:
     """A process ends after the start: the next one asks for the same request, or for an earlier one."""

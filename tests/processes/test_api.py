@@ -129,8 +129,8 @@ async def test_the_command_of_a_party_gives_its_vector_to_the_request_that_it_is
                 )
                 assert process.stderr is not None
                 lines = await process.stderr.readline()
-                while more and b"connected" not in lines:
-                    lines += await process.stderr.readline()
+                while more and b"connected" not in lines and (line := await process.stderr.readline()):
+                    lines += line
                 if more:
                     connected.set()
                 shown, rest = await process.communicate()
@@ -416,7 +416,7 @@ async def test_the_vectors_of_a_party_that_was_started_anew_are_of_the_others_mo
     """In the loop of the example: its process ends before round 2, and the next one joins round 3."""
     parameters = {**DIFFERING, "length": 3, "precision": 1e-9, "max_weight": 1000}
     path = create_local_session(tmp_path, PARTIES, parameters, timeouts=FAST)
-    loop, behind = example(), asyncio.Event()
+    loop, begun, behind = example(), asyncio.Event(), asyncio.Event()
     loop.ROUNDS, loop.PARTIES = 4, PARTIES
     sent: list[tuple[str, int, float, np.ndarray]] = []
     models: dict[int, Any] = {0: np.zeros(3)}
@@ -435,6 +435,8 @@ async def test_the_vectors_of_a_party_that_was_started_anew_are_of_the_others_mo
             behind.set()
             raise
         assert np.array_equal(models.setdefault(number, result.value), result.value)
+        if number == 2:
+            begun.set()
         return result
 
     monkeypatch.setattr(smpc_dp.Session, "average", observed)
@@ -442,6 +444,7 @@ async def test_the_vectors_of_a_party_that_was_started_anew_are_of_the_others_mo
     async def alice() -> Any:
         with pytest.raises(KeyError):
             await loop.learn(str(path), "alice")
+        await begun.wait()
         return await loop.learn(str(path), "alice")
 
     others = [loop.learn(str(path), name) for name in PARTIES[1:]]

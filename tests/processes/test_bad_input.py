@@ -68,7 +68,7 @@ INPUTS: dict[str, tuple[str, str]] = {
 }
 
 
-@pytest.mark.thin(2)
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("fault", INPUTS)
 @pytest.mark.parametrize("command", ["party", "run"])
 def test_a_bad_vector_is_refused(session: Path, fault: str, command: str) -> None:

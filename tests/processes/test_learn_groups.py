@@ -81,7 +81,7 @@ async def everybody(
 
 
 @pytest.mark.thin(2)
-@pytest.mark.parametrize("given", [DUAL, DIFFUSION], ids=["dual averaging", "diffusion"])
+@pytest.mark.parametrize("given", [DIFFUSION, DUAL], ids=["diffusion", "dual averaging"])
 def test_processes_learn_exactly_what_a_simulation_learns(tmp_path: Path, given: dict[str, Any]) -> None:
     results, failures = asyncio.run(everybody(session(tmp_path, given), NAMES))
     assert failures == {}
@@ -152,7 +152,7 @@ def test_reports_are_passed_on_in_groups_without_a_lost_party(tmp_path: Path) ->
         assert guarantee.epsilon == pytest.approx(6.0)
 
 
-@pytest.mark.long
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("given", [DUAL, DIFFUSION], ids=["dual averaging", "diffusion"])
 def test_logs_of_rounds_are_audited(tmp_path: Path, given: dict[str, Any]) -> None:
     names = NAMES[:6]

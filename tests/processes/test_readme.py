@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shlex
@@ -9,11 +10,14 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+import smpc_dp
 from smpc_dp.cli import app
 from smpc_dp.net.local import create_local_session, free_port
 from tests.snippets import block, execute, run_as
@@ -64,13 +68,45 @@ async def test_the_private_session_runs_with_either_protocol(
         assert np.all(np.abs(average.value - names["vector"]) < 6 * average.standard_error)
 
 
+class Others:
+    """Session of a process that was started anew, whose others ask for the request `asked`."""
+
+    def __init__(self, asked: int) -> None:
+        self.asked = asked
+        self.sent: list[tuple[int, float, float]] = []
+
+    async def average(self, vector: Any, *, weight: float, number: int) -> Any:
+        if number < self.asked:
+            raise smpc_dp.OtherRequestError("alice", number, "", self.asked - 1, "", self.asked)
+        self.sent.append((number, weight, float(vector[0])))
+        return SimpleNamespace(value=np.array([10.0 * number]))
+
+
+async def test_the_embedded_loop_of_a_new_process_adds_nothing_of_its_old_model(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It joins request 3 with weight 0, and goes on from the average; past the last round it ends."""
+    program = block("README.md", "python no-run", "number, weight = 1")
+    names = {"x": [], "y": [0.0] * 7, "model": np.zeros(1), "rate": 1.0, "rounds": 4}
+    names["gradient"] = lambda model, _x, _y: model - model - 1.0
+    others = Others(3)
+    monkeypatch.setattr(smpc_dp, "connect", lambda *_, **_named: contextlib.nullcontext(others))
+    learned = await run_as("alice", program, names)
+    assert [(number, weight) for number, weight, _ in others.sent] == [(3, 0), (4, 7)]
+    assert others.sent[1][2] == 31.0
+    assert learned["model"].tolist() == [40.0]
+    others.asked = 5
+    with pytest.raises(smpc_dp.OtherRequestError):
+        await run_as("alice", program, names)
+
+
 @pytest.mark.long
 async def test_the_embedded_loop_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert "`max_weight = 1000`" in README
     parameters = {"length": 2, "lower": -10.0, "upper": 10.0, "precision": 1e-6, "max_weight": 1000}
     create_local_session(tmp_path, PARTIES, parameters)
-    program = block("README.md", "python no-run", "weight=len(y)")
+    program = block("README.md", "python no-run", "number, weight = 1")
 
     def gradient(model: np.ndarray, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         return np.asarray(x.T @ (x @ model - y) / len(y))

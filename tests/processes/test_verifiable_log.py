@@ -92,7 +92,6 @@ def test_a_user_audits_over_its_session(tmp_path: Path, bounds: dict[str, Any]) 
     asyncio.run(with_sessions(tmp_path, then, bounds))
 
 
-@pytest.mark.thin(2)
 @pytest.mark.parametrize(
     "lie", ["another-line", "another-header", "fewer-lines", "more-lines", "wrong-place"]
 )

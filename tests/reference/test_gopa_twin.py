@@ -22,7 +22,6 @@ def test_twin_imports_nothing_of_the_library() -> None:
     assert len(RUNS) == 10
 
 
-@pytest.mark.thin(2)
 @pytest.mark.parametrize("path", RUNS, ids=lambda path: path.stem)
 def test_run(path: Path) -> None:
     vector = json.loads(path.read_bytes())

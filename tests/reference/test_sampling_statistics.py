@@ -246,7 +246,7 @@ def test_low_bits_of_wide_noise_are_uniform(bits: int) -> None:
     assert stats.chisquare(np.bincount(low, minlength=256)).pvalue > ALARM
 
 
-@pytest.mark.thin(3)
+@pytest.mark.thin(2)
 @pytest.mark.parametrize(
     ("name", "parameters"),
     [
@@ -262,7 +262,7 @@ def test_long_draws_equal_the_twin(name: str, parameters: tuple[Fraction, ...]) 
     assert drawn == twin.draw_distribution(twin.source_key(key), 0, 4500, name, *parameters)
 
 
-@pytest.mark.thin(3)
+@pytest.mark.thin(2)
 @pytest.mark.parametrize(
     ("name", "parameters", "distribution"),
     [

@@ -262,7 +262,7 @@ def test_a_box_covers_every_move(bits: int, widths: tuple[int, int]) -> None:
         assert worst <= plan.delta < 1.02 * worst + 1e-5
 
 
-@pytest.mark.thin(3)
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("widths", [(8, 3, 3), (1, 1, 40), tuple(range(1, 18))])
 def test_a_box_costs_what_its_diagonal_does(widths: tuple[int, ...]) -> None:
     def planned(steps: int | tuple[int, ...]) -> VerifiablePlan:

@@ -255,7 +255,7 @@ def imports(path: Path) -> set[str]:
 
 def test_the_evidence_is_never_imported() -> None:
     assert {path.suffix for path in FOLDER.iterdir()} == {".txt", ".json", ".md"}
-    named = re.compile(rb"^\s*(?:from|import)\s[^#\n]*(?<![.\w])(?:circuits|protocols)\b", re.MULTILINE)
+    named = re.compile(rb"\b(?:from|import)\s[^#\n]*(?<![.\w])(?:circuits|protocols)\b")
     for path in ROOT.joinpath("smpc_dp").rglob("*.py"):
         if not named.search(path.read_bytes()):
             continue

@@ -60,7 +60,7 @@ def test_a_result_that_cannot_be_written_is_printed_as_json(
 
 
 class Full(io.StringIO):
-    """Takes nothing, as a file on a full disk."""
+    """A file on a full disk."""
 
     def write(self, text: str) -> int:  # noqa: ARG002
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

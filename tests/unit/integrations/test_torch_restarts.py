@@ -16,7 +16,7 @@ import smpc_dp
 
 
 class Tensor(np.ndarray[Any, Any]):
-    """What an average needs of a tensor."""
+    """Array with the methods of a tensor that an average calls."""
 
     def numel(self) -> int:
         return self.size

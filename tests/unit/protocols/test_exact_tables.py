@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from typing import Any
 
 import numpy as np
@@ -124,6 +125,10 @@ def check_tables(
     for party, table in enumerate(tables):
         for row in zip(*(table[name] for name in used), strict=True):
             groups[signature(row)].append(party)
+    sizes = [math.prod(len(LEVELS[name]) for name in names) for names in asked]
+    assert [one.statistic for one in estimates] == [
+        text for text, cells in zip(ask, sizes, strict=True) for _ in range(cells)
+    ]
     shown = {one: len(held) >= 5 and len(set(held)) >= LEAST_PARTIES for one, held in groups.items()}
     for one in estimates:
         number = ask.index(one.statistic)

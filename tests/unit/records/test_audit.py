@@ -36,7 +36,7 @@ def audited(parameters: Audited, samples: int = SAMPLES) -> RecordAudit:
     return audit_records(parameters, samples, SeededRandomnessForSimulation(1, "audit"))
 
 
-@pytest.mark.thin(4)
+@pytest.mark.thin(3)
 @pytest.mark.parametrize(
     ("parameters", "parties", "protocol"),
     [

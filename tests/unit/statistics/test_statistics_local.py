@@ -99,7 +99,7 @@ SETTINGS: list[tuple[Kernel, float, int]] = [
 ]
 
 
-@pytest.mark.thin(6)
+@pytest.mark.thin(3)
 @pytest.mark.parametrize(("kernel", "epsilon", "n"), SETTINGS, ids=lambda value: getattr(value, "name", ""))
 def test_estimates_are_unbiased_and_as_far_off_as_the_exact_variance(
     kernel: Kernel, epsilon: float, n: int
