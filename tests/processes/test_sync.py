@@ -301,5 +301,5 @@ def test_it_has_the_public_calls_of_a_session() -> None:
         return {name for name in vars(kind) if not name.startswith("_")}
 
     # Calls of other modules of the library, in the session's own loop.
-    internal = {"check_open", "sum_encoded"}
+    internal = {"check_open", "check_process", "sum_encoded"}
     assert public(smpc_dp.Session) - public(smpc_dp.sync.Session) == internal
