@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
+from smpc_dp.cli import app
+from smpc_dp.cli.member import HostMember
 from smpc_dp.errors import LocalError
 from smpc_dp.net.local import create_local_session
 from smpc_dp.privacy.accountant.ledger import Ledger
@@ -116,3 +120,22 @@ def test_the_report_of_a_party_is_for_parties(tmp_path: Path) -> None:
     done = smpc_dp("party", str(path), "--as", "aggregator", "--report", str(tmp_path / "report.html"))
     assert done.returncode == 2
     assert "--report is for parties" in done.stderr
+
+
+@pytest.mark.parametrize("number", [None, 2])
+def test_the_command_of_a_party_asks_for_the_request_of_its_number(
+    number: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = written(tmp_path, SUMS, "json", json.dumps([0.5]), json.dumps([0.5]))
+    asked: list[int | None] = []
+
+    class Opened:
+        async def sum_encoded(self, *_: object, number: int | None) -> None:
+            asked.append(number)
+            raise LocalError("enough is known")
+
+    monkeypatch.setattr(HostMember, "connect", lambda _: contextlib.nullcontext(Opened()))
+    given = [] if number is None else ["--number", str(number)]
+    done = CliRunner().invoke(app, ["party", str(path), "--as", "alice", *given])
+    assert done.exit_code == 1
+    assert asked == [number]
