@@ -31,6 +31,7 @@ from smpc_dp.learn.requirements import (
     Step,
     Table,
 )
+from smpc_dp.privacy.accountant.decimals import split
 
 Positive = Annotated[float, Meta(gt=0, le=1e9)]
 Steps = Annotated[int, Meta(ge=1, le=1_000_000)]
@@ -196,15 +197,21 @@ class SgdSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         measured = self.participations(groups[self.measured_steps], parties)
         share = self.metric_share if self.metric_every else 0.0
 
-        def private(length: int, bound: float, taken: NDArray[np.intp], part: float) -> PrivateAverages:
-            epsilon = None if self.epsilon is None else self.epsilon * part
-            delta = None if self.delta is None else self.delta * part
-            return PrivateAverages(length, bound, sizes, taken, epsilon, delta, weights)
+        # Of metrics and of steps.
+        budgets: list[tuple[float | None, float | None]] = [(None, None), (None, None)]
+        if self.epsilon is not None and self.delta is not None:
+            budgets = [*zip(split(self.epsilon, share), split(self.delta, share), strict=True)]
+        metrics, steps = budgets
+
+        def private(
+            length: int, bound: float, taken: NDArray[np.intp], budget: tuple[float | None, float | None]
+        ) -> PrivateAverages:
+            return PrivateAverages(length, bound, sizes, taken, *budget, weights)
 
         return Requirements(
-            private(self.size, self.clip, self.participations(groups, parties), 1 - share),
+            private(self.size, self.clip, self.participations(groups, parties), steps),
             PublicAverages(self.size, self.radius, sizes),
-            metric=private(1, (self.metric_upper - self.metric_lower) / 2, measured, share)
+            metric=private(1, (self.metric_upper - self.metric_lower) / 2, measured, metrics)
             if share
             else None,
         )

@@ -89,7 +89,8 @@ def test_whoever_is_killed_half_way_is_named_at_once(tmp_path: Path, members: An
     pair.started[victim].kill()
     survivor = "evaluator" if victim == "garbler" else "garbler"
     end = pair.end(survivor)
-    assert end["text"] == f"{victim}: the channel was cut"
+    # What the system says of it may follow.
+    assert end["text"].startswith(f"{victim}: the channel was cut")
 
 
 @pytest.mark.thin(2)

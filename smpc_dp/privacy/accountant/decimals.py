@@ -20,6 +20,18 @@ def decimal(number: float) -> Fraction:
     return Fraction(repr(float(number)))
 
 
+def split(number: float, share: float) -> tuple[float, float]:
+    """Return a share of a budget, `share` in [0, 1), and the rest: their decimals add up to it at most."""
+    first = _rounded_down(decimal(number) * decimal(share))
+    return first, _rounded_down(decimal(number) - decimal(first))
+
+
+def _rounded_down(exact: Fraction) -> float:
+    """Return the greatest float whose decimal is at most `exact`, which is 0 or more."""
+    nearest = float(exact)
+    return nearest if decimal(nearest) <= exact else math.nextafter(nearest, 0.0)
+
+
 def summed(terms: Iterable[tuple[float, int]]) -> float:
     """Return the sum of (finite number >= 0, count): the least float whose decimal is no less than it.
 

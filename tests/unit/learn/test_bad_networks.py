@@ -84,7 +84,7 @@ def test_graphs_parties_and_budgets(given: dict[str, Any], change: dict[str, Any
         (OWNERS, {"epsilons": [1.0, -2.0]}, "epsilons: element 1 must be a number above 0, .* is -2.0"),
         (OWNERS, {"answers": 0}, "answers: must be an integer from 1 .* is 0"),
         (SHARED, {"policy": "deep-q"}, "policy: must be 'public' or 'threshold', is 'deep-q'"),
-        (SHARED, {"rate": 9.0}, r"rate: must be at most 1/\(2μ\) = 1, for the sensitivity, is 9"),
+        (SHARED, {"rate": 9.0}, r"rate: must be at most 1/\(2μ\) = 1, is 9"),
         (SHARED, {"epsilon": 1.0}, "delta"),
     ],
 )

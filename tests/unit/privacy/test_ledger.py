@@ -18,12 +18,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from smpc_dp.cli import app
 from smpc_dp.cli.output import result_text
 from smpc_dp.errors import ConfigError, LocalError, PrivacyError
 from smpc_dp.privacy.accountant.compose import Composition
+from smpc_dp.privacy.accountant.decimals import split, summed
 from smpc_dp.privacy.accountant.events import (
     Event,
     Gaussian,
@@ -143,6 +146,14 @@ def test_theorems_add_decimals() -> None:
     assert optimal_composition(0.1, 3, 0.3) == 0.0
     assert advanced_composition(0.1, 0.1, 3, 0.1)[1] == 0.4
     assert kairouz_oh_viswanath([(0.1, 0.0)] * 3, 0.0)[0] == 0.3
+
+
+@given(st.floats(1e-300, 1e9), st.floats(0, 0.999))
+def test_parts_of_a_budget_are_no_more_than_the_budget(budget: float, share: float) -> None:
+    first, rest = split(budget, share)
+    assert summed([(first, 1), (rest, 1)]) <= budget
+    assert first + rest == pytest.approx(budget, rel=1e-15)
+    assert first == pytest.approx(budget * share, rel=1e-12, abs=1e-310)
 
 
 def test_what_is_spent_is_rounded_up_in_decimals() -> None:
