@@ -143,7 +143,7 @@ def test_a_budget_or_cost_that_no_file_can_hold_is_named(tmp_path: Path) -> None
 
 
 def test_theorems_add_decimals() -> None:
-    assert optimal_composition(0.1, 3, 0.3) == 0.0
+    assert optimal_composition(0.07, 29, 2.03) == 0.0
     assert advanced_composition(0.1, 0.1, 3, 0.1)[1] == 0.4
     assert kairouz_oh_viswanath([(0.1, 0.0)] * 3, 0.0)[0] == 0.3
 
