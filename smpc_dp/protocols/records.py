@@ -301,13 +301,16 @@ def asked(ask: str | Sequence[str]) -> tuple[str, ...]:
     return tuple(text.strip() for text in (ask.split(";") if isinstance(ask, str) else ask))
 
 
-def protected(schema: Schema) -> str:
-    """Return whom the guarantee protects, as the subject of a claim."""
+def protected(schema: Schema, *, honest: bool = True) -> str:
+    """Return whom the guarantee protects, as the subject of a claim.
+
+    `honest`: the claim is about honest parties' data alone.
+    """
     if schema.unit == "record":
-        return "each record of an honest party is"
+        return "each record of an honest party is" if honest else "each record is"
     return (
         f"all records of one person, at most {schema.person_factor} in each of at most {schema.party_factor} "
-        "parties that are honest, are together"
+        f"parties {'that are honest, ' if honest else ''}are together"
     )
 
 

@@ -14,6 +14,7 @@ from smpc_dp.encoding import Encoding
 from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.privacy.accountant.receipt import Receipt, SpentBudget
 from smpc_dp.privacy.guarantee import PrivacyGuarantee, Unit
+from smpc_dp.privacy.statements import NO_STATEMENTS, Statements
 from smpc_dp.summary import SHOWN_VALUES, spent_text, value_text
 
 if TYPE_CHECKING:
@@ -23,43 +24,50 @@ if TYPE_CHECKING:
     from smpc_dp.trees import Leaf
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Privacy:
     """Privacy of a release: what it reveals, and what is not protected.
 
-    `epsilon` and `delta` are None for an exact release: it has no differential privacy. `guarantee` has all
-    values that they depend on, `receipt` the cost to this party's ledger, where there is one.
+    Attributes:
+        clauses: of the claim, by name; premises: what it assumes, limits: what is not protected, both besides
+            the sentences of the guarantee.
+        guarantee: epsilon and delta, and all values that they depend on; None for an exact release, which has
+            no differential privacy.
+        receipt: the cost to this party's ledger, where there is one.
     """
 
-    epsilon: float | None
-    delta: float | None
-    claim: str
-    assumptions: tuple[str, ...]
-    not_protected: tuple[str, ...]
+    clauses: Statements
+    premises: Statements = NO_STATEMENTS
+    limits: Statements = NO_STATEMENTS
     guarantee: PrivacyGuarantee | None = None
     receipt: Receipt | None = None
     budget: SpentBudget | None = None
 
-    @classmethod
-    def private(
-        cls,
-        guarantee: PrivacyGuarantee,
-        *,
-        claim: str,
-        assumptions: tuple[str, ...] = (),
-        not_protected: tuple[str, ...] = (),
-        receipt: Receipt | None = None,
-    ) -> Privacy:
-        """Return the privacy of a release with noise: the guarantee's numbers and assumption, and texts."""
-        return cls(
-            epsilon=guarantee.epsilon,
-            delta=guarantee.delta,
-            claim=claim,
-            assumptions=(guarantee.assumption, *assumptions),
-            not_protected=(*guarantee.warnings, *not_protected),
-            guarantee=guarantee,
-            receipt=receipt,
-        )
+    @property
+    def claim(self) -> str:
+        """The clauses in one line: a blank follows one that ends with a colon, a semicolon any other."""
+        *first, last = self.clauses.sentences
+        return "".join([clause + (" " if clause.endswith(":") else "; ") for clause in first] + [last])
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What the claim assumes: the guarantee's assumption, and the premises."""
+        return (*(() if self.guarantee is None else (self.guarantee.assumption,)), *self.premises.sentences)
+
+    @property
+    def not_protected(self) -> tuple[str, ...]:
+        """What a reader should be told: the guarantee's warnings, and the limits."""
+        return (*(() if self.guarantee is None else self.guarantee.warnings), *self.limits.sentences)
+
+    @property
+    def epsilon(self) -> float | None:
+        """Epsilon of the guarantee; None for an exact release."""
+        return None if self.guarantee is None else self.guarantee.epsilon
+
+    @property
+    def delta(self) -> float | None:
+        """Delta of the guarantee; None for an exact release."""
+        return None if self.guarantee is None else self.guarantee.delta
 
     @property
     def unit(self) -> Unit | None:

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smpc_dp.errors import ConfigCheck, ConfigError
+from smpc_dp.privacy.statements import Statements
 from smpc_dp.records.ask import Ask, Statistic, read_ask
 from smpc_dp.records.features import Selector
 from smpc_dp.records.noisy import cell_labels
@@ -97,7 +98,7 @@ class ExactTables:
             counted=0,
             rows=None,
             guarantee=None,
-            not_protected=self.not_protected,
+            not_protected=self.not_protected.sentences,
         )
 
     def _counts(self, one: Statistic, cells: Sequence[int]) -> list[Estimate]:
@@ -157,23 +158,25 @@ class ExactTables:
         )
 
     @property
-    def not_protected(self) -> tuple[str, ...]:
+    def not_protected(self) -> Statements:
         """What a reader of the tables should be told."""
         rows, parties = self.schema.person_factor, self.schema.party_factor
         fewest = max(math.ceil(self.smallest / (rows * parties)), math.ceil(LEAST_PARTIES / parties))
         persons = f": those of {fewest} may do" if self.schema.unit == "person" else ""
-        return (
-            "a disclosure rule, and not differential privacy: counts that are shown are exact, and who knows "
-            "all records of a cell but one learns that one",
-            f"persons: records are counted, and one person may have several in a cell{persons}",
-            "a party can subtract its own counts from each cell that is shown, and colluding parties theirs",
-            "a party that adds records that it does not have can have a cell shown",
-            "which cells are not shown is public: they have fewer records, or fewer parties, and together at "
-            "most max_rows of each party less what is shown",
-            "other tables of these records, wherever they are published: also by a party that gives the rows "
-            "another name of a data set, or deletes its file of opened tables",
-            "how long a party takes to read and sum its rows: others see it where it does so while they wait",
-            TOO_MANY_ROWS,
+        return Statements.of(
+            exact="a disclosure rule, and not differential privacy: counts that are shown are exact, and who "
+            "knows all records of a cell but one learns that one",
+            persons=f"persons: records are counted, and one person may have several in a cell{persons}",
+            own_counts="a party can subtract its own counts from each cell that is shown, and colluding "
+            "parties theirs",
+            false_records="a party that adds records that it does not have can have a cell shown",
+            hidden_cells="which cells are not shown is public: they have fewer records, or fewer parties, "
+            "and together at most max_rows of each party less what is shown",
+            other_tables="other tables of these records, wherever they are published: also by a party that "
+            "gives the rows another name of a data set, or deletes its file of opened tables",
+            reading_time="how long a party takes to read and sum its rows: others see it where it does so "
+            "while they wait",
+            many_rows=TOO_MANY_ROWS,
         )
 
 

@@ -134,6 +134,7 @@ class Priced:
         from smpc_dp.records.result import NO_PRIVACY, Answers, not_protected
 
         exact = self.shares is None
+        limits = NO_PRIVACY if exact else not_protected(self.schema, central=self.central)
         return Answers(
             estimates=tuple(estimates),
             level=level,
@@ -144,7 +145,7 @@ class Priced:
             counted=0 if exact else self.mechanism.honest,
             rows=rows,
             guarantee=None if exact else self.guarantee(),
-            not_protected=NO_PRIVACY if exact else not_protected(self.schema, central=self.central),
+            not_protected=limits.sentences,
             following=following,
         )
 

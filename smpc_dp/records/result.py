@@ -12,6 +12,7 @@ import msgspec
 
 from smpc_dp.optional import import_optional
 from smpc_dp.privacy.guarantee import PlainStruct, PrivacyGuarantee
+from smpc_dp.privacy.statements import Statements
 from smpc_dp.records.ask import Statistic
 from smpc_dp.records.intervals import INFINITE, Interval
 from smpc_dp.records.schema import Schema
@@ -24,11 +25,11 @@ TOO_MANY_ROWS = (
     "that more rows of a party count than max_rows: it stops before it connects, so its absence may say so, "
     "a bit of each session, which no epsilon covers: sessions with other max_rows tell the number"
 )
-NO_PRIVACY = (
-    "sums are exact: they have no differential privacy, and those of all steps are seen",
-    "a party may add any vector within its bounds",
-    "how long a party takes to read and sum its rows: others see it while they wait",
-    TOO_MANY_ROWS,
+NO_PRIVACY = Statements.of(
+    exact="sums are exact: they have no differential privacy, and those of all steps are seen",
+    any_vector="a party may add any vector within its bounds",
+    reading_time="how long a party takes to read and sum its rows: others see it while they wait",
+    many_rows=TOO_MANY_ROWS,
 )
 
 
@@ -42,7 +43,7 @@ def near_zero(value: float, error: float) -> str:
     return f"{PROJECTED}; {NEAR_ZERO}" if value < 0 else NEAR_ZERO
 
 
-def not_protected(schema: Schema, *, central: bool = False) -> tuple[str, ...]:
+def not_protected(schema: Schema, *, central: bool = False) -> Statements:
     """Return what a reader of the answers should be told; `central`: servers draw one noise for all."""
     noise = (
         "the servers draw the noise together"
@@ -50,27 +51,24 @@ def not_protected(schema: Schema, *, central: bool = False) -> tuple[str, ...]:
         else "or no noise; noise is counted on from all but as many parties as are planned to be corrupt, "
         "and with none planned from every party but the one that looks"
     )
-    lines = [
-        f"a party may add any vector within its bounds{';' if central else ','} {noise}",
-        "how long a party takes to read and sum its rows: others see it where it does so while they wait",
-        TOO_MANY_ROWS,
-        "the columns, bounds, categories and what is asked for are public",
-        "that counts within the noise are not shown is presentation, and protects nothing",
-        "intervals are about the noise; they say nothing about how the rows were sampled",
-    ]
-    if schema.unit == "record":
-        lines.append("one record is protected, not all records of one person")
-    else:
-        lines.append(f"that a person is in at most {schema.party_factor} parties is declared, not checked")
-    if schema.rows == "public":
-        lines.append("the number of rows of each party is public")
-    if schema.filled:
-        lines.append(
-            "rows beyond rows_per_person, or without an id, are in the public number of rows: answers over "
-            f"it take them as the middle of {', '.join(schema.filled)} (missing = false), which no interval "
-            "covers"
-        )
-    return tuple(lines)
+    return Statements.of(
+        any_vector=f"a party may add any vector within its bounds{';' if central else ','} {noise}",
+        reading_time="how long a party takes to read and sum its rows: others see it where it does so while "
+        "they wait",
+        many_rows=TOO_MANY_ROWS,
+        columns="the columns, bounds, categories and what is asked for are public",
+        hidden_counts="that counts within the noise are not shown is presentation, and protects nothing",
+        sampling="intervals are about the noise; they say nothing about how the rows were sampled",
+        unit="one record is protected, not all records of one person"
+        if schema.unit == "record"
+        else f"that a person is in at most {schema.party_factor} parties is declared, not checked",
+        public_rows="the number of rows of each party is public" if schema.rows == "public" else None,
+        filled="rows beyond rows_per_person, or without an id, are in the public number of rows: answers "
+        f"over it take them as the middle of {', '.join(schema.filled)} (missing = false), which no interval "
+        "covers"
+        if schema.filled
+        else None,
+    )
 
 
 class Estimate(PlainStruct, frozen=True, kw_only=True):

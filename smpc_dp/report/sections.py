@@ -324,15 +324,15 @@ def learned_privacy(
     limits = [
         "the model's truth: a party can lie within its bounds",
         "who takes part, in which step, and when: the schedule is public",
-        "against more parties that collude than the guarantee's assumption names",
     ]
     blocks: list[Block] = [Text(f"The claim of one step alone: {claim}.")] if claim else []
     if guarantee is None:
         blocks.insert(0, Text("No guarantee covers all steps together."))
-        limits = ["the parties' data by differential privacy: the run has no guarantee", *limits[:2]]
+        limits = ["the parties' data by differential privacy: the run has no guarantee", *limits]
     else:
         blocks.append(guarantee_table(guarantee))
-        limits = [*guarantee["warnings"], *limits]
+        colluding = "against more parties that collude than the guarantee's assumption names"
+        limits = [*guarantee["warnings"], *limits, colluding]
     if some["confidential"]:
         limits.insert(0, "what each party has learned: it is its own, and the guarantee does not cover it")
     blocks += _charges(ledgers, unread)

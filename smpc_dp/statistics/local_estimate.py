@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.kernels.fields import Codes, Floats
 from smpc_dp.privacy.guarantee import PrivacyGuarantee
+from smpc_dp.privacy.statements import Statements
 from smpc_dp.protocols.result import Privacy
 
 
@@ -128,14 +129,16 @@ def normal_interval(
 
 def local_privacy(guarantee: PrivacyGuarantee) -> Privacy:
     """Return the privacy of one report of each party."""
-    return Privacy.private(
-        guarantee,
-        claim=f"each report is {guarantee.epsilon:.6g}-locally differentially private (delta = 0), against "
-        "everybody who sees it, the aggregator and all other parties together included",
-        not_protected=(
-            "further reports on the same data: their epsilons add up",
-            "who reported, and public labels",
-            "the estimate against parties who lie: each can move it by more than by its record",
+    return Privacy(
+        guarantee=guarantee,
+        clauses=Statements.of(
+            report=f"each report is {guarantee.epsilon:.6g}-locally differentially private (delta = 0), "
+            "against everybody who sees it, the aggregator and all other parties together included"
+        ),
+        limits=Statements.of(
+            further_reports="further reports on the same data: their epsilons add up",
+            visible="who reported, and public labels",
+            lies="the estimate against parties who lie: each can move it by more than by its record",
         ),
     )
 

@@ -24,6 +24,7 @@ from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.privacy.guarantee import PrivacyGuarantee
 from smpc_dp.privacy.name_selection import NameSelection
 from smpc_dp.privacy.sampling import NoiseSource
+from smpc_dp.privacy.statements import Statements
 from smpc_dp.protocols.records import protected
 from smpc_dp.protocols.result import Privacy
 from smpc_dp.records.schema import Category, Schema
@@ -135,14 +136,17 @@ class LocalNames:
             proof="group privacy of counts that move by one",
             protects=schema.unit,
         )
-        return Privacy.private(
-            guarantee,
-            claim=f"{protected(schema)} ({selection.epsilon:g}, {selection.delta:g})-differentially private "
-            f"({schema.relation}) against everybody who sees the names: a name of one row is released with "
-            f"the chance {selection.single:.2g}",
-            not_protected=(
-                "what a released name says: names are seen as they are, and with their party by the analyst",
-                "further reports on the same rows: their epsilons and deltas add up",
+        return Privacy(
+            guarantee=guarantee,
+            clauses=Statements.of(
+                private=f"{protected(schema)} ({selection.epsilon:g}, {selection.delta:g})-differentially "
+                f"private ({schema.relation}) against everybody who sees the names:",
+                single=f"a name of one row is released with the chance {selection.single:.2g}",
+            ),
+            limits=Statements.of(
+                names="what a released name says: names are seen as they are, and with their party by the "
+                "analyst",
+                further_reports="further reports on the same rows: their epsilons and deltas add up",
             ),
         )
 

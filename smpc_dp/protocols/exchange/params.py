@@ -17,6 +17,7 @@ from smpc_dp.encoding import Encoding, RingVector
 from smpc_dp.errors import Check, ConfigCheck, ConfigError, Issues, VerificationError
 from smpc_dp.privacy.sampling import NoiseSource, discrete_gaussian
 from smpc_dp.privacy.secagg_plan import SecAggPlan
+from smpc_dp.privacy.statements import Statements
 from smpc_dp.protocols import names
 from smpc_dp.protocols.exchange.messages import PARTY_STEPS
 from smpc_dp.protocols.phases.parameters import SumParameters
@@ -179,7 +180,10 @@ class ExchangeParameters(SumParameters, frozen=True):
         del survivors
         seen = "whoever is in the exchange sees its vectors; the hub sees who sends to whom, and no vector"
         if self.epsilon is None or self.delta is None:
-            return Privacy(None, None, f"NO PRIVACY against receivers: {seen}", (), ("what is sent",))
+            return Privacy(
+                clauses=Statements.of(none="NO PRIVACY against receivers:", seen=seen),
+                limits=Statements.of(sent="what is sent"),
+            )
         guarantee = replace(
             self.mechanism.guarantee(self.delta, units=self.plan.parties),
             epsilon=self.epsilon,
@@ -189,16 +193,19 @@ class ExchangeParameters(SumParameters, frozen=True):
                 else f"{_OUTSIDERS}: of each other the two see a vector with half of the noise"
             ),
         )
-        return Privacy.private(
-            guarantee,
-            claim=(
-                f"each party's vector is ({self.epsilon:g}, {self.delta:g})-differentially private "
-                f"({WHOLE_PARTY}) " + ("against everybody" if self.honest == 1 else _OUTSIDERS) + f"; {seen}"
+        return Privacy(
+            guarantee=guarantee,
+            clauses=Statements.of(
+                private=f"each party's vector is ({self.epsilon:g}, {self.delta:g})-differentially private "
+                f"({WHOLE_PARTY}) " + ("against everybody" if self.honest == 1 else _OUTSIDERS),
+                seen=seen,
             ),
-            assumptions=("computational: X25519, HKDF-SHA256, XChaCha20-Poly1305, Ed25519",),
-            not_protected=(
-                "a party may send any vector, and differing ones to different parties",
-                "samplers do not run in constant time",
+            premises=Statements.of(
+                computational="computational: X25519, HKDF-SHA256, XChaCha20-Poly1305, Ed25519"
+            ),
+            limits=Statements.of(
+                any_vector="a party may send any vector, and differing ones to different parties",
+                samplers="samplers do not run in constant time",
             ),
         )
 

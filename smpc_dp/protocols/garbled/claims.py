@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from smpc_dp.privacy.statements import Statements
 from smpc_dp.protocols.garbled.params import PairwiseParameters
 from smpc_dp.protocols.result import Privacy
 
@@ -12,31 +13,32 @@ def privacy_of(parameters: PairwiseParameters, tile: int, transfers: int) -> Pri
     `tile`: how many instances are garbled together; in mode "tile" they share keys.
     """
     garbler, evaluator = parameters.garbler, parameters.evaluator
-    not_protected = [
-        _malicious_garbler(parameters),
-        "what the outputs themselves tell about the inputs: they are exact, without differential privacy",
-        "either side can stop the run; with output to both the garbler learns the output first",
-    ]
-    assumptions = [
-        "AES-128 is an ideal cipher, TupleHash256 and SHA-256 are random oracles, keyed BLAKE3 is "
-        f"{'a random oracle' if parameters.covert else 'collision resistant'}, and computational "
-        "Diffie-Hellman is hard in ristretto255",
-        f"{_keys(parameters, tile)}; of Q keys in all runs, no two meet but with probability Q^2 / 2^129",
-    ]
-    if transfers:
-        bits = (transfers - 1).bit_length()
-        assumptions.append(
-            f"the proved level of up to 2^{bits} oblivious transfers is {128 - bits} bits of work, "
-            f"and 2^-{128 - 2 * bits} without any"
-        )
-    if parameters.output == "aggregator":
-        assumptions.append(f"the aggregator does not collude with '{garbler}' or '{evaluator}'")
+    bits = (transfers - 1).bit_length()
     return Privacy(
-        epsilon=None,
-        delta=None,
-        claim=f"secure against a malicious '{evaluator}' (evaluator) and a {_garbler(parameters)} (garbler)",
-        assumptions=tuple(assumptions),
-        not_protected=tuple(not_protected),
+        clauses=Statements.of(
+            secure=f"secure against a malicious '{evaluator}' (evaluator) and a {_garbler(parameters)} "
+            "(garbler)"
+        ),
+        premises=Statements.of(
+            computational="AES-128 is an ideal cipher, TupleHash256 and SHA-256 are random oracles, keyed "
+            f"BLAKE3 is {'a random oracle' if parameters.covert else 'collision resistant'}, and "
+            "computational Diffie-Hellman is hard in ristretto255",
+            garbling_keys=f"{_keys(parameters, tile)}; of Q keys in all runs, no two meet but with "
+            "probability Q^2 / 2^129",
+            transfers=f"the proved level of up to 2^{bits} oblivious transfers is {128 - bits} bits of work, "
+            f"and 2^-{128 - 2 * bits} without any"
+            if transfers
+            else None,
+            aggregator=f"the aggregator does not collude with '{garbler}' or '{evaluator}'"
+            if parameters.output == "aggregator"
+            else None,
+        ),
+        limits=Statements.of(
+            garbler=_malicious_garbler(parameters),
+            outputs="what the outputs themselves tell about the inputs: they are exact, without differential "
+            "privacy",
+            stopping="either side can stop the run; with output to both the garbler learns the output first",
+        ),
     )
 
 

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Literal
+from typing import ClassVar, Literal
 
 import msgspec
 
 from smpc_dp.encoding import Encoding
 from smpc_dp.errors import ConfigCheck, ConfigIssue
 from smpc_dp.privacy.secagg_plan import ENVELOPE, SecAggPlan
+from smpc_dp.privacy.statements import Statements
 from smpc_dp.protocols.gopa.direct_messages import COORDINATED_STEPS, EVERY_PARTY_STEPS
 from smpc_dp.protocols.gopa.params import GopaParameters
 from smpc_dp.protocols.gopa.params import check_parameters as check_relay
-from smpc_dp.protocols.gopa.plan import SessionNoise
-from smpc_dp.protocols.result import WHOLE_PARTY, Privacy
-from smpc_dp.protocols.secagg.noisy import protected
+from smpc_dp.protocols.gopa.plan import SessionNoise, assumption, luck_of
+from smpc_dp.protocols.result import Privacy
 
 Topology = Literal["relay", "direct"]
 # Each party has a channel to every other, checks a signature of each in each step, and stores all
@@ -25,11 +25,14 @@ MAX_PARTIES = 256
 MAX_PUBLISHED_BYTES = 1 << 28
 
 
-LEFT_IN = "noise shared with parties who were lost after the certificate stays in it"
-
-
 class DirectParameters(GopaParameters, frozen=True):
     """Checked parameters of a session without an aggregator. A lost party's noise stays in."""
+
+    seen_by: ClassVar[str] = (
+        "up to {corrupt} colluding parties, the coordinator among them or not, or any single curious party "
+        "see: every x_hat and the average"
+    )
+    left_in: ClassVar[str] = "it"
 
     @property
     def party_steps(self) -> tuple[str, ...]:
@@ -46,22 +49,13 @@ class DirectParameters(GopaParameters, frozen=True):
 
     def privacy(self, survivors: int) -> Privacy:
         """Return the claim of the plan: all parties see all publications, and none is trusted."""
-        plan, session = self.plan, self.session
         relayed = super().privacy(survivors)
-        return replace(
-            relayed,
-            claim=(
-                f"each honest party's {protected(self.encoding)} ({session.epsilon:g}, {session.delta:g})-"
-                f"differentially private ({WHOLE_PARTY}) in all that up to {plan.max_corrupt} colluding "
-                "parties, the coordinator among them or not, or any single curious party see: every x_hat "
-                f"and the average; {LEFT_IN}"
-            ),
-            not_protected=(
-                *(reason for reason in relayed.not_protected if "aggregator" not in reason),
-                f"the party that coordinates may leave up to {plan.max_dropouts} others out, also after it "
-                "has seen what they published, or stop the run",
-            ),
+        coordinator = (
+            f"the party that coordinates may leave up to {self.plan.max_dropouts} others out, also after it "
+            "has seen what they published, or stop the run"
         )
+        limits = relayed.limits.without("other_sum") + Statements.of(coordinator=coordinator)
+        return replace(relayed, limits=limits)
 
 
 def check_parameters(
@@ -119,8 +113,8 @@ def direct_plan(plan: SecAggPlan, session: SessionNoise) -> tuple[SecAggPlan, Se
     # An aggregator signs no set. A coordinator does, so two quorums must share another honest party.
     # Where shares can be dealt, 2 D < n - 1 - c, as many still sign.
     quorum = (plan.parties + max(plan.max_corrupt, 1)) // 2 + 1
-    assumption = session.assumption.replace("the aggregator", "a coordinator")
+    assumed = assumption(plan, session.honest, luck_of(session.slack), "a coordinator")
     return (
         msgspec.structs.replace(plan, quorum=quorum),
-        msgspec.structs.replace(session, assumption=assumption),
+        msgspec.structs.replace(session, assumption=assumed),
     )

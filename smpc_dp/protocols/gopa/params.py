@@ -18,6 +18,7 @@ from smpc_dp.errors import Code, ConfigCheck, ConfigError, ConfigIssue, PrivacyE
 from smpc_dp.privacy.distributions import BinomialDistribution, DiscreteGaussianDistribution
 from smpc_dp.privacy.guarantee import PrivacyGuarantee, delta_warnings
 from smpc_dp.privacy.sampling import NoiseSource, discrete_gaussian
+from smpc_dp.privacy.statements import Statements
 from smpc_dp.protocols import names
 from smpc_dp.protocols.gopa.messages import PARTY_STEPS
 from smpc_dp.protocols.gopa.plan import SessionNoise, plan_session
@@ -51,6 +52,11 @@ class GopaParameters(SumParameters, frozen=True):
     """
 
     protocol: ClassVar[str] = names.GOPA
+    # Who sees what in a run, and what the noise shared with lost parties stays in.
+    seen_by: ClassVar[str] = (
+        "the aggregator, up to {corrupt} colluding parties, or any single curious party see"
+    )
+    left_in: ClassVar[str] = "the average"
     session: SessionNoise
     on_dropout: OnDropout
 
@@ -163,13 +169,8 @@ class GopaParameters(SumParameters, frozen=True):
     def privacy(self, survivors: int) -> Privacy:
         """Return the claim of the plan: epsilon and delta of each party, the adversary, and the limits."""
         session, plan = self.session, self.plan
-        lost = (
-            "noise shared with parties who were lost after the certificate stays in the average"
-            if self.on_dropout == "keep"
-            else "of a party, either the self-mask or the pairwise noise is opened, never both"
-        )
-        return Privacy.private(
-            PrivacyGuarantee(
+        return Privacy(
+            guarantee=PrivacyGuarantee(
                 epsilon=session.epsilon,
                 delta=session.delta,
                 relation="substitution",
@@ -184,19 +185,30 @@ class GopaParameters(SumParameters, frozen=True):
                 "(docs/proofs/gopa-plan.md)",
                 warnings=delta_warnings(session.delta, plan.parties),
             ),
-            claim=(
-                f"each honest party's {protected(self.encoding)} ({session.epsilon:g}, {session.delta:g})-"
-                f"differentially private ({WHOLE_PARTY}) in all that the aggregator, up to "
-                f"{plan.max_corrupt} colluding parties, or any single curious party see; {lost}"
+            clauses=Statements.of(
+                private=self.private_clause(session.epsilon),
+                lost="noise shared with parties who were lost after the certificate stays in " + self.left_in
+                if self.on_dropout == "keep"
+                else "of a party, either the self-mask or the pairwise noise is opened, never both",
             ),
-            assumptions=("computational: X25519, HKDF-SHA256, AES-256-CTR, Ed25519, TupleHash256",),
-            not_protected=(
-                "a corrupt party may add any value of its own, or no noise: the standard error counts on "
-                f"{survivors} honest ones",
-                "the aggregator may report another sum than that of what was published",
-                "who takes part, when, and the length of the vectors are visible",
-                "samplers do not run in constant time",
+            premises=Statements.of(
+                computational="computational: X25519, HKDF-SHA256, AES-256-CTR, Ed25519, TupleHash256"
             ),
+            limits=Statements.of(
+                any_value="a corrupt party may add any value of its own, or no noise: the standard error "
+                f"counts on {survivors} honest ones",
+                other_sum="the aggregator may report another sum than that of what was published",
+                visible="who takes part, when, and the length of the vectors are visible",
+                samplers="samplers do not run in constant time",
+            ),
+        )
+
+    def private_clause(self, epsilon: float) -> str:
+        """Return the clause about what epsilon protects, and against whom."""
+        return (
+            f"each honest party's {protected(self.encoding)} ({epsilon:g}, {self.session.delta:g})-"
+            f"differentially private ({WHOLE_PARTY}) in all that "
+            + self.seen_by.format(corrupt=self.plan.max_corrupt)
         )
 
 

@@ -167,7 +167,6 @@ def plan_session(
         raise ConfigError.at(
             "precision", "the grid is too coarse for the noise: make it finer", ConfigCheck.INFEASIBLE
         )
-    luck = f"; delta includes {slack:.1g} for bad draws of neighbours in each attempt" if slack else ""
     return plan, SessionNoise(
         epsilon=epsilon,
         delta=delta,
@@ -179,7 +178,7 @@ def plan_session(
         honest=honest,
         curator_deviation=deviation,
         neighbourhood=_neighbourhood(plan, roll_back),
-        assumption=assumption(plan, honest, luck),
+        assumption=assumption(plan, honest, luck_of(slack)),
     )
 
 
@@ -254,8 +253,16 @@ def _lost(plan: SecAggPlan, roll_back: bool) -> int:
     return lost_draws(plan.parties, plan.max_dropouts, plan.degree, REFUSAL)
 
 
-def assumption(plan: SecAggPlan, honest: int, luck: str) -> str:
-    """Return the text of the assumptions; `luck`: of those about draws of neighbours."""
+def luck_of(slack: float) -> str:
+    """Return the text of the assumptions about draws of neighbours, of which so much of delta are bad."""
+    return f"; delta includes {slack:.1g} for bad draws of neighbours in each attempt" if slack else ""
+
+
+def assumption(plan: SecAggPlan, honest: int, luck: str, adversary: str = "the aggregator") -> str:
+    """Return the text of the assumptions.
+
+    `luck`: of those about draws of neighbours; `adversary`: who may exclude parties.
+    """
     corrupt = (
         f"at most {plan.max_corrupt} of {plan.parties} parties are corrupt"
         if plan.max_corrupt
@@ -263,7 +270,7 @@ def assumption(plan: SecAggPlan, honest: int, luck: str) -> str:
     )
     fixed = "whichever they are" if plan.complete else "fixed before anybody draws neighbours"
     return (
-        f"{corrupt}, {fixed}; the aggregator may make any {plan.max_dropouts} others vanish: {honest} honest "
+        f"{corrupt}, {fixed}; {adversary} may make any {plan.max_dropouts} others vanish: {honest} honest "
         f"parties bring noise that counts{luck}"
     )
 

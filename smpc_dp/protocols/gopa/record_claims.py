@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from smpc_dp.errors import LocalError
 from smpc_dp.privacy.secagg_plan import SecAggPlan
+from smpc_dp.privacy.statements import Statements
 from smpc_dp.protocols import records
 from smpc_dp.protocols.gopa.plan import SessionNoise
 from smpc_dp.protocols.phases.cost import LARGE
@@ -38,13 +39,7 @@ class GopaRecords(NoisyRecordParameters):
     session: SessionNoise
     on_dropout: str
     hidden_totals: float
-    # Who sees the noisy sums of each party.
-    seen_by: ClassVar[str] = (
-        "the aggregator, up to {corrupt} colluding parties, or any single curious party see"
-    )
-    of_lost: ClassVar[str] = "of a party, either the self-mask or the pairwise noise is opened, never both"
-    # What else a reader must know, both sentences of it where something is proven.
-    limits: ClassVar[tuple[str, ...]] = ()
+    seen_by: ClassVar[str]
 
     def leaving(self, residual_pairs: int) -> Self:
         """Return the parameters of a sum in which the noise of so many pairs is left."""
@@ -102,15 +97,13 @@ class GopaRecords(NoisyRecordParameters):
         """Return what must not be missed before a request: large noise, and totals that are visible."""
         return [*super().warnings(parties), *(() if self.hidden_totals else (self.totals,))]
 
-    def about_records(self, vectors: Privacy, corrupt: int) -> Privacy:
+    def about_records(self, vectors: Privacy) -> Privacy:
         """Return the claim about vectors as one of the unit of the rows, and what is seen of totals."""
         from smpc_dp.records.result import not_protected
 
         if vectors.guarantee is None:
             raise LocalError("GOPA has a guarantee")
         schema, stated = self.schema, self.request.guarantee()
-        # Before that line is the warning of a delta that is large for so many parties.
-        first = len(vectors.guarantee.warnings)
         guarantee = replace(
             vectors.guarantee,
             relation=schema.relation,
@@ -118,21 +111,16 @@ class GopaRecords(NoisyRecordParameters):
             sensitivity=stated.sensitivity,
             warnings=stated.warnings,
         )
-        return Privacy.private(
-            guarantee,
-            claim=(
-                f"{protected(schema)} ({guarantee.epsilon:g}, {guarantee.delta:g})-differentially private "
-                f"({schema.relation}) in all that {self.seen_by.format(corrupt=corrupt)}; {self.of_lost}; "
-                f"{self.totals}"
-            ),
-            assumptions=vectors.assumptions[1:],
-            not_protected=(
-                # The first is about what a party adds, which the limits are about where it is proven.
-                *(self.limits or not_protected(schema)[:1]),
-                *not_protected(schema)[1:],
-                self.totals,
-                *vectors.not_protected[first + 1 :],
-            ),
+        private = (
+            f"{protected(schema)} ({guarantee.epsilon:g}, {guarantee.delta:g})-differentially private "
+            f"({schema.relation}) in all that {self.seen_by.format(corrupt=self.plan.max_corrupt)}"
+        )
+        totals = Statements.of(totals=self.totals)
+        return Privacy(
+            guarantee=guarantee,
+            clauses=vectors.clauses.replaced(private=private) + totals,
+            premises=vectors.premises,
+            limits=not_protected(schema) + totals + vectors.limits.without("any_value"),
         )
 
 

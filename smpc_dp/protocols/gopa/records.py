@@ -11,7 +11,7 @@ from msgspec import Meta
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
 from smpc_dp.privacy.secagg_plan import SecAggPlan
 from smpc_dp.protocols import records
-from smpc_dp.protocols.gopa.direct_params import LEFT_IN, DirectParameters, direct_plan, size_issues
+from smpc_dp.protocols.gopa.direct_params import DirectParameters, direct_plan, size_issues
 from smpc_dp.protocols.gopa.params import MAX_VARIANCE, GopaParameters
 from smpc_dp.protocols.gopa.params import REFUSED as REFUSED_GOPA
 from smpc_dp.protocols.gopa.plan import plan_session
@@ -83,7 +83,7 @@ class GopaRecordParameters(GopaParameters, GopaRecords, frozen=True):
 
     def privacy(self, survivors: int) -> Privacy:
         """Return the claim: (epsilon, delta) of one unit in all that is seen, and what is seen of totals."""
-        return self.about_records(super().privacy(survivors), self.plan.max_corrupt)
+        return self.about_records(super().privacy(survivors))
 
 
 class DirectRecordParameters(GopaRecordParameters, DirectParameters, frozen=True):
@@ -93,7 +93,6 @@ class DirectRecordParameters(GopaRecordParameters, DirectParameters, frozen=True
         "up to {corrupt} colluding parties, the coordinator among them or not, or any single curious party "
         "see: every party's noisy sums and the total"
     )
-    of_lost: ClassVar[str] = LEFT_IN
 
 
 def check_records(

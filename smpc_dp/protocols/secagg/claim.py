@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from smpc_dp.privacy.guarantee import PrivacyGuarantee
 from smpc_dp.privacy.secagg_plan import SecAggPlan
+from smpc_dp.privacy.statements import Statements
 from smpc_dp.protocols.result import Privacy
 
 
@@ -29,22 +31,47 @@ def privacy_of(plan: SecAggPlan, survivors: int, *, same: bool = True) -> Privac
         else "an aggregator that deviates, without any party that colludes with it, learns"
     )
     return Privacy(
-        epsilon=None,
-        delta=None,
-        claim=(
-            f"an exact sum over {survivors} survivors: the aggregator learns it and every party is told it; "
-            f"{adversary} at most one sum, over at least {plan.min_honest_in_sum} honest parties, and "
-            f"nothing else about their vectors{failure}"
+        clauses=Statements.of(
+            sum=_sum_clause("an exact", survivors),
+            adversary=f"{adversary} at most one sum, over at least {plan.min_honest_in_sum} honest parties, "
+            f"and nothing else about their vectors{failure}",
         ),
-        assumptions=(
-            f"at most {plan.max_corrupt} of {plan.parties} parties are corrupt, fixed before the run; the "
-            "aggregator may be malicious and collude with them",
-            "computational: X25519, HKDF-SHA256, AES-256-CTR, XChaCha20-Poly1305, Ed25519, TupleHash256",
+        premises=Statements.of(
+            corrupt=f"at most {plan.max_corrupt} of {plan.parties} parties are corrupt, fixed before the "
+            "run; the aggregator may be malicious and collude with them",
+            computational="computational: X25519, HKDF-SHA256, AES-256-CTR, XChaCha20-Poly1305, Ed25519, "
+            "TupleHash256",
         ),
-        not_protected=(
-            "the sum is exact: it has no differential privacy",
-            differences,
-            "a party may lie about its input, and an aggregator about the sum that it reports",
-            "who takes part, when, and the length of the vectors are visible",
+        limits=Statements.of(
+            exact="the sum is exact: it has no differential privacy",
+            differences=differences,
+            lies="a party may lie about its input, and an aggregator about the sum that it reports",
+            visible="who takes part, when, and the length of the vectors are visible",
         ),
     )
+
+
+def noisy_privacy(
+    plan: SecAggPlan, survivors: int, guarantee: PrivacyGuarantee, private: str, inputs: Statements
+) -> Privacy:
+    """Return the claim of a run with noise in the sum.
+
+    Args:
+        private: the clause about epsilon, which ends with a colon.
+        inputs: limits of what is known about a party's input and noise.
+    """
+    exact = privacy_of(plan, survivors)
+    return Privacy(
+        clauses=Statements.of(private=private)
+        + exact.clauses.replaced(sum=_sum_clause("a noisy", survivors)),
+        premises=exact.premises,
+        limits=inputs
+        + exact.limits.without("exact", "differences")
+        + Statements.of(samplers="samplers do not run in constant time"),
+        guarantee=guarantee,
+    )
+
+
+def _sum_clause(kind: str, survivors: int) -> str:
+    """Return the clause about what a run releases; `kind` is "an exact" or "a noisy"."""
+    return f"{kind} sum over {survivors} survivors: the aggregator learns it and every party is told it"

@@ -18,10 +18,11 @@ from smpc_dp.errors import Check, ConfigCheck, ConfigError, ConfigIssue, Privacy
 from smpc_dp.privacy.distributions import DiscreteGaussianDistribution, SkellamDistribution
 from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.privacy.secagg_plan import SMALL_SESSION
+from smpc_dp.privacy.statements import Statements
 from smpc_dp.protocols.phases.parameters import SumParameters
 from smpc_dp.protocols.phases.weighted_encoding import WeightedEncoding
 from smpc_dp.protocols.result import WHOLE_PARTY, Noise, Privacy
-from smpc_dp.protocols.secagg.claim import privacy_of
+from smpc_dp.protocols.secagg.claim import noisy_privacy
 from smpc_dp.protocols.secagg.params import OF_GOPA, SAME, SumSettings, check_sum
 
 if TYPE_CHECKING:
@@ -122,27 +123,17 @@ class NoisySumParameters(SumParameters, frozen=True):
 
     def privacy(self, survivors: int) -> Privacy:
         """Return the claim: that of the secure sum, and (epsilon, delta) of the release."""
-        exact = privacy_of(self.plan, survivors)
         guarantee = replace(
             mechanism_of(self).guarantee(self.delta, units=self.plan.parties),
             epsilon=self.epsilon,
             assumption=self.assumption,
         )
-        return Privacy.private(
-            guarantee,
-            claim=(
-                f"each honest party's {protected(self.encoding)} ({self.epsilon:g}, {self.delta:g})-"
-                "differentially private "
-                f"({WHOLE_PARTY}) in what is released, given {self.known_noise}: "
-                f"{exact.claim.replace('an exact', 'a noisy', 1)}"
-            ),
-            assumptions=exact.assumptions,
-            not_protected=(
-                "a corrupt party may add any value of its own, or no noise",
-                *exact.not_protected[2:],
-                "samplers do not run in constant time",
-            ),
+        private = (
+            f"each honest party's {protected(self.encoding)} ({self.epsilon:g}, {self.delta:g})-"
+            f"differentially private ({WHOLE_PARTY}) in what is released, given {self.known_noise}:"
         )
+        inputs = Statements.of(any_value="a corrupt party may add any value of its own, or no noise")
+        return noisy_privacy(self.plan, survivors, guarantee, private, inputs)
 
 
 def protected(encoding: Encoding) -> str:

@@ -24,7 +24,7 @@ from smpc_dp.protocols.records import (
     protected,
 )
 from smpc_dp.protocols.result import Privacy
-from smpc_dp.protocols.secagg.claim import privacy_of
+from smpc_dp.protocols.secagg.claim import noisy_privacy
 from smpc_dp.protocols.secagg.noisy import REFUSED as REFUSED_NOISY
 from smpc_dp.protocols.secagg.noisy import NoisySumParameters, check_room, counted_shares, noise_counts
 from smpc_dp.protocols.secagg.params import Corrupt, SecAggParameters, Security, Share
@@ -59,22 +59,13 @@ class PrivateRecordParameters(NoisySumParameters, PlannedRecordParameters, froze
         """Return the claim: that of the secure sum, and (epsilon, delta) of one unit for what it releases."""
         from smpc_dp.records.result import not_protected
 
-        exact, schema = privacy_of(self.plan, survivors), self.schema
+        schema = self.schema
         guarantee = replace(self.request.guarantee(), assumption=self.assumption)
-        return Privacy.private(
-            guarantee,
-            claim=(
-                f"{protected(schema)} ({self.epsilon:g}, {self.delta:g})-differentially private "
-                f"({schema.relation}) in what is released{steps_text(self.steps)}, given {self.known_noise}: "
-                f"{exact.claim.replace('an exact', 'a noisy', 1)}"
-            ),
-            assumptions=exact.assumptions,
-            not_protected=(
-                *not_protected(self.schema),
-                *exact.not_protected[2:],
-                "samplers do not run in constant time",
-            ),
+        private = (
+            f"{protected(schema)} ({self.epsilon:g}, {self.delta:g})-differentially private "
+            f"({schema.relation}) in what is released{steps_text(self.steps)}, given {self.known_noise}:"
         )
+        return noisy_privacy(self.plan, survivors, guarantee, private, not_protected(schema))
 
 
 class RecordSumParameters(PrivateRecordParameters, NoisyRecordParameters, frozen=True):

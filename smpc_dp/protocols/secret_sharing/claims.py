@@ -5,14 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from smpc_dp.privacy.guarantee import PrivacyGuarantee
+from smpc_dp.privacy.statements import Statements
 from smpc_dp.protocols.result import WHOLE_PARTY, Certificate, Privacy
 from smpc_dp.protocols.ustatistic.result import StatisticEvidence
 
-NOT_PROTECTED = (
-    "against a server that deviates: openings are not checked, so it can change what is computed and so "
-    "learn records",
-    "a run does not survive the loss of a server, and any server can stop it",
-    "who takes part, who was left out, and when, are visible to servers and parties",
+NOT_PROTECTED = Statements.of(
+    deviating_server="against a server that deviates: openings are not checked, so it can change what is "
+    "computed and so learn records",
+    lost_server="a run does not survive the loss of a server, and any server can stop it",
+    visible="who takes part, who was left out, and when, are visible to servers and parties",
 )
 
 
@@ -22,32 +23,45 @@ HONEST_SERVERS = (
 )
 
 
-ON_SHARES = (
-    "shared random bits come from SHAKE128 as a pseudorandom function",
-    "masked openings show servers less than 2^-40 of each sum, as a statistical distance: not in delta",
+ON_SHARES = Statements.of(
+    random_bits="shared random bits come from SHAKE128 as a pseudorandom function",
+    openings="masked openings show servers less than 2^-40 of each sum, as a statistical distance: not in "
+    "delta",
 )
+# What an exact result assumes: it has no guarantee, whose assumption the first would be.
+EXACT_ON_SHARES = Statements.of(honest_servers=HONEST_SERVERS) + ON_SHARES
 
 
 def vector_privacy(guarantee: PrivacyGuarantee | None) -> Privacy:
     """Return the privacy of a sum of parties' vectors; `guarantee` is None for an exact one."""
-    released = "the exact sum" if guarantee is None else "the sum with noise that no server knows"
-    claim = f"vectors are shared among servers; fewer than half of them together learn nothing but {released}"
+    shared, learned = "vectors are shared among servers", "fewer than half of them together learn nothing but"
     if guarantee is None:
-        exact = "what the exact sum itself gives away"
-        return with_servers(Privacy(None, None, claim, (HONEST_SERVERS, *ON_SHARES), (exact,)))
-    claim += (
-        f"; each party's vector is ({guarantee.epsilon:g}, {guarantee.delta:g})-differentially private in it "
+        return with_servers(
+            Privacy(
+                clauses=Statements.of(shared=shared, learned=f"{learned} the exact sum"),
+                premises=EXACT_ON_SHARES,
+                limits=Statements.of(exact="what the exact sum itself gives away"),
+            )
+        )
+    private = (
+        f"each party's vector is ({guarantee.epsilon:g}, {guarantee.delta:g})-differentially private in it "
         f"({WHOLE_PARTY}), whatever the other parties do"
     )
-    any_vector = "a party may give any vector whose coordinates are in bounds"
     return with_servers(
-        Privacy.private(guarantee, claim=claim, assumptions=ON_SHARES, not_protected=(any_vector,))
+        Privacy(
+            guarantee=guarantee,
+            clauses=Statements.of(
+                shared=shared, learned=f"{learned} the sum with noise that no server knows", private=private
+            ),
+            premises=ON_SHARES,
+            limits=Statements.of(any_vector="a party may give any vector whose coordinates are in bounds"),
+        )
     )
 
 
 def with_servers(privacy: Privacy) -> Privacy:
     """Return a program's privacy with the limits common to all programs."""
-    return replace(privacy, not_protected=(*privacy.not_protected, *NOT_PROTECTED))
+    return replace(privacy, limits=privacy.limits + NOT_PROTECTED)
 
 
 @dataclass(frozen=True, slots=True)

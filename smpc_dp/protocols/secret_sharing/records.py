@@ -12,6 +12,7 @@ from smpc_dp.encoding import Encoding
 from smpc_dp.errors import ConfigCheck, ConfigIssue
 from smpc_dp.privacy.central_gaussian import GREATEST_EPSILON, WideGaussian
 from smpc_dp.privacy.secagg_plan import default_dropout, part_of
+from smpc_dp.privacy.statements import Statements
 from smpc_dp.protocols import names, records
 from smpc_dp.protocols.records import AskSettings, Delta, Epsilon, NoisyRecordParameters, protected
 from smpc_dp.protocols.result import Privacy
@@ -83,18 +84,19 @@ class SharedRecordParameters(SharedParameters, NoisyRecordParameters, frozen=Tru
             assumption=HONEST_SERVERS,
             proof="docs/proofs/servers.md: as good as a discrete Gaussian but for an explicit error",
         )
-        who = protected(schema).replace(" of an honest party", "").replace("that are honest, ", "")
+        private = (
+            f"any {(servers - 1) // 2} of them together learn nothing but the sum with noise that no server "
+            f"knows, in which {protected(schema, honest=False)} ({guarantee.epsilon:g}, {guarantee.delta:g})-"
+            f"differentially private ({schema.relation}), whatever the other parties do"
+        )
         return with_servers(
-            Privacy.private(
-                guarantee,
-                claim=(
-                    f"sums of rows are shared among {servers} servers; any {(servers - 1) // 2} of them "
-                    "together learn nothing but the sum with noise that no server knows, in which "
-                    f"{who} ({guarantee.epsilon:g}, {guarantee.delta:g})-differentially private "
-                    f"({schema.relation}), whatever the other parties do"
+            Privacy(
+                guarantee=guarantee,
+                clauses=Statements.of(
+                    shared=f"sums of rows are shared among {servers} servers", private=private
                 ),
-                assumptions=ON_SHARES,
-                not_protected=not_protected(schema, central=True),
+                premises=ON_SHARES,
+                limits=not_protected(schema, central=True),
             )
         )
 

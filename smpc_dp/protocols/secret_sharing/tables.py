@@ -10,10 +10,11 @@ from msgspec import Meta
 from smpc_dp.encoding import Encoding
 from smpc_dp.errors import ConfigIssue
 from smpc_dp.privacy.secagg_plan import part_of
+from smpc_dp.privacy.statements import Statements
 from smpc_dp.protocols import names, records
 from smpc_dp.protocols.records import AskSettings, RecordParameters
 from smpc_dp.protocols.result import Privacy
-from smpc_dp.protocols.secret_sharing.claims import HONEST_SERVERS, ON_SHARES, with_servers
+from smpc_dp.protocols.secret_sharing.claims import EXACT_ON_SHARES, with_servers
 from smpc_dp.protocols.secret_sharing.params import Dropout, Program, Seconds, SharedParameters, party_issues
 
 if TYPE_CHECKING:
@@ -95,13 +96,13 @@ class TableParameters(SharedParameters, RecordParameters, frozen=True):
 
     def privacy(self, servers: int) -> Privacy:
         """Return what is claimed of exact tables: that no other cells are opened."""
-        claim = (
-            f"counts of rows are shared among {servers} servers; any {(servers - 1) // 2} of them together "
-            f"learn nothing but which cells are shown, and these: {self.request.rule}. This is a disclosure "
-            "rule, and not differential privacy"
+        clauses = Statements.of(
+            shared=f"counts of rows are shared among {servers} servers",
+            learned=f"any {(servers - 1) // 2} of them together learn nothing but which cells are shown, and "
+            f"these: {self.request.rule}. This is a disclosure rule, and not differential privacy",
         )
         return with_servers(
-            Privacy(None, None, claim, (HONEST_SERVERS, *ON_SHARES), self.request.not_protected)
+            Privacy(clauses=clauses, premises=EXACT_ON_SHARES, limits=self.request.not_protected)
         )
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.privacy.accountant.receipt import Receipt
 from smpc_dp.privacy.guarantee import PrivacyGuarantee, Relation, delta_warnings
+from smpc_dp.privacy.statements import Statements
 from smpc_dp.protocols.result import LoggedRun, Privacy
 from smpc_dp.protocols.ustatistic.estimate import Estimate
 from smpc_dp.protocols.ustatistic.plan import StatisticPlan
@@ -162,31 +163,36 @@ def privacy_of(plan: StatisticPlan, parties: int, how: str) -> Privacy:
         warnings=delta_warnings(plan.delta, parties),
     )
     garbler = "covert" if plan.covert else "semi-honest"
-    simulated = () if how == "protocol" else (f"a simulation ('{how}'): all records were in one process",)
-    return Privacy.private(
-        guarantee,
-        claim=(
-            f"each pair: secure against a malicious evaluator and against a {garbler} garbler, "
+    return Privacy(
+        guarantee=guarantee,
+        clauses=Statements.of(
+            pair=f"each pair: secure against a malicious evaluator and against a {garbler} garbler, "
             "each with or without the aggregator"
         ),
-        assumptions=(
-            "who garbles garbles the agreed circuit and draws its random bits at random; then neither of the "
-            "two knows or controls the noise",
-            "AES-128 is an ideal cipher, and computational Diffie-Hellman is hard in ristretto255",
+        premises=Statements.of(
+            garbler="who garbles garbles the agreed circuit and draws its random bits at random; then "
+            "neither of the two knows or controls the noise",
+            computational="AES-128 is an ideal cipher, and computational Diffie-Hellman is hard in "
+            "ristretto255",
         ),
-        not_protected=(
-            _malicious_garbler(plan.covert),
-            "the estimate itself: any party may give a wrong record or leave, and shift it",
-            "the draw of pairs: the aggregator can give up two draws and take the third, so what it would "
-            "like is at most three times as likely as by chance, in each request and each start; it "
+        limits=Statements.of(
+            garbler=_malicious_garbler(plan.covert),
+            estimate="the estimate itself: any party may give a wrong record or leave, and shift it",
+            draw="the draw of pairs: the aggregator can give up two draws and take the third, so what it "
+            "would like is at most three times as likely as by chance, in each request and each start; it "
             "says who else takes part, too" + (", with which label" if plan.bipartite else ""),
-            "when messages of pairs come and how long they are: the network sees it, and of relayed pairs "
-            "the aggregator; lengths depend on the circuit alone",
-            "who takes part, who is paired with whom and which pairs failed are public"
+            traffic="when messages of pairs come and how long they are: the network sees it, and of relayed "
+            "pairs the aggregator; lengths depend on the circuit alone",
+            visible="who takes part, who is paired with whom and which pairs failed are public"
             + (", and so are the labels" if plan.bipartite else ""),
-            *simulated,
+            simulation=simulation(how),
         ),
     )
+
+
+def simulation(how: str) -> str | None:
+    """Return the limit of a result with this origin: that of a simulation; None for the protocol's."""
+    return None if how == "protocol" else f"a simulation ('{how}'): all records were in one process"
 
 
 def _deterred(copies: int) -> str:

@@ -12,9 +12,10 @@ from smpc_dp.privacy.central_gaussian import WideGaussian
 from smpc_dp.privacy.central_pairwise import auc_sampling_error
 from smpc_dp.privacy.guarantee import PrivacyGuarantee, Relation, delta_warnings
 from smpc_dp.privacy.pairwise_plan import complete_error, given_zetas, sampling_error
+from smpc_dp.privacy.statements import Statements
 from smpc_dp.protocols.result import Privacy
 from smpc_dp.protocols.secret_sharing.claims import HONEST_SERVERS
-from smpc_dp.protocols.ustatistic.result import StatisticResult
+from smpc_dp.protocols.ustatistic.result import StatisticResult, simulation
 from smpc_dp.statistics.shared.plan import Answer, Program
 from smpc_dp.statistics.shared.program import count_pairs, kernel_in
 
@@ -85,26 +86,29 @@ def statistic_result(
 
 def privacy_of(program: Program, servers: int, how: str = "protocol") -> Privacy:
     """Return the privacy of a program's result."""
-    claim = (
-        f"records are shared among {servers} servers; any {(servers - 1) // 2} of them learn nothing "
-        "but what is opened"
+    clauses = Statements.of(
+        shared=f"records are shared among {servers} servers",
+        learned=f"any {(servers - 1) // 2} of them learn nothing but what is opened",
     )
-    assumptions = (
-        HONEST_SERVERS,
-        "shared random bits come from SHAKE128 as a pseudorandom function; bits of records are masked with a "
-        "statistical distance below 2^-40 for all of them together",
+    premises = Statements.of(
+        random_bits="shared random bits come from SHAKE128 as a pseudorandom function; bits of records are "
+        "masked with a statistical distance below 2^-40 for all of them together"
     )
-    labels = ("the labels of parties are public",) if program.terms.public_labels else ()
-    open_ = (
-        "against half of the servers together, or one that is malicious, nothing is claimed",
-        "the result itself: a party may give any record in bounds; which records were out of bounds is shown",
-        *labels,
-        *(() if how == "protocol" else (f"a simulation ('{how}'): all records were in one process",)),
+    limits = Statements.of(
+        servers="against half of the servers together, or one that is malicious, nothing is claimed",
+        result="the result itself: a party may give any record in bounds; which records were out of bounds "
+        "is shown",
+        labels="the labels of parties are public" if program.terms.public_labels else None,
+        simulation=simulation(how),
     )
     if program.epsilon is None:
-        return Privacy(None, None, claim, assumptions, ("what the exact result itself gives away", *open_))
+        return Privacy(
+            clauses=clauses,
+            premises=Statements.of(honest_servers=HONEST_SERVERS) + premises,
+            limits=Statements.of(exact="what the exact result itself gives away") + limits,
+        )
     if program.plan is not None:
-        open_ += ("which pairs there are, and the noisy output of each, are public",)
+        limits += Statements.of(pairs="which pairs there are, and the noisy output of each, are public")
         moved = float(program.plan.noise.steps)
     else:
         moved = float(max(noise.sensitivity for noise in program.noise))
@@ -119,7 +123,7 @@ def privacy_of(program: Program, servers: int, how: str = "protocol") -> Privacy
         proof="docs/proofs/servers.md: from the coins as they are",
         warnings=delta_warnings(program.delta, program.terms.parties),
     )
-    return Privacy.private(guarantee, claim=claim, assumptions=assumptions[1:], not_protected=open_)
+    return Privacy(guarantee=guarantee, clauses=clauses, premises=premises, limits=limits)
 
 
 def _norm_of(program: Program) -> str:

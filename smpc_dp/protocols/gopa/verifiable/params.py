@@ -31,6 +31,7 @@ from smpc_dp.privacy.distributions import BinomialDistribution
 from smpc_dp.privacy.gaussian import gaussian_mu
 from smpc_dp.privacy.sampling import MAX_VARIANCE, NoiseSource
 from smpc_dp.privacy.secagg_plan import ENVELOPE, SecAggPlan, mask_degree
+from smpc_dp.privacy.statements import Statements
 from smpc_dp.protocols.gopa.messages import PARTY_STEPS
 from smpc_dp.protocols.gopa.params import GopaParameters, OnDropout, check_and_plan
 from smpc_dp.protocols.gopa.plan import (
@@ -361,21 +362,16 @@ class VerifiableParameters(GopaParameters, frozen=True):
         guarantee, session = plain.guarantee, self.session
         if guarantee is None:
             raise LocalError("GOPA has a guarantee")
-        not_protected = (
-            "a corrupt party may give any value within the bounds, and leave after it has seen its noise",
-            "beyond c corrupt parties the aggregator may report another total: an audit of the log shows it",
-            # A delta that is too large is warned of first, in both cases.
-            *plain.not_protected[2 + len(guarantee.warnings) :],
+        limits = plain.limits.replaced(
+            any_value="a corrupt party may give any value within the bounds, and leave after it has seen its "
+            "noise",
+            other_sum="beyond c corrupt parties the aggregator may report another total: an audit of the log "
+            "shows it",
         )
         epsilon = self.epsilon_without(excluded)
         if not math.isfinite(epsilon):
-            return Privacy(
-                epsilon=None,
-                delta=None,
-                claim=f"none: {excluded} parties were corrupt, and too few are left whose noise could count",
-                assumptions=(),
-                not_protected=not_protected,
-            )
+            none = f"none: {excluded} parties were corrupt, and too few are left whose noise could count"
+            return Privacy(clauses=Statements.of(none=none), limits=limits)
         guarantee = replace(
             guarantee,
             epsilon=epsilon,
@@ -386,15 +382,15 @@ class VerifiableParameters(GopaParameters, frozen=True):
             proof="the honest total's binomial, and next to nothing for the rest "
             "(docs/proofs/verifiable-plan.md)",
         )
-        return Privacy.private(
-            guarantee,
-            claim=plain.claim.replace(f"({session.epsilon:g},", f"({guarantee.epsilon:g},"),
-            assumptions=(
-                *plain.assumptions[1:],
-                "computational, for what the board shows: discrete logarithms in ristretto255, SHAKE256 as a "
-                "random oracle; commitments to pairwise terms hide as far as X25519 does, others always",
-            ),
-            not_protected=not_protected,
+        board = (
+            "computational, for what the board shows: discrete logarithms in ristretto255, SHAKE256 as a "
+            "random oracle; commitments to pairwise terms hide as far as X25519 does, others always"
+        )
+        return Privacy(
+            guarantee=guarantee,
+            clauses=plain.clauses.replaced(private=self.private_clause(epsilon)),
+            premises=plain.premises + Statements.of(board=board),
+            limits=limits,
         )
 
 

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.privacy.secagg_plan import SecAggPlan
+from smpc_dp.privacy.statements import Statements
 from smpc_dp.protocols import records
-from smpc_dp.protocols.gopa.direct_params import LEFT_IN
 from smpc_dp.protocols.gopa.record_claims import GopaRecords, of_request, reach
 from smpc_dp.protocols.gopa.verifiable.params import (
     Apart,
@@ -49,11 +49,12 @@ class VerifiableRecordParameters(VerifiableParameters, GopaRecords, frozen=True,
         "the aggregator, up to {corrupt} colluding parties, any single curious party, or whoever reads the "
         "log see: every party's noisy sums and the total"
     )
-    of_lost: ClassVar[str] = LEFT_IN.replace("in it", "in the total")
-    limits: ClassVar[tuple[str, ...]] = (
-        "proven of each party: each of its sums is between 0 rows and max_rows rows at the bounds of a row, "
-        "and its noise is as declared; not that a sum is one of clipped rows",
-        "a party that lies moves each total by max_rows times the range of a row at most",
+    left_in: ClassVar[str] = "the total"
+    # In the place of what is known of a party's input where nothing is proven.
+    limits: ClassVar[Statements] = Statements.of(
+        proven="proven of each party: each of its sums is between 0 rows and max_rows rows at the bounds of "
+        "a row, and its noise is as declared; not that a sum is one of clipped rows",
+        lies="a party that lies moves each total by max_rows times the range of a row at most",
     )
     request: Plan
     public_rows: tuple[int, ...] | None
@@ -89,18 +90,19 @@ class VerifiableRecordParameters(VerifiableParameters, GopaRecords, frozen=True,
         """Return the claim: (epsilon, delta) of one unit in all that is seen, and what is proven."""
         claimed = super().privacy(survivors, excluded)
         if claimed.guarantee is None:
-            claimed = dataclasses.replace(claimed, not_protected=(*self.limits, *claimed.not_protected[1:]))
+            others = claimed.limits.without("any_value")
         else:
             fewer = max(0, excluded - self.plan.max_corrupt)
             left = replace(self.session, honest=self.session.honest - fewer)
-            claimed = replace(self, session=left).about_records(claimed, self.plan.max_corrupt)
+            claimed = replace(self, session=left).about_records(claimed)
+            others = claimed.limits.without("any_vector")
         noise = self.noise(survivors, 0, excluded)
         moved = (noise.bias or 0.0) / noise.total
-        line = (
+        leaving = (
             "corrupt parties may leave after they have seen their noise, or stop runs: in expectation that "
             f"moves each sum by {moved:.2g} standard deviations of its noise at most, in no interval"
         )
-        return dataclasses.replace(claimed, not_protected=(*claimed.not_protected, line))
+        return dataclasses.replace(claimed, limits=self.limits + others + Statements.of(leaving=leaving))
 
 
 def row_apart(request: Plan) -> Apart:

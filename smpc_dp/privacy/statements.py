@@ -1,0 +1,68 @@
+"""Named sentences, of which claims, assumptions and limits are composed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Self
+
+from smpc_dp.errors import LocalError
+
+
+@dataclass(frozen=True, slots=True)
+class Statements:
+    """Sentences in order, each with a name of its own, by which claims are composed of others.
+
+    Made by `of`. `items`: pairs of a name, a short identifier in lower case, and its sentence. Raises
+    LocalError for another name, and for two that are equal.
+    """
+
+    items: tuple[tuple[str, str], ...] = ()
+
+    def __post_init__(self) -> None:
+        names = self.names
+        for name in names:
+            if not (name.isidentifier() and name.islower()):
+                raise LocalError(f"{name!r} is no name of a statement: an identifier in lower case")
+            if names.count(name) > 1:
+                raise LocalError(f"two statements have the name {name!r}")
+
+    @classmethod
+    def of(cls, **sentences: str | None) -> Self:
+        """Return statements in this order; a sentence of None does not hold, and is left out."""
+        return cls(tuple((name, sentence) for name, sentence in sentences.items() if sentence is not None))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names, in order."""
+        return tuple(name for name, _ in self.items)
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """The sentences, in order: what a reader sees."""
+        return tuple(sentence for _, sentence in self.items)
+
+    def __add__(self, other: Statements) -> Statements:
+        """Return these statements and then the others; raise LocalError for a name that both have."""
+        return Statements(self.items + other.items)
+
+    def without(self, *names: str) -> Statements:
+        """Return the statements but for the named ones; raise LocalError for a name that is not there."""
+        self._check_present(names)
+        return Statements(tuple(item for item in self.items if item[0] not in names))
+
+    def replaced(self, **sentences: str) -> Statements:
+        """Return the statements with other sentences under some names, where those are.
+
+        Raises LocalError for a name that is not there.
+        """
+        self._check_present(sentences)
+        return Statements(tuple((name, sentences.get(name, sentence)) for name, sentence in self.items))
+
+    def _check_present(self, names: Iterable[str]) -> None:
+        if absent := [name for name in names if name not in self.names]:
+            known = ", ".join(self.names)
+            raise LocalError(f"no statement is called {', '.join(absent)}: there are {known}")
+
+
+NO_STATEMENTS = Statements()
