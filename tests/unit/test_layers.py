@@ -72,6 +72,22 @@ MAY_IMPORT_RANDOM = (
 # Flower sends the text of an exception to the server: its mod may raise none.
 MAY_CATCH_ALL = frozenset({"integrations/flower/mod.py"})
 
+# What is claimed and its parts. They are composed by name (`smpc_dp.privacy.statements`), never by position
+# or by their text: a sentence that is added or written anew must not change others.
+STATED = frozenset(
+    [
+        "assumption",
+        "assumptions",
+        "claim",
+        "clauses",
+        "limits",
+        "not_protected",
+        "premises",
+        "protected",
+        "sentences",
+    ]
+)
+
 FILES = [*sorted(PACKAGE.rglob("*.py")), *sorted(LAB.rglob("*.py"))]
 # The two folders of evidence: from a checkout both would import as namespace packages.
 EVIDENCE = frozenset({"protocols", "circuits"})
@@ -231,10 +247,42 @@ def catches_all(handler: ast.ExceptHandler) -> bool:
     return handler.type is None or "Exception" in names or ("BaseException" in names and not reraises)
 
 
+def last_name(node: ast.expr) -> str:
+    """Return the name that an expression ends with: of a function that it calls, an attribute or a key."""
+    match node:
+        case ast.Call():
+            return last_name(node.func)
+        case ast.Name():
+            return node.id
+        case ast.Attribute():
+            return node.attr
+        case ast.Subscript(slice=ast.Constant(value=str() as key)):
+            return key
+    return ""
+
+
+def cut(node: ast.AST) -> ast.expr | None:
+    """Return the claim, or the part of one, that code slices, whose text it changes, or that it filters."""
+    match node:
+        case ast.Subscript(slice=ast.Slice()):
+            stated = node.value
+        case ast.Call(func=ast.Attribute(attr="replace" | "removeprefix" | "removesuffix", value=stated)):
+            # A constant that is a sentence.
+            if isinstance(stated, ast.Name) and stated.id.isupper():
+                return stated
+        case ast.comprehension(ifs=[_, *_]):
+            stated = node.iter
+        case _:
+            return None
+    return stated if last_name(stated) in STATED else None
+
+
 def forbidden(nodes: Iterable[ast.AST], path: str) -> Iterator[tuple[int, str]]:
     """Yield what code at `path` (below the package, or `lab/...`) may not have."""
     for node in nodes:
-        if isinstance(node, ast.Assert):
+        if (stated := cut(node)) is not None:
+            yield stated.lineno, f"a part of {ast.unparse(stated)} by position or text"
+        elif isinstance(node, ast.Assert):
             yield node.lineno, "an assert statement, which python -O removes"
         elif isinstance(node, ast.Attribute) and ast.unparse(node) in (
             "msgspec.json.decode",
@@ -280,6 +328,13 @@ def test_library_code_keeps_the_house_rules() -> None:
         "import random",
         "from random import choice",
         "import numpy as np\nx = np.random.default_rng()",
+        "limits = (*first, *exact.not_protected[2:])",
+        "limits = not_protected(schema)[:1]",
+        "claim = exact.claim.replace('an exact', 'a noisy', 1)",
+        "who = protected(schema).replace(' of an honest party', '')",
+        "lost = LEFT_IN.replace('in it', 'in the total')",
+        "limits = [reason for reason in relayed.not_protected if 'aggregator' not in reason]",
+        "text = result['privacy']['claim'].removeprefix('an exact')",
     ],
 )
 def test_the_house_rules_refuse(code: str) -> None:
