@@ -31,9 +31,11 @@ wheel: $(READY)
 	  $(BIN)/maturin build --quiet --release --locked --interpreter $(BIN)/python --out dist
 	$(BIN)/python -m tests.wheel dist/smpc_dp-*.whl
 
-# TESTED: which tests, as options of pytest (tests/conftest.py).
+# TESTED: which tests, as options of pytest (tests/conftest.py). Each worker would rewrite the assertions of all tests to
+# show values where one fails; instead those that failed run again with them.
 test: $(READY)
-	$(BIN)/python -m pytest -n auto --dist worksteal $(TESTED)
+	$(BIN)/python -m pytest -n auto --dist worksteal --assert=plain $(TESTED) || \
+	  { $(BIN)/python -m pytest --last-failed --last-failed-no-failures none $(TESTED); exit 1; }
 	cargo test --locked --quiet --package smpc-core
 
 # PyTorch and pandas, in an environment of their own: 6 GB, with CUDA. The compiled core is that of the checkout.

@@ -212,6 +212,7 @@ def check_frequency(copies: int, runs: int, first_seed: int) -> None:
     assert abs(caught / runs - expected) <= 4 * np.sqrt(expected * (1 - expected) / runs)
 
 
+@pytest.mark.long
 def test_a_cheat_in_one_copy_is_caught_as_often_as_claimed() -> None:
     """Within four standard errors: with other seeds, 1 alarm in 15,000 would be false. Seeds are fixed."""
     check_frequency(2, 40, 1000)

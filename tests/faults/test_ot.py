@@ -344,6 +344,7 @@ def test_selective_failure_passes_only_with_the_right_guess() -> None:
             assert not cheat(*ready(k), k, truth | {number: truth[number] ^ 1})
 
 
+@pytest.mark.long
 def test_selective_failure_is_caught_as_often_as_stated() -> None:
     """Inconsistent in one digit, k = 2, with a fixed guess: caught with probability 3/4.
 

@@ -74,7 +74,7 @@ def _no_waiting_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
 
 # Of the other protocols, which are slower than the small one, `make test` plays every fifth case.
 @pytest.fixture(
-    params=[pytest.param(name, marks=() if name == "small" else pytest.mark.thin(3)) for name in SCENES]
+    params=[pytest.param(name, marks=() if name == "small" else pytest.mark.thin(5)) for name in SCENES]
 )
 def scene(request: pytest.FixtureRequest) -> Scene:
     return SCENES[request.param]()

@@ -278,6 +278,7 @@ def drawn() -> dict[str, tuple[int, ...]]:
     }
 
 
+@pytest.mark.long
 def test_on_a_sparse_graph_neighbours_see_that_an_opening_is_false() -> None:
     """Its neighbours need what an excluded party committed to that is no neighbour of theirs."""
     names = list(SPARSE.inputs)

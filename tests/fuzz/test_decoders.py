@@ -11,7 +11,7 @@ from tests.fuzz.audits import COST, MADE, Judged
 from tests.fuzz.targets import TARGETS
 
 # Of a target whose inputs cost as little as a message's.
-INPUTS = 750
+INPUTS = 400
 NAMES = [
     pytest.param(name, marks=pytest.mark.long if target.cost > COST else ())
     for name, target in TARGETS.items()

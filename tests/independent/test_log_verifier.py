@@ -220,7 +220,7 @@ CHANGES: dict[str, tuple[Callable[[list[bytes], int], list[bytes]], int]] = {
 }
 
 
-@pytest.mark.thin(2)
+@pytest.mark.thin(4)
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_moved_line_is_refused_where_it_is(change: str, lines: list[bytes]) -> None:
     make, later = CHANGES[change]

@@ -32,7 +32,7 @@ def test_a_file_is_evaluated_and_each_output_printed_in_hex(tmp_path: Path) -> N
     assert done.stdout == f"{(x + y) % 2**64:016x}\n"
 
 
-@pytest.mark.thin(3)
+@pytest.mark.long
 @pytest.mark.parametrize("output", ["both", "garbler", "aggregator"])
 def test_aes_of_the_standard(output: str) -> None:
     done = run("aes128", "--inputs", f"{KEY},{PLAINTEXT}", "--output", output, "--json")

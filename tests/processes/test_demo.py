@@ -126,6 +126,7 @@ def test_a_folder_that_is_not_empty_is_refused(tmp_path: Path) -> None:
     assert done.stderr == f"smpc-dp: --out: {tmp_path} is not empty\n"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("number", "code"),
     [

@@ -355,6 +355,7 @@ def test_a_partner_that_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.
 # Processes
 
 
+@pytest.mark.long
 def test_run_starts_everybody_and_prints_what_was_learned(tmp_path: Path, subtests: pytest.Subtests) -> None:
     path = session(tmp_path, {"steps": 3}, NAMES[:4])
     done = smpc_dp("run", str(path), "--json", "--report", str(tmp_path / "report.html"))

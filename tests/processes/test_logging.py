@@ -35,6 +35,7 @@ def run(session: Path, level: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
 
 
+@pytest.mark.long
 def test_all_members_of_a_run_log(session: Path) -> None:
     done = run(session, "debug")
     assert done.returncode == 0, done.stderr

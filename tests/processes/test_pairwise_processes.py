@@ -120,6 +120,7 @@ def test_whoever_does_not_come_is_named(tmp_path: Path, members: Any, absent: st
         assert end["error"] in ("TimeoutFault", "ChannelClosed", "PeerFault")
 
 
+@pytest.mark.long
 def test_a_third_party_hears_of_a_killed_party_through_the_other(tmp_path: Path, members: Any) -> None:
     path = session(tmp_path, "mul64", 200_000, "aggregator", HOURS)
     all_three = members(path, "garbler", "evaluator", AGGREGATOR)

@@ -194,6 +194,7 @@ def start_run_that_waits(session: Path) -> subprocess.Popen[bytes]:
     return subprocess.Popen([sys.executable, "-c", DEFAULT_SIGNALS + script, json.dumps(commands)])
 
 
+@pytest.mark.long
 def test_a_failed_aggregator_is_one_line_and_no_long_wait(
     session: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -213,6 +214,7 @@ def test_a_failed_aggregator_is_one_line_and_no_long_wait(
     assert done.stderr == f"smpc-dp: aggregator: cannot listen on 127.0.0.1:{port}: the port is in use\n"
 
 
+@pytest.mark.long
 def test_a_process_that_dies_before_it_says_hello_is_told_at_once(session: Path) -> None:
     events: list[Event] = []
     launcher = Launcher(events.append)
@@ -253,6 +255,7 @@ def test_a_stopped_run_leaves_nothing_behind(session: Path, number: int, code: i
     assert list(scratch.iterdir()) == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGKILL, -9)])
 def test_ctrl_c_and_a_killed_launcher_leave_no_process_behind(session: Path, number: int, code: int) -> None:
     launcher = start_run_that_waits(session)

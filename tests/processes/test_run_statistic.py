@@ -39,6 +39,7 @@ def run(session: Path, *options: str) -> subprocess.CompletedProcess[str]:
     return smpc_dp("run", str(session), *options)
 
 
+@pytest.mark.long
 def test_tau_of_concordant_records(session: Path) -> None:
     ended = run(session, "--statistic", "kendall_tau", "--epsilon", "12", "--partners", "1", "--json")
     assert ended.returncode == 0, ended.stderr

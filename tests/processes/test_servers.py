@@ -101,6 +101,7 @@ def test_run_adds_up_among_server_processes(tmp_path: Path, servers: int) -> Non
     assert any("a server that deviates" in reason for reason in result["privacy"]["not_protected"])
 
 
+@pytest.mark.long
 async def test_a_session_goes_on_from_sum_to_average_to_statistic(tmp_path: Path) -> None:
     """At epsilon 12 the noise of tau over 6 pairs is below 1 but once in 1e4 runs: concordant gives 1."""
     ledgers = {"bob": tmp_path / "bob.ledger"}
@@ -177,6 +178,7 @@ async def test_channels_are_served_while_noise_is_planned(
     assert min(during) >= 3
 
 
+@pytest.mark.long
 async def test_auc_with_public_labels_is_that_of_the_marks(tmp_path: Path) -> None:
     """Perfect scores give 1; the noise of 4 pairs at epsilon 12 is above 1 less than once in 1e5 runs."""
     scores, public_labels = [9, 8, 1, 0], [1, 1, 0, 0]
@@ -225,6 +227,7 @@ async def test_users_own_kernels_on_shares_and_pairs_with_noise_of_their_own(tmp
         assert [a.value for a in answer] == [a.value for a in got[0]]  # type: ignore[attr-defined]
 
 
+@pytest.mark.long
 async def test_a_ledger_that_refuses_shares_nothing_and_the_others_go_on(tmp_path: Path) -> None:
     ledgers = {"alice": tmp_path / "alice.ledger"}
     Ledger.create(

@@ -262,6 +262,7 @@ async def test_an_unknown_kernel_is_refused_by_name(tmp_path: Path) -> None:
     assert "mine" in str(served)
 
 
+@pytest.mark.long
 async def test_processes_without_addresses_and_one_is_killed_amid_its_pair(tmp_path: Path) -> None:
     """The pair is spent and counted, its partner is told at once, and the log of the run names it."""
     names = PARTIES[:4]

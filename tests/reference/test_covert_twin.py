@@ -100,7 +100,7 @@ def test_another_draw_gives_other_messages(name: str, number: int) -> None:
     assert run.values() == vector["result"][name]
 
 
-@pytest.mark.thin(4)
+@pytest.mark.thin(7)
 @pytest.mark.parametrize("path", CERTIFICATES, ids=lambda path: path.stem)
 def test_published_certificate(path: Path) -> None:
     vector = json.loads(path.read_bytes())

@@ -125,6 +125,7 @@ def test_with_little_noise_the_gates_compute_the_incomplete_statistic() -> None:
     assert result.noise_error < 0.01
 
 
+@pytest.mark.long
 def test_the_standard_error_is_honest() -> None:
     """Over many runs: its square's mean is the variance, and the interval covers as often as it says."""
     kernel = KERNELS["auc"]

@@ -210,6 +210,7 @@ def test_graph_bound_is_met_by_the_attack_where_it_is_small() -> None:
     assert 0 < rate <= 2**bound + 5 * math.sqrt(2**bound / runs)
 
 
+@pytest.mark.long
 def test_holders_and_shares_bounds_hold_in_simulated_draws() -> None:
     """20,000 seeded sessions of 40 parties, with 6 corrupt and 6 dropped.
 

@@ -33,7 +33,7 @@ def tasks() -> tuple[PersonalizedObjective, Problem, RecordGradients]:
     return objective, records, RecordGradients(model, model.points(data), 1.0)
 
 
-@pytest.mark.thin(2)
+@pytest.mark.long
 @pytest.mark.parametrize("penalty", [0.3, 1.0])
 def test_it_has_the_minimiser_of_coordinate_descent(penalty: float) -> None:
     objective, records, gradients = tasks()

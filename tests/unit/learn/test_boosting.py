@@ -98,6 +98,7 @@ def test_each_tick_is_the_update_of_the_thesis() -> None:
     assert float(np.abs(models).sum(axis=1).max()) <= 1.5 * (1 + 1e-12)
 
 
+@pytest.mark.long
 def test_the_gap_shrinks_as_proposition_2_2_says() -> None:
     """M - M* <= 6 n (C + p0) / T in the mean of 8 schedules; M* is taken from 6,000 ticks."""
     data, settings = tables(), learner()

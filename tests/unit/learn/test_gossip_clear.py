@@ -59,7 +59,7 @@ def truth(statistic: str) -> float:
     return float(np.mean([abs(a[0] - b[0]) for a, b in pairs]))
 
 
-@pytest.mark.thin(9)
+@pytest.mark.thin(17)
 @pytest.mark.parametrize("learner", ["gossip-clear", "gossip-reports"])
 @pytest.mark.parametrize("statistic", STATISTICS)
 @pytest.mark.parametrize(("method", "clock"), WAYS)
@@ -73,7 +73,7 @@ def test_users_end_with_the_statistic(learner: str, statistic: str, method: str,
     assert ("NO PRIVACY between parties" in result.claim) == (learner == "gossip-clear")
 
 
-@pytest.mark.thin(2)
+@pytest.mark.long
 @pytest.mark.parametrize("labels", ["private", "public"])
 def test_reports_estimate_an_auc_without_bias(labels: str) -> None:
     """40 runs of 12 parties at epsilon 2, within 5 standard errors: 6e-7. Scores at the cells' centres."""

@@ -38,7 +38,7 @@ def truth(statistic: str) -> float:
     return float(np.mean([abs(a - b) for a, b in itertools.permutations(x, 2)]))
 
 
-@pytest.mark.thin(3)
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("statistic", "bins", "near"),
     [("gini_mean_difference", 50, 0.15), ("variance", 50, 0.6), ("kendall_tau", 32, 0.12)],

@@ -209,6 +209,7 @@ def test_bad_data_are_refused_by_user(table: np.ndarray, reason: str) -> None:
     assert reason in str(caught.value)
 
 
+@pytest.mark.long
 def test_local_scale_goes_from_local_to_curator(tmp_path: object) -> None:
     """At epsilon 8 one secure group of all is far ahead of local DP; the curator's noise is the least."""
     arguments = "reproduce local-scale --json --parties 12 --size 2 --size 4 --size 12 --participations 6"

@@ -68,7 +68,7 @@ def test_noise_on_shares_does_not_depend_on_who_is_honest_or_how_many_there_are(
     assert AveragerTable(method="mpyc", colluders=7, missing=2).issues(8) == []
 
 
-@pytest.mark.parametrize("made", ["ideal", "machines"])
+@pytest.mark.parametrize("made", ["ideal", pytest.param("machines", marks=pytest.mark.long)])
 def test_averages_on_shares_have_the_planned_noise(made: str) -> None:
     """Variances within 5 standard errors: a false alarm below 1e-5; machines have real random bits."""
     averaging = private("mpyc", length=40)

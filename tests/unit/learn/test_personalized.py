@@ -125,6 +125,7 @@ def test_each_tick_is_the_update_of_the_thesis() -> None:
     np.testing.assert_allclose(learned.values, models, atol=1e-6, rtol=0)
 
 
+@pytest.mark.long
 def test_the_gap_shrinks_as_proposition_2_1_says() -> None:
     """The bound is on the mean over schedules; the mean of 20 is below it after 50 and after 200 ticks."""
     data, settings = tables(), learner()

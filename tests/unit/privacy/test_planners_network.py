@@ -145,7 +145,7 @@ def test_a_law_with_a_cap_on_edges_is_grouped_upwards(monkeypatch: pytest.Monkey
         assert exact.delta(1.0, mu) <= grouped.delta(1.0, mu) <= 1.01 * exact.delta(1.0, mu)
 
 
-@pytest.mark.thin(3)
+@pytest.mark.long
 @pytest.mark.parametrize(("n", "times"), [(3, 36_000), (10, 60_000), (200, 20_000)])
 def test_a_law_of_many_contributions_is_not_below_its_mean(n: int, times: int) -> None:
     """Rounded up, and nothing comes round the end of the grid as a small sum."""

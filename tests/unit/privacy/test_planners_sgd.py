@@ -43,6 +43,7 @@ def test_published_and_fair_sigmas(
     assert [row.setting for row in plan.rows][:2] == ["local", "central"]
 
 
+@pytest.mark.long
 def test_the_script_without_an_answer_leaves_the_fair_table() -> None:
     plan = dp_sgd.plan_sgd(50, 100, 60.0, 1e-2, lipschitz=3.0)
     assert plan.fair.local > 0

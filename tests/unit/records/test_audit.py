@@ -36,7 +36,7 @@ def audited(parameters: Audited, samples: int = SAMPLES) -> RecordAudit:
     return audit_records(parameters, samples, SeededRandomnessForSimulation(1, "audit"))
 
 
-@pytest.mark.thin(3)
+@pytest.mark.thin(5)
 @pytest.mark.parametrize(
     ("parameters", "parties", "protocol"),
     [
@@ -101,6 +101,7 @@ def test_one_share_of_noise_that_is_left_out_is_found(
     assert "of the variance that is claimed" in violation
 
 
+@pytest.mark.long
 def test_by_default_there_are_enough_releases_to_see_one_share_of_many() -> None:
     parameters = planned(given(ask=["mean(age)"]), 60)
     counted = parameters.request.mechanism.honest

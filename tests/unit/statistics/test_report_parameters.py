@@ -57,7 +57,7 @@ def test_a_fault_is_named(given: dict[str, Any], where: str, check: ConfigCheck)
 
 def test_the_planned_error_is_that_of_the_estimate() -> None:
     """Against the spread of simulated estimates, coins too; false alarm below 1e-6: five deviations."""
-    runs = 300
+    runs = 120
     rng = np.random.default_rng(3)
     # Each label has each score equally often.
     labels, scores = np.repeat([0, 1], 200), np.tile(np.arange(8), 50)

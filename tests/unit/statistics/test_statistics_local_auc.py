@@ -217,7 +217,7 @@ def test_fewer_leaves_than_points_have_no_bound_on_the_bias(levels: int, known: 
     assert wider.standard_error == pytest.approx(math.hypot(estimate.standard_error, 0.1))
 
 
-@pytest.mark.thin(4)
+@pytest.mark.long
 @pytest.mark.parametrize("split", ["users", "budget"])
 @pytest.mark.parametrize("ties", [0.0, 0.5])
 def test_without_threshold_unbiased_and_as_far_off_as_the_exact_variance(split: Split, ties: float) -> None:
