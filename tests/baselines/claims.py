@@ -1,6 +1,6 @@
 """Claims, assumptions and limits over a grid of sessions: every protocol in each of its forms, without a run.
 
-`python -m tests.vectors.claims` writes them anew, to read the difference.
+`python -m tests.baselines claims` writes them anew, to read the difference.
 """
 
 from __future__ import annotations
@@ -312,5 +312,6 @@ def all_claims() -> JsonObject:
     return dict(listed)
 
 
-if __name__ == "__main__":
-    FILE.write_text(json.dumps(all_claims(), indent=1, ensure_ascii=True) + "\n", "utf-8")
+def text() -> str:
+    """Return the content of the stored file."""
+    return json.dumps(all_claims(), indent=1, ensure_ascii=True) + "\n"

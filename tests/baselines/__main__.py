@@ -1,0 +1,27 @@
+"""Write the baselines anew: `python -m tests.baselines [help] [printed] [claims] [saved]`, all if none is named.
+
+They hold what users see and have: the help of commands, JSON, claims, saved states. Whoever changes one changes that
+for users, and says so in CHANGELOG.md.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.baselines import help as shown
+from tests.baselines import claims, printed, saved
+
+WRITERS: dict[str, tuple[Path, Callable[[], str]]] = {
+    "help": (shown.FILE, shown.text),
+    "printed": (printed.FILE, printed.text),
+    "claims": (claims.FILE, claims.text),
+    "saved": (saved.FILE, saved.text),
+}
+
+
+if __name__ == "__main__":
+    for name in sys.argv[1:] or WRITERS:
+        path, text = WRITERS[name]
+        path.write_text(text(), "utf-8")
