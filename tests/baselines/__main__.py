@@ -1,7 +1,7 @@
-"""Write the baselines anew: `python -m tests.baselines [help] [printed] [claims] [saved]`, all if none is named.
+"""Write the baselines anew: `python -m tests.baselines [NAME ...]`, all if none is named.
 
-They hold what users see and have: the help of commands, JSON, claims, saved states. Whoever changes one changes that
-for users, and says so in CHANGELOG.md.
+They hold what users see and have: the help of commands, JSON, claims, saved states. Whoever changes one
+changes that for users, and says so in CHANGELOG.md.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.baselines import help as shown
 from tests.baselines import claims, printed, saved
+from tests.baselines import help as shown
 
 WRITERS: dict[str, tuple[Path, Callable[[], str]]] = {
     "help": (shown.FILE, shown.text),
