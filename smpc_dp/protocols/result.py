@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smpc_dp.encoding import Encoding
-from smpc_dp.errors import ConfigCheck, ConfigError
+from smpc_dp.errors import ConfigCheck, ConfigError, LocalError
 from smpc_dp.privacy.accountant.receipt import Receipt, SpentBudget
 from smpc_dp.privacy.guarantee import PrivacyGuarantee, Unit
-from smpc_dp.privacy.statements import NO_STATEMENTS, Statements
+from smpc_dp.privacy.named_sentences import NO_SENTENCES, NamedSentences
 from smpc_dp.summary import SHOWN_VALUES, spent_text, value_text
 
 if TYPE_CHECKING:
@@ -24,50 +24,22 @@ if TYPE_CHECKING:
     from smpc_dp.trees import Leaf
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Privacy:
     """Privacy of a release: what it reveals, and what is not protected.
 
-    Attributes:
-        clauses: of the claim, by name; premises: what it assumes, limits: what is not protected, both besides
-            the sentences of the guarantee.
-        guarantee: epsilon and delta, and all values that they depend on; None for an exact release, which has
-            no differential privacy.
-        receipt: the cost to this party's ledger, where there is one.
+    `epsilon` and `delta` are None for an exact release: it has no differential privacy. `guarantee` has all
+    values that they depend on, `receipt` the cost to this party's ledger, where there is one.
     """
 
-    clauses: Statements
-    premises: Statements = NO_STATEMENTS
-    limits: Statements = NO_STATEMENTS
+    epsilon: float | None
+    delta: float | None
+    claim: str
+    assumptions: tuple[str, ...]
+    not_protected: tuple[str, ...]
     guarantee: PrivacyGuarantee | None = None
     receipt: Receipt | None = None
     budget: SpentBudget | None = None
-
-    @property
-    def claim(self) -> str:
-        """The clauses in one line: a blank follows one that ends with a colon, a semicolon any other."""
-        *first, last = self.clauses.sentences
-        return "".join([clause + (" " if clause.endswith(":") else "; ") for clause in first] + [last])
-
-    @property
-    def assumptions(self) -> tuple[str, ...]:
-        """What the claim assumes: the guarantee's assumption, and the premises."""
-        return (*(() if self.guarantee is None else (self.guarantee.assumption,)), *self.premises.sentences)
-
-    @property
-    def not_protected(self) -> tuple[str, ...]:
-        """What a reader should be told: the guarantee's warnings, and the limits."""
-        return (*(() if self.guarantee is None else self.guarantee.warnings), *self.limits.sentences)
-
-    @property
-    def epsilon(self) -> float | None:
-        """Epsilon of the guarantee; None for an exact release."""
-        return None if self.guarantee is None else self.guarantee.epsilon
-
-    @property
-    def delta(self) -> float | None:
-        """Delta of the guarantee; None for an exact release."""
-        return None if self.guarantee is None else self.guarantee.delta
 
     @property
     def unit(self) -> Unit | None:
@@ -87,6 +59,43 @@ class Privacy:
             "receipt": None if self.receipt is None else self.receipt.to_json(),
             "budget": None if self.budget is None else self.budget.to_json(),
         }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """Privacy of a release as it is composed: sentences by name, from which other claims are made.
+
+    Raises LocalError without a clause, and where the last one ends with a colon.
+
+    Attributes:
+        clauses: of the claim.
+        premises: what it assumes, and limits: what is not protected, both besides the sentences of the
+            guarantee.
+        guarantee: None for an exact release.
+    """
+
+    clauses: NamedSentences
+    premises: NamedSentences = NO_SENTENCES
+    limits: NamedSentences = NO_SENTENCES
+    guarantee: PrivacyGuarantee | None = None
+
+    def __post_init__(self) -> None:
+        # A colon says that the next clause belongs to it.
+        if not self.clauses.items or self.clauses.sentences[-1].endswith(":"):
+            raise LocalError("a claim needs a clause, and its last one does not end with a colon")
+
+    def privacy(self) -> Privacy:
+        """Return what a reader sees: the guarantee's assumption and warnings come before the others.
+
+        A blank follows a clause that ends with a colon, a semicolon any other.
+        """
+        *first, last = self.clauses.sentences
+        claim = "".join([clause + (" " if clause.endswith(":") else "; ") for clause in first] + [last])
+        stated, premises, limits = self.guarantee, self.premises.sentences, self.limits.sentences
+        if stated is None:
+            return Privacy(None, None, claim, premises, limits)
+        assumptions, not_protected = (stated.assumption, *premises), (*stated.warnings, *limits)
+        return Privacy(stated.epsilon, stated.delta, claim, assumptions, not_protected, stated)
 
 
 WHOLE_PARTY = (

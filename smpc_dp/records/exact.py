@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smpc_dp.errors import ConfigCheck, ConfigError
-from smpc_dp.privacy.statements import Statements
+from smpc_dp.privacy.named_sentences import NamedSentences
 from smpc_dp.records.ask import Ask, Statistic, read_ask
 from smpc_dp.records.features import Selector
 from smpc_dp.records.noisy import cell_labels
@@ -158,12 +158,12 @@ class ExactTables:
         )
 
     @property
-    def not_protected(self) -> Statements:
+    def not_protected(self) -> NamedSentences:
         """What a reader of the tables should be told."""
         rows, parties = self.schema.person_factor, self.schema.party_factor
         fewest = max(math.ceil(self.smallest / (rows * parties)), math.ceil(LEAST_PARTIES / parties))
         persons = f": those of {fewest} may do" if self.schema.unit == "person" else ""
-        return Statements.of(
+        return NamedSentences.of(
             exact="a disclosure rule, and not differential privacy: counts that are shown are exact, and who "
             "knows all records of a cell but one learns that one",
             persons=f"persons: records are counted, and one person may have several in a cell{persons}",

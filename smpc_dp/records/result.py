@@ -12,7 +12,7 @@ import msgspec
 
 from smpc_dp.optional import import_optional
 from smpc_dp.privacy.guarantee import PlainStruct, PrivacyGuarantee
-from smpc_dp.privacy.statements import Statements
+from smpc_dp.privacy.named_sentences import NamedSentences
 from smpc_dp.records.ask import Statistic
 from smpc_dp.records.intervals import INFINITE, Interval
 from smpc_dp.records.schema import Schema
@@ -25,7 +25,7 @@ TOO_MANY_ROWS = (
     "that more rows of a party count than max_rows: it stops before it connects, so its absence may say so, "
     "a bit of each session, which no epsilon covers: sessions with other max_rows tell the number"
 )
-NO_PRIVACY = Statements.of(
+NO_PRIVACY = NamedSentences.of(
     exact="sums are exact: they have no differential privacy, and those of all steps are seen",
     any_vector="a party may add any vector within its bounds",
     reading_time="how long a party takes to read and sum its rows: others see it while they wait",
@@ -43,7 +43,7 @@ def near_zero(value: float, error: float) -> str:
     return f"{PROJECTED}; {NEAR_ZERO}" if value < 0 else NEAR_ZERO
 
 
-def not_protected(schema: Schema, *, central: bool = False) -> Statements:
+def not_protected(schema: Schema, *, central: bool = False) -> NamedSentences:
     """Return what a reader of the answers should be told; `central`: servers draw one noise for all."""
     noise = (
         "the servers draw the noise together"
@@ -51,7 +51,7 @@ def not_protected(schema: Schema, *, central: bool = False) -> Statements:
         else "or no noise; noise is counted on from all but as many parties as are planned to be corrupt, "
         "and with none planned from every party but the one that looks"
     )
-    return Statements.of(
+    return NamedSentences.of(
         any_vector=f"a party may add any vector within its bounds{';' if central else ','} {noise}",
         reading_time="how long a party takes to read and sum its rows: others see it where it does so while "
         "they wait",

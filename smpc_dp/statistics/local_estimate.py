@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.kernels.fields import Codes, Floats
 from smpc_dp.privacy.guarantee import PrivacyGuarantee
-from smpc_dp.privacy.statements import Statements
-from smpc_dp.protocols.result import Privacy
+from smpc_dp.privacy.named_sentences import NamedSentences
+from smpc_dp.protocols.result import Claim, Privacy
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,18 +129,18 @@ def normal_interval(
 
 def local_privacy(guarantee: PrivacyGuarantee) -> Privacy:
     """Return the privacy of one report of each party."""
-    return Privacy(
+    return Claim(
         guarantee=guarantee,
-        clauses=Statements.of(
+        clauses=NamedSentences.of(
             report=f"each report is {guarantee.epsilon:.6g}-locally differentially private (delta = 0), "
             "against everybody who sees it, the aggregator and all other parties together included"
         ),
-        limits=Statements.of(
+        limits=NamedSentences.of(
             further_reports="further reports on the same data: their epsilons add up",
             visible="who reported, and public labels",
             lies="the estimate against parties who lie: each can move it by more than by its record",
         ),
-    )
+    ).privacy()
 
 
 def stack_reports(reports: Sequence[bytes], fingerprint: bytes, size: int) -> NDArray[np.uint8]:

@@ -23,10 +23,10 @@ from smpc_dp.privacy.accountant.events import Event, Pure
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.privacy.guarantee import PrivacyGuarantee
 from smpc_dp.privacy.name_selection import NameSelection
+from smpc_dp.privacy.named_sentences import NamedSentences
 from smpc_dp.privacy.sampling import NoiseSource
-from smpc_dp.privacy.statements import Statements
 from smpc_dp.protocols.records import protected
-from smpc_dp.protocols.result import Privacy
+from smpc_dp.protocols.result import Claim, Privacy
 from smpc_dp.records.schema import Category, Schema
 from smpc_dp.records.table import Source, undeclared_counts
 from smpc_dp.wire.envelope import Body
@@ -136,19 +136,19 @@ class LocalNames:
             proof="group privacy of counts that move by one",
             protects=schema.unit,
         )
-        return Privacy(
+        return Claim(
             guarantee=guarantee,
-            clauses=Statements.of(
+            clauses=NamedSentences.of(
                 private=f"{protected(schema)} ({selection.epsilon:g}, {selection.delta:g})-differentially "
                 f"private ({schema.relation}) against everybody who sees the names:",
                 single=f"a name of one row is released with the chance {selection.single:.2g}",
             ),
-            limits=Statements.of(
+            limits=NamedSentences.of(
                 names="what a released name says: names are seen as they are, and with their party by the "
                 "analyst",
                 further_reports="further reports on the same rows: their epsilons and deltas add up",
             ),
-        )
+        ).privacy()
 
     @cached_property
     def fingerprint(self) -> bytes:

@@ -23,7 +23,6 @@ from smpc_dp.kernels.fields import as_array
 from smpc_dp.kernels.kernel import Kernel
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.privacy.accountant.store import locked, write_durably
-from smpc_dp.privacy.statements import Statements
 from smpc_dp.protocols.result import Privacy
 from smpc_dp.statistics.local import LocalPairwise
 from smpc_dp.statistics.local_auc import LocalAuc
@@ -322,12 +321,12 @@ class ReportRequest:
             )
         else:
             made = self.plan.estimate(values, labels=chosen, kernel=kernel, confidence=confidence)
-        limits = Statements.of(
-            missing=MISSING,
-            rounded=ROUNDED if made.bias_bound is None else None,
-            few=FEW if pairs < ENOUGH_PAIRS else None,
-        )
-        privacy = dataclasses.replace(made.privacy, limits=made.privacy.limits + limits)
+        limits = [*made.privacy.not_protected, MISSING]
+        if made.bias_bound is None:
+            limits.append(ROUNDED)
+        if pairs < ENOUGH_PAIRS:
+            limits.append(FEW)
+        privacy = dataclasses.replace(made.privacy, not_protected=tuple(limits))
         missing = tuple(name for name in order if name not in reports)
         return ReportedEstimate(dataclasses.replace(made, privacy=privacy), tuple(reports), missing, faults)
 

@@ -174,7 +174,7 @@ def servers() -> Stated:
     }
     for name, noise in noises.items():
         program = compile_operation(checked("mpyc", SUM | noise), "sum", 5, (), b"")
-        yield f"mpyc, sum, {name}", with_servers(shared.privacy_of(program, 3))
+        yield f"mpyc, sum, {name}", with_servers(shared.claim_of(program, 3))
     table = AveragerTable(method="mpyc")
     groups = {
         "exact": table.plan_exact(5, 2, 1.0),
@@ -228,8 +228,8 @@ def statistics() -> Stated:
         "each pair": statistic_program(spread, 20, 1.0, distribution="pair_laplace", partners=1, design=seed),
     }
     for name, program in programs.items():
-        yield f"pairs on shares, {name}", with_servers(shared.privacy_of(program, 3))
-        yield f"pairs on shares, {name}, simulated", shared.privacy_of(program, 3, "ideal")
+        yield f"pairs on shares, {name}", with_servers(shared.claim_of(program, 3))
+        yield f"pairs on shares, {name}, simulated", shared.claim_of(program, 3, "ideal").privacy()
 
 
 def evaluations() -> Stated:

@@ -72,7 +72,7 @@ MAY_IMPORT_RANDOM = (
 # Flower sends the text of an exception to the server: its mod may raise none.
 MAY_CATCH_ALL = frozenset({"integrations/flower/mod.py"})
 
-# What is claimed and its parts. They are composed by name (`smpc_dp.privacy.statements`), never by position
+# What is claimed and its parts: composed by name (`smpc_dp.privacy.named_sentences`), never by position
 # or by their text: a sentence that is added or written anew must not change others.
 STATED = frozenset(
     [

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 from smpc_dp.errors import Check, ConfigIssue
-from smpc_dp.privacy.statements import Statements
 from smpc_dp.protocols.engine.collector import Collector, CollectorRole, CollectorState
 from smpc_dp.protocols.engine.run import Run
 from smpc_dp.protocols.engine.state import Transition
@@ -29,8 +28,7 @@ class UnanimousParameters(SecAggParameters, frozen=True):
     def privacy(self, survivors: int) -> Privacy:
         """Return the claim of a secure sum, and that it is over everybody."""
         result = super().privacy(survivors)
-        everybody = Statements.of(everybody=f"unanimous, over all {self.plan.parties} parties:")
-        return replace(result, clauses=everybody + result.clauses)
+        return replace(result, claim=f"unanimous, over all {self.plan.parties} parties: {result.claim}")
 
 
 def on_survivors(member: SumMember[SumParameters], state: states.AwaitSurvivors, body: bytes) -> Transition:

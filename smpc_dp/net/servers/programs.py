@@ -31,7 +31,7 @@ from smpc_dp.statistics.shared.plan import (
     statistic_program,
     sum_program,
 )
-from smpc_dp.statistics.shared.result import event_of, privacy_of, statistic_result
+from smpc_dp.statistics.shared.result import claim_of, event_of, statistic_result
 from smpc_dp.statistics.shared.tables import read_tables
 from smpc_dp.statistics.shared.vectors import PROGRAMS
 from smpc_dp.wire.signing import Context
@@ -172,7 +172,7 @@ def sum_outcome(
         faults=(*opened.faults, *_refused(opened, encoding.ring_length)),
         privacy=cast("SharedRecordParameters", parameters).privacy(servers)
         if parameters.program == "records"
-        else with_servers(privacy_of(program, servers)),
+        else with_servers(claim_of(program, servers)),
         evidence=_evidence(context, opened),
         noise=Noise(total=error, curator=error, honest=parties, residual_pairs=0) if noises else None,
     )
@@ -220,7 +220,7 @@ def statistic_outcome(
     )
     return replace(
         made,
-        privacy=with_servers(made.privacy),
+        privacy=with_servers(claim_of(program, servers)),
         evidence=evidence,
         survivors=opened.included,
         absent=_absent(context, opened),

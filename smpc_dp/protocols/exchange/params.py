@@ -15,13 +15,13 @@ from smpc_dp.ball import TOLERANCE
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.encoding import Encoding, RingVector
 from smpc_dp.errors import Check, ConfigCheck, ConfigError, Issues, VerificationError
+from smpc_dp.privacy.named_sentences import NamedSentences
 from smpc_dp.privacy.sampling import NoiseSource, discrete_gaussian
 from smpc_dp.privacy.secagg_plan import SecAggPlan
-from smpc_dp.privacy.statements import Statements
 from smpc_dp.protocols import names
 from smpc_dp.protocols.exchange.messages import PARTY_STEPS
 from smpc_dp.protocols.phases.parameters import SumParameters
-from smpc_dp.protocols.result import WHOLE_PARTY, Noise, Privacy
+from smpc_dp.protocols.result import WHOLE_PARTY, Claim, Noise
 from smpc_dp.protocols.secagg.noisy import check_room, decode_noisy, sensitivity_of
 
 if TYPE_CHECKING:
@@ -175,14 +175,14 @@ class ExchangeParameters(SumParameters, frozen=True):
             DiscreteGaussian(sensitivity_of(self.encoding), self.variance), self.honest, 0, 0
         )
 
-    def privacy(self, survivors: int) -> Privacy:
+    def claim(self, survivors: int) -> Claim:
         """Return the claim: local differential privacy, or none."""
         del survivors
         seen = "whoever is in the exchange sees its vectors; the hub sees who sends to whom, and no vector"
         if self.epsilon is None or self.delta is None:
-            return Privacy(
-                clauses=Statements.of(none="NO PRIVACY against receivers:", seen=seen),
-                limits=Statements.of(sent="what is sent"),
+            return Claim(
+                clauses=NamedSentences.of(none="NO PRIVACY against receivers:", seen=seen),
+                limits=NamedSentences.of(sent="what is sent"),
             )
         guarantee = replace(
             self.mechanism.guarantee(self.delta, units=self.plan.parties),
@@ -193,17 +193,17 @@ class ExchangeParameters(SumParameters, frozen=True):
                 else f"{_OUTSIDERS}: of each other the two see a vector with half of the noise"
             ),
         )
-        return Privacy(
+        return Claim(
             guarantee=guarantee,
-            clauses=Statements.of(
+            clauses=NamedSentences.of(
                 private=f"each party's vector is ({self.epsilon:g}, {self.delta:g})-differentially private "
                 f"({WHOLE_PARTY}) " + ("against everybody" if self.honest == 1 else _OUTSIDERS),
                 seen=seen,
             ),
-            premises=Statements.of(
+            premises=NamedSentences.of(
                 computational="computational: X25519, HKDF-SHA256, XChaCha20-Poly1305, Ed25519"
             ),
-            limits=Statements.of(
+            limits=NamedSentences.of(
                 any_vector="a party may send any vector, and differing ones to different parties",
                 samplers="samplers do not run in constant time",
             ),

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from smpc_dp.privacy.statements import Statements
+from smpc_dp.privacy.named_sentences import NamedSentences
 from smpc_dp.protocols.garbled.params import PairwiseParameters
-from smpc_dp.protocols.result import Privacy
+from smpc_dp.protocols.result import Claim, Privacy
 
 
 def privacy_of(parameters: PairwiseParameters, tile: int, transfers: int) -> Privacy:
@@ -14,12 +14,12 @@ def privacy_of(parameters: PairwiseParameters, tile: int, transfers: int) -> Pri
     """
     garbler, evaluator = parameters.garbler, parameters.evaluator
     bits = (transfers - 1).bit_length()
-    return Privacy(
-        clauses=Statements.of(
+    return Claim(
+        clauses=NamedSentences.of(
             secure=f"secure against a malicious '{evaluator}' (evaluator) and a {_garbler(parameters)} "
             "(garbler)"
         ),
-        premises=Statements.of(
+        premises=NamedSentences.of(
             computational="AES-128 is an ideal cipher, TupleHash256 and SHA-256 are random oracles, keyed "
             f"BLAKE3 is {'a random oracle' if parameters.covert else 'collision resistant'}, and "
             "computational Diffie-Hellman is hard in ristretto255",
@@ -33,13 +33,13 @@ def privacy_of(parameters: PairwiseParameters, tile: int, transfers: int) -> Pri
             if parameters.output == "aggregator"
             else None,
         ),
-        limits=Statements.of(
+        limits=NamedSentences.of(
             garbler=_malicious_garbler(parameters),
             outputs="what the outputs themselves tell about the inputs: they are exact, without differential "
             "privacy",
             stopping="either side can stop the run; with output to both the garbler learns the output first",
         ),
-    )
+    ).privacy()
 
 
 def _garbler(parameters: PairwiseParameters) -> str:

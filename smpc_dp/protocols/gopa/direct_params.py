@@ -10,13 +10,13 @@ import msgspec
 
 from smpc_dp.encoding import Encoding
 from smpc_dp.errors import ConfigCheck, ConfigIssue
+from smpc_dp.privacy.named_sentences import NamedSentences
 from smpc_dp.privacy.secagg_plan import ENVELOPE, SecAggPlan
-from smpc_dp.privacy.statements import Statements
 from smpc_dp.protocols.gopa.direct_messages import COORDINATED_STEPS, EVERY_PARTY_STEPS
 from smpc_dp.protocols.gopa.params import GopaParameters
 from smpc_dp.protocols.gopa.params import check_parameters as check_relay
 from smpc_dp.protocols.gopa.plan import SessionNoise, assumption, luck_of
-from smpc_dp.protocols.result import Privacy
+from smpc_dp.protocols.result import Claim
 
 Topology = Literal["relay", "direct"]
 # Each party has a channel to every other, checks a signature of each in each step, and stores all
@@ -47,14 +47,14 @@ class DirectParameters(GopaParameters, frozen=True):
         both = (self.plan.parties - 1) * (vector + ENVELOPE * len(letters))
         return both, both
 
-    def privacy(self, survivors: int) -> Privacy:
+    def claim(self, survivors: int) -> Claim:
         """Return the claim of the plan: all parties see all publications, and none is trusted."""
-        relayed = super().privacy(survivors)
+        relayed = super().claim(survivors)
         coordinator = (
             f"the party that coordinates may leave up to {self.plan.max_dropouts} others out, also after it "
             "has seen what they published, or stop the run"
         )
-        limits = relayed.limits.without("other_sum") + Statements.of(coordinator=coordinator)
+        limits = relayed.limits.without("other_sum") + NamedSentences.of(coordinator=coordinator)
         return replace(relayed, limits=limits)
 
 

@@ -17,14 +17,14 @@ from smpc_dp.encoding import RingVector
 from smpc_dp.errors import Code, ConfigCheck, ConfigError, ConfigIssue, PrivacyError
 from smpc_dp.privacy.distributions import BinomialDistribution, DiscreteGaussianDistribution
 from smpc_dp.privacy.guarantee import PrivacyGuarantee, delta_warnings
+from smpc_dp.privacy.named_sentences import NamedSentences
 from smpc_dp.privacy.sampling import NoiseSource, discrete_gaussian
-from smpc_dp.privacy.statements import Statements
 from smpc_dp.protocols import names
 from smpc_dp.protocols.gopa.messages import PARTY_STEPS
 from smpc_dp.protocols.gopa.plan import SessionNoise, plan_session
 from smpc_dp.protocols.phases.parameters import MAX_PARTIES, SumParameters
 from smpc_dp.protocols.phases.weighted_encoding import WeightedEncoding
-from smpc_dp.protocols.result import WHOLE_PARTY, Noise, Privacy
+from smpc_dp.protocols.result import WHOLE_PARTY, Claim, Noise
 from smpc_dp.protocols.secagg.noisy import (
     PrivateSettings,
     check_room,
@@ -166,10 +166,10 @@ class GopaParameters(SumParameters, frozen=True):
         description = Gaussian(self.session.mu, self.session.closeness)
         return Event("GOPA", "substitution", (description,), slack=self.session.slack)
 
-    def privacy(self, survivors: int) -> Privacy:
+    def claim(self, survivors: int) -> Claim:
         """Return the claim of the plan: epsilon and delta of each party, the adversary, and the limits."""
         session, plan = self.session, self.plan
-        return Privacy(
+        return Claim(
             guarantee=PrivacyGuarantee(
                 epsilon=session.epsilon,
                 delta=session.delta,
@@ -185,16 +185,16 @@ class GopaParameters(SumParameters, frozen=True):
                 "(docs/proofs/gopa-plan.md)",
                 warnings=delta_warnings(session.delta, plan.parties),
             ),
-            clauses=Statements.of(
+            clauses=NamedSentences.of(
                 private=self.private_clause(session.epsilon),
                 lost="noise shared with parties who were lost after the certificate stays in " + self.left_in
                 if self.on_dropout == "keep"
                 else "of a party, either the self-mask or the pairwise noise is opened, never both",
             ),
-            premises=Statements.of(
+            premises=NamedSentences.of(
                 computational="computational: X25519, HKDF-SHA256, AES-256-CTR, Ed25519, TupleHash256"
             ),
-            limits=Statements.of(
+            limits=NamedSentences.of(
                 any_value="a corrupt party may add any value of its own, or no noise: the standard error "
                 f"counts on {survivors} honest ones",
                 other_sum="the aggregator may report another sum than that of what was published",

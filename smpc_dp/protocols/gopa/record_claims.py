@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 from msgspec.structs import replace
 
 from smpc_dp.errors import LocalError
+from smpc_dp.privacy.named_sentences import NamedSentences
 from smpc_dp.privacy.secagg_plan import SecAggPlan
-from smpc_dp.privacy.statements import Statements
 from smpc_dp.protocols import records
 from smpc_dp.protocols.gopa.plan import SessionNoise
 from smpc_dp.protocols.phases.cost import LARGE
 from smpc_dp.protocols.records import NoisyRecordParameters, protected
-from smpc_dp.protocols.result import Privacy
+from smpc_dp.protocols.result import Claim
 
 if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.events import Event
@@ -97,7 +97,7 @@ class GopaRecords(NoisyRecordParameters):
         """Return what must not be missed before a request: large noise, and totals that are visible."""
         return [*super().warnings(parties), *(() if self.hidden_totals else (self.totals,))]
 
-    def about_records(self, vectors: Privacy) -> Privacy:
+    def about_records(self, vectors: Claim) -> Claim:
         """Return the claim about vectors as one of the unit of the rows, and what is seen of totals."""
         from smpc_dp.records.result import not_protected
 
@@ -115,8 +115,8 @@ class GopaRecords(NoisyRecordParameters):
             f"{protected(schema)} ({guarantee.epsilon:g}, {guarantee.delta:g})-differentially private "
             f"({schema.relation}) in all that {self.seen_by.format(corrupt=self.plan.max_corrupt)}"
         )
-        totals = Statements.of(totals=self.totals)
-        return Privacy(
+        totals = NamedSentences.of(totals=self.totals)
+        return Claim(
             guarantee=guarantee,
             clauses=vectors.clauses.replaced(private=private) + totals,
             premises=vectors.premises,

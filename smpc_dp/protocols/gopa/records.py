@@ -17,7 +17,7 @@ from smpc_dp.protocols.gopa.params import REFUSED as REFUSED_GOPA
 from smpc_dp.protocols.gopa.plan import plan_session
 from smpc_dp.protocols.gopa.record_claims import GopaRecords, of_request, reach
 from smpc_dp.protocols.records import RecordSettings
-from smpc_dp.protocols.result import Privacy
+from smpc_dp.protocols.result import Claim
 from smpc_dp.protocols.secagg.noisy import MOST_COMPLETE, check_room
 
 if TYPE_CHECKING:
@@ -81,9 +81,9 @@ class GopaRecordParameters(GopaParameters, GopaRecords, frozen=True):
         """Return what one request is to a ledger: a Gaussian mechanism of one unit, in the worst case."""
         return self.of_unit(super().event())
 
-    def privacy(self, survivors: int) -> Privacy:
+    def claim(self, survivors: int) -> Claim:
         """Return the claim: (epsilon, delta) of one unit in all that is seen, and what is seen of totals."""
-        return self.about_records(super().privacy(survivors))
+        return self.about_records(super().claim(survivors))
 
 
 class DirectRecordParameters(GopaRecordParameters, DirectParameters, frozen=True):

@@ -18,7 +18,7 @@ from smpc_dp.privacy.secagg_plan import SecAggPlan, communication
 from smpc_dp.protocols import names
 from smpc_dp.protocols.phases.cost import Cost, PlannedAnswer, average_answer
 from smpc_dp.protocols.phases.messages import PARTY_STEPS
-from smpc_dp.protocols.result import Noise, Outcome, Privacy, Result
+from smpc_dp.protocols.result import Claim, Noise, Outcome, Privacy, Result
 
 if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.events import Event
@@ -205,9 +205,13 @@ class SumParameters(RequestParameters, msgspec.Struct, frozen=True):
         """Return the privacy event of a request in which `excluded` parties have signed a false statement."""
         return self.event()
 
-    def privacy(self, survivors: int) -> Privacy:
+    def claim(self, survivors: int) -> Claim:
         """Return the claim of a run over `survivors`: what each member learns, and the limits."""
         raise NotImplementedError
+
+    def privacy(self, survivors: int) -> Privacy:
+        """Return the claim as a reader sees it."""
+        return self.claim(survivors).privacy()
 
 
 def cost_of_sum(parameters: SumParameters, _servers: int = 0) -> Cost:

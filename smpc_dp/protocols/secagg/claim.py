@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from smpc_dp.privacy.guarantee import PrivacyGuarantee
+from smpc_dp.privacy.named_sentences import NamedSentences
 from smpc_dp.privacy.secagg_plan import SecAggPlan
-from smpc_dp.privacy.statements import Statements
-from smpc_dp.protocols.result import Privacy
+from smpc_dp.protocols.result import Claim
 
 
-def privacy_of(plan: SecAggPlan, survivors: int, *, same: bool = True) -> Privacy:
+def sum_claim(plan: SecAggPlan, survivors: int, *, same: bool = True) -> Claim:
     """Return the claim of a run: exact sum, no differential privacy, and what is not protected.
 
     `same`: all exact sums of the session are over the same survivors.
@@ -30,19 +30,19 @@ def privacy_of(plan: SecAggPlan, survivors: int, *, same: bool = True) -> Privac
         if plan.max_corrupt
         else "an aggregator that deviates, without any party that colludes with it, learns"
     )
-    return Privacy(
-        clauses=Statements.of(
+    return Claim(
+        clauses=NamedSentences.of(
             sum=_sum_clause("an exact", survivors),
             adversary=f"{adversary} at most one sum, over at least {plan.min_honest_in_sum} honest parties, "
             f"and nothing else about their vectors{failure}",
         ),
-        premises=Statements.of(
+        premises=NamedSentences.of(
             corrupt=f"at most {plan.max_corrupt} of {plan.parties} parties are corrupt, fixed before the "
             "run; the aggregator may be malicious and collude with them",
             computational="computational: X25519, HKDF-SHA256, AES-256-CTR, XChaCha20-Poly1305, Ed25519, "
             "TupleHash256",
         ),
-        limits=Statements.of(
+        limits=NamedSentences.of(
             exact="the sum is exact: it has no differential privacy",
             differences=differences,
             lies="a party may lie about its input, and an aggregator about the sum that it reports",
@@ -51,23 +51,23 @@ def privacy_of(plan: SecAggPlan, survivors: int, *, same: bool = True) -> Privac
     )
 
 
-def noisy_privacy(
-    plan: SecAggPlan, survivors: int, guarantee: PrivacyGuarantee, private: str, inputs: Statements
-) -> Privacy:
+def noisy_claim(
+    plan: SecAggPlan, survivors: int, guarantee: PrivacyGuarantee, private: str, inputs: NamedSentences
+) -> Claim:
     """Return the claim of a run with noise in the sum.
 
     Args:
         private: the clause about epsilon, which ends with a colon.
         inputs: limits of what is known about a party's input and noise.
     """
-    exact = privacy_of(plan, survivors)
-    return Privacy(
-        clauses=Statements.of(private=private)
+    exact = sum_claim(plan, survivors)
+    return Claim(
+        clauses=NamedSentences.of(private=private)
         + exact.clauses.replaced(sum=_sum_clause("a noisy", survivors)),
         premises=exact.premises,
         limits=inputs
         + exact.limits.without("exact", "differences")
-        + Statements.of(samplers="samplers do not run in constant time"),
+        + NamedSentences.of(samplers="samplers do not run in constant time"),
         guarantee=guarantee,
     )
 

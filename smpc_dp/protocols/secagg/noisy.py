@@ -16,13 +16,13 @@ from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.encoding import Encoding, RingVector
 from smpc_dp.errors import Check, ConfigCheck, ConfigError, ConfigIssue, PrivacyError, VerificationError
 from smpc_dp.privacy.distributions import DiscreteGaussianDistribution, SkellamDistribution
+from smpc_dp.privacy.named_sentences import NamedSentences
 from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.privacy.secagg_plan import SMALL_SESSION
-from smpc_dp.privacy.statements import Statements
 from smpc_dp.protocols.phases.parameters import SumParameters
 from smpc_dp.protocols.phases.weighted_encoding import WeightedEncoding
-from smpc_dp.protocols.result import WHOLE_PARTY, Noise, Privacy
-from smpc_dp.protocols.secagg.claim import noisy_privacy
+from smpc_dp.protocols.result import WHOLE_PARTY, Claim, Noise
+from smpc_dp.protocols.secagg.claim import noisy_claim
 from smpc_dp.protocols.secagg.params import OF_GOPA, SAME, SumSettings, check_sum
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ class NoisySumParameters(SumParameters, frozen=True):
         corrupt = self.plan.max_corrupt
         return f"up to {corrupt} colluding parties' own noise" if corrupt else "any one party's own noise"
 
-    def privacy(self, survivors: int) -> Privacy:
+    def claim(self, survivors: int) -> Claim:
         """Return the claim: that of the secure sum, and (epsilon, delta) of the release."""
         guarantee = replace(
             mechanism_of(self).guarantee(self.delta, units=self.plan.parties),
@@ -132,8 +132,8 @@ class NoisySumParameters(SumParameters, frozen=True):
             f"each honest party's {protected(self.encoding)} ({self.epsilon:g}, {self.delta:g})-"
             f"differentially private ({WHOLE_PARTY}) in what is released, given {self.known_noise}:"
         )
-        inputs = Statements.of(any_value="a corrupt party may add any value of its own, or no noise")
-        return noisy_privacy(self.plan, survivors, guarantee, private, inputs)
+        inputs = NamedSentences.of(any_value="a corrupt party may add any value of its own, or no noise")
+        return noisy_claim(self.plan, survivors, guarantee, private, inputs)
 
 
 def protected(encoding: Encoding) -> str:

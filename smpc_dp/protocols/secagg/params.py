@@ -14,8 +14,8 @@ from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, Issues
 from smpc_dp.privacy.secagg_plan import SecAggPlan, default_dropout, part_of, plan_secagg
 from smpc_dp.protocols import names
 from smpc_dp.protocols.phases.parameters import MAX_PARTIES, SumParameters
-from smpc_dp.protocols.result import Privacy
-from smpc_dp.protocols.secagg.claim import privacy_of
+from smpc_dp.protocols.result import Claim
+from smpc_dp.protocols.secagg.claim import sum_claim
 from smpc_dp.settings import read
 
 if TYPE_CHECKING:
@@ -43,9 +43,9 @@ class SecAggParameters(SumParameters, frozen=True):
         """Whether all sums of a session must be over the same survivors; see `survivors`."""
         return self.same_survivors
 
-    def privacy(self, survivors: int) -> Privacy:
+    def claim(self, survivors: int) -> Claim:
         """Return the claim: an exact sum, no differential privacy, and what is not protected."""
-        return privacy_of(self.plan, survivors, same=self.same_survivors)
+        return sum_claim(self.plan, survivors, same=self.same_survivors)
 
 
 Share = Annotated[float, Meta(ge=0, lt=0.5)]

@@ -23,8 +23,8 @@ from smpc_dp.protocols.records import (
     SteppedRecordParameters,
     protected,
 )
-from smpc_dp.protocols.result import Privacy
-from smpc_dp.protocols.secagg.claim import noisy_privacy
+from smpc_dp.protocols.result import Claim
+from smpc_dp.protocols.secagg.claim import noisy_claim
 from smpc_dp.protocols.secagg.noisy import REFUSED as REFUSED_NOISY
 from smpc_dp.protocols.secagg.noisy import NoisySumParameters, check_room, counted_shares, noise_counts
 from smpc_dp.protocols.secagg.params import Corrupt, SecAggParameters, Security, Share
@@ -55,7 +55,7 @@ class PrivateRecordParameters(NoisySumParameters, PlannedRecordParameters, froze
         """Return what one request is to a privacy ledger."""
         return self.request.event()
 
-    def privacy(self, survivors: int) -> Privacy:
+    def claim(self, survivors: int) -> Claim:
         """Return the claim: that of the secure sum, and (epsilon, delta) of one unit for what it releases."""
         from smpc_dp.records.result import not_protected
 
@@ -65,7 +65,7 @@ class PrivateRecordParameters(NoisySumParameters, PlannedRecordParameters, froze
             f"{protected(schema)} ({self.epsilon:g}, {self.delta:g})-differentially private "
             f"({schema.relation}) in what is released{steps_text(self.steps)}, given {self.known_noise}:"
         )
-        return noisy_privacy(self.plan, survivors, guarantee, private, not_protected(schema))
+        return noisy_claim(self.plan, survivors, guarantee, private, not_protected(schema))
 
 
 class RecordSumParameters(PrivateRecordParameters, NoisyRecordParameters, frozen=True):

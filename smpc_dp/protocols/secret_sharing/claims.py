@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from smpc_dp.privacy.guarantee import PrivacyGuarantee
-from smpc_dp.privacy.statements import Statements
-from smpc_dp.protocols.result import WHOLE_PARTY, Certificate, Privacy
+from smpc_dp.privacy.named_sentences import NamedSentences
+from smpc_dp.protocols.result import WHOLE_PARTY, Certificate, Claim, Privacy
 from smpc_dp.protocols.ustatistic.result import StatisticEvidence
 
-NOT_PROTECTED = Statements.of(
+NOT_PROTECTED = NamedSentences.of(
     deviating_server="against a server that deviates: openings are not checked, so it can change what is "
     "computed and so learn records",
     lost_server="a run does not survive the loss of a server, and any server can stop it",
@@ -23,13 +23,13 @@ HONEST_SERVERS = (
 )
 
 
-ON_SHARES = Statements.of(
+ON_SHARES = NamedSentences.of(
     random_bits="shared random bits come from SHAKE128 as a pseudorandom function",
     openings="masked openings show servers less than 2^-40 of each sum, as a statistical distance: not in "
     "delta",
 )
 # What an exact result assumes: it has no guarantee, whose assumption the first would be.
-EXACT_ON_SHARES = Statements.of(honest_servers=HONEST_SERVERS) + ON_SHARES
+EXACT_ON_SHARES = NamedSentences.of(honest_servers=HONEST_SERVERS) + ON_SHARES
 
 
 def vector_privacy(guarantee: PrivacyGuarantee | None) -> Privacy:
@@ -37,10 +37,10 @@ def vector_privacy(guarantee: PrivacyGuarantee | None) -> Privacy:
     shared, learned = "vectors are shared among servers", "fewer than half of them together learn nothing but"
     if guarantee is None:
         return with_servers(
-            Privacy(
-                clauses=Statements.of(shared=shared, learned=f"{learned} the exact sum"),
+            Claim(
+                clauses=NamedSentences.of(shared=shared, learned=f"{learned} the exact sum"),
                 premises=EXACT_ON_SHARES,
-                limits=Statements.of(exact="what the exact sum itself gives away"),
+                limits=NamedSentences.of(exact="what the exact sum itself gives away"),
             )
         )
     private = (
@@ -48,20 +48,22 @@ def vector_privacy(guarantee: PrivacyGuarantee | None) -> Privacy:
         f"({WHOLE_PARTY}), whatever the other parties do"
     )
     return with_servers(
-        Privacy(
+        Claim(
             guarantee=guarantee,
-            clauses=Statements.of(
+            clauses=NamedSentences.of(
                 shared=shared, learned=f"{learned} the sum with noise that no server knows", private=private
             ),
             premises=ON_SHARES,
-            limits=Statements.of(any_vector="a party may give any vector whose coordinates are in bounds"),
+            limits=NamedSentences.of(
+                any_vector="a party may give any vector whose coordinates are in bounds"
+            ),
         )
     )
 
 
-def with_servers(privacy: Privacy) -> Privacy:
+def with_servers(claim: Claim) -> Privacy:
     """Return a program's privacy with the limits common to all programs."""
-    return replace(privacy, limits=privacy.limits + NOT_PROTECTED)
+    return replace(claim, limits=claim.limits + NOT_PROTECTED).privacy()
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,11 +11,11 @@ from msgspec.structs import replace
 from smpc_dp.encoding import Encoding
 from smpc_dp.errors import ConfigCheck, ConfigIssue
 from smpc_dp.privacy.central_gaussian import GREATEST_EPSILON, WideGaussian
+from smpc_dp.privacy.named_sentences import NamedSentences
 from smpc_dp.privacy.secagg_plan import default_dropout, part_of
-from smpc_dp.privacy.statements import Statements
 from smpc_dp.protocols import names, records
 from smpc_dp.protocols.records import AskSettings, Delta, Epsilon, NoisyRecordParameters, protected
-from smpc_dp.protocols.result import Privacy
+from smpc_dp.protocols.result import Claim, Privacy
 from smpc_dp.protocols.secret_sharing.claims import HONEST_SERVERS, ON_SHARES, with_servers
 from smpc_dp.protocols.secret_sharing.params import Dropout, Program, Seconds, SharedParameters, party_issues
 
@@ -90,9 +90,9 @@ class SharedRecordParameters(SharedParameters, NoisyRecordParameters, frozen=Tru
             f"differentially private ({schema.relation}), whatever the other parties do"
         )
         return with_servers(
-            Privacy(
+            Claim(
                 guarantee=guarantee,
-                clauses=Statements.of(
+                clauses=NamedSentences.of(
                     shared=f"sums of rows are shared among {servers} servers", private=private
                 ),
                 premises=ON_SHARES,

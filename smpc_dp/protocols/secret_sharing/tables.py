@@ -9,11 +9,11 @@ from msgspec import Meta
 
 from smpc_dp.encoding import Encoding
 from smpc_dp.errors import ConfigIssue
+from smpc_dp.privacy.named_sentences import NamedSentences
 from smpc_dp.privacy.secagg_plan import part_of
-from smpc_dp.privacy.statements import Statements
 from smpc_dp.protocols import names, records
 from smpc_dp.protocols.records import AskSettings, RecordParameters
-from smpc_dp.protocols.result import Privacy
+from smpc_dp.protocols.result import Claim, Privacy
 from smpc_dp.protocols.secret_sharing.claims import EXACT_ON_SHARES, with_servers
 from smpc_dp.protocols.secret_sharing.params import Dropout, Program, Seconds, SharedParameters, party_issues
 
@@ -96,13 +96,13 @@ class TableParameters(SharedParameters, RecordParameters, frozen=True):
 
     def privacy(self, servers: int) -> Privacy:
         """Return what is claimed of exact tables: that no other cells are opened."""
-        clauses = Statements.of(
+        clauses = NamedSentences.of(
             shared=f"counts of rows are shared among {servers} servers",
             learned=f"any {(servers - 1) // 2} of them together learn nothing but which cells are shown, and "
             f"these: {self.request.rule}. This is a disclosure rule, and not differential privacy",
         )
         return with_servers(
-            Privacy(clauses=clauses, premises=EXACT_ON_SHARES, limits=self.request.not_protected)
+            Claim(clauses=clauses, premises=EXACT_ON_SHARES, limits=self.request.not_protected)
         )
 
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.privacy.accountant.receipt import Receipt
 from smpc_dp.privacy.guarantee import PrivacyGuarantee, Relation, delta_warnings
-from smpc_dp.privacy.statements import Statements
-from smpc_dp.protocols.result import LoggedRun, Privacy
+from smpc_dp.privacy.named_sentences import NamedSentences
+from smpc_dp.protocols.result import Claim, LoggedRun, Privacy
 from smpc_dp.protocols.ustatistic.estimate import Estimate
 from smpc_dp.protocols.ustatistic.plan import StatisticPlan
 
@@ -163,19 +163,19 @@ def privacy_of(plan: StatisticPlan, parties: int, how: str) -> Privacy:
         warnings=delta_warnings(plan.delta, parties),
     )
     garbler = "covert" if plan.covert else "semi-honest"
-    return Privacy(
+    return Claim(
         guarantee=guarantee,
-        clauses=Statements.of(
+        clauses=NamedSentences.of(
             pair=f"each pair: secure against a malicious evaluator and against a {garbler} garbler, "
             "each with or without the aggregator"
         ),
-        premises=Statements.of(
+        premises=NamedSentences.of(
             garbler="who garbles garbles the agreed circuit and draws its random bits at random; then "
             "neither of the two knows or controls the noise",
             computational="AES-128 is an ideal cipher, and computational Diffie-Hellman is hard in "
             "ristretto255",
         ),
-        limits=Statements.of(
+        limits=NamedSentences.of(
             garbler=_malicious_garbler(plan.covert),
             estimate="the estimate itself: any party may give a wrong record or leave, and shift it",
             draw="the draw of pairs: the aggregator can give up two draws and take the third, so what it "
@@ -187,7 +187,7 @@ def privacy_of(plan: StatisticPlan, parties: int, how: str) -> Privacy:
             + (", and so are the labels" if plan.bipartite else ""),
             simulation=simulation(how),
         ),
-    )
+    ).privacy()
 
 
 def simulation(how: str) -> str | None:

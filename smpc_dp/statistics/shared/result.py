@@ -11,9 +11,9 @@ from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.privacy.central_gaussian import WideGaussian
 from smpc_dp.privacy.central_pairwise import auc_sampling_error
 from smpc_dp.privacy.guarantee import PrivacyGuarantee, Relation, delta_warnings
+from smpc_dp.privacy.named_sentences import NamedSentences
 from smpc_dp.privacy.pairwise_plan import complete_error, given_zetas, sampling_error
-from smpc_dp.privacy.statements import Statements
-from smpc_dp.protocols.result import Privacy
+from smpc_dp.protocols.result import Claim
 from smpc_dp.protocols.secret_sharing.claims import HONEST_SERVERS
 from smpc_dp.protocols.ustatistic.result import StatisticResult, simulation
 from smpc_dp.statistics.shared.plan import Answer, Program
@@ -77,24 +77,24 @@ def statistic_result(
         failed=0,
         parties=terms.parties,
         partners=terms.partners or terms.parties - 1,
-        privacy=privacy_of(program, servers, how),
+        privacy=claim_of(program, servers, how).privacy(),
         faults=tuple(f"{name}: a value out of bounds; its record counts as the least one" for name in called),
         positives=answer.positives,
         auc=answer.auc,
     )
 
 
-def privacy_of(program: Program, servers: int, how: str = "protocol") -> Privacy:
-    """Return the privacy of a program's result."""
-    clauses = Statements.of(
+def claim_of(program: Program, servers: int, how: str = "protocol") -> Claim:
+    """Return the claim of a program's result."""
+    clauses = NamedSentences.of(
         shared=f"records are shared among {servers} servers",
         learned=f"any {(servers - 1) // 2} of them learn nothing but what is opened",
     )
-    premises = Statements.of(
+    premises = NamedSentences.of(
         random_bits="shared random bits come from SHAKE128 as a pseudorandom function; bits of records are "
         "masked with a statistical distance below 2^-40 for all of them together"
     )
-    limits = Statements.of(
+    limits = NamedSentences.of(
         servers="against half of the servers together, or one that is malicious, nothing is claimed",
         result="the result itself: a party may give any record in bounds; which records were out of bounds "
         "is shown",
@@ -102,13 +102,13 @@ def privacy_of(program: Program, servers: int, how: str = "protocol") -> Privacy
         simulation=simulation(how),
     )
     if program.epsilon is None:
-        return Privacy(
+        return Claim(
             clauses=clauses,
-            premises=Statements.of(honest_servers=HONEST_SERVERS) + premises,
-            limits=Statements.of(exact="what the exact result itself gives away") + limits,
+            premises=NamedSentences.of(honest_servers=HONEST_SERVERS) + premises,
+            limits=NamedSentences.of(exact="what the exact result itself gives away") + limits,
         )
     if program.plan is not None:
-        limits += Statements.of(pairs="which pairs there are, and the noisy output of each, are public")
+        limits += NamedSentences.of(pairs="which pairs there are, and the noisy output of each, are public")
         moved = float(program.plan.noise.steps)
     else:
         moved = float(max(noise.sensitivity for noise in program.noise))
@@ -123,7 +123,7 @@ def privacy_of(program: Program, servers: int, how: str = "protocol") -> Privacy
         proof="docs/proofs/servers.md: from the coins as they are",
         warnings=delta_warnings(program.delta, program.terms.parties),
     )
-    return Privacy(guarantee=guarantee, clauses=clauses, premises=premises, limits=limits)
+    return Claim(guarantee=guarantee, clauses=clauses, premises=premises, limits=limits)
 
 
 def _norm_of(program: Program) -> str:

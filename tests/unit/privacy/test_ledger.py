@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import fcntl
 import json
@@ -45,8 +46,8 @@ from smpc_dp.privacy.accountant.theorems import (
 )
 from smpc_dp.privacy.distributions import BinomialDistribution
 from smpc_dp.privacy.mechanisms import DiscreteGaussian, KaryRandomisedResponse, Sensitivity, Skellam
-from smpc_dp.privacy.statements import Statements
-from smpc_dp.protocols.result import Privacy
+from smpc_dp.privacy.named_sentences import NamedSentences
+from smpc_dp.protocols.result import Claim
 from smpc_dp.records.plan import plan_request
 from smpc_dp.records.schema import read_schema
 from smpc_dp.records.table import read_table
@@ -623,8 +624,9 @@ def test_the_command_shows_what_the_ledger_holds(tmp_path: Path) -> None:
 def test_a_result_carries_guarantee_and_receipt(tmp_path: Path) -> None:
     noise = DiscreteGaussian.calibrate(0.5, 1e-6, Sensitivity.on_integers("substitution", l1=1))
     receipt = ledger(tmp_path).charge(run(1), noise.event())
-    clauses = Statements.of(count="a noisy count")
-    privacy = Privacy(guarantee=noise.guarantee(1e-6, units=100), clauses=clauses, receipt=receipt)
+    clauses = NamedSentences.of(count="a noisy count")
+    claim = Claim(guarantee=noise.guarantee(1e-6, units=100), clauses=clauses)
+    privacy = dataclasses.replace(claim.privacy(), receipt=receipt)
     reported = privacy.to_json()
     json.dumps(reported, allow_nan=False)
     assert reported["epsilon"] == privacy.guarantee.epsilon  # type: ignore[union-attr]

@@ -29,9 +29,9 @@ from smpc_dp.log.log import MAX_PAYLOAD_BYTES
 from smpc_dp.privacy.certificates import certificate_bytes
 from smpc_dp.privacy.distributions import BinomialDistribution
 from smpc_dp.privacy.gaussian import gaussian_mu
+from smpc_dp.privacy.named_sentences import NamedSentences
 from smpc_dp.privacy.sampling import MAX_VARIANCE, NoiseSource
 from smpc_dp.privacy.secagg_plan import ENVELOPE, SecAggPlan, mask_degree
-from smpc_dp.privacy.statements import Statements
 from smpc_dp.protocols.gopa.messages import PARTY_STEPS
 from smpc_dp.protocols.gopa.params import GopaParameters, OnDropout, check_and_plan
 from smpc_dp.protocols.gopa.plan import (
@@ -47,7 +47,7 @@ from smpc_dp.protocols.gopa.verifiable.precision import bound_squared_of, box_of
 from smpc_dp.protocols.names import VERIFIABLE_VERSION
 from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.phases.parameters import SumParameters
-from smpc_dp.protocols.result import Noise, Privacy
+from smpc_dp.protocols.result import Claim, Noise, Privacy
 from smpc_dp.protocols.secagg.noisy import TAIL
 
 if TYPE_CHECKING:
@@ -356,9 +356,9 @@ class VerifiableParameters(GopaParameters, frozen=True):
             # A delta that the accountant does not resolve, or too few coins for any bound.
             return math.inf
 
-    def privacy(self, survivors: int, excluded: int = 0) -> Privacy:
+    def claim(self, survivors: int, excluded: int = 0) -> Claim:
         """Return the claim: that of GOPA with this noise, and what the board of a run reveals."""
-        plain = super().privacy(survivors)
+        plain = super().claim(survivors)
         guarantee, session = plain.guarantee, self.session
         if guarantee is None:
             raise LocalError("GOPA has a guarantee")
@@ -371,7 +371,7 @@ class VerifiableParameters(GopaParameters, frozen=True):
         epsilon = self.epsilon_without(excluded)
         if not math.isfinite(epsilon):
             none = f"none: {excluded} parties were corrupt, and too few are left whose noise could count"
-            return Privacy(clauses=Statements.of(none=none), limits=limits)
+            return Claim(clauses=NamedSentences.of(none=none), limits=limits)
         guarantee = replace(
             guarantee,
             epsilon=epsilon,
@@ -386,12 +386,16 @@ class VerifiableParameters(GopaParameters, frozen=True):
             "computational, for what the board shows: discrete logarithms in ristretto255, SHAKE256 as a "
             "random oracle; commitments to pairwise terms hide as far as X25519 does, others always"
         )
-        return Privacy(
+        return Claim(
             guarantee=guarantee,
             clauses=plain.clauses.replaced(private=self.private_clause(epsilon)),
-            premises=plain.premises + Statements.of(board=board),
+            premises=plain.premises + NamedSentences.of(board=board),
             limits=limits,
         )
+
+    def privacy(self, survivors: int, excluded: int = 0) -> Privacy:
+        """Return the claim as a reader sees it, after so many exclusions."""
+        return self.claim(survivors, excluded).privacy()
 
 
 def check_parameters(

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from msgspec.structs import replace
 
 from smpc_dp.errors import ConfigCheck, ConfigError
+from smpc_dp.privacy.named_sentences import NamedSentences
 from smpc_dp.privacy.secagg_plan import SecAggPlan
-from smpc_dp.privacy.statements import Statements
 from smpc_dp.protocols import records
 from smpc_dp.protocols.gopa.record_claims import GopaRecords, of_request, reach
 from smpc_dp.protocols.gopa.verifiable.params import (
@@ -20,7 +20,7 @@ from smpc_dp.protocols.gopa.verifiable.params import (
     VerifiableParameters,
     plan_flips,
 )
-from smpc_dp.protocols.result import Privacy
+from smpc_dp.protocols.result import Claim
 
 if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.events import Event
@@ -51,7 +51,7 @@ class VerifiableRecordParameters(VerifiableParameters, GopaRecords, frozen=True,
     )
     left_in: ClassVar[str] = "the total"
     # In the place of what is known of a party's input where nothing is proven.
-    limits: ClassVar[Statements] = Statements.of(
+    limits: ClassVar[NamedSentences] = NamedSentences.of(
         proven="proven of each party: each of its sums is between 0 rows and max_rows rows at the bounds of "
         "a row, and its noise is as declared; not that a sum is one of clipped rows",
         lies="a party that lies moves each total by max_rows times the range of a row at most",
@@ -86,9 +86,9 @@ class VerifiableRecordParameters(VerifiableParameters, GopaRecords, frozen=True,
         """Return the privacy event of a request in which so many parties were shown to be corrupt."""
         return self.of_unit(super().event_without(excluded))
 
-    def privacy(self, survivors: int, excluded: int = 0) -> Privacy:
+    def claim(self, survivors: int, excluded: int = 0) -> Claim:
         """Return the claim: (epsilon, delta) of one unit in all that is seen, and what is proven."""
-        claimed = super().privacy(survivors, excluded)
+        claimed = super().claim(survivors, excluded)
         if claimed.guarantee is None:
             others = claimed.limits.without("any_value")
         else:
@@ -102,7 +102,7 @@ class VerifiableRecordParameters(VerifiableParameters, GopaRecords, frozen=True,
             "corrupt parties may leave after they have seen their noise, or stop runs: in expectation that "
             f"moves each sum by {moved:.2g} standard deviations of its noise at most, in no interval"
         )
-        return dataclasses.replace(claimed, limits=self.limits + others + Statements.of(leaving=leaving))
+        return dataclasses.replace(claimed, limits=self.limits + others + NamedSentences.of(leaving=leaving))
 
 
 def row_apart(request: Plan) -> Apart:

@@ -10,7 +10,7 @@ from smpc_dp.errors import LocalError
 
 
 @dataclass(frozen=True, slots=True)
-class Statements:
+class NamedSentences:
     """Sentences in order, each with a name of its own, by which claims are composed of others.
 
     Made by `of`. `items`: pairs of a name, a short identifier in lower case, and its sentence. Raises
@@ -23,13 +23,13 @@ class Statements:
         names = self.names
         for name in names:
             if not (name.isidentifier() and name.islower()):
-                raise LocalError(f"{name!r} is no name of a statement: an identifier in lower case")
+                raise LocalError(f"{name!r} is no name of a sentence: an identifier in lower case")
             if names.count(name) > 1:
-                raise LocalError(f"two statements have the name {name!r}")
+                raise LocalError(f"two sentences have the name {name!r}")
 
     @classmethod
-    def of(cls, **sentences: str | None) -> Self:
-        """Return statements in this order; a sentence of None does not hold, and is left out."""
+    def of(cls, /, **sentences: str | None) -> Self:
+        """Return sentences in this order; a sentence of None does not hold, and is left out."""
         return cls(tuple((name, sentence) for name, sentence in sentences.items() if sentence is not None))
 
     @property
@@ -42,27 +42,27 @@ class Statements:
         """The sentences, in order: what a reader sees."""
         return tuple(sentence for _, sentence in self.items)
 
-    def __add__(self, other: Statements) -> Statements:
-        """Return these statements and then the others; raise LocalError for a name that both have."""
-        return Statements(self.items + other.items)
+    def __add__(self, other: NamedSentences) -> NamedSentences:
+        """Return these sentences and then the others; raise LocalError for a name that both have."""
+        return NamedSentences(self.items + other.items)
 
-    def without(self, *names: str) -> Statements:
-        """Return the statements but for the named ones; raise LocalError for a name that is not there."""
+    def without(self, *names: str) -> NamedSentences:
+        """Return the sentences but for the named ones; raise LocalError for a name that is not there."""
         self._check_present(names)
-        return Statements(tuple(item for item in self.items if item[0] not in names))
+        return NamedSentences(tuple(item for item in self.items if item[0] not in names))
 
-    def replaced(self, **sentences: str) -> Statements:
-        """Return the statements with other sentences under some names, where those are.
+    def replaced(self, /, **sentences: str) -> NamedSentences:
+        """Return these, with other sentences under some names, where those are.
 
         Raises LocalError for a name that is not there.
         """
         self._check_present(sentences)
-        return Statements(tuple((name, sentences.get(name, sentence)) for name, sentence in self.items))
+        return NamedSentences(tuple((name, sentences.get(name, sentence)) for name, sentence in self.items))
 
     def _check_present(self, names: Iterable[str]) -> None:
         if absent := [name for name in names if name not in self.names]:
             known = ", ".join(self.names)
-            raise LocalError(f"no statement is called {', '.join(absent)}: there are {known}")
+            raise LocalError(f"no sentence is called {', '.join(absent)}: there are {known}")
 
 
-NO_STATEMENTS = Statements()
+NO_SENTENCES = NamedSentences()
