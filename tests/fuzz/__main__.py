@@ -2,7 +2,9 @@
 
 Goes through all targets in turns until each has had so many inputs. How many each has had is kept in a
 folder, so that a run that was stopped goes on where it was. The first input that shows a bug ends the run:
-correct the bug, and put the input into `tests/fuzz/corpus/TARGET/`.
+correct the bug, and put the input into `tests/fuzz/corpus/TARGET/`. An input that needs more memory, or more
+time, than the options allow is such a bug too; where the process is ended within it, it is left in
+`STATE/python.TARGET.input`.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import sys
 from pathlib import Path
 
 from tests.fuzz.targets import TARGETS
+from tests.fuzz.watching import watched
 
 # Inputs of one turn of a target whose inputs cost as little as a message's.
 EFFECT = 50_000
@@ -28,6 +31,8 @@ def main() -> None:
         help="of each target, in all runs together; fewer of expensive ones",
     )
     parser.add_argument("--state", type=Path, default=Path(".fuzz"), help="the folder of the counts")
+    parser.add_argument("--memory", type=int, default=4096, help="MiB that the process may take")
+    parser.add_argument("--seconds", type=float, default=600.0, help="that one input may take")
     parser.add_argument("targets", nargs="*", help="names of targets; all without any")
     given = parser.parse_args()
     given.state.mkdir(parents=True, exist_ok=True)
@@ -39,7 +44,8 @@ def main() -> None:
         for name in left:
             effect = min(max(500, EFFECT // TARGETS[name].cost), goals[name] - done[name])
             try:
-                TARGETS[name].run(done[name], effect)
+                with watched(given.state / f"python.{name}.input", given.memory, given.seconds) as watch:
+                    TARGETS[name].run(done[name], effect, watch)
             except AssertionError as error:
                 sys.exit(f"{error}\n{error.__cause__!r}")
             done[name] += effect

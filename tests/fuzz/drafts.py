@@ -89,7 +89,8 @@ class Signed:
     request: int
 
 
-@functools.cache
+# Those of the seeds come again; each input has others, of which a run of hours would remember gigabytes.
+@functools.lru_cache(1 << 14)
 def _signature(identity: Identity, statement: bytes) -> bytes:
     return identity.sign(statement)
 

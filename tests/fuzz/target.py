@@ -31,9 +31,14 @@ class Target:
     form: Form = "bytes"
     cost: int = 1
 
-    def run(self, first: int, count: int) -> None:
-        """Try `count` inputs from number `first` on; raise AssertionError that has the input of a bug."""
+    def run(self, first: int, count: int, watch: Callable[[int, bytes], None] | None = None) -> None:
+        """Try `count` inputs from number `first` on; raise AssertionError that has the input of a bug.
+
+        `watch` is called with the number and content of each input before it is tried.
+        """
         for number, content in inputs(self.name, self.form, self.all_seeds(), first, count):
+            if watch is not None:
+                watch(number, content)
             self.check(content, number)
 
     def check(self, content: bytes, number: int | None = None) -> None:
