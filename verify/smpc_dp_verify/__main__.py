@@ -6,13 +6,18 @@ import argparse
 import dataclasses
 import io
 import json
+import resource
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from smpc_dp_verify.errors import printable
 from smpc_dp_verify.verify import FAILS, HOLDS, NO_SESSION, Opinion, Wanted, verify
 
 # Of a verifier that had no more memory.
 NO_MEMORY = 7
+# MiB that it takes at most: a log may be anybody's, and so may what is planned for it.
+MEMORY = 1024
 CONCLUSIONS = {HOLDS: "Everything holds.", NO_SESSION: "Self-consistent; no session was given to compare."}
 
 
@@ -29,14 +34,18 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--witness", action="append", default=[], help="the key of a witness")
     parser.add_argument("--witnesses", type=int, default=0, help="how many of them must have cosigned it")
     parser.add_argument("--receipt", help="a party's receipt, a file: the log must have its entry")
-    parser.add_argument("--memory", type=int, metavar="MIB", help="memory that may be taken at most")
+    parser.add_argument(
+        "--memory",
+        type=int,
+        metavar="MIB",
+        default=MEMORY,
+        help=f"memory to take at most, {MEMORY} if not given",
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     given = parser.parse_args(arguments)
     if isinstance(sys.stdout, io.TextIOWrapper):
         # Names of columns may have characters that the encoding does not have.
         sys.stdout.reconfigure(errors="backslashreplace")
-    if given.memory is not None:
-        _bound_memory(given.memory << 20)
     try:
         wanted = Wanted(
             given.session,
@@ -49,7 +58,8 @@ def main(arguments: list[str] | None = None) -> int:
             given.witnesses,
             given.receipt,
         )
-        opinion = verify(given.log, wanted)
+        with _bounded_memory(given.memory << 20):
+            opinion = verify(given.log, wanted)
     except ValueError as error:
         parser.error(str(error))
     except OSError as error:
@@ -62,10 +72,17 @@ def main(arguments: list[str] | None = None) -> int:
     return opinion.code
 
 
-def _bound_memory(size: int) -> None:
-    import resource
-
-    resource.setrlimit(resource.RLIMIT_AS, (size, size))
+@contextmanager
+def _bounded_memory(size: int) -> Iterator[None]:
+    """Bound the memory of this process, in bytes."""
+    before, most = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(
+        resource.RLIMIT_AS, (size if most == resource.RLIM_INFINITY else min(size, most), most)
+    )
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (before, most))
 
 
 def _text(opinion: Opinion) -> str:

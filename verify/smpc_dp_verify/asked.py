@@ -13,6 +13,8 @@ from smpc_dp_verify.errors import required
 
 TOKEN = re.compile(r"\s*(?:([A-Za-z_]\w*)|([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)|([(),~+\[\]]))")
 MOST_ASKED, MOST_BINS, BINS, CHILDREN = 1000, 1024, 256, 16
+# Coordinates of a vector: all cells that are asked for together.
+MOST_LENGTH = 4096
 # Of one column, of several, of a time and an event; which have groups.
 ONE, MORE, TIMED = (
     ("sum", "mean", "variance", "heterogeneity"),
@@ -163,6 +165,9 @@ def _check(one: Asked, table: Table) -> None:
         for name in one.columns:
             table.number(name)
     required(len(one.columns) > 1 or one.kind not in (*MORE, "regression"), "what is asked")
+    # Of more columns there are more products of two than coordinates.
+    is_small = len(one.columns) ** 2 <= 2 * MOST_LENGTH or one.kind not in (*MORE, "regression")
+    required(is_small, "the number of cells")
     required(not one.by or one.kind in GROUPED, "what is asked")
     if one.kind in TIMED:
         time, event = (table.number(name) for name in one.columns)

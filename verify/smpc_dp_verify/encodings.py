@@ -19,7 +19,8 @@ PATTERNS = {
     "hash": re.compile("[0-9a-f]{64}"),
     "signature": re.compile("[0-9a-f]{128}"),
     "text": re.compile("(?s:.*)"),
-    "base64": re.compile("(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?"),
+    # Possessive: else each group of four takes 120 bytes until the end of the match.
+    "base64": re.compile("(?:[A-Za-z0-9+/]{4})*+(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?"),
 }
 
 
@@ -64,11 +65,12 @@ def read_value(value: Any, kind: str) -> Any:
 def read_message(body: bytes, sizes: Sequence[int | None]) -> list[Any] | None:
     """Return byte strings of these sizes, None: of any, -1: an integer; None if the message is malformed."""
     try:
-        fields = msgspec.msgpack.decode(body)
+        # Room for an array is taken before its elements are read: there is none for arrays in it.
+        fields: list[bytes | int] = msgspec.msgpack.decode(body, type=list[bytes | int])
         same = msgspec.msgpack.encode(fields) == body
     except (msgspec.MsgspecError, ValueError, OverflowError, TypeError, RecursionError):
         return None
-    if not same or not isinstance(fields, list) or len(fields) != len(sizes):
+    if not same or len(fields) != len(sizes):
         return None
     for value, size in zip(fields, sizes, strict=True):
         is_right = isinstance(value, bytes) and size in (None, len(value))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import decimal
 import math
 from collections.abc import Callable, Iterable
-from functools import cache, cached_property
+from functools import cached_property, lru_cache
 from itertools import accumulate
 
 from smpc_dp_verify.draws import log_choose
@@ -57,7 +57,8 @@ def binomial_delta(coins: int, width: int, epsilon: float) -> float:
     return min(1.0, (shown + infinite) * MARGIN)
 
 
-_binomial = cache(binomial)
+# Of few, which are asked for again at once: a search looks at many, each of which may have megabytes.
+_binomial = lru_cache(4)(binomial)
 
 
 class Grid:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cache, cached_property, lru_cache, partial
+from functools import cached_property, lru_cache, partial
 
 from smpc_dp_verify.draws import Draws, disconnected, plan_draws
-from smpc_dp_verify.errors import required
+from smpc_dp_verify.errors import Refused, required
 from smpc_dp_verify.gaussian import gaussian_mu
 from smpc_dp_verify.losses import (
     ALLOWANCE,
@@ -31,6 +32,8 @@ PART, SMOOTHING = 1e-3, 6.0
 MOST_WIDTHS, MOST_BITS = 16, 1 << 16
 # By how much two right computations of delta may differ: as a part of it, and beside that on the grid.
 ROUNDED, COMPOSED = 1e-8, 2 * ALLOWANCE
+# A loss beyond the one counts as infinite, and of losses with a greater deviation together delta is 1.
+GREATEST_LOSS, GREATEST_DEVIATION = 200.0, 50.0
 # The least delta that is resolved after exclusions and of several releases.
 LEAST_DELTA = 1e-11
 
@@ -174,18 +177,33 @@ class Noise:
         left = self.epsilon - self._of_pairs(self.sigma), self._delta_left
         required(min(left) > 0, "epsilon, delta and honest parties")
         is_planned = bits % 4 == 0 and any(
-            self._suffices(least, 1) and not self._suffices(least - 2, -1) for least in (bits - 2, bits)
+            self._is_found(least) and self._suffices(least, 1) and not self._suffices(least - 2, -1)
+            for least in (bits - 2, bits)
         )
         required(is_planned, "the noise that the session plans")
+
+    def _tried(self) -> Iterator[int]:
+        """Yield halves of the numbers of bits that the search tries, ascending, while it may ["Bits"]."""
+        needed = 2 * self._apart / gaussian_mu(self.epsilon, self.delta) ** 2 / self.honest
+        half = max(1, math.ceil(needed))
+        while 2 * half * self.length <= MOST_BITS:
+            yield half
+            half += max(1, half // 4)
+
+    def _is_found(self, bits: int) -> bool:
+        """Tell whether the search gets to so many bits; else widths may take any time and memory."""
+        return any(bits <= 2 * half for half in self._tried())
 
     def planned_bits(self) -> int:
         """Return the bits that a session plans, or refuse it; "Planning" has the order of the search."""
         required(self._delta_left > 0, "epsilon, delta and honest parties")
-        needed = 2 * self._apart / gaussian_mu(self.epsilon, self.delta) ** 2 / self.honest
-        low, high = 0, max(1, math.ceil(needed))
-        while not self._suffices(2 * high):
-            low, high = high, high + max(1, high // 4)
-            required(2 * high * self.length <= MOST_BITS, "epsilon, delta and honest parties")
+        low = high = 0
+        for half in self._tried():
+            low, high = high, half
+            if self._suffices(2 * high):
+                break
+        else:
+            raise Refused("epsilon, delta and honest parties")
         while high - low > 1:
             middle = (low + high) // 2
             low, high = (low, middle) if self._suffices(2 * middle) else (middle, high)
@@ -250,13 +268,25 @@ def _composed_delta(coins: int, widths: tuple[int, ...], epsilon: float) -> floa
     return _composed(coins, widths).delta(epsilon)
 
 
-@cache
+def _bounded(
+    losses: list[tuple[float, float]], infinite: float
+) -> tuple[list[tuple[float, float]], float, float]:
+    """Return losses within the greatest one, what is infinite, and their variance."""
+    infinite += math.fsum(mass for loss, mass in losses if loss > GREATEST_LOSS)
+    within = [(max(loss, -GREATEST_LOSS), mass) for loss, mass in losses if loss <= GREATEST_LOSS]
+    mean = math.fsum(loss * mass for loss, mass in within)
+    return within, infinite, math.fsum(mass * (loss - mean) ** 2 for loss, mass in within)
+
+
+# Of few, as of binomials.
+@lru_cache(4)
 def _composed(coins: int, widths: tuple[int, ...]) -> Composition:
     """Return the losses of coins in each coordinate that moves by its width (parts 1, 4 and 8)."""
-    result, last = Grid(), Grid()
+    result, last, variance = Grid(), Grid(), 0.0
     for width, count in Counter(widths).items():
-        finite, infinite = binomial(coins, width)
-        if not finite:
+        finite, infinite, spread = _bounded(*binomial(coins, width))
+        variance += count * spread
+        if infinite > 0.5 or variance > GREATEST_DEVIATION**2:
             return Composition(Grid(finite=0.0), last)
         result, last = result.then(last), Grid.of(finite, infinite)
         result = result.then(last.times(count - 1))

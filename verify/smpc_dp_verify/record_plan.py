@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from smpc_dp_verify.asked import Asked, Term, all_terms, read_ask
+from smpc_dp_verify.asked import MOST_LENGTH, Asked, Term, all_terms, read_ask
 from smpc_dp_verify.columns import Table, number, read_table
 from smpc_dp_verify.encodings import tuple_hash, uint
 from smpc_dp_verify.errors import required
@@ -78,6 +78,7 @@ def read_request(given: dict[str, Any], parties: int, counted: int) -> Request:
     blocks = [*dict.fromkeys(block for term in terms for block in term.factors)]
     blocks = [block for block in blocks if not table.is_public(block)]
     required(blocks, "what is asked")
+    required(sum(block.cells for block in blocks) <= MOST_LENGTH, "the number of cells")
     mu = gaussian_mu(given["epsilon"], given["delta"])
     spread = [one / mu for one in deviations(terms, blocks, table, weights)]
     moves = Moves(blocks, table)

@@ -6,7 +6,7 @@ import hashlib
 import math
 from collections.abc import Iterable, Set
 from fractions import Fraction
-from functools import cache
+from functools import lru_cache
 from typing import Any
 
 from smpc_dp_verify import proofs, ristretto
@@ -19,8 +19,9 @@ from smpc_dp_verify.session import BEFORE
 from smpc_dp_verify.terms import read_terms
 
 # The same statements come again where several logs are read.
-verify_noise, verify_range = cache(proofs.verify_noise), cache(proofs.verify_range)
-verify_norm = cache(proofs.verify_norm)
+verify_noise = lru_cache(1 << 12)(proofs.verify_noise)
+verify_range = lru_cache(1 << 12)(proofs.verify_range)
+verify_norm = lru_cache(1 << 12)(proofs.verify_norm)
 # Each kind, and whether it is the aggregator's.
 ORDER = (
     ("certify-begin", True),

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from smpc_dp_verify.asked import MOST_LENGTH
 from smpc_dp_verify.encodings import tuple_hash
 from smpc_dp_verify.errors import Refused, required
 from smpc_dp_verify.gaussian import gaussian_epsilon, gaussian_mu
@@ -22,7 +23,7 @@ from smpc_dp_verify.schedule import group_of
 from smpc_dp_verify.session import VERIFIABLE, Session
 
 OPERATION = re.compile(r"(?s:(.*) )?(0|[1-9a-f][0-9a-f]*)/(0|[1-9a-f][0-9a-f]*)( of group [0-9a-f]{64})?")
-MOST_PARTIES, MOST_BITS, MOST_LENGTH = 10_000, 1 << 16, 4096
+MOST_PARTIES, MOST_BITS = 10_000, 1 << 16
 # Parties of a session of statistics of records, which are all neighbours.
 MOST_COMPLETE = 200
 # Bits of each coordinate that a grid is made for which the session does not give.

@@ -104,8 +104,9 @@ def test_the_second_refuses_what_is_no_receipt(text: str, tmp_path: Path) -> Non
 
 
 def test_the_second_tells_whose_contribution_it_found(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    monkeypatch.setattr("smpc_dp_verify.__main__.MEMORY", 1 << 20)
     log, receipt, file = written(tmp_path, ran()), receipt_of(ran(), "eve"), tmp_path / "receipt.json"
     file.write_text(json.dumps(receipt.to_json()), "utf-8")
     assert main([str(log), "--receipt", str(file)]) == 0

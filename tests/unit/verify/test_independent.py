@@ -5,20 +5,31 @@ from __future__ import annotations
 import ast
 import json
 import random
+import resource
 import sys
+import tracemalloc
 from pathlib import Path
 
 import pytest
 
+import smpc_dp_verify.__main__ as command
+from smpc_dp.net.second import MEMORY_MIB
 from smpc_dp_verify.__main__ import main
-from smpc_dp_verify.encodings import party_set, read_set
-from smpc_dp_verify.errors import Refused
+from smpc_dp_verify.encodings import party_set, read_message, read_set
+from smpc_dp_verify.errors import Refused, required
 from smpc_dp_verify.run import Audit
 from smpc_dp_verify.session import has_small_order
+from smpc_dp_verify.statistic import fields_of
 
 ROOT = Path(__file__).resolve().parents[3]
 PACKAGE = ROOT / "verify" / "smpc_dp_verify"
 HONEST = json.loads((ROOT / "protocols/gopa/vectors/verifiable-run-honest.json").read_text("utf-8"))["log"]
+
+
+@pytest.fixture
+def room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the command have the memory of this process and more."""
+    monkeypatch.setattr(command, "MEMORY", 1 << 20)
 
 
 def test_it_has_nothing_of_the_library() -> None:
@@ -82,6 +93,7 @@ def test_keys_of_small_order_are_refused() -> None:
     assert not has_small_order(bytes.fromhex(base))
 
 
+@pytest.mark.usefixtures("room")
 @pytest.mark.parametrize(
     "text", ["", "{}\n", "[" * 100_000 + "\n", "\ud800\n", '{"format":1}\n', "\x1b[31m\n"]
 )
@@ -92,6 +104,38 @@ def test_what_is_no_log(text: str, tmp_path: Path, capsys: pytest.CaptureFixture
     assert json.loads(capsys.readouterr().out)["reason"] in ("the format", "the log is cut")
 
 
+def test_arrays_within_each_other_take_no_room() -> None:
+    """Room for an array is taken before its elements are read."""
+    count = 1 << 16
+    body = b"".join(b"\xdd" + (count - 5 * depth - 5).to_bytes(4) for depth in range(50)).ljust(count, b"\1")
+    for read in (lambda: required(read_message(body, (None,)), "none"), lambda: fields_of(body, list)):
+        tracemalloc.start()
+        try:
+            with pytest.raises(Refused):
+                read()
+            assert tracemalloc.get_traced_memory()[1] < 4 * 8 * count
+        finally:
+            tracemalloc.stop()
+
+
+def test_the_command_takes_a_gibibyte_at_most(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before, limits = resource.getrlimit(resource.RLIMIT_AS), []
+
+    def verify(*_: object) -> None:
+        limits.append(resource.getrlimit(resource.RLIMIT_AS)[0] >> 20)
+        raise MemoryError
+
+    monkeypatch.setattr(command, "verify", verify)
+    assert (command.MEMORY, main([str(tmp_path), "--memory", "100000"])) == (MEMORY_MIB, 7)
+    monkeypatch.setattr(command, "MEMORY", 200_000)
+    assert main([str(tmp_path)]) == 7
+    assert (limits, resource.getrlimit(resource.RLIMIT_AS)) == ([100_000, 200_000], before)
+    assert "more memory is needed than --memory allows" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("room")
 def test_the_command_says_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([str(tmp_path / "none")]) == 1
     assert "No such file" in capsys.readouterr().err

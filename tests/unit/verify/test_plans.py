@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import bisect
 import dataclasses
 import functools
 import math
 from collections.abc import Iterable
+from contextlib import nullcontext
 from itertools import islice
 from typing import Any
 
@@ -14,6 +16,9 @@ import pytest
 
 from smpc_dp.errors import ConfigError
 from smpc_dp.learn.block_gossip import GroupDraws
+from smpc_dp.privacy.accountant.compose import Composition
+from smpc_dp.privacy.accountant.events import Event, Shift
+from smpc_dp.privacy.distributions import BinomialDistribution
 from smpc_dp.privacy.secagg_plan import plan_secagg
 from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters, check_parameters
 from smpc_dp.protocols.gopa.verifiable.records import VerifiableRecordParameters
@@ -23,6 +28,7 @@ from smpc_dp_verify.answers import Sums
 from smpc_dp_verify.columns import read_table
 from smpc_dp_verify.draws import plan_draws
 from smpc_dp_verify.errors import Refused
+from smpc_dp_verify.noise import MOST_BITS, Noise, _composed
 from smpc_dp_verify.record_plan import read_request
 from smpc_dp_verify.schedule import group_of, pcg64
 from smpc_dp_verify.session import Session
@@ -76,6 +82,28 @@ def test_both_plan_the_same(name: str) -> None:
     for pair in (noise.pair_variance // 4, noise.pair_variance * 4, noise.pair_variance - 1):
         with pytest.raises(Refused, match="pairwise noise"):
             second(session, noise.own_variance, pair)
+
+
+@pytest.mark.parametrize("upper", [76, 80])
+def test_both_refuse_bits_that_no_search_gets_to(upper: int) -> None:
+    """The search tries more than there may be, though fewer would be enough."""
+    given = GIVEN | {"kind": "integer", "lower": 0, "upper": upper}
+    _, issues = check_parameters(given, 10)
+    noise = Noise(10, 1, 1, given["epsilon"], given["delta"], 1, (upper,), None)
+    halves = range(1, MOST_BITS // 2)
+    half = halves[bisect.bisect_left(halves, True, key=lambda half: noise._suffices(2 * half))]
+    assert bool(issues) == (upper == 80)
+    with pytest.raises(Refused, match="noise") if issues else nullcontext():
+        noise.check(-(-half // 2) * 4, noise.pair)
+
+
+def test_losses_beyond_the_greatest_are_not_composed() -> None:
+    """They would take a grid of millions of cells, and the first auditor counts them as infinite."""
+    for coins, widths in ((4096, (700, 700)), (4096, (560,) * 9)):
+        composed = _composed(coins, widths)
+        assert (composed.delta(99.0), composed._grid.finite) == (1.0, 0.0)
+        shifts = Shift(BinomialDistribution(coins), 1, widths[0], len(widths), len(widths))
+        assert Composition([Event("total", "substitution", (shifts,))]).delta(99.0) == 1.0
 
 
 AGE: dict[str, Any] = {"max_rows": 7, "columns": {"age": {"lower": 0.0, "upper": 100.0}}}
@@ -308,6 +336,8 @@ NONE_OF_RECORDS: list[dict[str, Any]] = [
     of(columns={"age": {"values": ["a"], "other": "b"}}),
     column(upper=1e76),
     column(upper=1e-76),
+    of(columns={name: {"values": [str(number) for number in range(65)]} for name in ("a", "b")})
+    | {"ask": "a x b"},
     *(of(columns=AGE["columns"] | {"c": {"values": values}}) for values in NONE_OF_CATEGORIES),
     *(
         of(columns={"a": UNIT, "b": UNIT, "c": {"values": ["a"]}}, norm=norm) | {"ask": "sum(a)"}
@@ -325,7 +355,21 @@ def test_both_take_categories_that_differ(values: list[str]) -> None:
     assert read_table(records).columns["c"].values == tuple(values)
 
 
-@pytest.mark.parametrize("change", NONE_OF_RECORDS, ids=str)
+def test_the_second_refuses_many_cells_before_it_plans(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thousand columns have half a million products of two."""
+    monkeypatch.delattr("smpc_dp_verify.record_plan.deviations")
+    values = {name: {"values": [str(number) for number in range(65)]} for name in ("a", "b")}
+    with pytest.raises(Refused, match="the number of cells"):
+        read_request(of(columns=values) | {"ask": "a x b", "epsilon": 1.0, "delta": 1e-6}, 6, 4)
+    monkeypatch.delattr("smpc_dp_verify.record_plan.all_terms")
+    names = [f"c{number}" for number in range(91)]
+    for ask in (f"covariance({', '.join(names)})", f"regression({names[0]} ~ {' + '.join(names[1:])})"):
+        given = of(columns=dict.fromkeys(names, UNIT)) | {"ask": ask, "epsilon": 1.0, "delta": 1e-6}
+        with pytest.raises(Refused, match="the number of cells"):
+            read_request(given, 6, 4)
+
+
+@pytest.mark.parametrize("change", NONE_OF_RECORDS, ids=lambda change: str(change)[:80])
 def test_both_refuse_the_same_sessions_of_records(change: dict[str, Any]) -> None:
     _, session, asked = planned_records("a sum of a row")
     changed = {**session.parameters, **change}
