@@ -65,12 +65,11 @@ def read_value(value: Any, kind: str) -> Any:
 def read_message(body: bytes, sizes: Sequence[int | None]) -> list[Any] | None:
     """Return byte strings of these sizes, None: of any, -1: an integer; None if the message is malformed."""
     try:
-        # Room for an array is taken before its elements are read: there is none for arrays in it.
-        fields: list[bytes | int] = msgspec.msgpack.decode(body, type=list[bytes | int])
+        fields = msgspec.msgpack.decode(body)
         same = msgspec.msgpack.encode(fields) == body
     except (msgspec.MsgspecError, ValueError, OverflowError, TypeError, RecursionError):
         return None
-    if not same or len(fields) != len(sizes):
+    if not same or not isinstance(fields, list) or len(fields) != len(sizes):
         return None
     for value, size in zip(fields, sizes, strict=True):
         is_right = isinstance(value, bytes) and size in (None, len(value))

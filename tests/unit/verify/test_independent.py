@@ -7,7 +7,6 @@ import json
 import random
 import resource
 import sys
-import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -15,11 +14,10 @@ import pytest
 import smpc_dp_verify.__main__ as command
 from smpc_dp.net.second import MEMORY_MIB
 from smpc_dp_verify.__main__ import main
-from smpc_dp_verify.encodings import party_set, read_message, read_set
-from smpc_dp_verify.errors import Refused, required
+from smpc_dp_verify.encodings import party_set, read_set
+from smpc_dp_verify.errors import Refused
 from smpc_dp_verify.run import Audit
 from smpc_dp_verify.session import has_small_order
-from smpc_dp_verify.statistic import fields_of
 
 ROOT = Path(__file__).resolve().parents[3]
 PACKAGE = ROOT / "verify" / "smpc_dp_verify"
@@ -102,20 +100,6 @@ def test_what_is_no_log(text: str, tmp_path: Path, capsys: pytest.CaptureFixture
     path.write_bytes(text.encode("utf-8", "surrogatepass"))
     assert main([str(path), "--json"]) == 1
     assert json.loads(capsys.readouterr().out)["reason"] in ("the format", "the log is cut")
-
-
-def test_arrays_within_each_other_take_no_room() -> None:
-    """Room for an array is taken before its elements are read."""
-    count = 1 << 16
-    body = b"".join(b"\xdd" + (count - 5 * depth - 5).to_bytes(4) for depth in range(50)).ljust(count, b"\1")
-    for read in (lambda: required(read_message(body, (None,)), "none"), lambda: fields_of(body, list)):
-        tracemalloc.start()
-        try:
-            with pytest.raises(Refused):
-                read()
-            assert tracemalloc.get_traced_memory()[1] < 4 * 8 * count
-        finally:
-            tracemalloc.stop()
 
 
 def test_the_command_takes_a_gibibyte_at_most(
