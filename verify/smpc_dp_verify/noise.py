@@ -177,7 +177,7 @@ class Noise:
         left = self.epsilon - self._of_pairs(self.sigma), self._delta_left
         required(min(left) > 0, "epsilon, delta and honest parties")
         is_planned = bits % 4 == 0 and any(
-            self._is_found(least) and self._suffices(least, 1) and not self._suffices(least - 2, -1)
+            self._is_reached(least) and self._suffices(least, 1) and not self._suffices(least - 2, -1)
             for least in (bits - 2, bits)
         )
         required(is_planned, "the noise that the session plans")
@@ -190,7 +190,7 @@ class Noise:
             yield half
             half += max(1, half // 4)
 
-    def _is_found(self, bits: int) -> bool:
+    def _is_reached(self, bits: int) -> bool:
         """Tell whether the search gets to so many bits; else widths may take any time and memory."""
         return any(bits <= 2 * half for half in self._tried())
 
