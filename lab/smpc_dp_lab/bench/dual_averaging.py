@@ -10,7 +10,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 import numpy as np
@@ -21,7 +21,7 @@ from scipy.special import expit
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
 from smpc_dp_lab.bench.figures import refuse, within
 from smpc_dp_lab.bench.gosta import COLOURS, NEIGHBOURS, REWIRED
-from smpc_dp_lab.bench.plots import finish_axes, write_plot
+from smpc_dp_lab.bench.plots import BESIDE, finish_axes, write_plot
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -461,7 +461,7 @@ def plot(result: DualAveragingErrors, path: Path) -> None:
     """
     write_plot(
         path,
-        (10.4, 4.6),
+        (11.6, 4.6),
         lambda axes: _draw_objective(axes, result),
         lambda axes: _draw_bias(axes, result),
         title=f"AUC maximisation by gossip, {result.parties} users, {result.repetitions} asynchronous runs; "
@@ -469,28 +469,32 @@ def plot(result: DualAveragingErrors, path: Path) -> None:
     )
 
 
+def _draw_curves(axes: Axes, result: DualAveragingErrors, of: Literal["objective", "bias"]) -> None:
+    """Draw what graphs and groups have, against the averages until then, with a legend for both panels."""
+    labels = of == "bias"
+    for curve, colour in zip(result.curves, COLOURS, strict=True):
+        label = curve.graph if labels else None
+        axes.plot(curve.iterations, getattr(curve, of), color=colour, linewidth=1.5, label=label)
+    for group, colour in zip(result.groups, GROUP_COLOURS, strict=True):
+        label = f"groups of {group.size}" if labels else None
+        axes.plot(group.averages, getattr(group, of), "--", color=colour, linewidth=1.5, label=label)
+    axes.set(yscale="log", xlabel="averages of a pair, or a group")
+
+
 def _draw_objective(axes: Axes, result: DualAveragingErrors) -> None:
-    """Draw the objective against iterations."""
+    """Draw the objective with its spread."""
+    _draw_curves(axes, result, "objective")
     for curve, colour in zip(result.curves, COLOURS, strict=True):
         mean, spread = np.array(curve.objective), np.array(curve.spread)
-        axes.plot(curve.iterations, mean, color=colour, linewidth=1.5, label=curve.graph)
         low = np.maximum(mean - spread, result.minimum)
         axes.fill_between(curve.iterations, low, mean + spread, color=colour, alpha=0.15, linewidth=0)
-    for group, colour in zip(result.groups, GROUP_COLOURS, strict=True):
-        label = f"groups of {group.size}"
-        axes.plot(group.averages, group.objective, color=colour, linewidth=1.5, linestyle="--", label=label)
-    axes.axhline(result.minimum, color="#6b7280", linewidth=1.0, linestyle=":", label="minimum")
-    axes.set(yscale="log", xlabel="averages of a pair, or a group", ylabel="objective of the users' averages")
-    finish_axes(axes, "(a) objective", fontsize=9)
+    axes.axhline(result.minimum, color="#6b7280", linewidth=1.0, linestyle=":")
+    axes.set_ylabel("objective of the users' averages")
+    finish_axes(axes, "(a) objective; dotted: its minimum")
 
 
 def _draw_bias(axes: Axes, result: DualAveragingErrors) -> None:
-    """Draw the bias term against iterations."""
-    for curve, colour in zip(result.curves, COLOURS, strict=True):
-        axes.plot(curve.iterations, curve.bias, color=colour, linewidth=1.5, label=curve.graph)
-    for group, colour in zip(result.groups, GROUP_COLOURS, strict=True):
-        label = f"groups of {group.size}"
-        axes.plot(group.averages, group.bias, color=colour, linewidth=1.5, linestyle="--", label=label)
-    axes.set(yscale="log", xlabel="averages of a pair, or a group")
+    """Draw the bias term."""
+    _draw_curves(axes, result, "bias")
     axes.set_ylabel("|\u03b5\u0304(t)' \u03c0(z\u0304(t))|")
-    finish_axes(axes, "(b) bias term", fontsize=9)
+    finish_axes(axes, "(b) bias term", fontsize=9, **BESIDE)

@@ -24,7 +24,7 @@ from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from smpc_dp_lab.bench.figures import refuse, within
 from smpc_dp_lab.bench.houses import Houses, load_houses, synthetic_houses
-from smpc_dp_lab.bench.plots import finish_axes, write_plot
+from smpc_dp_lab.bench.plots import BESIDE, finish_axes, write_plot
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -282,6 +282,5 @@ def _draw(axes: Axes, result: NetworkSgd) -> None:
         f"Gradient descent, n = {result.parties:,} users of {result.points_each} points ({name}), "
         f"T = {result.steps:,}, \u03b4 = {result.delta:g}, mean of {result.runs} runs",
         fontsize=8,
-        loc="upper left",
-        bbox_to_anchor=(1.0, 1.0),
+        **BESIDE,
     )

@@ -62,7 +62,8 @@ def write_plot(
         axes.set_axis_off()
     if title:
         figure.suptitle(title, fontsize=10.5)
-    figure.savefig(path, dpi=160)
+    # What reaches beyond the axes, such as a label, is never cut.
+    figure.savefig(path, dpi=160, bbox_inches="tight")
 
 
 def log_ticks(axes: Axes, values: Iterable[float]) -> None:
@@ -84,4 +85,5 @@ def finish_axes(axes: Axes, heading: str, size: float = 10, **legend: Any) -> No
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
     if axes.get_legend_handles_labels()[0]:
-        axes.legend(frameon=False, alignment="left", **legend)
+        # Long enough to tell dashes apart.
+        axes.legend(frameon=False, alignment="left", handlelength=3.2, **legend)

@@ -15,7 +15,7 @@ from smpc_dp.errors import ConfigCheck, ConfigIssue
 from smpc_dp.learn.models import bound_features
 from smpc_dp_lab.bench.accuracies import Accuracy, Measured
 from smpc_dp_lab.bench.figures import Progress, Steps, budgets, refuse, within
-from smpc_dp_lab.bench.plots import finish_axes, log_ticks, write_plot
+from smpc_dp_lab.bench.plots import BESIDE, finish_axes, log_ticks, write_plot
 from smpc_dp_lab.bench.sgd_methods import accuracy, methods
 from smpc_dp_lab.bench.two_classes import STAND_INS, Kind, scaled, synthetic
 from smpc_dp_lab.bench.with_replacement import BATCH
@@ -130,7 +130,7 @@ def plot(result: WithoutReplacement, path: Path) -> None:
             log_ticks(axes, (p.nodes if by == "nodes" else p.epsilon for p in result.points if p.epsilon))
             heading = "ten nodes" if by == "epsilon" else "epsilon = 1"
             heading += "; squares: epsilon does not hold"
-            finish_axes(axes, heading, fontsize=7, loc="upper left", bbox_to_anchor=(1, 1))
+            finish_axes(axes, heading, fontsize=7, **BESIDE)
 
         return draw
 
