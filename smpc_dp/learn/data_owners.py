@@ -71,12 +71,12 @@ class CentralSteps:
 
     Attributes:
         shares: n_i / n, shape (N,).
-        rate: of the learner's step; an owner's is N times as large.
+        rate: of the learner's step; an owner's is N times as large. An array goes with those of models.
         radius: of the l-infinity ball that models are projected to.
     """
 
     shares: Floats
-    rate: float
+    rate: float | Floats
     ridge: float
     radius: float
 

@@ -59,12 +59,9 @@ class CostOfPrivacy(msgspec.Struct, frozen=True, kw_only=True):
 def _point(
     name: str, data: Owners, epsilon: float, mechanism: Mechanism, steps: int, runs: int, seed: int
 ) -> Point:
-    def tried(rate: float) -> float:
-        last = descend(data, epsilon, mechanism, rate, steps, min(runs, TUNED), seed + 1_000)[-1]
-        return float(np.median(last[1]))
-
-    rate = min(RATES, key=tried)
-    seen = descend(data, epsilon, mechanism, rate, steps, runs, seed)
+    tried = descend(data, epsilon, mechanism, RATES, steps, min(runs, TUNED), seed + 1_000)[-1][1]
+    rate = RATES[int(np.argmin(np.median(tried, axis=1)))]
+    seen = descend(data, epsilon, mechanism, [rate], steps, runs, seed)
     quartiles = [(tick, *np.quantile(psi, (0.25, 0.5, 0.75)).tolist()) for tick, psi in seen]
     fits = data.fitness(data.best())
     return Point(

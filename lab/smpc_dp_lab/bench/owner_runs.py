@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -55,13 +56,18 @@ class Owners:
         left = left / counts[:, None, None] + RIDGE * np.eye(left.shape[-1])
         return np.asarray(np.linalg.solve(left, (right / counts[:, None])[..., None])[..., 0])
 
+    @cached_property
+    def _norms(self) -> Floats:
+        """L2 norms of the rows, shape (owners, most records)."""
+        return np.linalg.norm(self.features, axis=2)
+
     def answers(self, owner: NDArray[np.intp], query: Floats) -> Floats:
         """Return the mean clipped gradient of an owner in each run."""
         result = np.empty_like(query)
         for one in np.unique(owner):
             runs, size = np.flatnonzero(owner == one), self.sizes[one]
             features = self.features[one, :size]
-            bound = CLIP / np.linalg.norm(features, axis=1)[:, None]
+            bound = CLIP / self._norms[one, :size, None]
             errors = features @ query[runs].T - self.labels[one, :size, None]
             result[runs] = np.clip(errors, -bound, bound, out=errors).T @ features / size
         return result
@@ -86,9 +92,17 @@ def owners_of(data: Dataset, public: int, sizes: Sequence[int]) -> Owners:
 
 
 def descend(
-    data: Owners, epsilon: float, mechanism: Mechanism, rate: float, steps: int, runs: int, seed: int
+    data: Owners,
+    epsilon: float,
+    mechanism: Mechanism,
+    rates: Sequence[float],
+    steps: int,
+    runs: int,
+    seed: int,
 ) -> list[tuple[int, Floats]]:
-    """Return psi of the learner's models at ten ticks, the last included, of all runs.
+    """Return psi of the learner's models at ten ticks, the last included, of all runs, shape (rates, runs).
+
+    Each rate has the same draws of clocks and noise.
 
     gaussian: the noise of the product, in continuous form, for the answers that are planned; laplace: the
     paper's, for T answers each, by simple composition: it takes an l2 for an l1 bound, and they
@@ -96,20 +110,22 @@ def descend(
     """
     owners, _, length = data.features.shape
     rng = np.random.default_rng([seed, owners, data.sizes[0]])
-    most, update = most_answers(steps, owners), CentralSteps(data.sizes / data.sizes.sum(), rate, RIDGE, 10.0)
-    central, local = np.zeros((runs, length)), np.zeros((owners, runs, length))
-    asked, all_runs = np.zeros((owners, runs)), np.arange(runs)
+    most, count = most_answers(steps, owners), len(rates)
+    update = CentralSteps(data.sizes / data.sizes.sum(), np.repeat(rates, runs)[:, None], RIDGE, 10.0)
+    central, local = np.zeros((count * runs, length)), np.zeros((owners, count * runs, length))
+    asked, all_runs = np.zeros((owners, count * runs)), np.arange(count * runs)
     deviation = 2 * CLIP / data.sizes * math.sqrt(most) / gaussian_mu(epsilon, DELTA)
     scale = np.array([laplace_scale(2 * CLIP, steps, int(size), epsilon) for size in data.sizes])
     least, seen = float(data.fitness(data.best()[-1:])[0]), []
     for tick in range(1, steps + 1):
-        owner = rng.integers(0, owners, runs)
+        drawn = rng.integers(0, owners, runs)
+        owner = np.tile(drawn, count)
         query = update.query(central, local[owner, all_runs])
         answer = data.answers(owner, query)
         if mechanism == "gaussian":
-            answer += rng.normal(0, deviation[owner][:, None], answer.shape)
+            answer += np.tile(rng.normal(0, deviation[drawn][:, None], (runs, length)), (count, 1))
         elif mechanism == "laplace":
-            answer += rng.laplace(0, scale[owner][:, None], answer.shape)
+            answer += np.tile(rng.laplace(0, scale[drawn][:, None], (runs, length)), (count, 1))
         moved, pulled = update.move(query, owner, answer)
         # Beyond its planned answers an owner refuses.
         taken = (asked[owner, all_runs] < (most if mechanism == "gaussian" else steps))[:, None]
@@ -117,5 +133,5 @@ def descend(
         central = np.where(taken, pulled, central)
         asked[owner, all_runs] += 1
         if tick % max(1, steps // 10) == 0:
-            seen.append((tick, data.fitness(central) / least - 1))
+            seen.append((tick, (data.fitness(central) / least - 1).reshape(count, runs)))
     return seen
