@@ -90,6 +90,15 @@ class GraphObjective:
     def _curvature(self, degrees: Floats) -> Floats:
         return np.asarray(1 / (degrees + FLOOR) ** 2 if self.regulariser == "log" else np.ones_like(degrees))
 
+    def gradient(self, weights: Floats) -> Floats:
+        """Return how G grows with the weight of each pair, shape (n, n), symmetric.
+
+        Args:
+            weights: shape (n, n), symmetric, without a diagonal; the result's diagonal means nothing.
+        """
+        slope = self._slope(weights.sum(axis=1))
+        return np.asarray(self.costs + self.scale * (2 * self.density * weights + slope[:, None] + slope))
+
     def excesses(self, weights: Floats) -> Floats:
         """Return by how much a change of each pair's weight lowers G at most, shape (n, n), symmetric.
 
@@ -100,8 +109,7 @@ class GraphObjective:
         Args:
             weights: shape (n, n), symmetric, not negative, without a diagonal.
         """
-        slope, curvature = self._slope(weights.sum(axis=1)), self.strong_convexity
-        gradient = self.costs + self.scale * (2 * self.density * weights + slope[:, None] + slope)
+        gradient, curvature = self.gradient(weights), self.strong_convexity
         moved = np.maximum(-weights, -gradient / curvature)
         np.fill_diagonal(moved, 0.0)
         return np.asarray(-moved * (gradient + curvature / 2 * moved))
@@ -133,6 +141,19 @@ class GraphObjective:
             if not (short & (curvature < most)).any():
                 return np.asarray(weights + moved)
             curvature = np.where(short, 2 * curvature, curvature)
+
+
+def pair_costs(models: Floats, losses: Floats, coupling: float) -> Floats:
+    """Return p of G for models, shape (n, length): symmetric to the last bit, shape (n, n).
+
+    Args:
+        losses: c_u F_u, shape (n,). coupling: lambda_1.
+    """
+    squares = (models**2).sum(axis=1)
+    distances = np.maximum(0.0, squares[:, None] + squares - 2 * models @ models.T)
+    costs = losses[:, None] + losses + coupling / 2 * distances
+    # Whatever multiplies the matrices.
+    return np.asarray((costs + costs.T) / 2)
 
 
 def nearest_pairs(models: Floats, count: int) -> NDArray[np.bool_]:

@@ -16,7 +16,13 @@ from numpy.typing import NDArray
 
 from smpc_dp.errors import ConfigCheck, ConfigIssue
 from smpc_dp.learn.averager import PeerExchange, Rows
-from smpc_dp.learn.graph_descent import GraphObjective, Regulariser, descend_graph, draw_steps
+from smpc_dp.learn.graph_descent import (
+    GraphObjective,
+    Regulariser,
+    descend_graph,
+    draw_steps,
+    pair_costs,
+)
 from smpc_dp.learn.pairing_schedule import Positive, Ticks
 from smpc_dp.learn.schedule import PublicDraws
 
@@ -106,12 +112,7 @@ class LearnedGraph:
 
     def learn(self, models: Rows, losses: Floats) -> None:
         """Learn the weights from the models, shape (n, length), and losses, (n,), of all parties."""
-        squares = (models**2).sum(axis=1)
-        distances = np.maximum(0.0, squares[:, None] + squares - 2 * models @ models.T)
-        known = self._confidence * losses
-        costs = known[:, None] + known + self._coupling / 2 * distances
-        # Symmetric to the last bit, whatever multiplies the matrices.
-        costs = (costs + costs.T) / 2
+        costs = pair_costs(models, self._confidence * losses, self._coupling)
         settings = self._settings
         objective = GraphObjective(costs, self._coupling, settings.density, settings.regulariser)
         start = self.weights if self.weights.any() else objective.uniform()

@@ -14,6 +14,7 @@ from scipy.stats import spearmanr
 
 from smpc_dp import simulate
 from smpc_dp.learn.boosting import PersonalizedBoosting
+from smpc_dp.learn.graph_descent import pair_costs
 from smpc_dp_lab.bench.figures import Progress, Steps, refuse, within
 from smpc_dp_lab.bench.moons_tasks import (
     ANGLES,
@@ -25,6 +26,7 @@ from smpc_dp_lab.bench.moons_tasks import (
     problem,
     true_angles,
 )
+from smpc_dp_lab.bench.near_pairs import NearPairs, near_pairs
 from smpc_dp_lab.bench.plots import write_plot
 
 if TYPE_CHECKING:
@@ -37,6 +39,8 @@ STUMPS = 10
 BETA, LOCAL_BETA, COUPLING, DENSITY = 10.0, 10.0, 1.0, 0.3
 # Updates of a party on average; of the first graph's local models; steps of each graph; between two graphs.
 UPDATES, ALONE, STEPS, EVERY, PEERS = 50, 10, 2_000, 100, 5
+# Of Remark 2.5: lambda_3, and how many pairs each party keeps.
+DENSITIES, COUNTS = (0.03, DENSITY, 3.0), (5, 10, 20, 40)
 
 
 class Point(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,12 +70,14 @@ class Moons(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         within: the share of the learned weight within clusters, mean over the problems.
         rank: Spearman's correlation of c_u F_u with the degree in the learned graph, mean over the problems.
+        near: what graphs of near models alone would cost, for the models of the first problem.
     """
 
     points: tuple[Point, ...]
     within: float
     rank: float
     nodes: tuple[Node, ...]
+    near: tuple[NearPairs, ...]
     oracle: list[list[float]]
     learned: list[list[float]]
     problems: int
@@ -100,7 +106,7 @@ def moons(*, problems: int = 10, seed: int = 1, progress: Progress | None = None
     refuse(within("problems", problems, 1, 100))
     began, count = time.perf_counter(), Steps(progress, "problems", problems)
     measured: dict[str, list[float]] = {}
-    shares, graphs, nodes = [], [], []
+    shares, graphs, nodes, fitted = [], [], [], []
     own = np.repeat(np.arange(len(CLUSTERS)), CLUSTERS)
     for number in range(problems):
         given, tests, oracle = problem(1_000 * seed + number)
@@ -117,6 +123,7 @@ def moons(*, problems: int = 10, seed: int = 1, progress: Progress | None = None
             if learned.graph is not None:
                 shares.append(float(learned.graph[own[:, None] == own].sum() / learned.graph.sum()))
                 graphs.append((oracle, learned.graph))
+                fitted.append(learned.values)
                 nodes.append(_nodes(1_000 * seed + number, margins, learned.values, learned.graph))
         tested = [kind.margins(table) for table in tests]
         for method, of in models.items():
@@ -129,6 +136,7 @@ def moons(*, problems: int = 10, seed: int = 1, progress: Progress | None = None
         within=float(np.mean(shares)),
         rank=float(np.mean([_rank(of) for of in nodes])),
         nodes=nodes[0],
+        near=_near(fitted[0], nodes[0]),
         oracle=graphs[0][0].tolist(),
         learned=graphs[0][1].tolist(),
         problems=problems,
@@ -151,6 +159,12 @@ def _nodes(seed: int, margins: list[Floats], models: Floats, graph: Floats) -> t
     )
 
 
+def _near(models: Floats, nodes: tuple[Node, ...]) -> tuple[NearPairs, ...]:
+    """Return what Remark 2.5 costs for the models and losses of these parties."""
+    costs = pair_costs(models, np.array([one.confidence * one.loss for one in nodes]), COUPLING)
+    return near_pairs(costs, models, DENSITIES, COUNTS, scale=COUPLING)
+
+
 def _rank(nodes: tuple[Node, ...]) -> float:
     return float(spearmanr([one.confidence * one.loss for one in nodes], [one.degree for one in nodes])[0])
 
@@ -163,7 +177,8 @@ def plot(result: Moons, path: Path) -> None:
             shown = np.array(weights)
             # The square root shows small weights too.
             image = axes.imshow(np.sqrt(shown / shown.max()), cmap="Greys", vmin=0, vmax=1)
-            bar = axes.figure.colorbar(image, ax=axes, shrink=0.8, label="weight, of the largest")
+            label = "weight over the largest one, square-root scale"
+            bar = axes.figure.colorbar(image, ax=axes, shrink=0.8, label=label)
             ticks = (0, 0.01, 0.1, 0.25, 0.5, 1)
             bar.set_ticks(np.sqrt(ticks).tolist(), labels=[f"{tick:g}" for tick in ticks])
             for edge in np.cumsum(CLUSTERS)[:-1] - 0.5:
@@ -185,7 +200,7 @@ def plot(result: Moons, path: Path) -> None:
         lambda axes: _draw_nodes(axes, result),
         accuracies,
     )
-    write_plot(path, (13.0, 5.6), *panels, title="Graphs of personalised boosting on rotated moons", across=2)
+    write_plot(path, (15.0, 6.6), *panels, title="Graphs of personalised boosting on rotated moons", across=2)
 
 
 def _draw_nodes(axes: Axes, result: Moons) -> None:
@@ -210,12 +225,15 @@ def _draw_nodes(axes: Axes, result: Moons) -> None:
     )
     axes.add_collection(lines)
     losses = np.array([one.loss for one in nodes])
-    sizes = [15 + 110 * one.confidence for one in nodes]
+    sizes = [90 + 170 * one.confidence for one in nodes]
     dots = axes.scatter(
         at[:, 0], at[:, 1], s=sizes, c=losses, cmap="RdYlGn_r", edgecolors="black", linewidths=0.4, zorder=2
     )
     axes.figure.colorbar(dots, ax=axes, shrink=0.8, label="local loss F_u")
-    for (x, y), one in zip(at, nodes, strict=True):
-        axes.annotate(f"{one.angle:.0f}", (x, y), ha="center", va="center", fontsize=4.5)
+    # Black on bright nodes and white on dark ones, by the luminance of ITU-R BT.709.
+    bright = np.atleast_2d(dots.to_rgba(losses))[:, :3] @ [0.2126, 0.7152, 0.0722] > 0.4
+    for (x, y), one, is_bright in zip(at, nodes, bright, strict=True):
+        colour = "black" if is_bright else "white"
+        axes.annotate(f"{one.angle:.0f}", (x, y), ha="center", va="center", fontsize=6, color=colour)
     axes.set_axis_off()
     axes.set_title("learned; size: confidence, label: degrees [Fig. 2.2, right]")

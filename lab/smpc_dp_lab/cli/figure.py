@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 import msgspec
 import typer
@@ -51,28 +51,52 @@ def plot_path(name: str, plot_file: Path | None, as_json: bool) -> Path | None:
     return path
 
 
+class Points(NamedTuple):
+    """A table of points, with what is shown of each."""
+
+    points: Iterable[object]
+    columns: Columns
+    title: str | None = None
+
+
 def reproduce(
     name: str,
     measure: Callable[[Callable[[str, int, int], None]], T],
     plot: Callable[[T, Path], None],
     plot_file: Path | None,
     as_json: bool,
-) -> T | None:
-    """Measure with a progress display and write the plot; print JSON and return None, or return the result.
+    tables: Callable[[T], Iterable[Points]],
+    lines: Callable[[T], Iterable[str]],
+) -> None:
+    """Measure with a progress display and write the plot; print JSON, or tables and the lines below them.
 
     Raises ConfigError or LocalError for a plot that cannot be written, before it measures.
     """
+    result, path = measured(name, measure, plot, plot_file, as_json)
+    if as_json:
+        print_json(msgspec.to_builtins(result) | {"plot": None if path is None else str(path)})
+        return
+    if path is not None:
+        say(f"plot: {path}")
+    for table in tables(result):
+        show_points(*table)
+    say(*lines(result))
+
+
+def measured(
+    name: str,
+    measure: Callable[[Callable[[str, int, int], None]], T],
+    plot: Callable[[T, Path], None],
+    plot_file: Path | None,
+    as_json: bool,
+) -> tuple[T, Path | None]:
+    """Measure and write the plot; return the result and the plot's file. Arguments as of `reproduce`."""
     path = plot_path(name, plot_file, as_json)
     with Bar(name, quiet=as_json) as bar:
         result = measure(bar.show)
     if path is not None:
         plot(result, path)
-    if as_json:
-        print_json(msgspec.to_builtins(result) | {"plot": None if path is None else str(path)})
-        return None
-    if path is not None:
-        console().print(f"plot: {path}", markup=False)
-    return result
+    return result, path
 
 
 def show_points(points: Iterable[object], columns: Columns, title: str | None = None) -> None:

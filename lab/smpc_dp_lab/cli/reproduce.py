@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from smpc_dp_lab.cli import reproduce_gossip, reproduce_learn, reproduce_owners
-from smpc_dp_lab.cli.figure import Columns, Epsilons, Json, Plot, Seed, reproduce, say, show_points
+from smpc_dp_lab.cli.figure import Columns, Epsilons, Json, Plot, Points, Seed, reproduce
 
 app = typer.Typer(name="reproduce", help="Measure what a paper states, with a plot.", no_args_is_help=True)
 
@@ -46,7 +46,13 @@ def gopa(
     # The benchmarks take a while to load.
     from smpc_dp_lab.bench import tradeoff as bench
 
-    result = reproduce(
+    columns: Columns = {
+        "users": "parties",
+        "honest": "honest",
+        "method": lambda point: NAMES[point.method],
+    }
+    columns |= {"planned": "planned", "measured": "measured"}
+    reproduce(
         "gopa-tradeoff",
         lambda progress: bench.gopa_tradeoff(
             epsilon,
@@ -60,15 +66,9 @@ def gopa(
         bench.plot,
         plot_file,
         as_json,
+        lambda result: [Points(result.points, columns, "standard error of the average")],
+        lambda _: [],
     )
-    if result is not None:
-        columns: Columns = {
-            "users": "parties",
-            "honest": "honest",
-            "method": lambda point: NAMES[point.method],
-        }
-        columns |= {"planned": "planned", "measured": "measured"}
-        show_points(result.points, columns, "standard error of the average")
 
 
 @app.command("kendall-tripadvisor")
@@ -88,7 +88,9 @@ def kendall(
     """
     from smpc_dp_lab.bench import kendall as bench
 
-    result = reproduce(
+    columns: Columns = {"epsilon": "epsilon", "method": "method", "P": "partners", "measured": "measured"}
+    columns |= {"calculated": "exact", "any law": "bound"}
+    reproduce(
         "kendall-tripadvisor",
         lambda progress: bench.kendall_errors(
             parties=parties,
@@ -101,20 +103,22 @@ def kendall(
         bench.plot,
         plot_file,
         as_json,
-    )
-    if result is None:
-        return
-    columns: Columns = {"epsilon": "epsilon", "method": "method", "P": "partners", "measured": "measured"}
-    columns |= {"calculated": "exact", "any law": "bound"}
-    points = sorted(result.points, key=lambda point: (point.epsilon, point.exact))
-    show_points(points, columns, "root mean squared error of (tau + 1) / 2")
-    say(f"data: {result.data}, tau = {result.tau:.3f}; all pairs are {result.naive_pairs:,}, not run")
-    for key, methods in result.ranks.items():
-        times = f"local / two-party = {result.advantage[key]:.2g}"
-        say(f"epsilon {key}: {' < '.join(methods)}; {times}")
-    say(
-        f"the thesis, epsilon to 2: {' < '.join(result.thesis)}; local / two-party about 10",
-        f"seed {result.seed}, {result.seconds:.0f} s",
+        lambda result: [
+            Points(
+                sorted(result.points, key=lambda point: (point.epsilon, point.exact)),
+                columns,
+                "root mean squared error of (tau + 1) / 2",
+            )
+        ],
+        lambda result: [
+            f"data: {result.data}, tau = {result.tau:.3f}; all pairs are {result.naive_pairs:,}, not run",
+            *(
+                f"epsilon {key}: {' < '.join(methods)}; local / two-party = {result.advantage[key]:.2g}"
+                for key, methods in result.ranks.items()
+            ),
+            f"the thesis, epsilon to 2: {' < '.join(result.thesis)}; local / two-party about 10",
+            f"seed {result.seed}, {result.seconds:.0f} s",
+        ],
     )
 
 
@@ -142,7 +146,9 @@ def auc(
     """
     from smpc_dp_lab.bench import local_auc as bench
 
-    result = reproduce(
+    columns: Columns = {"epsilon": "epsilon", "protocol": "method", "bins": "bins", "mean": "mean"}
+    columns |= {"s.d.": "deviation", "r.m.s.": "rms", "calculated": "exact", "Theorem 3.5": "bound"}
+    reproduce(
         "auc",
         lambda progress: bench.auc_errors(
             positives=positives,
@@ -157,13 +163,9 @@ def auc(
         bench.plot,
         plot_file,
         as_json,
-    )
-    if result is None:
-        return
-    columns: Columns = {"epsilon": "epsilon", "protocol": "method", "bins": "bins", "mean": "mean"}
-    columns |= {"s.d.": "deviation", "r.m.s.": "rms", "calculated": "exact", "Theorem 3.5": "bound"}
-    show_points(result.points, columns, "error of the AUC")
-    say(
-        f"data: {result.data}; AUC = {result.auc:.4f}; calculated: without threshold",
-        f"seed {result.seed}, {result.seconds:.0f} s",
+        lambda result: [Points(result.points, columns, "error of the AUC")],
+        lambda result: [
+            f"data: {result.data}; AUC = {result.auc:.4f}; calculated: without threshold",
+            f"seed {result.seed}, {result.seconds:.0f} s",
+        ],
     )

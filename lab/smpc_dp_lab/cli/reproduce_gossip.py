@@ -17,11 +17,10 @@ from smpc_dp_lab.cli.figure import (
     Epsilons,
     Json,
     Plot,
+    Points,
     Seed,
     Wisconsin,
     reproduce,
-    say,
-    show_points,
 )
 
 
@@ -47,7 +46,10 @@ def gosta(
     """
     from smpc_dp_lab.bench.gosta import gosta_errors, last_rows, plot
 
-    result = reproduce(
+    headings = ("graph", "method", "error", "spread", "Theorem 3.1")
+    columns: Columns = {heading: itemgetter(index) for index, heading in enumerate(headings)}
+    title = f"relative error of the users' estimates after {iterations:,} iterations"
+    reproduce(
         "gosta",
         lambda progress: gosta_errors(
             parties=parties, iterations=iterations, repetitions=repetitions, seed=seed, progress=progress
@@ -55,17 +57,12 @@ def gosta(
         plot,
         plot_file,
         as_json,
-    )
-    if result is None:
-        return
-    headings = ("graph", "method", "error", "spread", "Theorem 3.1")
-    columns: Columns = {heading: itemgetter(index) for index, heading in enumerate(headings)}
-    title = f"relative error of the users' estimates after {result.iterations:,} iterations"
-    show_points(last_rows(result), columns, title)
-    say(
-        f"data: {result.data}, AUC = {result.auc:.3f}",
-        f"Theorem 3.1 above the error at all times: {'yes' if result.bound_holds else 'NO'}",
-        f"seed {result.seed}, {result.seconds:.0f} s",
+        lambda result: [Points(last_rows(result), columns, title)],
+        lambda result: [
+            f"data: {result.data}, AUC = {result.auc:.3f}",
+            f"Theorem 3.1 above the error at all times: {'yes' if result.bound_holds else 'NO'}",
+            f"seed {result.seed}, {result.seconds:.0f} s",
+        ],
     )
 
 
@@ -87,7 +84,20 @@ def dual_averaging(
     from smpc_dp_lab.bench.dual_averaging import dual_averaging_errors, plot
 
     read = wisconsin(data, incomplete=True)
-    result = reproduce(
+    columns: Columns = {
+        "graph": "graph",
+        "objective": lambda curve: curve.objective[-1],
+        "spread": lambda curve: curve.spread[-1],
+        "bias term": lambda curve: curve.bias[-1],
+        "of the objective": lambda curve: f"{curve.bias[-1] / curve.objective[-1]:.0%}",
+        "AUC": "auc",
+        "least AUC": "least_auc",
+    }
+    in_groups: Columns = {"size": "size", "steps": "steps", "gap": "gap"}
+    in_groups |= {name: column for name, column in columns.items() if name != "graph"}
+    terms: Columns = {"graph": "graph", "excess": "excess", "C1": "centralised", "C2": "network"}
+    terms |= {"C2 as printed": "printed_network", "C3": "bias", "holds": "holds"}
+    reproduce(
         "dual-averaging",
         lambda progress: dual_averaging_errors(
             read.table[:, :-1],
@@ -102,31 +112,24 @@ def dual_averaging(
         plot,
         plot_file,
         as_json,
-    )
-    if result is None:
-        return
-    columns: Columns = {
-        "graph": "graph",
-        "objective": lambda curve: curve.objective[-1],
-        "spread": lambda curve: curve.spread[-1],
-        "bias term": lambda curve: curve.bias[-1],
-        "of the objective": lambda curve: f"{curve.bias[-1] / curve.objective[-1]:.0%}",
-        "AUC": "auc",
-        "least AUC": "least_auc",
-    }
-    title = f"asynchronous, after {result.iterations:,} iterations; minimum {result.minimum:.5f}"
-    show_points(result.curves, columns, title)
-    in_groups: Columns = {"size": "size", "steps": "steps", "gap": "gap"}
-    in_groups |= {name: column for name, column in columns.items() if name != "graph"}
-    title = f"in disjoint random groups, the same number of averages, {result.group_repetitions} runs"
-    show_points(result.groups, in_groups, title)
-    terms: Columns = {"graph": "graph", "excess": "excess", "C1": "centralised", "C2": "network"}
-    terms |= {"C2 as printed": "printed_network", "C3": "bias", "holds": "holds"}
-    show_points(result.terms, terms, "synchronous, beside Theorem 3.2")
-    say(
-        f"data: {result.data}",
-        f"objective at 0 is {result.start:.4f}, AUC of the minimum {result.best_auc:.4f}",
-        f"seed {result.seed}, {result.seconds:.0f} s",
+        lambda result: [
+            Points(
+                result.curves,
+                columns,
+                f"asynchronous, after {result.iterations:,} iterations; minimum {result.minimum:.5f}",
+            ),
+            Points(
+                result.groups,
+                in_groups,
+                f"in disjoint random groups, the same number of averages, {result.group_repetitions} runs",
+            ),
+            Points(result.terms, terms, "synchronous, beside Theorem 3.2"),
+        ],
+        lambda result: [
+            f"data: {result.data}",
+            f"objective at 0 is {result.start:.4f}, AUC of the minimum {result.best_auc:.4f}",
+            f"seed {result.seed}, {result.seconds:.0f} s",
+        ],
     )
 
 
@@ -143,30 +146,32 @@ def homomorphic(
     """
     from smpc_dp_lab.bench.homomorphic import homomorphic_deviation, plot
 
-    result = reproduce(
-        "homomorphic",
-        lambda _: homomorphic_deviation(steps=steps, repetitions=repetitions, seed=seed),
-        plot,
-        plot_file,
-        as_json,
-    )
-    if result is None:
-        return
     columns: Columns = {
         "noise": "noise",
         "deviation": "final",
         "epsilon(i)": lambda curve: ", ".join(f"{step}: {e:,.4g}" for step, e in curve.epsilon.items()),
     }
-    show_points(
-        (*result.curves, result.in_groups), columns, "mean square deviation of the centroid, last half"
-    )
-    say(
-        f"in groups: {result.averages_a_step} secure averages a step, for {result.agents} neighbourhoods of "
-        "messages",
-        f"data: {result.data}; graph: {result.edges} edges, mixing gap {result.mixing_gap:.3f} (the paper "
-        "prints neither)",
-        f"order {' < '.join(result.ranks)}; the paper: {' < '.join(result.paper)}",
-        f"seed {result.seed}, {result.seconds:.1f} s",
+    reproduce(
+        "homomorphic",
+        lambda _: homomorphic_deviation(steps=steps, repetitions=repetitions, seed=seed),
+        plot,
+        plot_file,
+        as_json,
+        lambda result: [
+            Points(
+                (*result.curves, result.in_groups),
+                columns,
+                "mean square deviation of the centroid, last half",
+            )
+        ],
+        lambda result: [
+            f"in groups: {result.averages_a_step} secure averages a step, for {result.agents} neighbourhoods "
+            "of messages",
+            f"data: {result.data}; graph: {result.edges} edges, mixing gap {result.mixing_gap:.3f} (the "
+            "paper prints neither)",
+            f"order {' < '.join(result.ranks)}; the paper: {' < '.join(result.paper)}",
+            f"seed {result.seed}, {result.seconds:.1f} s",
+        ],
     )
 
 
@@ -191,7 +196,10 @@ def network_sgd(
     """
     from smpc_dp_lab.bench import network_sgd as bench
 
-    result = reproduce(
+    columns: Columns = {"epsilon": "epsilon", "sigmas": "sigmas", "method": "method", "sigma": "sigma"}
+    columns |= {"step size": "step_size", "accuracy": "accuracy", "s.d.": "deviation"}
+    columns |= {"objective": "objective"}
+    reproduce(
         "network-sgd",
         lambda progress: bench.network_sgd(
             houses,
@@ -206,16 +214,11 @@ def network_sgd(
         bench.plot,
         plot_file,
         as_json,
-    )
-    if result is None:
-        return
-    columns: Columns = {"epsilon": "epsilon", "sigmas": "sigmas", "method": "method", "sigma": "sigma"}
-    columns |= {"step size": "step_size", "accuracy": "accuracy", "s.d.": "deviation"}
-    columns |= {"objective": "objective"}
-    show_points(result.points, columns, f"test accuracy after {result.steps:,} steps")
-    say(
-        f"data: {result.data}; without privacy {result.accuracy:.3f}",
-        "published: three analyses that cannot be compared; fair: substitution of a user's data in all",
-        *(f"warning: {text}" for text in result.warnings),
-        f"seed {result.seed}, {result.seconds:.0f} s",
+        lambda result: [Points(result.points, columns, f"test accuracy after {result.steps:,} steps")],
+        lambda result: [
+            f"data: {result.data}; without privacy {result.accuracy:.3f}",
+            "published: three analyses that cannot be compared; fair: substitution of a user's data in all",
+            *(f"warning: {text}" for text in result.warnings),
+            f"seed {result.seed}, {result.seconds:.0f} s",
+        ],
     )

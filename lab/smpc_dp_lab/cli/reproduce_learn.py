@@ -18,13 +18,12 @@ from smpc_dp_lab.cli.figure import (
     Epsilons,
     Json,
     Plot,
+    Points,
     Quick,
     Seed,
     Wisconsin,
     of_record,
     reproduce,
-    say,
-    show_points,
 )
 
 MEAN: Columns = {"accuracy": "accuracy", "deviation": "deviation"}
@@ -71,7 +70,16 @@ def scale(
     from smpc_dp.learn.data import wisconsin
     from smpc_dp_lab.bench.local_scale import SIZES, local_scale, plot
 
-    result = reproduce(
+    names = {"local": "local DP", "curator": "trusted curator"}
+    columns: Columns = {
+        "s": "size",
+        "honest": "honest",
+        "noise from": lambda point: names.get(point.kind, point.kind),
+    }
+    columns |= {"steps": "steps", "noise": "noise", "accuracy": "accuracy"}
+    columns |= {"s.d.": "spread", "worst": "low", "best": "high"}
+    kinds = ("none", "local", "secagg", "gopa", "curator")
+    reproduce(
         "local-scale",
         lambda progress: local_scale(
             wisconsin(data),
@@ -90,22 +98,11 @@ def scale(
         plot,
         plot_file,
         as_json,
-    )
-    if result is None:
-        return
-    names = {"local": "local DP", "curator": "trusted curator"}
-    columns: Columns = {
-        "s": "size",
-        "honest": "honest",
-        "noise from": lambda point: names.get(point.kind, point.kind),
-    }
-    columns |= {"steps": "steps", "noise": "noise", "accuracy": "accuracy"}
-    columns |= {"s.d.": "spread", "worst": "low", "best": "high"}
-    kinds = result.of("none", "local", "secagg", "gopa", "curator")
-    show_points(kinds, columns, "test accuracy of the users' own models")
-    say(
-        f"data: {result.data}, {result.parties} users; noise: standard deviation in an average",
-        f"seed {result.seed}, {result.repetitions} repetitions, {result.seconds:.0f} s",
+        lambda result: [Points(result.of(*kinds), columns, "test accuracy of the users' own models")],
+        lambda result: [
+            f"data: {result.data}, {result.parties} users; noise: standard deviation in an average",
+            f"seed {result.seed}, {result.repetitions} repetitions, {result.seconds:.0f} s",
+        ],
     )
 
 
@@ -132,7 +129,8 @@ def personalized(
     epsilons = tuple(bench.UPDATES)
     if quick:
         chosen, epsilons, problems = chosen[:1], (1.0, 30.0), 1
-    result = reproduce(
+    columns: Columns = {"p": "dimension", "rows": "rows", "records, least": "least", "most": "most"}
+    reproduce(
         "personalized-synthetic",
         lambda progress: bench.personalized_synthetic(
             chosen, epsilons, problems=problems, seed=seed, progress=progress
@@ -140,12 +138,12 @@ def personalized(
         plot,
         plot_file,
         as_json,
+        lambda result: [Points(result.points, columns | {"method": "method"} | PROTECTED | MEAN)],
+        lambda result: [
+            of_record(f"{bench.DELTA:g}, of local DP 0"),
+            f"{result.problems} problems, seed {result.seed}, {result.seconds:.0f} s",
+        ],
     )
-    if result is not None:
-        columns: Columns = {"p": "dimension", "rows": "rows", "records, least": "least", "most": "most"}
-        show_points(result.points, columns | {"method": "method"} | PROTECTED | MEAN)
-        say(of_record(f"{bench.DELTA:g}, of local DP 0"))
-        say(f"{result.problems} problems, seed {result.seed}, {result.seconds:.0f} s")
 
 
 def personalized_iterations(
@@ -165,7 +163,12 @@ def personalized_iterations(
     from smpc_dp_lab.bench.personalized import DELTA
 
     shown = slice(0, 1) if quick else slice(None)
-    result = reproduce(
+    columns: Columns = {"figure": "figure", "rows": "rows", "method": "method", "epsilon": "epsilon"}
+    columns |= {"T_i": "updates", "protects a record": "protected"}
+    columns |= {"start": lambda trace: trace.objective[0], "least": lambda trace: trace.least[0]}
+    columns |= {"at iteration": lambda trace: trace.least[1], "end": lambda trace: trace.objective[-1]}
+    columns |= {"accuracy, start": lambda trace: trace.accuracy[0], "end ": lambda trace: trace.accuracy[-1]}
+    reproduce(
         "personalized-iterations",
         lambda progress: bench.personalized_iterations(
             20 if quick else dimension,
@@ -179,19 +182,14 @@ def personalized_iterations(
         bench.plot,
         plot_file,
         as_json,
-    )
-    if result is None:
-        return
-    columns: Columns = {"figure": "figure", "rows": "rows", "method": "method", "epsilon": "epsilon"}
-    columns |= {"T_i": "updates", "protects a record": "protected"}
-    columns |= {"start": lambda trace: trace.objective[0], "least": lambda trace: trace.least[0]}
-    columns |= {"at iteration": lambda trace: trace.least[1], "end": lambda trace: trace.objective[-1]}
-    columns |= {"accuracy, start": lambda trace: trace.accuracy[0], "end ": lambda trace: trace.accuracy[-1]}
-    show_points(result.points, columns, f"objective and test accuracy, p = {result.dimension}")
-    say(
-        of_record(f"{DELTA:g}"),
-        "paper's noise: Laplace of Theorem 1 for an l1 norm of 1, and delta = exp(-5): no epsilon holds",
-        f"{result.problems} problems, seed {result.seed}, {result.seconds:.0f} s",
+        lambda result: [
+            Points(result.points, columns, f"objective and test accuracy, p = {result.dimension}")
+        ],
+        lambda result: [
+            of_record(f"{DELTA:g}"),
+            "paper's noise: Laplace of Theorem 1 for an l1 norm of 1, and delta = exp(-5): no epsilon holds",
+            f"{result.problems} problems, seed {result.seed}, {result.seconds:.0f} s",
+        ],
     )
 
 
@@ -208,22 +206,25 @@ def moons(
     """
     from smpc_dp_lab.bench import moons as bench
 
-    result = reproduce(
+    columns: Columns = {"graph or model": "method", "accuracy": "accuracy"}
+    columns |= {"least": lambda point: min(point.accuracies), "most": lambda point: max(point.accuracies)}
+    near: Columns = {"lambda_3": "density", "each keeps": "count", "of all pairs": "share"}
+    near |= {"weight left out": "weight", "price": "price", "at most": "bound"}
+    reproduce(
         "moons",
         lambda progress: bench.moons(problems=1 if quick else problems, seed=seed, progress=progress),
         bench.plot,
         plot_file,
         as_json,
-    )
-    if result is None:
-        return
-    columns: Columns = {"graph or model": "method", "accuracy": "accuracy"}
-    columns |= {"least": lambda point: min(point.accuracies), "most": lambda point: max(point.accuracies)}
-    show_points(result.points, columns, "test accuracy, mean of the parties")
-    say(
-        f"weight of the learned graph within clusters: {result.within:.0%} (equal weights: 29%)",
-        f"rank correlation of a party's degree with c_u F_u in it: {result.rank:.2f}",
-        f"{result.problems} problems, seed {result.seed}, {result.seconds:.0f} s",
+        lambda result: [
+            Points(result.points, columns, "test accuracy, mean of the parties"),
+            Points(result.near, near, "pairs of near models alone [Remark 2.5], price of equal weights: 1"),
+        ],
+        lambda result: [
+            f"weight of the learned graph within clusters: {result.within:.0%} (equal weights: 29%)",
+            f"rank correlation of a party's degree with c_u F_u in it: {result.rank:.2f}",
+            f"{result.problems} problems, seed {result.seed}, {result.seconds:.0f} s",
+        ],
     )
 
 
@@ -247,7 +248,7 @@ def party_tables(
     from smpc_dp_lab.bench import party_tables as bench
     from smpc_dp_lab.bench.party_rows import SYNTHETIC, read_parties
 
-    result = reproduce(
+    reproduce(
         "party-tables",
         lambda progress: bench.party_tables(
             None if table is None else read_parties(table),
@@ -259,13 +260,12 @@ def party_tables(
         bench.plot,
         plot_file,
         as_json,
-    )
-    if result is not None:
-        show_points(result.points, ACCURACY)
-        say(
+        lambda result: [Points(result.points, ACCURACY)],
+        lambda result: [
             f"data: {result.data}, {result.parties} parties, {result.records} records",
             f"{result.problems} splits, seed {result.seed}, {result.seconds:.0f} s",
-        )
+        ],
+    )
 
 
 def movielens(
@@ -291,7 +291,10 @@ def movielens(
     from smpc_dp_lab.bench.ratings import read_ratings, synthetic_ratings
 
     given = synthetic_ratings(80 if quick else 400, 120, seed) if ratings is None else read_ratings(ratings)
-    result = reproduce(
+    errors: Columns = {"RMSE": "rmse", "deviation": "deviation"}
+    columns: Columns = {"features": "features", "method": "method"}
+    low, high = given.table[:, 2].min(), given.table[:, 2].max()
+    reproduce(
         "movielens",
         lambda progress: bench.movielens(
             given, problems=1 if quick else problems, seed=seed, progress=progress
@@ -299,19 +302,15 @@ def movielens(
         bench.plot,
         plot_file,
         as_json,
-    )
-    if result is None:
-        return
-    errors: Columns = {"RMSE": "rmse", "deviation": "deviation"}
-    columns: Columns = {"features": "features", "method": "method"}
-    show_points(result.points, columns | PROTECTED | errors)
-    low, high = given.table[:, 2].min(), given.table[:, 2].max()
-    say(
-        of_record(f"{bench.DELTA:g}"),
-        "as published: no epsilon holds, features and graph are exact functions of the ratings",
-        f"a changed rating moves a user's centred ratings: {2 * (high - low):g} B_phi/m in the l1 norm",
-        f"data: {result.data}, {result.parties} parties, {result.movies} movies, {result.ratings} ratings",
-        f"{result.problems} splits, seed {result.seed}, {result.seconds:.0f} s",
+        lambda result: [Points(result.points, columns | PROTECTED | errors)],
+        lambda result: [
+            of_record(f"{bench.DELTA:g}"),
+            "as published: no epsilon holds, features and graph are exact functions of the ratings",
+            f"a changed rating moves a user's centred ratings: {2 * (high - low):g} B_phi/m in the l1 norm",
+            f"data: {result.data}, {result.parties} parties, {result.movies} movies, "
+            f"{result.ratings} ratings",
+            f"{result.problems} splits, seed {result.seed}, {result.seconds:.0f} s",
+        ],
     )
 
 
@@ -331,7 +330,8 @@ def private_boosting(
 
     sizes: Sequence[int] = (100, 1_000) if quick else bench.SIZES
     betas: Sequence[float] = (1.0,) if quick else bench.BETAS
-    result = reproduce(
+    columns: Columns = {"m": "size", "beta": "beta", "epsilon": "epsilon", "needed lead, of 2": "gap"}
+    reproduce(
         "private-boosting",
         lambda progress: bench.private_boosting(
             sizes,
@@ -344,9 +344,9 @@ def private_boosting(
         bench.plot,
         plot_file,
         as_json,
+        lambda result: [Points(result.points, columns | MEAN)],
+        lambda result: [
+            of_record(f"{bench.DELTA:g}"),
+            f"{result.problems} problems, seed {result.seed}, {result.seconds:.0f} s",
+        ],
     )
-    if result is not None:
-        columns: Columns = {"m": "size", "beta": "beta", "epsilon": "epsilon", "needed lead, of 2": "gap"}
-        show_points(result.points, columns | MEAN)
-        say(of_record(f"{bench.DELTA:g}"))
-        say(f"{result.problems} problems, seed {result.seed}, {result.seconds:.0f} s")

@@ -14,12 +14,11 @@ from smpc_dp_lab.cli.figure import (
     Epsilons,
     Json,
     Plot,
+    Points,
     Quick,
     Seed,
     of_record,
     reproduce,
-    say,
-    show_points,
 )
 
 LENDING = Path(smpc_dp.__file__).parent / "demo/data/lending_club.csv"
@@ -62,7 +61,10 @@ def cost_of_privacy(
 
     if quick:
         epsilons, runs, steps = epsilons or [1.0, 10.0], min(runs, 3), min(steps, 200)
-    result = reproduce(
+    columns: Columns = {"data": "data", "owners": "owners", "n_i": "size"}
+    columns |= {"epsilon": lambda point: None if point.mechanism == "none" else point.epsilon}
+    columns |= {"noise": "mechanism", "psi": "median", "lower quartile": "low", "upper": "high"}
+    reproduce(
         "cost-of-privacy",
         lambda progress: bench.cost_of_privacy(
             lending_club(lending),
@@ -76,22 +78,21 @@ def cost_of_privacy(
         plot,
         plot_file,
         as_json,
-    )
-    if result is None:
-        return
-    columns: Columns = {"data": "data", "owners": "owners", "n_i": "size"}
-    columns |= {"epsilon": lambda point: None if point.mechanism == "none" else point.epsilon}
-    columns |= {"noise": "mechanism", "psi": "median", "lower quartile": "low", "upper": "high"}
-    show_points(
-        result.points, columns | {"forecast": "forecast", "alone": lambda point: float(point.alone[0])}
-    )
-    say(
-        of_record(f"{DELTA:g}, of laplace 0"),
-        f"laplace: for an l1 norm; with this l2 norm T answers cost up to {L1_RATIO:.2f} epsilon",
-        "forecast (11): with the least constant with which no gaussian median is above it, no proven bound",
-        "alone: the first owner's own model without noise; the rate is the best of some, not private",
-        f"data: {'; '.join(result.sources)}; T = {result.steps}, {result.runs} runs, seed {result.seed}",
-        f"{result.seconds:.0f} s",
+        lambda result: [
+            Points(
+                result.points,
+                columns | {"forecast": "forecast", "alone": lambda point: float(point.alone[0])},
+            )
+        ],
+        lambda result: [
+            of_record(f"{DELTA:g}, of laplace 0"),
+            f"laplace: for an l1 norm; with this l2 norm T answers cost up to {L1_RATIO:.2f} epsilon",
+            "forecast (11): with the least constant with which no gaussian median is above it, no proven "
+            "bound",
+            "alone: the first owner's own model without noise; the rate is the best of some, not private",
+            f"data: {'; '.join(result.sources)}; T = {result.steps}, {result.runs} runs, seed {result.seed}",
+            f"{result.seconds:.0f} s",
+        ],
     )
 
 
@@ -129,7 +130,13 @@ def without_replacement(
     rows = two_classes.read(data, table) if table is not None else None
     if rows is None and data == "covertype":
         rows = two_classes.fetched_covertype()
-    result = reproduce(
+    columns: Columns = {
+        "method": "method",
+        "nodes": "nodes",
+        "epsilon": "epsilon",
+        "protects a record": "protected",
+    }
+    reproduce(
         "without-replacement",
         lambda progress: bench.without_replacement(
             rows,
@@ -145,20 +152,12 @@ def without_replacement(
         bench.plot,
         plot_file,
         as_json,
-    )
-    if result is None:
-        return
-    columns: Columns = {
-        "method": "method",
-        "nodes": "nodes",
-        "epsilon": "epsilon",
-        "protects a record": "protected",
-    }
-    show_points(result.points, columns | {"accuracy": "accuracy", "deviation": "deviation"})
-    say(
-        "deep-Q as published: replay memory and weights carry private losses, NOT DP at any epsilon",
-        of_record("1/n^2 for n records of all nodes"),
-        "accuracies are of the nodes' own local models: epsilon is of what others see, the global models",
-        f"data: {result.data}; {result.each} records a node, ridge {result.ridge:g}",
-        f"{result.runs} runs, seed {result.seed}, {result.seconds:.0f} s",
+        lambda result: [Points(result.points, columns | {"accuracy": "accuracy", "deviation": "deviation"})],
+        lambda result: [
+            "deep-Q as published: replay memory and weights carry private losses, NOT DP at any epsilon",
+            of_record("1/n^2 for n records of all nodes"),
+            "accuracies are of the nodes' own local models: epsilon is of what others see, the global models",
+            f"data: {result.data}; {result.each} records a node, ridge {result.ridge:g}",
+            f"{result.runs} runs, seed {result.seed}, {result.seconds:.0f} s",
+        ],
     )

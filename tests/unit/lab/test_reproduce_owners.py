@@ -27,7 +27,7 @@ from smpc_dp_lab.bench.cost_plot import plot as cost_plot
 from smpc_dp_lab.bench.deep_q import DeepQ, Network
 from smpc_dp_lab.bench.public_loss import LOSS_STEPS, PublicLoss
 from smpc_dp_lab.bench.sgd_methods import methods
-from smpc_dp_lab.cli import reproduce_learn, reproduce_owners
+from smpc_dp_lab.cli import figure
 
 LENDING = Path("smpc_dp/demo/data/lending_club.csv")
 
@@ -89,8 +89,7 @@ def test_a_figure_says_what_its_epsilons_are_for(
     """Nothing is measured."""
     fields = ("parties", "movies", "ratings", "problems", "runs", "each", "ridge", "steps", "seed", "seconds")
     empty = SimpleNamespace(points=(), data="", sources=(), **dict.fromkeys(fields, 1))
-    for module in (reproduce_owners, reproduce_learn):
-        monkeypatch.setattr(module, "reproduce", lambda *_: empty)
+    monkeypatch.setattr(figure, "measured", lambda *_: (empty, None))
     shown = CliRunner().invoke(app, ["reproduce", name, "--quick"])
     assert shown.exit_code == 0, shown.output
     line = f"epsilon: one record substituted, delta = {delta}; numbers of records are public"
