@@ -16,7 +16,7 @@ from smpc_dp.learn.coordinate_descent import PersonalizedObjective
 from smpc_dp.learn.local_global import LocalGlobal
 from smpc_dp.learn.pairing_schedule import graph_of
 from smpc_dp.learn.topology import mixing_gap
-from smpc_dp.privacy.arguments import ArgumentChecks
+from smpc_dp.privacy.arguments import ArgumentChecks, checks_numbers
 from smpc_dp.privacy.diffusion import DiffusionNoise, disagreement_bound, stationarity_bound
 from smpc_dp.privacy.published_bounds import (
     LEAST_CHANCE,
@@ -56,6 +56,7 @@ class PersonalizedUtility(msgspec.Struct, frozen=True, kw_only=True):
     """T_u of the least bound."""
 
 
+@checks_numbers
 def personalized_utility(
     sizes: Sequence[int],
     shape: Shape,
@@ -129,6 +130,7 @@ class BoostingUtility(msgspec.Struct, frozen=True, kw_only=True):
     """As the thesis prints them."""
 
 
+@checks_numbers
 def boosting_utility(
     sizes: Sequence[int], shape: Shape, beta: float, coupling: float, loss: MarginLoss
 ) -> BoostingUtility:
@@ -235,6 +237,7 @@ class DiffusionUtility(msgspec.Struct, frozen=True, kw_only=True):
     """The same without noise."""
 
 
+@checks_numbers
 def diffusion_utility(
     parties: int,
     shape: Shape,

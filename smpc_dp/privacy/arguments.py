@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import math
-from collections.abc import Sequence
-from typing import TypeGuard
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from numbers import Real
+from typing import ParamSpec, TypeGuard, TypeVar
+
+import numpy as np
 
 from smpc_dp.errors import ConfigCheck, Issues
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 GREATEST_EPSILON = 100.0
 # Numerical methods convolve probabilities in floating point; below this their rounding would count.
@@ -47,7 +56,61 @@ class ArgumentChecks(Issues):
 
 def is_number(value: object) -> TypeGuard[float]:
     """Return whether the value is a finite number; True and False are not."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:
+        # An integer beyond float64.
+        return False
+
+
+def checks_numbers(function: Callable[P, R]) -> Callable[P, R]:
+    """Make a function raise ConfigError, naming them, for arguments that are no numbers.
+
+    Numbers of other libraries are; True and False and those beyond float64 are not. It looks at parameters
+    with an annotation of `_NUMBERS`, with None or without; their ranges are left to the function.
+    """
+    parameters = inspect.signature(function).parameters
+    kinds = {name: str(parameter.annotation) for name, parameter in parameters.items()}
+    fits = {name: _NUMBERS.get(kind.removesuffix(" | None")) for name, kind in kinds.items()}
+    names = tuple(parameters)
+
+    @functools.wraps(function)
+    def checked(*args: P.args, **given: P.kwargs) -> R:
+        checks = ArgumentChecks()
+        # Too many arguments are the function's affair.
+        for name, value in (*zip(names, args, strict=False), *given.items()):
+            fit = fits.get(name)
+            if fit is None or fit(value) or (value is None and kinds[name].endswith(" | None")):
+                continue
+            expected = "a number" if fit is _is_real else "numbers"
+            checks.add_issue(name, f"must be {expected}, is {value!r:.80}", ConfigCheck.TYPE)
+        checks.raise_issues()
+        return function(*args, **given)
+
+    return checked
+
+
+def _is_real(value: object) -> bool:
+    # Most are floats, and planners ask often.
+    if type(value) is float:
+        return True
+    if not isinstance(value, Real) or isinstance(value, bool):
+        return False
+    return not isinstance(value, int) or abs(value) <= sys.float_info.max
+
+
+def _are_real(values: object) -> bool:
+    return isinstance(values, Sequence | np.ndarray) and all(map(_is_real, values))
+
+
+_NUMBERS: Mapping[str, Callable[[object], bool]] = {
+    "int": _is_real,
+    "float": _is_real,
+    "Sequence[int]": _are_real,
+    "Sequence[float]": _are_real,
+}
 
 
 def delta_warnings(delta: float, parties: int) -> list[str]:

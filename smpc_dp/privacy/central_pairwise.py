@@ -13,7 +13,7 @@ from typing import Literal
 import msgspec
 
 from smpc_dp.errors import ConfigCheck
-from smpc_dp.privacy.arguments import ArgumentChecks, is_number
+from smpc_dp.privacy.arguments import ArgumentChecks, checks_numbers, is_number
 from smpc_dp.privacy.central_noise import CentralNoise, CoarseGaussian, FlooredLaplace
 from smpc_dp.privacy.pairwise_plan import check_zetas, complete_error, plan_pairwise, sampling_error
 
@@ -111,6 +111,7 @@ class CentralPlan(msgspec.Struct, frozen=True, kw_only=True, rename={"distributi
     assumption: str
 
 
+@checks_numbers
 def plan_central(
     parties: int,
     epsilon: float,

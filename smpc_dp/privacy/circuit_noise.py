@@ -361,7 +361,14 @@ def laplace_coins(steps: int, epsilon: float, bits: int) -> tuple[tuple[Coin, ..
     `bits` coins are those of G, the lowest bit first, the last one is the sign: odds q**(2**i), and q, for a
     q a little above exp(-epsilon / steps). The second value, at most `epsilon`, bounds the logarithm of the
     ratio of two nonzero probabilities of values `steps` apart; the coins' own rounding is in it.
+
+    Raises ConfigError for arguments out of range.
     """
+    checks = ArgumentChecks()
+    checks.require_integer("steps", steps, 1, 1 << 128)
+    checks.require_positive("epsilon", epsilon)
+    checks.require_integer("bits", bits, 1, 256)
+    checks.raise_issues()
     with localcontext(CONTEXT):
         budget = Decimal(epsilon)
         slope = budget * (1 - SLACK) / steps

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import msgspec
 
 from smpc_dp.errors import ConfigCheck
-from smpc_dp.privacy.arguments import ArgumentChecks
+from smpc_dp.privacy.arguments import ArgumentChecks, checks_numbers
 
 
 class Owner(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,6 +64,7 @@ class CollaborationPlan(msgspec.Struct, frozen=True, kw_only=True):
     assumption: str
 
 
+@checks_numbers
 def laplace_scale(width: float, steps: int, size: int, epsilon: float) -> float:
     """Return the Laplace scale of an owner's answers, width T / (n_i epsilon_i).
 
@@ -72,6 +73,7 @@ def laplace_scale(width: float, steps: int, size: int, epsilon: float) -> float:
     return width * steps / (size * epsilon)
 
 
+@checks_numbers
 def pooled_noise(width: float, steps: int, total: int, epsilons: Sequence[float]) -> float:
     """Return the noise variance of all owners' mean, 2 (width T / n)^2 sum_j 1/epsilon_j^2.
 
@@ -80,6 +82,7 @@ def pooled_noise(width: float, steps: int, total: int, epsilons: Sequence[float]
     return 2 * (width * steps / total) ** 2 * sum(1 / e**2 for e in epsilons)
 
 
+@checks_numbers
 def bound_8(steps: int, total: int, epsilons: Sequence[float], c_1: float, c_2: float) -> float:
     """Return the published bound (8) on the error after T steps.
 
@@ -90,6 +93,7 @@ def bound_8(steps: int, total: int, epsilons: Sequence[float], c_1: float, c_2: 
     return c_1 * math.sqrt(inner) + c_2 * inner
 
 
+@checks_numbers
 def bound_10(total: int, epsilons: Sequence[float], c_1: float, c_2: float) -> float:
     """Return the published bound (10), the limit of `bound_8` for T to infinity.
 
@@ -99,6 +103,7 @@ def bound_10(total: int, epsilons: Sequence[float], c_1: float, c_2: float) -> f
     return math.sqrt(8 * owners) * c_1 / total * math.sqrt(squares) + 8 * owners * c_2 / total**2 * squares
 
 
+@checks_numbers
 def proof_constants(owners: int, gradient_bound: float, convexity: float, rho: float) -> tuple[float, float]:
     """Return c_1 and c_2 of (8) as its proof has them, for |gradients| <= C and sigma-strong convexity.
 
@@ -111,6 +116,7 @@ def proof_constants(owners: int, gradient_bound: float, convexity: float, rho: f
     return common * 2 * owners * math.sqrt(owners + 1) / (1 - math.sqrt(second)), common
 
 
+@checks_numbers
 def plan_collaboration(
     sizes: Sequence[int],
     epsilons: Sequence[float],

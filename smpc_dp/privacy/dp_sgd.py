@@ -15,7 +15,7 @@ import msgspec
 
 from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.privacy.accountant.theorems import advanced_composition
-from smpc_dp.privacy.arguments import LEAST_NUMERICAL_DELTA, ArgumentChecks, delta_warnings
+from smpc_dp.privacy.arguments import LEAST_NUMERICAL_DELTA, ArgumentChecks, checks_numbers, delta_warnings
 from smpc_dp.privacy.network.complete import MAX_STEPS, hidden_delta, local_sigma, plan_walk
 from smpc_dp.privacy.network.plan import SUBSTITUTE_PARTY
 from smpc_dp.privacy.search import bisect, least_sufficient
@@ -65,6 +65,7 @@ class SgdPlan(msgspec.Struct, frozen=True, kw_only=True):
     warnings: list[str]
 
 
+@checks_numbers
 def published_sigmas(
     parties: int, steps: int, epsilon: float, delta: float, lipschitz: float, contributions: int
 ) -> Sigmas:
@@ -139,6 +140,7 @@ def _solve(rising: Callable[[float], float], target: float, most: float) -> floa
     return bisect(lambda at: rising(at) <= target, 0.0, most, 200)[0]
 
 
+@checks_numbers
 def plan_sgd(
     parties: int, steps: int, epsilon: float, delta: float, *, lipschitz: float = 1.0, slack: float = 1.2
 ) -> SgdPlan:

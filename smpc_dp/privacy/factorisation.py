@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smpc_dp.errors import ConfigCheck, ConfigError
-from smpc_dp.privacy.arguments import ArgumentChecks
+from smpc_dp.privacy.arguments import ArgumentChecks, checks_numbers
 from smpc_dp.privacy.guarantee import PrivacyGuarantee
 from smpc_dp.privacy.record_gradients import CLOSENESS, SMOOTHING, grid_bits, planned_mu, record_guarantee
 from smpc_dp.privacy.sampling import NoiseSource, discrete_gaussian
@@ -214,6 +214,7 @@ def _optimised(key: bytes, steps: int, batches: int) -> Factorisation:
     return optimise(np.frombuffer(key).reshape(steps, steps), batches)
 
 
+@checks_numbers
 def factorise(
     weights: sparse.csr_array | None, steps: int, batches: int, retained: float = 1.0
 ) -> Factorisation:
@@ -294,6 +295,7 @@ def fine_bits(reaches: Floats) -> int:
     return grid_bits(reaches, _FINE)
 
 
+@checks_numbers
 def plan_correlated_noise(
     epsilon: float, delta: float, factorisation: Factorisation, reach: float, bits: int, length: int
 ) -> CorrelatedNoise:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 
 from smpc_dp.errors import ConfigCheck, ConfigError
+from smpc_dp.privacy.arguments import checks_numbers
 from smpc_dp.privacy.search import bisect
 
 # The evaluation below loses a few units in the last place of numbers up to about 700 in the exponent.
@@ -27,6 +28,7 @@ def _check(**values: float) -> None:
             raise ConfigError(f"{name} is {value}: it must be a finite number, 0 or more", ConfigCheck.RANGE)
 
 
+@checks_numbers
 def gaussian_delta(epsilon: float, mu: float) -> float:
     """Return the least delta for epsilon >= 0 at mean shift mu (0 to 1000 deviations), rounded up.
 
@@ -52,6 +54,7 @@ def gaussian_delta(epsilon: float, mu: float) -> float:
     return min(1.0, max(LEAST_DELTA, math.exp(log_delta) * (1 + _MARGIN)))
 
 
+@checks_numbers
 def gaussian_epsilon(delta: float, mu: float) -> float:
     """Return the least epsilon for 0 < delta < 1 at mean shift mu (0 to 1000), rounded up; at least 0."""
     _check_delta(delta)
@@ -63,6 +66,7 @@ def gaussian_epsilon(delta: float, mu: float) -> float:
     return bisect(lambda epsilon: gaussian_delta(epsilon, mu) > delta, low, high)[1]
 
 
+@checks_numbers
 def gaussian_mu(epsilon: float, delta: float) -> float:
     """Return the greatest mean shift, in standard deviations, that is (epsilon, delta)-DP, rounded down.
 

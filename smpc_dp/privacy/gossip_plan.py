@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from smpc_dp.privacy.arguments import ArgumentChecks
+from smpc_dp.privacy.arguments import ArgumentChecks, checks_numbers
 from smpc_dp.privacy.factorisation import check_accountable, factorise, gossip_gram, independent
 from smpc_dp.privacy.gaussian import gaussian_epsilon, gaussian_mu
 from smpc_dp.privacy.network_views import Contributions, gossip_view
@@ -54,6 +54,7 @@ class GossipPlan(msgspec.Struct, frozen=True, kw_only=True):
     relation: str = "substitution of one record, in the batch that it is in"
 
 
+@checks_numbers
 def plan_gossip(
     weights: sparse.csr_array,
     steps: int,

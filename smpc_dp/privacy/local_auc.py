@@ -15,19 +15,21 @@ import numpy as np
 import numpy.typing as npt
 
 from smpc_dp.errors import ConfigCheck, ConfigError
-from smpc_dp.privacy.arguments import ArgumentChecks
+from smpc_dp.privacy.arguments import ArgumentChecks, checks_numbers
 from smpc_dp.privacy.response import ResponseDistribution
 
 Floats = npt.NDArray[np.float64]
 Split = Literal["users", "budget"]
 
 
+@checks_numbers
 def node_variance(parties: float, levels: int, epsilon: float, split: Split = "budget") -> float:
     """Return V of Theorem 3.5: a bound on the variance of each node's estimate, reached by empty nodes."""
     repeat, each = (levels, epsilon) if split == "users" else (1, epsilon / levels)
     return parties * repeat / ResponseDistribution.of_epsilon(2, each).retained ** 2
 
 
+@checks_numbers
 def published_error_bound(
     positives: int, negatives: int, levels: int, epsilon: float, split: Split = "budget"
 ) -> float:

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from smpc_dp.errors import ConfigCheck, ConfigError
-from smpc_dp.privacy.arguments import ArgumentChecks
+from smpc_dp.privacy.arguments import ArgumentChecks, checks_numbers
 from smpc_dp.privacy.pairwise_plan import complete_error
 from smpc_dp.privacy.response import ResponseDistribution
 
@@ -22,12 +22,14 @@ Floats = npt.NDArray[np.float64]
 MAX_BINS = 100_000
 
 
+@checks_numbers
 def published_variance_bound(parties: int, bins: int, epsilon: float) -> float:
     """Return the bound of Theorem 3.3: 1/(n (1-b)^2) + (1+b)^2 / (2 n (n-1) (1-b)^4)."""
     n, rest = parties, ResponseDistribution.of_epsilon(bins, epsilon).retained
     return 1 / (n * rest**2) + (2 - rest) ** 2 / (2 * n * (n - 1) * rest**4)
 
 
+@checks_numbers
 def variance_bound(parties: int, bins: int, epsilon: float) -> float:
     """Return a smaller bound than Theorem 3.3's: 1/(n (1-b)^2) + 1 / (2 n (n-1) (1-b)^4).
 
@@ -111,6 +113,7 @@ def quantisation_error(
     return float((density_lipschitz / (3 * bins)) ** 2)
 
 
+@checks_numbers
 def corollary_bins(parties: int, epsilon: float, constant: float) -> float:
     """Return k = n^(1/4) sqrt(L epsilon) of Corollary 3.1, for epsilon <= 1.
 
@@ -123,6 +126,7 @@ def corollary_bins(parties: int, epsilon: float, constant: float) -> float:
     return math.sqrt(math.sqrt(parties) * constant * epsilon)
 
 
+@checks_numbers
 def plan_quantisation(
     parties: int,
     epsilon: float,

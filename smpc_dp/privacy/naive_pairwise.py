@@ -12,7 +12,7 @@ import msgspec
 
 from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.privacy.accountant.theorems import advanced_composition, optimal_composition
-from smpc_dp.privacy.arguments import ArgumentChecks
+from smpc_dp.privacy.arguments import ArgumentChecks, checks_numbers
 from smpc_dp.privacy.pairwise_plan import check_zetas, complete_error
 from smpc_dp.privacy.search import narrowed
 
@@ -38,6 +38,7 @@ class NaivePlan(msgspec.Struct, frozen=True, kw_only=True):
     mean_squared_error: float
 
 
+@checks_numbers
 def plan_naive(
     parties: int,
     epsilon: float,

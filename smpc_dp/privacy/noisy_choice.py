@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smpc_dp.errors import ConfigCheck, ConfigError
-from smpc_dp.privacy.arguments import ArgumentChecks
+from smpc_dp.privacy.arguments import ArgumentChecks, checks_numbers
 from smpc_dp.privacy.sampling import NoiseSource, bernoulli_exp, discrete_gaussian, uniform
 
 if TYPE_CHECKING:
@@ -67,6 +67,7 @@ class ChoicePlan:
         return Event("exponential mechanism", "substitution", known, unit="record")
 
 
+@checks_numbers
 def plan_choices(
     epsilon: float, delta: float, choices: int, values: int = 0, share: float = 0.0
 ) -> ChoicePlan:

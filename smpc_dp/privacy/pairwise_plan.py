@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import msgspec
 
 from smpc_dp.errors import ConfigCheck, ConfigError
-from smpc_dp.privacy.arguments import ArgumentChecks
+from smpc_dp.privacy.arguments import ArgumentChecks, checks_numbers
 
 MAX_PARTNERS = 1_000_000
 
@@ -46,6 +46,7 @@ class PairwisePlan(msgspec.Struct, frozen=True, kw_only=True):
     assumption: str
 
 
+@checks_numbers
 def sampling_error(parties: int, partners: int, zeta_1: float, zeta_2: float) -> float:
     """Return the variance of the mean of h over `partners` random perfect matchings of n records.
 
@@ -56,6 +57,7 @@ def sampling_error(parties: int, partners: int, zeta_1: float, zeta_2: float) ->
     return 2 / (p * n) * (first + (1 + (p - 1) / (n - 1)) * zeta_2)
 
 
+@checks_numbers
 def noise_error(parties: int, partners: int, epsilon: float, width: float = 1.0) -> float:
     """Return the variance of the mean of Pn/2 Laplace(P width / epsilon) variables.
 
@@ -64,6 +66,7 @@ def noise_error(parties: int, partners: int, epsilon: float, width: float = 1.0)
     return 4 * partners * (width / epsilon) ** 2 / parties
 
 
+@checks_numbers
 def total_error(
     parties: int, partners: int, epsilon: float, zeta_1: float, zeta_2: float, width: float = 1.0
 ) -> float:
@@ -71,11 +74,13 @@ def total_error(
     return sampling_error(parties, partners, zeta_1, zeta_2) + noise_error(parties, partners, epsilon, width)
 
 
+@checks_numbers
 def complete_error(parties: int, zeta_1: float, zeta_2: float) -> float:
     """Return variance of the U-statistic over all pairs [Hoeffding 1948]."""
     return 2 * (2 * (parties - 2) * zeta_1 + zeta_2) / (parties * (parties - 1))
 
 
+@checks_numbers
 def best_partners(parties: int, epsilon: float, zeta_1: float, zeta_2: float, width: float = 1.0) -> int:
     """Return the integer P >= 1 of least error.
 
@@ -110,6 +115,7 @@ def given_zetas(zetas: Sequence[float], width: float) -> tuple[float, float]:
     return first, second
 
 
+@checks_numbers
 def plan_pairwise(
     parties: int,
     epsilon: float,

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smpc_dp.errors import ConfigCheck, ConfigError
-from smpc_dp.privacy.arguments import ArgumentChecks
+from smpc_dp.privacy.arguments import ArgumentChecks, checks_numbers
 from smpc_dp.privacy.gaussian import gaussian_mu
 from smpc_dp.privacy.guarantee import PrivacyGuarantee
 from smpc_dp.privacy.k_norm import k_norm
@@ -185,6 +185,7 @@ class PureNoise:
 RecordNoise = GradientNoise | PureNoise
 
 
+@checks_numbers
 def planned_mu(epsilon: float, delta: float) -> float:
     """Return mu of Gaussian DP for this budget, a little within it: for the closeness of all releases.
 
@@ -223,6 +224,7 @@ def record_guarantee(
     )
 
 
+@checks_numbers
 def plan_gradient_noise(
     epsilon: float, delta: float, shares: Sequence[float], reach: float, bits: int
 ) -> GradientNoise:
@@ -255,6 +257,7 @@ def plan_gradient_noise(
     return GradientNoise(bits, bound, variances, mu, epsilon, delta)
 
 
+@checks_numbers
 def plan_pure_noise(
     mechanism: Literal["k-norm", "laplace"], epsilon: float, shares: Sequence[float], reach: float, bits: int
 ) -> PureNoise:
@@ -280,6 +283,7 @@ def plan_pure_noise(
     return PureNoise(mechanism, bits, bound, scales, epsilon)
 
 
+@checks_numbers
 def plan_record_noise(
     mechanism: Mechanism,
     epsilon: float,

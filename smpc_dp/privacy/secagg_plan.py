@@ -23,7 +23,7 @@ import msgspec
 import numpy as np
 
 from smpc_dp.errors import ConfigCheck, ConfigError
-from smpc_dp.privacy.arguments import ArgumentChecks, is_number
+from smpc_dp.privacy.arguments import ArgumentChecks, checks_numbers, is_number
 from smpc_dp.privacy.certificates import DIGEST, certificate_bytes, proof_nodes
 from smpc_dp.privacy.hypergeometric import Floats, Ints, LogBinomials, mode
 
@@ -112,6 +112,7 @@ def default_dropout(parties: int) -> float:
     return max(0.1, 1 / parties) if parties >= FEWEST_WITH_LOSS else 0.1
 
 
+@checks_numbers
 def plan_secagg(
     parties: int,
     *,
@@ -244,6 +245,7 @@ def _control(plan: SecAggPlan, shares: bool) -> tuple[dict[str, int], dict[str, 
     return up, down
 
 
+@checks_numbers
 def part_of(parties: int, fraction: float) -> int:
     """Return floor(fraction * parties), without floating-point error.
 

@@ -21,6 +21,7 @@ from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.kernels.compiled import compile_kernel
 from smpc_dp.kernels.cosine import cosine
 from smpc_dp.kernels.kernel import Kernel
+from smpc_dp.privacy.arguments import checks_numbers
 from smpc_dp.privacy.circuit_noise import Noise
 from smpc_dp.privacy.guarantee import PrivacyGuarantee
 from smpc_dp.statistics.compiled import design_noise
@@ -84,6 +85,7 @@ class SimilarityPlan:
         return Event(claim.mechanism, claim.relation, (Pure(self.epsilon),))
 
 
+@checks_numbers
 def plan_similarities(length: int, parties: int, epsilon: float, levels: int = 7) -> SimilarityPlan:
     """Return the plan of comparisons of all pairs of parties.
 

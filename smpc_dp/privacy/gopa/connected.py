@@ -16,6 +16,7 @@ import msgspec
 import numpy as np
 from scipy.special import gammaln
 
+from smpc_dp.privacy.arguments import checks_numbers
 from smpc_dp.privacy.gopa.graphs import Floats
 from smpc_dp.privacy.gopa.own_draws import SLACK, lost_draws, most_drawn_by
 from smpc_dp.privacy.search import first_integer
@@ -78,6 +79,7 @@ def _divergence(share: float, chance: Floats) -> Floats:
     return np.asarray(left if share == 0 else left + share * np.log(share / chance))
 
 
+@checks_numbers
 def plan_draws(parties: int, *, corrupt: int, dropouts: int, delta: float) -> Draws | None:
     """Return the least degree that connects the honest parties, or None: all parties must be neighbours.
 

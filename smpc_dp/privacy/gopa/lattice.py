@@ -15,6 +15,7 @@ import math
 import msgspec
 
 from smpc_dp.errors import ConfigCheck, ConfigError
+from smpc_dp.privacy.arguments import checks_numbers
 from smpc_dp.privacy.gaussian import GREATEST_MU, LEAST_DELTA, gaussian_delta
 
 # Each of the two smoothing errors is brought below this where the grid allows it.
@@ -113,6 +114,7 @@ def _power_excess(excess: float, dimension: int) -> float:
     return math.expm1(min(dimension * math.log1p(excess), 700.0)) if dimension else 0.0
 
 
+@checks_numbers
 def zcdp_delta(epsilon: float, mu: float, log_ratio: float = 0.0) -> float:
     """Return a second, independent bound on delta, by zero-concentrated DP: weaker, and simpler to prove.
 

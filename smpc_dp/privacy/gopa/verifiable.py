@@ -29,6 +29,7 @@ import msgspec
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
 from smpc_dp.privacy.accountant.compose import Composition
 from smpc_dp.privacy.accountant.events import Event, Pure
+from smpc_dp.privacy.arguments import checks_numbers
 from smpc_dp.privacy.gaussian import gaussian_mu
 from smpc_dp.privacy.gopa.connected import disconnected
 from smpc_dp.privacy.gopa.reach import Reach
@@ -129,6 +130,7 @@ class VerifiablePlan(msgspec.Struct, frozen=True):
         )
 
 
+@checks_numbers
 def plan_verifiable(  # noqa: PLR0913 - each can be given or planned by itself
     *,
     parties: int,

@@ -14,7 +14,7 @@ from collections.abc import Callable
 import numpy as np
 
 from smpc_dp.errors import ConfigCheck, ConfigError
-from smpc_dp.privacy.arguments import LEAST_NUMERICAL_DELTA, ArgumentChecks, delta_warnings
+from smpc_dp.privacy.arguments import LEAST_NUMERICAL_DELTA, ArgumentChecks, checks_numbers, delta_warnings
 from smpc_dp.privacy.gaussian import gaussian_mu
 from smpc_dp.privacy.network.curves import composed_delta, sampled_gaussian, seen_gaussians, upper_count
 from smpc_dp.privacy.network.mixture import ShiftDistribution, grid_end, summed, tabulate, with_direct
@@ -31,6 +31,7 @@ _FINEST, _FINEST_CAPPED = 1 << 24, 1 << 20
 
 
 # A learner needs its plan for its check, for its ledger and for its run.
+@checks_numbers
 @functools.lru_cache(maxsize=16, typed=True)
 def plan_walk(
     task: str,

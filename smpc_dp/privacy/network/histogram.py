@@ -18,7 +18,7 @@ from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 from scipy.special import gammaln
 
 from smpc_dp.errors import ConfigCheck
-from smpc_dp.privacy.arguments import LEAST_NUMERICAL_DELTA, ArgumentChecks, delta_warnings
+from smpc_dp.privacy.arguments import LEAST_NUMERICAL_DELTA, ArgumentChecks, checks_numbers, delta_warnings
 from smpc_dp.privacy.network.plan import NetworkPlan
 from smpc_dp.privacy.network.published import (
     clones_local_epsilon,
@@ -148,6 +148,7 @@ def least_beta(total: Callable[[float], float], delta: float) -> float:
 
 
 # A learner needs its plan for its check, for its ledger and for its run.
+@checks_numbers
 @functools.lru_cache(maxsize=16, typed=True)
 def plan_ring_histogram(
     parties: int, rounds: int, categories: int, epsilon: float, delta: float, *, method: str = "exact"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from smpc_dp.errors import ConfigCheck
-from smpc_dp.privacy.arguments import ArgumentChecks, delta_warnings
+from smpc_dp.privacy.arguments import ArgumentChecks, checks_numbers, delta_warnings
 from smpc_dp.privacy.gaussian import gaussian_mu
 from smpc_dp.privacy.network.plan import NetworkPlan, describe_observers, without_grid
 from smpc_dp.privacy.network.published import ring_sum_sigma
@@ -30,6 +30,7 @@ def distributed_variance(parties: int, rounds: int) -> float:
     return 2 + (rounds * parties - 2) / (parties - 1)
 
 
+@checks_numbers
 def plan_ring_sum(
     parties: int,
     rounds: int,

@@ -10,7 +10,7 @@ import functools
 import numpy as np
 
 from smpc_dp.errors import ConfigCheck
-from smpc_dp.privacy.arguments import LEAST_NUMERICAL_DELTA, ArgumentChecks, delta_warnings
+from smpc_dp.privacy.arguments import LEAST_NUMERICAL_DELTA, ArgumentChecks, checks_numbers, delta_warnings
 from smpc_dp.privacy.network.complete import seen_steps, walk_assumption
 from smpc_dp.privacy.network.curves import Curve, Floats, composed_delta, group_counts, sampled, upper_count
 from smpc_dp.privacy.network.histogram import count_std, least_beta, local_delta
@@ -61,6 +61,7 @@ def seen_responses(chances: int, rate: float, beta: float, categories: int) -> C
 
 
 # A learner needs its plan for its check, for its ledger and for its run.
+@checks_numbers
 @functools.lru_cache(maxsize=16, typed=True)
 def plan_walk_histogram(
     parties: int,
