@@ -13,13 +13,15 @@ from numpy.typing import NDArray
 from smpc_dp.records.ask import Statistic
 from smpc_dp.records.intervals import INFINITE, Interval, around, fieller, normal_quantile, times, within
 from smpc_dp.records.noisy import Display, NoisySums, cell_labels
-from smpc_dp.records.result import PROJECTED, WITHIN_NOISE, Estimate
+from smpc_dp.records.result import PROJECTED, WITHIN_NOISE, Estimate, near_zero
 from smpc_dp.records.terms import survival_block
 
 Floats = NDArray[np.float64]
 
 # Bins that more of the rows at risk leave are named wide.
 WIDE = 0.5
+# By how many deviations of its noise a count is moved for a slope.
+_MOVE = 1e-3
 WIDE_BINS = "more than half of the rows at risk leave within a bin: right for hazards that are constant in it"
 
 
@@ -109,7 +111,7 @@ def survival(one: Statistic, noisy: NoisySums, display: Display) -> Iterator[Est
     for hazards, cell, labels in _groups(one, noisy):
         bins = len(labels)
         z = normal_quantile(display.outside / (3 * bins))
-        low, high, wide = 1.0, 1.0, False
+        low, high, wide, errors = 1.0, 1.0, False, _Errors(hazards)
         for index, label in enumerate(labels):
             ends = _step_interval(hazards, index, z)
             low, high = low * ends[0], high * ends[1]
@@ -124,8 +126,8 @@ def survival(one: Statistic, noisy: NoisySums, display: Display) -> Iterator[Est
                 (low, high),
                 cell={**cell, one.columns[0]: label},
                 value=value,
-                error=_noise_error(hazards, index, value),
-                sampled=_sampling_error(hazards, index, value),
+                error=errors.noise(index, value),
+                sampled=errors.sampling(index, value),
                 over=float(hazards.at_risk[0]),
                 note=WITHIN_NOISE if hidden else WIDE_BINS if wide else _projected(hazards, index),
             )
@@ -155,35 +157,58 @@ def _step_interval(hazards: Hazards, index: int, z: float) -> Interval:
     return low, max(high, surviving(events[0], leaving[1], 0.0)) if later[0] <= 0 else high
 
 
-def _noise_error(hazards: Hazards, index: int, value: float | None) -> float | None:
-    """Return the deviation of the curve by the noise, to first order in all counts; None if nobody stays."""
-    by_events, by_leaving, by_later = np.zeros((3, len(hazards.events)))
-    for step in range(index + 1):
-        later = float(hazards.later[step])
-        if later <= 0:
-            return None
-        slopes = _slopes(float(hazards.events[step]), float(hazards.leaving[step]), later)
-        by_events[step], by_leaving[step], by_later[step] = slopes
-    # a count of one bin is among those that stay in all bins before
-    *before, last = np.append(0.0, np.cumsum(by_later))
-    square = float(((by_events + before) ** 2 + (by_leaving + before) ** 2).sum()) + last**2
-    return None if value is None else value * hazards.noise * math.sqrt(square)
+class _Errors:
+    """Standard errors of the curve of one group, by the noise and of the rows as a sample.
+
+    Of log `surviving` of each bin: its slopes in events, those that leave and those that stay, its variance
+    over samples of rows, and the slopes of that variance; NaN where nobody stays.
+    """
+
+    def __init__(self, hazards: Hazards) -> None:
+        self._noise, bins = hazards.noise, len(hazards.events)
+        self._slopes, self._variances = np.full((bins, 3), np.nan), np.full(bins, np.nan)
+        self._changes = np.full((bins, 3), np.nan)
+        for index, counts in enumerate(np.stack([hazards.events, hazards.leaving, hazards.later], axis=1)):
+            if counts[2] > 0:
+                self._slopes[index] = _slopes(*counts.tolist())
+                self._variances[index] = _sampled_variance(counts)
+                moves = min(_MOVE * max(self._noise, 1.0), counts[2] / 2) * np.eye(3)
+                self._changes[index] = [
+                    (_sampled_variance(counts + move) - _sampled_variance(counts - move)) / (2 * move.sum())
+                    for move in moves
+                ]
+
+    def noise(self, index: int, value: float | None) -> float | None:
+        """Return the deviation of the curve by the noise, to first order; None if nobody stays."""
+        moved = self._moved(self._slopes, index)
+        return None if value is None or math.isnan(moved) else value * moved
+
+    def sampling(self, index: int, value: float | None) -> float | None:
+        """Return the standard error of the curve for rows that are a sample; of Greenwood if nobody leaves.
+
+        None if nobody stays, or if its square is within its noise.
+        """
+        total = float(self._variances[: index + 1].sum())
+        clear = not math.isnan(total) and not near_zero(total, self._moved(self._changes, index))
+        return value * math.sqrt(total) if clear and value is not None else None
+
+    def _moved(self, slopes: Floats, index: int) -> float:
+        """Return the deviation of a sum over the bins up to one, to first order in all counts."""
+        until = np.arange(len(slopes))[:, None] <= index
+        by_events, by_leaving, by_later = np.where(until, slopes, 0.0).T
+        # a count of one bin is among those that stay in all bins before
+        *before, last = np.append(0.0, np.cumsum(by_later))
+        square = float(((by_events + before) ** 2 + (by_leaving + before) ** 2).sum()) + last**2
+        return self._noise * math.sqrt(square)
 
 
-def _sampling_error(hazards: Hazards, index: int, value: float | None) -> float | None:
-    """Return the standard error of the curve for rows that are a sample; of Greenwood if nobody leaves.
+def _sampled_variance(counts: Floats) -> float:
+    """Return the variance of log `surviving` over samples of rows.
 
     Given the rows at risk the three counts of a bin are multinomial, and the estimate is homogeneous in them.
+    Negative counts are not cut at 0: over many bins that would add up.
     """
-    total = 0.0
-    for step in range(index + 1):
-        counts = (float(hazards.events[step]), float(hazards.leaving[step]), float(hazards.later[step]))
-        if counts[2] <= 0:
-            return None
-        total += sum(
-            slope**2 * max(count, 0.0) for slope, count in zip(_slopes(*counts), counts, strict=True)
-        )
-    return None if value is None else value * math.sqrt(total)
+    return float(np.square(_slopes(*counts.tolist())) @ counts)
 
 
 def _groups(one: Statistic, noisy: NoisySums) -> Iterator[tuple[Hazards, dict[str, str], list[str]]]:
@@ -221,7 +246,7 @@ def log_rank(one: Statistic, noisy: NoisySums, display: Display) -> Iterator[Est
     rates = both.rates()
     difference = float((first.events - first.at_risk * rates).sum())
     noise = _difference_noise(first, both)
-    sampling = _mantel(first, both)
+    sampling, spread = _mantel(first, both)
     hidden = both.at_risk[0] <= display.least(float(both.risk_noise[0])) or not sampling > 0
     over, note = float(both.at_risk[0]), WITHIN_NOISE if hidden else ""
     yield Estimate.of(
@@ -232,7 +257,7 @@ def log_rank(one: Statistic, noisy: NoisySums, display: Display) -> Iterator[Est
         cell=cell,
         value=None if hidden else difference,
         error=None if hidden else noise,
-        sampled=None if hidden else math.sqrt(sampling),
+        sampled=None if hidden or near_zero(sampling, spread) else math.sqrt(sampling),
         over=over,
         note=note,
     )
@@ -248,21 +273,38 @@ def log_rank(one: Statistic, noisy: NoisySums, display: Display) -> Iterator[Est
     )
 
 
-def _mantel(first: Hazards, both: Hazards) -> float:
-    """Return the hypergeometric variance of the first group's events."""
-    risk = np.maximum(both.at_risk, 2.0)
-    share = np.clip(first.at_risk / risk, 0.0, 1.0)
-    events = np.clip(both.events, 0.0, risk)
-    return float((share * (1 - share) * events * (risk - events) / (risk - 1)).sum())
+def _mantel(first: Hazards, both: Hazards) -> tuple[float, float]:
+    """Return the hypergeometric variance of the first group's events, and its deviation by the noise."""
+    counts = np.stack([first.at_risk, both.at_risk, both.events])
+    move = _MOVE * max(first.noise, 1.0)
+    by_first, by_both, by_events = (
+        (_mantel_parts(*(counts + unit)) - _mantel_parts(*(counts - unit))) / (2 * move)
+        for unit in move * np.eye(3)[..., None]
+    )
+    spread = _deviation(first.noise, by_first + by_both, by_both, by_events, by_events)
+    return float(_mantel_parts(*counts).sum()), spread
+
+
+def _mantel_parts(first_at_risk: Floats, at_risk: Floats, events: Floats) -> Floats:
+    """Return the variance of the first group's events in each bin, given those of both; none is cut at 0."""
+    risk = np.maximum(at_risk, 2.0)
+    share, events = np.clip(first_at_risk / risk, 0.0, 1.0), np.minimum(events, risk)
+    return np.asarray(share * (1 - share) * events * (risk - events) / (risk - 1))
 
 
 def _difference_noise(first: Hazards, both: Hazards) -> float:
     """Return the noise deviation of observed less expected events, to first order in each count."""
     rates = both.rates()
-    risk = np.maximum(both.at_risk, 1.0)
-    share = np.clip(first.at_risk / risk, 0.0, 1.0)
+    share = np.clip(first.at_risk / np.maximum(both.at_risk, 1.0), 0.0, 1.0)
+    return _deviation(first.noise, share * rates - rates, share * rates, 1 - share, -share)
+
+
+def _deviation(noise: float, own_risk: Floats, other_risk: Floats, own: Floats, other: Floats) -> float:
+    """Return the deviation of a number, given its slopes in the rows at risk and the events by bin.
+
+    `own_risk`, `own`: of the first group; `other_risk`, `other`: of the second one.
+    """
     # a count of time t is at risk in all bins up to t
-    own = np.cumsum(-rates + share * rates)
-    other = np.cumsum(share * rates)
-    parts = [own + 1 - share, own, own[-1:], other - share, other, other[-1:]]
-    return first.noise * math.sqrt(float(sum((part**2).sum() for part in parts)))
+    first, second = np.cumsum(own_risk), np.cumsum(other_risk)
+    parts = [first + own, first, first[-1:], second + other, second, second[-1:]]
+    return noise * math.sqrt(float(sum((part**2).sum() for part in parts)))

@@ -103,7 +103,8 @@ def test_printed_answers_have_both_errors_and_say_what_an_interval_covers() -> N
 def test_a_variance_within_its_noise_says_that_it_is_too_large_on_average(upper: float, near: bool) -> None:
     """150 values with a variance of 0.25: what is cut at 0 has a mean above it; what is clear has not.
 
-    Of 150 releases each mean is within 5 of its standard errors; the bias that is found is above 6.
+    Of 150 releases each mean is within 5 of its standard errors; the bias is above 6. Their spread is within
+    a fifth of the stated one, 3.5 of its deviations: false alarms below 5e-4, and the seed is fixed.
     """
     rows = {"v": np.tile([0.5, 1.5], 75)}
     column = {"lower": 0.0, "upper": upper}
