@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import warnings
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from numbers import Integral
@@ -609,6 +609,7 @@ class Session:
         public_label: int | None = None,
         engine: Engine | None = None,
         covert: int | None = None,
+        number: int | None = None,
     ) -> StatisticResult:
         """Estimate the mean of a kernel over pairs of parties, with differential privacy; all call this.
 
@@ -631,6 +632,9 @@ class Session:
                 for all: a garbler that cheats is caught with probability 1 - 1/covert for each pair, and
                 convicted; the pair fails. 0 assumes that garblers are semi-honest, and is cheaper. With
                 servers there is none.
+            number: of the request that the record is for, as of `sum`. A party that is behind gets a
+                TimeoutFault with the number that the aggregator or a server says the others are at, and its
+                next call must say its own.
 
         Raises:
             ConfigError: an argument is wrong. PrivacyError: the record is outside the kernel's domain, or the
@@ -656,10 +660,11 @@ class Session:
 
             outcome = find_kernel(kernel)
             operation = operation_of(outcome, epsilon, delta, noise, P)
-            self._request += 1
-            result = await cast("ServersConnection", self._connection).statistic(
-                self._request, outcome, data, public_label, operation, zetas, self._ledger
-            )
+            self._take(number)
+            with self._noting_others():
+                result = await cast("ServersConnection", self._connection).statistic(
+                    self._request, outcome, data, public_label, operation, zetas, self._ledger
+                )
             self._notify_done(result.survivors, result.absent)
             return result
         evaluations = await self._evaluating("pairwise statistics: it learns them")
@@ -680,9 +685,10 @@ class Session:
                 covert=PAIR_COPIES if covert is None else covert,
             )
         )
-        self._request += 1
+        self._take(number)
         aggregator = cast("AggregatorConnection", self._connection)
-        result = await estimate(requested, aggregator, self._request, evaluations, self._ledger)
+        with self._noting_others():
+            result = await estimate(requested, aggregator, self._request, evaluations, self._ledger)
         self._notify_done(result.survivors, result.absent)
         return result
 
@@ -835,24 +841,30 @@ class Session:
             self._charged += raised is None
             return entry
 
-        try:
+        with self._noting_others():
             outcome, receipt = await self._connection.run(
                 self._request, operation, ring_vector, charge, label=label
             )
+        self._notify_done(outcome.survivors, outcome.absent)
+        if BUDGET in self._membership.session.parameters:
+            spent = await asyncio.to_thread(self._spent_budget)
+            outcome = replace(outcome, privacy=replace(outcome.privacy, budget=spent))
+        return outcome, receipt
+
+    @contextmanager
+    def _noting_others(self) -> Iterator[None]:
+        """Note in a request that ends so that the others are at another one: `_take` asks for a number."""
+        try:
+            yield
         except OtherRequestError as error:
             # With another label the next call is of the next request all the same, and its label is compared.
             relabelled = error.asked == error.number and error.label != error.asked_label
             self._behind = None if relabelled else error
             raise
         except TimeoutFault as error:
-            # Without evidence, so it says nothing but that the next vector is not for the next request.
+            # Without evidence, so it says nothing but that the next input is not for the next request.
             self._behind = error if error.code == Code.PAST else None
             raise
-        self._notify_done(outcome.survivors, outcome.absent)
-        if BUDGET in self._membership.session.parameters:
-            spent = await asyncio.to_thread(self._spent_budget)
-            outcome = replace(outcome, privacy=replace(outcome.privacy, budget=spent))
-        return outcome, receipt
 
     def _budget(self) -> Budget | None:
         """Return what all requests of the session may cost together, where its file says it."""

@@ -9,6 +9,7 @@ import pytest
 
 import smpc_dp
 from smpc_dp.errors import Code, ConfigCheck
+from smpc_dp.net import statistic
 from smpc_dp.net.events import ignore
 from smpc_dp.net.local import create_local_session
 from smpc_dp.net.member import Membership
@@ -34,9 +35,13 @@ class Failing:
         self.asked.append(request)
         raise self._errors.pop(0)
 
+    statistic = run
 
-def session_of(folder: Path, parameters: dict[str, Any], connection: Any) -> Session:
-    path = create_local_session(folder, PARTIES, parameters)
+
+def session_of(
+    folder: Path, parameters: dict[str, Any], connection: Any, protocol: str = "secagg"
+) -> Session:
+    path = create_local_session(folder, PARTIES, parameters, protocol=protocol)
     return Session(Membership.load(path, "alice"), connection, ignore)
 
 
@@ -75,6 +80,33 @@ async def test_what_one_member_says_is_called_that(tmp_path: Path) -> None:
             await session.average([0.5], number=number)
         with pytest.raises(smpc_dp.ConfigError, match=f"which request this is for: {expected}$"):
             await session.average([0.5])
+
+
+@pytest.mark.parametrize("protocol", ["secagg", "mpyc"])
+async def test_a_record_is_not_moved_to_another_request(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, protocol: str
+) -> None:
+    async def estimate(_requested: object, connection: Failing, request: int, *_: object) -> Any:
+        return await connection.run(request)
+
+    async def no_evaluations(*_: object) -> None:
+        pass
+
+    monkeypatch.setattr(statistic, "estimate", estimate)
+    monkeypatch.setattr(Session, "_evaluating", no_evaluations)
+    past = smpc_dp.TimeoutFault({"alice"}, "start", code=Code.PAST, number=3)
+    connection = Failing(past, *(smpc_dp.TimeoutFault({"bob"}, "hello") for _ in range(2)))
+    session = session_of(tmp_path, REAL | FEW if protocol == "secagg" else {}, connection, protocol)
+    with pytest.raises(smpc_dp.TimeoutFault):
+        await session.pairwise("collision", 7, 8.0, 1)
+    with pytest.raises(smpc_dp.ConfigError, match=r"which request this is for: a?.* others ask for 3$"):
+        await session.pairwise("collision", 7, 8.0, 1)
+    for number in (3, None):
+        with pytest.raises(smpc_dp.TimeoutFault, match="bob"):
+            await session.pairwise("collision", 7, 8.0, 1, number=number)
+    with pytest.raises(smpc_dp.ConfigError, match="must be a whole number above 4"):
+        await session.pairwise("collision", 7, 8.0, 1, number=4)
+    assert connection.asked == [1, 3, 4]
 
 
 @pytest.mark.parametrize("label", ["a ", " a", "\u00a0a"])
