@@ -371,7 +371,7 @@ def test_divergence_is_named() -> None:
     ],
     ids=["exact", "private"],
 )
-def test_a_sum_that_is_too_large_is_laid_on_what_made_it(change: dict[str, Any], named: str) -> None:
+def test_a_sum_beyond_its_range_names_its_cause(change: dict[str, Any], named: str) -> None:
     """Without noise sums of clipped gradients are in range whatever the rate: somebody lied."""
 
     class Large(PlainAverager):

@@ -1,4 +1,4 @@
-"""What a process says while it waits: for whom, for what and until when."""
+"""Reports of a waiting process: the members it waits for, the step and the end of its patience."""
 
 from __future__ import annotations
 
