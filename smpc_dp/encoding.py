@@ -131,9 +131,15 @@ class Encoding(msgspec.Struct, frozen=True, omit_defaults=True):
 
         No float64 lies between these and the declared bounds, so comparing with them is exact.
         """
+        if not self.integer:
+            return self.real_bounds
         low, high = self.box or (self.lower, self.upper)
-        if self.integer:
-            return np.asarray(low, np.int64), np.asarray(high, np.int64)
+        return np.asarray(low, np.int64), np.asarray(high, np.int64)
+
+    @property
+    def real_bounds(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Least and greatest float64 within the declared bounds of each coordinate; 0-d if all are alike."""
+        low, high = self.box or (self.lower, self.upper)
         return round_inward(low, math.inf), round_inward(high, -math.inf)
 
     @property
@@ -315,26 +321,25 @@ class Encoding(msgspec.Struct, frozen=True, omit_defaults=True):
         """
         values = ring_vector.astype(np.uint64) & np.uint64((1 << self.modulus_bits) - 1)
         weight = int(values[-1]) if self.max_weight else contributors
-        values = values[: self.length]
-        if weight > contributors * max(1, self.max_weight) or not self._may_be(values, weight):
-            raise VerificationError(
-                f"no {contributors} vectors within the bounds have this sum: an input or the sum is a lie",
-                Check.OUT_OF_BOUNDS,
-            )
-        return values.astype(np.int64) + np.int64(weight) * np.int64(self.lowest), weight
-
-    def _may_be(self, values: NDArray[np.uint64], weight: int) -> bool:
-        """Tell whether vectors of this weight can have this sum, counted from their least bound."""
-        # No product is above the modulus, since the weight is at most that of all parties.
-        least, most = (
-            (self._rounded(side) - self.lowest).astype(np.uint64) * np.uint64(weight) for side in self.bounds
+        if weight <= contributors * max(1, self.max_weight):
+            # Modulo 2^64, as the values are; a sum that is possible is below 2^63, and no other one is alike.
+            total = values[: self.length].astype(np.int64) + np.int64(weight) * np.int64(self.lowest)
+            if self._is_possible(total, weight):
+                return total, weight
+        raise VerificationError(
+            f"no {contributors} vectors within the bounds have this sum: an input or the sum is a lie",
+            Check.OUT_OF_BOUNDS,
         )
-        if not ((values >= least) & (values <= most)).all():
+
+    def _is_possible(self, total: NDArray[np.int64], weight: int) -> bool:
+        """Return whether vectors of this weight can have this sum on the grid."""
+        # No product is beyond 63 bits, since the weight is at most that of all parties.
+        least, most = (self._rounded(side) * np.int64(weight) for side in self.bounds)
+        if not ((total >= least) & (total <= most)).all():
             return False
         if self.l2_bound is None:
             return True
         limit = ball.squared_limit(self.l2_bound, self.fractional_bits)
-        total = values.astype(np.int64) + np.int64(weight) * np.int64(self.lowest)
         return ball.fits(total, weight * weight * limit)
 
     def _rounded(self, values: NDArray[Any]) -> NDArray[np.int64]:
@@ -362,8 +367,7 @@ class Encoding(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def put_within(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return vectors, their coordinates last, with each value beyond a bound put on it."""
-        low, high = self.box or (self.lower, self.upper)
-        return np.clip(values, round_inward(low, math.inf), round_inward(high, -math.inf))
+        return np.clip(values, *self.real_bounds)
 
 
 def is_outside(values: NDArray[Any], lower: Any, upper: Any, step: float) -> NDArray[np.bool_]:

@@ -202,7 +202,7 @@ def _print(report: object) -> None:
         out.print("the second auditor found the same")
     if report.tries is not None:
         out.print(f"try {report.position} of {report.tries} of request {report.request} in the session log")
-    for line in report.digests:
+    for line in report.digest_lines:
         out.print(line)
 
 

@@ -107,7 +107,7 @@ async def exit_code(
         report = await compute()
         if report is None:
             return 0
-        for line in (report.statement, *report.digests):
+        for line in (report.statement, *report.digest_lines):
             progress_console().print(line)
         if report.ok:
             return 0

@@ -177,7 +177,7 @@ def local_global(
             (
                 "(10)",
                 f"{strongly.total:.4g}",
-                "squared distances of all models: an order",
+                "squared distances of all models: an order; private for windows of one step alone",
             )
         )
         rows.append(

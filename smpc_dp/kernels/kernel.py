@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.kernels.definitions import Definition
@@ -92,10 +92,12 @@ class Kernel:
         `records` has that shape, or is a tuple of one array (n,) for each field. Raises PrivacyError for a
         value out of its domain (NaN, a label that is neither 0 nor 1), ConfigError for a wrong shape.
         """
-        columns = self._columns(records)
-        return np.stack(
-            [each.codes(column) for each, column in zip(self.fields, columns, strict=True)], axis=-1
-        )
+        if isinstance(records, tuple):
+            return self._codes([as_array("data", column) for column in records])
+        array = as_array("data", records)
+        if array.ndim == 1 and len(self.fields) == 1:
+            array = array[:, None]
+        return self._codes(list(array.T) if array.ndim == 2 else [])
 
     def record(self, data: Any, public_label: int | None) -> tuple[Codes, int]:
         """Return the codes of one record, shape (1, len(fields)), and its public label, -1 for none.
@@ -104,7 +106,7 @@ class Kernel:
         labels, else None. Raises as `codes` does, and ConfigError for another label.
         """
         columns = data if isinstance(data, tuple) else (data,)
-        codes = self.codes(tuple(np.atleast_1d(as_array("data", value)) for value in columns))
+        codes = self._codes([np.atleast_1d(as_array("data", value)) for value in columns])
         if len(codes) != 1:
             raise ConfigError.at("data", f"one record is due, not {len(codes)}", ConfigCheck.SHAPE)
         whole = isinstance(public_label, int | np.integer) and public_label in (0, 1)
@@ -136,19 +138,14 @@ class Kernel:
             "labels": self.labels,
         }
 
-    def _columns(self, records: ArrayLike | Sequence[ArrayLike]) -> list[Any]:
-        """Return the records as one array for each field; raise ConfigError for a wrong shape."""
+    def _codes(self, columns: list[NDArray[Any]]) -> Codes:
+        """Return the codes of records, one array a field; raise ConfigError for a wrong shape."""
         count = len(self.fields)
-        if isinstance(records, tuple):
-            columns = [as_array("data", column) for column in records]
-        else:
-            array = as_array("data", records)
-            if array.ndim == 1 and count == 1:
-                array = array[:, None]
-            columns = [array[:, index] for index in range(array.shape[1])] if array.ndim == 2 else []
         shapes = {column.shape for column in columns}
         if len(columns) != count or len(shapes) != 1 or columns[0].ndim != 1:
             names = ", ".join(each.name for each in self.fields)
             reason = f"not {count} values ({names}) for each record: shape (n, {count}), or a tuple of arrays"
             raise ConfigError.at("data", reason, ConfigCheck.SHAPE)
-        return columns
+        return np.stack(
+            [each.codes(column) for each, column in zip(self.fields, columns, strict=True)], axis=-1
+        )

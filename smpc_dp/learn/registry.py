@@ -78,6 +78,11 @@ OWN = "is 'own': its parties learn in Python, by session.learn(data, model=..., 
 _METHODS = ("issues", "requirements", "check_data", "run")
 
 
+def has_groups(name: object) -> bool:
+    """Return whether a session's learner of this name averages in groups that follow from the session."""
+    return isinstance(name, str) and issubclass(LEARNERS.get(name, object), _IN_GROUPS)
+
+
 @dataclass(frozen=True)
 class LearnParameters:
     """Checked parameters of a learning session: the learner, and its planned averages or messages.

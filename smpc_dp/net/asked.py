@@ -271,8 +271,8 @@ class OwnRequest:
             return None
         return text.removesuffix(rest).strip()
 
-    def read(self, party: str, envelope: Envelope) -> OtherRequestError | None:
-        """Return what `Asked` shows; None if most others ask for another operation in this request.
+    def shown_error(self, party: str, envelope: Envelope) -> OtherRequestError | None:
+        """Return the error that `Asked` shows; None if most others ask for another operation in this request.
 
         Raises PeerFault naming its sender, which has signed it, if it shows nothing; TimeoutFault if it
         shows the party's own request: that this has begun is the sender's word alone.

@@ -152,8 +152,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True, rename={"position": "pla
         return " ".join(part for part in (self.limits, self.conclusion) if part)
 
     @property
-    def digests(self) -> tuple[str, ...]:
-        """What identifies session, run and log, as far as it is known, in lines."""
+    def digest_lines(self) -> tuple[str, ...]:
+        """The digests of session, run and log that are known, in lines."""
         lines = [
             f"{name}: {value}" for name, value in (("session", self.session), ("run", self.run_id)) if value
         ]

@@ -146,7 +146,7 @@ class Waits:
         if inbound.envelope.step == ASKED:
             # Of a run that has begun for this party it says nothing.
             own = None if drive.run.run_id else self._own
-            error = None if own is None else own.read(drive.run.name, inbound.envelope)
+            error = None if own is None else own.shown_error(drive.run.name, inbound.envelope)
             if error is not None and self._is_shown(inbound.peer, error):
                 raise error
             return None

@@ -54,7 +54,7 @@ class Event(msgspec.Struct, frozen=True, omit_defaults=True):
         return {
             "connected": f"connected to {self.detail}",
             "refused": f"refused {self.detail}",
-            "waiting": f"waits for {self.detail}{self._purpose}",
+            "waiting": f"waits for {self.detail}{self._wait_text}",
             "warned": self.detail,
             "step": f"{self.step}: waits for {self.waiting}" if self.waiting else self.step,
             "lost": f"lost {self.detail}",
@@ -65,12 +65,12 @@ class Event(msgspec.Struct, frozen=True, omit_defaults=True):
         }[self.kind]
 
     @property
-    def _purpose(self) -> str:
-        """What is waited for and until when, in words; empty where it is not known."""
+    def _wait_text(self) -> str:
+        """The step that is waited for and until when, in words; empty where that is not known."""
         if not self.until:
             return ""
-        purpose = f"in step '{self.step}'" if self.step else "to connect"
-        return f" {purpose}, until {self.until}"
+        step = f"in step '{self.step}'" if self.step else "to connect"
+        return f" {step}, until {self.until}"
 
 
 OnEvent = Callable[[Event], None]

@@ -106,7 +106,7 @@ class LogPages:
                 # Of a log that does not hold, the rest was not verified.
                 "ended": run.report is not None and verdict(run)["kind"] != "bad",
                 "average": _average(run.report),
-                "estimate": _estimate(run.report),
+                "estimate": _shown_statistic(run.report),
                 "parties": [_party(run, index) for index in range(min(FIRST_ROWS, len(run.names)))],
                 "count": len(run.names),
                 "entries": [_entry(run, at) for at in range(count, max(0, count - FIRST_ROWS), -1)],
@@ -360,7 +360,7 @@ def _done(run: Run) -> list[tuple[str, int]]:
     return [(kind, count) for kind, count in done if count or kind not in m.COINS[1:]]
 
 
-def _estimate(report: Report | None) -> dict[str, object] | None:
+def _shown_statistic(report: Report | None) -> dict[str, object] | None:
     result = None if report is None else report.statistic
     if result is None or (report is not None and report.faults):
         return None

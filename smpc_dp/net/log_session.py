@@ -47,8 +47,6 @@ from smpc_dp.protocols.session import session_digest, session_json
 
 # Longest member, and longest table of parameters that is parsed by itself, in characters.
 VALUE_CHARACTERS = 1 << 16
-# Learners whose private averages have groups that follow from the session.
-VERIFIABLE_LEARNERS = ("sgd", "block-gossip", "dual-averaging-groups", "diffusion")
 # Most places in all groups together: an auditor draws them again, from a seed that a stranger wrote.
 MOST_INDICES = 1 << 22
 # Most work for the plan of a session that the auditor does not know, in cells of the accountant's
@@ -160,8 +158,11 @@ def check_schedule(document: Mapping[str, object]) -> None:
     parameters, roster = document.get("parameters"), document.get("roster")
     if document.get("protocol") != LEARN or not isinstance(parameters, dict):
         return
+    # Not at the top: learners take long to load.
+    from smpc_dp.learn.registry import has_groups
+
     averager = parameters.get("averager")
-    if parameters.get("learner") not in VERIFIABLE_LEARNERS or not (
+    if not has_groups(parameters.get("learner")) or not (
         isinstance(averager, dict) and averager.get("verifiable") is True
     ):
         raise VerificationError("a run of 'learn' that is not verifiable", Check.NOT_VERIFIABLE)

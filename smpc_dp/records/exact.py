@@ -118,11 +118,11 @@ class ExactTables:
                 for cell, count in zip(cell_labels(part, self.schema), counts, strict=True):
                     beneath[tuple(cell[chosen.column] for chosen in selectors)].append(count)
         return [
-            self._estimate(one, cell, complete[tuple(cell.values())], lacking[tuple(cell.values())])
+            self._cell_estimate(one, cell, complete[tuple(cell.values())], lacking[tuple(cell.values())])
             for cell in labels
         ]
 
-    def _estimate(
+    def _cell_estimate(
         self, one: Statistic, cell: dict[str, str], complete: list[int], lacking: list[int]
     ) -> Estimate:
         value, high, note = None, math.inf, NOTE

@@ -39,7 +39,7 @@ def fitted(
     names, contrasts = ["intercept", *plan.statistic.columns[1:]], _contrasts(plan)
     solved = _solved(plan, equations, present, outside)
     if solved is None:
-        estimates = [_estimate(plan, name, INFINITE, note=REFUSED) for name in names]
+        estimates = [_coefficient(plan, name, INFINITE, note=REFUSED) for name in names]
     else:
         step, wide, part = solved
         rest = _remainder(plan, equations.matrix, step, wide, part)
@@ -53,7 +53,7 @@ def fitted(
             if not isinstance(rest, str):
                 ends = around(value, reach + rest * float(spread[row]), 1.0)
             estimates.append(
-                _estimate(
+                _coefficient(
                     plan, name, ends, value=value, error=deviation, sampled=float(spread[row]), note=note
                 )
             )
@@ -147,7 +147,7 @@ def _farthest(first: float, reach: float) -> float | None:
     return None
 
 
-def _estimate(
+def _coefficient(
     plan: FitPlan,
     name: str,
     ends: Interval,
