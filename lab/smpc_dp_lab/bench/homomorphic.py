@@ -281,7 +281,7 @@ def _draw(axes: Axes, result: Homomorphic) -> None:
         f"\u03c1 = {result.ridge:g}, noise of variance {result.noise_variance:g}; "
         f"gradients of \u2113\u2081 norm \u2264 {result.l1_bound:g}",
         fontsize=9,
-        ncols=3,
+        ncols=2,
         loc="upper center",
         bbox_to_anchor=(0.5, -0.1),
     )
