@@ -59,7 +59,7 @@ class Owners:
     @cached_property
     def _norms(self) -> Floats:
         """L2 norms of the rows, shape (owners, most records)."""
-        return np.linalg.norm(self.features, axis=2)
+        return np.asarray(np.linalg.norm(self.features, axis=2))
 
     def answers(self, owner: NDArray[np.intp], query: Floats) -> Floats:
         """Return the mean clipped gradient of an owner in each run."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import Annotated
 
 import typer
@@ -105,7 +106,7 @@ def kendall(
         as_json,
         lambda result: [
             Points(
-                sorted(result.points, key=lambda point: (point.epsilon, point.exact)),
+                sorted(result.points, key=attrgetter("epsilon", "exact")),
                 columns,
                 "root mean squared error of (tau + 1) / 2",
             )

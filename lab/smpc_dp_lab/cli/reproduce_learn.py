@@ -78,7 +78,6 @@ def scale(
     }
     columns |= {"steps": "steps", "noise": "noise", "accuracy": "accuracy"}
     columns |= {"s.d.": "spread", "worst": "low", "best": "high"}
-    kinds = ("none", "local", "secagg", "gopa", "curator")
     reproduce(
         "local-scale",
         lambda progress: local_scale(
@@ -98,7 +97,13 @@ def scale(
         plot,
         plot_file,
         as_json,
-        lambda result: [Points(result.of(*kinds), columns, "test accuracy of the users' own models")],
+        lambda result: [
+            Points(
+                result.of("none", "local", "secagg", "gopa", "curator"),
+                columns,
+                "test accuracy of the users' own models",
+            )
+        ],
         lambda result: [
             f"data: {result.data}, {result.parties} users; noise: standard deviation in an average",
             f"seed {result.seed}, {result.repetitions} repetitions, {result.seconds:.0f} s",

@@ -98,8 +98,9 @@ def test_coins_of_what_is_no_number_are_refused(name: str, wrong: Any) -> None:
 
 def test_numbers_of_numpy_are_numbers_and_positions_count() -> None:
     mu = gaussian.gaussian_mu(1.0, 1e-6)
-    assert gaussian.gaussian_mu(np.float32(1), np.float64(1e-6)) == pytest.approx(mu)
-    assert gaussian.gaussian_delta(np.int64(1), mu) == pytest.approx(1e-6)
+    given: list[Any] = [np.float32(1), np.int64(1)]
+    for one in given:
+        assert gaussian.gaussian_mu(one, np.float64(1e-6)) == pytest.approx(mu)
     with pytest.raises(ConfigError, match=r"^mu: must be a number, is 'x'$"):
         gaussian.gaussian_delta(1.0, "x")  # type: ignore[arg-type]
 

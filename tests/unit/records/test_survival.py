@@ -239,9 +239,8 @@ def test_the_noise_of_a_sampling_variance_is_that_of_moved_counts(seed: int) -> 
     def mantel(one: Hazards, other: Hazards) -> float:
         return _mantel(one, joint(one, other))[0]
 
-    spreads = {curve_square: _Errors(first)._moved(_Errors(first)._changes, 3)}
-    spreads[mantel] = _mantel(first, joint(first, second))[1]
-    for of, spread in spreads.items():
+    of_curve, of_difference = _Errors(first)._moved(_Errors(first)._changes, 3), joint(first, second)
+    for of, spread in ((curve_square, of_curve), (mantel, _mantel(first, of_difference)[1])):
         square = 0.0
         for moved in range(2):
             for count in range(9):
