@@ -66,36 +66,34 @@ def is_number(value: object) -> TypeGuard[float]:
 
 
 def checks_numbers(function: Callable[P, R]) -> Callable[P, R]:
-    """Make a function raise ConfigError, naming them, for arguments that are no numbers.
+    """Make a function name arguments that are no numbers in a ConfigError, not TypeError and the like.
 
-    Numbers of other libraries are; True and False and those beyond float64 are not. It looks at parameters
-    with an annotation of `_NUMBERS`, with None or without; their ranges are left to the function.
+    What the function checks itself, and bounds in its errors, are left to it. Looked at are parameters with
+    an annotation of `_NUMBERS`, with None or without. Numbers of other libraries are numbers.
     """
-    parameters = inspect.signature(function).parameters
-    kinds = {name: str(parameter.annotation) for name, parameter in parameters.items()}
-    fits = {name: _NUMBERS.get(kind.removesuffix(" | None")) for name, kind in kinds.items()}
-    names = tuple(parameters)
+    kinds = {name: str(one.annotation) for name, one in inspect.signature(function).parameters.items()}
 
     @functools.wraps(function)
     def checked(*args: P.args, **given: P.kwargs) -> R:
-        checks = ArgumentChecks()
-        # Too many arguments are the function's affair.
-        for name, value in (*zip(names, args, strict=False), *given.items()):
-            fit = fits.get(name)
-            if fit is None or fit(value) or (value is None and kinds[name].endswith(" | None")):
-                continue
-            expected = "a number" if fit is _is_real else "numbers"
-            checks.add_issue(name, f"must be {expected}, is {value!r:.80}", ConfigCheck.TYPE)
-        checks.raise_issues()
-        return function(*args, **given)
+        try:
+            return function(*args, **given)
+        except (TypeError, ValueError, ArithmeticError):
+            checks = ArgumentChecks()
+            # Too many arguments are the function's affair.
+            for name, value in (*zip(kinds, args, strict=False), *given.items()):
+                kind = kinds.get(name, "")
+                fit = _NUMBERS.get(kind.removesuffix(" | None"))
+                if fit is None or fit(value) or (value is None and kind.endswith(" | None")):
+                    continue
+                expected = "a number" if fit is _is_real else "numbers"
+                checks.add_issue(name, f"must be {expected}, is {value!r:.80}", ConfigCheck.TYPE)
+            checks.raise_issues()
+            raise
 
     return checked
 
 
 def _is_real(value: object) -> bool:
-    # Most are floats, and planners ask often.
-    if type(value) is float:
-        return True
     if not isinstance(value, Real) or isinstance(value, bool):
         return False
     return not isinstance(value, int) or abs(value) <= sys.float_info.max
