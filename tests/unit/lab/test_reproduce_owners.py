@@ -96,6 +96,18 @@ def test_a_figure_says_what_its_epsilons_are_for(
     assert line in " ".join(shown.output.split())
 
 
+@pytest.mark.parametrize("mechanism", ["none", "gaussian", "laplace"])
+def test_rates_that_are_tried_at_once_have_the_runs_of_each(mechanism: owner_runs.Mechanism) -> None:
+    """The same clocks and noise for each rate."""
+    data = owner_runs.owners_of(lending_club(LENDING), 2_000, [40, 90])
+    [*_, (_, several)] = owner_runs.descend(data, 1.0, mechanism, (0.1, 1.0), 20, 3, 7)
+    for index, rate in enumerate((0.1, 1.0)):
+        [*_, (_, single)] = owner_runs.descend(data, 1.0, mechanism, [rate], 20, 3, 7)
+        assert several[index] == pytest.approx(single[0], rel=1e-9)
+    assert several.shape == (2, 3)
+    assert several[0] != pytest.approx(several[1])
+
+
 def test_more_rows_than_there_are_is_refused() -> None:
     with pytest.raises(ConfigError, match="records of all owners"):
         owner_runs.owners_of(lending_club(LENDING), 2_000, [3_000] * 3)
