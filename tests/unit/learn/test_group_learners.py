@@ -540,7 +540,11 @@ def test_exact_averages_of_many_groups_nearly_give_single_gradients() -> None:
 
 
 def test_the_example_compares_sizes_of_groups(capsys: pytest.CaptureFixture[str]) -> None:
-    """Without noise all sizes learn the same; with it the noise is the system's, so little is asked."""
+    """Without noise all sizes learn the same; with it the noise is the system's, so little is asked.
+
+    The best private size has .93 in the mean, with a deviation of .03: .6 is eleven of them below, and the
+    least of 40 runs was .86.
+    """
     path = Path(__file__).parents[3] / "examples" / "group_averaging.py"
     assert len(path.read_text("utf-8").splitlines()) <= 40
     accuracies = runpy.run_path(str(path))["main"]()
