@@ -326,7 +326,8 @@ def plot(result: PersonalizedIterations, path: Path) -> None:
     def panel(
         traces: list[Trace], of: Literal["objective", "accuracy"], along: Literal["iterations", "vectors"]
     ) -> Callable[[Axes], None]:
-        lines = list(dict.fromkeys((one.method, one.epsilon) for one in traces))
+        # An epsilon has one colour, with a run without noise beside it or not.
+        lines = list(dict.fromkeys([("CD", None), *((one.method, one.epsilon) for one in traces)]))
 
         def draw(axes: Axes) -> None:
             for trace in traces:
