@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import os
 import ssl
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+import tempfile
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -21,6 +24,15 @@ from smpc_dp.protocols.session import session_json
 
 SESSION: dict[str, object] = {"protocol": "secagg", "version": 1, "parameters": {"length": 10}}
 WAIT = 60.0
+# A file system in memory, where the system has one: some tests write a thousand states.
+MEMORY = Path("/dev/shm")
+
+
+@pytest.fixture
+def tmp_path() -> Iterator[Path]:
+    """Return a folder of the test, which is deleted after it."""
+    with tempfile.TemporaryDirectory(dir=MEMORY if os.access(MEMORY, os.W_OK) else None) as folder:
+        yield Path(folder)
 
 
 def digest_of(session: Mapping[str, object]) -> bytes:
