@@ -25,7 +25,7 @@ from smpc_dp.protocols.session import session_json
 SESSION: dict[str, object] = {"protocol": "secagg", "version": 1, "parameters": {"length": 10}}
 WAIT = 60.0
 # A file system in memory, where the system has one: some tests write a thousand states.
-MEMORY = Path("/dev/shm")
+MEMORY = Path("/dev/shm")  # noqa: S108 - a folder that is made for the test
 
 
 @pytest.fixture
