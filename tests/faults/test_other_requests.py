@@ -272,13 +272,13 @@ def test_what_more_parties_have_signed_than_may_lie_is_believed(members: dict[st
     assert needed_signers(members[ALICE].parameters) == 2
     hellos = [hello(members[name], 5, "sum b") for name in OTHERS[:2]]
     for following in (5, 6):
-        error = own(members).read(ALICE, shown(members, hellos, following))
+        error = own(members).shown_error(ALICE, shown(members, hellos, following))
         check(error, ALICE, (1, "a"), (5, "b"), following)
     # Another computation has no label of this one.
     hellos = [hello(members[name], 5, "average b") for name in OTHERS[:2]]
-    check(own(members).read(ALICE, shown(members, hellos, 5)), ALICE, (1, "a"), (5, None), 5)
+    check(own(members).shown_error(ALICE, shown(members, hellos, 5)), ALICE, (1, "a"), (5, None), 5)
     hellos = [hello(members[name], 1, "average b") for name in OTHERS[:2]]
-    assert own(members).read(ALICE, shown(members, hellos, 2)) is None
+    assert own(members).shown_error(ALICE, shown(members, hellos, 2)) is None
 
 
 Forged = Callable[[dict[str, Membership]], Envelope]
@@ -331,13 +331,13 @@ FORGED: dict[str, tuple[Forged, Check]] = {
 def test_what_shows_nothing_blames_who_has_signed_it(members: dict[str, Membership], forged: str) -> None:
     make, expected = FORGED[forged]
     with pytest.raises(PeerFault) as caught:
-        own(members).read(ALICE, make(members))
+        own(members).shown_error(ALICE, make(members))
     assert (caught.value.culprit, caught.value.check) == (AGGREGATOR, expected)
 
 
 def test_an_earlier_request_is_none_to_join(members: dict[str, Membership]) -> None:
     with pytest.raises(PeerFault, match="of no later request"):
-        own(members, 6).read(ALICE, shown(members, _hellos(members), 6))
+        own(members, 6).shown_error(ALICE, shown(members, _hellos(members), 6))
 
 
 def test_a_collector_shows_valid_hellos_of_most_alone(members: dict[str, Membership]) -> None:
@@ -352,12 +352,12 @@ def test_a_collector_shows_valid_hellos_of_most_alone(members: dict[str, Members
     asked.add(hello(members[OTHERS[3]], 5, "sum z"))
     asked.add(made[OTHERS[2]])
     [envelope] = asked.answer(ALICE, 6)
-    check(own(members).read(ALICE, envelope), ALICE, (1, "a"), (5, "b"), 6)
+    check(own(members).shown_error(ALICE, envelope), ALICE, (1, "a"), (5, "b"), 6)
     assert asked.answer(ALICE, 7) == []
     # Another request begins, and nobody has asked for it.
     asked.begin(aggregator.context(6), aggregator.parameters)
     [envelope] = asked.answer(ALICE, 6)
-    check(own(members).read(ALICE, envelope), ALICE, (1, "a"), (5, "b"), 6)
+    check(own(members).shown_error(ALICE, envelope), ALICE, (1, "a"), (5, "b"), 6)
 
 
 def test_the_last_number_has_one_after_it(members: dict[str, Membership]) -> None:
@@ -368,7 +368,7 @@ def test_the_last_number_has_one_after_it(members: dict[str, Membership]) -> Non
     for name in OTHERS[:2]:
         asked.add(hello(members[name], MOST_REQUESTS, "sum b"))
     [envelope] = asked.answer(ALICE, MOST_REQUESTS + 1)
-    error = own(members).read(ALICE, envelope)
+    error = own(members).shown_error(ALICE, envelope)
     check(error, ALICE, (1, "a"), (MOST_REQUESTS, "b"), MOST_REQUESTS + 1)
     assert MOST_REQUESTS + 1 < BRIDGE_BIT
 
@@ -383,7 +383,7 @@ def test_no_party_is_shown_its_own_hello(members: dict[str, Membership]) -> None
     assert asked.answer(ALICE, 6) == []
     asked.add(hello(members[OTHERS[1]], 5, "sum b"))
     [envelope] = asked.answer(ALICE, 6)
-    check(own(members).read(ALICE, envelope), ALICE, (1, "a"), (5, "b"), 6)
+    check(own(members).shown_error(ALICE, envelope), ALICE, (1, "a"), (5, "b"), 6)
 
 
 def test_no_party_makes_a_collector_show_what_counts_against_it(members: dict[str, Membership]) -> None:
@@ -409,7 +409,7 @@ def test_no_party_makes_a_collector_show_what_counts_against_it(members: dict[st
         for each in (wrong, *(hello(members[name], 5, "sum b") for name in OTHERS[1:3])):
             asked.add(each)
         [envelope] = asked.answer(ALICE, 6)
-        check(own(members).read(ALICE, envelope), ALICE, (1, "a"), (5, "b"), 6)
+        check(own(members).shown_error(ALICE, envelope), ALICE, (1, "a"), (5, "b"), 6)
 
 
 # Without a relay
