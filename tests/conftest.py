@@ -40,7 +40,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--part", default="", metavar="SEED", help="beside the cases of `make test` those that a seed draws"
     )
     parser.addoption(
-        "--schedules", help="seeded fault schedules of each protocol: N, or FIRST:END; without this 10"
+        "--schedules", help="seeded fault schedules of each protocol: N, or FIRST:END; without this 6"
     )
 
 
@@ -115,12 +115,12 @@ def _commit_once() -> None:
     setattr(_core, "NoiseSecret", NoiseSecret)  # noqa: B010 - mypy: a class is not assigned
 
 
-# What the test that runs has planned of the parameters of sessions: their plan and their faults.
+# What tests that replace nothing have planned of the parameters of sessions: their plan and their faults.
 _PLANNED: dict[tuple[str, int, str, tuple[str, ...]], tuple[Any, list[ConfigIssue]]] = {}
 
 
 def _plan_once() -> None:
-    """Plan a session's parameters once in each test, not once for each member in its process."""
+    """Plan a session's parameters once in all tests that replace nothing, not once for each member."""
     from smpc_dp.net import session_file
 
     plan = session_file.plan_parameters
@@ -143,9 +143,15 @@ def _plan_once() -> None:
     session_file.plan_parameters = planned
 
 
-def pytest_runtest_teardown() -> None:
-    """Forget plans: the next test may plan the same parameters otherwise."""
-    _PLANNED.clear()
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Forget plans before a test that may plan the same parameters otherwise, or look at how that is done."""
+    if "monkeypatch" in getattr(item, "fixturenames", ()):
+        _PLANNED.clear()
+
+
+def pytest_runtest_teardown(item: pytest.Item) -> None:
+    """Forget what such a test has planned."""
+    pytest_runtest_setup(item)
 
 
 def pytest_report_header(config: pytest.Config) -> str | None:
@@ -219,7 +225,7 @@ def first(request: pytest.FixtureRequest, stride: int) -> int:
 def schedules(request: pytest.FixtureRequest) -> range:
     """The seeds of the fault schedules to play."""
     wanted: str = request.config.getoption("--schedules") or (
-        "60" if request.config.getoption("--all") else "10"
+        "60" if request.config.getoption("--all") else "6"
     )
     first, _, end = wanted.rpartition(":")
     return range(int(first or 0), int(end))

@@ -94,6 +94,7 @@ def test_one_coordinate_is_a_rounded_laplace() -> None:
         assert stats.binomtest(int((drawn == value).sum()), 3_000, float(chance)).pvalue > FALSE_ALARM
 
 
+@pytest.mark.long
 def test_it_needs_half_of_laplace_noise_for_data_of_bounded_l2_norm() -> None:
     """E|b|^2 = p (p + 1) Delta^2/epsilon^2 against 2 p (sqrt(p) Delta/epsilon)^2; 4,000 draws, within 5 %."""
     p, epsilon, reach, bits = 9, 2.0, 3.0, 12

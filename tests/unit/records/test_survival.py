@@ -150,6 +150,7 @@ def test_a_bin_that_most_leave_is_named() -> None:
     assert {one.note for one in curve(rows)[:2]} == {WIDE_BINS}
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_intervals_have_at_least_their_level() -> None:
     """400 releases; an interval of exactly 95 % is below 91.5 % of them with a chance of 0.1 %."""

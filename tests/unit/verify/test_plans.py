@@ -192,7 +192,7 @@ def planned_records(name: str) -> tuple[VerifiableRecordParameters, Session, str
     return parameters, Session(bytes(32), "gopa", 3, given, {}, names, "relay", None), asked
 
 
-@pytest.mark.thin(3)
+@pytest.mark.thin(4)
 @pytest.mark.parametrize("name", RECORDS)
 def test_both_ask_and_answer_the_same_of_records(name: str) -> None:
     """The bounds, moves and scales in the question, and the answers, follow from the session."""
@@ -251,7 +251,7 @@ OTHERS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.thin(3)
+@pytest.mark.thin(4)
 @pytest.mark.parametrize("name", OTHERS)
 def test_the_question_of_another_session_of_records_is_refused(name: str) -> None:
     _, session, asked = planned_records("a sum of a row")
