@@ -88,6 +88,17 @@ FORMS: dict[str, dict[str, Any]] = {
     "direct": {"topology": "direct"},
     "verifiable": {"verifiable": True},
 }
+VECTOR_FORMS = {**FORMS, "roll-back": {"on_dropout": "roll-back"}}
+# With 200 parties: too many for the complete graph.
+SPARSE: dict[str, Any] = {
+    "length": 1,
+    "lower": -1,
+    "upper": 1,
+    "epsilon": 2.0,
+    "delta": 1e-4,
+    "corrupt": 0.05,
+    "dropout": 0.02,
+}
 
 JsonObject = dict[str, Any]
 Stated = Iterator[tuple[str, Privacy | Sequence[str] | str]]
@@ -112,7 +123,7 @@ def sums() -> Stated:
         yield f"secagg, exact, {corrupt}", checked("secagg", SUM | looking).privacy(5)
         for name, delta in DELTAS.items():
             yield f"secagg, noisy, {corrupt}{name}", checked("secagg", BITS | looking | delta).privacy(5)
-        for form, more in {**FORMS, "roll-back": {"on_dropout": "roll-back"}}.items():
+        for form, more in VECTOR_FORMS.items():
             for name, delta in DELTAS.items():
                 given = {key: value for key, value in PRIVATE.items() if key != "precision"}
                 parameters = checked("gopa", given | {"length": 1} | looking | more | delta, 6)
@@ -125,6 +136,8 @@ def sums() -> Stated:
     yield "secagg, exact, sparse", checked("secagg", SUM, 300).privacy(290)
     yield "secagg, skellam", checked("secagg", BITS | {"mechanism": "skellam"}).privacy(5)
     yield "secagg, weights", checked("secagg", PRIVATE | WEIGHTS).privacy(5)
+    for form, more in VECTOR_FORMS.items():
+        yield f"gopa, {form}, sparse", checked("gopa", SPARSE | more, 200).privacy(196)
     yield "gopa, weights", checked("gopa", PRIVATE | WEIGHTS).privacy(5)
     yield "gopa, direct, weights", checked("gopa", PRIVATE | WEIGHTS | FORMS["direct"]).privacy(5)
 
