@@ -65,6 +65,8 @@ COLUMNS: dict[str, Any] = {
 SCHEMA: dict[str, Any] = {"max_rows": 100, "columns": COLUMNS}
 PERSON: dict[str, Any] = {"unit": "person", "id": "who", "rows_per_person": 2, "parties_per_person": 3}
 PUBLIC: dict[str, Any] = {"rows": "public"}
+# Values of `age` are filled in for rows of the public number that do not count.
+PERSON_PUBLIC = PERSON | PUBLIC | {"columns": COLUMNS | {"age": COLUMNS["age"] | {"missing": False}}}
 RECORDS: dict[str, Any] = {
     "records": SCHEMA,
     "ask": ["count", "mean(age)", "sex"],
@@ -145,7 +147,7 @@ def sums() -> Stated:
 def record_sums() -> Stated:
     """Yield the claims of statistics of records by secure sums and by GOPA."""
     schemas: dict[str, dict[str, Any]] = {"records": {}, "persons": PERSON, "public rows": PUBLIC}
-    for rows, more in (schemas | {"persons in public rows": PERSON | PUBLIC}).items():
+    for rows, more in (schemas | {"persons in public rows": PERSON_PUBLIC}).items():
         yield f"secagg, {rows}", checked("secagg", of_rows(RECORDS, more)).privacy(5)
         yield f"gopa, {rows}", checked("gopa", of_rows(RECORDS, more)).privacy(5)
     noise = {"epsilon": 1.0, "delta": 1e-6}
@@ -207,7 +209,7 @@ def answers() -> Stated:
     noise = {"epsilon": 1.0, "delta": 1e-6}
     requests = {
         "records": checked("secagg", RECORDS),
-        "persons in public rows": checked("secagg", of_rows(RECORDS, PERSON | PUBLIC)),
+        "persons in public rows": checked("secagg", of_rows(RECORDS, PERSON_PUBLIC)),
         "records on shares": checked("mpyc", RECORDS),
         "regression": checked("secagg", FITTED | noise),
         "exact regression": checked("secagg", FITTED),
