@@ -250,7 +250,7 @@ def test_what_is_proven_and_what_is_left_of_a_claim_after_exclusions() -> None:
     assert few.epsilon < more.epsilon
     assert none.epsilon is None
     for one in (few, more, none):
-        assert one.not_protected[: len(checked.limits.items)] == checked.limits.sentences
+        assert one.not_protected[: len(checked.proven.items)] == checked.proven.sentences
         assert not any("or no noise" in line for line in one.not_protected)
         assert "standard deviations of its noise" in one.not_protected[-1]
     # A total is hidden by the noise of one pair less for each corrupt party more than planned.

@@ -51,7 +51,7 @@ class VerifiableRecordParameters(VerifiableParameters, GopaRecords, frozen=True,
     )
     left_in: ClassVar[str] = "the total"
     # In the place of what is known of a party's input where nothing is proven.
-    limits: ClassVar[NamedSentences] = NamedSentences.of(
+    proven: ClassVar[NamedSentences] = NamedSentences.of(
         proven="proven of each party: each of its sums is between 0 rows and max_rows rows at the bounds of "
         "a row, and its noise is as declared; not that a sum is one of clipped rows",
         lies="a party that lies moves each total by max_rows times the range of a row at most",
@@ -89,20 +89,20 @@ class VerifiableRecordParameters(VerifiableParameters, GopaRecords, frozen=True,
     def claim(self, survivors: int, excluded: int = 0) -> Claim:
         """Return the claim: (epsilon, delta) of one unit in all that is seen, and what is proven."""
         claimed = super().claim(survivors, excluded)
-        if claimed.guarantee is None:
-            others = claimed.limits.without("any_value")
-        else:
+        # What nobody proves in other forms, in the words about vectors, or else about records.
+        unproven = "any_value"
+        if claimed.guarantee is not None:
             fewer = max(0, excluded - self.plan.max_corrupt)
             left = replace(self.session, honest=self.session.honest - fewer)
-            claimed = replace(self, session=left).about_records(claimed)
-            others = claimed.limits.without("any_vector")
+            claimed, unproven = replace(self, session=left).about_records(claimed), "any_vector"
         noise = self.noise(survivors, 0, excluded)
         moved = (noise.bias or 0.0) / noise.total
         leaving = (
             "corrupt parties may leave after they have seen their noise, or stop runs: in expectation that "
             f"moves each sum by {moved:.2g} standard deviations of its noise at most, in no interval"
         )
-        return dataclasses.replace(claimed, limits=self.limits + others + NamedSentences.of(leaving=leaving))
+        limits = self.proven + claimed.limits.without(unproven) + NamedSentences.of(leaving=leaving)
+        return dataclasses.replace(claimed, limits=limits)
 
 
 def row_apart(request: Plan) -> Apart:
