@@ -114,7 +114,7 @@ async def main() -> dict[str, Any]:
         print(f"{one['name']} {cell}: {value} in [{one['low']}, {one['high']}] {one['unit']} {one['note']}")
     privacy = result["privacy"]
     print(f"protected: one {privacy['unit']}, epsilon {privacy['epsilon']}, delta {privacy['delta']}")
-    print(f"assuming that {privacy['assumptions'][0]}")
+    print(f"assuming that {privacy['guarantee']['assumption']}")
     return result
 
 

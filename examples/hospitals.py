@@ -99,7 +99,7 @@ async def main(lost: Mapping[str, str] = LOST, *, direct: bool = False) -> dict[
     print(f"standard error:  {result['standard_error']:.3f} in each of the two")
     print(f"trusted curator: {result['curator_standard_error']:.3f} over the honest hospitals only")
     print(f"privacy:         epsilon {result['privacy']['epsilon']}, delta {result['privacy']['delta']}")
-    print(f"assuming that    {result['privacy']['assumptions'][0]}")
+    print(f"assuming that    {result['privacy']['guarantee']['assumption']}")
     spent = result["privacy"]["receipt"]["spent"]
     print(f"ledger of one:   epsilon {spent['epsilon']:.2f} of 5 spent at delta {spent['delta']:g}")
     return result | {"truth": truth.tolist()}

@@ -200,6 +200,7 @@ def reported_text(result: Mapping[str, Any]) -> str:
     count = len(result["reported"]) + len(result["missing"])
     estimated, bound = f"{result['standard_error']:.2g}", result["standard_error_bound"]
     error = f", standard error {estimated}"
+    # No number of the result says so: those of each public label, which decide, are not in it.
     if FEW in result["privacy"]["not_protected"]:
         known = "not known" if bound is None else f"at most {bound:.2g}"
         error = (
