@@ -89,8 +89,8 @@ class Claim:
 
         A blank follows a clause that ends with a colon, a semicolon any other.
         """
-        *first, last = self.clauses.sentences
-        claim = "".join([clause + (" " if clause.endswith(":") else "; ") for clause in first] + [last])
+        clauses = [one + (" " if one.endswith(":") else "; ") for one in self.clauses.sentences]
+        claim = "".join(clauses).removesuffix("; ")
         stated, premises, limits = self.guarantee, self.premises.sentences, self.limits.sentences
         if stated is None:
             return Privacy(None, None, claim, premises, limits)

@@ -73,7 +73,8 @@ MAY_IMPORT_RANDOM = (
 MAY_CATCH_ALL = frozenset({"integrations/flower/mod.py"})
 
 # What is claimed and its parts: composed by name (`smpc_dp.privacy.named_sentences`), never by position
-# or by their text: a sentence that is added or written anew must not change others.
+# or by their text: a sentence that is added or written anew must not change others. A slice of numbers
+# with such a name is refused as well.
 STATED = frozenset(
     [
         "assumption",
@@ -89,6 +90,7 @@ STATED = frozenset(
 )
 
 FILES = [*sorted(PACKAGE.rglob("*.py")), *sorted(LAB.rglob("*.py"))]
+EXAMPLES = sorted((ROOT / "examples").rglob("*.py"))
 # The two folders of evidence: from a checkout both would import as namespace packages.
 EVIDENCE = frozenset({"protocols", "circuits"})
 
@@ -248,12 +250,19 @@ def catches_all(handler: ast.ExceptHandler) -> bool:
 
 
 def last_name(node: ast.expr) -> str:
-    """Return the name that an expression ends with: of a function that it calls, an attribute or a key."""
+    """Return the name that an expression ends with: of a function that it calls, an attribute or a key.
+
+    Of the items of named sentences the name of these.
+    """
     match node:
+        case ast.Call(func=ast.Attribute(attr=method)):
+            return method
         case ast.Call():
             return last_name(node.func)
         case ast.Name():
             return node.id
+        case ast.Attribute(attr="items", value=named):
+            return last_name(named)
         case ast.Attribute():
             return node.attr
         case ast.Subscript(slice=ast.Constant(value=str() as key)):
@@ -261,15 +270,39 @@ def last_name(node: ast.expr) -> str:
     return ""
 
 
+def is_constant(node: ast.expr) -> bool:
+    return isinstance(node, ast.Name) and node.id.isupper()
+
+
 def cut(node: ast.AST) -> ast.expr | None:
-    """Return the claim, or the part of one, that code slices, whose text it changes, or that it filters."""
+    """Return the claim, or part of one, that code takes by position, reads or changes as text, or filters.
+
+    A whole sentence that is a constant may be looked for: however it is written anew, it is found.
+    """
     match node:
         case ast.Subscript(slice=ast.Slice()):
             stated = node.value
-        case ast.Call(func=ast.Attribute(attr="replace" | "removeprefix" | "removesuffix", value=stated)):
-            # A constant that is a sentence.
-            if isinstance(stated, ast.Name) and stated.id.isupper():
+        case ast.Subscript(slice=ast.Constant(value=int()) | ast.UnaryOp(), value=stated):
+            # Others are one text, or have the name of a pair of numbers.
+            if last_name(stated) not in ("assumptions", "not_protected"):
+                return None
+        case ast.Assign(targets=[ast.Tuple(elts=parts) | ast.List(elts=parts)], value=stated):
+            if not any(isinstance(part, ast.Starred) for part in parts):
+                return None
+        case (
+            ast.Call(
+                func=ast.Attribute(attr="replace", value=stated),
+                args=[ast.Constant(value=str()) | ast.JoinedStr(), *_],
+            )
+            | ast.Call(func=ast.Attribute(attr="removeprefix" | "removesuffix", value=stated))
+        ):
+            if is_constant(stated):
                 return stated
+        case ast.Call(func=ast.Attribute(attr="split" | "startswith" | "endswith", value=stated)):
+            pass
+        case ast.Compare(left=sought, ops=[ast.In() | ast.NotIn()], comparators=[stated]):
+            if is_constant(sought):
+                return None
         case ast.comprehension(ifs=[_, *_]):
             stated = node.iter
         case _:
@@ -316,6 +349,17 @@ def test_library_code_keeps_the_house_rules() -> None:
     assert not result, "\n".join(result)
 
 
+def test_examples_take_no_part_of_a_claim_by_position_or_text() -> None:
+    result = [
+        f"{file.relative_to(ROOT)}:{stated.lineno}: {ast.unparse(stated)}"
+        for file in EXAMPLES
+        for node in ast.walk(parsed(file))
+        if (stated := cut(node)) is not None
+    ]
+    assert EXAMPLES
+    assert not result, "\n".join(result)
+
+
 @pytest.mark.parametrize(
     "code",
     [
@@ -335,10 +379,43 @@ def test_library_code_keeps_the_house_rules() -> None:
         "lost = LEFT_IN.replace('in it', 'in the total')",
         "limits = [reason for reason in relayed.not_protected if 'aggregator' not in reason]",
         "text = result['privacy']['claim'].removeprefix('an exact')",
+        "limits = exact.limits.items[2:]",
+        "limits = [item for item in exact.limits.items if item[0] != 'exact']",
+        "print(result['privacy']['assumptions'][0])",
+        "last = exact.not_protected[-1]",
+        "_, *rest = exact.not_protected",
+        "[*most, last] = claim.clauses.sentences",
+        "who = protected(schema).replace(f'of {party}', '')",
+        "aggregated = 'aggregator' in claimed.claim",
+        "left = [] if reason not in exact.not_protected else [reason]",
+        "first = result['privacy']['claim'].split('; ')[0]",
+        "is_exact = claim.startswith('an exact')",
     ],
 )
 def test_the_house_rules_refuse(code: str) -> None:
     assert list(forbidden(ast.walk(ast.parse(code)), "crypto/example.py"))
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "start = EPOCH.replace(tzinfo=UTC)",
+        "PATH.replace(target)",
+        "noisy = claim.replace(epsilon=1)",
+        "path.replace(limits)",
+        "text = text.replace('an exact', 'a noisy')",
+        "first, *rest = names",
+        "low, high = self.limits",
+        "high = limits[1]",
+        "sentences = {name: text for name, text in sentences.items() if text}",
+        "lines = [f'not protected: {line}' for line in privacy.not_protected]",
+        "is_few = FEW in privacy['not_protected']",
+        "limits = exact.limits.without('exact').items",
+        "is_claim = name in ('claim', 'limits')",
+    ],
+)
+def test_the_house_rules_accept(code: str) -> None:
+    assert not list(forbidden(ast.walk(ast.parse(code)), "crypto/example.py"))
 
 
 @pytest.mark.parametrize("layer", PROTOCOL_LAYERS)
