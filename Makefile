@@ -35,7 +35,7 @@ wheel: $(READY)
 # show values where one fails; instead those that failed run again with them.
 test: $(READY)
 	$(BIN)/python -m pytest -n auto --dist worksteal --assert=plain $(TESTED) || \
-	  { $(BIN)/python -m pytest --last-failed --last-failed-no-failures none $(TESTED); exit 1; }
+	  { $(BIN)/python -m pytest --last-failed --last-failed-no-failures none --maxfail 20 $(TESTED); exit 1; }
 	cargo test --locked --quiet --package smpc-core
 
 # PyTorch and pandas, in an environment of their own: 6 GB, with CUDA. The compiled core is that of the checkout.

@@ -40,7 +40,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--part", default="", metavar="SEED", help="beside the cases of `make test` those that a seed draws"
     )
     parser.addoption(
-        "--schedules", help="seeded fault schedules of each protocol: N, or FIRST:END; without this 6"
+        "--schedules", help="seeded fault schedules of each protocol: N, or FIRST:END; without this 8"
     )
 
 
@@ -50,6 +50,8 @@ def pytest_configure(config: pytest.Config) -> None:
     How long an example takes is nobody's promise: Hypothesis measures wall time, 200 ms by default. The
     examples are the same in every run, as the seeds of all tests are; `make fuzz` looks for new ones.
     """
+    if not __debug__:
+        raise pytest.UsageError("python -O and PYTHONOPTIMIZE remove assertions")
     if config.getoption("--all") or config.getoption("--part"):
         want_all_examples()
     settings.register_profile("fixed", max_examples=examples(100), deadline=None, derandomize=True)
@@ -184,9 +186,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     seed: str = config.getoption("--part")
     wanted: list[pytest.Item] = []
     left_out: list[pytest.Item] = []
+    # With --last-failed cases are cut before they are counted here: none of those that are left is left out.
+    again = config.getoption("lf", False)
     for item in items:
         series = item.nodeid.partition("[")[0]
-        (wanted if _is_wanted(item, next(numbers[series]), seed) else left_out).append(item)
+        (wanted if again or _is_wanted(item, next(numbers[series]), seed) else left_out).append(item)
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = wanted
@@ -225,7 +229,7 @@ def first(request: pytest.FixtureRequest, stride: int) -> int:
 def schedules(request: pytest.FixtureRequest) -> range:
     """The seeds of the fault schedules to play."""
     wanted: str = request.config.getoption("--schedules") or (
-        "60" if request.config.getoption("--all") else "6"
+        "60" if request.config.getoption("--all") else "8"
     )
     first, _, end = wanted.rpartition(":")
     return range(int(first or 0), int(end))

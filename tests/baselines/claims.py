@@ -20,6 +20,7 @@ from smpc_dp.learn.exchanges import PlannedMessages
 from smpc_dp.learn.local_reports import LocalReports
 from smpc_dp.learn.methods import AveragerTable, PlannedAverages
 from smpc_dp.net.servers.programs import compile_operation
+from smpc_dp.privacy.guarantee import PrivacyGuarantee
 from smpc_dp.protocols.exchange.params import plan_exchange
 from smpc_dp.protocols.garbled import claims as evaluation
 from smpc_dp.protocols.garbled.params import PairwiseParameters
@@ -316,7 +317,15 @@ def to_json(stated: Privacy | Sequence[str] | str) -> Any:
         return stated if isinstance(stated, str) else list(stated)
     plain = stated.to_json()
     numbers = {key: plain[key] and float(f"{plain[key]:.6g}") for key in ("epsilon", "delta")}
-    return numbers | {key: plain[key] for key in ("unit", "claim", "assumptions", "not_protected")}
+    texts = {key: plain[key] for key in ("unit", "claim", "assumptions", "not_protected")}
+    return numbers | texts | {"guarantee": None if stated.guarantee is None else of(stated.guarantee)}
+
+
+def of(guarantee: PrivacyGuarantee) -> JsonObject:
+    """Return what a guarantee has besides, as plain JSON data."""
+    sensitivity = {norm: float(f"{most:.6g}") for norm, most in guarantee.sensitivity.items()}
+    others = {key: getattr(guarantee, key) for key in ("relation", "unit", "mechanism", "proof")}
+    return {**others, "sensitivity": sensitivity}
 
 
 def all_claims() -> JsonObject:

@@ -242,4 +242,5 @@ def test_every_schedule_is_exact_or_names_a_guilty_party_in_time(
     assert restored
     # Neither "everything fails" nor "nothing ever fails" would be a test.
     exact = ends["exact"] + ends["exact restored"]
-    assert len(schedules) // 10 < exact < len(schedules)
+    assert max(min(1, len(schedules) - 2), len(schedules) // 10) < exact < len(schedules)
+    assert protocol == "verifiable" or ends["exact restored"]

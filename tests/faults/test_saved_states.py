@@ -72,10 +72,12 @@ def _no_waiting_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(database, "SYNCHRONOUS", "OFF")
 
 
-# Of the other protocols, which are slower than the small one, `make test` plays every fifth case.
-@pytest.fixture(
-    params=[pytest.param(name, marks=() if name == "small" else pytest.mark.thin(5)) for name in SCENES]
-)
+# Of the others, which are slower than the small one, `make test` plays every fifth case; with every third
+# of the verifiable one each test plays another one, too.
+THINNED: dict[str, Any] = {"small": (), "verifiable": pytest.mark.thin(3)}
+
+
+@pytest.fixture(params=[pytest.param(name, marks=THINNED.get(name, pytest.mark.thin(5))) for name in SCENES])
 def scene(request: pytest.FixtureRequest) -> Scene:
     return SCENES[request.param]()
 

@@ -795,7 +795,6 @@ async def test_what_a_child_has_started_ends_with_it(monkeypatch: pytest.MonkeyP
             os.kill(started, signal.SIGKILL)
 
 
-@pytest.mark.long
 async def test_a_kept_child_computes_again_and_its_death_is_told() -> None:
     """In one field, then in a larger one with another k; a third time one of the three is dead."""
     engines_of: dict[str, Engine] = {}

@@ -146,7 +146,6 @@ def test_a_group_fails_without_a_member_and_the_others_go_on(tmp_path: Path) -> 
         assert len(Ledger.open(tmp_path / f"{name}.ledger").entries()) == result.done[0]
 
 
-@pytest.mark.long
 def test_a_group_goes_on_without_a_member_where_that_is_planned(tmp_path: Path) -> None:
     path = session(tmp_path, {"group": 4, "steps": 1, "averager": {"method": "mpyc", "missing": 1}})
     results, failures = asyncio.run(serve_and_learn(path, NAMES[:3], begin_with=3))

@@ -214,7 +214,6 @@ def test_a_failed_aggregator_is_one_line_and_no_long_wait(
     assert done.stderr == f"smpc-dp: aggregator: cannot listen on 127.0.0.1:{port}: the port is in use\n"
 
 
-@pytest.mark.long
 def test_a_process_that_dies_before_it_says_hello_is_told_at_once(session: Path) -> None:
     events: list[Event] = []
     launcher = Launcher(events.append)

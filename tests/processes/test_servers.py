@@ -227,7 +227,6 @@ async def test_users_own_kernels_on_shares_and_pairs_with_noise_of_their_own(tmp
         assert [a.value for a in answer] == [a.value for a in got[0]]  # type: ignore[attr-defined]
 
 
-@pytest.mark.long
 async def test_a_ledger_that_refuses_shares_nothing_and_the_others_go_on(tmp_path: Path) -> None:
     ledgers = {"alice": tmp_path / "alice.ledger"}
     Ledger.create(

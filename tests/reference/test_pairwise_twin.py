@@ -93,7 +93,7 @@ def test_both_cut_a_batch_alike(name: str) -> None:
         assert twin.tile_of(held, instances, most) == plan.tile
 
 
-@pytest.mark.thin(11)
+@pytest.mark.thin(8)
 @pytest.mark.parametrize("path", RUNS, ids=lambda path: path.stem.removeprefix("run-"))
 def test_published_run(path: Path) -> None:
     agrees(json.loads(path.read_bytes()))

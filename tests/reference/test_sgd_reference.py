@@ -60,7 +60,6 @@ def one_way(sigma: float) -> Callable[[Floats], Floats]:
     return tail
 
 
-@pytest.mark.long
 def test_central_sigma_at_epsilon_1_is_1_470() -> None:
     assert composed(both_ways(1.4690), 2e-5, 1.0) > DELTA
     assert composed(both_ways(1.4702), 2e-5, 1.0) < DELTA

@@ -18,6 +18,8 @@ from smpc_dp_verify.verify import FAILS, HOLDS, NO_SESSION, Opinion, Wanted, ver
 NO_MEMORY = 7
 # MiB that it takes at most: a log may be anybody's, and so may what is planned for it.
 MEMORY = 1024
+# More MiB than a limit of the system can be.
+MOST = 1 << 40
 CONCLUSIONS = {HOLDS: "Everything holds.", NO_SESSION: "Self-consistent; no session was given to compare."}
 
 
@@ -58,6 +60,8 @@ def main(arguments: list[str] | None = None) -> int:
             given.witnesses,
             given.receipt,
         )
+        if not 1 <= given.memory < MOST:
+            parser.error(f"--memory must be between 1 and {MOST - 1}, is {given.memory}")
         with _bounded_memory(given.memory << 20):
             opinion = verify(given.log, wanted)
     except ValueError as error:
@@ -66,7 +70,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"error: {error.filename}: {error.strerror}", file=sys.stderr)
         return FAILS
     except MemoryError:
-        print("error: more memory is needed than --memory allows", file=sys.stderr)
+        print(f"error: more memory is needed than --memory allows ({given.memory} MiB)", file=sys.stderr)
         return NO_MEMORY
     print(json.dumps(dataclasses.asdict(opinion)) if given.json else _text(opinion))
     return opinion.code
@@ -74,11 +78,10 @@ def main(arguments: list[str] | None = None) -> int:
 
 @contextmanager
 def _bounded_memory(size: int) -> Iterator[None]:
-    """Bound the memory of this process, in bytes."""
+    """Bound the memory of this process, in bytes; a bound that it has and that is less stays."""
     before, most = resource.getrlimit(resource.RLIMIT_AS)
-    resource.setrlimit(
-        resource.RLIMIT_AS, (size if most == resource.RLIM_INFINITY else min(size, most), most)
-    )
+    least = min([size, *(limit for limit in (before, most) if limit != resource.RLIM_INFINITY)])
+    resource.setrlimit(resource.RLIMIT_AS, (least, most))
     try:
         yield
     finally:

@@ -59,7 +59,7 @@ def truth(statistic: str) -> float:
     return float(np.mean([abs(a[0] - b[0]) for a, b in pairs]))
 
 
-@pytest.mark.thin(17)
+@pytest.mark.thin(11)
 @pytest.mark.parametrize("learner", ["gossip-clear", "gossip-reports"])
 @pytest.mark.parametrize("statistic", STATISTICS)
 @pytest.mark.parametrize(("method", "clock"), WAYS)

@@ -59,7 +59,7 @@ def truth(kernel: Kernel) -> float:
     return exact.u_statistic(kernel, records(kernel))
 
 
-@pytest.mark.thin(11)
+@pytest.mark.thin(9)
 @pytest.mark.parametrize("learner", ["gossip-clear", "gossip-reports"])
 @pytest.mark.parametrize("name", OWN)
 @pytest.mark.parametrize(("method", "clock"), WAYS)

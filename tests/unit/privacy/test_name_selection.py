@@ -62,8 +62,7 @@ def test_a_threshold_that_is_off_by_one_is_found() -> None:
     assert worst(wrong) > Fraction(2, 10**6)
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("changes", [2, 3])
+@pytest.mark.parametrize("changes", [2, pytest.param(3, marks=pytest.mark.long)])
 def test_several_changes_are_within_epsilon_and_delta_together(changes: int) -> None:
     """All ways in which so many steps change up to three names of a few counts, and one name alone."""
     epsilon, delta = 1.5, 1e-2

@@ -119,6 +119,13 @@ def test_the_command_takes_a_gibibyte_at_most(
     assert "more memory is needed than --memory allows" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("memory", ["0", "-1", str(1 << 40), "much"])
+def test_memory_that_cannot_be_is_refused(memory: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["log", "--memory", memory])
+    assert "--memory" in capsys.readouterr().err
+
+
 @pytest.mark.usefixtures("room")
 def test_the_command_says_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([str(tmp_path / "none")]) == 1
