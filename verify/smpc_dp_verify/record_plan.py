@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
 import msgspec
 
 from smpc_dp_verify.asked import MOST_LENGTH, Asked, Term, all_terms, read_ask
-from smpc_dp_verify.columns import Table, number, read_table
+from smpc_dp_verify.columns import Block, Table, number, read_table
 from smpc_dp_verify.encodings import tuple_hash, uint
 from smpc_dp_verify.errors import required
 from smpc_dp_verify.gaussian import gaussian_mu
@@ -49,13 +50,17 @@ class Request:
     hidden: int
     public_rows: list[int] | None
 
+    @functools.cached_property
+    def scaled(self) -> dict[Block, Scaled]:
+        """The scaled blocks, by block: there may be thousands of terms."""
+        return {one.block: one for one in self.blocks}
+
     def error(self, term: Term, variance: float, parties: int) -> float:
         """Return a term's error over its range, times its rows, of shares of a variance."""
         total = 0.0
-        scaled = {one.block: one for one in self.blocks}
         for block, factor in term.factors.items():
             if not self.table.is_public(block):
-                deviation = deviation_of(scaled[block], parties * variance, parties)
+                deviation = deviation_of(self.scaled[block], parties * variance, parties)
                 total += factor * (deviation / self.table.greatest(block)) ** 2
         return math.sqrt(total) * term.groups
 
@@ -203,8 +208,7 @@ def _hiding(request: Request, given: dict[str, Any], counted: int) -> Request:
         square += min(one.block.cells, 2) * width**2
         at += one.block.cells
     deviation = hidden * math.sqrt(square) * math.sqrt(2 / counted)
-    fields = {**request.__dict__, "hidden": math.ceil(deviation**2)}
-    return Request(**fields)
+    return replace(request, hidden=math.ceil(deviation**2))
 
 
 def _runs(values: Iterable[Any]) -> Iterator[tuple[Any, int]]:
