@@ -61,9 +61,9 @@ class Hazards:
         return within((_share(low), _share(high)), 0.0, 1.0)
 
     def rates(self) -> Floats:
-        """Return the hazards, within [0, 1]."""
+        """Return the hazards, within [-1, 1]: cut at 0, negative ones would add up over the bins."""
         risk = np.maximum(self.at_risk, 1e-9)
-        return np.clip(self.events / risk, 0.0, 1.0)
+        return np.clip(self.events / risk, -1.0, 1.0)
 
 
 def _share(odds: float) -> float:
@@ -227,7 +227,8 @@ def _groups(one: Statistic, noisy: NoisySums) -> Iterator[tuple[Hazards, dict[st
 def log_rank(one: Statistic, noisy: NoisySums, display: Display) -> Iterator[Estimate]:
     """Yield observed less expected events of the first of two groups, and the log-rank z.
 
-    The variance in z is that of the rows as a sample [Mantel 1966] plus that of the noise, to first order.
+    The variance in z is that of the rows as a sample [Mantel 1966], where noise makes it negative 0, plus
+    that of the noise, to first order.
     """
     (first, cell, labels), (second, _, _) = _groups(one, noisy)
     both = Hazards(
@@ -247,7 +248,7 @@ def log_rank(one: Statistic, noisy: NoisySums, display: Display) -> Iterator[Est
     difference = float((first.events - first.at_risk * rates).sum())
     noise = _difference_noise(first, both)
     sampling, spread = _mantel(first, both)
-    hidden = both.at_risk[0] <= display.least(float(both.risk_noise[0])) or not sampling > 0
+    hidden = both.at_risk[0] <= display.least(float(both.risk_noise[0]))
     over, note = float(both.at_risk[0]), WITHIN_NOISE if hidden else ""
     yield Estimate.of(
         one,
@@ -267,7 +268,7 @@ def log_rank(one: Statistic, noisy: NoisySums, display: Display) -> Iterator[Est
         "",
         INFINITE,
         cell=cell,
-        value=None if hidden else difference / math.sqrt(sampling + noise**2),
+        value=None if hidden else difference / math.sqrt(max(sampling, 0.0) + noise**2),
         over=over,
         note=note or "approximate: normal with variance 1 without a difference",
     )

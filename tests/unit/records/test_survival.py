@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import math
 from collections import Counter
@@ -191,15 +192,21 @@ def test_the_noise_of_curves_and_of_the_difference_is_that_of_repeated_releases(
 
 
 def releases(rows: dict[str, NDArray[Any]], label: bytes, count: int) -> list[list[Estimate]]:
-    """Return the curve of the first arm and the log-rank difference of so many releases at epsilon 1."""
+    """Return the curve of the first arm, the log-rank difference and z of so many releases at epsilon 1."""
     planned = plan(1.0)
     exact, result = planned.vector(read_table(rows, SCHEMA)), []
     source = NoiseSource.keyed(hashlib.sha256(label).digest(), b"noise")
     for _ in range(count):
         noise = planned.mechanism.share.noise(source, 3 * planned.length).reshape(3, -1).sum(axis=0)
         answers = estimate(planned, exact + noise, 3)
-        result.append([*answers.of(ASK[0])[:5], answers.of(ASK[1])[0]])
+        result.append([*answers.of(ASK[0])[:5], *answers.of(ASK[1])])
     return result
+
+
+@functools.cache
+def without_events() -> list[list[Estimate]]:
+    """Return 200 releases of rows without an event."""
+    return releases({**trial(4, 4000), "event": np.zeros(4000)}, b"no event", 200)
 
 
 def test_a_sampling_error_within_its_noise_is_none() -> None:
@@ -207,10 +214,24 @@ def test_a_sampling_error_within_its_noise_is_none() -> None:
 
     Of 200 releases more than 16 of one number are, of six, with a chance of 6e-5; the seed is fixed.
     """
-    rows = trial(4, 4000)
-    rows["event"] = np.zeros(4000)
-    known = [[one.sampling_error is not None for one in each] for each in releases(rows, b"no event", 200)]
+    known = [[one.sampling_error is not None for one in each] for each in without_events()]
     assert np.sum(known, axis=0).max() <= 16
+
+
+def test_a_log_rank_without_an_event_has_a_value_and_its_z_is_normal() -> None:
+    """Of 200 normal z the mean is beyond .28, their deviation beyond 20 %, with a chance of 1e-4 each."""
+    pairs = [each[-2:] for each in without_events()]
+    for difference, z in pairs:
+        assert difference.value is not None
+        assert difference.standard_error is not None
+        assert difference.low is not None
+        assert difference.high is not None
+        assert difference.low <= difference.value <= difference.high
+        assert z.value is not None
+        assert difference.note == ""
+    z_values = np.array([z.value for _, z in pairs], dtype=np.float64)
+    assert abs(z_values.mean()) < 0.28
+    assert z_values.std() == pytest.approx(1, rel=0.2)
 
 
 def test_a_sampling_error_clear_of_its_noise_is_that_without_noise() -> None:
@@ -219,7 +240,7 @@ def test_a_sampling_error_clear_of_its_noise_is_that_without_noise() -> None:
     planned = plan(100.0)
     without = estimate(planned, planned.vector(read_table(rows, SCHEMA)), 3)
     expected = [one.sampling_error for one in (*without.of(ASK[0])[:5], without.of(ASK[1])[0])]
-    noisy = [[one.sampling_error for one in each] for each in releases(rows, b"events", 200)]
+    noisy = [[one.sampling_error for one in each[:6]] for each in releases(rows, b"events", 200)]
     means = np.array(noisy, dtype=np.float64).mean(axis=0)
     assert means == pytest.approx(np.array(expected, dtype=np.float64), rel=0.02)
 
