@@ -7,12 +7,12 @@ import inspect
 import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from numbers import Real
-from typing import ParamSpec, TypeGuard, TypeVar
+from numbers import Integral, Real
+from typing import ParamSpec, TypeGuard, TypeVar, cast
 
 import numpy as np
 
-from smpc_dp.errors import ConfigCheck, Issues
+from smpc_dp.errors import ConfigCheck, ConfigError, Issues
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -69,15 +69,19 @@ def checks_numbers(function: Callable[P, R]) -> Callable[P, R]:
     """Make a function name arguments that are no numbers in a ConfigError, not TypeError and the like.
 
     What the function checks itself, and bounds in its errors, are left to it. Looked at are parameters with
-    an annotation of `_NUMBERS`, with None or without. Numbers of other libraries are numbers.
+    an annotation of `_NUMBERS`, with None or without. Numbers of other libraries are numbers; the function
+    gets their integers as int, which does not overflow.
     """
     kinds = {name: str(one.annotation) for name, one in inspect.signature(function).parameters.items()}
 
     @functools.wraps(function)
     def checked(*args: P.args, **given: P.kwargs) -> R:
         try:
-            return function(*args, **given)
-        except (TypeError, ValueError, ArithmeticError):
+            # ParamSpec has no word for arguments that are as before but for the type of integers.
+            any_function = cast("Callable[..., R]", function)
+            named = {name: _with_own_integers(value) for name, value in given.items()}
+            return any_function(*map(_with_own_integers, args), **named)
+        except (TypeError, ValueError, ArithmeticError) as error:
             checks = ArgumentChecks()
             # Too many arguments are the function's affair.
             for name, value in (*zip(kinds, args, strict=False), *given.items()):
@@ -86,11 +90,19 @@ def checks_numbers(function: Callable[P, R]) -> Callable[P, R]:
                 if fit is None or fit(value) or (value is None and kind.endswith(" | None")):
                     continue
                 expected = "a number" if fit is _is_real else "numbers"
-                checks.add_issue(name, f"must be {expected}, is {value!r:.80}", ConfigCheck.TYPE)
-            checks.raise_issues()
+                checks.add_issue(name, f"must be {expected} of float64, is {value!r:.80}", ConfigCheck.TYPE)
+            if checks:
+                raise ConfigError(checks) from error
             raise
 
     return checked
+
+
+def _with_own_integers(value: object) -> object:
+    """Return integers of another library as int, alone or in a list; what else it is stays."""
+    if type(value) is list:
+        return [_with_own_integers(one) for one in value]
+    return int(value) if isinstance(value, Integral) and not isinstance(value, int) else value
 
 
 def _is_real(value: object) -> bool:

@@ -23,6 +23,7 @@ COUNT_SHARE = Fraction(1, 4)
 """Of epsilon, what the number of records of label 1 gets beside the sum over pairs, with private labels."""
 
 
+@checks_numbers
 def sum_sensitivity(
     steps: int, parties: int, public_labels: tuple[int, int] | None = None, partners: int = 0
 ) -> int:
@@ -34,8 +35,15 @@ def sum_sensitivity(
     | public labels, n+ and n- of them | n+ n- | max(n+, n-) steps | 1 / min(n+, n-) of the range |
     | P partners each | P n / 2 | P steps | 2/n of the range |
 
-    It is reached by every kernel of this package on all pairs.
+    It is reached by every kernel of this package on all pairs. Raises ConfigError.
     """
+    checks = ArgumentChecks()
+    checks.require_integer("steps", steps, 1, 1 << 128)
+    checks.require_integer("parties", parties, 2, 1_000_000)
+    checks.require_integer("partners", partners, 0, 1_000_000)
+    for count in public_labels or ():
+        checks.require_integer("public_labels", count, 0, 1_000_000)
+    checks.raise_issues()
     if partners:
         return partners * steps
     return (max(public_labels) if public_labels else parties - 1) * steps

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smpc_dp.errors import ConfigCheck, ConfigError
-from smpc_dp.privacy.arguments import ArgumentChecks
+from smpc_dp.privacy.arguments import ArgumentChecks, checks_numbers
 from smpc_dp.privacy.response import ResponseDistribution
 
 Integers = NDArray[np.int64]
@@ -41,6 +41,8 @@ MAX_CATEGORIES = 64
 WRAP_LOG = 20
 # What of epsilon is given up so that coins may have few bits.
 SLACK = Decimal(2) ** -10
+# Coins have odds of at least exp(-this); those of designs have exp(-800) and more.
+_MOST_LOG = 1000
 # What of epsilon randomised response makes use of, at least.
 LEAST_USED = Decimal("0.9")
 CONTEXT = Context(prec=80)
@@ -355,6 +357,7 @@ class RandomisedResponse(Noise):
         return {"noise": "randomised_response", "exchange": list(self.exchange), "cuts": list(self.cuts)}
 
 
+@checks_numbers
 def laplace_coins(steps: int, epsilon: float, bits: int) -> tuple[tuple[Coin, ...], Fraction]:
     """Return the coins of a two-sided geometric distribution and the epsilon of a move by `steps`.
 
@@ -362,12 +365,15 @@ def laplace_coins(steps: int, epsilon: float, bits: int) -> tuple[tuple[Coin, ..
     q a little above exp(-epsilon / steps). The second value, at most `epsilon`, bounds the logarithm of the
     ratio of two nonzero probabilities of values `steps` apart; the coins' own rounding is in it.
 
-    Raises ConfigError for arguments out of range.
+    Raises ConfigError for arguments out of range, and for so many bits that a coin is true with less than
+    e^-1000.
     """
     checks = ArgumentChecks()
     checks.require_integer("steps", steps, 1, 1 << 128)
-    checks.require_positive("epsilon", epsilon)
-    checks.require_integer("bits", bits, 1, 256)
+    checks.require_within("epsilon", epsilon, LEAST_EPSILON, GREATEST_EPSILON)
+    checks.raise_issues()
+    most = math.floor(math.log2(_MOST_LOG * steps / epsilon)) + 1
+    checks.require_integer("bits", bits, 1, min(most, 256), f", at epsilon {epsilon:g} and {steps} steps")
     checks.raise_issues()
     with localcontext(CONTEXT):
         budget = Decimal(epsilon)

@@ -10,11 +10,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
 from smpc_dp.errors import ConfigCheck
-from smpc_dp.privacy.arguments import ArgumentChecks, checks_numbers
+from smpc_dp.privacy.arguments import GREATEST_EPSILON, ArgumentChecks, checks_numbers
+
+# Of integers, and of numbers from 1e-100 on, so that no square overflows; others are in [0, 1e12].
+_GREATEST_INTEGER = {"steps": 10**9, "size": 10**12, "sizes": 10**12, "total": 10**16, "owners": 10_000}
+_GREATEST = dict.fromkeys(("epsilon", "epsilons"), GREATEST_EPSILON) | {
+    "width": 1e9,
+    "constants": 1e12,
+    "gradient_bound": 1e12,
+    "convexity": 1e12,
+    "rho": 1e12,
+}
 
 
 class Owner(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,12 +75,28 @@ class CollaborationPlan(msgspec.Struct, frozen=True, kw_only=True):
     assumption: str
 
 
+def _checked(**given: Any) -> ArgumentChecks:
+    """Return the faults of arguments, of sequences by element."""
+    checks = ArgumentChecks()
+    for name, value in given.items():
+        for one in value if name in ("sizes", "epsilons", "constants") else [value]:
+            if name in _GREATEST_INTEGER:
+                checks.require_integer(name, one, 1, _GREATEST_INTEGER[name])
+            elif name in _GREATEST:
+                checks.require_within(name, one, 1e-100, _GREATEST[name])
+            else:
+                checks.require_within(name, one, 0, 1e12)
+    return checks
+
+
 @checks_numbers
 def laplace_scale(width: float, steps: int, size: int, epsilon: float) -> float:
     """Return the Laplace scale of an owner's answers, width T / (n_i epsilon_i).
 
     The l1 sensitivity is width / n_i, and the T queries compose by simple composition [Theorem 1].
+    Raises ConfigError.
     """
+    _checked(width=width, steps=steps, size=size, epsilon=epsilon).raise_issues()
     return width * steps / (size * epsilon)
 
 
@@ -77,8 +104,9 @@ def laplace_scale(width: float, steps: int, size: int, epsilon: float) -> float:
 def pooled_noise(width: float, steps: int, total: int, epsilons: Sequence[float]) -> float:
     """Return the noise variance of all owners' mean, 2 (width T / n)^2 sum_j 1/epsilon_j^2.
 
-    It is the variance of sum_j (n_j / n) w_j for Laplace w_j.
+    It is the variance of sum_j (n_j / n) w_j for Laplace w_j. Raises ConfigError.
     """
+    _checked(width=width, steps=steps, total=total, epsilons=epsilons).raise_issues()
     return 2 * (width * steps / total) ** 2 * sum(1 / e**2 for e in epsilons)
 
 
@@ -86,8 +114,10 @@ def pooled_noise(width: float, steps: int, total: int, epsilons: Sequence[float]
 def bound_8(steps: int, total: int, epsilons: Sequence[float], c_1: float, c_2: float) -> float:
     """Return the published bound (8) on the error after T steps.
 
-    c_1 sqrt(B) + c_2 B, B = 1/T^2 + N sum_i (1/T + 2 sqrt(2) / (n epsilon_i))^2 [(8), (9)].
+    c_1 sqrt(B) + c_2 B, B = 1/T^2 + N sum_i (1/T + 2 sqrt(2) / (n epsilon_i))^2 [(8), (9)]. Raises
+    ConfigError.
     """
+    _checked(steps=steps, total=total, epsilons=epsilons, c_1=c_1, c_2=c_2).raise_issues()
     noises = sum((1 / steps + 2 * math.sqrt(2) / (total * e)) ** 2 for e in epsilons)
     inner = 1 / steps**2 + len(epsilons) * noises
     return c_1 * math.sqrt(inner) + c_2 * inner
@@ -97,8 +127,9 @@ def bound_8(steps: int, total: int, epsilons: Sequence[float], c_1: float, c_2: 
 def bound_10(total: int, epsilons: Sequence[float], c_1: float, c_2: float) -> float:
     """Return the published bound (10), the limit of `bound_8` for T to infinity.
 
-    With c_1 sqrt(8 N) / n and c_2 8 N / n^2 [(10), (11)].
+    With c_1 sqrt(8 N) / n and c_2 8 N / n^2 [(10), (11)]. Raises ConfigError.
     """
+    _checked(total=total, epsilons=epsilons, c_1=c_1, c_2=c_2).raise_issues()
     squares, owners = sum(1 / e**2 for e in epsilons), len(epsilons)
     return math.sqrt(8 * owners) * c_1 / total * math.sqrt(squares) + 8 * owners * c_2 / total**2 * squares
 
@@ -109,8 +140,9 @@ def proof_constants(owners: int, gradient_bound: float, convexity: float, rho: f
 
     The proof names them the other way round. Its lambda is taken in expectation, 1 - 1/(2N), the second
     eigenvalue of the mean of its averaging matrices; for a single matrix it is 1 and the bound
-    infinite. Its root has another 1/T, which (8) drops.
+    infinite. Its root has another 1/T, which (8) drops. Raises ConfigError.
     """
+    _checked(owners=owners, gradient_bound=gradient_bound, convexity=convexity, rho=rho).raise_issues()
     second = 1 - 1 / (2 * owners)
     common = rho * owners * (gradient_bound / convexity) ** 2
     return common * 2 * owners * math.sqrt(owners + 1) / (1 - math.sqrt(second)), common
@@ -130,21 +162,13 @@ def plan_collaboration(
 
     `variance` of a record is (width^2)/12 unless given, at most width^2 / 4. Raises ConfigError.
     """
-    checks = ArgumentChecks()
+    checks = _checked(sizes=sizes, epsilons=epsilons, steps=steps, width=width, constants=constants)
     if len(sizes) != len(epsilons) or not 1 <= len(sizes) <= 10_000:
         checks.add_issue(
             "sizes",
             f"{len(sizes)} sizes and {len(epsilons)} epsilons: as many of both, 1 to 10,000",
             ConfigCheck.SHAPE,
         )
-    for size in sizes:
-        checks.require_integer("sizes", size, 1, 10**12)
-    for epsilon in epsilons:
-        checks.require_positive("epsilons", epsilon, 100.0)
-    checks.require_integer("steps", steps, 1, 10**9)
-    checks.require_positive("width", width, 1e9)
-    for constant in constants:
-        checks.require_positive("constants", constant)
     if not checks and variance is not None:
         checks.require_within("variance", variance, 0, width**2 / 4)
     checks.raise_issues()

@@ -13,6 +13,7 @@ from smpc_dp.errors import ConfigError
 from smpc_dp.learn.utility import boosting_utility
 from smpc_dp.privacy import collaboration, gaussian, local_auc, local_pairwise, noisy_choice, pairwise_plan
 from smpc_dp.privacy.arguments import ArgumentChecks, checks_numbers
+from smpc_dp.privacy.central_pairwise import sum_sensitivity
 from smpc_dp.privacy.circuit_noise import laplace_coins
 from smpc_dp.privacy.gopa.connected import plan_draws
 from smpc_dp.privacy.gopa.lattice import zcdp_delta
@@ -29,6 +30,7 @@ CALLS: list[tuple[Callable[..., Any], dict[str, Any]]] = [
     (gaussian.gaussian_mu, {"epsilon": 1.0, "delta": 1e-6}),
     (zcdp_delta, {"epsilon": 1.0, "mu": 1.0, "log_ratio": 0.01}),
     (laplace_coins, {"steps": 4, "epsilon": 1.0, "bits": 6}),
+    (sum_sensitivity, {"steps": 4, "parties": 3, "partners": 1}),
     (collaboration.plan_collaboration, {"sizes": [10, 20], "epsilons": [1.0, 2.0]}),
     (collaboration.laplace_scale, {"width": 1.0, "steps": 2, "size": 10, "epsilon": 1.0}),
     (collaboration.pooled_noise, {"width": 1.0, "steps": 2, "total": 10, "epsilons": [1.0]}),
@@ -78,19 +80,85 @@ def test_numbers_of_numpy_are_numbers_and_positions_count() -> None:
     given: list[Any] = [np.float32(1), np.int64(1)]
     for one in given:
         assert gaussian.gaussian_mu(one, np.float64(1e-6)) == pytest.approx(mu)
-    with pytest.raises(ConfigError, match=r"^mu: must be a number, is 'x'$"):
+    with pytest.raises(ConfigError, match=r"^mu: must be a number of float64, is 'x'$") as caught:
         gaussian.gaussian_delta(1.0, "x")  # type: ignore[arg-type]
+    assert isinstance(caught.value.__cause__, TypeError)
+    with pytest.raises(ConfigError, match=r"^mu: must be a number of float64, is 1000"):
+        gaussian.gaussian_delta(1.0, 10**400)
 
     @checks_numbers
     def several(first: int, name: str, *, third: float | None = None) -> str:
         return f"{name} {first / (third or 1.0):g}"
 
     assert several(1, "a") == "a 1"
-    with pytest.raises(ConfigError, match=r"^first: must be a number, is '1'; third: "):
+    with pytest.raises(ConfigError, match=r"^first: must be a number of float64, is '1'; third: "):
         several("1", "a", third="x")  # type: ignore[arg-type]
     # The function's own errors stay.
     with pytest.raises(ValueError, match="format"):
         checks_numbers(lambda name: f"{name:x}")("a")
+
+
+def test_integers_of_numpy_are_taken_as_int_which_does_not_overflow() -> None:
+    four: Any = np.int64(4)
+    assert laplace_coins(four, 1.0, bits=np.int64(6)) == laplace_coins(4, 1.0, 6)  # type: ignore[arg-type]
+    sizes: list[Any] = [np.int32(10), np.uint8(20)]
+    assert collaboration.plan_collaboration(sizes, [1.0, 2.0]).total == 30
+    large: Any = np.int64(1 << 40)
+    assert sum_sensitivity(large, 1_000_000) == 999_999 << 40
+    assert sum_sensitivity(large, 4, partners=np.int64(2)) == 2 << 40  # type: ignore[arg-type]
+    for wrong in (True, np.bool_(True)):
+        with pytest.raises(ConfigError, match=r"^bits: "):
+            laplace_coins(4, 1.0, wrong)  # type: ignore[arg-type]
+
+
+RANGES: list[tuple[Callable[..., Any], dict[str, Any], dict[str, Any]]] = [
+    (laplace_coins, {"steps": 4, "epsilon": 1.0, "bits": 6}, {"steps": 0, "epsilon": 1e9, "bits": 14}),
+    (laplace_coins, {"steps": 4, "epsilon": 1.0, "bits": 6}, {"epsilon": 1e-300, "bits": 0}),
+    (sum_sensitivity, {"steps": 4, "parties": 3, "partners": 1}, {"steps": 0, "parties": 1, "partners": -1}),
+    (sum_sensitivity, {"steps": 4, "parties": 3, "public_labels": (1, 2)}, {"public_labels": (-1, 4)}),
+    (sum_sensitivity, {"steps": 4, "parties": 3, "public_labels": (1, 2)}, {"public_labels": "xx"}),
+    (
+        collaboration.laplace_scale,
+        {"width": 1.0, "steps": 2, "size": 10, "epsilon": 1.0},
+        {"width": 0.0, "steps": 0, "size": 0, "epsilon": 0.0},
+    ),
+    (
+        collaboration.pooled_noise,
+        {"width": 1.0, "steps": 2, "total": 10, "epsilons": [1.0]},
+        {"width": -1.0, "steps": 0, "total": 0, "epsilons": [0]},
+    ),
+    (
+        collaboration.plan_collaboration,
+        {"sizes": [10], "epsilons": [1.0], "steps": 2, "constants": (1.0, 1.0)},
+        {"sizes": [0], "epsilons": [1e-200], "steps": 0, "constants": (0.0, 1.0)},
+    ),
+    (
+        collaboration.bound_8,
+        {"steps": 2, "total": 10, "epsilons": [1.0], "c_1": 1.0, "c_2": 1.0},
+        {"steps": 0, "total": 0, "epsilons": [0], "c_1": -1.0, "c_2": math.inf},
+    ),
+    (
+        collaboration.bound_10,
+        {"total": 10, "epsilons": [1.0], "c_1": 1.0, "c_2": 1.0},
+        {"total": 0, "epsilons": [101.0], "c_1": math.nan, "c_2": -1.0},
+    ),
+    (
+        collaboration.proof_constants,
+        {"owners": 3, "gradient_bound": 1.0, "convexity": 1.0, "rho": 1.0},
+        {"owners": 0, "gradient_bound": 0.0, "convexity": 1e-200, "rho": -1.0},
+    ),
+]
+
+
+@pytest.mark.parametrize(("function", "given", "wrong"), RANGES)
+def test_what_is_out_of_range_is_named_with_its_bound(
+    function: Callable[..., Any], given: dict[str, Any], wrong: dict[str, Any]
+) -> None:
+    function(**given)
+    for name, value in wrong.items():
+        with pytest.raises(ConfigError, match=rf"^{name}: .* is not an? (number|integer)") as caught:
+            function(**(given | {name: value}))
+        assert {one.where for one in caught.value.issues} == {name}
 
 
 def test_a_number_beyond_float64_is_refused_by_name() -> None:
