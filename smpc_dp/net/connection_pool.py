@@ -116,7 +116,8 @@ class ConnectionPool:
     """Holds all connections and merges their messages into one stream of inbound events.
 
     `outbox`: how many messages may wait for one party. `aggregator`: a party that is told of its exclusion
-    from a request may send only small messages until the next one. `divert` is given every message first.
+    from the request under way may send only small messages until the next one. `divert` is given every
+    message first.
     """
 
     def __init__(
@@ -142,7 +143,7 @@ class ConnectionPool:
         self.arrived = asyncio.Event()
         self.awaited = Awaited(membership.name, self.is_live, on_event)
         self._early: dict[str, list[InboundEvent]] = {}
-        # Parties that were told of their exclusion from this request.
+        # Parties that were told of their exclusion from the request under way.
         self._excluded: set[str] = set()
         self._largest = self._heard = membership.largest_message()
 
@@ -153,9 +154,7 @@ class ConnectionPool:
         """
         heard = resumes or channel.peer not in self.connections
         connection = Connection(channel, asyncio.Queue(self._outbox), heard)
-        channel.max_received = self._heard
-        if channel.peer in self._excluded:
-            channel.max_message = SMALL_MESSAGE
+        channel.max_received = self._longest(channel.peer)
         channel.on_twice = lambda: self._on_event(warning(self._membership.name, channel.peer))
         before = None
         if channel.peer in self.connections:
@@ -223,15 +222,18 @@ class ConnectionPool:
                 self.refused(connection.channel.peer, error)
                 connection.channel.abort()
 
-    def send(self, request: int, envelopes: Sequence[Envelope]) -> None:
-        """Queue messages; cut a connection whose party does not read its queue."""
+    def send(self, request: int, envelopes: Sequence[Envelope], *, excludes: bool = True) -> None:
+        """Queue messages; cut a connection whose party does not read its queue.
+
+        `excludes`: whether an abort among them excludes its receiver from the request under way.
+        """
         for envelope in envelopes:
             connection = self.connections.get(envelope.receiver)
             if connection is None or not connection.channel.live or not connection.heard:
                 continue
-            if self._aggregator and envelope.step == ABORT:
-                connection.channel.max_message = SMALL_MESSAGE
+            if self._aggregator and envelope.step == ABORT and excludes:
                 self._excluded.add(envelope.receiver)
+                connection.channel.max_received = self._longest(envelope.receiver)
             try:
                 connection.outbox.put_nowait(to_wire(request, envelope))
             except asyncio.QueueFull:
@@ -253,7 +255,9 @@ class ConnectionPool:
         missing = [(name, Code.MISSING) for name in sorted(lacking)] or [(inbound.peer, code)]
         to, abort = (inbound.peer,), Abort(code, "", missing, step, number)
         identity = self._membership.identity
-        self.send(inbound.request, context.write(identity, context.session_digest, ABORT, to, abort))
+        sent = context.write(identity, context.session_digest, ABORT, to, abort)
+        # Where its request is over, or too few ask, the party may still take part in the one under way.
+        self.send(inbound.request, sent, excludes=code not in (Code.PAST, Code.FEW))
 
     async def post(self, request: int, envelopes: Sequence[Envelope]) -> None:
         """Send messages without the queue; return when the transport has taken them.
@@ -313,8 +317,6 @@ class ConnectionPool:
         """Allow full-size messages of all parties, at the beginning of a request."""
         self._excluded.clear()
         self.hear(self._largest)
-        for connection in self.connections.values():
-            connection.channel.max_message = self._largest
 
     def hear(self, most: int) -> None:
         """Limit messages of this request to `most` bytes.
@@ -322,8 +324,12 @@ class ConnectionPool:
         A party that sends a longer one loses its connection.
         """
         self._heard = most
-        for connection in self.connections.values():
-            connection.channel.max_received = most
+        for name, connection in self.connections.items():
+            connection.channel.max_received = self._longest(name)
+
+    def _longest(self, name: str) -> int:
+        """Return the longest message, in bytes, that a party may send now."""
+        return min(self._heard, SMALL_MESSAGE) if name in self._excluded else self._heard
 
     def abort(self) -> None:
         """Cut every open connection and end all tasks."""

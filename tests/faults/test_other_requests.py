@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from smpc_dp.errors import Check, Code, OtherRequestError, PeerFault, SmpcError, TimeoutFault
 from smpc_dp.net.asked import ASKED, Asked, AskedRequests, OwnRequest, needed_signers
+from smpc_dp.net.connection_pool import SMALL_MESSAGE
 from smpc_dp.net.events import ignore
 from smpc_dp.net.local import AGGREGATOR, create_local_session
 from smpc_dp.net.member import Membership
@@ -42,7 +43,8 @@ ALICE, *OTHERS = NAMES
 async def ask(scene: Scene, name: str, request: int, label: str, kind: str = "average") -> Any:
     """Average as a party; return the number of survivors, or the error."""
     member = scene.members[name]
-    ring_vector, _ = member.parameters.sum_encoding.encode([1], party=name)
+    encoding = member.parameters.sum_encoding
+    ring_vector, _ = encoding.encode([1] * encoding.length, party=name)
     planned = member.parameters.planned()
     operation = " ".join(part for part in (kind, label, planned) if part)
     try:
@@ -97,6 +99,32 @@ def test_a_process_that_was_started_anew_is_told_the_request_that_it_can_join(pa
             check(await ask(scene, ALICE, *own), ALICE, own, (2, "round 2"), 3)
         assert await ask_all(scene, NAMES, 3, "round 3") == [7] * 7
         assert all(len(ended) == 3 for ended in scene.ended)
+
+    play(path, (), act)
+
+
+@pytest.mark.parametrize("code", [Code.PAST, Code.FEW])
+def test_who_is_refused_and_not_excluded_sends_its_long_vector(tmp_path: Path, code: Code) -> None:
+    """A hello of a past request, or an early one, is answered; its party takes part in the one under way."""
+    given = PARAMETERS | SECAGG | {"length": 2 * SMALL_MESSAGE}
+    path = create_local_session(tmp_path, NAMES, given, timeouts=TIMEOUTS)
+
+    async def act(scene: Scene) -> None:
+        assert await ask_all(scene, NAMES, 1, "a") == [7] * 7
+        others_ask = None
+        if code == Code.PAST:
+            others_ask = asyncio.create_task(ask_all(scene, OTHERS[:5], 2, "a"))
+            await asyncio.sleep(0.2)
+            start_anew(scene, ALICE)
+        else:
+            await asyncio.sleep(PAUSE)
+        refused = await ask(scene, ALICE, 1 if others_ask else 2, "a")
+        assert (type(refused), refused.code) == (OtherRequestError if others_ask else TimeoutFault, code)
+        if others_ask is None:
+            start_anew(scene, ALICE)
+            others_ask = asyncio.create_task(ask_all(scene, OTHERS[:5], 2, "a"))
+        assert await ask_all(scene, [ALICE, OTHERS[5]], 2, "a") == [7] * 2
+        assert await others_ask == [7] * 5
 
     play(path, (), act)
 

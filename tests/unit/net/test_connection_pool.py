@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 import pytest
 
-from smpc_dp.errors import Check, PeerFault, TimeoutFault
+from smpc_dp.errors import Check, Code, PeerFault, TimeoutFault
 from smpc_dp.net.connection_pool import SMALL_MESSAGE, ConnectionPool, FairQueue, InboundEvent
 from smpc_dp.net.events import Event, ignore
 from smpc_dp.net.local import AGGREGATOR, create_local_session
@@ -105,11 +105,27 @@ async def test_who_is_excluded_sends_small_messages_alone_even_if_it_calls_again
     late = TimeoutFault({"alice"}, "receive", "7 of 9 bytes came in 2.0 s")
     pipes[0].ended.set_exception(late)
     pool.welcome(cast("Channel", pipes[1]))
-    assert [pipe.max_message for pipe in pipes] == [SMALL_MESSAGE, SMALL_MESSAGE]
+    assert [pipe.max_received for pipe in pipes] == [SMALL_MESSAGE, SMALL_MESSAGE]
+    pool.hear(1 << 19)
+    assert pipes[1].max_received == SMALL_MESSAGE
+    # What is sent to it is not limited: it may ask for a log.
+    assert [pipe.max_message for pipe in pipes] == [1 << 20] * 2
     pool.admit_all()
-    assert pipes[1].max_message == 1 << 20
+    assert pipes[1].max_received == 1 << 20
     await asyncio.sleep(0.01)
     assert f"alice: {late}" in [event.detail for event in reported if event.kind == "refused"]
+    pool.abort()
+
+
+@pytest.mark.parametrize("code", [Code.PAST, Code.FEW, Code.KIND])
+async def test_who_may_still_take_part_is_refused_and_not_excluded(code: Code) -> None:
+    member: Any = SimpleNamespace(name="hub", identity=None, session=None, largest_message=lambda: 1 << 20)
+    pool, pipe = ConnectionPool(member, ignore), Pipe()
+    pool.welcome(cast("Channel", pipe))
+    aborts = [Envelope(b"", ABORT, "hub", "alice", b"", b"")]
+    context: Any = SimpleNamespace(session_digest=b"", write=lambda *_: aborts)
+    pool.refuse_request(context, InboundEvent("alice", 1, ENVELOPE), code, 1, ["ann"] * (code == Code.FEW))
+    assert pipe.max_received == (SMALL_MESSAGE if code == Code.KIND else 1 << 20)
     pool.abort()
 
 
