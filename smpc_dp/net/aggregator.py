@@ -40,6 +40,8 @@ from smpc_dp.protocols.ustatistic.messages import CONVICTION
 from smpc_dp.protocols.ustatistic.messages import HELLO as STATISTIC_HELLO
 from smpc_dp.protocols.ustatistic.result import StatisticResult
 from smpc_dp.protocols.ustatistic.terms import statistic_context
+from smpc_dp.wire.abort import LEAVE
+from smpc_dp.wire.envelope import Envelope
 
 # After the last request logs are shown for at most so many step times: no party can keep an aggregator for
 # ever.
@@ -287,8 +289,9 @@ class RequestServer:
         elif not askers.opened and (left := leaving_error(inbound, self._membership)):
             self._culprits.setdefault(inbound.peer, left)
             askers.remove(inbound.peer)
-        elif not askers.opened and inbound.request == drive.request:
-            # Who leaves early must not end the request before others have asked.
+        elif inbound.request == drive.request and (not askers.opened or inbound.envelope.step == LEAVE):
+            # Who leaves early must not end the request before others have asked, and leaves a request of the
+            # kind that most ask for.
             operations.hold(inbound)
         else:
             await drive.take(inbound)
@@ -344,7 +347,22 @@ class RequestServer:
             # Others ask for a statistic where this party asks for a sum, or the other way round.
             self._pool.refuse_request(context, inbound, Code.KIND)
             return events.PeersLost((inbound.peer,))
-        return events.Message(envelope)
+        other = self._leaves_other_kind(inbound, envelope)
+        return events.PeersLost((inbound.peer,)) if other else events.Message(envelope)
+
+    def _leaves_other_kind(self, inbound: InboundEvent, envelope: Envelope) -> bool:
+        """Tell whether a party has left a sum, and signed that, where others ask for a statistic.
+
+        Or the other way round. It does not know what others ask for: no fault.
+        """
+        if envelope.step != LEAVE:
+            return False
+        context = self._requested[inbound.request].context(inbound.request)
+        try:
+            (context if self.is_statistic else statistic_context(context)).check(envelope)
+        except PeerFault:
+            return False
+        return True
 
 
 async def serve(

@@ -30,9 +30,11 @@ from smpc_dp.protocols.phases.survivors import FixedSurvivors
 from smpc_dp.protocols.registry import roles_of
 from smpc_dp.protocols.result import Outcome
 from smpc_dp.protocols.ustatistic.messages import START as STATISTIC_START
+from smpc_dp.protocols.ustatistic.terms import statistic_context
 from smpc_dp.seen import NOTHING_SEEN, Seen
-from smpc_dp.wire.abort import QUIT, abort_of
+from smpc_dp.wire.abort import LEAVE, QUIT, abort_of
 from smpc_dp.wire.envelope import Envelope
+from smpc_dp.wire.signing import Context
 
 if TYPE_CHECKING:
     from smpc_dp.log.followed import Followed
@@ -94,6 +96,10 @@ class Connection(ABC):
         """Leave a request of all parties, or of a group, before it begins."""
         run = self._declined(membership or self.membership, request)
         self.connections.send(request, run.handle(events.Cancellation(error)))
+
+    async def decline_statistic(self, request: int, error: SmpcError) -> None:
+        """Leave a request for a pairwise statistic before it begins."""
+        await self.decline(request, error)
 
     @abstractmethod
     def _declined(self, membership: Any, request: int) -> Any:
@@ -279,10 +285,17 @@ class AggregatorConnection(Connection):
 
     async def quit(self, request: int, error: SmpcError) -> None:
         """See `Connection.quit`."""
-        member, to = self.membership, (self.membership.aggregator,)
-        context = member.context(request)
-        claimed = context.write(member.identity, context.session_digest, QUIT, to, abort_of(error))
-        self.connections.send(request, claimed)
+        self._write_last(self.membership.context(request), QUIT, error)
+
+    async def decline_statistic(self, request: int, error: SmpcError) -> None:
+        """See `Connection.decline_statistic`."""
+        self._write_last(statistic_context(self.membership.context(request)), LEAVE, error)
+
+    def _write_last(self, context: Context, step: str, error: SmpcError) -> None:
+        """Send the last message of this party in a request, or in the session."""
+        identity, to = self.membership.identity, (context.aggregator,)
+        written = context.write(identity, context.session_digest, step, to, abort_of(error))
+        self.connections.send(context.request, written)
 
     def _party(
         self,

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from smpc_dp.net.planned import SessionPlan
     from smpc_dp.net.served_log import ServedLog
     from smpc_dp.net.servers.connection import ServersConnection
+    from smpc_dp.net.transport.tls import Contexts
     from smpc_dp.privacy.accountant.events import Event as ReleaseEvent
     from smpc_dp.privacy.accountant.ledger import Ledger
     from smpc_dp.privacy.accountant.receipt import Receipt, SpentBudget
@@ -658,34 +659,38 @@ class Session:
                 raise ConfigError.at("covert", "servers garble nothing", ConfigCheck.UNSUPPORTED)
             from smpc_dp.net.servers.programs import operation_of
 
-            outcome = find_kernel(kernel)
-            operation = operation_of(outcome, epsilon, delta, noise, P)
             self._take(number)
+            async with self._declining():
+                outcome = find_kernel(kernel)
+                operation = operation_of(outcome, epsilon, delta, noise, P)
             with self._noting_others():
                 result = await cast("ServersConnection", self._connection).statistic(
                     self._request, outcome, data, public_label, operation, zetas, self._ledger
                 )
             self._notify_done(result.survivors, result.absent)
             return result
-        evaluations = await self._evaluating("pairwise statistics: it learns them")
+        lacking = "pairwise statistics: it learns them"
+        self._contexts(lacking)
         from smpc_dp.net.statistic import StatisticRequest, estimate
         from smpc_dp.protocols.garbled.params import PAIR_COPIES
 
-        requested = await asyncio.to_thread(
-            lambda: StatisticRequest.check(
-                find_kernel(kernel),
-                data,
-                parties=len(session.roster.parties),
-                epsilon=epsilon,
-                delta=delta,
-                partners=P,
-                noise=cast("NoiseKind", noise),
-                zetas=zetas,
-                public_label=public_label,
-                covert=PAIR_COPIES if covert is None else covert,
-            )
-        )
         self._take(number)
+        async with self._declining():
+            evaluations = await self._evaluating(lacking)
+            requested = await asyncio.to_thread(
+                lambda: StatisticRequest.check(
+                    find_kernel(kernel),
+                    data,
+                    parties=len(session.roster.parties),
+                    epsilon=epsilon,
+                    delta=delta,
+                    partners=P,
+                    noise=cast("NoiseKind", noise),
+                    zetas=zetas,
+                    public_label=public_label,
+                    covert=PAIR_COPIES if covert is None else covert,
+                )
+            )
         aggregator = cast("AggregatorConnection", self._connection)
         with self._noting_others():
             result = await estimate(requested, aggregator, self._request, evaluations, self._ledger)
@@ -703,7 +708,8 @@ class Session:
                 reason = f"{self.party}: say which request this is for: {self._following(self._behind)}"
                 raise ConfigError.at("number", reason, ConfigCheck.MISSING)
             number = self._request + 1
-        if not isinstance(number, Integral) or not self._request < number <= MOST_REQUESTS:
+        whole = isinstance(number, Integral) and not isinstance(number, bool)
+        if not whole or not self._request < number <= MOST_REQUESTS:
             reason = f"{self.party}: must be a whole number above {self._request}, the last call's"
             raise ConfigError.at("number", f"{reason}, is {number!r}", ConfigCheck.RANGE)
         self._request, self._behind = int(number), None
@@ -863,7 +869,20 @@ class Session:
             raise
         except TimeoutFault as error:
             # Without evidence, so it says nothing but that the next input is not for the next request.
-            self._behind = error if error.code == Code.PAST else None
+            later = error.code == Code.PAST and self._request < error.number <= MOST_REQUESTS
+            self._behind = error if later else None
+            raise
+
+    @asynccontextmanager
+    async def _declining(self) -> AsyncIterator[None]:
+        """Leave the request of a statistic whose record or arguments this party refuses.
+
+        The others must neither wait for this record nor take the next one for it.
+        """
+        try:
+            yield
+        except SmpcError as error:
+            await self._connection.decline_statistic(self._request, error)
             raise
 
     def _budget(self) -> Budget | None:
@@ -892,16 +911,20 @@ class Session:
         budget = self._budget()
         return None if budget is None else spent_budget(budget, self._membership.event(), self._charged)
 
-    async def _evaluating(self, lacking: str) -> Evaluations:
-        """Return the evaluations with other parties, made at the first call.
+    def _contexts(self, lacking: str) -> Contexts:
+        """Return the TLS contexts for evaluations with other parties.
 
         Raises ConfigError without an aggregator: `lacking` is what such a session does not have.
         """
+        if (contexts := self._connection.contexts) is None:
+            reason = f"a session without an aggregator has no {lacking}"
+            raise ConfigError.at("topology", reason, ConfigCheck.UNSUPPORTED)
+        return contexts
+
+    async def _evaluating(self, lacking: str) -> Evaluations:
+        """Return the evaluations with other parties, made at the first call; errors of `_contexts`."""
         if self._evaluations is None:
-            contexts = self._connection.contexts
-            if contexts is None:
-                reason = f"a session without an aggregator has no {lacking}"
-                raise ConfigError.at("topology", reason, ConfigCheck.UNSUPPORTED)
+            contexts = self._contexts(lacking)
             from smpc_dp.net.convictions import FOLDER, Convictions
             from smpc_dp.net.evaluation import Evaluations
 

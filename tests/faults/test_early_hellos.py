@@ -286,6 +286,31 @@ def test_a_hello_of_a_process_that_is_gone_does_not_count(tmp_path: Path, reques
     play(path, (), act)
 
 
+@pytest.mark.parametrize("before", [0, 3, 4])
+def test_who_leaves_a_statistic_breaks_nothing_where_others_ask_for_a_sum(
+    tmp_path: Path, before: int
+) -> None:
+    """It leaves before the request is open, or after `before` others have asked."""
+    path = create_local_session(tmp_path, NAMES, PARAMETERS | SECAGG, timeouts=TIMEOUTS)
+    name, *others = NAMES
+
+    async def act(scene: Scene) -> None:
+        first = asyncio.create_task(scene.ask_all(others[:before], 1))
+        await asyncio.sleep(0.2)
+        await scene.lines[name].decline_statistic(1, LocalError("this text stays here"))
+        await asyncio.sleep(0.2)
+        assert await scene.ask_all(others[before:], 1) == [6] * (6 - before)
+        assert await first == [6] * before
+        ended = scene.ended[0][0]
+        assert (ended.absent, ended.faults) == (
+            (name,),
+            (f"missing in step 'hello': {name} (not connected)",),
+        )
+        assert await scene.ask_all(NAMES, 2) == [7] * 7
+
+    play(path, (), act)
+
+
 def test_excluded_parties_end_no_requests_that_nobody_asks_for(tmp_path: Path) -> None:
     """More of them than may be lost: a request would fail as soon as it began, one after the other."""
     path = create_local_session(tmp_path, NAMES, PARAMETERS | SECAGG, timeouts=TIMEOUTS)

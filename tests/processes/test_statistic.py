@@ -207,6 +207,25 @@ async def test_one_party_that_asks_first_and_otherwise_takes_the_request_from_no
     assert "asks for a sum where others ask for a pairwise statistic" in str(answers[0])
 
 
+@pytest.mark.parametrize("kind", ["pairwise", pytest.param("sum", marks=pytest.mark.long)])
+async def test_a_record_that_is_refused_moves_no_other_one(tmp_path: Path, kind: str) -> None:
+    """The others go on without it at once, and its party's next record is one of the next request."""
+
+    async def act(opened: smpc_dp.Session, index: int) -> object:
+        if opened.party != "alice":
+            await opened.pairwise("collision", 3, 12.0, 1, covert=0)
+        else:
+            with pytest.raises(smpc_dp.PrivacyError):
+                await (opened.sum([2.5]) if kind == "sum" else opened.pairwise("collision", 2.5, 12.0, 1))
+        return await opened.pairwise("collision", 7, 12.0, 1, covert=0)
+
+    *_, first, second = await execute(session(tmp_path), act)
+    assert isinstance(first, StatisticResult)
+    assert isinstance(second, StatisticResult)
+    assert (first.absent, first.pairs, second.absent, second.pairs) == (("alice",), 2, (), 2)
+    assert "signature" not in str(first.faults)
+
+
 async def test_users_kernels_and_public_labels(tmp_path: Path) -> None:
     near = table_kernel("near", lambda x, y: float(abs(x[0] - y[0]) <= 2), Field(0, 9), low=0, high=1)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from smpc_dp.net import statistic
 from smpc_dp.net.events import ignore
 from smpc_dp.net.local import create_local_session
 from smpc_dp.net.member import Membership
-from smpc_dp.net.session import Session
+from smpc_dp.net.session import MOST_REQUESTS, Session
 from tests.unit.records.test_fit import FITS, SCHEMA, hospital
 
 PARTIES = ("alice", "bob", "carol", "dave")
@@ -23,17 +24,25 @@ REAL: dict[str, object] = {"length": 1, "lower": 0.0, "upper": 1.0, "precision":
 
 
 class Failing:
-    """A connection whose requests end with the given errors, one after the other."""
+    """A connection whose requests end with the given errors, one after the other.
+
+    `declined`: the requests that the party has left before they began.
+    """
 
     check_total = True
+    contexts = object()
 
     def __init__(self, *errors: smpc_dp.SmpcError) -> None:
         self.asked: list[int] = []
+        self.declined: list[int] = []
         self._errors = list(errors)
 
     async def run(self, request: int, *_: Any, **_named: Any) -> Any:
         self.asked.append(request)
         raise self._errors.pop(0)
+
+    async def decline_statistic(self, request: int, _error: smpc_dp.SmpcError) -> None:
+        self.declined.append(request)
 
     statistic = run
 
@@ -82,10 +91,10 @@ async def test_what_one_member_says_is_called_that(tmp_path: Path) -> None:
             await session.average([0.5])
 
 
-@pytest.mark.parametrize("protocol", ["secagg", "mpyc"])
-async def test_a_record_is_not_moved_to_another_request(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, protocol: str
-) -> None:
+@pytest.fixture
+def no_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Requests for statistics of pairs go to the connection."""
+
     async def estimate(_requested: object, connection: Failing, request: int, *_: object) -> Any:
         return await connection.run(request)
 
@@ -94,6 +103,62 @@ async def test_a_record_is_not_moved_to_another_request(
 
     monkeypatch.setattr(statistic, "estimate", estimate)
     monkeypatch.setattr(Session, "_evaluating", no_evaluations)
+
+
+@pytest.mark.usefixtures("no_pairs")
+@pytest.mark.parametrize(
+    "refused", [{"data": 2.5}, {"data": 1 << 40}, {"public_label": 1}, {"kernel": "none"}, {"epsilon": -1.0}]
+)
+async def test_a_record_that_is_refused_has_a_number(tmp_path: Path, refused: dict[str, Any]) -> None:
+    """The next record is not moved to the request of the refused one."""
+    connection = Failing(smpc_dp.TimeoutFault({"bob"}, "hello"))
+    session = session_of(tmp_path, REAL | FEW, connection)
+    given: dict[str, Any] = {"kernel": "collision", "data": 7, "epsilon": 8.0, "P": 1}
+    with pytest.raises(smpc_dp.SmpcError) as caught:
+        await session.pairwise(**given | refused)
+    assert not isinstance(caught.value, smpc_dp.TimeoutFault)
+    assert (connection.asked, connection.declined) == ([], [1])
+    with pytest.raises(smpc_dp.TimeoutFault):
+        await session.pairwise(**given)
+    assert (connection.asked, connection.declined) == ([2], [1])
+
+
+@pytest.mark.usefixtures("no_pairs")
+async def test_a_call_that_is_cancelled_has_a_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def cancel(*_: object) -> None:
+        raise asyncio.CancelledError
+
+    connection = Failing(smpc_dp.TimeoutFault({"bob"}, "hello"))
+    session = session_of(tmp_path, REAL | FEW, connection)
+    with monkeypatch.context() as patched:
+        patched.setattr(asyncio, "to_thread", cancel)
+        with pytest.raises(asyncio.CancelledError):
+            await session.pairwise("collision", 7, 8.0, 1)
+    with pytest.raises(smpc_dp.TimeoutFault):
+        await session.pairwise("collision", 7, 8.0, 1)
+    assert connection.asked == [2]
+
+
+async def test_a_number_is_no_boolean(tmp_path: Path) -> None:
+    session = session_of(tmp_path, REAL | FEW, Failing())
+    with pytest.raises(smpc_dp.ConfigError, match=r"must be a whole number above 0, .* is True"):
+        await session.average([0.5], number=True)
+
+
+@pytest.mark.parametrize("number", [0, 1, MOST_REQUESTS + 1])
+async def test_a_number_that_no_call_can_have_is_not_noted(tmp_path: Path, number: int) -> None:
+    past = smpc_dp.TimeoutFault({"alice"}, "start", code=Code.PAST, number=number)
+    connection = Failing(past, smpc_dp.TimeoutFault({"bob"}, "hello"))
+    session = session_of(tmp_path, REAL | FEW, connection)
+    for _ in range(2):
+        with pytest.raises(smpc_dp.TimeoutFault):
+            await session.average([0.5])
+    assert connection.asked == [1, 2]
+
+
+@pytest.mark.usefixtures("no_pairs")
+@pytest.mark.parametrize("protocol", ["secagg", "mpyc"])
+async def test_a_record_is_not_moved_to_another_request(tmp_path: Path, protocol: str) -> None:
     past = smpc_dp.TimeoutFault({"alice"}, "start", code=Code.PAST, number=3)
     connection = Failing(past, *(smpc_dp.TimeoutFault({"bob"}, "hello") for _ in range(2)))
     session = session_of(tmp_path, REAL | FEW if protocol == "secagg" else {}, connection, protocol)
