@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import smpc_dp
-from smpc_dp.errors import Check
+from smpc_dp.errors import Check, Code
 from smpc_dp.kernels import Field, auc, kendall_tau, table_kernel
 from smpc_dp.net import statistic
 from smpc_dp.net.aggregator import RequestServer
@@ -224,6 +224,29 @@ async def test_a_record_that_is_refused_moves_no_other_one(tmp_path: Path, kind:
     assert isinstance(second, StatisticResult)
     assert (first.absent, first.pairs, second.absent, second.pairs) == (("alice",), 2, (), 2)
     assert "signature" not in str(first.faults)
+
+
+@pytest.mark.long
+async def test_who_was_started_anew_joins_by_relayed_pairs(tmp_path: Path) -> None:
+    """After the answer to its past request; messages of pairs are longer than those of excluded parties."""
+    path = create_local_session(tmp_path, PARTIES, PARAMETERS, timeouts=HOURS)
+    serving = asyncio.create_task(smpc_dp.serve(path))
+    opened = {name: await smpc_dp.Session.open(path, name) for name in PARTIES}
+
+    async def ask(name: str, number: int | None = None) -> StatisticResult:
+        return await opened[name].pairwise("collision", 7, 12.0, 1, covert=0, number=number)
+
+    await asyncio.gather(*map(ask, PARTIES))
+    await opened["eve"].close()
+    opened["eve"] = await smpc_dp.Session.open(path, "eve")
+    with pytest.raises(smpc_dp.TimeoutFault) as caught:
+        await ask("eve")
+    assert (caught.value.code, caught.value.number) == (Code.PAST, 2)
+    answers = await asyncio.gather(*map(ask, PARTIES[:-1]), ask("eve", 2))
+    assert [(answer.absent, answer.faults) for answer in answers] == [((), ())] * 5
+    for each in opened.values():
+        await each.close()
+    assert [type(served) for served in await serving] == [StatisticResult] * 2
 
 
 async def test_users_kernels_and_public_labels(tmp_path: Path) -> None:
