@@ -209,9 +209,14 @@ async def test_one_party_that_asks_first_and_otherwise_takes_the_request_from_no
 
 @pytest.mark.parametrize("kind", ["pairwise", pytest.param("sum", marks=pytest.mark.long)])
 async def test_a_record_that_is_refused_moves_no_other_one(tmp_path: Path, kind: str) -> None:
-    """The others go on without it at once, and its party's next record is one of the next request."""
+    """The others go on without it at once, and its party's next record is one of the next request.
+
+    It comes when the request is open, and before it is clear that it is for a statistic.
+    """
+    pauses = {"alice": 0.3, "dave": 0.6, "eve": 0.6}
 
     async def act(opened: smpc_dp.Session, index: int) -> object:
+        await asyncio.sleep(pauses.get(opened.party, 0))
         if opened.party != "alice":
             await opened.pairwise("collision", 3, 12.0, 1, covert=0)
         else:
@@ -219,7 +224,8 @@ async def test_a_record_that_is_refused_moves_no_other_one(tmp_path: Path, kind:
                 await (opened.sum([2.5]) if kind == "sum" else opened.pairwise("collision", 2.5, 12.0, 1))
         return await opened.pairwise("collision", 7, 12.0, 1, covert=0)
 
-    *_, first, second = await execute(session(tmp_path), act)
+    async with asyncio.timeout(30):
+        *_, first, second = await execute(session(tmp_path), act)
     assert isinstance(first, StatisticResult)
     assert isinstance(second, StatisticResult)
     assert (first.absent, first.pairs, second.absent, second.pairs) == (("alice",), 2, (), 2)
