@@ -40,7 +40,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--part", default="", metavar="SEED", help="beside the cases of `make test` those that a seed draws"
     )
     parser.addoption(
-        "--schedules", help="seeded fault schedules of each protocol: N, or FIRST:END; without this 8"
+        "--schedules", help="seeded fault schedules of each protocol: N, or FIRST:END; without this 10"
     )
 
 
@@ -229,7 +229,7 @@ def first(request: pytest.FixtureRequest, stride: int) -> int:
 def schedules(request: pytest.FixtureRequest) -> range:
     """The seeds of the fault schedules to play."""
     wanted: str = request.config.getoption("--schedules") or (
-        "60" if request.config.getoption("--all") else "8"
+        "60" if request.config.getoption("--all") else "10"
     )
     first, _, end = wanted.rpartition(":")
     return range(int(first or 0), int(end))

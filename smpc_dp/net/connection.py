@@ -30,7 +30,6 @@ from smpc_dp.protocols.phases.survivors import FixedSurvivors
 from smpc_dp.protocols.registry import roles_of
 from smpc_dp.protocols.result import Outcome
 from smpc_dp.protocols.ustatistic.messages import START as STATISTIC_START
-from smpc_dp.protocols.ustatistic.terms import statistic_context
 from smpc_dp.seen import NOTHING_SEEN, Seen
 from smpc_dp.wire.abort import LEAVE, QUIT, abort_of
 from smpc_dp.wire.envelope import Envelope
@@ -289,6 +288,9 @@ class AggregatorConnection(Connection):
 
     async def decline_statistic(self, request: int, error: SmpcError) -> None:
         """See `Connection.decline_statistic`."""
+        # Not at the top: a party of a sum loads no circuits.
+        from smpc_dp.protocols.ustatistic.terms import statistic_context
+
         self._write_last(statistic_context(self.membership.context(request)), LEAVE, error)
 
     def _write_last(self, context: Context, step: str, error: SmpcError) -> None:
