@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from smpc_dp.net.audit import Report
     from smpc_dp.net.planned import SessionPlan
     from smpc_dp.net.served_log import ServedLog as AsynchronousLog
-    from smpc_dp.protocols.descriptor import MakeParty
+    from smpc_dp.protocols.session_protocol import MakeParty
     from smpc_dp.records.table import Source, Table
     from smpc_dp.trees import Bounds
 

@@ -72,7 +72,7 @@ def cosign(
     """
     from smpc_dp.identity.keys import Identity
     from smpc_dp.log.checkpoint import Witness
-    from smpc_dp.net.log_groups import is_scope
+    from smpc_dp.net.log_session import is_scope
     from smpc_dp.net.session_file import load_session
 
     loaded = load_session(session, audited=True)

@@ -28,8 +28,8 @@ from smpc_dp.net.inputs import read_vector
 from smpc_dp.net.launcher import print_event, run_child
 from smpc_dp.net.member import Membership
 from smpc_dp.net.session_file import load_session
+from smpc_dp.net.tasks import task_of
 from smpc_dp.net.tolerance import tolerances
-from smpc_dp.protocols.names import LEARN, RECORDS, REPORTS, is_verifiable
 from smpc_dp.protocols.records import RecordParameters
 
 # Modules of learners, servers and aggregators take long to load: each function imports its own.
@@ -145,7 +145,7 @@ def party(
     host = HostMember(session, name, vector, key, listen, ledger, board, audit, watch)
     problems: list[str] = []
     others = {**sums, "--requests": requests, "--statistic": statistic}
-    if loaded.protocol == LEARN:
+    if task_of(loaded).name == "learner":
         from smpc_dp.cli.learn import run_learning
 
         _refuse_given(others, "is not for a session that learns")
@@ -153,7 +153,7 @@ def party(
         with reported_member(reporting, loaded, host, learned, problems):
             code = run_learning(host, out, learned, problems, serves=serves, as_json=as_json, events=events)
         raise typer.Exit(code)
-    if loaded.protocol == REPORTS:
+    if task_of(loaded).name == "report":
         from smpc_dp.cli.reports import run_reporting
 
         _refuse_given({**others, "--audit": audit, "--report": report}, "is not for a session of reports")
@@ -239,11 +239,11 @@ async def _contribute(host: HostMember, sums: Mapping[str, Any], results: list[E
     Audits the log if that is requested. `sums`: the options of sums.
     """
     member = Membership.load(host.session, host.name, host.key)
-    if RECORDS in member.session.parameters:
+    if task_of(member.session).name == "records":
         _refuse_given({**sums, "--audit": host.audit}, "is not for statistics of records")
         results.append(await take_part(host, load_rows(host, member)))
         return None
-    if host.audit is not None and not is_verifiable(member.session.protocol, member.session.parameters):
+    if host.audit is not None and not member.session.is_logged:
         raise ConfigError.at("--audit", "is for a session with verifiable = true", ConfigCheck.UNSUPPORTED)
     encoding = member.encoding
     vector = read_vector(host.input_file)

@@ -37,9 +37,9 @@ from smpc_dp.net.local import check_free
 from smpc_dp.net.member import Membership, default_key
 from smpc_dp.net.session import read_rows
 from smpc_dp.net.session_file import SessionFile, load_session
+from smpc_dp.net.tasks import task_of
 from smpc_dp.net.tolerance import tolerances
 from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
-from smpc_dp.protocols.names import REPORTS
 from smpc_dp.protocols.phases.parameters import SumParameters
 from smpc_dp.protocols.records import RecordParameters
 from smpc_dp.protocols.secret_sharing.params import SharedParameters
@@ -96,7 +96,7 @@ def run(
     checked = loaded.checked_parameters
     learning = isinstance(checked, LearnParameters)
     # Their result is the analyst's.
-    reports = loaded.protocol == REPORTS
+    reports = task_of(loaded).name == "report"
     of_records = isinstance(checked, RecordParameters)
     sums: dict[str, object] = {"--operation": operation, "--weights": weights, "--clip": clip or None}
     if reports:
@@ -354,7 +354,7 @@ def _check_inputs(
 ) -> None:
     """Check every input of a sum, of statistics or of a learner before any process starts."""
     checked = loaded.checked_parameters
-    if loaded.protocol == REPORTS:
+    if task_of(loaded).name == "report":
         from smpc_dp.cli.reports import check_records
 
         check_records(cast("AnyReport", checked), files)

@@ -14,7 +14,6 @@ from smpc_dp.net.launcher import ProcessOutcome
 from smpc_dp.net.session_file import SessionFile
 from smpc_dp.net.tolerance import tolerances
 from smpc_dp.protocols.gopa.params import GopaParameters
-from smpc_dp.protocols.names import EXCHANGE, GOPA, SECAGG, is_verifiable
 from smpc_dp.protocols.phases.parameters import SumParameters
 from smpc_dp.protocols.records import RecordParameters
 from smpc_dp.protocols.result import noise_reach
@@ -113,11 +112,11 @@ def _view_of_sum(parameters: object) -> str:
     """Return the key of `roles.VIEWS` for the parameters of a request; "" for another package's protocol."""
     if isinstance(parameters, SharedParameters):
         return "servers"
-    if not isinstance(parameters, SumParameters) or parameters.protocol not in (SECAGG, GOPA, EXCHANGE):
+    if not isinstance(parameters, SumParameters) or parameters.protocol not in ("secagg", "gopa", "exchange"):
         return ""
-    if parameters.protocol == EXCHANGE:
-        return EXCHANGE
-    if isinstance(parameters, RecordParameters) and parameters.protocol == SECAGG:
+    if parameters.protocol == "exchange":
+        return "exchange"
+    if isinstance(parameters, RecordParameters) and parameters.protocol == "secagg":
         return "records"
     if isinstance(parameters, GopaParameters):
         return _view_of_gopa(parameters)
@@ -237,7 +236,7 @@ def asked_section(session: SessionFile, *, compared: bool) -> list[Section]:
     columns = (("parameter", ""), ("value", "long"))
     table = Table("Parameters, as the session file has them", columns, rows)
     tolerated = [f"The session {one}." for one in tolerances(session)]
-    verifiable = is_verifiable(session.protocol, session.parameters)
+    verifiable = session.is_logged
     protocol = (
         f"Protocol {session.protocol}, version {session.version}{', verifiable' if verifiable else ''}."
     )

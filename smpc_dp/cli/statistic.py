@@ -17,7 +17,6 @@ from smpc_dp.net.inputs import read_table, read_vector
 from smpc_dp.net.member import Membership
 from smpc_dp.net.session_file import SessionFile
 from smpc_dp.protocols.garbled.params import PAIR_COPIES
-from smpc_dp.protocols.names import has_servers
 from smpc_dp.summary import PAIRS_COVERED
 
 if TYPE_CHECKING:
@@ -97,7 +96,7 @@ class Statistic:
 
         In a session with servers these check it.
         """
-        if has_servers(session.protocol, session.parameters):
+        if session.topology == "servers":
             return
         from smpc_dp.statistics.compiled import plan_statistic
 

@@ -16,7 +16,6 @@ from msgspec.structs import replace
 from smpc_dp.crypto import commit, proofs
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.encoding import RingVector
-from smpc_dp.protocols.descriptor import MakeParty
 from smpc_dp.protocols.engine.run import Run
 from smpc_dp.protocols.engine.state import Transition
 from smpc_dp.protocols.gopa.verifiable import messages as v
@@ -27,6 +26,7 @@ from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
 from smpc_dp.protocols.gopa.verifiable.states import PARTY, party
 from smpc_dp.protocols.phases.survivors import FixedSurvivors
 from smpc_dp.protocols.result import Outcome
+from smpc_dp.protocols.session_protocol import MakeParty
 from smpc_dp.seen import NOTHING_SEEN, Seen
 from smpc_dp.wire.signing import Context, Signer, decode
 

@@ -30,7 +30,7 @@ from smpc_dp.protocols.exchange.params import plan_exchange
 from smpc_dp.protocols.gopa.check import check_gopa
 from smpc_dp.protocols.gopa.params import GopaParameters
 from smpc_dp.protocols.phases.parameters import SumParameters
-from smpc_dp.protocols.registry import PARAMETER_CHECKERS
+from smpc_dp.protocols.registry import checker_of
 from smpc_dp.protocols.result import Privacy
 from smpc_dp.protocols.secagg.noisy import check_noisy
 from smpc_dp.protocols.secagg.params import SAME
@@ -252,7 +252,7 @@ def _checked(protocol: str, given: Mapping[str, object], size: int) -> SumParame
     if protocol == "secagg" and "epsilon" in given and size <= MOST_COMPLETE:
         checked, issues = check_noisy(given, size, complete=True)
     else:
-        check = check_gopa if protocol == GopaParameters.protocol else PARAMETER_CHECKERS[protocol, 1]
+        check = check_gopa if protocol == GopaParameters.protocol else checker_of(protocol, 1)
         checked, issues = check(given, size)
     if given.get("verifiable") and "precision" in {issue.where for issue in issues}:
         # The grid follows from the noise: precision is not a setting.

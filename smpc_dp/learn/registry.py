@@ -42,7 +42,7 @@ from smpc_dp.learn.token_learners import (
 from smpc_dp.learn.walk_sgd_learner import WalkSgdLearner
 from smpc_dp.privacy.accountant.decimals import summed
 from smpc_dp.privacy.guarantee import PrivacyGuarantee
-from smpc_dp.protocols.names import LEARN, VERIFIABLE_VERSION, has_servers, has_version, version_of
+from smpc_dp.protocols.gopa.versions import VERIFIABLE_VERSION, has_version, version_of
 from smpc_dp.protocols.secret_sharing.params import VectorParameters
 from smpc_dp.settings import read
 
@@ -202,8 +202,10 @@ def check_learn_as(
     numbered, issues = number_parties(parameters, names)
     if issues:
         return None, issues
-    if not has_version(version, LEARN, parameters):
-        expected = version_of(LEARN, parameters)
+    averager = parameters.get("averager")
+    verifiable = isinstance(averager, Mapping) and averager.get("verifiable") is True
+    if not has_version(version, verifiable=verifiable):
+        expected = version_of(verifiable=verifiable)
         why = (
             "verifiable averages" if expected == VERIFIABLE_VERSION else "without verifiable averages 'learn'"
         )
@@ -246,7 +248,7 @@ def check_learn(
     if requirements.metric is not None and table.verifiable:
         reason = "is not for verifiable averages: auditors count two requests a step"
         issues.append(ConfigIssue("metric_every", reason, ConfigCheck.UNSUPPORTED))
-    if has_servers(LEARN, parameters) and (requirements.average is None or requirements.exchange is not None):
+    if table.method == "mpyc" and (requirements.average is None or requirements.exchange is not None):
         reason = "'mpyc' averages, and this learner sends messages, which need an aggregator"
         issues.append(ConfigIssue("averager.method", reason, ConfigCheck.UNSUPPORTED))
     if issues:

@@ -25,7 +25,6 @@ from smpc_dp.net.operations import HELLOS, Operations, is_hello, leaving_error
 from smpc_dp.net.served_log import answer, is_log_request
 from smpc_dp.net.statistic import plan_maker
 from smpc_dp.net.transport.endpoint import listen
-from smpc_dp.protocols.descriptor import MakeAggregator
 from smpc_dp.protocols.engine import events
 from smpc_dp.protocols.engine.run import Run
 from smpc_dp.protocols.exchange.states import Relayed
@@ -35,6 +34,7 @@ from smpc_dp.protocols.phases.survivors import FixedSurvivors
 from smpc_dp.protocols.record_result import RecordResult
 from smpc_dp.protocols.registry import make_aggregator
 from smpc_dp.protocols.result import Outcome, Result
+from smpc_dp.protocols.session_protocol import MakeAggregator
 from smpc_dp.protocols.ustatistic import states as statistic_states
 from smpc_dp.protocols.ustatistic.messages import CONVICTION
 from smpc_dp.protocols.ustatistic.messages import HELLO as STATISTIC_HELLO
@@ -403,7 +403,7 @@ async def serve(
     if requests is not None and requests < 1:
         raise ConfigError.at("requests", f"must be at least 1, is {requests}", ConfigCheck.RANGE)
     membership = Membership.load(session, name or aggregator_name(session), key, "aggregator")
-    membership.refuse_sums()
+    membership.refuse_others("vector", "records")
     logs = log_folder(membership, session, board)
     on_event = with_logging(on_event)
     results: list[Result | RecordResult | StatisticResult | SmpcError] = []

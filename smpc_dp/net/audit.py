@@ -42,19 +42,16 @@ from smpc_dp.net.audit_selection import (
     conclusion,
     select,
 )
-from smpc_dp.net.log_groups import group_of
 from smpc_dp.net.log_http import HTTP_SECONDS
 from smpc_dp.net.log_session import LogSession, parse_session_text, read_long_session
 from smpc_dp.net.log_source import Reopen, make_rereadable, open_log
-from smpc_dp.net.protocols import session_protocol
 from smpc_dp.protocols.auditing import Excluded
-from smpc_dp.protocols.descriptor import DESCRIPTORS, Audit, LogAuditor
 from smpc_dp.protocols.gopa.verifiable.audit import CHANGED, Again
 from smpc_dp.protocols.gopa.verifiable.batch_verifier import EarlierFault, at_once
 from smpc_dp.protocols.gopa.verifiable.verdict import Verdict
-from smpc_dp.protocols.names import GOPA, LEARN, is_verifiable
+from smpc_dp.protocols.registry import built_in_protocols, session_protocol
+from smpc_dp.protocols.session_protocol import Audit, LogAuditor
 from smpc_dp.protocols.ustatistic.audit import StatisticVerdict
-from smpc_dp.protocols.ustatistic.log import OPERATION
 from smpc_dp.wire.signing import Context
 
 # Batches of checks that wait or are under way, at most, for each thread.
@@ -409,11 +406,13 @@ def _session(reader: LogReader) -> LogSession:
 
 def _kind_of(reader: LogReader, session: LogSession) -> Audit | None:
     """Return how a log in this session is audited; None for a run that has none."""
-    name = "gopa-verifiable" if is_verifiable(session.protocol, session.parameters) else ""
-    if reader.header.operation.startswith(OPERATION) and session.protocol != LEARN:
-        described = session_protocol(session.protocol, session.version)
-        name = "pairwise" if described is not None and described.is_sum else ""
-    return DESCRIPTORS[name].audit if name else None
+    described, operation = session_protocol(session.protocol), reader.header.operation
+    if described.is_sum:
+        audits = (one.audit for one in built_in_protocols() if one.audit is not None and one.audit.operation)
+        for audit in audits:
+            if operation.startswith(audit.operation):
+                return audit
+    return described.audit if described.is_logged(session.parameters) else None
 
 
 def _auditor(
@@ -427,23 +426,22 @@ def _auditor(
     """Return the auditor of a log; the session is planned only when the run id is right."""
     if kind is None or session.aggregator is None:
         raise VerificationError(f"a run of '{session.protocol}' that is not verifiable", Check.NOT_VERIFIABLE)
-    learns = session.protocol == LEARN
     context = functools.partial(
         Context,
-        protocol=GOPA if learns else session.protocol,
+        protocol=kind.protocol or session.protocol,
         version=session.version,
         session_digest=session.digest,
         request=header.request,
         aggregator=session.aggregator,
         keys=session.keys,
         operation=header.operation,
-        grouped=learns,
+        grouped=kind.group_of is not None,
     )
     names: Sequence[str] = session.names
     kind.check_run_id(context(names=names), header)
     parameters: Any = session.planned(known) if kind.planned else session.most_corrupt(known)
-    if learns:
-        names, parameters = group_of(session, parameters, header.request, header.operation)
+    if kind.group_of is not None:
+        names, parameters = kind.group_of(session, parameters, header)
     return kind.auditor(context(names=names), parameters, header, again, pool)
 
 

@@ -19,9 +19,8 @@ from smpc_dp.log.runs import SessionLog, read_all
 from smpc_dp.log.signed_note import COSIGNATURE, MAX_BYTES, NoteKey
 from smpc_dp.net.session_file import load_session
 from smpc_dp.protocols.begin import check_begin, session_head
-from smpc_dp.protocols.names import AUDITED_VERSION, GOPA, VERIFIABLE_VERSION
 from smpc_dp.protocols.phases import messages as m
-from smpc_dp.protocols.ustatistic import plan as statistic
+from smpc_dp.protocols.registry import built_in_protocols
 from smpc_dp.wire.sets import PartySet
 from smpc_dp.wire.signing import Context
 
@@ -287,7 +286,8 @@ def _check_listed(
     certified = log.certified
     if certified is None or certified.certifies < header.number:
         raise VerificationError("no quorum has signed the session log with this run", Check.NO_QUORUM)
-    known = {(GOPA, VERIFIABLE_VERSION), (GOPA, AUDITED_VERSION), (statistic.PROTOCOL, statistic.VERSION)}
+    audits = (one.audit for one in built_in_protocols() if one.audit is not None)
+    known = {pair for audit in audits for pair in audit.certifies}
     if (certified.protocol, certified.version) not in known:
         raise VerificationError(
             "the session log has a certificate of another protocol", Check.BAD_CERTIFICATE

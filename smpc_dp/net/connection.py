@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NoReturn, cast
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
@@ -22,13 +22,13 @@ from smpc_dp.net.seen import StoredRun
 from smpc_dp.net.transport.channel import ChannelClosed
 from smpc_dp.net.transport.endpoint import Endpoint, dial
 from smpc_dp.net.transport.tls import Contexts
-from smpc_dp.protocols.descriptor import MakeParty
 from smpc_dp.protocols.engine import events
 from smpc_dp.protocols.engine.run import Run
 from smpc_dp.protocols.phases.messages import START
 from smpc_dp.protocols.phases.survivors import FixedSurvivors
-from smpc_dp.protocols.registry import roles_of
+from smpc_dp.protocols.registry import make_party
 from smpc_dp.protocols.result import Outcome
+from smpc_dp.protocols.session_protocol import MakeParty
 from smpc_dp.protocols.ustatistic.messages import START as STATISTIC_START
 from smpc_dp.seen import NOTHING_SEEN, Seen
 from smpc_dp.wire.abort import LEAVE, QUIT, abort_of
@@ -310,7 +310,7 @@ class AggregatorConnection(Connection):
         """Return the party's role in a request."""
         context = membership.context(request, operation)
         parameters, identity = membership.parameters, membership.identity
-        make = cast("Callable[..., Run[Any]]", self._role or roles_of(parameters).party)
+        make: Callable[..., Run[Any]] = self._role or make_party
         chosen = {}
         if parameters.is_logged and not self.check_total:
             chosen["check_total"], self.check_total = False, True

@@ -19,10 +19,10 @@ from smpc_dp.net.transport.channel import ChannelClosed
 from smpc_dp.net.transport.endpoint import Endpoint
 from smpc_dp.net.transport.tls import Contexts
 from smpc_dp.protocols.garbled.evaluation import Evaluation, Operation
+from smpc_dp.protocols.garbled.messages import PAIRWISE, VERSION
 from smpc_dp.protocols.garbled.participant import Participant
 from smpc_dp.protocols.garbled.plan import Plan
 from smpc_dp.protocols.garbled.transfers import Transfers
-from smpc_dp.protocols.names import PAIRWISE, VERSION
 
 OnStep = Callable[[str], None]
 

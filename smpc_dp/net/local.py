@@ -16,7 +16,7 @@ from smpc_dp.identity.roster import Role, split_address
 from smpc_dp.net.member import default_key
 from smpc_dp.net.session_file import Timeouts, write_session
 from smpc_dp.net.transport.endpoint import listening
-from smpc_dp.protocols.names import SECAGG, has_servers, is_direct, version_of
+from smpc_dp.protocols.registry import find_protocol
 
 AGGREGATOR = "aggregator"
 # Where all processes start together none has to wait for minutes for one that has failed.
@@ -29,7 +29,7 @@ def create_local_session(
     parties: Sequence[str],
     parameters: Mapping[str, object],
     *,
-    protocol: str = SECAGG,
+    protocol: str = "secagg",
     aggregator: str = AGGREGATOR,
     addresses: bool = False,
     timeouts: Timeouts | None = None,
@@ -62,17 +62,19 @@ def create_local_session(
         default_key(path, aggregator).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise LocalError(f"{folder}: cannot make the folder ({error.strerror})") from None
-    direct = is_direct(protocol, parameters)
-    shared = has_servers(protocol, parameters)
-    roles: dict[str, Role] = {} if direct or shared else {aggregator: "aggregator"}
-    if shared:
+    described = find_protocol(protocol)
+    topology = "aggregator" if described is None else described.topology(parameters)
+    direct = topology == "direct"
+    roles: dict[str, Role] = {aggregator: "aggregator"} if topology in ("aggregator", "two") else {}
+    if topology == "servers":
         roles |= {f"server{number}": "server" for number in range(1, servers + 1)}
     for name in (*roles, *parties):
         identity = Identity.generate(name)
         role = roles.get(name, "party")
         address = f"127.0.0.1:{free_port()}" if role != "party" or addresses or direct else None
         members.append((identity, identity.entry(role, address)))
-    version, entries = version_of(protocol, parameters), [entry for _, entry in members]
+    version = 1 if described is None else described.version_for(parameters)
+    entries = [entry for _, entry in members]
     write_session(path, protocol, version, parameters, entries, timeouts or ON_ONE_MACHINE)
     for identity, _ in members:
         identity.save(default_key(path, identity.name))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, cast
 
 from smpc_dp.errors import Check, VerificationError
 from smpc_dp.net.log_session import LogSession
 from smpc_dp.net.session_file import SessionFile
 from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
-from smpc_dp.protocols.names import LEARN
 from smpc_dp.seen import scope_of_group
 from smpc_dp.wire.signing import group_operation
 
@@ -16,13 +16,33 @@ from smpc_dp.wire.signing import group_operation
 if TYPE_CHECKING:
     from smpc_dp.learn.registry import LearnParameters
 
+# Most places in all groups together: an auditor draws them again, from a seed that a stranger wrote.
+MOST_INDICES = 1 << 22
 
-def is_scope(session: SessionFile, scope: str) -> bool:
-    """Tell whether a session has a session log of this scope, in hex: its digest, or that of a group."""
-    if scope == session.digest.hex():
-        return True
-    if session.protocol != LEARN:
-        return False
+
+def check_schedule(parameters: Mapping[str, object], members: int) -> None:
+    """Raise VerificationError for a learning session whose groups have no logs, or are too many to draw.
+
+    It is called before the parameters are planned: a stranger's session must not exhaust the memory.
+    """
+    # Not at the top: learners take long to load.
+    from smpc_dp.learn.registry import has_groups
+
+    averager = parameters.get("averager")
+    if not has_groups(parameters.get("learner")) or not (
+        isinstance(averager, dict) and averager.get("verifiable") is True
+    ):
+        raise VerificationError("a run of 'learn' that is not verifiable", Check.NOT_VERIFIABLE)
+    steps, group = parameters.get("steps"), parameters.get("group", members)
+    if type(steps) is int and type(group) is int and steps * max(members, group) > MOST_INDICES:
+        reason = (
+            f"{steps} steps of {members} parties are too many for an audit: {MOST_INDICES} places at most"
+        )
+        raise VerificationError(reason, Check.NOT_VERIFIABLE)
+
+
+def is_group(session: SessionFile, scope: str) -> bool:
+    """Tell whether a session has a session log of this scope, in hex, of one of its groups."""
     groups = cast("LearnParameters", session.checked_parameters).groups
     if groups is None:
         return False

@@ -6,14 +6,12 @@ import contextlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.transcript import Digest
 from smpc_dp.errors import (
     Check,
-    ConfigCheck,
-    ConfigError,
     ConfigIssue,
     Issues,
     LocalError,
@@ -24,37 +22,23 @@ from smpc_dp.identity.packed_roster import Names, RosterPacker
 from smpc_dp.identity.roster import Member
 from smpc_dp.log.header import SessionText
 from smpc_dp.net.session_file import (
+    SessionFile,
     check_outline,
     check_protocol,
     plan_parameters,
     read_member,
     read_parameters,
 )
+from smpc_dp.net.tasks import find_task
 from smpc_dp.privacy.accountant.work import TooMuchWorkError, limit_work
-from smpc_dp.privacy.secagg_plan import part_of
-from smpc_dp.protocols.names import (
-    AUDITED_VERSION,
-    GOPA,
-    LEARN,
-    RECORDS,
-    SECAGG,
-    VERIFIABLE_VERSION,
-    VERSION,
-    is_direct,
-)
-from smpc_dp.protocols.phases.parameters import SumParameters
+from smpc_dp.protocols.registry import find_protocol, session_protocol
 from smpc_dp.protocols.session import session_digest, session_json
 
 # Longest member, and longest table of parameters that is parsed by itself, in characters.
 VALUE_CHARACTERS = 1 << 16
-# Most places in all groups together: an auditor draws them again, from a seed that a stranger wrote.
-MOST_INDICES = 1 << 22
 # Most work for the plan of a session that the auditor does not know, in cells of the accountant's
 # distributions: 2 to 3 seconds.
 STRANGERS_CELLS = 3_000_000
-# Sessions of sums through an aggregator in which `corrupt` says how many are, and its default.
-_SUMS = {(SECAGG, VERSION), (GOPA, VERSION), (GOPA, VERIFIABLE_VERSION), (GOPA, AUDITED_VERSION)}
-_CORRUPT = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +66,8 @@ class LogSession:
         `STRANGERS_CELLS`. Raises LocalError beyond that, and ConfigError with each fault.
         """
         issues = Issues()
-        if self.digest != known and RECORDS in self.parameters:
+        described = session_protocol(self.protocol)
+        if self.digest != known and find_task(described.task(self.parameters)).is_long_to_plan:
             reason = "anybody may have written the log, and to plan its statistics of records may take long"
             raise LocalError(f"{reason}: give the session file")
         bound = contextlib.nullcontext() if self.digest == known else limit_work(STRANGERS_CELLS)
@@ -103,18 +88,20 @@ class LogSession:
         A protocol of another package is planned for it. Raises VerificationError for a session without sums
         through an aggregator, else as `planned`.
         """
-        if (self.protocol, self.version) not in _SUMS:
-            planned = self.planned(known)
-            if isinstance(planned, SumParameters):
-                return planned.plan.max_corrupt
-        elif not is_direct(self.protocol, self.parameters):
-            corrupt = self.parameters.get("corrupt", _CORRUPT)
-            if isinstance(corrupt, bool) or not isinstance(corrupt, int | float) or not 0 <= corrupt < 1:
-                raise ConfigError.at(
-                    "corrupt", f"must be a number in [0, 1), is {corrupt!r}", ConfigCheck.RANGE
-                )
-            return part_of(len(self.names), corrupt)
-        raise VerificationError(f"a run of '{self.protocol}' that is not verifiable", Check.NOT_VERIFIABLE)
+        described = find_protocol(self.protocol)
+        if (
+            described is None
+            or described.checker(self.version) is None
+            or not described.is_sum
+            or described.topology(self.parameters) != "aggregator"
+        ):
+            reason = f"a run of '{self.protocol}' that is not verifiable"
+            raise VerificationError(reason, Check.NOT_VERIFIABLE)
+        if described.most_corrupt is not None:
+            return described.most_corrupt(self.parameters, len(self.names))
+        planned: Any = self.planned(known)
+        corrupt: int = planned.plan.max_corrupt
+        return corrupt
 
 
 def parse_session_text(text: str) -> LogSession:
@@ -135,7 +122,7 @@ def parse_session_text(text: str) -> LogSession:
         raise VerificationError(
             "the session in the header has timeouts, which are everybody's own affair", Check.BAD_SESSION
         )
-    check_schedule(document)
+    _check_logged(document)
     outline, roster = check_outline(document)
     return LogSession(
         outline.protocol,
@@ -150,29 +137,19 @@ def parse_session_text(text: str) -> LogSession:
     )
 
 
-def check_schedule(document: Mapping[str, object]) -> None:
-    """Raise VerificationError for a learning session whose groups have no logs, or are too many to draw.
+def _check_logged(document: Mapping[str, object]) -> None:
+    """Raise VerificationError for a session whose protocol says that its runs cannot be audited."""
+    protocol, parameters, roster = (document.get(key) for key in ("protocol", "parameters", "roster"))
+    described = find_protocol(protocol) if isinstance(protocol, str) else None
+    if described is not None and described.audit is not None and isinstance(parameters, dict):
+        described.audit.check_session(parameters, len(roster) if isinstance(roster, list) else 0)
 
-    It is called before the parameters are planned: a stranger's session must not exhaust the memory.
-    """
-    parameters, roster = document.get("parameters"), document.get("roster")
-    if document.get("protocol") != LEARN or not isinstance(parameters, dict):
-        return
-    # Not at the top: learners take long to load.
-    from smpc_dp.learn.registry import has_groups
 
-    averager = parameters.get("averager")
-    if not has_groups(parameters.get("learner")) or not (
-        isinstance(averager, dict) and averager.get("verifiable") is True
-    ):
-        raise VerificationError("a run of 'learn' that is not verifiable", Check.NOT_VERIFIABLE)
-    members = len(roster) if isinstance(roster, list) else 0
-    steps, group = parameters.get("steps"), parameters.get("group", members)
-    if type(steps) is int and type(group) is int and steps * max(members, group) > MOST_INDICES:
-        reason = (
-            f"{steps} steps of {members} parties are too many for an audit: {MOST_INDICES} places at most"
-        )
-        raise VerificationError(reason, Check.NOT_VERIFIABLE)
+def is_scope(session: SessionFile, scope: str) -> bool:
+    """Tell whether a session has a session log of this scope, in hex: its digest, or that of a group."""
+    audit = session.described.audit
+    is_group = None if audit is None else audit.is_group
+    return scope == session.digest.hex() or (is_group is not None and is_group(session, scope))
 
 
 def read_long_session(text: SessionText) -> LogSession | None:
@@ -214,9 +191,12 @@ class _Reading:
         self._fill()
         if self._index < len(self._buffer) or not isinstance(protocol, str) or type(version) is not int:
             raise ValueError("not the session of a log")
-        if protocol != GOPA or not isinstance(parameters, dict) or parameters.get("verifiable") is not True:
+        described = find_protocol(protocol)
+        if described is None or not isinstance(parameters, dict):
+            raise ValueError("no session of a known protocol")
+        if not described.is_sum or not described.is_logged(parameters):
             raise ValueError("no session of a verifiable run: it is looked at as a whole")
-        if is_direct(protocol, parameters):
+        if described.topology(parameters) != "aggregator":
             raise ValueError("a roster without an aggregator is looked at as a whole")
         packer.check()
         issues: list[ConfigIssue] = []

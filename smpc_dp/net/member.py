@@ -14,12 +14,10 @@ from smpc_dp.identity.keys import CHECKPOINTS, Identity, checkpoint_key_file
 from smpc_dp.identity.roster import split_address
 from smpc_dp.net.seen import SUFFIX, SeenRuns
 from smpc_dp.net.session_file import SessionFile, load_session
+from smpc_dp.net.tasks import checked_for, task_of
 from smpc_dp.net.transport.endpoint import SMALL_BUDGET, Endpoint
 from smpc_dp.net.transport.framing import MAX_FRAME, InflightBudget
 from smpc_dp.protocols.gopa.direct_messages import EVERYONE
-from smpc_dp.protocols.names import LEARN, REPORTS, is_direct
-from smpc_dp.protocols.phases.parameters import SumParameters
-from smpc_dp.seen import LINE_BYTES, MOST_BEHIND
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import Context, decode_envelope, encode_envelope, group_operation
 
@@ -191,32 +189,19 @@ class Membership:
         return tuple(member.name for member in self.session.roster.servers)
 
     @property
-    def is_direct(self) -> bool:
-        """Whether the parties talk to each other, without an aggregator or servers."""
-        return is_direct(self.session.protocol, self.session.parameters)
-
-    @property
     def encoding(self) -> Encoding:
         """Encoding of the session's vectors; raises ConfigError if it has none."""
-        if self.session.protocol == REPORTS:
-            self.refuse_sums()
+        task = task_of(self.session)
+        if not task.has_vectors:
+            raise task.other(self.session)
         encoding: Encoding = self.parameters.sum_encoding
         return encoding
 
-    def refuse_sums(self) -> None:
-        """Raise ConfigError for a session that learns, or collects reports: it has no sums."""
-        if self.session.protocol == REPORTS:
-            reason = (
-                "'reports' has no sums: parties call Session.report, and smpc-dp party or "
-                "smpc_dp.net.reporting.collect_reports runs the analyst"
-            )
-            raise ConfigError.at("protocol", reason, ConfigCheck.UNSUPPORTED)
-        if self.session.protocol == LEARN:
-            reason = (
-                "'learn' has no sums: parties call Session.learn, and smpc-dp party or "
-                "smpc_dp.net.learning.serve_learning runs the aggregator"
-            )
-            raise ConfigError.at("protocol", reason, ConfigCheck.UNSUPPORTED)
+    def refuse_others(self, *tasks: str) -> None:
+        """Raise ConfigError for a session with another task than these."""
+        task = task_of(self.session)
+        if task.name not in tasks:
+            raise task.other(self.session)
 
     def context(self, request: int, operation: str = "") -> Context:
         """Return the context of request number `request`, with the operation of a party."""
@@ -241,26 +226,14 @@ class Membership:
 
     def event(self) -> Event:
         """Return the privacy event of one request."""
-        if self.servers:
-            # Programs on shares are loaded only by sessions with servers.
-            from smpc_dp.net.servers.shared import sum_event
-
-            return sum_event(self.parameters)
-        event: Event = self.parameters.event()
-        return event
+        return self.session.described.event(self.parameters)
 
     def largest_message(self) -> int:
         """Return a bound in bytes on any message of a run, from the plan; larger messages are refused."""
-        if self.session.protocol == REPORTS:
-            from smpc_dp.statistics.reports import MAX_BYTES
-
-            return 2 * MAX_BYTES
         planned = (self.parameters,) if self.group is not None else requests_of(self.session)
-        if self.servers:
-            from smpc_dp.net.servers.shared import largest_message
-
-            return max(largest_message(one, len(self.servers)) for one in planned)
-        return max(_largest_message(one, self.is_direct) for one in planned)
+        servers = len(self.servers)
+        bounds: list[int] = [one.largest_message(servers) for one in planned]
+        return max(bounds)
 
 
 def _budget(size: int, largest: int, others: int, step: float) -> InflightBudget:
@@ -272,40 +245,16 @@ def _budget(size: int, largest: int, others: int, step: float) -> InflightBudget
     return InflightBudget(size, largest / seconds, max(seconds / 4, MIN_GRACE))
 
 
-def _largest_message(parameters: SumParameters, direct: bool) -> int:
-    """Return a bound in bytes on any message of a sum.
-
-    To the aggregator at most a vector, or the sealed or opened shares of k holders; from it at most a sum,
-    the Merkle commitment, a certificate, or the advertisements and openings of a party's neighbours.
-    In-degrees are binomial with mean k: twice k and 64 more are exceeded with negligible probability.
-    """
-    plan, encoding = parameters.plan, parameters.encoding
-    vector = encoding.ring_length * encoding.element_bytes
-    if direct:
-        # One vector; or an opening of each party, or a hash, with a proof against each corrupt party.
-        each = 2 * plan.degree + 512 + 256 * max(plan.max_corrupt, 1)
-        return (64 << 10) + vector + each * plan.parties
-    # Lines of the session log that a party may have missed.
-    missed = MOST_BEHIND * LINE_BYTES
-    drew = min(plan.parties, 2 * plan.degree + 64)
-    neighbours = drew * (2 * plan.degree + 256) + (plan.degree + drew) * 256
-    rest = vector + 256 * plan.parties + neighbours + parameters.extra_bytes
-    return (64 << 10) + max(rest, missed)
-
-
 def requests_of(session: SessionFile) -> tuple[Any, ...]:
     """Return the parameters of every kind of request of a session.
 
     Raises ConfigError for one that cannot run.
     """
     result = session.checked_parameters.requests
-    aggregator, direct = session.roster.aggregator, is_direct(session.protocol, session.parameters)
-    if session.roster.servers and result:
-        from smpc_dp.net.servers.shared import check_programs
-
-        check_programs(result)
-    elif not result or (aggregator is None) != direct:
+    aggregator = session.roster.aggregator
+    if not result or (aggregator is None and session.topology == "aggregator"):
         raise ConfigError.at("protocol", f"{session.protocol!r} cannot be run", ConfigCheck.UNSUPPORTED)
+    session.described.check_requests(session.parameters, result)
     if aggregator is not None and aggregator.address is None:
         raise ConfigError.at(
             "roster", f"the aggregator '{aggregator.name}' has no address", ConfigCheck.MISSING
@@ -315,11 +264,7 @@ def requests_of(session: SessionFile) -> tuple[Any, ...]:
 
 def learn_parameters(membership: Membership) -> LearnParameters:
     """Return the parameters of a learning session; raise ConfigError for another."""
-    if membership.session.protocol != LEARN:
-        raise ConfigError.at(
-            "protocol", f"is '{membership.session.protocol}', not 'learn'", ConfigCheck.UNSUPPORTED
-        )
-    return cast("LearnParameters", membership.session.checked_parameters)
+    return cast("LearnParameters", checked_for(membership.session, "learner"))
 
 
 def load_identity(key_file: str | os.PathLike[str], name: str, public_key: bytes, where: str) -> Identity:

@@ -6,7 +6,7 @@ from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.net.connection import AggregatorConnection, Connection
 from smpc_dp.net.events import OnEvent
 from smpc_dp.net.member import Membership
-from smpc_dp.protocols.descriptor import MakeParty
+from smpc_dp.protocols.session_protocol import MakeParty
 
 
 async def open_connection(
@@ -20,7 +20,8 @@ async def open_connection(
         raise ConfigError.at(
             "role", "is for sessions with an aggregator: here there is none", ConfigCheck.UNSUPPORTED
         )
-    if membership.is_direct:
+    topology = membership.session.topology
+    if topology == "direct":
         # Other kinds of connections are loaded only by their sessions.
         from smpc_dp.net.mesh import Mesh
 
@@ -29,7 +30,7 @@ async def open_connection(
         raise ConfigError.at(
             "listen_on", "is for the direct topology: here others listen", ConfigCheck.UNSUPPORTED
         )
-    if membership.servers:
+    if topology == "servers":
         from smpc_dp.net.servers.connection import ServersConnection
 
         return await ServersConnection.open(membership, on_event)

@@ -22,6 +22,7 @@ from smpc_dp.net.convictions import FOLDER, Convictions, certificate_of
 from smpc_dp.net.local import ON_ONE_MACHINE, free_port
 from smpc_dp.net.member import default_key, load_identity
 from smpc_dp.net.session_file import SessionFile, Timeouts, load_session, write_session
+from smpc_dp.net.tasks import checked_for
 from smpc_dp.net.threads import start_in_thread
 from smpc_dp.net.transport.blocking import BlockingChannel
 from smpc_dp.net.transport.channel import ChannelClosed
@@ -30,11 +31,11 @@ from smpc_dp.net.transport.endpoint import Endpoint
 from smpc_dp.net.transport.tls import Contexts, contexts
 from smpc_dp.protocols.covert.roles import aggregator_role, party_role
 from smpc_dp.protocols.garbled.effects import Buffer, Send
+from smpc_dp.protocols.garbled.messages import PAIRWISE, VERSION
 from smpc_dp.protocols.garbled.params import PairwiseParameters, load_circuit
 from smpc_dp.protocols.garbled.participant import Evaluated, Participant
 from smpc_dp.protocols.garbled.plan import Plan, Rows
 from smpc_dp.protocols.garbled.transfers import Transfers
-from smpc_dp.protocols.names import PAIRWISE, VERSION
 from smpc_dp.wire.signing import Context
 
 AGGREGATOR = "aggregator"
@@ -108,13 +109,7 @@ class PairwiseMember:
                 beside the key.
         """
         session = load_session(path)
-        if session.protocol != PAIRWISE:
-            raise ConfigError.at(
-                "protocol",
-                f"{session.protocol!r} is not an evaluation by two parties",
-                ConfigCheck.UNSUPPORTED,
-            )
-        parameters = cast("PairwiseParameters", session.checked_parameters)
+        parameters = cast("PairwiseParameters", checked_for(session, "circuit"))
         _check_roster(session, parameters)
         member = session.roster.member(name)
         key_file = key if key is not None else default_key(path, name)

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 from msgspec.structs import asdict
 
-from smpc_dp.net.protocols import session_protocol
 from smpc_dp.net.session_file import SessionFile
 from smpc_dp.net.tolerance import tolerances
 from smpc_dp.protocols.phases.cost import Cost
@@ -79,10 +78,7 @@ class SessionPlan(Cost, frozen=True, kw_only=True):
 
 def session_plan(session: SessionFile) -> SessionPlan | None:
     """Return the plan of a session's requests; None for one that learns, or has servers and sums."""
-    described = session_protocol(session.protocol, session.version)
-    if described is None or described.cost is None:
-        return None
-    cost = described.cost(session.checked_parameters, len(session.roster.servers))
+    cost = session.described.cost(session.checked_parameters, len(session.roster.servers))
     if cost is None:
         return None
     [tolerated] = tolerances(session)

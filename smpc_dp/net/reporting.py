@@ -18,9 +18,9 @@ from smpc_dp.net.connection_pool import ConnectionPool, InboundEvent
 from smpc_dp.net.deadline import now
 from smpc_dp.net.events import Event, OnEvent, ignore, with_logging
 from smpc_dp.net.member import Membership, aggregator_name
+from smpc_dp.net.tasks import checked_for
 from smpc_dp.net.transport.endpoint import listen
 from smpc_dp.privacy.accountant.store import write_durably
-from smpc_dp.protocols.names import REPORTS
 from smpc_dp.statistics.local_names import LocalNames, NamedCategories
 from smpc_dp.statistics.report_parameters import AnyReport
 from smpc_dp.statistics.reports import (
@@ -48,10 +48,7 @@ REQUEST = 1
 
 def report_parameters(membership: Membership) -> AnyReport:
     """Return the parameters of a session that collects reports; raise ConfigError for another."""
-    protocol = membership.session.protocol
-    if protocol != REPORTS:
-        raise ConfigError.at("protocol", f"is '{protocol}', not '{REPORTS}'", ConfigCheck.UNSUPPORTED)
-    return cast("AnyReport", membership.session.checked_parameters)
+    return cast("AnyReport", checked_for(membership.session, "report"))
 
 
 def is_reported(membership: Membership) -> bool:

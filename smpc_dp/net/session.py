@@ -25,7 +25,6 @@ from smpc_dp.errors import (
 from smpc_dp.net.charging import charge_run, open_ledger
 from smpc_dp.net.events import Event, OnEvent, ignore, with_logging
 from smpc_dp.privacy.guarantee import BUDGET
-from smpc_dp.protocols.names import RECORDS, has_servers
 
 if TYPE_CHECKING:
     # `connect` loads the modules that the session needs; those that only some requests need are loaded by
@@ -48,13 +47,13 @@ if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.receipt import Receipt, SpentBudget
     from smpc_dp.privacy.budget import Budget
     from smpc_dp.privacy.circuit_noise import NoiseKind
-    from smpc_dp.protocols.descriptor import MakeParty
     from smpc_dp.protocols.garbled.evaluation import AnyCircuit, Evaluation, Input, Role
     from smpc_dp.protocols.garbled.params import Mode, Output
     from smpc_dp.protocols.record_result import RecordResult
     from smpc_dp.protocols.records import RecordParameters
     from smpc_dp.protocols.result import Outcome, Result
     from smpc_dp.protocols.secret_sharing.terms import PairDistribution
+    from smpc_dp.protocols.session_protocol import MakeParty
     from smpc_dp.protocols.ustatistic.result import StatisticResult
     from smpc_dp.records.table import Source, Table
     from smpc_dp.statistics.reports import SentReport
@@ -114,24 +113,20 @@ class Session:
         # Not at the top: a program that may connect does not yet pay for what a party needs.
         from smpc_dp.net.member import Membership
         from smpc_dp.net.opening import open_connection
+        from smpc_dp.net.planned import UnchargedWarning, warn_of_noise
+        from smpc_dp.net.tasks import task_of
 
         on_event = with_logging(on_event)
         membership = Membership.load(session, party, key)
         noisy = membership.session.parameters.keys() & {"epsilon", BUDGET}
-        if RECORDS in membership.session.parameters or (noisy and not membership.servers):
-            from smpc_dp.net.planned import warn_of_noise
-
-            warn_of_noise(membership.session)
+        warn_of_noise(membership.session)
         if noisy and ledger is None:
-            from smpc_dp.net.planned import UnchargedWarning
-
             reason = f"{party}: without a ledger, what the session's requests cost is charged nowhere"
             warnings.warn(reason, UnchargedWarning, stacklevel=2)
         book = None if ledger is None else await asyncio.to_thread(open_ledger, ledger, party)
-        if book is not None and RECORDS in membership.session.parameters:
+        if book is not None:
             # A ledger of another unit or relation, or a spent one, never disturbs the others.
-            steps = membership.parameters.steps
-            await asyncio.to_thread(book.check, [membership.event()] * steps)
+            await asyncio.to_thread(task_of(membership.session).check_ledger, book, membership)
         rows = None if table is None else await asyncio.to_thread(prepared_rows, table, membership)
         connection = await open_connection(membership, on_event, listen_on, role)
         return cls(membership, connection, on_event, book, rows)
@@ -643,9 +638,9 @@ class Session:
             PeerFault, TimeoutFault: as for `sum`. A pair that fails is spent, left out and counted.
         """
         self.check_open()
-        self._membership.refuse_sums()
+        self._membership.refuse_others("vector", "records")
         session = self._membership.session
-        expected: Engine = "mpyc" if has_servers(session.protocol, session.parameters) else "garbled"
+        expected: Engine = "mpyc" if session.topology == "servers" else "garbled"
         if engine not in (None, expected):
             raise ConfigError.at(
                 "engine",
@@ -746,10 +741,7 @@ class Session:
 
     def _check_sums(self, kind: Kind = "average") -> None:
         """Raise ConfigError in a session without sums; with private weights for all but averages."""
-        self._membership.refuse_sums()
-        if RECORDS in self._membership.session.parameters:
-            reason = "the session asks statistics of records: call statistics"
-            raise ConfigError.at(RECORDS, reason, ConfigCheck.UNSUPPORTED)
+        self._membership.refuse_others("vector")
         if kind not in self._membership.parameters.operations:
             reason = "with epsilon and max_weight a session has averages alone: call average"
             raise ConfigError.at("max_weight", reason, ConfigCheck.UNSUPPORTED)
@@ -1067,10 +1059,7 @@ def prepared_rows(source: Source | Table, membership: Membership) -> ReadyRows:
 
 def record_parameters(membership: Membership) -> RecordParameters:
     """Return the parameters of a session that asks of records; raise ConfigError for another."""
-    # Not at the top: most sessions ask nothing of records.
-    from smpc_dp.protocols.records import RecordParameters
+    # Not at the top: it loads the session file's checks.
+    from smpc_dp.net.tasks import checked_for
 
-    if not isinstance(membership.parameters, RecordParameters):
-        reason = "the session file has no records: it asks no statistics of them"
-        raise ConfigError.at("records", reason, ConfigCheck.UNSUPPORTED)
-    return membership.parameters
+    return cast("RecordParameters", checked_for(membership.session, "records"))

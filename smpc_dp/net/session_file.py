@@ -23,11 +23,8 @@ from smpc_dp.encoding import shown
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, LocalError
 from smpc_dp.files import read_bounded
 from smpc_dp.identity.roster import ROLES, Member, Role, Roster, entry_of
-from smpc_dp.net.protocols import session_protocol, session_protocols
 from smpc_dp.net.toml_text import toml, toml_key
-from smpc_dp.protocols.descriptor import CheckedParameters
-from smpc_dp.protocols.names import MPYC, has_servers, is_direct
-from smpc_dp.protocols.registry import direct_roster_issues, server_roster_issues
+from smpc_dp.protocols.registry import built_in_protocols, find_protocol, session_protocol
 from smpc_dp.protocols.session import (
     MAX_DEPTH,
     SURROGATE,
@@ -35,6 +32,7 @@ from smpc_dp.protocols.session import (
     session_digest,
     session_json,
 )
+from smpc_dp.protocols.session_protocol import CheckedParameters, SessionProtocol, Topology, no_servers
 from smpc_dp.values import decoded
 
 __all__ = ["SessionFile", "Timeouts", "load_session", "parse_session", "write_session"]
@@ -84,6 +82,21 @@ class SessionFile:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "digest", session_digest(self.canonical_json()))
+
+    @property
+    def described(self) -> SessionProtocol:
+        """What the session's protocol is."""
+        return session_protocol(self.protocol)
+
+    @property
+    def topology(self) -> Topology:
+        """Who computes."""
+        return self.described.topology(self.parameters)
+
+    @property
+    def is_logged(self) -> bool:
+        """Whether runs have a log."""
+        return self.described.is_logged(self.parameters)
 
     def canonical(self) -> dict[str, object]:
         """Return the content that all members must agree on, in JSON's types."""
@@ -167,12 +180,11 @@ def _outline(document: Mapping[str, object], issues: list[ConfigIssue], *, audit
     if members is not None:
         given = document.get("parameters")
         table = given if isinstance(given, dict) else {}
-        direct, shared = is_direct(protocol, table), has_servers(protocol, table)
-        described = session_protocol(protocol, version)
-        needed = not direct and not shared and described is not None and described.requires_aggregator
+        described = find_protocol(protocol)
+        needed = described is not None and described.topology(table) == "aggregator"
         roster, result = Roster.checked(members, requires_aggregator=needed)
-        issues += result + (direct_roster_issues(members) if direct else [])
-        issues += server_roster_issues(MPYC if shared else protocol, members)
+        issues += result
+        issues += (no_servers if described is None else described.roster_issues)(protocol, table, members)
     parameters = read_parameters(document, issues)
     if parameters is None:
         parameters, names = {}, []
@@ -243,22 +255,24 @@ def _protocol(document: Mapping[str, object], issues: list[ConfigIssue], *, audi
 
 def check_protocol(protocol: str, version: int, issues: list[ConfigIssue], *, audited: bool) -> None:
     """Add a fault if the protocol, or its version, is unknown; `audited` as of `load_session`."""
-    described = session_protocol(protocol, version)
-    if described is not None and described.audited_only and not audited:
+    described = find_protocol(protocol)
+    if described is None or not described.versions:
+        known = ", ".join(
+            f"{name} {number}"
+            for name, number in sorted(
+                (one.name, number) for one in built_in_protocols() for number in one.versions
+            )
+        )
+        others = extensions.describe_others(extensions.Group.PROTOCOLS)
+        reason = f"{protocol!r} is unknown, the known ones are {known}{others}"
+        issues.append(ConfigIssue("protocol", reason, ConfigCheck.CHOICE))
+    elif version in described.audited and not audited:
         reason = f"{version} is of an earlier release: logs of it can be audited, no session of it is run"
         issues.append(ConfigIssue("version", reason, ConfigCheck.CHOICE))
-        return
-    protocols = {key: one for key, one in session_protocols(protocol).items() if not one.audited_only}
-    if described is None:
-        known = ", ".join(f"{name} {number}" for name, number in sorted(protocols))
-        versions = " or ".join(str(number) for name, number in sorted(protocols) if name == protocol)
-        if versions:
-            reason = f"{shown(version)} is unknown; this release reads version {versions} of '{protocol}'"
-            issues.append(ConfigIssue("version", reason, ConfigCheck.CHOICE))
-        else:
-            others = extensions.describe_others(extensions.Group.PROTOCOLS)
-            reason = f"{protocol!r} is unknown, the known ones are {known}{others}"
-            issues.append(ConfigIssue("protocol", reason, ConfigCheck.CHOICE))
+    elif described.checker(version) is None:
+        versions = " or ".join(map(str, sorted(described.versions)))
+        reason = f"{shown(version)} is unknown; this release reads version {versions} of '{protocol}'"
+        issues.append(ConfigIssue("version", reason, ConfigCheck.CHOICE))
 
 
 def _timeouts(table: object, issues: list[ConfigIssue]) -> Timeouts:
@@ -322,10 +336,11 @@ def plan_parameters(
     Returns None if they are wrong, or the protocol is unknown; `issues` has the faults. This can take
     seconds.
     """
-    described = session_protocol(protocol, version)
-    if described is None or described.check is None:
+    described = find_protocol(protocol)
+    check = None if described is None else described.checker(version)
+    if described is None or check is None:
         return None
-    checked, result = described.check(parameters, names if described.named else len(names))
+    checked, result = check(parameters, names if described.named else len(names))
     issues += [
         ConfigIssue(where if where == "roster" else f"parameters.{where}", reason, check)
         for where, reason, check in result

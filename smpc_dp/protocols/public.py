@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any, Literal, TypeAlias
 
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
-from smpc_dp.protocols.descriptor import DESCRIPTORS
 from smpc_dp.protocols.engine import table as tables
 from smpc_dp.protocols.engine.collector import CollectorRole
 from smpc_dp.protocols.engine.events import Event
 from smpc_dp.protocols.engine.party import PartyRole
 from smpc_dp.protocols.engine.state import Transition
+from smpc_dp.protocols.registry import built_in_protocols
 
 RoleName: TypeAlias = Literal["party", "aggregator"]
 
@@ -43,15 +43,16 @@ def table(protocol: str, role: RoleName) -> tuple[tables.Line, ...]:
     Raises:
         ConfigError: there is no such protocol or role.
     """
-    stated = [name for name, one in DESCRIPTORS.items() if one.states]
+    stated = {name: roles for one in built_in_protocols() for name, roles in one.tables.items()}
     issues = [
         ConfigIssue(reason, f"must be one of {', '.join(known)}, is {given!r}", ConfigCheck.CHOICE)
         for reason, given, known in (
-            ("protocol", protocol, stated),
+            ("protocol", protocol, [*stated]),
             ("role", role, ["party", "aggregator"]),
         )
         if given not in known
     ]
     if issues:
         raise ConfigError(issues)
-    return tables.table(DESCRIPTORS[protocol].role(role))
+    party, aggregator = stated[protocol]()
+    return tables.table(party if role == "party" else aggregator)

@@ -1,141 +1,128 @@
-"""The protocols of sums, those of other packages too, and the roles of one request.
+"""The protocols of sessions by their names, those of other packages too, and the roles of one request.
 
-Another package registers a `SumProtocol` in the entry-point group `smpc_dp.protocols`, by its name.
+Another package registers a `SessionProtocol` in the entry-point group `smpc_dp.protocols`, by its name.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+import functools
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from importlib import import_module
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.encoding import RingVector
-from smpc_dp.errors import ConfigCheck, ConfigIssue, Issues
+from smpc_dp.errors import ConfigIssue
 from smpc_dp.extensions import Extension, Group, find
-from smpc_dp.identity.roster import Member
-from smpc_dp.protocols.descriptor import DESCRIPTORS, Descriptor, MakeAggregator, MakeParty, ParameterChecker
 from smpc_dp.protocols.engine.run import Run
-from smpc_dp.protocols.names import EXCHANGE, GOPA, LEARN, MPYC, PAIRWISE, REPORTS, SECAGG
 from smpc_dp.protocols.phases.key_graph import Watch
-from smpc_dp.protocols.phases.parameters import SumParameters, cost_of_sum
+from smpc_dp.protocols.phases.parameters import SumParameters
 from smpc_dp.protocols.phases.survivors import FixedSurvivors
+from smpc_dp.protocols.session_protocol import MakeAggregator, ParameterChecker, SessionProtocol
 from smpc_dp.seen import NOTHING_SEEN, Seen
 from smpc_dp.wire.signing import Context, Signer
 
 if TYPE_CHECKING:
     from smpc_dp.log.keeping import Board
 
-PARAMETER_CHECKERS: Mapping[tuple[str, int], ParameterChecker] = {
-    (one.protocol, one.version): one.check for one in DESCRIPTORS.values() if one.check is not None
-}
-
-# Names that another package cannot register: they would stand for this package's in signed and hashed data.
-RESERVED = frozenset({SECAGG, GOPA, EXCHANGE, PAIRWISE, "pairwise-statistic", MPYC, LEARN, REPORTS})
-
-
-def direct_roster_issues(members: Iterable[Member]) -> list[ConfigIssue]:
-    """Return the faults of a direct session's members that prevent them from connecting."""
-    issues = Issues()
-    for index, member in enumerate(members):
-        if member.role == "aggregator":
-            issues.add_issue(
-                f"roster[{index}].role", "there is no aggregator in the direct topology", ConfigCheck.CONFLICT
-            )
-        elif member.address is None:
-            reason = f"'{member.name}' needs an address, host:port, in the direct topology"
-            issues.add_issue(f"roster[{index}].address", reason, ConfigCheck.MISSING)
-    return issues
+# The package of capabilities: each is a folder of it with a module `capability`.
+CAPABILITIES = "smpc_dp.capabilities"
+# By its name, where each protocol of this package is, in the attribute PROTOCOLS of the module; looked up
+# first. No other package can take a name of this list, or a reserved one: it would stand for this package's
+# in signed and hashed data. That also holds for a capability whose folder is absent.
+BUILT_IN: Mapping[str, str] = MappingProxyType(
+    {
+        "secagg": "smpc_dp.protocols.secagg.protocol",
+        "exchange": "smpc_dp.protocols.exchange.protocol",
+        "gopa": f"{CAPABILITIES}.gopa.capability",
+        "pairwise": f"{CAPABILITIES}.pairs.capability",
+        "mpyc": f"{CAPABILITIES}.servers.capability",
+        "learn": f"{CAPABILITIES}.learn.capability",
+        "reports": f"{CAPABILITIES}.reports.capability",
+    }
+)
+RESERVED = frozenset({*BUILT_IN, "pairwise-statistic"})
 
 
-def server_roster_issues(protocol: str, members: Iterable[Member]) -> list[ConfigIssue]:
-    """Return the faults of a session's servers: too few, or any where the protocol has none."""
-    if protocol == MPYC:
-        from smpc_dp.protocols.secret_sharing.params import roster_issues
-
-        return roster_issues(members)
-    return [
-        ConfigIssue(
-            f"roster[{index}].role",
-            f"there are servers in '{MPYC}', and in 'learn' with averager.method = '{MPYC}', alone: "
-            f"here is '{protocol}'",
-            ConfigCheck.CONFLICT,
-        )
-        for index, member in enumerate(members)
-        if member.role == "server"
-    ]
+def imported(module: str) -> Any:
+    """Import a module of this package; None for one of a capability whose folder is absent."""
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{error.name}.".startswith(f"{CAPABILITIES}."):
+            raise
+        return None
 
 
-@dataclass(frozen=True)
-class SumProtocol:
-    """Protocol of another package: sums through an aggregator, by roles of its own.
-
-    Attributes:
-        versions: for each version a checker of `[parameters]` that returns `SumParameters`, whose `protocol`
-            is the registered name.
-        party, aggregator: make the roles for one request.
-    """
-
-    versions: Mapping[int, ParameterChecker]
-    party: MakeParty
-    aggregator: MakeAggregator
+@functools.cache
+def _built_in(name: str) -> SessionProtocol | None:
+    """Return a protocol of this package; None if its capability is absent."""
+    module = imported(BUILT_IN[name])
+    protocols: tuple[SessionProtocol, ...] = () if module is None else module.PROTOCOLS
+    return next((one for one in protocols if one.name == name), None)
 
 
-def _registered(protocol: str) -> tuple[SumProtocol, Extension] | None:
+def _registered(name: str) -> tuple[SessionProtocol, Extension] | None:
     """Return the registered protocol of another package, None if there is none."""
-    result = None if protocol in RESERVED else find(Group.PROTOCOLS, protocol)
+    result = None if name in RESERVED else find(Group.PROTOCOLS, name)
     if result is None:
         return None
-    if not isinstance(result.value, SumProtocol):
-        raise result.unfit("is no SumProtocol")
+    if not isinstance(result.value, SessionProtocol):
+        raise result.unfit("is no SessionProtocol")
     return result.value, result
 
 
-def versions_of(protocol: str) -> Mapping[int, Descriptor]:
-    """Return the versions of a protocol of which there are sessions; none for an unknown one.
-
-    Raises LocalError.
-    """
-    own = [one for one in DESCRIPTORS.values() if one.protocol == protocol and one.check is not None]
-    registered = None if own else _registered(protocol)
+def find_protocol(name: str) -> SessionProtocol | None:
+    """Return the protocol of this name, None if it is unknown; raises LocalError."""
+    if name in BUILT_IN:
+        return _built_in(name)
+    registered = _registered(name)
     if registered is None:
-        return {one.version: one for one in own}
+        return None
     added, extension = registered
 
     def check_with(checker: ParameterChecker) -> ParameterChecker:
         def check(parameters: Mapping[str, object], parties: int) -> tuple[object | None, list[ConfigIssue]]:
             checked, issues = checker(parameters, parties)
-            fits = isinstance(checked, SumParameters) and checked.protocol == protocol
+            fits = isinstance(checked, SumParameters) and checked.protocol == name
             if not fits and (checked is not None or not issues):
-                raise extension.unfit(f"makes no SumParameters with the protocol '{protocol}'")
+                raise extension.unfit(f"makes no SumParameters with the protocol '{name}'")
             return checked, issues
 
         return check
 
-    return {
-        version: Descriptor(
-            protocol=protocol,
-            version=version,
-            check=check_with(checker),
-            requires_aggregator=True,
-            party=added.party,
-            aggregator=added.aggregator,
-            cost=cost_of_sum,
-        )
-        for version, checker in added.versions.items()
-    }
+    checked = {version: check_with(checker) for version, checker in added.versions.items()}
+    return replace(added, name=name, versions=checked)
 
 
-def origin_of(protocol: str) -> str:
+def session_protocol(name: str) -> SessionProtocol:
+    """Return the protocol of a session file that was checked."""
+    result = find_protocol(name)
+    if result is None:
+        raise LookupError(f"the protocol {name!r} is unknown")
+    return result
+
+
+def built_in_protocols() -> tuple[SessionProtocol, ...]:
+    """Return the protocols of this package that are there."""
+    every = map(_built_in, BUILT_IN)
+    return tuple(one for one in every if one is not None)
+
+
+def checker_of(name: str, version: int) -> ParameterChecker:
+    """Return the checker of `[parameters]` of a protocol in a version; raise LookupError for another."""
+    check: ParameterChecker | None = session_protocol(name).checker(version)
+    if check is None:
+        raise LookupError(f"version {version} of '{name}' is unknown")
+    return check
+
+
+def origin_of(name: str) -> str:
     """Return the package, with its version, that registers a protocol; "" for one of this package."""
-    registered = _registered(protocol)
+    registered = _registered(name)
     return "" if registered is None else registered[1].origin
-
-
-def roles_of(parameters: SumParameters) -> SumProtocol | Descriptor:
-    """Return the constructor of a protocol's roles."""
-    registered = _registered(parameters.protocol)
-    return DESCRIPTORS[parameters.descriptor] if registered is None else registered[0]
 
 
 def make_party(
@@ -149,7 +136,7 @@ def make_party(
     **verifiable: bool,
 ) -> Run[Any]:
     """Return the role of a party in one request of any protocol; see `MakeParty`."""
-    make: Callable[..., Run[Any]] = roles_of(parameters).party  # type: ignore[assignment]
+    make: Callable[..., Run[Any]] = session_protocol(parameters.protocol).party  # type: ignore[assignment]
     return make(context, parameters, identity, ring_vector, randomness, fixed, seen, **verifiable)
 
 
@@ -164,5 +151,5 @@ def make_aggregator(
     fixed: FixedSurvivors | None = None,
 ) -> Run[Any]:
     """Return the role of the aggregator in one request of any protocol; see `MakeAggregator`."""
-    make: MakeAggregator = roles_of(parameters).aggregator  # type: ignore[assignment]
+    make: MakeAggregator = session_protocol(parameters.protocol).aggregator  # type: ignore[assignment]
     return make(context, parameters, identity, threads=threads, watch=watch, board=board, fixed=fixed)

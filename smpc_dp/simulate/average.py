@@ -23,7 +23,7 @@ from smpc_dp.net.transport.memory import Faults
 from smpc_dp.privacy.secagg_plan import plan_secagg
 from smpc_dp.protocols.engine.run import Run, RunningRole
 from smpc_dp.protocols.gopa.check import check_gopa
-from smpc_dp.protocols.names import VERIFIABLE_VERSION
+from smpc_dp.protocols.gopa.versions import VERIFIABLE_VERSION
 from smpc_dp.protocols.phases.parameters import MAX_PARTIES, SumParameters
 from smpc_dp.protocols.registry import make_aggregator, make_party
 from smpc_dp.protocols.result import Outcome, Result

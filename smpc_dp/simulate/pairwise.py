@@ -16,9 +16,9 @@ from smpc_dp.protocols.garbled.evaluation import (
     count_instances,
     resolve,
 )
+from smpc_dp.protocols.garbled.messages import PAIRWISE, VERSION
 from smpc_dp.protocols.garbled.params import Mode, Output
 from smpc_dp.protocols.garbled.participant import Evaluated, Participant
-from smpc_dp.protocols.names import PAIRWISE, VERSION
 from smpc_dp.simulate.randomness import randomness_of
 from smpc_dp.simulate.simulated_run import draw_signers, public_keys
 from smpc_dp.wire.signing import Context

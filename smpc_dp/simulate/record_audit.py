@@ -23,10 +23,10 @@ from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.privacy.accountant.compose import Composition
 from smpc_dp.privacy.empirical import FALSE_ALARM, Claim, Drawn, Finding, Progress, ReleaseAudit, audit
 from smpc_dp.privacy.sampling import NoiseSource
-from smpc_dp.protocols.descriptor import CheckedParameters
 from smpc_dp.protocols.gopa.records import GopaRecordParameters
 from smpc_dp.protocols.gopa.verifiable.records import VerifiableRecordParameters
 from smpc_dp.protocols.secagg.records import RecordSumParameters, SteppedSumParameters
+from smpc_dp.protocols.session_protocol import CheckedParameters
 from smpc_dp.records.plan import Plan
 from smpc_dp.records.schema import Number, Schema
 from smpc_dp.records.steps import SteppedPlan

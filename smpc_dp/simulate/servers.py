@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from smpc_dp.net.transport.memory import MemoryNetwork
 from smpc_dp.protocols.engine.events import Event, Report
 from smpc_dp.protocols.gopa.direct_messages import EVERYONE
-from smpc_dp.protocols.names import MPYC
-from smpc_dp.protocols.secret_sharing.params import VectorParameters, threshold_of
+from smpc_dp.protocols.secret_sharing.params import MPYC, VectorParameters, threshold_of
 from smpc_dp.protocols.secret_sharing.party import PartyRun
 from smpc_dp.protocols.secret_sharing.server import ServerRun
 from smpc_dp.protocols.secret_sharing.terms import ProgramTerms

@@ -11,7 +11,6 @@ from nacl.signing import SigningKey
 
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.identity.keys import verify
-from smpc_dp.protocols.names import SECAGG, VERSION
 from smpc_dp.simulate.randomness import checked_seed, randomness_of
 from smpc_dp.wire.signing import Context
 
@@ -86,7 +85,7 @@ def simulated_run(
     request: int = 1,
     seed_for_simulation: int | None = None,
     remember: bool = True,
-    protocol: str = SECAGG,
+    protocol: str = "secagg",
     operation: str = "",
 ) -> SimulatedRun:
     """Return a simulated run of this many parties and the aggregator.
@@ -100,7 +99,7 @@ def simulated_run(
     signers = draw_signers(sources, verifier)
     context = Context(
         protocol=protocol,
-        version=VERSION,
+        version=1,
         session_digest=sources[AGGREGATOR].bytes(32),
         request=request,
         names=names,

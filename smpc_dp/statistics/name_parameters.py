@@ -19,7 +19,7 @@ from smpc_dp.records.schema import read_schema
 from smpc_dp.records.table import Source
 from smpc_dp.settings import read
 from smpc_dp.statistics.local_names import REPORT_BYTES, LocalNames
-from smpc_dp.statistics.reports import ReportRequest
+from smpc_dp.statistics.reports import MAX_BYTES, ReportRequest
 
 # More rows than one over so many times delta may bring a name of one row by chance.
 RARE = 1000
@@ -61,6 +61,10 @@ class NameParameters(RequestParameters):
     def tolerated(self) -> tuple[int, int, int]:
         """Parties; those that may be lost; those against which a report is private."""
         return self.parties, self.parties - 1, self.parties - 1
+
+    def largest_message(self, _servers: int) -> int:
+        """Return a bound in bytes on a report in its envelope."""
+        return 2 * MAX_BYTES
 
     def request(self, roster: Roster) -> ReportRequest:
         """Return the request to the parties of a roster."""

@@ -28,7 +28,7 @@ from smpc_dp.settings import read
 from smpc_dp.statistics.local import LocalPairwise
 from smpc_dp.statistics.local_auc import LocalAuc
 from smpc_dp.statistics.name_parameters import NameParameters, check_names
-from smpc_dp.statistics.reports import ReportRequest
+from smpc_dp.statistics.reports import MAX_BYTES, ReportRequest
 
 # Leaves of the tree: the error is planned over all of them.
 MAX_LEVELS = 20
@@ -113,6 +113,10 @@ class ReportParameters(RequestParameters):
             smaller = min(self.labels.count(0), self.labels.count(1))
             least = max(least, self.parties - (smaller - each))
         return self.parties, self.parties - least, self.parties - 1
+
+    def largest_message(self, _servers: int) -> int:
+        """Return a bound in bytes on a report in its envelope."""
+        return 2 * MAX_BYTES
 
     def request(self, roster: Roster) -> ReportRequest:
         """Return the request to the parties of a roster."""

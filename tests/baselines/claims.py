@@ -24,8 +24,7 @@ from smpc_dp.privacy.guarantee import PrivacyGuarantee
 from smpc_dp.protocols.exchange.params import plan_exchange
 from smpc_dp.protocols.garbled import claims as evaluation
 from smpc_dp.protocols.garbled.params import PairwiseParameters
-from smpc_dp.protocols.names import version_of
-from smpc_dp.protocols.registry import PARAMETER_CHECKERS
+from smpc_dp.protocols.registry import checker_of, session_protocol
 from smpc_dp.protocols.result import Privacy
 from smpc_dp.protocols.secret_sharing.claims import with_servers
 from smpc_dp.protocols.ustatistic import result as pairs
@@ -109,7 +108,9 @@ Stated = Iterator[tuple[str, Privacy | Sequence[str] | str]]
 
 def checked(protocol: str, parameters: Mapping[str, object], parties: int = 5) -> Any:
     """Return the checked parameters of a session."""
-    made, issues = PARAMETER_CHECKERS[protocol, version_of(protocol, parameters)](parameters, parties)
+    made, issues = checker_of(protocol, session_protocol(protocol).version_for(parameters))(
+        parameters, parties
+    )
     assert made is not None, issues
     return made
 

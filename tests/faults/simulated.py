@@ -19,7 +19,6 @@ from smpc_dp.privacy.secagg_plan import SecAggPlan, plan_secagg
 from smpc_dp.protocols.engine.events import Cancellation, Deadline, Event, Message, Start
 from smpc_dp.protocols.engine.run import Run, RunningRole
 from smpc_dp.protocols.gopa import messages as g
-from smpc_dp.protocols.names import VERSION
 from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.phases.merkle_commitments import MerkleCommitment
 from smpc_dp.protocols.phases.parameters import SumParameters
@@ -93,7 +92,7 @@ class SimulatedRun:
         self.signers = {name: Signer(name, SigningKey(keys.bytes(32))) for name in (*self.names, AGGREGATOR)}
         self.context = Context(
             protocol=self.parameters.protocol,
-            version=VERSION,
+            version=1,
             session_digest=keys.bytes(32),
             request=request,
             names=self.names,

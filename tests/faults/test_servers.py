@@ -39,12 +39,11 @@ from smpc_dp.net.servers import engine as engines
 from smpc_dp.net.servers.child import Answer
 from smpc_dp.net.servers.computing_server import serve_shares
 from smpc_dp.net.servers.engine import Engine
-from smpc_dp.net.servers.shared import FAULT_BYTES
 from smpc_dp.net.session_file import Timeouts, load_session, write_session
 from smpc_dp.protocols.engine.events import Cancellation, Deadline, Message, Report, Start
 from smpc_dp.protocols.secret_sharing import messages as m
 from smpc_dp.protocols.secret_sharing.agreement import MakeTerms
-from smpc_dp.protocols.secret_sharing.params import check_parameters, roster_issues
+from smpc_dp.protocols.secret_sharing.params import FAULT_BYTES, check_parameters, roster_issues
 from smpc_dp.protocols.secret_sharing.party import PartyRun
 from smpc_dp.protocols.secret_sharing.server import Job, ServerRun
 from smpc_dp.protocols.secret_sharing.sharing import field_bytes, split, unpack

@@ -35,7 +35,8 @@ from smpc_dp.net.audit_selection import Wanted as First
 from smpc_dp.net.log_session import LogSession, parse_session_text
 from smpc_dp.net.second import Opinion, differences
 from smpc_dp.protocols.gopa.verifiable import messages as v
-from smpc_dp.protocols.names import VERIFIABLE_VERSION, is_verifiable
+from smpc_dp.protocols.gopa.versions import VERIFIABLE_VERSION
+from smpc_dp.protocols.registry import session_protocol
 from smpc_dp.protocols.result import Result
 from smpc_dp.protocols.session import canonical_session, session_digest, session_json
 from smpc_dp.protocols.ustatistic.terms import statistic_context
@@ -502,7 +503,7 @@ def _session_terms(content: bytes) -> None:
     assert corrupt == other, (corrupt, other)
     planned: Any = None
     try:
-        if first is not None and is_verifiable(first.protocol, first.parameters):
+        if first is not None and session_protocol(first.protocol).is_logged(first.parameters):
             planned = first.planned()
             asked = asked if planned is None else f"average {planned.planned()}"
     except LocalError:

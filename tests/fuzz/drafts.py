@@ -35,7 +35,7 @@ from smpc_dp.protocols.phases import keys
 from smpc_dp.protocols.phases import messages as common
 from smpc_dp.protocols.session import session_json
 from smpc_dp.protocols.ustatistic import messages as m
-from smpc_dp.protocols.ustatistic.log import OPERATION
+from smpc_dp.protocols.ustatistic.messages import OPERATION
 from smpc_dp.protocols.ustatistic.terms import (
     again_identifier,
     commitment_run,

@@ -27,10 +27,10 @@ from smpc_dp.net.aggregator import serve
 from smpc_dp.net.local import create_local_session
 from smpc_dp.net.session import connect
 from smpc_dp.net.session_file import Timeouts, load_session
-from smpc_dp.protocols.descriptor import ParameterChecker
-from smpc_dp.protocols.registry import RESERVED, versions_of
+from smpc_dp.protocols.registry import RESERVED, built_in_protocols, checker_of, find_protocol
 from smpc_dp.protocols.result import Result
-from smpc_dp.protocols.ustatistic import plan as statistic
+from smpc_dp.protocols.session_protocol import ParameterChecker
+from smpc_dp.protocols.ustatistic import messages as statistic
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "extensions"
 PARTIES = ("ann", "bob", "cas", "dan")
@@ -288,7 +288,7 @@ def test_unknown_names_list_the_known_ones(tmp_path: Path) -> None:
 
 def load(group: Group, name: str) -> object:
     if group is Group.PROTOCOLS:
-        return versions_of(name)
+        return find_protocol(name)
     return find_kernel(name) if group is Group.KERNELS else check_learn({"learner": name}, 3)
 
 
@@ -302,7 +302,7 @@ def load(group: Group, name: str) -> object:
             "cannot be loaded (module 'smpc_dp_example.learner'",
         ),
         (Group.KERNELS, "broken:x", "cannot be loaded (division by zero)"),
-        (Group.PROTOCOLS, "smpc_dp_example.kernel:near", "is no SumProtocol"),
+        (Group.PROTOCOLS, "smpc_dp_example.kernel:near", "is no SessionProtocol"),
         (
             Group.LEARNERS,
             "smpc_dp_example.kernel:near",
@@ -322,9 +322,7 @@ def test_what_is_broken_is_named_with_its_package(
 
 
 def check_of(protocol: str) -> ParameterChecker:
-    check = versions_of(protocol)[1].check
-    assert check is not None
-    return check
+    return checker_of(protocol, 1)
 
 
 def test_checked_parameters_have_the_name_of_the_protocol(installed: Path) -> None:
@@ -357,5 +355,5 @@ def test_nobody_replaces_what_is_here(installed: Path) -> None:
     assert "steps" in {fault.where for fault in faults}
     assert statistic.PROTOCOL in RESERVED
     assert all(
-        1 not in versions_of(name) or name in ("secagg", "gopa", "pairwise", "mpyc") for name in RESERVED
+        (protocol := find_protocol(name)) is None or protocol in built_in_protocols() for name in RESERVED
     )

@@ -31,7 +31,7 @@ from smpc_dp.net.audit import audit
 from smpc_dp.net.events import Event
 from smpc_dp.net.learning import learn, serve_learning
 from smpc_dp.net.local import create_local_session
-from smpc_dp.net.log_groups import is_scope
+from smpc_dp.net.log_session import is_scope
 from smpc_dp.net.member import Membership
 from smpc_dp.net.requests import AggregatorLostError
 from smpc_dp.net.session_file import Timeouts, load_session

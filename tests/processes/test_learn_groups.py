@@ -18,7 +18,7 @@ from smpc_dp.learn.requirements import Learned
 from smpc_dp.net.audit import audit
 from smpc_dp.net.learning import learn, serve_learning
 from smpc_dp.net.local import create_local_session
-from smpc_dp.net.log_groups import is_scope
+from smpc_dp.net.log_session import is_scope
 from smpc_dp.net.session_file import Timeouts, load_session
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp_verify.run import Audit as SecondAudit

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from smpc_dp.privacy.mechanisms.additive import DiscreteGaussian
-from smpc_dp.protocols.registry import PARAMETER_CHECKERS
+from smpc_dp.protocols.registry import checker_of
 from smpc_dp.records.table import read_table
 
 dp = pytest.importorskip("opendp.prelude", reason="needs opendp: the extra `peers` of the lab")
@@ -53,7 +53,7 @@ def test_ten_hospitals_have_hardly_more_noise_than_opendp_on_their_pooled_rows(
     if asked is not None:
         given["ask"] = asked
         del given["answer_weights"]
-    parameters, issues = PARAMETER_CHECKERS["secagg", 1](given, len(names))
+    parameters, issues = checker_of("secagg", 1)(given, len(names))
     assert parameters is not None, issues
     request: Any = parameters.request
     epsilon, delta = given["epsilon"], given["delta"]

@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 
 from smpc_dp.learn.methods import AveragerTable
 from smpc_dp.protocols.gopa.params import GopaParameters
-from smpc_dp.protocols.names import version_of
 from smpc_dp.protocols.phases.parameters import SumParameters
-from smpc_dp.protocols.registry import PARAMETER_CHECKERS
+from smpc_dp.protocols.registry import checker_of, session_protocol
 from smpc_dp.protocols.secagg.noisy import NoisySumParameters
 
 DELTA = 1e-6
@@ -54,7 +53,9 @@ def true_epsilon(masses: NDArray[np.float64], shift: int) -> float:
 
 
 def planned(protocol: str, parties: int, **more: object) -> SumParameters:
-    parameters, faults = PARAMETER_CHECKERS[protocol, version_of(protocol, more)](GIVEN | more, parties)
+    parameters, faults = checker_of(protocol, session_protocol(protocol).version_for(more))(
+        GIVEN | more, parties
+    )
     assert parameters is not None, faults
     assert isinstance(parameters, SumParameters)
     return parameters

@@ -33,7 +33,7 @@ from smpc_dp.learn.methods import AveragerTable
 from smpc_dp.learn.registry import LEARNERS, check_learn
 from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.protocols.record_result import RecordResult
-from smpc_dp.protocols.registry import PARAMETER_CHECKERS
+from smpc_dp.protocols.registry import checker_of
 from smpc_dp.records.result import Estimate
 from smpc_dp_lab import vectors
 from smpc_dp_lab.bench.page import load_results, markdown
@@ -262,7 +262,7 @@ def test_documents_that_sources_name_exist() -> None:
 @pytest.mark.parametrize("protocol", ["secagg", "gopa"])
 def test_every_parameter_is_documented(protocol: str) -> None:
     # The checker itself lists the keys that it knows.
-    _, faults = PARAMETER_CHECKERS[protocol, 1]({"": 0, "length": 1, "lower": 0, "upper": 1}, 3)
+    _, faults = checker_of(protocol, 1)({"": 0, "length": 1, "lower": 0, "upper": 1}, 3)
     known = re.search(r"known: (.*)\)", faults[0].reason)
     assert known is not None
     assert set(fields_below("docs/reference/session-file.md", f"Parameters of {protocol}")) == set(

@@ -29,10 +29,10 @@ from smpc_dp.net.transport import handshake
 from smpc_dp.privacy.accountant import ledger
 from smpc_dp.privacy.accountant.events import Event, Pure
 from smpc_dp.privacy.accountant.ledger import Ledger
-from smpc_dp.protocols import names
 from smpc_dp.protocols.gopa.params import GopaParameters
 from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
-from smpc_dp.protocols.ustatistic import plan as statistic
+from smpc_dp.protocols.gopa.versions import VERIFIABLE_VERSION, VERSION
+from smpc_dp.protocols.ustatistic import messages as statistic
 from smpc_dp.published.library import PUBLISHED
 from smpc_dp.seen import Seen
 
@@ -140,7 +140,7 @@ def test_the_document_states_the_versions_that_are_written() -> None:
     items = [line[2:].partition(": ") for line in section.splitlines() if line.startswith("- ")]
     stated = {name.partition(",")[0]: text.partition(";")[0] for name, _, text in items}
     verifiable = f"{GopaParameters.version}, or {VerifiableParameters.version} if verifiable"
-    assert verifiable == f"{names.VERSION}, or {names.VERIFIABLE_VERSION} if verifiable"
+    assert verifiable == f"{VERSION}, or {VERIFIABLE_VERSION} if verifiable"
     assert stated == {
         "channel (hello": str(handshake.VERSION),
         "session file": verifiable,

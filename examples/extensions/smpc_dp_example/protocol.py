@@ -12,10 +12,10 @@ from smpc_dp.protocols.engine.run import Run
 from smpc_dp.protocols.engine.state import Transition
 from smpc_dp.protocols.phases.key_graph import SumMember
 from smpc_dp.protocols.phases.parameters import SumParameters
-from smpc_dp.protocols.registry import SumProtocol
 from smpc_dp.protocols.result import Outcome, Privacy
 from smpc_dp.protocols.secagg import states
 from smpc_dp.protocols.secagg.params import SecAggParameters, SumSettings, check_sum
+from smpc_dp.protocols.session_protocol import SessionProtocol
 
 NAME = "unanimous"
 
@@ -71,4 +71,4 @@ def aggregator(*arguments: Any, **named: Any) -> Run[Outcome]:
     return Run(AGGREGATOR, run.member, run.state)
 
 
-unanimous = SumProtocol({1: check}, party, aggregator)
+unanimous = SessionProtocol(name=NAME, versions={1: check}, party=party, aggregator=aggregator)

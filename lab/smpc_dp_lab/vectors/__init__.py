@@ -12,7 +12,7 @@ from pathlib import Path
 from types import ModuleType
 
 from smpc_dp.files import read_bounded
-from smpc_dp.protocols.descriptor import DESCRIPTORS
+from smpc_dp.protocols.registry import built_in_protocols
 from smpc_dp_lab.vectors import (
     covert_certificates,
     covert_negative,
@@ -122,8 +122,8 @@ _GENERATORS: dict[str, Callable[[], dict[str, JsonObject]]] = {
         _of(pairwise_runs, covert_negative, scenarios=covert_runs) | covert_certificates.generate()
     ),
 }
-PROTOCOLS = {folder: _GENERATORS[folder] for one in DESCRIPTORS.values() for folder in one.vectors} | {
+PROTOCOLS = {folder: _GENERATORS[folder] for one in built_in_protocols() for folder in one.vectors} | {
     "proofs": proofs.generate,
     "sampling": sampling.generate,
 }
-"""By the folder of `protocols/`: those that the descriptors name, and what protocols are made of."""
+"""By the folder of `protocols/`: those that the protocols name, and what protocols are made of."""

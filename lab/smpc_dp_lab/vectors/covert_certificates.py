@@ -17,7 +17,7 @@ from smpc_dp.protocols.covert.certificate import Certificate, CircuitFields, jud
 from smpc_dp.protocols.covert.copies import GarblerCopy
 from smpc_dp.protocols.covert.garbler import CovertGarblerRole
 from smpc_dp.protocols.covert.roles import party_role
-from smpc_dp.protocols.names import PAIRWISE
+from smpc_dp.protocols.garbled.messages import PAIRWISE
 from smpc_dp.protocols.session import session_digest, session_json
 from smpc_dp.simulate.pairwise import evaluate_in_memory
 from smpc_dp_lab.vectors.covert_negative import CONVICTED, COVERT_KINDS, all_faults

@@ -18,7 +18,6 @@ from smpc_dp.net.transport.memory import Faults, MemoryNetwork
 from smpc_dp.privacy.secagg_plan import SecAggPlan, check_plan, plan_secagg
 from smpc_dp.protocols.engine.run import Run
 from smpc_dp.protocols.gopa.direct_messages import EVERYONE
-from smpc_dp.protocols.names import VERSION
 from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.phases.parameters import SumParameters
 from smpc_dp.protocols.registry import make_aggregator, make_party
@@ -219,7 +218,7 @@ def make_run(
     signers = draw_signers({name: source(name, "signing") for name in members})
     context = Context(
         protocol=protocol,
-        version=VERSION,
+        version=1,
         session_digest=source("", "session").bytes(32),
         request=1,
         names=scenario.names,

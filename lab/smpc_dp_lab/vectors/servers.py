@@ -12,9 +12,9 @@ from functools import partial
 from smpc_dp.errors import Code, PeerFault, SmpcError
 from smpc_dp.protocols.engine.events import Cancellation, Deadline, Message, Report, Start
 from smpc_dp.protocols.gopa.direct_messages import EVERYONE
-from smpc_dp.protocols.names import MPYC, VERSION
 from smpc_dp.protocols.secret_sharing import messages as m
 from smpc_dp.protocols.secret_sharing.agreement import output_statement, set_statement
+from smpc_dp.protocols.secret_sharing.params import MPYC
 from smpc_dp.protocols.secret_sharing.party import PartyRun
 from smpc_dp.protocols.secret_sharing.server import ServerRun
 from smpc_dp.protocols.secret_sharing.sharing import field_bytes
@@ -82,7 +82,7 @@ class Setup:
         self.signers = draw_signers({name: _source(f"signing {name}") for name in (*PARTIES, *SERVERS)})
         self.context = Context(
             protocol=MPYC,
-            version=VERSION,
+            version=1,
             session_digest=_source("session").bytes(32),
             request=1,
             names=PARTIES,

@@ -20,8 +20,9 @@ from smpc_dp.protocols.garbled.participant import Evaluated, Participant
 from smpc_dp.protocols.garbled.relay import SealedConnection
 from smpc_dp.protocols.ustatistic import messages as m
 from smpc_dp.protocols.ustatistic import states as states
+from smpc_dp.protocols.ustatistic.messages import PROTOCOL, VERSION
 from smpc_dp.protocols.ustatistic.party import Evaluating
-from smpc_dp.protocols.ustatistic.plan import PROTOCOL, VERSION, StatisticPlan
+from smpc_dp.protocols.ustatistic.plan import StatisticPlan
 from smpc_dp.protocols.ustatistic.terms import draw
 from smpc_dp.protocols.ustatistic.wire import PairWire
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation

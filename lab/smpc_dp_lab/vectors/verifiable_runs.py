@@ -37,7 +37,7 @@ from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
 from smpc_dp.protocols.gopa.verifiable.publishing import AwaitExclusionsCertificate
 from smpc_dp.protocols.gopa.verifiable.statements import signed
 from smpc_dp.protocols.gopa.verifiable.states import AGGREGATOR, PARTY, aggregator, party
-from smpc_dp.protocols.names import AUDITED_VERSION, VERIFIABLE_VERSION
+from smpc_dp.protocols.gopa.versions import AUDITED_VERSION, VERIFIABLE_VERSION
 from smpc_dp.protocols.result import Outcome
 from smpc_dp.protocols.session import canonical_session, session_digest, session_json
 from smpc_dp.seen import NOTHING_SEEN, Seen

@@ -18,10 +18,12 @@ from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, Issues
 from smpc_dp.net.member import Membership
 from smpc_dp.net.tolerance import Tolerance, tolerances
 from smpc_dp.privacy.guarantee import BUDGET
-from smpc_dp.protocols.names import RECORDS, SECAGG
+from smpc_dp.protocols.registry import session_protocol
 from smpc_dp.trees import Bounds, Tree, flatten
 
 TRAIN, EVALUATE = "train", "evaluate"
+# The protocol whose requests its rounds carry.
+FITS = "secagg"
 TASK_DIGITS = 32
 
 Metrics = Mapping[str, tuple[float, float]]
@@ -78,12 +80,12 @@ class SecureAverage:
         membership = Membership.load(average.session, name, key, role)
         session = membership.session
         issues = Issues()
-        if session.protocol != SECAGG:
-            reason = f"is '{session.protocol}' in {average.session}: Flower needs '{SECAGG}'"
+        if session.described is not session_protocol(FITS):
+            reason = f"is '{session.protocol}' in {average.session}: Flower needs '{FITS}'"
             issues.add_issue("protocol", reason, ConfigCheck.UNSUPPORTED)
         issues += [
             ConfigIssue(f"parameters.{name}", f"{average.session}: not with Flower", ConfigCheck.UNSUPPORTED)
-            for name in (RECORDS, BUDGET)
+            for name in ("records", BUDGET)
             if name in session.parameters
         ]
         issues.raise_issues()

@@ -18,8 +18,8 @@ import msgspec
 from smpc_dp.decoding import decode_json
 from smpc_dp.errors import Check, LocalError, PeerFault, SmpcError, TimeoutFault
 from smpc_dp.net.servers.child import LENGTH_BYTES, READY, Answer, Assignment
-from smpc_dp.net.servers.shared import PIECE
 from smpc_dp.protocols.secret_sharing.messages import COMPUTE
+from smpc_dp.protocols.secret_sharing.params import PIECE
 from smpc_dp.protocols.secret_sharing.server import Job
 from smpc_dp.protocols.secret_sharing.terms import ProgramTerms
 from smpc_dp.statistics.shared.program import output_spans

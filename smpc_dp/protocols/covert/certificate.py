@@ -21,11 +21,10 @@ from smpc_dp.protocols.covert.copies import EvaluatorCopy, GarblerCopy, replay
 from smpc_dp.protocols.covert.messages import SIGN, Statement
 from smpc_dp.protocols.covert.seeds import replay_seeds
 from smpc_dp.protocols.covert.terms import SEEDS, Terms
-from smpc_dp.protocols.garbled.messages import Bytes32
+from smpc_dp.protocols.garbled.messages import PAIRWISE, VERSION, Bytes32
 from smpc_dp.protocols.garbled.params import Mode, Output, check_parameters
 from smpc_dp.protocols.garbled.participant import run_identifier
 from smpc_dp.protocols.garbled.plan import COVERT_GATES, Plan
-from smpc_dp.protocols.names import PAIRWISE, VERSION
 from smpc_dp.protocols.session import session_digest
 from smpc_dp.wire.envelope import Body
 from smpc_dp.wire.signing import Context, encode

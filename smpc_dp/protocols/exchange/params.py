@@ -18,7 +18,6 @@ from smpc_dp.errors import Check, ConfigCheck, ConfigError, Issues, Verification
 from smpc_dp.privacy.named_sentences import NamedSentences
 from smpc_dp.privacy.sampling import NoiseSource, discrete_gaussian
 from smpc_dp.privacy.secagg_plan import SecAggPlan
-from smpc_dp.protocols import names
 from smpc_dp.protocols.exchange.messages import PARTY_STEPS
 from smpc_dp.protocols.phases.parameters import SumParameters
 from smpc_dp.protocols.result import WHOLE_PARTY, Claim, Noise
@@ -47,8 +46,7 @@ class ExchangeParameters(SumParameters, frozen=True):
             encoding.ring_length), its own row being the one that it keeps.
     """
 
-    protocol: ClassVar[str] = names.EXCHANGE
-    descriptor: ClassVar[str] = "exchange"
+    protocol: ClassVar[str] = "exchange"
     variance: Fraction
     epsilon: float | None
     delta: float | None

@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from smpc_dp.circuits.bristol import read_bristol
 from smpc_dp.circuits.circuit import Circuit, pack, pack_bytes, unpack, unpack_bytes
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
+from smpc_dp.protocols.garbled.messages import PAIRWISE, VERSION
 from smpc_dp.protocols.garbled.params import check_parameters
 from smpc_dp.protocols.garbled.participant import Evaluated
 from smpc_dp.protocols.garbled.plan import Plan, Rows
-from smpc_dp.protocols.names import PAIRWISE, VERSION
 from smpc_dp.protocols.result import Privacy
 from smpc_dp.published.library import PUBLISHED, find
 from smpc_dp.values import refuse_masked

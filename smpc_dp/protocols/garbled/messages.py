@@ -15,6 +15,8 @@ from msgspec import Meta
 
 from smpc_dp.wire.envelope import Body
 
+PAIRWISE, VERSION = "pairwise", 1
+"""Name and version of the protocol."""
 CONTROL, BULK = 1, 2
 PIECE_HEADER = struct.Struct(">BBQQ")
 MAX_CONTROL = 1 << 26

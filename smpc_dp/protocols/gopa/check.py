@@ -9,28 +9,28 @@ from smpc_dp.errors import ConfigCheck, ConfigIssue
 from smpc_dp.privacy.guarantee import BUDGET
 from smpc_dp.protocols.gopa import direct_params
 from smpc_dp.protocols.gopa.params import GopaParameters
-from smpc_dp.protocols.names import (
-    GOPA,
-    RECORDS,
+from smpc_dp.protocols.gopa.versions import (
     VERIFIABLE_VERSION,
     VERSION,
     has_version,
     is_verifiable,
     version_of,
 )
+from smpc_dp.protocols.session_protocol import RECORDS
 
 
 def check_for_version(
     version: int, parameters: Mapping[str, object], parties: int
 ) -> tuple[GopaParameters | None, list[ConfigIssue]]:
     """Check the parameters of a session of this protocol version, as `check_gopa` does."""
-    if not has_version(version, GOPA, parameters):
+    verifiable = is_verifiable(parameters)
+    if not has_version(version, verifiable=verifiable):
         why = (
             f"needs version {VERIFIABLE_VERSION} of 'gopa', which has the session log"
-            if is_verifiable(GOPA, parameters)
+            if verifiable
             else f"must be true in version {version} of 'gopa'; without it the version is {VERSION}"
         )
-        expected = version_of(GOPA, parameters)
+        expected = version_of(verifiable=verifiable)
         reason = f"{why}: write version = {expected} in the place of version = {version}"
         return None, [ConfigIssue("verifiable", reason, ConfigCheck.CONFLICT)]
     return check_gopa(parameters, parties)
@@ -40,7 +40,7 @@ def check_gopa(
     parameters: Mapping[str, object], parties: int
 ) -> tuple[GopaParameters | None, list[ConfigIssue]]:
     """Check a `[parameters]` table of GOPA, verifiable or not; return every fault found."""
-    verifiable = is_verifiable(GOPA, parameters)
+    verifiable = is_verifiable(parameters)
     # Of the modules below a session needs one alone.
     if BUDGET in parameters and not verifiable:
         from smpc_dp.privacy.budget import check_with_budget

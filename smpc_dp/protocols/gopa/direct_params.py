@@ -34,6 +34,15 @@ class DirectParameters(GopaParameters, frozen=True):
     )
     left_in: ClassVar[str] = "it"
 
+    def largest_message(self, _servers: int) -> int:
+        """Return a bound in bytes on any message of a run.
+
+        It is of one vector; or of an opening of each party, or a hash, with a proof against each corrupt one.
+        """
+        plan, vector = self.plan, self.encoding.ring_length * self.encoding.element_bytes
+        each = 2 * plan.degree + 512 + 256 * max(plan.max_corrupt, 1)
+        return (64 << 10) + vector + each * plan.parties
+
     @property
     def party_steps(self) -> tuple[str, ...]:
         """The steps of a party, in order."""

@@ -19,9 +19,9 @@ from smpc_dp.privacy.distributions import BinomialDistribution, DiscreteGaussian
 from smpc_dp.privacy.guarantee import PrivacyGuarantee, delta_warnings
 from smpc_dp.privacy.named_sentences import NamedSentences
 from smpc_dp.privacy.sampling import NoiseSource, discrete_gaussian
-from smpc_dp.protocols import names
 from smpc_dp.protocols.gopa.messages import PARTY_STEPS
 from smpc_dp.protocols.gopa.plan import SessionNoise, plan_session
+from smpc_dp.protocols.gopa.versions import GOPA
 from smpc_dp.protocols.phases.parameters import MAX_PARTIES, SumParameters
 from smpc_dp.protocols.phases.weighted_encoding import WeightedEncoding
 from smpc_dp.protocols.result import WHOLE_PARTY, Claim, Noise
@@ -51,7 +51,7 @@ class GopaParameters(SumParameters, frozen=True):
     each party either that or its pairwise terms.
     """
 
-    protocol: ClassVar[str] = names.GOPA
+    protocol: ClassVar[str] = GOPA
     # Who sees what in a run, and what the noise shared with lost parties stays in.
     seen_by: ClassVar[str] = (
         "the aggregator, up to {corrupt} colluding parties, or any single curious party see"
@@ -59,11 +59,6 @@ class GopaParameters(SumParameters, frozen=True):
     left_in: ClassVar[str] = "the average"
     session: SessionNoise
     on_dropout: OnDropout
-
-    @property
-    def descriptor(self) -> str:  # type: ignore[override]
-        """Name of the roles: with roll-back, those of a secure sum, whose masks hide lost noise."""
-        return "gopa" if self.on_dropout == "keep" else "secagg"
 
     @property
     def party_steps(self) -> tuple[str, ...]:
@@ -262,7 +257,7 @@ def check_and_plan(
     parameters: Mapping[str, object], parties: int, planner: Planner
 ) -> tuple[GopaParameters | None, list[ConfigIssue]]:
     """Check as `check_parameters` does, without a default precision, and plan."""
-    base, good, issues = check_sum(GopaSettings, parameters, parties, protocol=names.GOPA, refused=REFUSED)
+    base, good, issues = check_sum(GopaSettings, parameters, parties, protocol=GOPA, refused=REFUSED)
     if issues or base is None or parties > MAX_PARTIES:
         return None, issues
     try:

@@ -15,10 +15,10 @@ from smpc_dp.encoding import Encoding, RingVector
 from smpc_dp.errors import LocalError
 from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.privacy.secagg_plan import SecAggPlan, communication
-from smpc_dp.protocols import names
 from smpc_dp.protocols.phases.cost import Cost, PlannedAnswer, average_answer
 from smpc_dp.protocols.phases.messages import PARTY_STEPS
 from smpc_dp.protocols.result import Claim, Noise, Outcome, Privacy, Result
+from smpc_dp.seen import LINE_BYTES, MOST_BEHIND
 
 if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.events import Event
@@ -50,7 +50,7 @@ class RequestParameters:
 
     __slots__ = ()
     protocol: ClassVar[str]
-    version: ClassVar[int] = names.VERSION
+    version: ClassVar[int] = 1
     is_logged: ClassVar[bool] = False
     hides_records: ClassVar[bool] = False
     encoding: Any
@@ -70,6 +70,10 @@ class RequestParameters:
     def operations(self) -> tuple[str, ...]:
         """What parties may ask of a request, the one that an aggregator returns first."""
         return self.sum_encoding.operations
+
+    def largest_message(self, servers: int) -> int:
+        """Return a bound in bytes on any message of a run; `servers`: their number, 0 without any."""
+        raise NotImplementedError
 
     @property
     def steps(self) -> int:
@@ -118,9 +122,7 @@ class RequestParameters:
 class SumParameters(RequestParameters, msgspec.Struct, frozen=True):
     """Parameters of a sum: the encoding, the plan, and the terms that hide the vectors."""
 
-    protocol: ClassVar[str] = names.SECAGG
-    # Name of the roles, in `smpc_dp.protocols.descriptor`.
-    descriptor: ClassVar[str] = "secagg"
+    protocol: ClassVar[str] = "secagg"
     encoding: Encoding
     plan: SecAggPlan
 
@@ -161,6 +163,20 @@ class SumParameters(RequestParameters, msgspec.Struct, frozen=True):
         length, size = self.encoding.ring_length, self.encoding.element_bytes
         traffic = communication(self.plan, length, size, shares=self.deals_shares)
         return traffic["up"]["total"], traffic["down"]["total"]
+
+    def largest_message(self, _servers: int) -> int:
+        """Return a bound in bytes on any message of a sum through an aggregator.
+
+        To it at most a vector, or the sealed or opened shares of k holders; from it at most a sum, the Merkle
+        commitment, a certificate, the advertisements and openings of a party's neighbours, or lines of the
+        session log that a party may have missed. In-degrees are binomial with mean k: twice k and 64 more are
+        exceeded with negligible probability.
+        """
+        plan, vector = self.plan, self.encoding.ring_length * self.encoding.element_bytes
+        drew = min(plan.parties, 2 * plan.degree + 64)
+        neighbours = drew * (2 * plan.degree + 256) + (plan.degree + drew) * 256
+        rest = vector + 256 * plan.parties + neighbours + self.extra_bytes
+        return (64 << 10) + max(rest, MOST_BEHIND * LINE_BYTES)
 
     @property
     def extra_bytes(self) -> int:

@@ -12,7 +12,6 @@ from msgspec import Meta
 from smpc_dp.encoding import LARGEST_STEP, LEAST_STEP, MAX_LENGTH, Encoding, encoding_issues
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, Issues
 from smpc_dp.privacy.secagg_plan import SecAggPlan, default_dropout, part_of, plan_secagg
-from smpc_dp.protocols import names
 from smpc_dp.protocols.phases.parameters import MAX_PARTIES, SumParameters
 from smpc_dp.protocols.result import Claim
 from smpc_dp.protocols.secagg.claim import sum_claim
@@ -144,7 +143,7 @@ def check_sum(
     parameters: Mapping[str, object],
     parties: int,
     *,
-    protocol: str = names.SECAGG,
+    protocol: str = SumParameters.protocol,
     explained: Collection[str] = (),
     refused: Mapping[str, str] | None = None,
     complete: bool = False,

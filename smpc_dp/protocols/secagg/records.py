@@ -13,7 +13,6 @@ from msgspec.structs import replace
 from smpc_dp.errors import ConfigCheck, ConfigIssue
 from smpc_dp.privacy.secagg_plan import SecAggPlan
 from smpc_dp.protocols import records
-from smpc_dp.protocols.names import RECORDS
 from smpc_dp.protocols.records import (
     AskSettings,
     Delta,
@@ -28,6 +27,7 @@ from smpc_dp.protocols.secagg.claim import noisy_claim
 from smpc_dp.protocols.secagg.noisy import REFUSED as REFUSED_NOISY
 from smpc_dp.protocols.secagg.noisy import NoisySumParameters, check_room, counted_shares, noise_counts
 from smpc_dp.protocols.secagg.params import Corrupt, SecAggParameters, Security, Share
+from smpc_dp.protocols.session_protocol import RECORDS
 
 if TYPE_CHECKING:
     import numpy as np

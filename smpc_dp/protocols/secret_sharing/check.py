@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from smpc_dp.errors import ConfigIssue
 from smpc_dp.privacy.guarantee import BUDGET
-from smpc_dp.protocols.names import RECORDS
 from smpc_dp.protocols.secret_sharing.params import SharedParameters, check_parameters
+from smpc_dp.protocols.session_protocol import RECORDS
 
 
 def check_session(

@@ -14,20 +14,28 @@ from smpc_dp.identity.roster import Member
 from smpc_dp.privacy.central_gaussian import WideGaussian
 from smpc_dp.privacy.guarantee import PrivacyGuarantee, delta_warnings
 from smpc_dp.privacy.secagg_plan import default_dropout, part_of
-from smpc_dp.protocols import names
 from smpc_dp.protocols.phases.parameters import RequestParameters
 from smpc_dp.protocols.result import Privacy
 from smpc_dp.protocols.secret_sharing.claims import HONEST_SERVERS, vector_privacy
+from smpc_dp.protocols.secret_sharing.messages import MAX_OPERATION
+from smpc_dp.protocols.secret_sharing.terms import MODULUS_BITS
 from smpc_dp.settings import read
 
 if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.events import Event
 
 
+MPYC = "mpyc"
 FEWEST_SERVERS, MOST_SERVERS = 3, 9
 """mpyc's pseudorandom sharing has a key for each of the C(m, t) sets of servers."""
 MAX_PARTIES = 100_000
 MAX_LENGTH = 1 << 20
+# Pairs of each party whose outputs are opened one by one, at most: all of them are told to everybody.
+MAX_PARTNERS = 32
+# Bytes of one message of the bridge.
+PIECE = 1 << 18
+# Bytes of an opened integer and its index in a message, in decimal; of a fault; of half a pair's output.
+OUTPUT_BYTES, FAULT_BYTES, PAIR_BYTES = 2 * MODULUS_BITS[-1] // 6, 32, 8
 SUM_KEYS = ("length", "lower", "upper", "kind", "precision", "max_weight")
 ENCODING_KEYS = ("length", "lower", "upper", "precision", "max_weight")
 # What servers compute: sums of vectors in a box, or of a bounded norm; of records, with noise; exact tables.
@@ -46,7 +54,7 @@ class SharedParameters(RequestParameters, msgspec.Struct, frozen=True):
         seconds: the longest that mpyc may compute.
     """
 
-    protocol: ClassVar[str] = names.MPYC
+    protocol: ClassVar[str] = MPYC
     program: ClassVar[Program] = "sums"
     parties: int
     fewest: int
@@ -60,6 +68,14 @@ class SharedParameters(RequestParameters, msgspec.Struct, frozen=True):
     def tolerated(self) -> tuple[int, int, int]:
         """Number of parties, of those that may be lost, and of those that may collude: all."""
         return self.parties, self.parties - self.fewest, self.parties
+
+    def largest_message(self, servers: int) -> int:
+        """Return a bound in bytes on any message: an operation, a record's shares, opened values."""
+        values = 64 if self.encoding is None else self.encoding.ring_length
+        # A server gives a reason for missing shares; the output has all servers' reasons, for few parties.
+        faults = max(self.parties, (self.parties - self.fewest) * servers) * FAULT_BYTES
+        pairs = self.parties * (64 + MAX_PARTNERS * PAIR_BYTES)
+        return (64 << 10) + MAX_OPERATION + PIECE + values * OUTPUT_BYTES + pairs + faults
 
     @property
     def sum_encoding(self) -> Encoding:
@@ -200,7 +216,7 @@ def check_parameters(
     parameters: Mapping[str, object], parties: int
 ) -> tuple[SharedParameters | None, list[ConfigIssue]]:
     """Check a `[parameters]` table (`SharedSettings`) for `parties` parties; return every fault found."""
-    good, issues = read(SharedSettings, parameters, unknown=f"unknown parameter of {names.MPYC}")
+    good, issues = read(SharedSettings, parameters, unknown=f"unknown parameter of {MPYC}")
     issues += party_issues(parties)
     if "epsilon" not in parameters and set(NOISE_KEYS) & set(parameters):
         issues.append(ConfigIssue("epsilon", "is missing: without it sums are exact", ConfigCheck.MISSING))

@@ -13,11 +13,18 @@ from smpc_dp.errors import ConfigCheck, ConfigIssue
 from smpc_dp.privacy.central_gaussian import GREATEST_EPSILON, WideGaussian
 from smpc_dp.privacy.named_sentences import NamedSentences
 from smpc_dp.privacy.secagg_plan import default_dropout, part_of
-from smpc_dp.protocols import names, records
+from smpc_dp.protocols import records
 from smpc_dp.protocols.records import AskSettings, Delta, Epsilon, NoisyRecordParameters, protected
 from smpc_dp.protocols.result import Claim, Privacy
 from smpc_dp.protocols.secret_sharing.claims import HONEST_SERVERS, ON_SHARES, with_servers
-from smpc_dp.protocols.secret_sharing.params import Dropout, Program, Seconds, SharedParameters, party_issues
+from smpc_dp.protocols.secret_sharing.params import (
+    MPYC,
+    Dropout,
+    Program,
+    Seconds,
+    SharedParameters,
+    party_issues,
+)
 
 if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.events import Event
@@ -109,7 +116,7 @@ def check_records(
         SharedRecordSettings,
         parameters,
         parties,
-        unknown=f"unknown parameter of {names.MPYC} with records",
+        unknown=f"unknown parameter of {MPYC} with records",
         refused=REFUSED,
     )
     issues += party_issues(parties)

@@ -11,11 +11,18 @@ from smpc_dp.encoding import Encoding
 from smpc_dp.errors import ConfigIssue
 from smpc_dp.privacy.named_sentences import NamedSentences
 from smpc_dp.privacy.secagg_plan import part_of
-from smpc_dp.protocols import names, records
+from smpc_dp.protocols import records
 from smpc_dp.protocols.records import AskSettings, RecordParameters
 from smpc_dp.protocols.result import Claim, Privacy
 from smpc_dp.protocols.secret_sharing.claims import EXACT_ON_SHARES, with_servers
-from smpc_dp.protocols.secret_sharing.params import Dropout, Program, Seconds, SharedParameters, party_issues
+from smpc_dp.protocols.secret_sharing.params import (
+    MPYC,
+    Dropout,
+    Program,
+    Seconds,
+    SharedParameters,
+    party_issues,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -116,7 +123,7 @@ def check_tables(
         TableSettings,
         parameters,
         parties,
-        unknown=f"unknown parameter of {names.MPYC} with smallest_count",
+        unknown=f"unknown parameter of {MPYC} with smallest_count",
         refused=REFUSED,
     )
     issues += party_issues(parties, LEAST_PARTIES)

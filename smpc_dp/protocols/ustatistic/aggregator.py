@@ -24,7 +24,7 @@ from smpc_dp.protocols.engine.state import Transition
 from smpc_dp.protocols.phases import messages as common
 from smpc_dp.protocols.run_log import RunLog, Statement
 from smpc_dp.protocols.ustatistic import messages as m
-from smpc_dp.protocols.ustatistic.log import OPERATION, log_messages, log_statement
+from smpc_dp.protocols.ustatistic.log import log_messages, log_statement
 from smpc_dp.protocols.ustatistic.pairs import CollectDone, Pairs, end_pairs
 from smpc_dp.protocols.ustatistic.plan import StatisticPlan
 from smpc_dp.protocols.ustatistic.relay import PairRelays
@@ -116,7 +116,7 @@ def finish_hello(aggregator: Aggregator, state: CollectHello) -> Transition:
     commitments = b"".join(_hello(hellos, party).commitments for party in present)
     root = start_root(commitments, public_labels)
     run_id = run_identifier(context, plan.digest, packed, root)
-    operation = OPERATION + plan.digest.hex()
+    operation = m.OPERATION + plan.digest.hex()
     log, runs = begin_log(aggregator, inbox, run_id, operation, packed, root)
     after = CollectBegin(run_id=run_id, requested=requested, present=packed, hellos=hellos, log=log)
     start = m.Start(packed, commitments, public_labels)

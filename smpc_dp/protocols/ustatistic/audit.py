@@ -24,7 +24,7 @@ from smpc_dp.protocols.begin import check_begin, session_head
 from smpc_dp.protocols.phases import messages as common
 from smpc_dp.protocols.session import is_plain, session_json
 from smpc_dp.protocols.ustatistic import messages as m
-from smpc_dp.protocols.ustatistic.log import OPERATION
+from smpc_dp.protocols.ustatistic.messages import OPERATION
 from smpc_dp.protocols.ustatistic.plan import MAX_PARTNERS
 from smpc_dp.protocols.ustatistic.terms import (
     Draw,

@@ -17,9 +17,6 @@ from smpc_dp.protocols.run_log import RunLog, Statement, append, signed_by
 from smpc_dp.protocols.ustatistic.serving import Aggregator
 from smpc_dp.wire.envelope import Envelope
 
-OPERATION = "pairwise-statistic "
-"""Beginning of the operation in a header; the digest of the statistic follows, in hex."""
-
 
 def log_statement(
     aggregator: Aggregator, inbox: Inbox, log: RunLog, run_id: bytes, kind: str, message: msgspec.Struct

@@ -14,6 +14,9 @@ from msgspec import Meta
 
 from smpc_dp.wire.envelope import Body
 
+PROTOCOL, VERSION = "pairwise-statistic", 3
+OPERATION = f"{PROTOCOL} "
+"""Beginning of the operation in a header; the digest of the statistic follows, in hex."""
 ATTEMPTS = 3
 """Draws of matchings in one request, at most: another one follows when somebody withholds a coin."""
 

@@ -18,8 +18,6 @@ from smpc_dp.privacy.circuit_noise import Noise, Raw
 from smpc_dp.protocols.garbled.params import Mode, PairwiseParameters
 from smpc_dp.protocols.garbled.plan import Plan, Rows
 
-PROTOCOL = "pairwise-statistic"
-VERSION = 3
 MAX_PARTNERS = 1000
 
 

@@ -9,10 +9,9 @@ from dataclasses import dataclass, replace
 from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.transcript import digest, encode_uint
 from smpc_dp.errors import Check, PeerFault
-from smpc_dp.protocols import names
+from smpc_dp.protocols.garbled import messages as pairwise
 from smpc_dp.protocols.garbled.draw import COIN_BYTES, beacon, bipartite_matchings, commit, matchings
-from smpc_dp.protocols.ustatistic.messages import ATTEMPTS
-from smpc_dp.protocols.ustatistic.plan import PROTOCOL, VERSION
+from smpc_dp.protocols.ustatistic.messages import ATTEMPTS, PROTOCOL, VERSION
 from smpc_dp.wire.signing import Context
 
 
@@ -114,8 +113,8 @@ def check_failed(result: Draw, name: str, failed: Sequence[int]) -> None:
 def pair_context(context: Context, run_id: bytes, matching: int, pair: tuple[str, str]) -> Context:
     """Return the context of the two-party evaluation of one pair in one matching."""
     return Context(
-        protocol=names.PAIRWISE,
-        version=names.VERSION,
+        protocol=pairwise.PAIRWISE,
+        version=pairwise.VERSION,
         session_digest=digest(
             Label.STATISTIC_PAIR, run_id, encode_uint(matching), *(name.encode() for name in pair)
         ),

@@ -32,8 +32,6 @@ PAIR_DISTRIBUTIONS: Mapping[str, NoiseKind] = {
     "pair_gaussian": "gaussian",
     "randomised_response": "randomised_response",
 }
-MAX_PARTNERS = 32
-"""Pairs of each party whose outputs are opened one by one, at most: all of them are told to everybody."""
 
 
 def pair_terms(design: Noise) -> NoiseTerms:

@@ -14,6 +14,7 @@ from smpc_dp.kernels.described import read_kernel
 from smpc_dp.kernels.kernel import Kernel
 from smpc_dp.kernels.share_gadgets import Shared, below_each, number, public
 from smpc_dp.protocols.garbled.draw import Pairs, bipartite_matchings, matchings
+from smpc_dp.protocols.secret_sharing.params import MAX_PARTNERS
 from smpc_dp.protocols.secret_sharing.terms import ProgramTerms
 from smpc_dp.statistics.shared.kernels import (
     MAX_PRODUCTS,
@@ -28,7 +29,7 @@ from smpc_dp.statistics.shared.kernels import (
     over_pairs,
 )
 from smpc_dp.statistics.shared.noise import add_noise, width
-from smpc_dp.statistics.shared.pairs import MAX_PARTNERS, each_pair, pair_layers, randomiser_of
+from smpc_dp.statistics.shared.pairs import each_pair, pair_layers, randomiser_of
 from smpc_dp.statistics.shared.tables import MASKED, shown_cells
 
 LEAST_SECURITY = 40

@@ -5,8 +5,10 @@ from __future__ import annotations
 import codecs
 import json
 import math
+import sys
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import cast
 
 import msgspec
@@ -15,7 +17,6 @@ import pytest
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, LocalError
 from smpc_dp.identity.keys import Identity
 from smpc_dp.identity.roster import Member
-from smpc_dp.net import protocols
 from smpc_dp.net.session_file import (
     SessionFile,
     Timeouts,
@@ -24,7 +25,8 @@ from smpc_dp.net.session_file import (
     write_session,
 )
 from smpc_dp.net.transport.difference import MAX_DESCRIPTION, DescribedSession, Description, Part
-from smpc_dp.protocols.descriptor import Descriptor
+from smpc_dp.protocols import registry
+from smpc_dp.protocols.session_protocol import SessionProtocol
 
 IDENTITIES = {
     name: Identity.from_seed(name, name.encode().ljust(32)) for name in ("alice", "bob", "agg", "dave")
@@ -54,8 +56,9 @@ def check_dummy(parameters: Mapping[str, object], parties: int) -> tuple[object 
 
 @pytest.fixture(autouse=True)
 def dummy_protocol(monkeypatch: pytest.MonkeyPatch) -> None:
-    known = {**protocols.SESSIONS, ("dummy", 1): Descriptor(protocol="dummy", check=check_dummy)}
-    monkeypatch.setattr(protocols, "SESSIONS", known)
+    dummy = SessionProtocol(name="dummy", versions={1: check_dummy}, topology=lambda _: "two")
+    monkeypatch.setitem(sys.modules, "dummy_protocols", SimpleNamespace(PROTOCOLS=(dummy,)))
+    monkeypatch.setattr(registry, "BUILT_IN", {**registry.BUILT_IN, "dummy": "dummy_protocols"})
 
 
 @pytest.fixture

@@ -43,7 +43,7 @@ from smpc_dp.protocols.phases.messages import Attestation
 from smpc_dp.protocols.session import canonical_session, session_digest, session_json
 from smpc_dp.protocols.ustatistic import messages as m
 from smpc_dp.protocols.ustatistic import states as states
-from smpc_dp.protocols.ustatistic.log import OPERATION
+from smpc_dp.protocols.ustatistic.messages import OPERATION
 from smpc_dp.protocols.ustatistic.party import Evaluating
 from smpc_dp.protocols.ustatistic.plan import StatisticPlan
 from smpc_dp.protocols.ustatistic.result import StatisticResult

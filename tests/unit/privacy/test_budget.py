@@ -13,7 +13,7 @@ from smpc_dp.net.local import create_local_session
 from smpc_dp.net.session_file import Timeouts
 from smpc_dp.privacy.accountant.compose import Composition
 from smpc_dp.protocols.phases.parameters import SumParameters
-from smpc_dp.protocols.registry import PARAMETER_CHECKERS
+from smpc_dp.protocols.registry import checker_of
 from smpc_dp.protocols.result import Result
 
 BUDGET = {"epsilon": 2.0, "delta": 1e-6, "requests": 10}
@@ -25,7 +25,7 @@ RECORDS: dict[str, Any] = {
 
 
 def planned(protocol: str, parameters: dict[str, Any], parties: int = 5) -> SumParameters:
-    checked, issues = PARAMETER_CHECKERS[protocol, 1](parameters, parties)
+    checked, issues = checker_of(protocol, 1)(parameters, parties)
     assert isinstance(checked, SumParameters), issues
     return checked
 
@@ -69,7 +69,7 @@ def test_one_request_has_the_whole_budget() -> None:
     ],
 )
 def test_what_is_wrong_is_named(parameters: dict[str, Any], where: str, reason: str) -> None:
-    checked, issues = PARAMETER_CHECKERS["secagg", 1](parameters, 5)
+    checked, issues = checker_of("secagg", 1)(parameters, 5)
     assert checked is None
     assert any(issue.where == where and reason in issue.reason for issue in issues), issues
 

@@ -19,9 +19,8 @@ from smpc_dp.privacy.accountant.events import Event, Gaussian, Pure
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.privacy.gaussian import gaussian_mu
 from smpc_dp.privacy.guarantee import Unit
-from smpc_dp.protocols.names import version_of
 from smpc_dp.protocols.phases.parameters import SumParameters
-from smpc_dp.protocols.registry import PARAMETER_CHECKERS
+from smpc_dp.protocols.registry import checker_of, session_protocol
 from tests.examples import examples
 
 PARTIES = 12
@@ -215,7 +214,9 @@ def test_one_request_of_a_session_fits_its_own_ledger(
     session = {"length": 3, "lower": 0.0, "upper": 1.0, "precision": 0.1, "epsilon": epsilon, "delta": delta}
     if more.get("verifiable"):
         del session["precision"]
-    parameters, faults = PARAMETER_CHECKERS[protocol, version_of(protocol, more)](session | more, parties)
+    parameters, faults = checker_of(protocol, session_protocol(protocol).version_for(more))(
+        session | more, parties
+    )
     assert isinstance(parameters, SumParameters), faults
     spent = ledger(epsilon, delta).charge(bytes(16), parameters.event()).spent.epsilon
     assert spent is not None

@@ -12,7 +12,7 @@ import pytest
 from smpc_dp.errors import ConfigError
 from smpc_dp.net.servers.programs import compile_operation
 from smpc_dp.privacy.accountant.events import exact_release
-from smpc_dp.protocols.registry import PARAMETER_CHECKERS
+from smpc_dp.protocols.registry import checker_of
 from smpc_dp.protocols.secret_sharing.tables import TableParameters
 from smpc_dp.protocols.secret_sharing.terms import ProgramTerms
 from smpc_dp.records.exact import LEAST_PARTIES, NOT_SHOWN, plan_tables
@@ -39,7 +39,7 @@ PUBLIC = {**GIVEN["records"], "rows": "public"}
 
 
 def checked(parties: int = 5, **more: Any) -> TableParameters:
-    result, issues = PARAMETER_CHECKERS["mpyc", 1]({**GIVEN, **more}, parties)
+    result, issues = checker_of("mpyc", 1)({**GIVEN, **more}, parties)
     assert isinstance(result, TableParameters), issues
     return result
 
@@ -232,7 +232,7 @@ def test_how_few_persons_a_shown_cell_may_have_is_stated(
 
 
 def checked_sum() -> Any:
-    return PARAMETER_CHECKERS["mpyc", 1]({"length": 1, "lower": 0, "upper": 1, "kind": "integer"}, 5)[0]
+    return checker_of("mpyc", 1)({"length": 1, "lower": 0, "upper": 1, "kind": "integer"}, 5)[0]
 
 
 @pytest.mark.parametrize(
@@ -254,7 +254,7 @@ def checked_sum() -> Any:
     ],
 )
 def test_what_is_wrong_is_named(more: dict[str, Any], parties: int, where: str, reason: str) -> None:
-    result, issues = PARAMETER_CHECKERS["mpyc", 1]({**GIVEN, **more}, parties)
+    result, issues = checker_of("mpyc", 1)({**GIVEN, **more}, parties)
     assert result is None
     assert any(issue.where == where and reason in issue.reason for issue in issues), issues
 
@@ -262,7 +262,7 @@ def test_what_is_wrong_is_named(more: dict[str, Any], parties: int, where: str, 
 @pytest.mark.parametrize("protocol", ["secagg", "gopa"])
 def test_sums_refuse_a_smallest_count_and_say_why(protocol: str) -> None:
     given = {**GIVEN, "epsilon": 1.0, "delta": 1e-6}
-    result, issues = PARAMETER_CHECKERS[protocol, 1](given, 5)
+    result, issues = checker_of(protocol, 1)(given, 5)
     assert result is None
     assert any(
         issue.where == "smallest_count" and "every cell that is added up is opened" in issue.reason

@@ -13,15 +13,14 @@ from smpc_dp.protocols.gopa.params import MAX_VARIANCE
 from smpc_dp.protocols.gopa.record_claims import reach
 from smpc_dp.protocols.gopa.records import DirectRecordParameters, GopaRecordParameters
 from smpc_dp.protocols.gopa.verifiable.records import VerifiableRecordParameters
-from smpc_dp.protocols.names import version_of
 from smpc_dp.protocols.phases.parameters import cost_of_sum
-from smpc_dp.protocols.registry import PARAMETER_CHECKERS
+from smpc_dp.protocols.registry import checker_of, session_protocol
 from smpc_dp.records.table import read_table
 from tests.unit.protocols.test_record_parameters import GIVEN, given
 
 
 def planned(parameters: dict[str, Any], parties: int) -> GopaRecordParameters:
-    checked, issues = PARAMETER_CHECKERS["gopa", 1](parameters, parties)
+    checked, issues = checker_of("gopa", 1)(parameters, parties)
     assert isinstance(checked, GopaRecordParameters), issues
     return checked
 
@@ -89,7 +88,7 @@ def test_a_plan_says_what_a_party_costs_that_is_lost_after_the_certificate(
 ) -> None:
     """The noise of the pairs that it leaves is that of a real sum, and above the range of the answers."""
     known = {"max_rows": 1000, "rows_expected": 4000}
-    checked, issues = PARAMETER_CHECKERS["gopa", version](given(known, ask=["count"], **more), 5)
+    checked, issues = checker_of("gopa", version)(given(known, ask=["count"], **more), 5)
     assert isinstance(checked, GopaRecordParameters | VerifiableRecordParameters), issues
     [note] = cost_of_sum(checked).notes
     larger = checked.noise(4, 4).total / checked.noise(5, 0).total
@@ -97,8 +96,8 @@ def test_a_plan_says_what_a_party_costs_that_is_lost_after_the_certificate(
     assert "1 of 1 answers are useless then" in note
     # None may be lost, or the noise of a lost party is taken out.
     for other in (more | {"dropout": 0.0}, {}):
-        version = version_of("gopa", other)
-        checked, _ = PARAMETER_CHECKERS["gopa", version](given(known, ask=["count"], **other), 5)
+        version = session_protocol("gopa").version_for(other)
+        checked, _ = checker_of("gopa", version)(given(known, ask=["count"], **other), 5)
         assert isinstance(checked, GopaRecordParameters | VerifiableRecordParameters)
         assert cost_of_sum(checked).notes == ()
 
@@ -148,7 +147,7 @@ def test_what_is_derived_with_floats_is_compared() -> None:
     ],
 )
 def test_what_is_wrong_is_named(parameters: dict[str, Any], parties: int, where: str, reason: str) -> None:
-    checked, issues = PARAMETER_CHECKERS["gopa", 1](parameters, parties)
+    checked, issues = checker_of("gopa", 1)(parameters, parties)
     assert checked is None
     assert any(issue.where == where and reason in issue.reason for issue in issues), issues
 
@@ -161,8 +160,8 @@ def test_a_budget_of_several_requests_is_split() -> None:
 
 
 def in_form(form: dict[str, Any], parties: int, **more: Any) -> Any:
-    version = version_of("gopa", form)
-    checked, issues = PARAMETER_CHECKERS["gopa", version](given(**more, **form), parties)
+    version = session_protocol("gopa").version_for(form)
+    checked, issues = checker_of("gopa", version)(given(**more, **form), parties)
     assert checked is not None, issues
     return checked
 
@@ -224,7 +223,7 @@ def test_verifiable_bounds_are_those_of_max_rows_rows_and_the_error_is_near_that
     ],
 )
 def test_what_a_form_cannot_do_is_refused(form: dict[str, Any], where: str, reason: str) -> None:
-    checked, issues = PARAMETER_CHECKERS["gopa", 3](given(**form), 10)
+    checked, issues = checker_of("gopa", 3)(given(**form), 10)
     assert checked is None
     assert any(issue.where == where and reason in issue.reason for issue in issues), issues
 

@@ -10,9 +10,8 @@ import pytest
 from smpc_dp import simulate
 from smpc_dp.errors import ConfigError
 from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
-from smpc_dp.protocols.names import version_of
 from smpc_dp.protocols.phases.parameters import SumParameters
-from smpc_dp.protocols.registry import PARAMETER_CHECKERS
+from smpc_dp.protocols.registry import checker_of, session_protocol
 from smpc_dp.protocols.secagg.params import check_parameters
 from smpc_dp.protocols.secret_sharing.params import SharedParameters
 
@@ -71,11 +70,11 @@ PRIVATE: dict[str, Any] = {"length": 1, "lower": 0.0, "upper": 1.0, "epsilon": 2
 def test_a_private_session_of_five_tolerates_a_loss(
     protocol: str, more: dict[str, Any], parties: int, lost: int
 ) -> None:
-    version = version_of(protocol, more)
-    checked, faults = PARAMETER_CHECKERS[protocol, version](PRIVATE | more, parties)
+    version = session_protocol(protocol).version_for(more)
+    checked, faults = checker_of(protocol, version)(PRIVATE | more, parties)
     assert isinstance(checked, SumParameters), faults
     assert checked.plan.max_dropouts == lost
-    written, _ = PARAMETER_CHECKERS[protocol, version](PRIVATE | more | {"dropout": 0.0}, parties)
+    written, _ = checker_of(protocol, version)(PRIVATE | more | {"dropout": 0.0}, parties)
     assert isinstance(written, SumParameters)
     assert written.plan.max_dropouts == 0
 
@@ -97,7 +96,7 @@ def test_exact_sums_tolerate_a_loss_by_default_with_the_rule_alone(parties: int,
 def test_the_rule_is_for_exact_sums() -> None:
     assert indices({**GOOD, "same_survivors": 1}) == ["same_survivors"]
     for protocol in ("secagg", "gopa"):
-        _, faults = PARAMETER_CHECKERS[protocol, 1]({**PRIVATE, "same_survivors": False}, 5)
+        _, faults = checker_of(protocol, 1)({**PRIVATE, "same_survivors": False}, 5)
         assert [fault.where for fault in faults] == ["same_survivors"]
         assert "exact sums" in faults[0].reason
 
@@ -105,21 +104,19 @@ def test_the_rule_is_for_exact_sums() -> None:
 @pytest.mark.parametrize(("parties", "lost"), [(4, 0), (5, 1), (49, 4)])
 def test_noisy_sums_of_servers_tolerate_a_loss(parties: int, lost: int) -> None:
     private = {**GOOD, "epsilon": 1.0}
-    checked, faults = PARAMETER_CHECKERS["mpyc", 1](private, parties)
+    checked, faults = checker_of("mpyc", 1)(private, parties)
     assert isinstance(checked, SharedParameters), faults
     assert parties - checked.fewest == lost
 
 
 def test_a_default_that_no_plan_allows_is_named() -> None:
-    checked, faults = PARAMETER_CHECKERS["secagg", 1](
-        {**GOOD, "epsilon": 1.0, "delta": 1e-6, "corrupt": 0.4}, 5
-    )
+    checked, faults = checker_of("secagg", 1)({**GOOD, "epsilon": 1.0, "delta": 1e-6, "corrupt": 0.4}, 5)
     assert checked is None
     assert [fault.where for fault in faults] == ["corrupt", "dropout"]
     assert "1 of 5 parties lost; write dropout = 0.0 to tolerate no loss" in faults[1].reason
     # Where no loss is no help either, or is asked for, the default is not to blame.
     for more in ({"corrupt": 0.9}, {"corrupt": 0.4, "dropout": 0.2}):
-        checked, faults = PARAMETER_CHECKERS["secagg", 1]({**GOOD, "epsilon": 1.0, "delta": 1e-6, **more}, 5)
+        checked, faults = checker_of("secagg", 1)({**GOOD, "epsilon": 1.0, "delta": 1e-6, **more}, 5)
         assert checked is None
         assert not any("write dropout" in fault.reason for fault in faults)
 
@@ -164,7 +161,7 @@ def test_numbers_of_numpy_are_numbers() -> None:
 
 def test_what_a_verifiable_session_does_not_protect_is_said_once_with_a_warning_of_delta() -> None:
     given = PRIVATE | {"verifiable": True, "delta": 0.25}
-    checked, faults = PARAMETER_CHECKERS["gopa", 3](given, 8)
+    checked, faults = checker_of("gopa", 3)(given, 8)
     assert isinstance(checked, VerifiableParameters), faults
     claimed = checked.privacy(8).not_protected
     assert len(set(claimed)) == len(claimed)

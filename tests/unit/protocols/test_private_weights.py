@@ -17,7 +17,7 @@ from smpc_dp.net.session_file import Timeouts
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.protocols.gopa.params import GopaParameters
 from smpc_dp.protocols.phases.weighted_encoding import WeightedEncoding
-from smpc_dp.protocols.registry import PARAMETER_CHECKERS
+from smpc_dp.protocols.registry import checker_of
 from smpc_dp.protocols.secagg.noisy import NoisySumParameters
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 
@@ -35,7 +35,7 @@ SESSIONS = [(protocol, given) for protocol in ("secagg", "gopa") for given in (B
 
 
 def checked(protocol: str, given: dict[str, Any]) -> NoisySumParameters | GopaParameters:
-    parameters, issues = PARAMETER_CHECKERS[protocol, 1](given, PARTIES)
+    parameters, issues = checker_of(protocol, 1)(given, PARTIES)
     assert isinstance(parameters, NoisySumParameters | GopaParameters), issues
     return parameters
 
@@ -136,7 +136,7 @@ def test_an_average_without_weight_has_the_whole_range_as_its_interval() -> None
 def test_what_has_no_private_weights_says_so(
     protocol: str, version: int, given: dict[str, Any], where: str
 ) -> None:
-    parameters, issues = PARAMETER_CHECKERS[protocol, version](given, PARTIES)
+    parameters, issues = checker_of(protocol, version)(given, PARTIES)
     assert parameters is None
     assert [(one.where, one.check) for one in issues] == [(where, ConfigCheck.UNSUPPORTED)]
 

@@ -10,7 +10,7 @@ import pytest
 from smpc_dp.privacy.accountant.compose import Composition
 from smpc_dp.privacy.gaussian import gaussian_epsilon, gaussian_mu
 from smpc_dp.privacy.mechanisms import DiscreteGaussian, DistributedSum
-from smpc_dp.protocols.registry import PARAMETER_CHECKERS
+from smpc_dp.protocols.registry import checker_of
 from smpc_dp.protocols.secagg.noisy import MOST_COMPLETE
 from smpc_dp.protocols.secagg.records import RecordSumParameters
 
@@ -30,7 +30,7 @@ def given(records: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
 
 
 def planned(parameters: dict[str, Any], parties: int) -> RecordSumParameters:
-    checked, issues = PARAMETER_CHECKERS["secagg", 1](parameters, parties)
+    checked, issues = checker_of("secagg", 1)(parameters, parties)
     assert isinstance(checked, RecordSumParameters), issues
     return checked
 
@@ -129,7 +129,7 @@ def test_a_person_with_several_rows_has_a_larger_epsilon_where_a_record_is_prote
     ],
 )
 def test_what_is_wrong_is_named(parameters: dict[str, Any], where: str, reason: str) -> None:
-    checked, issues = PARAMETER_CHECKERS["secagg", 1](parameters, 5)
+    checked, issues = checker_of("secagg", 1)(parameters, 5)
     assert checked is None
     assert any(issue.where == where and reason in issue.reason for issue in issues), issues
 

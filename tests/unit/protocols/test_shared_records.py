@@ -10,14 +10,14 @@ import pytest
 from smpc_dp.net.servers.programs import compile_operation
 from smpc_dp.net.servers.shared import sum_event
 from smpc_dp.privacy.accountant.compose import Composition
-from smpc_dp.protocols.registry import PARAMETER_CHECKERS
+from smpc_dp.protocols.registry import checker_of
 from smpc_dp.protocols.secret_sharing.records import SharedRecordParameters
 from smpc_dp.statistics.shared.program import output_spans
 from tests.unit.protocols.test_record_parameters import GIVEN, given
 
 
 def planned(parameters: dict[str, Any], parties: int) -> SharedRecordParameters:
-    checked, issues = PARAMETER_CHECKERS["mpyc", 1](parameters, parties)
+    checked, issues = checker_of("mpyc", 1)(parameters, parties)
     assert isinstance(checked, SharedRecordParameters), issues
     return checked
 
@@ -39,7 +39,7 @@ def test_requests_share_a_budget() -> None:
     shared = planned(parameters, 5)
     assert 0.7 < (shared.epsilon or 0) < 1
     assert 1.99 < Composition([sum_event(shared)] * 5).epsilon(1e-6) <= 2
-    checked, issues = PARAMETER_CHECKERS["mpyc", 1]({**parameters, "epsilon": 1.0}, 5)
+    checked, issues = checker_of("mpyc", 1)({**parameters, "epsilon": 1.0}, 5)
     assert checked is None
     assert [one.where for one in issues] == ["epsilon"]
 
@@ -83,7 +83,7 @@ def test_the_program_checks_each_coordinate_against_its_bounds() -> None:
     ],
 )
 def test_what_is_wrong_is_named(parameters: dict[str, Any], parties: int, where: str, reason: str) -> None:
-    checked, issues = PARAMETER_CHECKERS["mpyc", 1](parameters, parties)
+    checked, issues = checker_of("mpyc", 1)(parameters, parties)
     assert checked is None
     assert any(issue.where == where and reason in issue.reason for issue in issues), issues
 

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from smpc_dp.errors import ConfigError
 from smpc_dp.net.local import create_local_session
 from smpc_dp.privacy.sampling import NoiseSource
-from smpc_dp.protocols.registry import PARAMETER_CHECKERS
+from smpc_dp.protocols.registry import checker_of
 from smpc_dp.records.schema import Number
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from smpc_dp.simulate.record_audit import Audited, RecordAudit, audit_records
@@ -27,7 +27,7 @@ SAMPLES = 20_000
 
 def planned(parameters: dict[str, Any], parties: int, protocol: str = "secagg") -> Audited:
     version = 3 if "verifiable" in parameters else 1
-    checked, issues = PARAMETER_CHECKERS[protocol, version](parameters, parties)
+    checked, issues = checker_of(protocol, version)(parameters, parties)
     assert isinstance(checked, Audited), issues
     return checked
 
@@ -120,7 +120,7 @@ def test_noise_that_is_planned_too_small_is_found_over_the_profile() -> None:
 
 
 def test_other_sessions_are_refused() -> None:
-    sums, _ = PARAMETER_CHECKERS["secagg", 1]({"length": 1, "lower": 0, "upper": 1, "kind": "integer"}, 5)
+    sums, _ = checker_of("secagg", 1)({"length": 1, "lower": 0, "upper": 1, "kind": "integer"}, 5)
     with pytest.raises(ConfigError, match="asks no statistics of records"):
         audit_records(sums)
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from smpc_dp.kernels import Field, gini_mean_difference, kendall_tau
 from smpc_dp.privacy.sampling import NoiseSource
-from smpc_dp.protocols.registry import PARAMETER_CHECKERS
+from smpc_dp.protocols.registry import checker_of
 from smpc_dp.records.answers import estimate
 from smpc_dp.records.effects import RATIO
 from smpc_dp.records.effects_answers import effects as effects_of
@@ -318,7 +318,7 @@ def verifiable(rows: str) -> Case:
         "ask": ["count", "mean(age)", "count by ward"],
         "verifiable": True,
     }
-    checked, issues = PARAMETER_CHECKERS["gopa", 3]({**given, "epsilon": 1.0, "delta": 1e-6}, PARTIES)
+    checked, issues = checker_of("gopa", 3)({**given, "epsilon": 1.0, "delta": 1e-6}, PARTIES)
     assert checked is not None, issues
     parameters: Any = checked
     schema = read_schema({**SCHEMA, "rows": rows})

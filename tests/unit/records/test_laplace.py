@@ -13,7 +13,7 @@ import pytest
 
 from smpc_dp.privacy.accountant.compose import Composition
 from smpc_dp.privacy.sampling import NoiseSource
-from smpc_dp.protocols.registry import PARAMETER_CHECKERS
+from smpc_dp.protocols.registry import checker_of
 from smpc_dp.protocols.secagg.records import RecordSumParameters, check_records
 from smpc_dp.records.answers import estimate
 from smpc_dp.records.ask import read_ask
@@ -180,7 +180,7 @@ def test_a_budget_has_the_smaller_noise_and_all_requests_fit_into_it(requests: i
         "ask": "w",
         "budget": {"epsilon": 1.0, "delta": 1e-6, "requests": requests},
     }
-    checked, issues = PARAMETER_CHECKERS["secagg", 1](given, 5)
+    checked, issues = checker_of("secagg", 1)(given, 5)
     assert issues == []
     parameters: Any = checked
     assert (parameters.request.laplace is not None) == laplace

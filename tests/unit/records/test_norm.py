@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 import smpc_dp
 from smpc_dp.errors import ConfigError
-from smpc_dp.protocols.registry import PARAMETER_CHECKERS
+from smpc_dp.protocols.registry import checker_of
 from smpc_dp.records import table as tables
 from smpc_dp.records.features import product
 from smpc_dp.records.plan import plan_request
@@ -184,7 +184,7 @@ def test_rows_that_are_not_shortened_are_found_by_an_audit(monkeypatch: pytest.M
         "delta": 1e-6,
         "corrupt": 0.0,
     }
-    checked, issues = PARAMETER_CHECKERS["secagg", 1](given, 5)
+    checked, issues = checker_of("secagg", 1)(given, 5)
     assert issues == []
     right = audit_records(checked, 20_000, SeededRandomnessForSimulation(1, "audit"))
     assert not right.violations

@@ -22,7 +22,7 @@ from smpc_dp.privacy.distributions import BinomialDistribution
 from smpc_dp.privacy.secagg_plan import plan_secagg
 from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters, check_parameters
 from smpc_dp.protocols.gopa.verifiable.records import VerifiableRecordParameters
-from smpc_dp.protocols.registry import PARAMETER_CHECKERS
+from smpc_dp.protocols.registry import checker_of
 from smpc_dp.records.schema import Category, read_schema
 from smpc_dp_verify.answers import Sums
 from smpc_dp_verify.columns import read_table
@@ -185,7 +185,7 @@ BASE = {"verifiable": True, "epsilon": 4.0, "delta": 1e-6}
 def planned_records(name: str) -> tuple[VerifiableRecordParameters, Session, str]:
     parties, records, more = RECORDS[name]
     given = BASE | more | {"records": records}
-    parameters, issues = PARAMETER_CHECKERS["gopa", 3](given, parties)
+    parameters, issues = checker_of("gopa", 3)(given, parties)
     assert isinstance(parameters, VerifiableRecordParameters), issues
     names = [f"party-{number}" for number in range(parties)]
     asked = f"{parameters.operations[0]} {parameters.planned()}"
@@ -256,7 +256,7 @@ OTHERS: dict[str, dict[str, Any]] = {
 def test_the_question_of_another_session_of_records_is_refused(name: str) -> None:
     _, session, asked = planned_records("a sum of a row")
     changed = {**session.parameters, **OTHERS[name]}
-    assert not PARAMETER_CHECKERS["gopa", 3](changed, 6)[1]
+    assert not checker_of("gopa", 3)(changed, 6)[1]
     with pytest.raises(Refused, match=r"the question|noise"):
         read_terms(dataclasses.replace(session, parameters=changed), 1, asked)
 
@@ -375,7 +375,7 @@ def test_the_second_refuses_many_cells_before_it_plans(monkeypatch: pytest.Monke
 def test_both_refuse_the_same_sessions_of_records(change: dict[str, Any]) -> None:
     _, session, asked = planned_records("a sum of a row")
     changed = {**session.parameters, **change}
-    assert PARAMETER_CHECKERS["gopa", 3](changed, 6)[1]
+    assert checker_of("gopa", 3)(changed, 6)[1]
     with pytest.raises(Refused):
         read_terms(dataclasses.replace(session, parameters=changed), 1, asked)
 

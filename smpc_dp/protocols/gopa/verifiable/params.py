@@ -44,7 +44,7 @@ from smpc_dp.protocols.gopa.plan import (
 from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.gopa.verifiable.planned import BITS_STEP, planned_noise
 from smpc_dp.protocols.gopa.verifiable.precision import bound_squared_of, box_of, steps_of, with_precision
-from smpc_dp.protocols.names import VERIFIABLE_VERSION
+from smpc_dp.protocols.gopa.versions import VERIFIABLE_VERSION
 from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.phases.parameters import SumParameters
 from smpc_dp.protocols.result import Claim, Noise, Privacy
@@ -83,7 +83,6 @@ class VerifiableParameters(GopaParameters, frozen=True):
     """
 
     version: ClassVar[int] = VERIFIABLE_VERSION
-    descriptor: ClassVar[str] = "gopa-verifiable"
     is_logged: ClassVar[bool] = True
     bits: int
     box: tuple[tuple[int, ...], tuple[int, ...]] | None = None

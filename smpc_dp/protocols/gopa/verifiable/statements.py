@@ -20,7 +20,7 @@ from smpc_dp.encoding import RingVector
 from smpc_dp.errors import Check, PeerFault, VerificationError
 from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
-from smpc_dp.protocols.names import AUDITED_VERSION
+from smpc_dp.protocols.gopa.versions import AUDITED_VERSION
 from smpc_dp.wire.sets import unpack_list
 from smpc_dp.wire.signing import Context, decode
 

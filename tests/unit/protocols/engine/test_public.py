@@ -9,17 +9,17 @@ import pytest
 from smpc_dp import protocols
 from smpc_dp.crypto.randomness import SystemRandomness
 from smpc_dp.errors import ConfigError, VerificationError
-from smpc_dp.protocols.descriptor import DESCRIPTORS
 from smpc_dp.protocols.engine.codec import Codec
 from smpc_dp.protocols.engine.events import Start
 from smpc_dp.protocols.engine.seal import Position
 from smpc_dp.protocols.phases.key_graph import AwaitStart
 from smpc_dp.protocols.public import RoleName
+from smpc_dp.protocols.registry import built_in_protocols
 from smpc_dp.protocols.secagg import states as secagg
 from smpc_dp_lab.vectors import runs
 
 
-@pytest.mark.parametrize("protocol", [name for name, one in DESCRIPTORS.items() if one.states])
+@pytest.mark.parametrize("protocol", [name for one in built_in_protocols() for name in one.tables])
 @pytest.mark.parametrize("role", ["party", "aggregator"])
 def test_a_table_is_one_chain(protocol: str, role: RoleName) -> None:
     lines = protocols.table(protocol, role)

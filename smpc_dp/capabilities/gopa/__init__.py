@@ -1,0 +1,1 @@
+"""GOPA: gossip noise for private averaging, through an aggregator, direct and verifiable."""

@@ -1,0 +1,141 @@
+"""GOPA as a protocol of sessions: through an aggregator, direct, or verifiable."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from smpc_dp.errors import ConfigCheck, ConfigIssue, Issues
+from smpc_dp.identity.roster import Member
+from smpc_dp.protocols.gopa.versions import (
+    AUDITED_VERSION,
+    GOPA,
+    VERIFIABLE_VERSION,
+    VERSION,
+    is_direct,
+    is_verifiable,
+    version_of,
+)
+from smpc_dp.protocols.session_protocol import (
+    Audit,
+    LogAuditor,
+    Roles,
+    SessionProtocol,
+    Topology,
+    corrupt_as_written,
+    no_servers,
+)
+
+if TYPE_CHECKING:
+    from smpc_dp.log.log import Header
+    from smpc_dp.protocols.engine.run import Run
+    from smpc_dp.protocols.gopa.params import GopaParameters
+    from smpc_dp.wire.signing import Context
+
+
+def _check(
+    version: int, parameters: Mapping[str, object], parties: int
+) -> tuple[GopaParameters | None, list[ConfigIssue]]:
+    from smpc_dp.protocols.gopa.check import check_for_version
+
+    return check_for_version(version, parameters, parties)
+
+
+def _version(parameters: Mapping[str, object]) -> int:
+    return version_of(verifiable=is_verifiable(parameters))
+
+
+def _topology(parameters: Mapping[str, object]) -> Topology:
+    return "direct" if is_direct(parameters) else "aggregator"
+
+
+def _roster_issues(
+    protocol: str, parameters: Mapping[str, object], members: Sequence[Member]
+) -> list[ConfigIssue]:
+    """Return the faults of a direct session's members, and any server."""
+    issues = Issues()
+    for index, member in enumerate(members if is_direct(parameters) else ()):
+        if member.role == "aggregator":
+            issues.add_issue(
+                f"roster[{index}].role", "there is no aggregator in the direct topology", ConfigCheck.CONFLICT
+            )
+        elif member.address is None:
+            reason = f"'{member.name}' needs an address, host:port, in the direct topology"
+            issues.add_issue(f"roster[{index}].address", reason, ConfigCheck.MISSING)
+    return [*issues, *no_servers(protocol, parameters, members)]
+
+
+def _states(parameters: GopaParameters) -> Any:
+    """Return the module of the roles of a request; with roll-back masks hide lost noise."""
+    if parameters.is_logged:
+        from smpc_dp.protocols.gopa.verifiable import states as verifiable
+
+        return verifiable
+    if parameters.on_dropout == "keep":
+        from smpc_dp.protocols.gopa import states
+
+        return states
+    from smpc_dp.protocols.secagg import states as masked
+
+    return masked
+
+
+def _party(context: Context, parameters: GopaParameters, *arguments: Any, **named: Any) -> Run[Any]:
+    run: Run[Any] = _states(parameters).party(context, parameters, *arguments, **named)
+    return run
+
+
+def _aggregator(context: Context, parameters: GopaParameters, *arguments: Any, **named: Any) -> Run[Any]:
+    run: Run[Any] = _states(parameters).aggregator(context, parameters, *arguments, **named)
+    return run
+
+
+def _tables() -> Roles:
+    from smpc_dp.protocols.gopa import states
+
+    return states.PARTY, states.AGGREGATOR
+
+
+def _verifiable_tables() -> Roles:
+    from smpc_dp.protocols.gopa.verifiable import states
+
+    return states.PARTY, states.AGGREGATOR
+
+
+def _check_run_id(context: Context, header: Header) -> None:
+    from smpc_dp.protocols.gopa.verifiable.audit import check_run_id
+
+    check_run_id(context, header)
+
+
+def _auditor(*arguments: Any) -> LogAuditor:
+    from smpc_dp.protocols.gopa.verifiable.audit import auditor
+
+    return auditor(*arguments)
+
+
+AUDIT = Audit(
+    check_run_id=_check_run_id,
+    auditor=_auditor,
+    certifies=((GOPA, VERIFIABLE_VERSION), (GOPA, AUDITED_VERSION)),
+)
+"""Of verifiable averages, also of learners'."""
+
+PROTOCOLS = (
+    SessionProtocol(
+        name=GOPA,
+        versions={number: functools.partial(_check, number) for number in (VERSION, VERIFIABLE_VERSION)},
+        audited={AUDITED_VERSION: functools.partial(_check, AUDITED_VERSION)},
+        chosen=_version,
+        topology=_topology,
+        is_logged=is_verifiable,
+        roster_issues=_roster_issues,
+        party=_party,
+        aggregator=_aggregator,
+        audit=AUDIT,
+        most_corrupt=corrupt_as_written,
+        tables={"gopa": _tables, "gopa-verifiable": _verifiable_tables},
+        vectors=("gopa",),
+    ),
+)

@@ -1,0 +1,1 @@
+"""Two-party computation by garbled circuits, and statistics of pairs by it."""

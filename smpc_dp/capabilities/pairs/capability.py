@@ -1,0 +1,100 @@
+"""Two-party evaluations as a protocol of sessions, and statistics of pairs beside the sums of others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
+from smpc_dp.net.session_file import SessionFile
+from smpc_dp.net.tasks import Task
+from smpc_dp.protocols.garbled.messages import PAIRWISE, VERSION
+from smpc_dp.protocols.session_protocol import Audit, LogAuditor, Roles, SessionProtocol, Topology
+from smpc_dp.protocols.ustatistic import messages as statistic
+
+if TYPE_CHECKING:
+    from smpc_dp.log.log import Header
+    from smpc_dp.protocols.garbled.params import PairwiseParameters
+    from smpc_dp.wire.signing import Context
+
+
+def _check(
+    parameters: Mapping[str, object], parties: int
+) -> tuple[PairwiseParameters | None, list[ConfigIssue]]:
+    from smpc_dp.protocols.garbled.params import check_parameters
+
+    return check_parameters(parameters, parties)
+
+
+def _topology(_parameters: Mapping[str, object]) -> Topology:
+    return "two"
+
+
+def _task(_parameters: Mapping[str, object]) -> str:
+    return "circuit"
+
+
+def _cost(_parameters: Any, _servers: int) -> None:
+    return None
+
+
+def _tables() -> Roles:
+    from smpc_dp.protocols.ustatistic import states
+
+    return states.PARTY, states.AGGREGATOR
+
+
+def _check_run_id(context: Context, header: Header) -> None:
+    from smpc_dp.protocols.ustatistic.audit import check_run_id
+
+    check_run_id(context, header)
+
+
+def _auditor(*arguments: Any) -> LogAuditor:
+    from smpc_dp.protocols.ustatistic.audit import auditor
+
+    return auditor(*arguments)
+
+
+AUDIT = Audit(
+    check_run_id=_check_run_id,
+    auditor=_auditor,
+    planned=False,
+    redraws=True,
+    operation=statistic.OPERATION,
+    certifies=((statistic.PROTOCOL, statistic.VERSION),),
+)
+"""Of statistics, which are requests in sessions of sums."""
+
+PROTOCOLS = (
+    SessionProtocol(
+        name=PAIRWISE,
+        versions={VERSION: _check},
+        topology=_topology,
+        task=_task,
+        audit=AUDIT,
+        cost=_cost,
+        tables={"pairwise": _tables},
+        vectors=("pairwise", "covert"),
+    ),
+)
+
+
+class PairsTask(Task):
+    """A statistic of pairs of records, beside the sums of a session."""
+
+    name: ClassVar[str] = "pairs"
+
+
+class CircuitTask(Task):
+    """An evaluation of a circuit by two parties."""
+
+    name: ClassVar[str] = "circuit"
+
+    def lacking(self, session: SessionFile) -> ConfigError:
+        """Return the error of a member of another session."""
+        reason = f"{session.protocol!r} is not an evaluation by two parties"
+        return ConfigError.at("protocol", reason, ConfigCheck.UNSUPPORTED)
+
+
+TASKS = (PairsTask(), CircuitTask())

@@ -1,0 +1,1 @@
+"""Computation on secret shares by servers."""

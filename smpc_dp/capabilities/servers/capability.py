@@ -1,0 +1,69 @@
+"""Computation on shares by servers as a protocol of sessions: sums, statistics of records, exact tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from smpc_dp.errors import ConfigIssue
+from smpc_dp.identity.roster import Member
+from smpc_dp.protocols.session_protocol import SessionProtocol, Topology
+
+if TYPE_CHECKING:
+    from smpc_dp.privacy.accountant.events import Event
+    from smpc_dp.protocols.phases.cost import Cost
+    from smpc_dp.protocols.secret_sharing.params import SharedParameters
+
+
+def _check(
+    parameters: Mapping[str, object], parties: int
+) -> tuple[SharedParameters | None, list[ConfigIssue]]:
+    from smpc_dp.protocols.secret_sharing.check import check_session
+
+    return check_session(parameters, parties)
+
+
+def _topology(_parameters: Mapping[str, object]) -> Topology:
+    return "servers"
+
+
+def roster_issues(
+    _protocol: str, _parameters: Mapping[str, object], members: Sequence[Member]
+) -> list[ConfigIssue]:
+    """Return the faults of a roster that prevent computations on shares."""
+    from smpc_dp.protocols.secret_sharing.params import roster_issues
+
+    return roster_issues(members)
+
+
+def check_requests(_parameters: Mapping[str, object], planned: Sequence[Any]) -> None:
+    """Raise ConfigError for sums that are impossible."""
+    from smpc_dp.net.servers.shared import check_programs
+
+    check_programs(planned)
+
+
+def _event(parameters: Any) -> Event:
+    from smpc_dp.net.servers.shared import sum_event
+
+    return sum_event(parameters)
+
+
+def _cost(parameters: Any, servers: int) -> Cost | None:
+    from smpc_dp.protocols.secret_sharing.cost import cost_on_shares
+
+    return cost_on_shares(parameters, servers)
+
+
+PROTOCOLS = (
+    SessionProtocol(
+        name="mpyc",
+        versions={1: _check},
+        topology=_topology,
+        roster_issues=roster_issues,
+        check_requests=check_requests,
+        event=_event,
+        cost=_cost,
+        vectors=("mpyc",),
+    ),
+)

@@ -1,0 +1,40 @@
+"""The protocol "exchange": messages of learners, as requests in sessions that learn."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from smpc_dp.protocols.session_protocol import Roles, SessionProtocol
+
+if TYPE_CHECKING:
+    from smpc_dp.protocols.engine.run import Run
+
+
+def _party(*arguments: Any, **named: Any) -> Run[Any]:
+    from smpc_dp.protocols.exchange import states
+
+    return states.party(*arguments, **named)
+
+
+def _aggregator(*arguments: Any, **named: Any) -> Run[Any]:
+    from smpc_dp.protocols.exchange import states
+
+    return states.aggregator(*arguments, **named)
+
+
+def _tables() -> Roles:
+    from smpc_dp.protocols.exchange import states
+
+    return states.PARTY, states.AGGREGATOR
+
+
+PROTOCOLS = (
+    SessionProtocol(
+        name="exchange",
+        versions={},
+        party=_party,
+        aggregator=_aggregator,
+        tables={"exchange": _tables},
+        vectors=("exchange",),
+    ),
+)
