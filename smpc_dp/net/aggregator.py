@@ -23,10 +23,9 @@ from smpc_dp.net.events import Event, OnEvent, ignore, with_logging
 from smpc_dp.net.member import Membership, aggregator_name, requests_of
 from smpc_dp.net.operations import HELLOS, Operations, is_hello, leaving_error
 from smpc_dp.net.served_log import answer, is_log_request
-from smpc_dp.net.statistic import plan_maker
+from smpc_dp.net.tasks import BESIDE, BesideTask, beside_of
 from smpc_dp.net.transport.endpoint import listen
 from smpc_dp.protocols.engine import events
-from smpc_dp.protocols.engine.run import Run
 from smpc_dp.protocols.exchange.states import Relayed
 from smpc_dp.protocols.phases.key_graph import Watch
 from smpc_dp.protocols.phases.messages import HELLO
@@ -35,13 +34,10 @@ from smpc_dp.protocols.record_result import RecordResult
 from smpc_dp.protocols.registry import make_aggregator
 from smpc_dp.protocols.result import Outcome, Result
 from smpc_dp.protocols.session_protocol import MakeAggregator
-from smpc_dp.protocols.ustatistic import states as statistic_states
-from smpc_dp.protocols.ustatistic.messages import CONVICTION
-from smpc_dp.protocols.ustatistic.messages import HELLO as STATISTIC_HELLO
 from smpc_dp.protocols.ustatistic.result import StatisticResult
-from smpc_dp.protocols.ustatistic.terms import statistic_context
 from smpc_dp.wire.abort import LEAVE
 from smpc_dp.wire.envelope import Envelope
+from smpc_dp.wire.signing import Context
 
 # After the last request logs are shown for at most so many step times: no party can keep an aggregator for
 # ever.
@@ -76,8 +72,9 @@ class RequestServer:
         self._convictions: Convictions | None = None
         self._fixed = FixedSurvivors()
         self._asked = AskedRequests(membership.identity, HELLO)
-        # What most parties asked for in the last request, and whether it was a statistic.
-        self.operation, self.is_statistic = "", False
+        # What most parties asked for in the last request, and of which task, if it was not a sum.
+        self.operation = ""
+        self.beside: BesideTask | None = None
 
     async def gather(self, enough: int | None = None) -> None:
         """Wait until `enough` parties (None: all) have connected, or `connect` seconds have passed."""
@@ -91,7 +88,7 @@ class RequestServer:
         `group`: the membership of a request of a group.
         """
         requested = self._requested[number] = group or self._membership
-        self.is_statistic = False
+        self.beside = None
         self._asked.begin(requested.context(number), requested.parameters)
         timer = StepTimer(self._membership.session.timeouts, first=number == 1 and requested.group is None)
         await self._heed_certificates()
@@ -130,12 +127,6 @@ class RequestServer:
         )
         return outcome
 
-    def _statistic(self, number: int) -> Run[Any]:
-        """Return the role in a request for a statistic."""
-        member, make = self._membership, plan_maker(self._kernels)
-        context, corrupt = member.context(number), member.parameters.plan.max_corrupt
-        return statistic_states.aggregator(context, member.identity, make, board=self._board, corrupt=corrupt)
-
     async def _heed_certificates(self) -> None:
         """Judge the certificates beside the aggregator's key, once: convicted parties are refused."""
         if self._convictions is None:
@@ -148,7 +139,8 @@ class RequestServer:
 
         It is not shown again to a process that is started anew.
         """
-        if isinstance(event, events.Message) and event.envelope.step == CONVICTION:
+        accuses = "" if self.beside is None else self.beside.accuses
+        if isinstance(event, events.Message) and event.envelope.step == accuses:
             self._keep_convictions()
 
     def _keep_convictions(self) -> None:
@@ -183,14 +175,15 @@ class RequestServer:
             if held is None:
                 return False
             await self._ban_culprits()
-        if self.is_statistic:
+        if self.beside is not None:
             self._asked.drop()
-            number, timer = self._drive.request, self._drive.timer
-            self._drive = Drive(number, self._statistic(number), self._pool, timer, self, self._on_event)
+            number, timer, member = self._drive.request, self._drive.timer, self._membership
+            run = self.beside.aggregator(member.context(number), member, self._board, self._kernels)
+            self._drive = Drive(number, run, self._pool, timer, self, self._on_event)
             self._drive.keep = self._keep_conviction
         drive = self._drive
         async with drive.outcome():
-            if self.is_statistic:
+            if self.beside is not None:
                 await self._ban_culprits()
             if longest := drive.run.role.longest(drive.run.member):
                 # A false statement is kept as evidence, whatever its length, and shown.
@@ -248,9 +241,9 @@ class RequestServer:
             if connecting and not timer.connecting and not askers.opened:
                 connecting = False
                 await drive.lose(*sorted(drive.run.waiting_for))
-        statistic, held = operations.settle()
+        step, held = operations.settle()
         self.operation = operations.text
-        self.is_statistic = statistic and requested.group is None
+        self.beside = beside_of(step) if requested.group is None else None
         # Events that came before the request began, and were not processed, count as well.
         return [*held, *early]
 
@@ -261,8 +254,8 @@ class RequestServer:
         operations.forget(hello.peer)
         self._asked.forget(hello.peer)
         context = self._requested[hello.request].context(hello.request)
-        if hello.envelope is not None and hello.envelope.step == STATISTIC_HELLO:
-            context = statistic_context(context)
+        asked = None if hello.envelope is None else beside_of(hello.envelope.step)
+        context = context if asked is None else asked.context(context)
         self._pool.refuse_request(context, hello, Code.FEW, enough, lacking)
 
     async def _hear(
@@ -333,17 +326,16 @@ class RequestServer:
         if inbound.request > drive.request:
             self._pool.keep(inbound)
             return None
-        asks_statistic = envelope.step == STATISTIC_HELLO
+        asked = beside_of(envelope.step)
         context = self._requested.get(inbound.request, self._membership).context(inbound.request)
-        if asks_statistic:
-            context = statistic_context(context)
+        context = context if asked is None else asked.context(context)
         self._asked.hear(drive, inbound, self._culprits)
         if inbound.request < drive.request:
             if is_hello(inbound):
                 # The party can ask for the next request.
                 self._pool.refuse_request(context, inbound, Code.PAST, drive.request)
             return None
-        if is_hello(inbound) and self.is_statistic != asks_statistic:
+        if is_hello(inbound) and self.beside is not asked:
             # Others ask for a statistic where this party asks for a sum, or the other way round.
             self._pool.refuse_request(context, inbound, Code.KIND)
             return events.PeersLost((inbound.peer,))
@@ -358,11 +350,17 @@ class RequestServer:
         if envelope.step != LEAVE:
             return False
         context = self._requested[inbound.request].context(inbound.request)
-        try:
-            (context if self.is_statistic else statistic_context(context)).check(envelope)
-        except PeerFault:
-            return False
-        return True
+        others = {None, *map(beside_of, BESIDE)} - {self.beside}
+        return any(_has_signed(context if one is None else one.context(context), envelope) for one in others)
+
+
+def _has_signed(context: Context, envelope: Envelope) -> bool:
+    """Tell whether the sender has signed a message in this context."""
+    try:
+        context.check(envelope)
+    except PeerFault:
+        return False
+    return True
 
 
 async def serve(
@@ -415,7 +413,7 @@ async def serve(
             ended = await server.request(len(results) + 1)
             if ended is None:
                 break
-            if server.is_statistic or isinstance(ended, SmpcError):
+            if server.beside is not None or isinstance(ended, SmpcError):
                 results.append(cast("StatisticResult | SmpcError", ended))
                 following = membership.parameters
             else:

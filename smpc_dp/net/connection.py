@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 import numpy as np
 
@@ -29,7 +29,6 @@ from smpc_dp.protocols.phases.survivors import FixedSurvivors
 from smpc_dp.protocols.registry import make_party
 from smpc_dp.protocols.result import Outcome
 from smpc_dp.protocols.session_protocol import MakeParty
-from smpc_dp.protocols.ustatistic.messages import START as STATISTIC_START
 from smpc_dp.seen import NOTHING_SEEN, Seen
 from smpc_dp.wire.abort import LEAVE, QUIT, abort_of
 from smpc_dp.wire.envelope import Envelope
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
     from smpc_dp.log.followed import Followed
     from smpc_dp.net.member import Membership
     from smpc_dp.net.session_file import Timeouts
+    from smpc_dp.net.tasks import BesideTask
     from smpc_dp.privacy.accountant.receipt import Receipt
 
 
@@ -91,14 +91,17 @@ class Connection(ABC):
             label: the caller's, in `operation`; None for requests that a plan numbers.
         """
 
-    async def decline(self, request: int, error: SmpcError, membership: Any = None) -> None:
-        """Leave a request of all parties, or of a group, before it begins."""
+    async def decline(
+        self,
+        request: int,
+        error: SmpcError,
+        membership: Any = None,
+        *,
+        beside: BesideTask | None = None,  # noqa: ARG002 - for an aggregator alone
+    ) -> None:
+        """Leave a request of all parties, or of a group, before it begins; `beside`: what it is for."""
         run = self._declined(membership or self.membership, request)
         self.connections.send(request, run.handle(events.Cancellation(error)))
-
-    async def decline_statistic(self, request: int, error: SmpcError) -> None:
-        """Leave a request for a pairwise statistic before it begins."""
-        await self.decline(request, error)
 
     @abstractmethod
     def _declined(self, membership: Any, request: int) -> Any:
@@ -163,12 +166,17 @@ class Waits:
 
 
 class AggregatorWaits(Waits):
-    """Time limits of a party at an aggregator, which may be at a later request, or have ended the session."""
+    """Time limits of a party at an aggregator, which may be at a later request, or have ended the session.
+
+    `first`: the step of the aggregator's first message.
+    """
+
+    first: ClassVar[str] = START
 
     async def event_of(self, drive: Drive, inbound: InboundEvent) -> events.Event | None:
         """See `Holder.event_of`."""
         step = drive.run.step
-        if inbound.clean and step in (START, STATISTIC_START):
+        if inbound.clean and step == self.first:
             reason = "it has ended the session and serves no more requests"
             raise TimeoutFault({inbound.peer}, step, reason)
         if inbound.request > drive.request:
@@ -286,12 +294,19 @@ class AggregatorConnection(Connection):
         """See `Connection.quit`."""
         self._write_last(self.membership.context(request), QUIT, error)
 
-    async def decline_statistic(self, request: int, error: SmpcError) -> None:
-        """See `Connection.decline_statistic`."""
-        # Not at the top: a party of a sum loads no circuits.
-        from smpc_dp.protocols.ustatistic.terms import statistic_context
-
-        self._write_last(statistic_context(self.membership.context(request)), LEAVE, error)
+    async def decline(
+        self,
+        request: int,
+        error: SmpcError,
+        membership: Any = None,
+        *,
+        beside: BesideTask | None = None,
+    ) -> None:
+        """See `Connection.decline`."""
+        if beside is None:
+            await super().decline(request, error, membership)
+        else:
+            self._write_last(beside.context(self.membership.context(request)), LEAVE, error)
 
     def _write_last(self, context: Context, step: str, error: SmpcError) -> None:
         """Send the last message of this party in a request, or in the session."""

@@ -12,14 +12,14 @@ import msgspec
 from smpc_dp.errors import LocalError, PeerFault
 from smpc_dp.net.connection_pool import SMALL_MESSAGE, InboundEvent
 from smpc_dp.net.member import Membership
+from smpc_dp.net.tasks import BESIDE
 from smpc_dp.protocols.exchange.messages import HELLO as EXCHANGE_HELLO
 from smpc_dp.protocols.phases.messages import HELLO, Hello
-from smpc_dp.protocols.ustatistic.messages import HELLO as STATISTIC_HELLO
 from smpc_dp.wire.abort import QUIT, TEXTS, Abort
 from smpc_dp.wire.signing import decode
 
-# First step of a sum, of a pairwise statistic, and of an exchange.
-HELLOS = (HELLO, STATISTIC_HELLO, EXCHANGE_HELLO)
+# First step of a sum, of an exchange, and of requests beside sums.
+HELLOS = (HELLO, EXCHANGE_HELLO, *BESIDE)
 # A hello, a second one that differs, which is a fault, and losses between them.
 MAX_HELD = 4
 
@@ -92,12 +92,12 @@ class Operations:
         spoken = {inbound.peer for inbound in self._held}
         return max(self._requested().values(), default=0) >= self._most or spoken.issuperset(others)
 
-    def settle(self) -> tuple[bool, list[InboundEvent]]:
-        """Return whether the request is for a statistic, and all stored events."""
+    def settle(self) -> tuple[str, list[InboundEvent]]:
+        """Return the step with which most have asked, and all stored events."""
         requested = self._requested()
         # Of two equally frequent kinds, the one that was asked for first.
         step = max(requested, key=lambda each: requested[each], default=HELLO)
-        return step == STATISTIC_HELLO, list(self._held)
+        return step, list(self._held)
 
     @property
     def text(self) -> str:

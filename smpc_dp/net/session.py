@@ -874,7 +874,10 @@ class Session:
         try:
             yield
         except SmpcError as error:
-            await self._connection.decline_statistic(self._request, error)
+            # Not at the top: a party of a sum loads no statistics.
+            from smpc_dp.net.tasks import beside_task
+
+            await self._connection.decline(self._request, error, beside=beside_task("pairs"))
             raise
 
     def _budget(self) -> Budget | None:

@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from smpc_dp.crypto.randomness import SystemRandomness
 from smpc_dp.errors import ConfigCheck, ConfigError, LocalError, PeerFault, SmpcError, TimeoutFault
@@ -40,6 +40,7 @@ from smpc_dp.protocols.ustatistic.messages import (
     RELAY,
     RELAY_END,
     RESULT,
+    START,
     Relay,
     RelayEnd,
 )
@@ -126,6 +127,8 @@ class PairRounds(AggregatorWaits):
 
     An evaluation that fails is over: with fresh noise on the same records the noise would average out.
     """
+
+    first: ClassVar[str] = START
 
     def __init__(
         self,

@@ -318,7 +318,7 @@ def flooded() -> Any:
         return [await Flood().get()]
 
     server._show, server._ask = show, make
-    server._culprits, server.is_statistic = {}, False
+    server._culprits, server.beside = {}, None
     server._on_event = lambda _event: None
     server._board = SimpleNamespace(close=lambda: None)
     timer = StepTimer(timeouts, first=False)

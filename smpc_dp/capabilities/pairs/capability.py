@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
 from smpc_dp.net.session_file import SessionFile
-from smpc_dp.net.tasks import Task
+from smpc_dp.net.tasks import BesideTask, Task
 from smpc_dp.protocols.garbled.messages import PAIRWISE, VERSION
 from smpc_dp.protocols.session_protocol import Audit, LogAuditor, Roles, SessionProtocol, Topology
 from smpc_dp.protocols.ustatistic import messages as statistic
 
 if TYPE_CHECKING:
+    from smpc_dp.kernels.kernel import Kernel
+    from smpc_dp.log.keeping import Board
     from smpc_dp.log.log import Header
+    from smpc_dp.net.member import Membership
+    from smpc_dp.protocols.engine.run import Run
     from smpc_dp.protocols.garbled.params import PairwiseParameters
     from smpc_dp.wire.signing import Context
 
@@ -80,10 +84,29 @@ PROTOCOLS = (
 )
 
 
-class PairsTask(Task):
+class PairsTask(BesideTask):
     """A statistic of pairs of records, beside the sums of a session."""
 
     name: ClassVar[str] = "pairs"
+    hello: ClassVar[str] = statistic.HELLO
+    accuses: ClassVar[str] = statistic.CONVICTION
+
+    def context(self, context: Context) -> Context:
+        """Return the context of a request for a statistic."""
+        from smpc_dp.protocols.ustatistic.terms import statistic_context
+
+        return statistic_context(context)
+
+    def aggregator(
+        self, context: Context, membership: Membership, board: Board, kernels: Sequence[Kernel]
+    ) -> Run[Any]:
+        """Return the aggregator's role in a request for a statistic."""
+        from smpc_dp.net.statistic import plan_maker
+        from smpc_dp.protocols.ustatistic import states
+
+        corrupt: int = membership.parameters.plan.max_corrupt
+        make = plan_maker(kernels)
+        return states.aggregator(context, membership.identity, make, board=board, corrupt=corrupt)
 
 
 class CircuitTask(Task):

@@ -21,8 +21,8 @@ def test_more_than_half_decide_whoever_was_first() -> None:
         assert not operations.is_clear(("a", "b", "c", "d", "e"))
     operations.hold(hello("d", STATISTIC))
     assert operations.is_clear(("a", "b", "c", "d", "e"))
-    statistic, held = operations.settle()
-    assert statistic
+    step, held = operations.settle()
+    assert step == STATISTIC
     assert [inbound.peer for inbound in held] == ["a", "b", "c", "d"]
 
 
@@ -31,7 +31,7 @@ def test_of_two_that_as_many_ask_for_the_first_one() -> None:
     for peer, step in (("a", SUM), ("b", STATISTIC)):
         operations.hold(hello(peer, step))
     assert operations.is_clear(("a", "b"))
-    assert operations.settle()[0] is False
+    assert operations.settle()[0] == SUM
 
 
 def test_who_is_excluded_or_lost_does_not_count() -> None:
@@ -40,7 +40,7 @@ def test_who_is_excluded_or_lost_does_not_count() -> None:
         operations.hold(inbound)
     assert is_hello(hello("a", SUM))
     assert not is_hello(InboundEvent("b"))
-    assert operations.settle()[0] is True
+    assert operations.settle()[0] == STATISTIC
 
 
 def test_nobody_fills_the_memory_with_hellos() -> None:

@@ -41,7 +41,8 @@ class Failing:
         self.asked.append(request)
         raise self._errors.pop(0)
 
-    async def decline_statistic(self, request: int, _error: smpc_dp.SmpcError) -> None:
+    async def decline(self, request: int, _error: smpc_dp.SmpcError, *, beside: object) -> None:
+        assert beside is not None
         self.declined.append(request)
 
     statistic = run
