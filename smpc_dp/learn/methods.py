@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Annotated, Literal, Protocol, TypeVar, cast
 
 import msgspec
 import numpy as np
@@ -27,11 +27,8 @@ from smpc_dp.learn.weighted import Weighting
 from smpc_dp.privacy.gaussian import gaussian_epsilon, gaussian_mu
 from smpc_dp.privacy.guarantee import PrivacyGuarantee, delta_warnings
 from smpc_dp.protocols.exchange.params import plan_exchange
-from smpc_dp.protocols.gopa.check import check_gopa
-from smpc_dp.protocols.gopa.params import GopaParameters
 from smpc_dp.protocols.phases.parameters import SumParameters
-from smpc_dp.protocols.registry import checker_of
-from smpc_dp.protocols.result import Privacy
+from smpc_dp.protocols.registry import checker_of, session_protocol
 from smpc_dp.protocols.secagg.noisy import check_noisy
 from smpc_dp.protocols.secagg.params import SAME
 from smpc_dp.protocols.secret_sharing.claims import HONEST_SERVERS
@@ -248,21 +245,26 @@ class AveragerTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def _checked(protocol: str, given: Mapping[str, object], size: int) -> SumParameters:
     """Return the checked parameters of a protocol; raise ConfigError in the names of the table's keys."""
-    checked: object
+    checked: SumParameters | None
     if protocol == "secagg" and "epsilon" in given and size <= MOST_COMPLETE:
         checked, issues = check_noisy(given, size, complete=True)
     else:
-        check = check_gopa if protocol == GopaParameters.protocol else checker_of(protocol, 1)
-        checked, issues = check(given, size)
+        version = session_protocol(protocol).version_for(given)
+        checked, issues = checker_of(protocol, version)(given, size)
     if given.get("verifiable") and "precision" in {issue.where for issue in issues}:
         # The grid follows from the noise: precision is not a setting.
         reason = "needs more noise than verifiable averages have: raise it, take fewer steps or larger groups"
         raise ConfigError.at("epsilon", reason, ConfigCheck.INFEASIBLE)
-    if not isinstance(checked, SumParameters):
+    if checked is None:
         raise ConfigError(
             [ConfigIssue(f"averager ({issue.where})", issue.reason, issue.check) for issue in issues]
         )
     return checked
+
+
+def is_by_servers(parameters: GroupParameters) -> bool:
+    """Tell whether servers compute an average with these parameters, not the members of its group."""
+    return session_protocol(parameters.protocol).topology({}) == "servers"
 
 
 @dataclass(frozen=True)
@@ -287,20 +289,20 @@ class PlannedAverages:
     def plan(self, size: int) -> SumParameters:
         """Return the parameters for a group of this size; raise ConfigError if none is planned."""
         planned = self.parameters(size)
-        if not isinstance(planned, SumParameters):
+        if is_by_servers(planned):
             raise ConfigError.at(
                 "averager.method", "servers average, not the members of a group", ConfigCheck.UNSUPPORTED
             )
-        return planned
+        return cast("SumParameters", planned)
 
     def plan_shared(self, size: int) -> VectorParameters:
         """Return the parameters for secret sharing; raise ConfigError if none are planned for this size."""
         planned = self.parameters(size)
-        if not isinstance(planned, VectorParameters):
+        if not is_by_servers(planned):
             raise ConfigError.at(
                 "averager.method", "the members of a group average, not servers", ConfigCheck.UNSUPPORTED
             )
-        return planned
+        return cast("VectorParameters", planned)
 
     def parameters(self, size: int) -> GroupParameters:
         """Return the parameters for a group of this size, of any protocol; raise ConfigError if none."""
@@ -313,16 +315,16 @@ class PlannedAverages:
 
     def encoding(self, size: int) -> Encoding:
         """Return the grid of the vectors in a group of this size."""
-        return _encoding(self.parameters(size))
+        return self.parameters(size).sum_encoding
 
     @property
     def shared(self) -> bool:
         """Whether servers compute these averages by secret sharing."""
-        return any(isinstance(planned, VectorParameters) for planned in self.plans.values())
+        return any(map(is_by_servers, self.plans.values()))
 
     def is_noisy(self, size: int) -> bool:
         """Tell whether averages over groups of this size have noise."""
-        return _privacy(self.parameters(size)).guarantee is not None
+        return self.parameters(size).privacy_of_all.guarantee is not None
 
     def encode_vectors(self, vector: Rows, weight: NDArray[np.float64]) -> Rows:
         """Encode vectors and weights for averaging; raise ConfigError for weights if none are planned."""
@@ -341,12 +343,12 @@ class PlannedAverages:
     @property
     def single(self) -> PrivacyGuarantee | None:
         """The guarantee of one average in the largest group, None for exact ones."""
-        return _privacy(self._largest).guarantee
+        return self._largest.privacy_of_all.guarantee
 
     @property
     def claim(self) -> str:
         """The privacy of an average in the largest group, and against whom it holds, in words."""
-        return f"{EXACT_CLAIM if self.exposes else ''}{_privacy(self._largest).claim}"
+        return f"{EXACT_CLAIM if self.exposes else ''}{self._largest.privacy_of_all.claim}"
 
     @property
     def _largest(self) -> GroupParameters:
@@ -387,28 +389,16 @@ def plan_private(table: AveragerTable, required: PrivateAverages, parties: int) 
 
     plans = {size: planned(size) for size in required.sizes}
     some = next(iter(plans.values()))
-    one = _privacy(some).guarantee
+    one = some.privacy_of_all.guarantee
     guarantee = total_guarantee(
         (epsilon, delta),
         parties,
-        _encoding(some).diameter,
+        some.sum_encoding.diameter,
         f"{count} averages at most, each: {'' if one is None else one.mechanism}",
         f"{_assumption(table)}; every group's average is public, and who is in it",
         "a party's participations",
     )
     return PlannedAverages(plans, guarantee, count, weighting)
-
-
-def _encoding(parameters: GroupParameters) -> Encoding:
-    """Return the encoding of the values that these parameters average."""
-    return parameters.sum_encoding if isinstance(parameters, VectorParameters) else parameters.encoding
-
-
-def _privacy(parameters: GroupParameters) -> Privacy:
-    """Return the privacy of one average with these parameters."""
-    if isinstance(parameters, VectorParameters):
-        return parameters.privacy()
-    return parameters.privacy(parameters.plan.parties)
 
 
 def _assumption(table: AveragerTable) -> str:

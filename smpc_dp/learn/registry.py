@@ -43,7 +43,6 @@ from smpc_dp.learn.walk_sgd_learner import WalkSgdLearner
 from smpc_dp.privacy.accountant.decimals import summed
 from smpc_dp.privacy.guarantee import PrivacyGuarantee
 from smpc_dp.protocols.gopa.versions import VERIFIABLE_VERSION, has_version, version_of
-from smpc_dp.protocols.secret_sharing.params import VectorParameters
 from smpc_dp.settings import read
 
 LEARNERS: Mapping[str, type[Any]] = {
@@ -179,9 +178,9 @@ class LearnParameters:
     @property
     def requests(self) -> tuple[GroupParameters, ...]:
         """The parameters of every kind of request of a session with these."""
-        averages = (self.average, self.mix, self.metric)
-        result = [one for each in averages if each is not None for one in each.plans.values()]
-        on_shares = any(isinstance(one, VectorParameters) for one in result)
+        averages = [each for each in (self.average, self.mix, self.metric) if each is not None]
+        result = [one for each in averages for one in each.plans.values()]
+        on_shares = any(each.shared for each in averages)
         return (*result, *(() if self.exchange is None or on_shares else (self.exchange.parameters,)))
 
 

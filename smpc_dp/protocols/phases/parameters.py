@@ -229,6 +229,11 @@ class SumParameters(RequestParameters, msgspec.Struct, frozen=True):
         """Return the claim as a reader sees it."""
         return self.claim(survivors).privacy()
 
+    @property
+    def privacy_of_all(self) -> Privacy:
+        """The claim of a run over all parties, as a reader sees it."""
+        return self.privacy(self.plan.parties)
+
 
 def cost_of_sum(parameters: SumParameters, _servers: int = 0) -> Cost:
     """Return the cost of a sum through an aggregator, or between all parties, with everybody present."""

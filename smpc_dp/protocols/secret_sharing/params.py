@@ -128,6 +128,11 @@ class VectorParameters(SharedParameters, frozen=True):
             )
         return vector_privacy(guarantee)
 
+    @property
+    def privacy_of_all(self) -> Privacy:
+        """As `privacy`: it is the same over any parties."""
+        return self.privacy()
+
 
 def threshold_of(servers: int) -> int:
     """Return t, the greatest number of servers that learn nothing together."""

@@ -46,7 +46,6 @@ from smpc_dp.protocols.gopa.verifiable.verdict import Verdict
 from smpc_dp.protocols.phases import keys
 from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.phases.certify import check_certificate
-from smpc_dp.protocols.records import RecordParameters
 from smpc_dp.wire.sets import PartySet, pack_list
 from smpc_dp.wire.signing import Context, decode, group_operation
 
@@ -55,8 +54,6 @@ Again = Callable[[], Generator[tuple[Entry, bytes], None, None]]
 CHANGED = "the log is not the one that was read before: it changed meanwhile"
 # Most proofs that are verified together, and bytes of them.
 BATCH, BATCH_BYTES = 512, 1 << 22
-# Of the intervals of answers about records.
-LEVEL = 0.95
 # Ratio of memory to published bytes: a value of 8 bytes becomes a scalar.
 _OPENED = 5
 
@@ -473,13 +470,8 @@ class Auditor:
         try:
             grid, weight = parameters.decode(self._total, count)
             average = tuple(parameters.encoding.average(grid, weight, noisy=True).tolist())
-            if isinstance(parameters, RecordParameters):
-                numbers = [party - 1 for party in self._counted]
-                answers = (
-                    parameters.leaving(self._residual)
-                    .answers(grid, numbers, level=LEVEL, simultaneous=False)
-                    .to_json()
-                )
+            numbers = [party - 1 for party in self._counted]
+            answers = parameters.audited_answers(grid, numbers, self._residual)
         except SmpcError as error:
             faults.append(str(error))
         # Not at the top: few need scipy.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 from msgspec.structs import replace
@@ -395,6 +395,15 @@ class VerifiableParameters(GopaParameters, frozen=True):
     def privacy(self, survivors: int, excluded: int = 0) -> Privacy:
         """Return the claim as a reader sees it, after so many exclusions."""
         return self.claim(survivors, excluded).privacy()
+
+    def audited_answers(
+        self,
+        grid: NDArray[np.int64],  # noqa: ARG002
+        numbers: Sequence[int],  # noqa: ARG002
+        residual_pairs: int,  # noqa: ARG002
+    ) -> dict[str, Any] | None:
+        """Return what an auditor says of a total over these parties, as JSON data, beside the average."""
+        return None
 
 
 def check_parameters(

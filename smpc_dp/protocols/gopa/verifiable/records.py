@@ -5,10 +5,12 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
 from msgspec.structs import replace
+from numpy.typing import NDArray
 
 from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.privacy.named_sentences import NamedSentences
@@ -39,6 +41,8 @@ LOOSE = 1.2
 MOST_WIDTHS = 16
 # Characters of the bounds of all coordinates in the question of a request.
 MOST_TEXT = 640
+# Of the intervals of an auditor.
+AUDIT_LEVEL = 0.95
 
 
 class VerifiableRecordParameters(VerifiableParameters, GopaRecords, frozen=True, kw_only=True):
@@ -73,6 +77,13 @@ class VerifiableRecordParameters(VerifiableParameters, GopaRecords, frozen=True,
         (docs/proofs/verifiable-plan.md, part 2), of effective resistance 2/h on the complete graph.
         """
         return math.sqrt(self.session.honest * self.session.pair_variance / 2)
+
+    def audited_answers(
+        self, grid: NDArray[np.int64], numbers: Sequence[int], residual_pairs: int
+    ) -> dict[str, Any]:
+        """Return the answers that a total over these parties gives, as JSON data."""
+        parameters = self.leaving(residual_pairs)
+        return parameters.answers(grid, numbers, level=AUDIT_LEVEL, simultaneous=False).to_json()
 
     def planned(self) -> str:
         """Return the bounds and moves of all coordinates, a digest of the scales, and both variances."""
