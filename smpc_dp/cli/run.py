@@ -35,7 +35,7 @@ from smpc_dp.net.inputs import SUFFIXES, find_input, read_vector, read_weights
 from smpc_dp.net.launcher import Launcher, ProcessOutcome, member_command, run_child
 from smpc_dp.net.local import check_free
 from smpc_dp.net.member import Membership, default_key
-from smpc_dp.net.session import read_rows
+from smpc_dp.net.record_requests import read_rows
 from smpc_dp.net.session_file import SessionFile, load_session
 from smpc_dp.net.tasks import task_of
 from smpc_dp.net.tolerance import tolerances

@@ -23,14 +23,14 @@ from smpc_dp.net.inputs import find_input
 from smpc_dp.net.launcher import run_child
 from smpc_dp.net.member import Membership
 from smpc_dp.net.planned import session_plan
-from smpc_dp.net.session import ready_rows, record_parameters
+from smpc_dp.net.record_requests import ready_rows, record_parameters
 from smpc_dp.protocols.record_result import residual_lines
 from smpc_dp.records.result import estimate_line, level_line
 from smpc_dp.records.schema import Number
 
 if TYPE_CHECKING:
     from smpc_dp.net.events import Event
-    from smpc_dp.net.session import ReadyRows
+    from smpc_dp.net.record_requests import ReadyRows
     from smpc_dp.net.session_file import SessionFile
     from smpc_dp.protocols.record_result import RecordResult
     from smpc_dp.records.table import Table

@@ -13,8 +13,9 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from smpc_dp.errors import LocalError, SmpcError
+from smpc_dp.errors import ConfigCheck, ConfigError, LocalError, SmpcError
 from smpc_dp.learn.methods import PlannedAverages
+from smpc_dp.learn.own import OwnFunctions
 from smpc_dp.learn.registry import LearnParameters
 from smpc_dp.learn.requirements import Learned, LearnerContext, OnStep, Step, ignore_step
 from smpc_dp.net.aggregator import log_folder, open_aggregator
@@ -24,11 +25,12 @@ from smpc_dp.net.events import Event, OnEvent, ignore, with_logging
 from smpc_dp.net.exchanging import AggregatorExchange, PartyExchange
 from smpc_dp.net.member import Membership, aggregator_name, learn_parameters
 from smpc_dp.net.opening import open_connection
+from smpc_dp.net.party_requests import PartyRequests
 from smpc_dp.net.requests import Counter, EverybodyLeftError
 from smpc_dp.net.session_file import load_session
 
 if TYPE_CHECKING:
-    from smpc_dp.learn.own import OwnModel
+    from smpc_dp.learn.own import LocalFunction, Metric, OwnModel
     from smpc_dp.net.connection import Connection
     from smpc_dp.privacy.accountant.events import Event as ReleaseEvent
     from smpc_dp.privacy.accountant.ledger import Ledger
@@ -68,6 +70,33 @@ async def learn(
         return await run_learner(connection, [table], book, on_event)
     finally:
         await connection.close()
+
+
+async def learn_once(
+    requests: PartyRequests,
+    data: Any,
+    *,
+    model: Any,
+    gradient: LocalFunction | None,
+    update: LocalFunction | None,
+    metric: Metric | None,
+    weight: float | None,
+    on_step: OnStep | None,
+) -> Learned:
+    """Run the learner of a party's open session; see `Session.learn`."""
+    membership, party = requests.membership, requests.party
+    parameters = learn_parameters(membership)
+    if requests.number:
+        reason = f"{party}: a session learns once; open another one to learn again"
+        raise ConfigError.at("session", reason, ConfigCheck.CONFLICT)
+    functions = OwnFunctions(model, gradient, update, metric)
+    own = parameters.own_model(functions, [party], [data], [weight])
+    table = data if own is not None else await asyncio.to_thread(parameters.read, data, party)
+    await check_ledger(requests.ledger, membership)
+    requests.number += 1
+    return await run_learner(
+        requests.connection, [table], requests.ledger, requests.on_event, own, on_step or ignore_step
+    )
 
 
 async def check_ledger(ledger: Ledger | None, membership: Membership) -> None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.net.session_file import SessionFile
 from smpc_dp.net.tasks import Task
+
+if TYPE_CHECKING:
+    from smpc_dp.net.member import Membership
+    from smpc_dp.privacy.accountant.ledger import Ledger
 
 
 class RecordsTask(Task):
@@ -24,6 +28,10 @@ class RecordsTask(Task):
         """Return the error of a request for statistics in another session."""
         reason = "the session file has no records: it asks no statistics of them"
         return ConfigError.at("records", reason, ConfigCheck.UNSUPPORTED)
+
+    def check_ledger(self, ledger: Ledger, membership: Membership) -> None:
+        """Raise PrivacyError or ConfigError unless the ledger affords all steps of a request."""
+        ledger.check([membership.event()] * membership.parameters.steps)
 
 
 TASKS = (RecordsTask(),)

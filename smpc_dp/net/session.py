@@ -5,25 +5,17 @@ from __future__ import annotations
 import asyncio
 import os
 import warnings
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
-from dataclasses import dataclass, replace
-from functools import partial
-from numbers import Integral
-from typing import TYPE_CHECKING, Any, Literal, cast
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
 
 from smpc_dp.errors import (
-    Code,
     ConfigCheck,
     ConfigError,
-    ConfigIssue,
-    OtherRequestError,
-    PrivacyError,
-    SmpcError,
-    TimeoutFault,
 )
-from smpc_dp.net.charging import charge_run, open_ledger
-from smpc_dp.net.events import Event, OnEvent, ignore, with_logging
+from smpc_dp.net.charging import open_ledger
+from smpc_dp.net.events import OnEvent, ignore, with_logging
+from smpc_dp.net.party_requests import PartyRequests
 from smpc_dp.privacy.guarantee import BUDGET
 
 if TYPE_CHECKING:
@@ -35,23 +27,19 @@ if TYPE_CHECKING:
     from smpc_dp.kernels.kernel import Kernel
     from smpc_dp.learn.own import LocalFunction, Metric
     from smpc_dp.learn.requirements import Learned, OnStep
-    from smpc_dp.net.connection import AggregatorConnection, Connection
-    from smpc_dp.net.evaluation import Evaluations
+    from smpc_dp.net.connection import Connection
     from smpc_dp.net.member import Membership
+    from smpc_dp.net.pair_requests import Engine
     from smpc_dp.net.planned import SessionPlan
+    from smpc_dp.net.record_requests import ReadyRows
     from smpc_dp.net.served_log import ServedLog
-    from smpc_dp.net.servers.connection import ServersConnection
-    from smpc_dp.net.transport.tls import Contexts
-    from smpc_dp.privacy.accountant.events import Event as ReleaseEvent
+    from smpc_dp.net.vector_requests import Kind
     from smpc_dp.privacy.accountant.ledger import Ledger
-    from smpc_dp.privacy.accountant.receipt import Receipt, SpentBudget
-    from smpc_dp.privacy.budget import Budget
     from smpc_dp.privacy.circuit_noise import NoiseKind
     from smpc_dp.protocols.garbled.evaluation import AnyCircuit, Evaluation, Input, Role
     from smpc_dp.protocols.garbled.params import Mode, Output
     from smpc_dp.protocols.record_result import RecordResult
-    from smpc_dp.protocols.records import RecordParameters
-    from smpc_dp.protocols.result import Outcome, Result
+    from smpc_dp.protocols.result import Result
     from smpc_dp.protocols.secret_sharing.terms import PairDistribution
     from smpc_dp.protocols.session_protocol import MakeParty
     from smpc_dp.protocols.ustatistic.result import StatisticResult
@@ -59,14 +47,6 @@ if TYPE_CHECKING:
     from smpc_dp.statistics.reports import SentReport
     from smpc_dp.statistics.similarity import Similarities
     from smpc_dp.trees import Bounds
-
-Kind = Literal["sum", "average"]
-Engine = Literal["garbled", "mpyc"]
-LABEL_LIMIT = 200
-# Where the structure of a tree is in the operation too.
-TREE_LABEL_LIMIT = 64
-# Requests are numbered in 31 bits: servers tag mpyc's bytes with one more. There is a number after the last.
-MOST_REQUESTS = (1 << 31) - 2
 
 
 class Session:
@@ -80,15 +60,8 @@ class Session:
         ledger: Ledger | None = None,
         rows: ReadyRows | None = None,
     ) -> None:
-        self._membership = membership
+        self._requests = PartyRequests(membership, connection, on_event, ledger)
         self._rows = rows
-        self._ledger = ledger
-        self._connection = connection
-        self._evaluations: Evaluations | None = None
-        self._on_event = on_event
-        self._request = self._charged = 0
-        # Of a call for an earlier request than the others'.
-        self._behind: OtherRequestError | TimeoutFault | None = None
         self._closed = False
         self._process = os.getpid()
 
@@ -127,7 +100,11 @@ class Session:
         if book is not None:
             # A ledger of another unit or relation, or a spent one, never disturbs the others.
             await asyncio.to_thread(task_of(membership.session).check_ledger, book, membership)
-        rows = None if table is None else await asyncio.to_thread(prepared_rows, table, membership)
+        rows = None
+        if table is not None:
+            from smpc_dp.net.record_requests import prepared_rows
+
+            rows = await asyncio.to_thread(prepared_rows, table, membership)
         connection = await open_connection(membership, on_event, listen_on, role)
         return cls(membership, connection, on_event, book, rows)
 
@@ -135,9 +112,9 @@ class Session:
         """Send what waits, and leave the session; raise ConfigError if it is closed already."""
         self.check_open()
         self._closed = True
-        if self._evaluations is not None:
-            await asyncio.to_thread(self._evaluations.close)
-        await self._connection.close()
+        if self._requests.evaluations is not None:
+            await asyncio.to_thread(self._requests.evaluations.close)
+        await self._requests.connection.close()
 
     @property
     def closed(self) -> bool:
@@ -161,22 +138,22 @@ class Session:
 
     def __repr__(self) -> str:
         closed = ", closed" if self._closed else ""
-        return f"Session({self.party!r}, {self._request} requests{closed})"
+        return f"Session({self.party!r}, {self._requests.number} requests{closed})"
 
     @property
     def party(self) -> str:
         """The party's name."""
-        return self._membership.name
+        return self._requests.party
 
     @property
     def length(self) -> int:
         """Coordinates of the session's vectors."""
-        return self._membership.encoding.length
+        return self._requests.membership.encoding.length
 
     @property
     def max_weight(self) -> int:
         """The largest weight of a party; 0 in a session without weights."""
-        return self._membership.encoding.max_weight
+        return self._requests.membership.encoding.max_weight
 
     async def sum(
         self,
@@ -214,9 +191,11 @@ class Session:
             PeerFault: a member broke the protocol; TimeoutFault: members are missing. The session can go on
                 with the next request, unless the aggregator itself is lost.
         """
+        from smpc_dp.net.vector_requests import request_vector
+
         self.check_open()
-        self._check_expected(expect or {})
-        return await self._run("sum", vector, weight, clip, label, number)
+        self._requests.check_expected(expect or {})
+        return await request_vector(self._requests, "sum", vector, weight, clip, label, number)
 
     async def average(
         self,
@@ -244,29 +223,12 @@ class Session:
                 the session's, onto which they are mapped.
             weight, clip, label, number, expect: as in `sum`; `clip` is to the bounds of each leaf.
         """
-        self.check_open()
-        self._check_expected(expect or {})
-        self._connection.check_total = check_total
-        if not isinstance(vector, Mapping):
-            if bounds is not None:
-                reason = "is for trees: those of vectors stand in the session file"
-                raise ConfigError.at("bounds", reason, ConfigCheck.UNSUPPORTED)
-            return await self._run("average", vector, weight, clip, label, number)
-        return await self._average_tree(vector, bounds, weight, clip, label, number)
+        from smpc_dp.net.vector_requests import request_average
 
-    def _check_expected(self, expect: Mapping[str, object]) -> None:
-        """Raise ConfigError that names every key whose value in the session file differs."""
-        session = self._membership.session
-        declared = {"protocol": session.protocol, "version": session.version, **session.parameters}
-        issues = [
-            ConfigIssue(
-                key, f"is {value!r}, the session file says {declared.get(key)!r}", ConfigCheck.DIFFERS
-            )
-            for key, value in expect.items()
-            if declared.get(key) != value
-        ]
-        if issues:
-            raise ConfigError(issues)
+        self.check_open()
+        self._requests.check_expected(expect or {})
+        self._requests.connection.check_total = check_total
+        return await request_average(self._requests, vector, bounds, weight, clip, label, number)
 
     async def statistics(
         self,
@@ -302,91 +264,20 @@ class Session:
                 there is none; no level.
             OtherRequestError, PrivacyError, PeerFault, TimeoutFault: as of `sum`.
         """
+        # Not at the top: most sessions ask nothing of records.
+        from smpc_dp.net.record_requests import request_statistics
+
         self.check_open()
-        parameters = self._record_parameters(ask)
-        self._check_expected(expect or {})
-        _check_label(label)
-        # Before the request: afterwards it would be charged, and its result lost.
-        if not 0 < level < 1:
-            raise ConfigError.at("level", f"must be in (0, 1), is {level}", ConfigCheck.RANGE)
-        if self._ledger is not None and parameters.steps > 1:
-            # All steps, before the first.
-            await asyncio.to_thread(self._ledger.check, [self._membership.event()] * parameters.steps)
-        source = self._rows if table is None else table
-        if source is None:
-            raise ConfigError.at("table", "is needed, here or by `connect`", ConfigCheck.MISSING)
-        steps = parameters.steps
-        if isinstance(number, Integral) and (number - 1) % steps:
-            reason = f"{self.party}: must be that of a first step, of which each has {steps}: is {number}"
-            raise ConfigError.at("number", reason, ConfigCheck.RANGE)
-        self._take(number)
-        last = self._request + steps - 1
-        try:
-            ready, result = await self._record_request(source, parameters, label, level, simultaneous)
-            while self._request < last:
-                parameters = parameters.following(result.answers)
-                self._take(None)
-                ready, result = await self._record_request(
-                    ready.table, parameters, label, level, simultaneous
-                )
-        except OtherRequestError as error:
-            # A regression that has begun cannot be joined: its steps need the answers of the earlier ones.
-            later = error.postponed(1 - (1 - error.next) // steps * steps)
-            self._behind = self._behind and later
-            raise later from None
-        finally:
-            # Numbers of all steps are used up: others may still be at a later one of this call.
-            self._request = last
-        return result
-
-    async def _record_request(
-        self,
-        table: Source | Table | ReadyRows,
-        parameters: RecordParameters,
-        label: str,
-        level: float,
-        simultaneous: bool,
-    ) -> tuple[ReadyRows, RecordResult]:
-        """Run one request for statistics of records."""
-        try:
-            ready = await asyncio.to_thread(ready_rows, table, parameters, self._membership)
-            if self._membership.opened_tables is not None:
-                await asyncio.to_thread(self._membership.opened_tables.check)
-        except SmpcError as error:
-            await self._connection.decline(self._request, error)
-            raise
-        from smpc_dp.net.planned import RowsWarning
-        from smpc_dp.protocols.record_result import BEYOND_ROWS, KIND
-
-        if ready.table.dropped.beyond_rows:
-            self._on_event(Event(self.party, "warned", self._request, detail=BEYOND_ROWS))
-            # Where it is made an error, others would see that by the absence of this party.
-            with suppress(RowsWarning):
-                reason = f"{self.party}: request {self._request}: {BEYOND_ROWS}"
-                warnings.warn(reason, RowsWarning, stacklevel=3)
-        outcome, receipt = await self._outcome(KIND, ready.ring_vector, label, parameters.planned())
-        names = self._membership.names
-        result = await asyncio.to_thread(
-            lambda: parameters.result(
-                outcome,
-                names,
-                level=level,
-                simultaneous=simultaneous,
-                receipt=receipt,
-                dropped=ready.table.dropped,
-            )
+        self._requests.check_expected(expect or {})
+        return await request_statistics(
+            self._requests,
+            self._rows if table is None else table,
+            ask,
+            label=label,
+            number=number,
+            level=level,
+            simultaneous=simultaneous,
         )
-        return ready, result
-
-    def _record_parameters(self, ask: str | Sequence[str] | None) -> RecordParameters:
-        """Return the parameters of a session that asks of records; raise ConfigError for what differs."""
-        from smpc_dp.protocols.records import asked
-
-        parameters = record_parameters(self._membership)
-        if ask is not None and asked(ask) != asked(parameters.texts):
-            reason = f"is {asked(ask)}, the session file says {asked(parameters.texts)}"
-            raise ConfigError.at("ask", reason, ConfigCheck.DIFFERS)
-        return parameters
 
     async def report(self, record: Any) -> SentReport:
         """Send this party's report on its record to the analyst of a session with protocol "reports".
@@ -408,10 +299,8 @@ class Session:
             TimeoutFault: the analyst has not confirmed; the report is stored, to be sent again.
         """
         self.check_open()
-        from smpc_dp.net.reporting import send_report
-
-        self._request += 1
-        return await send_report(self._connection, self._ledger, record)
+        report: SentReport = await self._asked("report", record)
+        return report
 
     def plan(self) -> SessionPlan | None:
         """Return what a request will be charged, and the standard error of each answer before it is asked.
@@ -420,7 +309,7 @@ class Session:
         """
         from smpc_dp.net.planned import session_plan
 
-        return session_plan(self._membership.session)
+        return session_plan(self._requests.membership.session)
 
     def log(self) -> ServedLog:
         """Return the log of the last request, which must have been a verifiable one that succeeded.
@@ -432,7 +321,7 @@ class Session:
         from smpc_dp.net.served_log import served_log
 
         self.check_open()
-        return served_log(self._connection, self._request)
+        return served_log(self._requests.connection, self._requests.number)
 
     async def learn(
         self,
@@ -471,23 +360,17 @@ class Session:
                 fails is left out, and counted in the result.
         """
         self.check_open()
-        from smpc_dp.learn.own import OwnFunctions
-        from smpc_dp.learn.requirements import ignore_step
-        from smpc_dp.net.learning import check_ledger, run_learner
-        from smpc_dp.net.member import learn_parameters
-
-        parameters = learn_parameters(self._membership)
-        if self._request:
-            reason = f"{self.party}: a session learns once; open another one to learn again"
-            raise ConfigError.at("session", reason, ConfigCheck.CONFLICT)
-        functions = OwnFunctions(model, gradient, update, metric)
-        own = parameters.own_model(functions, [self.party], [data], [weight])
-        table = data if own is not None else await asyncio.to_thread(parameters.read, data, self.party)
-        await check_ledger(self._ledger, self._membership)
-        self._request += 1
-        return await run_learner(
-            self._connection, [table], self._ledger, self._on_event, own, on_step or ignore_step
+        learned: Learned = await self._asked(
+            "learner",
+            data,
+            model=model,
+            gradient=gradient,
+            update=update,
+            metric=metric,
+            weight=weight,
+            on_step=on_step,
         )
+        return learned
 
     async def evaluate(
         self,
@@ -533,33 +416,21 @@ class Session:
                 `Check.CONVICTED`). TimeoutFault: it did not call within `gather` seconds, or
                 took longer than `step` for one message. The session can go on after each.
         """
-        from smpc_dp.protocols.garbled.evaluation import Operation
-
         self.check_open()
-        _check_label(label)
-        evaluations = await self._evaluating("evaluations: its addresses are for its averages")
-        evaluations.check_peer(peer)
-        if role not in ("garbler", "evaluator"):
-            raise ConfigError.at("role", f"{role!r} is neither 'garbler' nor 'evaluator'", ConfigCheck.CHOICE)
-        garbler, evaluator = (self.party, peer) if role == "garbler" else (peer, self.party)
-        operation = await asyncio.to_thread(
-            Operation.make,
+        evaluation: Evaluation = await self._asked(
+            "circuit",
             circuit,
             inputs,
-            garbler=garbler,
-            evaluator=evaluator,
-            own=self.party,
+            peer=peer,
+            role=role,
             output=output,
-            mode=mode,
-            covert=covert,
             evaluator_inputs=evaluator_inputs,
             instances=instances,
+            mode=mode,
+            covert=covert,
+            label=label,
         )
-
-        def on_step(step: str) -> None:
-            self._on_event(Event(self.party, "step", step=step, waiting=1, detail=f"evaluation with {peer}"))
-
-        return await evaluations.evaluate(operation, peer, label, on_step)
+        return evaluation
 
     async def similarities(
         self, vector: ArrayLike, epsilon: float, *, levels: int = 7, covert: int = 0
@@ -583,14 +454,10 @@ class Session:
                 comparison that fails, or with one party whose arguments differ, is spent, and left out.
         """
         self.check_open()
-        from smpc_dp.net.similarity import compare
-
-        evaluations = await self._evaluating("evaluations: its addresses are for its averages")
-        names = [member.name for member in self._membership.session.roster.parties]
-        check = evaluations.check_peer
-        return await compare(
-            self.party, names, self.evaluate, check, self._ledger, vector, epsilon, levels, covert=covert
+        scores: Similarities = await self._asked(
+            "similarities", vector, epsilon, levels=levels, covert=covert
         )
+        return scores
 
     async def pairwise(
         self,
@@ -638,141 +505,27 @@ class Session:
             PeerFault, TimeoutFault: as for `sum`. A pair that fails is spent, left out and counted.
         """
         self.check_open()
-        self._membership.refuse_others("vector", "records")
-        session = self._membership.session
-        expected: Engine = "mpyc" if session.topology == "servers" else "garbled"
-        if engine not in (None, expected):
-            raise ConfigError.at(
-                "engine",
-                f"is {engine!r}, this session's members compute by {expected!r}",
-                ConfigCheck.DIFFERS,
-            )
-        from smpc_dp.kernels.named import find_kernel
-
-        if expected == "mpyc":
-            if covert:
-                raise ConfigError.at("covert", "servers garble nothing", ConfigCheck.UNSUPPORTED)
-            from smpc_dp.net.servers.programs import operation_of
-
-            self._take(number)
-            async with self._declining():
-                outcome = find_kernel(kernel)
-                operation = operation_of(outcome, epsilon, delta, noise, P)
-            with self._noting_others():
-                result = await cast("ServersConnection", self._connection).statistic(
-                    self._request, outcome, data, public_label, operation, zetas, self._ledger
-                )
-            self._notify_done(result.survivors, result.absent)
-            return result
-        lacking = "pairwise statistics: it learns them"
-        self._contexts(lacking)
-        from smpc_dp.net.statistic import StatisticRequest, estimate
-        from smpc_dp.protocols.garbled.params import PAIR_COPIES
-
-        self._take(number)
-        async with self._declining():
-            evaluations = await self._evaluating(lacking)
-            requested = await asyncio.to_thread(
-                lambda: StatisticRequest.check(
-                    find_kernel(kernel),
-                    data,
-                    parties=len(session.roster.parties),
-                    epsilon=epsilon,
-                    delta=delta,
-                    partners=P,
-                    noise=cast("NoiseKind", noise),
-                    zetas=zetas,
-                    public_label=public_label,
-                    covert=PAIR_COPIES if covert is None else covert,
-                )
-            )
-        aggregator = cast("AggregatorConnection", self._connection)
-        with self._noting_others():
-            result = await estimate(requested, aggregator, self._request, evaluations, self._ledger)
-        self._notify_done(result.survivors, result.absent)
+        result: StatisticResult = await self._asked(
+            "pairs",
+            kernel,
+            data,
+            epsilon,
+            P,
+            delta=delta,
+            noise=noise,
+            zetas=zetas,
+            public_label=public_label,
+            engine=engine,
+            covert=covert,
+            number=number,
+        )
         return result
 
-    def _take(self, number: int | None) -> None:
-        """Take the number of a call; by default the next one.
+    async def _asked(self, task: str, *arguments: Any, **named: Any) -> Any:
+        """Run the request of a registered task; arguments as of its `request`."""
+        from smpc_dp.net.tasks import find_task
 
-        Raises ConfigError for a number that was taken; and without one where most others were at another
-        request: a vector that was not made for that one must not be part of it.
-        """
-        if number is None:
-            if self._behind is not None:
-                reason = f"{self.party}: say which request this is for: {self._following(self._behind)}"
-                raise ConfigError.at("number", reason, ConfigCheck.MISSING)
-            number = self._request + 1
-        whole = isinstance(number, Integral) and not isinstance(number, bool)
-        if not whole or not self._request < number <= MOST_REQUESTS:
-            reason = f"{self.party}: must be a whole number above {self._request}, the last call's"
-            raise ConfigError.at("number", f"{reason}, is {number!r}", ConfigCheck.RANGE)
-        self._request, self._behind = int(number), None
-
-    def _following(self, error: OtherRequestError | TimeoutFault) -> str:
-        """Return in words what the others ask for, and on whose word alone if nobody has shown it."""
-        if isinstance(error, OtherRequestError):
-            return f"the others ask for {error.next}"
-        aggregator = self._membership.session.roster.aggregator
-        member = "a member" if aggregator is None else aggregator.name
-        return f"{member} says that the others ask for {error.number}"
-
-    async def _run(
-        self,
-        kind: Kind,
-        vector: ArrayLike,
-        weight: float | None,
-        clip: bool,
-        label: str,
-        number: int | None,
-    ) -> Result:
-        """Encode a vector and run one request."""
-        _check_label(label)
-        self._check_sums(kind)
-        self._take(number)
-        try:
-            encoding = self._membership.encoding
-            ring_vector, clipped = encoding.encode(vector, party=self.party, weight=weight, clip=clip)
-        except SmpcError as error:
-            # The others must neither wait for this vector nor take the next one for it.
-            await self._connection.decline(self._request, error)
-            raise
-        return await self._run_encoded(kind, ring_vector, clipped, label)
-
-    def _check_sums(self, kind: Kind = "average") -> None:
-        """Raise ConfigError in a session without sums; with private weights for all but averages."""
-        self._membership.refuse_others("vector")
-        if kind not in self._membership.parameters.operations:
-            reason = "with epsilon and max_weight a session has averages alone: call average"
-            raise ConfigError.at("max_weight", reason, ConfigCheck.UNSUPPORTED)
-
-    async def _average_tree(
-        self,
-        given: Mapping[str, Any],
-        bounds: Bounds | None,
-        weight: float | None,
-        clip: bool,
-        label: str,
-        number: int | None,
-    ) -> Result:
-        # Not at the top: most requests are for vectors.
-        from smpc_dp.trees import flatten
-
-        self._check_sums()
-        _check_label(label, TREE_LABEL_LIMIT)
-        self._take(number)
-        encoding = self._membership.encoding
-        try:
-            tree = flatten(given, encoding, party=self.party, bounds=bounds, clip=clip)
-            ring_vector, clipped = encoding.encode(tree.vector, party=self.party, weight=weight, clip=clip)
-        except SmpcError as error:
-            await self._connection.decline(self._request, error)
-            raise
-        clipped += tree.clipped
-        result = await self._run_encoded("average", ring_vector, clipped, label, tree.structure)
-        return replace(
-            result, tree=tree.restore(result.value, exact=result.noise is None), leaves=tree.leaves
-        )
+        return await find_task(task).request(self._requests, *arguments, **named)
 
     def compare(self, tree: Mapping[str, Any], structure: str, bounds: Bounds | None = None) -> str:
         """Return the path in which a tree differs from the structure that others ask for, in words.
@@ -782,7 +535,9 @@ class Session:
         """
         from smpc_dp.trees import differing, flatten
 
-        flattened = flatten(tree, self._membership.encoding, party=self.party, bounds=bounds, clip=True)
+        flattened = flatten(
+            tree, self._requests.membership.encoding, party=self.party, bounds=bounds, clip=True
+        )
         return differing(flattened, structure)
 
     async def sum_encoded(
@@ -797,152 +552,12 @@ class Session:
 
         For callers who check an input before they connect. `ring_vector` is copied.
         """
+        from smpc_dp.net.vector_requests import check_sums, run_encoded
+
         self.check_open()
-        self._check_sums(kind)
-        self._take(number)
-        return await self._run_encoded(kind, ring_vector.copy(), clipped, label)
-
-    async def _run_encoded(
-        self, kind: Kind, ring_vector: RingVector, clipped: int, label: str, structure: str = ""
-    ) -> Result:
-        """Run one request with an encoded vector; `structure`: of the tree that it is made of."""
-        from smpc_dp.protocols.result import Result
-
-        planned = " ".join(part for part in (structure, self._membership.parameters.planned()) if part)
-        outcome, receipt = await self._outcome(kind, ring_vector, label, planned)
-        distributions = self._membership.parameters.noise_distributions
-        return Result.of(outcome, kind, clipped, receipt, distributions)
-
-    async def _outcome(
-        self, kind: str, ring_vector: RingVector, label: str, planned: str
-    ) -> tuple[Outcome, Receipt | None]:
-        """Take part in one request for a sum; return how it ended, and what the ledger gives for it.
-
-        `planned`: what parties must have in common beside the label.
-        """
-        from smpc_dp.protocols.registry import origin_of
-
-        # Parties with different versions of another package's protocol are not added up.
-        origin = origin_of(self._membership.session.protocol)
-        operation = " ".join(part for part in (kind, label, planned, origin) if part)
-
-        await self._check_budget()
-        book = partial(charge_run, self._ledger, self._membership.event, self._request)
-
-        opened = self._membership.opened_tables
-
-        async def charge(run_id: bytes, raised: ReleaseEvent | None = None) -> Receipt | None:
-            entry = await book(run_id, raised)
-            if opened is not None:
-                await asyncio.to_thread(opened.add, run_id)
-            # Also of a request that fails later: it may have released what it was charged for.
-            self._charged += raised is None
-            return entry
-
-        with self._noting_others():
-            outcome, receipt = await self._connection.run(
-                self._request, operation, ring_vector, charge, label=label
-            )
-        self._notify_done(outcome.survivors, outcome.absent)
-        if BUDGET in self._membership.session.parameters:
-            spent = await asyncio.to_thread(self._spent_budget)
-            outcome = replace(outcome, privacy=replace(outcome.privacy, budget=spent))
-        return outcome, receipt
-
-    @contextmanager
-    def _noting_others(self) -> Iterator[None]:
-        """Note in a request that ends so that the others are at another one: `_take` asks for a number."""
-        try:
-            yield
-        except OtherRequestError as error:
-            # With another label the next call is of the next request all the same, and its label is compared.
-            relabelled = error.asked == error.number and error.label != error.asked_label
-            self._behind = None if relabelled else error
-            raise
-        except TimeoutFault as error:
-            # Without evidence, so it says nothing but that the next input is not for the next request.
-            later = error.code == Code.PAST and self._request < error.number <= MOST_REQUESTS
-            self._behind = error if later else None
-            raise
-
-    @asynccontextmanager
-    async def _declining(self) -> AsyncIterator[None]:
-        """Leave the request of a statistic whose record or arguments this party refuses.
-
-        The others must neither wait for this record nor take the next one for it.
-        """
-        try:
-            yield
-        except SmpcError as error:
-            # Not at the top: a party of a sum loads no statistics.
-            from smpc_dp.net.tasks import beside_task
-
-            await self._connection.decline(self._request, error, beside=beside_task("pairs"))
-            raise
-
-    def _budget(self) -> Budget | None:
-        """Return what all requests of the session may cost together, where its file says it."""
-        if BUDGET not in self._membership.session.parameters:
-            return None
-        from smpc_dp.privacy.budget import read_budget
-
-        return read_budget(self._membership.session.parameters)[0]
-
-    async def _check_budget(self) -> None:
-        """Leave a request beyond those that the session's budget is for; raises PrivacyError."""
-        budget = self._budget()
-        if budget is None or self._charged < budget.requests:
-            return
-        error = PrivacyError(
-            f"epsilon is short: {self.party}: request {self._request} is refused: the session's budget, "
-            f"epsilon = {budget.epsilon:g} at delta = {budget.delta:g}, is for {budget.requests} requests"
-        )
-        await self._connection.decline(self._request, error)
-        raise error
-
-    def _spent_budget(self) -> SpentBudget | None:
-        from smpc_dp.privacy.budget import spent_budget
-
-        budget = self._budget()
-        return None if budget is None else spent_budget(budget, self._membership.event(), self._charged)
-
-    def _contexts(self, lacking: str) -> Contexts:
-        """Return the TLS contexts for evaluations with other parties.
-
-        Raises ConfigError without an aggregator: `lacking` is what such a session does not have.
-        """
-        if (contexts := self._connection.contexts) is None:
-            reason = f"a session without an aggregator has no {lacking}"
-            raise ConfigError.at("topology", reason, ConfigCheck.UNSUPPORTED)
-        return contexts
-
-    async def _evaluating(self, lacking: str) -> Evaluations:
-        """Return the evaluations with other parties, made at the first call; errors of `_contexts`."""
-        if self._evaluations is None:
-            contexts = self._contexts(lacking)
-            from smpc_dp.net.convictions import FOLDER, Convictions
-            from smpc_dp.net.evaluation import Evaluations
-
-            member = self._membership
-            folder = member.key_file.with_name(FOLDER)
-            convictions = await asyncio.to_thread(Convictions, folder, member.session.roster)
-            if self._evaluations is None:
-                self._evaluations = Evaluations(member.session, member.identity, contexts, convictions)
-        return self._evaluations
-
-    def _notify_done(self, survivors: tuple[str, ...], absent: tuple[str, ...]) -> None:
-        """Report the end of the last request."""
-        reported = Event(self.party, "done", self._request, "done", survivors=survivors, absent=absent)
-        self._on_event(reported)
-
-
-def _check_label(label: str, limit: int = LABEL_LIMIT) -> None:
-    """Raise ConfigError for a label that is too long, or that texts show like another one."""
-    if label != label.strip():
-        reason = f"must not begin or end with a blank, is {label!r}"
-        raise ConfigError.at("label", reason, ConfigCheck.FORMAT)
-    if len(label) > limit:
-        raise ConfigError.at("label", f"at most {limit} characters, has {len(label)}", ConfigCheck.TOO_LARGE)
+        check_sums(self._requests, kind)
+        self._requests.take(number)
+        return await run_encoded(self._requests, kind, ring_vector.copy(), clipped, label)
 
 
 @asynccontextmanager
@@ -999,70 +614,3 @@ async def connect(
     finally:
         if not opened.closed:
             await opened.close()
-
-
-def read_rows(source: Source | Table, parameters: RecordParameters, membership: Membership) -> Table:
-    """Return a party's table on the grids of the session's columns.
-
-    Raises:
-        ConfigError: a column is missing, or of another length; with public rows their number is another one.
-        LocalError: the file cannot be read.
-    """
-    from smpc_dp.records.table import Table, read_table
-
-    party = membership.name
-    if isinstance(source, Table):
-        if source.schema != parameters.schema:
-            raise ConfigError.at("table", f"{party}: was read for another schema", ConfigCheck.DIFFERS)
-        table = source
-    else:
-        table = read_table(source, parameters.schema, party=party)
-    rows = parameters.rows_of([membership.names.index(party)])
-    if rows is not None and table.rows != rows:
-        reason = f"{party}: the table has {table.rows} rows, public_rows says {rows}"
-        raise ConfigError.at("public_rows", reason, ConfigCheck.DIFFERS)
-    return table
-
-
-@dataclass(frozen=True)
-class ReadyRows:
-    """A party's table with its encoded vector, made before others wait for it."""
-
-    table: Table
-    ring_vector: RingVector
-    planned: str
-
-
-def ready_rows(
-    source: Source | Table | ReadyRows, parameters: RecordParameters, membership: Membership
-) -> ReadyRows:
-    """Return a party's table and encoded vector; raises the errors of `read_rows`."""
-    if isinstance(source, ReadyRows):
-        read_rows(source.table, parameters, membership)
-        if source.planned != parameters.planned():
-            reason = f"{membership.name}: was made ready for another session"
-            raise ConfigError.at("table", reason, ConfigCheck.DIFFERS)
-        return source
-    table = read_rows(source, parameters, membership)
-    vector = parameters.request.vector(table)
-    ring_vector, _ = parameters.encoding.encode(vector, party=membership.name)
-    return ReadyRows(table, ring_vector, parameters.planned())
-
-
-def prepared_rows(source: Source | Table, membership: Membership) -> ReadyRows:
-    """Return what `ready_rows` does, before the party connects.
-
-    Raises ConfigError for a session that asks nothing of records and for more rows than `max_rows`, besides
-    the errors of `read_rows`.
-    """
-    ready = ready_rows(source, record_parameters(membership), membership)
-    ready.table.check_rows(membership.name)
-    return ready
-
-
-def record_parameters(membership: Membership) -> RecordParameters:
-    """Return the parameters of a session that asks of records; raise ConfigError for another."""
-    # Not at the top: it loads the session file's checks.
-    from smpc_dp.net.tasks import checked_for
-
-    return cast("RecordParameters", checked_for(membership.session, "records"))

@@ -1,7 +1,6 @@
 """What the parties of a session compute: the tasks by name, which sessions and commands ask.
 
-A session has one task, as its protocol says (`SessionProtocol.task`); "pairs" and "circuit" are requests
-beside the task of a session too.
+A session has one task, as its protocol says (`SessionProtocol.task`); others are requests beside it.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
     from smpc_dp.kernels.kernel import Kernel
     from smpc_dp.log.keeping import Board
     from smpc_dp.net.member import Membership
+    from smpc_dp.net.party_requests import PartyRequests
     from smpc_dp.privacy.accountant.ledger import Ledger
     from smpc_dp.protocols.engine.run import Run
     from smpc_dp.wire.signing import Context
@@ -29,6 +29,8 @@ BUILT_IN: Mapping[str, str] = MappingProxyType(
         "records": "smpc_dp.net.records_task",
         "pairs": f"{CAPABILITIES}.pairs.capability",
         "circuit": f"{CAPABILITIES}.pairs.capability",
+        "similarities": f"{CAPABILITIES}.pairs.capability",
+        "pairs-on-shares": f"{CAPABILITIES}.servers.capability",
         "learner": f"{CAPABILITIES}.learn.capability",
         "report": f"{CAPABILITIES}.reports.capability",
     }
@@ -61,6 +63,10 @@ class Task:
         """Return the error of a request for this task in a session of another one."""
         reason = f"is '{session.protocol}', which has no such requests"
         return ConfigError.at("protocol", reason, ConfigCheck.UNSUPPORTED)
+
+    async def request(self, requests: PartyRequests, *arguments: Any, **named: Any) -> Any:
+        """Run one request of a party; arguments and result as of the method of `Session` for this task."""
+        raise NotImplementedError
 
     def check_ledger(self, ledger: Ledger, membership: Membership) -> None:
         """Raise PrivacyError or ConfigError for a ledger that is no use in a session, before it connects."""

@@ -21,8 +21,8 @@ from smpc_dp.net.events import ignore
 from smpc_dp.net.local import AGGREGATOR, create_local_session
 from smpc_dp.net.member import Membership
 from smpc_dp.net.mesh import Mesh
+from smpc_dp.net.party_requests import MOST_REQUESTS
 from smpc_dp.net.servers.computing_server import BRIDGE_BIT
-from smpc_dp.net.session import MOST_REQUESTS
 from smpc_dp.protocols.engine.events import Start
 from smpc_dp.protocols.gopa.direct_evidence import coordinator_of
 from smpc_dp.protocols.phases.messages import HELLO, Hello

@@ -295,7 +295,7 @@ async def test_a_peer_that_stops_half_way_is_named_at_once(tmp_path: Path, gone:
     reached = asyncio.Event()
     # It is named without a deadline.
     async with session(tmp_path, Timeouts(connect=3600.0, step=3600.0, gather=3600.0)) as at:
-        at[gone]._on_event = lambda event: reached.set() if event.step == "tables" else None
+        at[gone]._requests.on_event = lambda event: reached.set() if event.step == "tables" else None
         roles: dict[str, Role] = {"alice": "garbler", "bob": "evaluator"}
         stays = "bob" if gone == "alice" else "alice"
         leaving = asyncio.create_task(at[gone].evaluate("mul32", [zeros], peer=stays, role=roles[gone]))

@@ -12,6 +12,7 @@ import pytest
 import smpc_dp
 from smpc_dp.net.local import create_local_session
 from smpc_dp.net.planned import session_plan
+from smpc_dp.net.record_requests import request_step
 from smpc_dp.net.session_file import Timeouts, load_session
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.protocols.record_result import RecordResult
@@ -95,9 +96,9 @@ async def test_the_aggregator_answers_for_the_step_that_parties_ask(tmp_path: Pa
 
     async def party(name: str) -> RecordResult:
         async with smpc_dp.connect(path, party=name) as session:
-            first = session._membership.parameters
-            session._take(None)
-            await session._record_request(tables[name], first, "", 0.95, False)
+            first = session._requests.membership.parameters
+            session._requests.take(None)
+            await request_step(session._requests, tables[name], first, "", 0.95, False)
             return await session.statistics(tables[name], label="again")
 
     serving = asyncio.create_task(smpc_dp.serve(path, requests=3))

@@ -123,7 +123,7 @@ async def test_five_parties_estimate_and_their_ledgers_are_charged(tmp_path: Pat
 async def test_a_sum_keeps_what_the_party_has_seen_of_the_session_log(tmp_path: Path) -> None:
     async def act(opened: smpc_dp.Session, index: int) -> object:
         await opened.pairwise(kendall_tau(GRID, GRID), (index, 10 + index), 24.0, 2)
-        member = opened._membership
+        member = opened._requests.membership
         scope = member.context(1).scope
         before = member.runs_seen.get(scope)
         await opened.sum([0.5])

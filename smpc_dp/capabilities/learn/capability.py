@@ -18,8 +18,10 @@ from smpc_dp.protocols.session_protocol import SessionProtocol, Topology, no_ser
 
 if TYPE_CHECKING:
     from smpc_dp.learn.registry import LearnParameters
+    from smpc_dp.learn.requirements import Learned
     from smpc_dp.log.log import Header
     from smpc_dp.net.log_session import LogSession
+    from smpc_dp.net.party_requests import PartyRequests
 
 
 def _check(
@@ -115,6 +117,12 @@ class LearnerTask(Task):
     """A learner, whose averages and messages are requests of the session."""
 
     name: ClassVar[str] = "learner"
+
+    async def request(self, requests: PartyRequests, *arguments: Any, **named: Any) -> Learned:
+        """Run the learner of a party; see `Session.learn`."""
+        from smpc_dp.net.learning import learn_once
+
+        return await learn_once(requests, *arguments, **named)
 
     def other(self, _session: SessionFile) -> ConfigError:
         """Return the error of a request for a sum."""

@@ -17,8 +17,12 @@ if TYPE_CHECKING:
     from smpc_dp.log.keeping import Board
     from smpc_dp.log.log import Header
     from smpc_dp.net.member import Membership
+    from smpc_dp.net.party_requests import PartyRequests
     from smpc_dp.protocols.engine.run import Run
+    from smpc_dp.protocols.garbled.evaluation import Evaluation
     from smpc_dp.protocols.garbled.params import PairwiseParameters
+    from smpc_dp.protocols.ustatistic.result import StatisticResult
+    from smpc_dp.statistics.similarity import Similarities
     from smpc_dp.wire.signing import Context
 
 
@@ -91,6 +95,12 @@ class PairsTask(BesideTask):
     hello: ClassVar[str] = statistic.HELLO
     accuses: ClassVar[str] = statistic.CONVICTION
 
+    async def request(self, requests: PartyRequests, *arguments: Any, **named: Any) -> StatisticResult:
+        """Run one request for a statistic; see `Session.pairwise`."""
+        from smpc_dp.net.pair_requests import request_statistic
+
+        return await request_statistic(requests, *arguments, **named)
+
     def context(self, context: Context) -> Context:
         """Return the context of a request for a statistic."""
         from smpc_dp.protocols.ustatistic.terms import statistic_context
@@ -114,10 +124,28 @@ class CircuitTask(Task):
 
     name: ClassVar[str] = "circuit"
 
+    async def request(self, requests: PartyRequests, *arguments: Any, **named: Any) -> Evaluation:
+        """Evaluate a circuit with another party; see `Session.evaluate`."""
+        from smpc_dp.net.pair_requests import request_evaluation
+
+        return await request_evaluation(requests, *arguments, **named)
+
     def lacking(self, session: SessionFile) -> ConfigError:
         """Return the error of a member of another session."""
         reason = f"{session.protocol!r} is not an evaluation by two parties"
         return ConfigError.at("protocol", reason, ConfigCheck.UNSUPPORTED)
 
 
-TASKS = (PairsTask(), CircuitTask())
+class SimilaritiesTask(Task):
+    """Comparisons of vectors by a noisy cosine, of each two parties."""
+
+    name: ClassVar[str] = "similarities"
+
+    async def request(self, requests: PartyRequests, *arguments: Any, **named: Any) -> Similarities:
+        """Compare a party's vector with those of all others; see `Session.similarities`."""
+        from smpc_dp.net.pair_requests import request_similarities
+
+        return await request_similarities(requests, *arguments, **named)
+
+
+TASKS = (PairsTask(), CircuitTask(), SimilaritiesTask())

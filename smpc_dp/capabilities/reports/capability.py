@@ -11,8 +11,10 @@ from smpc_dp.net.tasks import Task
 from smpc_dp.protocols.session_protocol import SessionProtocol
 
 if TYPE_CHECKING:
+    from smpc_dp.net.party_requests import PartyRequests
     from smpc_dp.protocols.phases.cost import Cost
     from smpc_dp.statistics.report_parameters import AnyReport
+    from smpc_dp.statistics.reports import SentReport
 
 
 def _check(parameters: Mapping[str, object], parties: int) -> tuple[AnyReport | None, list[ConfigIssue]]:
@@ -39,6 +41,13 @@ class ReportTask(Task):
 
     name: ClassVar[str] = "report"
     has_vectors: ClassVar[bool] = False
+
+    async def request(self, requests: PartyRequests, *arguments: Any, **named: Any) -> SentReport:
+        """Send a party's report to the analyst; see `Session.report`."""
+        from smpc_dp.net.reporting import send_report
+
+        requests.number += 1
+        return await send_report(requests.connection, requests.ledger, *arguments, **named)
 
     def other(self, _session: SessionFile) -> ConfigError:
         """Return the error of a request for a sum."""

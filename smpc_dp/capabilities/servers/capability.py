@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from smpc_dp.errors import ConfigIssue
 from smpc_dp.identity.roster import Member
+from smpc_dp.net.tasks import Task
 from smpc_dp.protocols.session_protocol import SessionProtocol, Topology
 
 if TYPE_CHECKING:
+    from smpc_dp.net.party_requests import PartyRequests
     from smpc_dp.privacy.accountant.events import Event
     from smpc_dp.protocols.phases.cost import Cost
     from smpc_dp.protocols.secret_sharing.params import SharedParameters
+    from smpc_dp.protocols.ustatistic.result import StatisticResult
 
 
 def _check(
@@ -67,3 +70,18 @@ PROTOCOLS = (
         vectors=("mpyc",),
     ),
 )
+
+
+class SharedPairsTask(Task):
+    """A statistic of pairs of records, computed on shares."""
+
+    name: ClassVar[str] = "pairs-on-shares"
+
+    async def request(self, requests: PartyRequests, *arguments: Any, **named: Any) -> StatisticResult:
+        """Run one request for a statistic; see `Session.pairwise`."""
+        from smpc_dp.net.servers.statistic_requests import request_statistic
+
+        return await request_statistic(requests, *arguments, **named)
+
+
+TASKS = (SharedPairsTask(),)

@@ -14,7 +14,8 @@ from smpc_dp.net import statistic
 from smpc_dp.net.events import ignore
 from smpc_dp.net.local import create_local_session
 from smpc_dp.net.member import Membership
-from smpc_dp.net.session import MOST_REQUESTS, Session
+from smpc_dp.net.party_requests import MOST_REQUESTS
+from smpc_dp.net.session import Session
 from tests.unit.records.test_fit import FITS, SCHEMA, hospital
 
 PARTIES = ("alice", "bob", "carol", "dave")

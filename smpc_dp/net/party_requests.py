@@ -1,0 +1,211 @@
+"""The requests of a party's open session: their numbers and charges, and how each begins and ends."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import replace
+from functools import partial
+from numbers import Integral
+from typing import TYPE_CHECKING, Any
+
+from smpc_dp.errors import (
+    Code,
+    ConfigCheck,
+    ConfigError,
+    ConfigIssue,
+    OtherRequestError,
+    PrivacyError,
+    SmpcError,
+    TimeoutFault,
+)
+from smpc_dp.net.charging import charge_run
+from smpc_dp.net.events import Event, OnEvent
+from smpc_dp.privacy.guarantee import BUDGET
+
+if TYPE_CHECKING:
+    from smpc_dp.encoding import RingVector
+    from smpc_dp.net.connection import Connection
+    from smpc_dp.net.member import Membership
+    from smpc_dp.net.tasks import BesideTask
+    from smpc_dp.privacy.accountant.events import Event as ReleaseEvent
+    from smpc_dp.privacy.accountant.ledger import Ledger
+    from smpc_dp.privacy.accountant.receipt import Receipt, SpentBudget
+    from smpc_dp.privacy.budget import Budget
+    from smpc_dp.protocols.result import Outcome
+
+LABEL_LIMIT = 200
+# Requests are numbered in 31 bits: servers tag mpyc's bytes with one more. There is a number after the last.
+MOST_REQUESTS = (1 << 31) - 2
+
+
+class PartyRequests:
+    """The requests of one party, one after the other.
+
+    Attributes:
+        membership, connection, on_event, ledger: of the session.
+        number: of the last call.
+        charged: how many requests were charged.
+        behind: the error of a call for an earlier request than the others'; None after another call.
+        evaluations: those with other parties, closed with the session; None before the first.
+    """
+
+    def __init__(
+        self, membership: Membership, connection: Connection, on_event: OnEvent, ledger: Ledger | None
+    ) -> None:
+        self.membership = membership
+        self.connection = connection
+        self.on_event = on_event
+        self.ledger = ledger
+        self.number = self.charged = 0
+        self.behind: OtherRequestError | TimeoutFault | None = None
+        self.evaluations: Any = None
+
+    @property
+    def party(self) -> str:
+        """The party's name."""
+        return self.membership.name
+
+    def check_expected(self, expect: Mapping[str, object]) -> None:
+        """Raise ConfigError that names every key whose value in the session file differs."""
+        session = self.membership.session
+        declared = {"protocol": session.protocol, "version": session.version, **session.parameters}
+        issues = [
+            ConfigIssue(
+                key, f"is {value!r}, the session file says {declared.get(key)!r}", ConfigCheck.DIFFERS
+            )
+            for key, value in expect.items()
+            if declared.get(key) != value
+        ]
+        if issues:
+            raise ConfigError(issues)
+
+    def take(self, number: int | None) -> None:
+        """Take the number of a call; by default the next one.
+
+        Raises ConfigError for a number that was taken; and without one where most others were at another
+        request: a vector that was not made for that one must not be part of it.
+        """
+        if number is None:
+            if self.behind is not None:
+                reason = f"{self.party}: say which request this is for: {self._following(self.behind)}"
+                raise ConfigError.at("number", reason, ConfigCheck.MISSING)
+            number = self.number + 1
+        whole = isinstance(number, Integral) and not isinstance(number, bool)
+        if not whole or not self.number < number <= MOST_REQUESTS:
+            reason = f"{self.party}: must be a whole number above {self.number}, the last call's"
+            raise ConfigError.at("number", f"{reason}, is {number!r}", ConfigCheck.RANGE)
+        self.number, self.behind = int(number), None
+
+    def _following(self, error: OtherRequestError | TimeoutFault) -> str:
+        """Return in words what the others ask for, and on whose word alone if nobody has shown it."""
+        if isinstance(error, OtherRequestError):
+            return f"the others ask for {error.next}"
+        aggregator = self.membership.session.roster.aggregator
+        member = "a member" if aggregator is None else aggregator.name
+        return f"{member} says that the others ask for {error.number}"
+
+    @asynccontextmanager
+    async def declining(self, beside: BesideTask | None = None) -> AsyncIterator[None]:
+        """Leave the request whose input or arguments this party refuses; `beside`: what it is for.
+
+        The others must neither wait for this input nor take the next one for it.
+        """
+        try:
+            yield
+        except SmpcError as error:
+            await self.connection.decline(self.number, error, beside=beside)
+            raise
+
+    async def outcome(
+        self, kind: str, ring_vector: RingVector, label: str, planned: str
+    ) -> tuple[Outcome, Receipt | None]:
+        """Take part in one request for a sum; return how it ended, and what the ledger gives for it.
+
+        `planned`: what parties must have in common beside the label.
+        """
+        from smpc_dp.protocols.registry import origin_of
+
+        # Parties with different versions of another package's protocol are not added up.
+        origin = origin_of(self.membership.session.protocol)
+        operation = " ".join(part for part in (kind, label, planned, origin) if part)
+
+        await self._check_budget()
+        book = partial(charge_run, self.ledger, self.membership.event, self.number)
+
+        opened = self.membership.opened_tables
+
+        async def charge(run_id: bytes, raised: ReleaseEvent | None = None) -> Receipt | None:
+            entry = await book(run_id, raised)
+            if opened is not None:
+                await asyncio.to_thread(opened.add, run_id)
+            # Also of a request that fails later: it may have released what it was charged for.
+            self.charged += raised is None
+            return entry
+
+        with self.noting_others():
+            outcome, receipt = await self.connection.run(
+                self.number, operation, ring_vector, charge, label=label
+            )
+        self.notify_done(outcome.survivors, outcome.absent)
+        if BUDGET in self.membership.session.parameters:
+            spent = await asyncio.to_thread(self._spent_budget)
+            outcome = replace(outcome, privacy=replace(outcome.privacy, budget=spent))
+        return outcome, receipt
+
+    @contextmanager
+    def noting_others(self) -> Iterator[None]:
+        """Note in a request that ends so that the others are at another one: `_take` asks for a number."""
+        try:
+            yield
+        except OtherRequestError as error:
+            # With another label the next call is of the next request all the same, and its label is compared.
+            relabelled = error.asked == error.number and error.label != error.asked_label
+            self.behind = None if relabelled else error
+            raise
+        except TimeoutFault as error:
+            # Without evidence, so it says nothing but that the next input is not for the next request.
+            later = error.code == Code.PAST and self.number < error.number <= MOST_REQUESTS
+            self.behind = error if later else None
+            raise
+
+    def _budget(self) -> Budget | None:
+        """Return what all requests of the session may cost together, where its file says it."""
+        if BUDGET not in self.membership.session.parameters:
+            return None
+        from smpc_dp.privacy.budget import read_budget
+
+        return read_budget(self.membership.session.parameters)[0]
+
+    async def _check_budget(self) -> None:
+        """Leave a request beyond those that the session's budget is for; raises PrivacyError."""
+        budget = self._budget()
+        if budget is None or self.charged < budget.requests:
+            return
+        error = PrivacyError(
+            f"epsilon is short: {self.party}: request {self.number} is refused: the session's budget, "
+            f"epsilon = {budget.epsilon:g} at delta = {budget.delta:g}, is for {budget.requests} requests"
+        )
+        await self.connection.decline(self.number, error)
+        raise error
+
+    def _spent_budget(self) -> SpentBudget | None:
+        from smpc_dp.privacy.budget import spent_budget
+
+        budget = self._budget()
+        return None if budget is None else spent_budget(budget, self.membership.event(), self.charged)
+
+    def notify_done(self, survivors: tuple[str, ...], absent: tuple[str, ...]) -> None:
+        """Report the end of the last request."""
+        reported = Event(self.party, "done", self.number, "done", survivors=survivors, absent=absent)
+        self.on_event(reported)
+
+
+def check_label(label: str, limit: int = LABEL_LIMIT) -> None:
+    """Raise ConfigError for a label that is too long, or that texts show like another one."""
+    if label != label.strip():
+        reason = f"must not begin or end with a blank, is {label!r}"
+        raise ConfigError.at("label", reason, ConfigCheck.FORMAT)
+    if len(label) > limit:
+        raise ConfigError.at("label", f"at most {limit} characters, has {len(label)}", ConfigCheck.TOO_LARGE)

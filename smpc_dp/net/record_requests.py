@@ -1,0 +1,178 @@
+"""Requests for statistics of records, by a party."""
+
+from __future__ import annotations
+
+import asyncio
+import warnings
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from numbers import Integral
+from typing import TYPE_CHECKING, cast
+
+from smpc_dp.errors import ConfigCheck, ConfigError, OtherRequestError
+from smpc_dp.net.events import Event
+from smpc_dp.net.party_requests import PartyRequests, check_label
+from smpc_dp.net.planned import RowsWarning
+from smpc_dp.net.tasks import checked_for
+from smpc_dp.protocols.record_result import BEYOND_ROWS, KIND, RecordResult
+
+if TYPE_CHECKING:
+    from smpc_dp.encoding import RingVector
+    from smpc_dp.net.member import Membership
+    from smpc_dp.protocols.records import RecordParameters
+    from smpc_dp.records.table import Source, Table
+
+
+async def request_statistics(
+    requests: PartyRequests,
+    source: Source | Table | ReadyRows | None,
+    ask: str | Sequence[str] | None,
+    *,
+    label: str,
+    number: int | None,
+    level: float,
+    simultaneous: bool,
+) -> RecordResult:
+    """Run all requests of the statistics that a session asks of records; see `Session.statistics`."""
+    parameters = _parameters_of(requests, ask)
+    check_label(label)
+    # Before the request: afterwards it would be charged, and its result lost.
+    if not 0 < level < 1:
+        raise ConfigError.at("level", f"must be in (0, 1), is {level}", ConfigCheck.RANGE)
+    if requests.ledger is not None and parameters.steps > 1:
+        # All steps, before the first.
+        events = [requests.membership.event()] * parameters.steps
+        await asyncio.to_thread(requests.ledger.check, events)
+    if source is None:
+        raise ConfigError.at("table", "is needed, here or by `connect`", ConfigCheck.MISSING)
+    steps = parameters.steps
+    if isinstance(number, Integral) and (number - 1) % steps:
+        reason = f"{requests.party}: must be that of a first step, of which each has {steps}: is {number}"
+        raise ConfigError.at("number", reason, ConfigCheck.RANGE)
+    requests.take(number)
+    last = requests.number + steps - 1
+    try:
+        ready, result = await request_step(requests, source, parameters, label, level, simultaneous)
+        while requests.number < last:
+            parameters = parameters.following(result.answers)
+            requests.take(None)
+            ready, result = await request_step(requests, ready.table, parameters, label, level, simultaneous)
+    except OtherRequestError as error:
+        # A regression that has begun cannot be joined: its steps need the answers of the earlier ones.
+        later = error.postponed(1 - (1 - error.next) // steps * steps)
+        requests.behind = requests.behind and later
+        raise later from None
+    finally:
+        # Numbers of all steps are used up: others may still be at a later one of this call.
+        requests.number = last
+    return result
+
+
+async def request_step(
+    requests: PartyRequests,
+    table: Source | Table | ReadyRows,
+    parameters: RecordParameters,
+    label: str,
+    level: float,
+    simultaneous: bool,
+) -> tuple[ReadyRows, RecordResult]:
+    """Run one request for statistics of records."""
+    async with requests.declining():
+        ready = await asyncio.to_thread(ready_rows, table, parameters, requests.membership)
+        if requests.membership.opened_tables is not None:
+            await asyncio.to_thread(requests.membership.opened_tables.check)
+    if ready.table.dropped.beyond_rows:
+        requests.on_event(Event(requests.party, "warned", requests.number, detail=BEYOND_ROWS))
+        # Where it is made an error, others would see that by the absence of this party.
+        with suppress(RowsWarning):
+            reason = f"{requests.party}: request {requests.number}: {BEYOND_ROWS}"
+            warnings.warn(reason, RowsWarning, stacklevel=4)
+    outcome, receipt = await requests.outcome(KIND, ready.ring_vector, label, parameters.planned())
+    names = requests.membership.names
+    result = await asyncio.to_thread(
+        lambda: parameters.result(
+            outcome,
+            names,
+            level=level,
+            simultaneous=simultaneous,
+            receipt=receipt,
+            dropped=ready.table.dropped,
+        )
+    )
+    return ready, result
+
+
+def _parameters_of(requests: PartyRequests, ask: str | Sequence[str] | None) -> RecordParameters:
+    """Return the parameters of a session that asks of records; raise ConfigError for what differs."""
+    from smpc_dp.protocols.records import asked
+
+    parameters = record_parameters(requests.membership)
+    if ask is not None and asked(ask) != asked(parameters.texts):
+        reason = f"is {asked(ask)}, the session file says {asked(parameters.texts)}"
+        raise ConfigError.at("ask", reason, ConfigCheck.DIFFERS)
+    return parameters
+
+
+def read_rows(source: Source | Table, parameters: RecordParameters, membership: Membership) -> Table:
+    """Return a party's table on the grids of the session's columns.
+
+    Raises:
+        ConfigError: a column is missing, or of another length; with public rows their number is another one.
+        LocalError: the file cannot be read.
+    """
+    from smpc_dp.records.table import Table, read_table
+
+    party = membership.name
+    if isinstance(source, Table):
+        if source.schema != parameters.schema:
+            raise ConfigError.at("table", f"{party}: was read for another schema", ConfigCheck.DIFFERS)
+        table = source
+    else:
+        table = read_table(source, parameters.schema, party=party)
+    rows = parameters.rows_of([membership.names.index(party)])
+    if rows is not None and table.rows != rows:
+        reason = f"{party}: the table has {table.rows} rows, public_rows says {rows}"
+        raise ConfigError.at("public_rows", reason, ConfigCheck.DIFFERS)
+    return table
+
+
+@dataclass(frozen=True)
+class ReadyRows:
+    """A party's table with its encoded vector, made before others wait for it."""
+
+    table: Table
+    ring_vector: RingVector
+    planned: str
+
+
+def ready_rows(
+    source: Source | Table | ReadyRows, parameters: RecordParameters, membership: Membership
+) -> ReadyRows:
+    """Return a party's table and encoded vector; raises the errors of `read_rows`."""
+    if isinstance(source, ReadyRows):
+        read_rows(source.table, parameters, membership)
+        if source.planned != parameters.planned():
+            reason = f"{membership.name}: was made ready for another session"
+            raise ConfigError.at("table", reason, ConfigCheck.DIFFERS)
+        return source
+    table = read_rows(source, parameters, membership)
+    vector = parameters.request.vector(table)
+    ring_vector, _ = parameters.encoding.encode(vector, party=membership.name)
+    return ReadyRows(table, ring_vector, parameters.planned())
+
+
+def prepared_rows(source: Source | Table, membership: Membership) -> ReadyRows:
+    """Return what `ready_rows` does, before the party connects.
+
+    Raises ConfigError for a session that asks nothing of records and for more rows than `max_rows`, besides
+    the errors of `read_rows`.
+    """
+    ready = ready_rows(source, record_parameters(membership), membership)
+    ready.table.check_rows(membership.name)
+    return ready
+
+
+def record_parameters(membership: Membership) -> RecordParameters:
+    """Return the parameters of a session that asks of records; raise ConfigError for another."""
+    return cast("RecordParameters", checked_for(membership.session, "records"))

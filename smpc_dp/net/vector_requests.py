@@ -1,0 +1,106 @@
+"""Requests for sums and averages of vectors, and of trees as vectors, by a party."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal
+
+from smpc_dp.errors import ConfigCheck, ConfigError
+from smpc_dp.net.party_requests import PartyRequests, check_label
+from smpc_dp.protocols.result import Result
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+    from smpc_dp.encoding import RingVector
+    from smpc_dp.trees import Bounds
+
+Kind = Literal["sum", "average"]
+# Where the structure of a tree is in the operation too.
+TREE_LABEL_LIMIT = 64
+
+
+def check_sums(requests: PartyRequests, kind: Kind = "average") -> None:
+    """Raise ConfigError in a session without sums; with private weights for all but averages."""
+    requests.membership.refuse_others("vector")
+    if kind not in requests.membership.parameters.operations:
+        reason = "with epsilon and max_weight a session has averages alone: call average"
+        raise ConfigError.at("max_weight", reason, ConfigCheck.UNSUPPORTED)
+
+
+async def request_average(
+    requests: PartyRequests,
+    vector: ArrayLike | Mapping[str, Any],
+    bounds: Bounds | None,
+    weight: float | None,
+    clip: bool,
+    label: str,
+    number: int | None,
+) -> Result:
+    """Run one request for the average of a vector, or of a tree; see `Session.average`."""
+    if isinstance(vector, Mapping):
+        return await request_tree(requests, vector, bounds, weight, clip, label, number)
+    if bounds is not None:
+        reason = "is for trees: those of vectors stand in the session file"
+        raise ConfigError.at("bounds", reason, ConfigCheck.UNSUPPORTED)
+    return await request_vector(requests, "average", vector, weight, clip, label, number)
+
+
+async def request_vector(
+    requests: PartyRequests,
+    kind: Kind,
+    vector: ArrayLike,
+    weight: float | None,
+    clip: bool,
+    label: str,
+    number: int | None,
+) -> Result:
+    """Encode a vector and run one request."""
+    check_label(label)
+    check_sums(requests, kind)
+    requests.take(number)
+    async with requests.declining():
+        encoding = requests.membership.encoding
+        ring_vector, clipped = encoding.encode(vector, party=requests.party, weight=weight, clip=clip)
+    return await run_encoded(requests, kind, ring_vector, clipped, label)
+
+
+async def request_tree(
+    requests: PartyRequests,
+    given: Mapping[str, Any],
+    bounds: Bounds | None,
+    weight: float | None,
+    clip: bool,
+    label: str,
+    number: int | None,
+) -> Result:
+    """Encode a tree and run one request for its average."""
+    # Not at the top: most requests are for vectors.
+    from smpc_dp.trees import flatten
+
+    check_sums(requests)
+    check_label(label, TREE_LABEL_LIMIT)
+    requests.take(number)
+    encoding = requests.membership.encoding
+    async with requests.declining():
+        tree = flatten(given, encoding, party=requests.party, bounds=bounds, clip=clip)
+        ring_vector, clipped = encoding.encode(tree.vector, party=requests.party, weight=weight, clip=clip)
+    clipped += tree.clipped
+    result = await run_encoded(requests, "average", ring_vector, clipped, label, tree.structure)
+    return replace(result, tree=tree.restore(result.value, exact=result.noise is None), leaves=tree.leaves)
+
+
+async def run_encoded(
+    requests: PartyRequests,
+    kind: Kind,
+    ring_vector: RingVector,
+    clipped: int,
+    label: str,
+    structure: str = "",
+) -> Result:
+    """Run one request with an encoded vector; `structure`: of the tree that it is made of."""
+    planned = " ".join(part for part in (structure, requests.membership.parameters.planned()) if part)
+    outcome, receipt = await requests.outcome(kind, ring_vector, label, planned)
+    distributions = requests.membership.parameters.noise_distributions
+    return Result.of(outcome, kind, clipped, receipt, distributions)
