@@ -10,7 +10,7 @@ import pytest
 
 import smpc_dp
 from smpc_dp.errors import Code, ConfigCheck
-from smpc_dp.net import statistic
+from smpc_dp.net import pair_requests
 from smpc_dp.net.events import ignore
 from smpc_dp.net.local import create_local_session
 from smpc_dp.net.member import Membership
@@ -103,8 +103,8 @@ def no_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
     async def no_evaluations(*_: object) -> None:
         pass
 
-    monkeypatch.setattr(statistic, "estimate", estimate)
-    monkeypatch.setattr(Session, "_evaluating", no_evaluations)
+    monkeypatch.setattr(pair_requests, "estimate", estimate)
+    monkeypatch.setattr(pair_requests, "_evaluating", no_evaluations)
 
 
 @pytest.mark.usefixtures("no_pairs")
