@@ -1,12 +1,51 @@
-"""Opens the connection of a party to the members that its session needs."""
+"""What a party does before its first request: it checks what it has, and connects to the members it needs."""
 
 from __future__ import annotations
 
+import asyncio
+import os
+import warnings
+from typing import TYPE_CHECKING
+
 from smpc_dp.errors import ConfigCheck, ConfigError
+from smpc_dp.net.charging import open_ledger
 from smpc_dp.net.connection import AggregatorConnection, Connection
 from smpc_dp.net.events import OnEvent
 from smpc_dp.net.member import Membership
+from smpc_dp.net.planned import UnchargedWarning, warn_of_noise
+from smpc_dp.net.tasks import task_of
+from smpc_dp.privacy.guarantee import BUDGET
 from smpc_dp.protocols.session_protocol import MakeParty
+
+if TYPE_CHECKING:
+    from smpc_dp.net.record_requests import ReadyRows
+    from smpc_dp.privacy.accountant.ledger import Ledger
+    from smpc_dp.records.table import Source, Table
+
+
+async def prepare(
+    session: str | os.PathLike[str],
+    party: str,
+    key: str | os.PathLike[str] | None,
+    ledger: str | os.PathLike[str] | None,
+    table: Source | Table | None,
+) -> tuple[Membership, Ledger | None, ReadyRows | None]:
+    """Return a party's membership, ledger and rows, checked before it connects; errors as of `connect`."""
+    membership = Membership.load(session, party, key)
+    warn_of_noise(membership.session)
+    if ledger is None and membership.session.parameters.keys() & {"epsilon", BUDGET}:
+        reason = f"{party}: without a ledger, what the session's requests cost is charged nowhere"
+        warnings.warn(reason, UnchargedWarning, stacklevel=3)
+    book = None if ledger is None else await asyncio.to_thread(open_ledger, ledger, party)
+    if book is not None:
+        # A ledger of another unit or relation, or a spent one, never disturbs the others.
+        await asyncio.to_thread(task_of(membership.session).check_ledger, book, membership)
+    if table is None:
+        return membership, book, None
+    # Not at the top: most sessions ask nothing of records.
+    from smpc_dp.net.record_requests import prepared_rows
+
+    return membership, book, await asyncio.to_thread(prepared_rows, table, membership)
 
 
 async def open_connection(

@@ -92,9 +92,8 @@ def session_plan(session: SessionFile) -> SessionPlan | None:
     )
 
 
-def warn_of_noise(session: SessionFile) -> SessionPlan | None:
-    """Return the plan of a session's requests, and give a `NoiseWarning` for each of its warnings."""
+def warn_of_noise(session: SessionFile) -> None:
+    """Give a `NoiseWarning` for each warning of the plan of a session's requests."""
     plan = session_plan(session)
     for line in () if plan is None else plan.warnings:
-        warnings.warn(line, NoiseWarning, stacklevel=4)
-    return plan
+        warnings.warn(line, NoiseWarning, stacklevel=5)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import warnings
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
@@ -13,10 +12,8 @@ from smpc_dp.errors import (
     ConfigCheck,
     ConfigError,
 )
-from smpc_dp.net.charging import open_ledger
 from smpc_dp.net.events import OnEvent, ignore, with_logging
 from smpc_dp.net.party_requests import PartyRequests
-from smpc_dp.privacy.guarantee import BUDGET
 
 if TYPE_CHECKING:
     # `connect` loads the modules that the session needs; those that only some requests need are loaded by
@@ -84,27 +81,10 @@ class Session:
         errors as of `connect`.
         """
         # Not at the top: a program that may connect does not yet pay for what a party needs.
-        from smpc_dp.net.member import Membership
-        from smpc_dp.net.opening import open_connection
-        from smpc_dp.net.planned import UnchargedWarning, warn_of_noise
-        from smpc_dp.net.tasks import task_of
+        from smpc_dp.net.opening import open_connection, prepare
 
         on_event = with_logging(on_event)
-        membership = Membership.load(session, party, key)
-        noisy = membership.session.parameters.keys() & {"epsilon", BUDGET}
-        warn_of_noise(membership.session)
-        if noisy and ledger is None:
-            reason = f"{party}: without a ledger, what the session's requests cost is charged nowhere"
-            warnings.warn(reason, UnchargedWarning, stacklevel=2)
-        book = None if ledger is None else await asyncio.to_thread(open_ledger, ledger, party)
-        if book is not None:
-            # A ledger of another unit or relation, or a spent one, never disturbs the others.
-            await asyncio.to_thread(task_of(membership.session).check_ledger, book, membership)
-        rows = None
-        if table is not None:
-            from smpc_dp.net.record_requests import prepared_rows
-
-            rows = await asyncio.to_thread(prepared_rows, table, membership)
+        membership, book, rows = await prepare(session, party, key, ledger, table)
         connection = await open_connection(membership, on_event, listen_on, role)
         return cls(membership, connection, on_event, book, rows)
 
