@@ -55,6 +55,11 @@ class ExchangeParameters(SumParameters, frozen=True):
     apart: bool = False
 
     @property
+    def view(self) -> str:
+        """Key of `report.roles.VIEWS`."""
+        return "exchange"
+
+    @property
     def shape(self) -> tuple[int, ...]:
         """Shape of a party's input."""
         return (self.plan.parties, self.encoding.ring_length) if self.apart else (self.encoding.ring_length,)

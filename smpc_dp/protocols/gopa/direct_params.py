@@ -34,6 +34,11 @@ class DirectParameters(GopaParameters, frozen=True):
     )
     left_in: ClassVar[str] = "it"
 
+    @property
+    def view(self) -> str:
+        """Key of `report.roles.VIEWS`."""
+        return "gopa-direct"
+
     def largest_message(self, _servers: int) -> int:
         """Return a bound in bytes on any message of a run.
 

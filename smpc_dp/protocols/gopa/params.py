@@ -61,6 +61,11 @@ class GopaParameters(SumParameters, frozen=True):
     on_dropout: OnDropout
 
     @property
+    def view(self) -> str:
+        """Key of `report.roles.VIEWS`."""
+        return f"gopa-{self.on_dropout}"
+
+    @property
     def party_steps(self) -> tuple[str, ...]:
         """The steps of a party, in order."""
         return PARTY_STEPS if self.on_dropout == "keep" else super().party_steps

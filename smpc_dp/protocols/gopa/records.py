@@ -73,6 +73,11 @@ class GopaRecordParameters(GopaParameters, GopaRecords, frozen=True):
     public_rows: tuple[int, ...] | None
     hidden_totals: float
 
+    @property
+    def view(self) -> str:
+        """Key of `report.roles.VIEWS`."""
+        return "gopa-records"
+
     def planned(self) -> str:
         """Return both variances, and the scale of each block."""
         return f"{super().planned()} {self.scales_digest()}"
@@ -93,6 +98,11 @@ class DirectRecordParameters(GopaRecordParameters, DirectParameters, frozen=True
         "up to {corrupt} colluding parties, the coordinator among them or not, or any single curious party "
         "see: every party's noisy sums and the total"
     )
+
+    @property
+    def view(self) -> str:
+        """Key of `report.roles.VIEWS`."""
+        return "gopa-direct-records"
 
 
 def check_records(

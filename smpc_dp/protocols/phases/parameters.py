@@ -61,6 +61,11 @@ class RequestParameters:
         return (self,)
 
     @property
+    def view(self) -> str:
+        """Key of `report.roles.VIEWS`: what each member sees of a request; "" where that is not described."""
+        return ""
+
+    @property
     def sum_encoding(self) -> Encoding:
         """Encoding of the vectors; raises ConfigError where the session has none."""
         encoding: Encoding = self.encoding

@@ -73,6 +73,11 @@ class NoisySumParameters(SumParameters, frozen=True):
         return DISTRIBUTIONS[self.mechanism](self.variance).draw(source, count)
 
     @property
+    def view(self) -> str:
+        """Key of `report.roles.VIEWS`."""
+        return "secagg-noisy"
+
+    @property
     def share_name(self) -> str | None:
         """Name of the law of a share."""
         return self.mechanism

@@ -38,6 +38,11 @@ class SecAggParameters(SumParameters, frozen=True):
     same_survivors: bool = True
 
     @property
+    def view(self) -> str:
+        """Key of `report.roles.VIEWS`."""
+        return "secagg"
+
+    @property
     def keeps_survivors(self) -> bool:
         """Whether all sums of a session must be over the same survivors; see `survivors`."""
         return self.same_survivors

@@ -47,6 +47,11 @@ class PrivateRecordParameters(NoisySumParameters, PlannedRecordParameters, froze
 
     hides_records: ClassVar[bool] = True
 
+    @property
+    def view(self) -> str:
+        """Key of `report.roles.VIEWS`."""
+        return "records"
+
     def planned(self) -> str:
         """Return the variance of a share, and the scale of each block: all that is derived with floats."""
         return f"{super().planned()} {self.scales_digest()}"
@@ -92,6 +97,11 @@ class ExactSteppedParameters(SecAggParameters, SteppedRecordParameters, frozen=T
 
     request: SteppedPlan
     public_rows: tuple[int, ...] | None
+
+    @property
+    def view(self) -> str:
+        """Key of `report.roles.VIEWS`."""
+        return "records"
 
     def planned(self) -> str:
         """Return a digest of the scales, and of what the step takes from those before."""

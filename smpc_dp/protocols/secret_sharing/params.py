@@ -65,6 +65,11 @@ class SharedParameters(RequestParameters, msgspec.Struct, frozen=True):
     seconds: float
 
     @property
+    def view(self) -> str:
+        """Key of `report.roles.VIEWS`."""
+        return "servers"
+
+    @property
     def tolerated(self) -> tuple[int, int, int]:
         """Number of parties, of those that may be lost, and of those that may collude: all."""
         return self.parties, self.parties - self.fewest, self.parties

@@ -88,6 +88,11 @@ class VerifiableParameters(GopaParameters, frozen=True):
     box: tuple[tuple[int, ...], tuple[int, ...]] | None = None
 
     @property
+    def view(self) -> str:
+        """Key of `report.roles.VIEWS`."""
+        return "verifiable"
+
+    @property
     def party_steps(self) -> tuple[str, ...]:
         """The steps of a party, in order."""
         return v.PARTY_STEPS

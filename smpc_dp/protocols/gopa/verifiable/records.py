@@ -65,6 +65,11 @@ class VerifiableRecordParameters(VerifiableParameters, GopaRecords, frozen=True,
     hidden_totals: float
 
     @property
+    def view(self) -> str:
+        """Key of `report.roles.VIEWS`."""
+        return "verifiable-records"
+
+    @property
     def apart(self) -> Apart:
         """How far the vectors of neighbouring tables are apart."""
         return row_apart(self.request)
