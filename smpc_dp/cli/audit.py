@@ -13,7 +13,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
 from smpc_dp.cli.output import console, print_json, progress_console, report_line
 from smpc_dp.cli.reporting import Reporting, ReportPath
 from smpc_dp.cli.statistics import answer_lines
-from smpc_dp.errors import ConfigCheck, ConfigError, SmpcError, printable
+from smpc_dp.errors import ConfigCheck, ConfigError, printable
 
 # The auditors take long to load: each function imports what it needs.
 if TYPE_CHECKING:
@@ -176,12 +176,8 @@ def _audit_certificate(certificate: Path, session: str | None, as_json: bool) ->
         raise typer.Exit(report.code)
 
 
-def _print(report: object) -> None:
+def _print(report: Report) -> None:
     """Print a report in the form of its kind."""
-    from smpc_dp.net.audit import Report
-
-    if not isinstance(report, Report):
-        raise SmpcError("no report")
     out = console()
     out.print(report.statement)
     if report.verdict is not None:

@@ -1,75 +1,37 @@
-"""One member of a session on this host: its options, its connection, and its exit code."""
+"""One member of a session on this host: its report, and its exit code."""
 
 from __future__ import annotations
 
 import contextlib
-import warnings
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from smpc_dp.cli.output import progress_console, report_error
 from smpc_dp.cli.reporting import Reporting, reported_below
 from smpc_dp.errors import SmpcError
-from smpc_dp.net.events import Event, OnEvent
-from smpc_dp.net.inputs import find_input
+from smpc_dp.net.events import Event
 from smpc_dp.net.launcher import print_event
-from smpc_dp.net.planned import NoiseWarning, UnchargedWarning
-from smpc_dp.net.session import Session, connect
 
 if TYPE_CHECKING:
     from smpc_dp.net.audit import Report
+    from smpc_dp.net.host import HostMember
     from smpc_dp.net.session_file import SessionFile
-
-
-@dataclass(frozen=True, slots=True)
-class HostMember:
-    """One member of a session on this host, as the options of `party` describe it."""
-
-    session: Path
-    name: str
-    vector: Path | None
-    key: Path | None
-    listen: str | None
-    ledger: Path | None
-    board: Path | None
-    audit: Path | None
-    watch: OnEvent
-
-    @property
-    def input_file(self) -> Path:
-        """The file of its vector, record or data; raise LocalError if none is given or found."""
-        return self.vector or find_input(self.session.parent / "inputs", self.name)
-
-    def connect(self) -> AbstractAsyncContextManager[Session]:
-        """Connect a party as `net.session.connect` does; what it warns of is printed with plan or result."""
-        for kind in (NoiseWarning, UnchargedWarning):
-            warnings.simplefilter("ignore", kind)
-        return connect(
-            self.session,
-            self.name,
-            key=self.key,
-            ledger=self.ledger,
-            listen_on=self.listen,
-            on_event=self.watch,
-        )
+    from smpc_dp.net.tasks import Task
 
 
 @contextlib.contextmanager
 def reported_member(
     reporting: Reporting | None,
     session: SessionFile,
+    task: Task,
     host: HostMember,
     results: Sequence[Any],
     problems: list[str],
-    *,
-    statistic: bool = False,
 ) -> Iterator[None]:
     """Write a party's report when its result is printed, or when its input or its run was refused.
 
-    `results`: at most one, with `to_json`; `problems`: what was printed as errors, and what the block raises.
+    `task`: what it computes; `results`: at most one, with `to_json`; `problems`: what was printed as errors,
+    and what the block raises.
     """
     try:
         yield
@@ -86,9 +48,7 @@ def reported_member(
             alone = f"{host.name} ran its own process alone: this page has what that process saw."
             books = {} if host.ledger is None else {host.name: host.ledger}
             with reported_below(problem):
-                write_run_report(
-                    reporting, session, {}, ended, problem, books, statistic=statistic, notes=(alone,)
-                )
+                write_run_report(reporting, session, task, {}, ended, problem, books, notes=(alone,))
 
 
 async def exit_code(

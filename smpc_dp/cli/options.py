@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Annotated, Any
 
 import msgspec
@@ -13,6 +13,13 @@ import typer
 from smpc_dp.settings import default_text, help_of, plain_type
 
 Command = Callable[..., None]
+
+
+def refuse_given(options: Mapping[str, object], why: str, error: Callable[[str, str], Exception]) -> None:
+    """Raise `error(option, why)` for the first option that was given: these do not apply."""
+    for option, value in options.items():
+        if value is not None:
+            raise error(option, why)
 
 
 def option(table: type[msgspec.Struct], key: str, default: str | None = None) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -11,39 +11,31 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from smpc_dp.cli import statistic as statistics
-from smpc_dp.cli.member import HostMember, exit_code, reported_member
+from smpc_dp.cli.member import exit_code, reported_member
+from smpc_dp.cli.options import refuse_given
 from smpc_dp.cli.output import (
     UNCHARGED,
     check_can_write,
     console,
     deliver,
     progress_console,
-    result_text,
+    report_line,
 )
 from smpc_dp.cli.reporting import Reporting, ReportPath
-from smpc_dp.cli.statistics import load_rows, plan_lines, records_text, take_part
-from smpc_dp.errors import ConfigCheck, ConfigError, SmpcError
+from smpc_dp.cli.statistics import plan_lines
+from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.net.events import Event, OnEvent
-from smpc_dp.net.inputs import read_vector
+from smpc_dp.net.host import HostMember
 from smpc_dp.net.launcher import print_event, run_child
 from smpc_dp.net.member import Membership
 from smpc_dp.net.session_file import load_session
-from smpc_dp.net.tasks import task_of
+from smpc_dp.net.tasks import find_task, task_of
 from smpc_dp.net.tolerance import tolerances
-from smpc_dp.protocols.records import RecordParameters
 
-# Modules of learners, servers and aggregators take long to load: each function imports its own.
 if TYPE_CHECKING:
     from smpc_dp.identity.roster import Role
-    from smpc_dp.learn.requirements import Learned
     from smpc_dp.net.audit import Report
     from smpc_dp.net.session_file import SessionFile
-    from smpc_dp.protocols.record_result import RecordResult
-    from smpc_dp.protocols.result import Result
-    from smpc_dp.protocols.secret_sharing.agreement import Opened
-    from smpc_dp.protocols.ustatistic.result import StatisticResult
-
-    Ended = Result | RecordResult | StatisticResult | Opened
 
 Operation = Literal["sum", "average"]
 
@@ -143,46 +135,36 @@ def party(
     reporting = Reporting.of(report)
     watch: OnEvent = Reporting.watched(reporting, print_event if events else partial(_show, first))
     host = HostMember(session, name, vector, key, listen, ledger, board, audit, watch)
+    own = task_of(loaded)
+    given = {**sums, "--requests": requests, "--audit": audit, "--report": report}
+    # What else a statistic of pairs has is not for the session's own task to refuse.
+    given = given if requested is None else {"--statistic": statistic}
+    _refuse_given({option: given[option] for option in given if option in own.refused}, own.refusal)
     problems: list[str] = []
-    others = {**sums, "--requests": requests, "--statistic": statistic}
-    if task_of(loaded).name == "learner":
-        from smpc_dp.cli.learn import run_learning
-
-        _refuse_given(others, "is not for a session that learns")
-        learned: list[Learned] = []
-        with reported_member(reporting, loaded, host, learned, problems):
-            code = run_learning(host, out, learned, problems, serves=serves, as_json=as_json, events=events)
-        raise typer.Exit(code)
-    if task_of(loaded).name == "report":
-        from smpc_dp.cli.reports import run_reporting
-
-        _refuse_given({**others, "--audit": audit, "--report": report}, "is not for a session of reports")
-        raise typer.Exit(run_reporting(host, out, serves=serves, as_json=as_json, events=events))
-    results: list[Ended] = []
+    results: list[Any] = []
 
     async def compute() -> Report | None:
+        member = Membership.load(session, name, key, role, loaded)
         if serves:
-            checked = loaded.checked_parameters
-            steps = checked.steps if isinstance(checked, RecordParameters) else 1
-            wanted = steps if requests is None else requests or None
-            await _serve(host, role, wanted, results)
+            served = own.steps(loaded) if requests is None else requests or None
+            for line in await own.serve(host, role, served, results):
+                report_line(line)
             return None
         if requested is not None:
-            results.append(await statistics.take_part(requested, host))
+            results.append(await statistics.take_part(requested, host, loaded))
             return None
-        return await _contribute(host, sums, results)
+        audited: Report | None = await own.contribute(host, member, sums, results)
+        return audited
 
-    with reported_member(reporting, loaded, host, results, problems, statistic=requested is not None):
+    asked = own if requested is None else find_task("pairs")
+    with reported_member(reporting, loaded, asked, host, results, problems):
         try:
             code = run_child(
                 partial(exit_code, compute, name, events=events, problems=problems), supervised=events
             )
         finally:
             # Also after Ctrl-C: a result may be there before the connection has ended.
-            written = [
-                deliver(result.to_json(), out, partial(_text, result, name), as_json=as_json, quiet=events)
-                for result in results
-            ]
+            written = [_deliver(result, name, role, out, as_json=as_json, quiet=events) for result in results]
     # What could not be written was printed as JSON: nothing is added to that.
     if results and all(written) and not (serves or as_json or events or ledger):
         console().print(UNCHARGED)
@@ -198,85 +180,21 @@ def _role(loaded: SessionFile, name: str, path: Path) -> Role:
     return loaded.roster.member(name).role
 
 
-async def _serve(host: HostMember, role: Role, requests: int | None, results: list[Ended]) -> None:
-    """Serve requests as a server or the aggregator; add the results, raise the first request's error."""
-    served: Sequence[Ended | SmpcError]
-    if role == "server":
-        from smpc_dp.net.servers.computing_server import serve_shares
+def _deliver(result: Any, name: str, role: Role, out: Path | None, *, as_json: bool, quiet: bool) -> bool:
+    """Write and print a result of the member `name`, as `deliver` does."""
+    printed = result.to_json()
 
-        served = await serve_shares(
-            host.session,
-            host.name,
-            key=host.key,
-            requests=requests,
-            listen_on=host.listen,
-            on_event=host.watch,
-        )
-    else:
-        from smpc_dp.net.aggregator import serve
+    def text() -> str:
+        # A server has what it opened, of whatever task.
+        return str(result) if role == "server" else find_task(result.task).text({name: printed})
 
-        served = await serve(
-            host.session,
-            name=host.name,
-            key=host.key,
-            requests=requests,
-            listen_on=host.listen,
-            on_event=host.watch,
-            board=host.board,
-        )
-    for ended in served:
-        if isinstance(ended, SmpcError):
-            raise ended
-        results.append(ended)
-    if requests is None:
-        # what the last of several steps gave
-        del results[:-1]
-
-
-async def _contribute(host: HostMember, sums: Mapping[str, Any], results: list[Ended]) -> Report | None:
-    """Check everything of one party, then connect and compute; add the result.
-
-    Audits the log if that is requested. `sums`: the options of sums.
-    """
-    member = Membership.load(host.session, host.name, host.key)
-    if task_of(member.session).name == "records":
-        _refuse_given({**sums, "--audit": host.audit}, "is not for statistics of records")
-        results.append(await take_part(host, load_rows(host, member)))
-        return None
-    if host.audit is not None and not member.session.is_logged:
-        raise ConfigError.at("--audit", "is for a session with verifiable = true", ConfigCheck.UNSUPPORTED)
-    encoding = member.encoding
-    vector = read_vector(host.input_file)
-    clip = bool(sums["--clip"])
-    ring_vector, clipped = encoding.encode(vector, party=host.name, weight=sums["--weight"], clip=clip)
-    operation: Operation = sums["--operation"] or "average"
-    async with host.connect() as opened:
-        # Added at once: it is there, whatever the audit says.
-        results.append(await opened.sum_encoded(operation, ring_vector, clipped, number=sums["--number"]))
-        return None if host.audit is None else await opened.log().audit(keep=host.audit)
-
-
-def _text(result: Ended, name: str) -> str:
-    """Format a result of the member `name`."""
-    from smpc_dp.protocols.record_result import RecordResult
-    from smpc_dp.protocols.secret_sharing.agreement import Opened
-    from smpc_dp.protocols.ustatistic.result import StatisticResult
-
-    if isinstance(result, StatisticResult):
-        return statistics.statistic_text(result.to_json())
-    if isinstance(result, RecordResult):
-        return records_text(result.to_json())
-    if isinstance(result, Opened):
-        return str(result)
-    clipped = [f"clipped: {result.clipped} values of {name}"] if result.clipped else []
-    return "\n".join([result_text(result.to_json()), *clipped])
+    confidential = printed.get("confidential", False)
+    return deliver(printed, out, text, as_json=as_json, quiet=quiet, confidential=confidential)
 
 
 def _refuse_given(options: Mapping[str, object], why: str) -> None:
-    """Raise ConfigError for options that were given and do not apply."""
-    for option, value in options.items():
-        if value is not None:
-            raise typer.BadParameter(f"{option} {why}")
+    """Raise BadParameter for options that were given and do not apply."""
+    refuse_given(options, why, lambda option, why: typer.BadParameter(f"{option} {why}"))
 
 
 def _show(first: list[str], event: Event) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 
@@ -147,43 +147,24 @@ def _check_session(
 ) -> None:
     """Audit the release of a session file, and print the result; exit code 1 for a violation."""
     from smpc_dp.net.session_file import load_session
-    from smpc_dp.privacy.empirical import ReleaseAudit
-    from smpc_dp.simulate.name_audit import audit_names
-    from smpc_dp.simulate.record_audit import audit_records
-    from smpc_dp.statistics.name_parameters import NameParameters
+    from smpc_dp.net.tasks import task_of
 
-    checked = load_session(path).checked_parameters
-    result: ReleaseAudit
+    loaded = load_session(path)
     with Bar("releases", quiet=as_json) as bar:
-        given: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "progress": partial(bar.show, DRAWS)}
-        if isinstance(checked, NameParameters):
-            result = audit_names(checked.plan, samples, **given)
-        else:
-            result = sums = audit_records(checked, samples, **given)
-    if isinstance(checked, NameParameters):
-        release = "which of the names of a few rows are there, and of many"
-        unit = checked.plan.schema.unit
-        others = [
-            ("neighbours", f"one {unit} moves counts by {result.moved:.6g} of what is planned, 1 at most")
-        ]
-    else:
-        release = f"the sums and the noise of {sums.counted} parties, those that count"
-        others = [
-            ("variance of the noise", f"{sums.variance:.6g} of that claimed, {sums.least:.6g} at least"),
-            ("neighbours", f"{sums.moved:.6g} of the sensitivity apart, 1 at most"),
-        ]
+        audited = task_of(loaded).audit_release(loaded, samples, epsilon, delta, partial(bar.show, DRAWS))
+    result = audited.audit
     if as_json:
         print_json(result.to_json())
     else:
         worst = result.findings[0]
         rows = [
             ("claimed", f"epsilon = {result.epsilon:g} at delta = {result.delta:g}"),
-            ("in the release", release),
+            ("in the release", audited.release),
             (
                 "strongest of all tests",
                 f"{worst.shown}, where {worst.claim.epsilon:.6g} is claimed",
             ),
-            *others,
+            *audited.rows,
             ("releases", f"{result.samples} on each input, half of them to choose the events"),
             *(("VIOLATION", text) for text in result.violations),
             *([] if result.violations else [("verdict", "no violation found, which is no proof")]),

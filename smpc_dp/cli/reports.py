@@ -1,81 +1,19 @@
-"""Members of a session with protocol "reports", for `smpc-dp party` and `smpc-dp run`."""
+"""Local reports on the command line: how their results are printed."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from functools import partial
-from pathlib import Path
 from typing import Any
 
-from smpc_dp.cli.member import HostMember, exit_code
-from smpc_dp.cli.output import deliver, privacy_lines
-from smpc_dp.cli.statistic import names_text, reported_text
-from smpc_dp.cli.statistics import TABLE_SUFFIXES
-from smpc_dp.errors import ConfigCheck, ConfigError
-from smpc_dp.net.inputs import find_input, read_vector
-from smpc_dp.net.launcher import run_child
-from smpc_dp.net.member import Membership
-from smpc_dp.net.reporting import collect_reports, is_reported, report_parameters
-from smpc_dp.statistics.local_names import NamedCategories
-from smpc_dp.statistics.name_parameters import NameParameters
-from smpc_dp.statistics.report_parameters import AnyReport
-from smpc_dp.statistics.reports import ReportedEstimate, SentReport
+from smpc_dp.cli.output import privacy_lines
 
 
-def run_reporting(host: HostMember, out: Path | None, *, serves: bool, as_json: bool, events: bool) -> int:
-    """Run one member of a session of reports, print its result, and return the exit code."""
-    results: list[SentReport | ReportedEstimate | NamedCategories] = []
-
-    async def act() -> None:
-        if serves:
-            results.append(
-                await collect_reports(
-                    host.session,
-                    name=host.name,
-                    key=host.key,
-                    listen_on=host.listen,
-                    on_event=host.watch,
-                    folder=host.board,
-                )
-            )
-            return
-        membership = Membership.load(host.session, host.name, host.key)
-        record = None
-        if not is_reported(membership):
-            # Whether the record is one is better known before anybody is called.
-            parameters = report_parameters(membership)
-            record = _record(parameters, host)
-            parameters.clipped(record, host.name)
-        if host.ledger is None:
-            raise ConfigError.at("--ledger", "a report needs one: it is charged once", ConfigCheck.MISSING)
-        async with host.connect() as session:
-            results.append(await session.report(record))
-
-    code = unwritten = 0
-    try:
-        code = run_child(partial(exit_code, act, host.name, events=events), supervised=events)
-    finally:
-        # Also after Ctrl-C: a result may be there before the connection has ended.
-        for result in results:
-            texts = {SentReport: sent_text, ReportedEstimate: reported_text, NamedCategories: names_text}
-            printed = result.to_json()
-            text = partial(texts[type(result)], printed)
-            unwritten += not deliver(printed, out, text, as_json=as_json, quiet=events)
-    return code or int(unwritten > 0)
-
-
-def _record(parameters: AnyReport, host: HostMember) -> Any:
-    """Return a party's record, or the path of its table."""
-    if isinstance(parameters, NameParameters):
-        return host.vector or find_input(host.session.parent / "inputs", host.name, TABLE_SUFFIXES)
-    return read_vector(host.input_file)
-
-
-def check_records(checked: AnyReport, files: Mapping[str, Path]) -> None:
-    """Check the records of all parties before any process starts; raises the errors of `clipped`."""
-    for name, file in files.items():
-        record: Any = file if isinstance(checked, NameParameters) else read_vector(file)
-        checked.clipped(record, name)
+def report_text(result: Mapping[str, Any]) -> str:
+    """Format a result of a party, or of the analyst, in a few lines for a person."""
+    if "names" in result:
+        return names_text(result)
+    return reported_text(result) if "reported" in result else sent_text(result)
 
 
 def sent_text(result: Mapping[str, Any]) -> str:
@@ -84,4 +22,59 @@ def sent_text(result: Mapping[str, Any]) -> str:
     lines = [f"report of {result['party']} to {result['analyst']}: {how}"]
     if result["clipped"]:
         lines.append(f"clipped: {result['clipped']} values of {result['party']}")
+    return "\n".join([*lines, *privacy_lines(result)])
+
+
+def reported_text(result: Mapping[str, Any]) -> str:
+    """Format the estimate from local reports, as `ReportedEstimate.to_json` gives it."""
+    from smpc_dp.statistics.reports import FEW
+
+    low, high = result["interval"]
+    count = len(result["reported"]) + len(result["missing"])
+    estimated, bound = f"{result['standard_error']:.2g}", result["standard_error_bound"]
+    error = f", standard error {estimated}"
+    # No number of the result says so: those of each public label, which decide, are not in it.
+    if FEW in result["privacy"]["not_protected"]:
+        known = "not known" if bound is None else f"at most {bound:.2g}"
+        error = (
+            f", standard error {known} (estimated {estimated}, which can be far too small from "
+            f"{result['reports']} reports)"
+        )
+    lines = [
+        f"{result['statistic']}: {result['value']:.6g}{error}",
+        f"{100 * result['confidence']:g}% interval: {low:.6g} to {high:.6g}, {_covered(result)}",
+        f"from {result['reports']} reports of {count} parties",
+    ]
+    if bound is not None:
+        lines.append(f"standard error at most {bound:.2g}, whatever the records")
+    if result["missing"]:
+        lines.append(f"without, as lost sample: {', '.join(result['missing'])}")
+    lines += [f"fault: {line}" for line in result["faults"]]
+    return "\n".join([*lines, *privacy_lines(result)])
+
+
+def _covered(result: Mapping[str, Any]) -> str:
+    """Return what the interval of an estimate from local reports covers, and what it does not."""
+    is_sampled = result["visited"] is None
+    covered = "the responses and the records as a sample" if is_sampled else "the responses of these parties"
+    bias = result["bias_bound"]
+    if bias is None:
+        return f"for {covered}; not for the rounding to {result['categories']} categories"
+    return f"for {covered}" + (f", a bias of {bias:.2g} at most included" if bias else "")
+
+
+def names_text(result: Mapping[str, Any]) -> str:
+    """Format released names, as `NamedCategories.to_json` gives them."""
+    count = len(result["reported"]) + len(result["missing"])
+    lines = [f"names from {len(result['reported'])} of {count} parties"]
+    # As a session file has them.
+    lines += [
+        f"{column}: values = {json.dumps(values, ensure_ascii=False)}"
+        for column, values in result["values"].items()
+    ]
+    if result["missing"]:
+        lines.append(f"without: {', '.join(result['missing'])}")
+    if result["left_out"]:
+        lines.append(f"left out, since reports were full: {result['left_out']}")
+    lines += [f"fault: {line}" for line in result["faults"]]
     return "\n".join([*lines, *privacy_lines(result)])

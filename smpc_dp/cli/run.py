@@ -6,16 +6,16 @@ import contextlib
 import dataclasses
 import json
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import Annotated, Any
 
 import typer
 
 from smpc_dp.cli import statistic as statistics
-from smpc_dp.cli.learn import check_budgets, check_data, report_learned
 from smpc_dp.cli.live import LiveBoard
 from smpc_dp.cli.logs import log_options
+from smpc_dp.cli.options import refuse_given
 from smpc_dp.cli.output import (
     UNCHARGED,
     check_can_write,
@@ -23,29 +23,19 @@ from smpc_dp.cli.output import (
     deliver,
     report_error,
     report_line,
-    result_text,
 )
 from smpc_dp.cli.party import Operation
 from smpc_dp.cli.reporting import Reporting, ReportPath, reported_below
-from smpc_dp.cli.statistics import TABLE_SUFFIXES, plan_lines, records_text
+from smpc_dp.cli.statistics import plan_lines
 from smpc_dp.errors import ConfigCheck, ConfigError, Issues, LocalError, SmpcError
-from smpc_dp.learn.registry import LearnParameters
 from smpc_dp.net.events import Event, OnEvent, ignore
-from smpc_dp.net.inputs import SUFFIXES, find_input, read_vector, read_weights
+from smpc_dp.net.inputs import find_input, read_weights
 from smpc_dp.net.launcher import Launcher, ProcessOutcome, member_command, run_child
 from smpc_dp.net.local import check_free
 from smpc_dp.net.member import Membership, default_key
-from smpc_dp.net.record_requests import read_rows
 from smpc_dp.net.session_file import SessionFile, load_session
-from smpc_dp.net.tasks import task_of
+from smpc_dp.net.tasks import Task, find_task, task_of
 from smpc_dp.net.tolerance import tolerances
-from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
-from smpc_dp.protocols.phases.parameters import SumParameters
-from smpc_dp.protocols.records import RecordParameters
-from smpc_dp.protocols.secret_sharing.params import SharedParameters
-
-if TYPE_CHECKING:
-    from smpc_dp.statistics.report_parameters import AnyReport
 
 
 def run(
@@ -93,45 +83,44 @@ def run(
     loaded = load_session(session)
     parties = [member.name for member in loaded.roster.parties]
     servers = [member.name for member in loaded.roster.servers]
-    checked = loaded.checked_parameters
-    learning = isinstance(checked, LearnParameters)
-    # Their result is the analyst's.
-    reports = task_of(loaded).name == "report"
-    of_records = isinstance(checked, RecordParameters)
+    own_task = task_of(loaded)
     sums: dict[str, object] = {"--operation": operation, "--weights": weights, "--clip": clip or None}
-    if reports:
-        others = {**sums, "--statistic": statistic, "--labels": labels, "--report": report}
-        _check_reports(others, ledgers)
-    _refuse_stray(checked, sums, statistic, labels)
+    given = {**sums, "--statistic": statistic, "--labels": labels, "--report": report}
+    refused = own_task.refused | own_task.refused_together
+    _refuse_given({option: given[option] for option in given if option in refused}, own_task.refusal)
+    if own_task.without_ledgers and ledgers is None:
+        raise ConfigError.at("--ledgers", own_task.without_ledgers, ConfigCheck.MISSING)
+    if statistic is not None:
+        _refuse_given(sums, "is for sums, not for --statistic")
+    else:
+        _refuse_given({"--labels": labels}, "is for --statistic")
     wanted = statistics.Statistic.requested(statistic, field, epsilon, delta, partners, noise, covert)
     if wanted is not None:
         wanted.check(loaded)
+    task = own_task if wanted is None else find_task("pairs")
     ended = _Ended()
     # Nothing is read before it, so that a report says which input was refused.
-    with _reported(reporting, loaded, ended, statistic=wanted is not None):
-        weight_of = _read_weights(weights, checked, parties)
+    with _reported(reporting, loaded, task, ended):
+        weight_of = _read_weights(weights, task, loaded, parties)
         label_of = statistics.read_labels(labels, parties)
         folder = inputs if inputs is not None else session.parent / "inputs"
-        suffixes = TABLE_SUFFIXES if of_records or "undeclared" in loaded.parameters else SUFFIXES
-        files = {name: find_input(folder, name, suffixes) for name in parties}
+        files = {name: find_input(folder, name, task.suffixes(loaded)) for name in parties}
         aggregator = _load_all(loaded, session, keys)
-        # A learner's parties end when they are in no further group: the run ends with its aggregator or
-        # servers.
-        pool = servers[0] if learning and servers else aggregator
         if wanted is not None:
-            for name in parties:
-                wanted.marked(label_of.get(name)).read(files[name])
+            statistics.check_records(wanted, files, label_of)
         else:
-            _check_inputs(loaded, session, keys, files, weight_of, clip)
+
+            def membership(name: str) -> Membership:
+                return Membership.load(session, name, _key_file(keys, session, name), loaded=loaded)
+
+            task.check_inputs(loaded, files, membership, weight_of, clip=clip)
         if ledgers is not None:
             ended.ledgers = {name: _ledger(ledgers, name) for name in parties}
             _check_ledgers(ledgers, parties)
-            if isinstance(checked, LearnParameters):
-                check_budgets(checked, ended.ledgers)
+            task.check_ledgers(loaded, ended.ledgers)
         _check_addresses(loaded)
         with tempfile.TemporaryDirectory(prefix="smpc-dp-") as scratch:
-            writers = [aggregator] if reports and aggregator else parties
-            outputs = {name: Path(scratch) / f"{name}.json" for name in writers}
+            outputs = {name: Path(scratch) / f"{name}.json" for name in task.writers(loaded)}
             own = {
                 name: [
                     *_given({"--input": files[name], "--out": outputs.get(name)}),
@@ -147,18 +136,18 @@ def run(
             commands = _commands(shared, keys, aggregator, serving, servers, own)
             watch = ignore if reporting is None else reporting.watch
             logs = context.obj is not None
-            ended.outcomes = outcomes = _launch(commands, pool, watch, quiet=as_json, logs=logs)
+            ends = task.ends_run(loaded)
+            ended.outcomes = outcomes = _launch(commands, ends, watch, quiet=as_json, logs=logs)
             ended.results = results = results_of(outputs, outcomes)
         planned = [] if wanted is not None else [*map(str, tolerances(loaded)), *plan_lines(loaded)]
-        if learning:
-            written = report_learned(outcomes, pool, results, planned, as_json=as_json, out=out)
-        else:
-            written = _report(outcomes, aggregator, results, planned, as_json, out)
+        written = task.print_run(loaded, outcomes, results, planned, as_json=as_json, out=out)
+        if written is None:
+            written = _report(task, outcomes, aggregator, results, planned, as_json, out)
     if not written:
         # It was printed as JSON, or cannot be printed: nothing is added to that.
         raise typer.Exit(1)
     if not as_json:
-        _print_notes(ledgers, checked, wanted is not None, board or session.parent / "board")
+        _print_notes(ledgers, task.has_log(loaded), board or session.parent / "board")
 
 
 @dataclasses.dataclass
@@ -171,9 +160,7 @@ class _Ended:
 
 
 @contextlib.contextmanager
-def _reported(
-    reporting: Reporting | None, session: SessionFile, ended: _Ended, *, statistic: bool
-) -> Iterator[None]:
+def _reported(reporting: Reporting | None, session: SessionFile, task: Task, ended: _Ended) -> Iterator[None]:
     """Write the report when the result is printed, or was found wrong, or an input was refused."""
     problem = ""
     try:
@@ -193,41 +180,17 @@ def _reported(
                 write_run_report(
                     reporting,
                     session,
+                    task,
                     ended.outcomes,
                     ended.results,
                     problem,
                     ended.ledgers,
-                    statistic=statistic,
                 )
-
-
-def _check_reports(others: Mapping[str, object], ledgers: Path | None) -> None:
-    """Raise ConfigError for options that a session of reports does not have, or for no ledgers."""
-    _refuse_given(others, "is not for a session of reports")
-    if ledgers is None:
-        raise ConfigError.at("--ledgers", "reports need one of each party", ConfigCheck.MISSING)
-
-
-def _refuse_stray(
-    checked: object, sums: Mapping[str, object], statistic: str | None, labels: Path | None
-) -> None:
-    """Raise ConfigError for options that are for another kind of session; `sums`: those of sums."""
-    if isinstance(checked, LearnParameters):
-        given = {**sums, "--statistic": statistic, "--labels": labels}
-        _refuse_given(given, "is not for a session that learns")
-    if isinstance(checked, RecordParameters):
-        _refuse_given({**sums, "--statistic": statistic}, "is not for statistics of records")
-    if statistic is not None:
-        _refuse_given(sums, "is for sums, not for --statistic")
-    else:
-        _refuse_given({"--labels": labels}, "is for --statistic")
 
 
 def _refuse_given(options: Mapping[str, object], why: str) -> None:
     """Raise ConfigError for options that were given and do not apply."""
-    for option, value in options.items():
-        if value is not None:
-            raise ConfigError.at(option, why, ConfigCheck.UNSUPPORTED)
+    refuse_given(options, why, lambda option, why: ConfigError.at(option, why, ConfigCheck.UNSUPPORTED))
 
 
 def _given(options: Mapping[str, object]) -> list[str]:
@@ -235,10 +198,11 @@ def _given(options: Mapping[str, object]) -> list[str]:
     return [text for option, value in options.items() if value is not None for text in (option, str(value))]
 
 
-def _read_weights(weights: Path | None, checked: object, parties: list[str]) -> dict[str, int]:
+def _read_weights(
+    weights: Path | None, task: Task, session: SessionFile, parties: list[str]
+) -> dict[str, int]:
     """Return the weights in a file, none without one; raise ConfigError where the session has none."""
-    summed = checked.encoding if isinstance(checked, SumParameters | SharedParameters) else None
-    if weights is not None and summed is not None and not summed.max_weight:
+    if weights is not None and not task.has_weights(session):
         raise ConfigError.at(
             "--weights", "this session has no weights: its max_weight is 0", ConfigCheck.UNSUPPORTED
         )
@@ -309,12 +273,11 @@ def _launch(
     return launcher.outcomes
 
 
-def _print_notes(ledgers: Path | None, checked: object, statistic: bool, board: Path) -> None:
+def _print_notes(ledgers: Path | None, has_log: bool, board: Path) -> None:
     """Say if nothing was charged, and print the name of this run's log, if it has one."""
     if ledgers is None:
         console().print(UNCHARGED)
-    logged = statistic and not isinstance(checked, SharedParameters)
-    if not (logged or isinstance(checked, VerifiableParameters)):
+    if not has_log:
         return
     logs = sorted(board.glob("request-*.jsonl"), key=lambda path: path.stat().st_mtime)
     console().print(
@@ -342,32 +305,6 @@ def _check_addresses(loaded: SessionFile) -> None:
             check_free(member.address)
         except LocalError as error:
             raise LocalError(f"{member.name}: {error}") from None
-
-
-def _check_inputs(
-    loaded: SessionFile,
-    session: Path,
-    keys: Path | None,
-    files: dict[str, Path],
-    weight_of: dict[str, int],
-    clip: bool,
-) -> None:
-    """Check every input of a sum, of statistics or of a learner before any process starts."""
-    checked = loaded.checked_parameters
-    if task_of(loaded).name == "report":
-        from smpc_dp.cli.reports import check_records
-
-        check_records(cast("AnyReport", checked), files)
-    elif isinstance(checked, RecordParameters):
-        for name, file in files.items():
-            member = Membership.load(session, name, _key_file(keys, session, name), loaded=loaded)
-            read_rows(file, checked, member).check_rows(name)
-    elif isinstance(checked, LearnParameters):
-        check_data(checked, files)
-    elif isinstance(checked, SumParameters | SharedParameters):
-        encoding = checked.sum_encoding if isinstance(checked, SharedParameters) else checked.encoding
-        for name, file in files.items():
-            encoding.encode(read_vector(file), party=name, weight=weight_of.get(name), clip=clip)
 
 
 def _check_ledgers(folder: Path, parties: list[str]) -> None:
@@ -414,6 +351,7 @@ def results_of(
 
 
 def _report(
+    task: Task,
     outcomes: dict[str, ProcessOutcome],
     aggregator: str | None,
     results: dict[str, dict[str, Any]],
@@ -433,18 +371,12 @@ def _report(
                 report_line(f"{name}: {outcome.reason}")
         raise typer.Exit(1)
     result = next(iter(results.values()))
-    agreed, text = next((row[1:] for row in _KINDS if row[0] in result), (("fixed_point",), result_text))
-    agree = all(other[key] == result[key] for other in results.values() for key in agreed)
+    agree = all(other[key] == result[key] for other in results.values() for key in task.agreed)
     if not agree:
         raise LocalError("the parties were given differing results")
 
     def shown() -> str:
-        clipped = [
-            f"clipped: {other['clipped']} values of {name}"
-            for name, other in results.items()
-            if other.get("clipped")
-        ]
-        return "\n".join([*planned, text(result), *clipped])
+        return "\n".join([*planned, task.text(results)])
 
     written = deliver(result, out, shown, as_json=as_json)
     for name, outcome in failed.items():
@@ -452,12 +384,3 @@ def _report(
         if name not in result.get("reported", ()):
             report_line(f"{name}: {outcome.reason}")
     return written
-
-
-# A key that results of one kind alone have, what must be the same in all of them, and how they are printed.
-_KINDS: tuple[tuple[str, tuple[str, ...], Callable[[Mapping[str, Any]], str]], ...] = (
-    ("kernel", ("value", "evidence"), statistics.statistic_text),
-    ("estimates", ("estimates",), records_text),
-    ("names", ("names",), statistics.names_text),
-    ("reported", ("value",), statistics.reported_text),
-)

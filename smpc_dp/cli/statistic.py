@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,11 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from smpc_dp.cli.member import HostMember
-from smpc_dp.cli.output import logged_lines, privacy_lines
+from smpc_dp.cli.output import logged_lines
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, PrivacyError
 from smpc_dp.net.inputs import read_table, read_vector
-from smpc_dp.net.member import Membership
 from smpc_dp.net.session_file import SessionFile
 from smpc_dp.protocols.garbled.params import PAIR_COPIES
 from smpc_dp.summary import PAIRS_COVERED
@@ -22,6 +19,7 @@ from smpc_dp.summary import PAIRS_COVERED
 if TYPE_CHECKING:
     from smpc_dp.kernels.fields import Field
     from smpc_dp.kernels.kernel import Kernel
+    from smpc_dp.net.host import HostMember
     from smpc_dp.protocols.ustatistic.result import StatisticResult
 
 KernelName = Annotated[
@@ -137,9 +135,15 @@ class Statistic:
         return record
 
 
-async def take_part(statistic: Statistic, host: HostMember) -> StatisticResult:
+def check_records(statistic: Statistic, files: Mapping[str, Path], labels: Mapping[str, int]) -> None:
+    """Read the records of all parties, with the labels of those that have one; errors as of `Statistic`."""
+    for name, file in files.items():
+        statistic.marked(labels.get(name)).read(file)
+
+
+async def take_part(statistic: Statistic, host: HostMember, session: SessionFile) -> StatisticResult:
     """Check everything of one party, then connect and estimate."""
-    statistic.check(Membership.load(host.session, host.name, host.key).session)
+    statistic.check(session)
     record = statistic.read(host.input_file)
     async with host.connect() as opened:
         return await opened.pairwise(
@@ -189,61 +193,6 @@ def statistic_text(result: Mapping[str, Any]) -> str:
         *logged_lines(result),
     ]
     return "\n".join(lines)
-
-
-def reported_text(result: Mapping[str, Any]) -> str:
-    """Format the estimate from local reports, as `ReportedEstimate.to_json` gives it."""
-    from smpc_dp.statistics.reports import FEW
-
-    low, high = result["interval"]
-    count = len(result["reported"]) + len(result["missing"])
-    estimated, bound = f"{result['standard_error']:.2g}", result["standard_error_bound"]
-    error = f", standard error {estimated}"
-    # No number of the result says so: those of each public label, which decide, are not in it.
-    if FEW in result["privacy"]["not_protected"]:
-        known = "not known" if bound is None else f"at most {bound:.2g}"
-        error = (
-            f", standard error {known} (estimated {estimated}, which can be far too small from "
-            f"{result['reports']} reports)"
-        )
-    lines = [
-        f"{result['statistic']}: {result['value']:.6g}{error}",
-        f"{100 * result['confidence']:g}% interval: {low:.6g} to {high:.6g}, {_covered(result)}",
-        f"from {result['reports']} reports of {count} parties",
-    ]
-    if bound is not None:
-        lines.append(f"standard error at most {bound:.2g}, whatever the records")
-    if result["missing"]:
-        lines.append(f"without, as lost sample: {', '.join(result['missing'])}")
-    lines += [f"fault: {line}" for line in result["faults"]]
-    return "\n".join([*lines, *privacy_lines(result)])
-
-
-def _covered(result: Mapping[str, Any]) -> str:
-    """Return what the interval of an estimate from local reports covers, and what it does not."""
-    is_sampled = result["visited"] is None
-    covered = "the responses and the records as a sample" if is_sampled else "the responses of these parties"
-    bias = result["bias_bound"]
-    if bias is None:
-        return f"for {covered}; not for the rounding to {result['categories']} categories"
-    return f"for {covered}" + (f", a bias of {bias:.2g} at most included" if bias else "")
-
-
-def names_text(result: Mapping[str, Any]) -> str:
-    """Format released names, as `NamedCategories.to_json` gives them."""
-    count = len(result["reported"]) + len(result["missing"])
-    lines = [f"names from {len(result['reported'])} of {count} parties"]
-    # As a session file has them.
-    lines += [
-        f"{column}: values = {json.dumps(values, ensure_ascii=False)}"
-        for column, values in result["values"].items()
-    ]
-    if result["missing"]:
-        lines.append(f"without: {', '.join(result['missing'])}")
-    if result["left_out"]:
-        lines.append(f"left out, since reports were full: {result['left_out']}")
-    lines += [f"fault: {line}" for line in result["faults"]]
-    return "\n".join([*lines, *privacy_lines(result)])
 
 
 def _field(text: str) -> Field:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from smpc_dp.cli.member import HostMember, exit_code, reported_member
+from smpc_dp.cli.member import exit_code, reported_member
 from smpc_dp.cli.output import (
     check_can_write,
     deliver,
@@ -19,11 +19,13 @@ from smpc_dp.cli.output import (
 )
 from smpc_dp.cli.reporting import Reporting, ReportPath
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
-from smpc_dp.net.inputs import find_input
+from smpc_dp.net.host import HostMember
+from smpc_dp.net.inputs import TABLE_SUFFIXES
 from smpc_dp.net.launcher import run_child
 from smpc_dp.net.member import Membership
 from smpc_dp.net.planned import session_plan
 from smpc_dp.net.record_requests import ready_rows, record_parameters
+from smpc_dp.net.tasks import task_of
 from smpc_dp.protocols.record_result import residual_lines
 from smpc_dp.records.result import estimate_line, level_line
 from smpc_dp.records.schema import Number
@@ -34,8 +36,6 @@ if TYPE_CHECKING:
     from smpc_dp.net.session_file import SessionFile
     from smpc_dp.protocols.record_result import RecordResult
     from smpc_dp.records.table import Table
-
-TABLE_SUFFIXES = (".csv", ".parquet")
 
 
 def statistics(
@@ -76,7 +76,8 @@ def statistics(
     results: list[RecordResult] = []
     problems: list[str] = []
     code = unwritten = 0
-    with reported_member(reporting, membership.session, host, results, problems):
+    asked = task_of(membership.session)
+    with reported_member(reporting, membership.session, asked, host, results, problems):
         rows = load_rows(host, membership)
         for line in plan_lines(membership.session):
             progress_console().print(line)
@@ -117,7 +118,7 @@ def load_rows(host: HostMember, membership: Membership) -> ReadyRows:
 
     Raises ConfigError for more rows than `max_rows`, besides the errors of `read_rows`.
     """
-    path = host.vector or find_input(host.session.parent / "inputs", host.name, TABLE_SUFFIXES)
+    path = host.input_among(TABLE_SUFFIXES)
     ready = ready_rows(path, record_parameters(membership), membership)
     # Of a table that is refused nothing counts.
     ready.table.check_rows(host.name)

@@ -16,6 +16,8 @@ from smpc_dp.files import log_opening, read_bounded, read_npy
 from smpc_dp.values import decoded, parse_number
 
 SUFFIXES = (".npy", ".json", ".csv", ".txt")
+# Of tables, which others read.
+TABLE_SUFFIXES = (".csv", ".parquet")
 NPY_MAGIC = b"\x93NUMPY"
 # Longer numbers are no valid input, and Python refuses to parse them.
 MAX_DIGITS = 4000

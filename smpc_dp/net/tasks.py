@@ -5,22 +5,32 @@ A session has one task, as its protocol says (`SessionProtocol.task`); others ar
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias, cast
 
 from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.net.session_file import SessionFile
-from smpc_dp.protocols.registry import CAPABILITIES, imported
+from smpc_dp.protocols.registry import CAPABILITIES, imported, origin_of
 
 if TYPE_CHECKING:
+    from smpc_dp.identity.roster import Role
     from smpc_dp.kernels.kernel import Kernel
     from smpc_dp.log.keeping import Board
+    from smpc_dp.net.launcher import ProcessOutcome
     from smpc_dp.net.member import Membership
     from smpc_dp.net.party_requests import PartyRequests
     from smpc_dp.privacy.accountant.ledger import Ledger
+    from smpc_dp.privacy.empirical import Progress, ReleaseAudit
     from smpc_dp.protocols.engine.run import Run
+    from smpc_dp.report.document import Section
     from smpc_dp.wire.signing import Context
+
+# A result as JSON data.
+Json: TypeAlias = Mapping[str, Any]
+# Reads ledgers: the state of each that can be read, by party, and why others cannot.
+Ledgers: TypeAlias = "Callable[[], tuple[dict[str, dict[str, Any]], list[str]]]"
 
 # By its name, where each task is, in the attribute TASKS of the module.
 BUILT_IN: Mapping[str, str] = MappingProxyType(
@@ -37,8 +47,25 @@ BUILT_IN: Mapping[str, str] = MappingProxyType(
 )
 
 
+# The options of sums.
+SUM_OPTIONS = frozenset({"--operation", "--weight", "--weights", "--clip", "--number"})
+
 # By the step of the hello that asks for it: what can be asked beside the sums of a session.
 BESIDE: Mapping[str, str] = MappingProxyType({"statistic-hello": "pairs"})
+
+
+class AuditedRelease(NamedTuple):
+    """What an audit of a session's release has shown.
+
+    Attributes:
+        audit: the result.
+        release: what is in a release, in words.
+        rows: of the printed table, beside those of every audit.
+    """
+
+    audit: ReleaseAudit
+    release: str
+    rows: Sequence[tuple[str, str]]
 
 
 class Task:
@@ -48,11 +75,22 @@ class Task:
         name: of the task.
         has_vectors: whether requests have vectors of an encoding.
         is_long_to_plan: whether to plan a session may take an auditor long.
+        refused, refusal: options of `smpc-dp run` and `smpc-dp party` that do not apply, and why.
+        refused_together: those that besides do not apply to `smpc-dp run`, which reads all inputs.
+        without_ledgers: why parties cannot do without; "" where they can.
+        agreed: keys of a result that are the same for all who have one.
+        on_leaving: what a report says of losses; "" for nothing.
     """
 
     name: ClassVar[str]
     has_vectors: ClassVar[bool] = True
     is_long_to_plan: ClassVar[bool] = False
+    refused: ClassVar[frozenset[str]] = frozenset()
+    refusal: ClassVar[str] = ""
+    refused_together: ClassVar[frozenset[str]] = frozenset()
+    without_ledgers: ClassVar[str] = ""
+    agreed: ClassVar[tuple[str, ...]] = ()
+    on_leaving: ClassVar[str] = ""
 
     def other(self, session: SessionFile) -> ConfigError:
         """Return the error of a request for another task in a session of this one."""
@@ -70,6 +108,162 @@ class Task:
 
     def check_ledger(self, ledger: Ledger, membership: Membership) -> None:
         """Raise PrivacyError or ConfigError for a ledger that is no use in a session, before it connects."""
+
+    # Inputs of commands
+
+    def suffixes(self, session: SessionFile) -> tuple[str, ...]:  # noqa: ARG002
+        """Return the suffixes of the files that parties' inputs are in."""
+        # Not at the top: NumPy, which reads them, takes a while to load.
+        from smpc_dp.net.inputs import SUFFIXES
+
+        return SUFFIXES
+
+    def has_weights(self, session: SessionFile) -> bool:  # noqa: ARG002
+        """Return whether parties may give weights."""
+        return True
+
+    def check_inputs(
+        self,
+        session: SessionFile,
+        files: Mapping[str, Path],
+        membership: Callable[[str], Membership],
+        weights: Mapping[str, int],
+        *,
+        clip: bool,
+    ) -> None:
+        """Check the inputs of all parties before any of them connects; raise an error that names each fault.
+
+        `files`: by party, in the roster's order; `weights`: of those that have one; `membership`: returns
+        that of a party; `clip`: values out of bounds are clipped, and no fault.
+        """
+
+    def check_ledgers(self, session: SessionFile, ledgers: Mapping[str, Path]) -> None:
+        """Raise PrivacyError that names the parties whose ledgers, in the roster's order, do not suffice."""
+
+    # Runs of commands
+
+    def ends_run(self, session: SessionFile) -> str | None:
+        """Return the member with whose end a run ends; None where it ends with the parties."""
+        aggregator = session.roster.aggregator
+        return None if aggregator is None else aggregator.name
+
+    def writers(self, session: SessionFile) -> list[str]:
+        """Return the members that have a result."""
+        return [member.name for member in session.roster.parties]
+
+    def steps(self, session: SessionFile) -> int:  # noqa: ARG002
+        """Return the requests that an aggregator or a server serves by default."""
+        return 1
+
+    async def serve(self, host: Any, role: Role, requests: int | None, results: list[Any]) -> list[str]:
+        """Serve so many requests (None: until all have left), as of `net.aggregator.serve`; add the results.
+
+        `host`: the aggregator or server, a `net.host.HostMember`. Returns the errors of requests that do not
+        end the others, and raises the first other one.
+        """
+        raise NotImplementedError
+
+    async def contribute(
+        self, host: Any, membership: Membership, options: Mapping[str, Any], results: list[Any]
+    ) -> Any:
+        """Check everything of one party, then connect it and compute; add the result.
+
+        Args:
+            host: the party, a `net.host.HostMember`.
+            options: --operation, --weight, --clip and --number, None where they are not given.
+
+        Returns the auditor's report (`net.audit.Report`), where an audit is asked for.
+        """
+        raise NotImplementedError
+
+    def has_log(self, session: SessionFile) -> bool:
+        """Return whether a run leaves one log, on the aggregator's board."""
+        return session.is_logged
+
+    # Results of commands, by member, as JSON data
+
+    def text(self, results: Mapping[str, Json]) -> str:
+        """Return the result in lines for a person."""
+        raise NotImplementedError
+
+    def print_run(
+        self,
+        session: SessionFile,  # noqa: ARG002
+        outcomes: Mapping[str, ProcessOutcome],  # noqa: ARG002
+        results: Mapping[str, dict[str, Any]],  # noqa: ARG002
+        planned: Sequence[str],  # noqa: ARG002
+        *,
+        as_json: bool,  # noqa: ARG002
+        out: Path | None,  # noqa: ARG002
+    ) -> bool | None:
+        """Print a run's results of several members below the planned lines, and write them to `out`.
+
+        Returns whether that was done; None where all have the same result, which the command prints.
+        """
+        return None
+
+    # Reports
+
+    def views(self, session: SessionFile) -> list[str]:
+        """Return the keys of `report.roles.VIEWS`: none for a protocol of another package."""
+        if origin_of(session.protocol):
+            return []
+        every = [parameters.view for parameters in session.checked_parameters.requests]
+        return [*dict.fromkeys(view for view in every if view)]
+
+    def title(self, result: Json) -> str:
+        """Return the title of the report on a result."""
+        raise NotImplementedError
+
+    def own_sections(self, session: SessionFile, result: Json) -> list[Section]:
+        """Return the sections about a result that its task alone has."""
+        raise NotImplementedError
+
+    def sections(
+        self,
+        session: SessionFile,
+        results: Mapping[str, Json],
+        ledgers: Ledgers,  # noqa: ARG002
+    ) -> list[Section]:
+        """Return the sections about the results and their privacy."""
+        from smpc_dp.report.sections import limits_section, privacy_section
+
+        result = next(iter(results.values()))
+        privacy = result["privacy"]
+        receipts = {name: one["privacy"].get("receipt") for name, one in results.items()}
+        own = self.own_sections(session, result)
+        return [*own, *privacy_section(privacy, receipts), *limits_section(privacy["not_protected"])]
+
+    def counted(self, results: Mapping[str, Json]) -> int:
+        """Return how many parties are in the results."""
+        result = next(iter(results.values()))
+        return len(result["survivors"]) or result.get("parties", 0)
+
+    def privacy(self, result: Json) -> Json:
+        """Return epsilon, delta and unit of a result; epsilon is None without differential privacy."""
+        privacy: Json = result["privacy"]
+        return privacy
+
+    def audit_release(
+        self,
+        session: SessionFile,  # noqa: ARG002
+        samples: int | None,  # noqa: ARG002
+        epsilon: float | None,  # noqa: ARG002
+        delta: float | None,  # noqa: ARG002
+        progress: Progress,  # noqa: ARG002
+    ) -> AuditedRelease:
+        """Draw releases of a session on neighbouring inputs, and test its claim.
+
+        Args:
+            samples: releases on each of two inputs; None: as many as the audit needs.
+            epsilon, delta: another claim than the session's; None: its own.
+            progress: is called with how many releases are drawn, and of how many.
+
+        Raises ConfigError where nothing is released that can be audited, or for an argument out of range.
+        """
+        from smpc_dp.privacy.empirical import NO_RELEASE
+
+        raise ConfigError.at("session", NO_RELEASE, ConfigCheck.UNSUPPORTED)
 
 
 class BesideTask(Task):

@@ -2,15 +2,149 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
-from smpc_dp.net.tasks import Task
+from smpc_dp.errors import ConfigCheck, ConfigError, SmpcError
+from smpc_dp.net.session_file import SessionFile
+from smpc_dp.net.tasks import Json, Task
+
+if TYPE_CHECKING:
+    from smpc_dp.identity.roster import Role
+    from smpc_dp.net.audit import Report
+    from smpc_dp.net.host import HostMember
+    from smpc_dp.net.member import Membership
+    from smpc_dp.report.document import Section
+
+# Of the interval of a sum or an average.
+LEVEL = 0.95
 
 
 class VectorTask(Task):
     """Sums and averages of vectors."""
 
     name: ClassVar[str] = "vector"
+    agreed: ClassVar[tuple[str, ...]] = ("fixed_point",)
+
+    def has_weights(self, session: SessionFile) -> bool:
+        """Return whether parties may give weights; where there is no encoding, their vectors are refused."""
+        checked: Any = session.checked_parameters
+        return checked.encoding is None or bool(checked.encoding.max_weight)
+
+    def check_inputs(
+        self,
+        session: SessionFile,
+        files: Mapping[str, Path],
+        _membership: Callable[[str], Membership],
+        weights: Mapping[str, int],
+        *,
+        clip: bool,
+    ) -> None:
+        """Encode the vectors of all parties; raises the errors of `read_vector` and `Encoding.encode`."""
+        from smpc_dp.net.inputs import read_vector
+
+        encoding = cast("Any", session.checked_parameters).sum_encoding
+        for name, file in files.items():
+            encoding.encode(read_vector(file), party=name, weight=weights.get(name), clip=clip)
+
+    async def serve(
+        self, host: HostMember, role: Role, requests: int | None, results: list[Any]
+    ) -> list[str]:
+        """Serve requests as a server or the aggregator; add the results, the last one if all are served.
+
+        Raises the error of the first request that has none.
+        """
+        served: Sequence[Any]
+        if role == "server":
+            from smpc_dp.net.servers.computing_server import serve_shares
+
+            served = await serve_shares(
+                host.session,
+                host.name,
+                key=host.key,
+                requests=requests,
+                listen_on=host.listen,
+                on_event=host.watch,
+            )
+        else:
+            from smpc_dp.net.aggregator import serve
+
+            served = await serve(
+                host.session,
+                name=host.name,
+                key=host.key,
+                requests=requests,
+                listen_on=host.listen,
+                on_event=host.watch,
+                board=host.board,
+            )
+        for ended in served:
+            if isinstance(ended, SmpcError):
+                raise ended
+            results.append(ended)
+        if requests is None:
+            # what the last of several steps gave
+            del results[:-1]
+        return []
+
+    async def contribute(
+        self, host: HostMember, membership: Membership, options: Mapping[str, Any], results: list[Any]
+    ) -> Report | None:
+        """Encode the party's vector, then connect and compute; audits the log if that is requested."""
+        from smpc_dp.net.inputs import read_vector
+
+        if host.audit is not None and not membership.session.is_logged:
+            raise ConfigError.at(
+                "--audit", "is for a session with verifiable = true", ConfigCheck.UNSUPPORTED
+            )
+        encoding = membership.encoding
+        vector = read_vector(host.input_file)
+        clip, weight = bool(options["--clip"]), options["--weight"]
+        ring_vector, clipped = encoding.encode(vector, party=host.name, weight=weight, clip=clip)
+        operation: Literal["sum", "average"] = options["--operation"] or "average"
+        async with host.connect() as opened:
+            # Added at once: it is there, whatever the audit says.
+            results.append(
+                await opened.sum_encoded(operation, ring_vector, clipped, number=options["--number"])
+            )
+            return None if host.audit is None else await opened.log().audit(keep=host.audit)
+
+    def text(self, results: Mapping[str, Json]) -> str:
+        """Return the result in lines, and whose values were clipped."""
+        from smpc_dp.cli.output import result_text
+
+        clipped = [
+            f"clipped: {result['clipped']} values of {name}"
+            for name, result in results.items()
+            if result["clipped"]
+        ]
+        return "\n".join([result_text(next(iter(results.values()))), *clipped])
+
+    def title(self, result: Json) -> str:
+        """Return the title of the report: sum or average."""
+        kind: str = result["kind"]
+        return kind.capitalize()
+
+    def own_sections(self, session: SessionFile, result: Json) -> list[Section]:
+        """Return the section of the vector and its noise."""
+        from smpc_dp.report.sections import vector_section
+
+        return vector_section(result, interval_of(result, session.checked_parameters))
+
+
+def interval_of(result: Json, parameters: Any) -> tuple[float, float] | None:
+    """Return how far the noise of a sum or an average goes, and the level; None where it is not known."""
+    from smpc_dp.protocols.result import noise_reach
+
+    averaged = result["kind"] == "average"
+    weight = result["weight"] if averaged else 1
+    error = result["standard_error"]
+    # As `Result.interval`: the weight has noise too.
+    if not error or (averaged and parameters.sum_encoding.max_weight):
+        return None
+    distributions = parameters.noise_distributions(len(result["survivors"]), result["residual_pairs"])
+    return noise_reach(distributions, error * weight, result["step"], LEVEL) / weight, LEVEL
 
 
 TASKS = (VectorTask(),)

@@ -39,6 +39,8 @@ Progress = Callable[[int, int], None]
 FALSE_ALARM = 1e-3
 LEAST_SAMPLES = 10_000
 MAX_SAMPLES = 1 << 27
+# Of sessions whose release cannot be audited.
+NO_RELEASE = "asks no statistics of records of parties that add noise"
 # Releases that are drawn at a time.
 BLOCK = 250_000
 # Outcomes seen on fewer than this many values are also judged one by one, not only by half-lines.

@@ -21,7 +21,16 @@ from numpy.typing import NDArray
 from smpc_dp.crypto.randomness import Randomness, SystemRandomness
 from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.privacy.accountant.compose import Composition
-from smpc_dp.privacy.empirical import FALSE_ALARM, Claim, Drawn, Finding, Progress, ReleaseAudit, audit
+from smpc_dp.privacy.empirical import (
+    FALSE_ALARM,
+    NO_RELEASE,
+    Claim,
+    Drawn,
+    Finding,
+    Progress,
+    ReleaseAudit,
+    audit,
+)
 from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.protocols.gopa.records import GopaRecordParameters
 from smpc_dp.protocols.gopa.verifiable.records import VerifiableRecordParameters
@@ -98,9 +107,7 @@ def audit_records(
     """
     parameters: Audited | None = next((one for one in checked.requests if one.hides_records), None)
     if parameters is None:
-        raise ConfigError.at(
-            "session", "asks no statistics of records of parties that add noise", ConfigCheck.UNSUPPORTED
-        )
+        raise ConfigError.at("session", NO_RELEASE, ConfigCheck.UNSUPPORTED)
     request, source = parameters.request, randomness or SystemRandomness()
     spread = LAPLACE if parameters.share_name == "discrete-laplace" else GAUSSIAN
     counted = request.mechanism.honest

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import msgspec
 from msgspec import Meta
@@ -52,6 +52,8 @@ class NameSettings(msgspec.Struct, frozen=True, kw_only=True):
 class NameParameters(RequestParameters):
     """Checked parameters of reports with names of categories."""
 
+    # As of `ReportParameters`.
+    reads_table: ClassVar[bool] = True
     plan: LocalNames
     parties: int
     label: str

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import msgspec
 import numpy as np
@@ -99,6 +99,8 @@ class ReportSettings(msgspec.Struct, frozen=True, kw_only=True):
 class ReportParameters(RequestParameters):
     """Checked parameters of local reports: the plan of a report, and the public labels."""
 
+    # Whether a record is the file of a table.
+    reads_table: ClassVar[bool] = False
     plan: LocalPairwise | LocalAuc
     parties: int
     label: str

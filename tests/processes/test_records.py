@@ -21,9 +21,9 @@ from typer.testing import CliRunner
 
 import smpc_dp
 from smpc_dp.cli import app
-from smpc_dp.cli.member import HostMember
 from smpc_dp.cli.statistics import load_rows
 from smpc_dp.net.events import Event, ignore
+from smpc_dp.net.host import HostMember
 from smpc_dp.net.local import create_local_session
 from smpc_dp.net.member import Membership
 from smpc_dp.net.planned import NoiseWarning, RowsWarning, session_plan

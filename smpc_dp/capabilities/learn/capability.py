@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from smpc_dp.capabilities.gopa.capability import AUDIT
 from smpc_dp.capabilities.servers import capability as servers
-from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
+from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, Issues, PrivacyError
 from smpc_dp.identity.roster import Member
 from smpc_dp.net.session_file import SessionFile
-from smpc_dp.net.tasks import Task
+from smpc_dp.net.tasks import SUM_OPTIONS, Json, Ledgers, Task
 from smpc_dp.protocols.gopa.versions import AUDITED_VERSION, GOPA, VERIFIABLE_VERSION, VERSION, version_of
 from smpc_dp.protocols.session_protocol import SessionProtocol, Topology, no_servers
 
 if TYPE_CHECKING:
+    from smpc_dp.identity.roster import Role
     from smpc_dp.learn.registry import LearnParameters
     from smpc_dp.learn.requirements import Learned
     from smpc_dp.log.log import Header
+    from smpc_dp.net.host import HostMember
+    from smpc_dp.net.launcher import ProcessOutcome
     from smpc_dp.net.log_session import LogSession
+    from smpc_dp.net.member import Membership
     from smpc_dp.net.party_requests import PartyRequests
+    from smpc_dp.report.document import Section
 
 
 def _check(
@@ -117,6 +123,11 @@ class LearnerTask(Task):
     """A learner, whose averages and messages are requests of the session."""
 
     name: ClassVar[str] = "learner"
+    refused: ClassVar[frozenset[str]] = SUM_OPTIONS | {"--requests", "--statistic", "--labels"}
+    refusal: ClassVar[str] = "is not for a session that learns"
+    on_leaving: ClassVar[str] = (
+        "A party that has no further step leaves, and the aggregator reports that as a loss too."
+    )
 
     async def request(self, requests: PartyRequests, *arguments: Any, **named: Any) -> Learned:
         """Run the learner of a party; see `Session.learn`."""
@@ -135,6 +146,123 @@ class LearnerTask(Task):
     def lacking(self, session: SessionFile) -> ConfigError:
         """Return the error of learning in another session."""
         return ConfigError.at("protocol", f"is '{session.protocol}', not 'learn'", ConfigCheck.UNSUPPORTED)
+
+    def check_inputs(
+        self,
+        session: SessionFile,
+        files: Mapping[str, Path],
+        _membership: Callable[[str], Membership],
+        _weights: Mapping[str, int],
+        *,
+        clip: bool,  # noqa: ARG002
+    ) -> None:
+        """Read the points of all parties; raises ConfigError with every fault."""
+        checked, issues = cast("LearnParameters", session.checked_parameters), Issues()
+        for name, file in files.items():
+            try:
+                checked.read(file, name)
+            except ConfigError as error:
+                issues += error.issues
+        issues.raise_issues()
+
+    def check_ledgers(self, session: SessionFile, ledgers: Mapping[str, Path]) -> None:
+        """Raise PrivacyError that names all parties whose ledgers do not afford all steps.
+
+        Else those that do would be charged for a run that cannot end.
+        """
+        from smpc_dp.net.charging import open_ledger
+        from smpc_dp.net.learning import check_budget
+
+        checked, refused = cast("LearnParameters", session.checked_parameters), []
+        for party, (name, file) in enumerate(ledgers.items()):
+            try:
+                check_budget(open_ledger(file, name), checked, party)
+            except PrivacyError as error:
+                refused.append(str(error))
+        if refused:
+            raise PrivacyError("; ".join(refused))
+
+    def ends_run(self, session: SessionFile) -> str | None:
+        """Return the aggregator or the first server: parties end when they are in no further group."""
+        servers = session.roster.servers
+        return servers[0].name if servers else super().ends_run(session)
+
+    async def serve(
+        self, host: HostMember, _role: Role, _requests: int | None, _results: list[Any]
+    ) -> list[str]:
+        """Serve all groups, as the aggregator or a server; return the errors of those that failed."""
+        from smpc_dp.net.learning import serve_learning
+
+        failures = await serve_learning(
+            host.session,
+            name=host.name,
+            key=host.key,
+            listen_on=host.listen,
+            on_event=host.watch,
+            board=host.board,
+        )
+        return [f"request {request}: {reason}" for request, reason in failures.items()]
+
+    async def contribute(
+        self, host: HostMember, _membership: Membership, _options: Mapping[str, Any], results: list[Any]
+    ) -> None:
+        """Learn from the party's points."""
+        from smpc_dp.net.learning import learn
+
+        learned = await learn(
+            host.session,
+            host.name,
+            host.input_file,
+            key=host.key,
+            ledger=host.ledger,
+            on_event=host.watch,
+        )
+        results.append(learned)
+
+    def has_log(self, _session: SessionFile) -> bool:
+        """Return False: each average may have a log."""
+        return False
+
+    def text(self, results: Mapping[str, Json]) -> str:
+        """Return what parties have learned in lines."""
+        from smpc_dp.cli.learn import learned_text
+
+        return learned_text(results)
+
+    def print_run(
+        self,
+        session: SessionFile,
+        outcomes: Mapping[str, ProcessOutcome],
+        results: Mapping[str, dict[str, Any]],
+        planned: Sequence[str],
+        *,
+        as_json: bool,
+        out: Path | None,
+    ) -> bool:
+        """Print what each party has learned, and write the model to `out`."""
+        from smpc_dp.cli.learn import report_learned
+
+        pool = self.ends_run(session)
+        return report_learned(outcomes, pool, results, planned, as_json=as_json, out=out)
+
+    def title(self, result: Json) -> str:
+        """Return the title of the report."""
+        return f"Learning: {result['learner']}"
+
+    def sections(self, _session: SessionFile, results: Mapping[str, Json], ledgers: Ledgers) -> list[Section]:
+        """Return the sections about what is learned, and about its privacy: results have no receipt."""
+        from smpc_dp.report.sections import learned_privacy, learned_section
+
+        return [*learned_section(results), *learned_privacy(results, *ledgers())]
+
+    def counted(self, results: Mapping[str, Json]) -> int:
+        """Return how many parties have learned."""
+        return len(results)
+
+    def privacy(self, result: Json) -> Json:
+        """Return epsilon, delta and unit of all steps together."""
+        guarantee: Json = result["guarantee"] or {"epsilon": None, "delta": None, "protects": None}
+        return {**guarantee, "unit": guarantee["protects"]}
 
 
 TASKS = (LearnerTask(),)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
 from smpc_dp.net.session_file import SessionFile
-from smpc_dp.net.tasks import BesideTask, Task
+from smpc_dp.net.tasks import BesideTask, Json, Task
 from smpc_dp.protocols.garbled.messages import PAIRWISE, VERSION
 from smpc_dp.protocols.session_protocol import Audit, LogAuditor, Roles, SessionProtocol, Topology
 from smpc_dp.protocols.ustatistic import messages as statistic
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from smpc_dp.protocols.garbled.evaluation import Evaluation
     from smpc_dp.protocols.garbled.params import PairwiseParameters
     from smpc_dp.protocols.ustatistic.result import StatisticResult
+    from smpc_dp.report.document import Section
     from smpc_dp.statistics.similarity import Similarities
     from smpc_dp.wire.signing import Context
 
@@ -94,6 +95,7 @@ class PairsTask(BesideTask):
     name: ClassVar[str] = "pairs"
     hello: ClassVar[str] = statistic.HELLO
     accuses: ClassVar[str] = statistic.CONVICTION
+    agreed: ClassVar[tuple[str, ...]] = ("value", "evidence")
 
     async def request(self, requests: PartyRequests, *arguments: Any, **named: Any) -> StatisticResult:
         """Run one request for a statistic; see `Session.pairwise`."""
@@ -117,6 +119,30 @@ class PairsTask(BesideTask):
         corrupt: int = membership.parameters.plan.max_corrupt
         make = plan_maker(kernels)
         return states.aggregator(context, membership.identity, make, board=board, corrupt=corrupt)
+
+    def has_log(self, session: SessionFile) -> bool:
+        """Return whether the aggregator has a log: servers have none."""
+        return session.topology != "servers"
+
+    def views(self, session: SessionFile) -> list[str]:
+        """Return the key of `report.roles.VIEWS`: of two parties, or of servers."""
+        return ["servers" if session.topology == "servers" else "pairs"]
+
+    def text(self, results: Mapping[str, Json]) -> str:
+        """Return the estimate in lines."""
+        from smpc_dp.cli.statistic import statistic_text
+
+        return statistic_text(next(iter(results.values())))
+
+    def title(self, result: Json) -> str:
+        """Return the title of the report."""
+        return f"Statistic of pairs: {result['kernel']}"
+
+    def own_sections(self, _session: SessionFile, result: Json) -> list[Section]:
+        """Return the section of the estimate."""
+        from smpc_dp.report.sections import pairs_section
+
+        return pairs_section(result)
 
 
 class CircuitTask(Task):

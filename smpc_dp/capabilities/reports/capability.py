@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
 from smpc_dp.net.session_file import SessionFile
-from smpc_dp.net.tasks import Task
+from smpc_dp.net.tasks import SUM_OPTIONS, AuditedRelease, Json, Task
 from smpc_dp.protocols.session_protocol import SessionProtocol
 
 if TYPE_CHECKING:
+    from smpc_dp.identity.roster import Role
+    from smpc_dp.net.host import HostMember
+    from smpc_dp.net.member import Membership
     from smpc_dp.net.party_requests import PartyRequests
+    from smpc_dp.privacy.empirical import Progress
     from smpc_dp.protocols.phases.cost import Cost
+    from smpc_dp.statistics.name_parameters import NameParameters
     from smpc_dp.statistics.report_parameters import AnyReport
     from smpc_dp.statistics.reports import SentReport
 
@@ -41,6 +47,15 @@ class ReportTask(Task):
 
     name: ClassVar[str] = "report"
     has_vectors: ClassVar[bool] = False
+    refused: ClassVar[frozenset[str]] = SUM_OPTIONS | {
+        "--requests",
+        "--statistic",
+        "--labels",
+        "--audit",
+        "--report",
+    }
+    refusal: ClassVar[str] = "is not for a session of reports"
+    without_ledgers: ClassVar[str] = "reports need one of each party"
 
     async def request(self, requests: PartyRequests, *arguments: Any, **named: Any) -> SentReport:
         """Send a party's report to the analyst; see `Session.report`."""
@@ -60,6 +75,101 @@ class ReportTask(Task):
     def lacking(self, session: SessionFile) -> ConfigError:
         """Return the error of a report in another session."""
         return ConfigError.at("protocol", f"is '{session.protocol}', not 'reports'", ConfigCheck.UNSUPPORTED)
+
+    def suffixes(self, session: SessionFile) -> tuple[str, ...]:
+        """Return the suffixes of records, or of the tables that names are in."""
+        from smpc_dp.net.inputs import TABLE_SUFFIXES
+
+        return TABLE_SUFFIXES if _parameters(session).reads_table else super().suffixes(session)
+
+    def check_inputs(
+        self,
+        session: SessionFile,
+        files: Mapping[str, Path],
+        _membership: Callable[[str], Membership],
+        _weights: Mapping[str, int],
+        *,
+        clip: bool,  # noqa: ARG002
+    ) -> None:
+        """Check the records of all parties; raises the errors of `clipped`."""
+        parameters = _parameters(session)
+        for name, file in files.items():
+            parameters.clipped(_record(parameters, file), name)
+
+    def writers(self, session: SessionFile) -> list[str]:
+        """Return the analyst."""
+        aggregator = session.roster.aggregator
+        return super().writers(session) if aggregator is None else [aggregator.name]
+
+    async def serve(
+        self, host: HostMember, _role: Role, _requests: int | None, results: list[Any]
+    ) -> list[str]:
+        """Collect the reports of all parties as the analyst; add the estimate."""
+        from smpc_dp.net.reporting import collect_reports
+
+        estimate = await collect_reports(
+            host.session,
+            name=host.name,
+            key=host.key,
+            listen_on=host.listen,
+            on_event=host.watch,
+            folder=host.board,
+        )
+        results.append(estimate)
+        return []
+
+    async def contribute(
+        self, host: HostMember, membership: Membership, _options: Mapping[str, Any], results: list[Any]
+    ) -> None:
+        """Check the party's record, then connect and send its report."""
+        from smpc_dp.net.reporting import is_reported
+
+        record = None
+        if not is_reported(membership):
+            # Whether the record is one is better known before anybody is called.
+            parameters = _parameters(membership.session)
+            record = _record(parameters, host.input_among(self.suffixes(membership.session)))
+            parameters.clipped(record, host.name)
+        if host.ledger is None:
+            raise ConfigError.at("--ledger", "a report needs one: it is charged once", ConfigCheck.MISSING)
+        async with host.connect() as session:
+            results.append(await session.report(record))
+
+    def text(self, results: Mapping[str, Json]) -> str:
+        """Return what was sent or estimated, or the names, in lines."""
+        from smpc_dp.cli.reports import report_text
+
+        return report_text(next(iter(results.values())))
+
+    def audit_release(
+        self,
+        session: SessionFile,
+        samples: int | None,
+        epsilon: float | None,
+        delta: float | None,
+        progress: Progress,
+    ) -> AuditedRelease:
+        """Audit the names that a party releases; raise ConfigError for other reports."""
+        if not _parameters(session).reads_table:
+            return super().audit_release(session, samples, epsilon, delta, progress)
+        from smpc_dp.simulate.name_audit import audit_names
+
+        plan = cast("NameParameters", session.checked_parameters).plan
+        result = audit_names(plan, samples, epsilon=epsilon, delta=delta, progress=progress)
+        moved = f"one {plan.schema.unit} moves counts by {result.moved:.6g} of what is planned, 1 at most"
+        release = "which of the names of a few rows are there, and of many"
+        return AuditedRelease(result, release, (("neighbours", moved),))
+
+
+def _parameters(session: SessionFile) -> AnyReport:
+    return cast("AnyReport", session.checked_parameters)
+
+
+def _record(parameters: AnyReport, file: Path) -> Any:
+    """Return a party's record, or the path of its table."""
+    from smpc_dp.net.inputs import read_vector
+
+    return file if parameters.reads_table else read_vector(file)
 
 
 TASKS = (ReportTask(),)

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from smpc_dp.cli.statistic import reported_text
+from smpc_dp.cli.reports import reported_text
 from smpc_dp.errors import ConfigError, LocalError, PrivacyError
 from smpc_dp.identity.keys import Identity
 from smpc_dp.identity.roster import Member, Roster
