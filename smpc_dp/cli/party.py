@@ -18,7 +18,7 @@ from smpc_dp.cli.output import (
     check_can_write,
     console,
     deliver,
-    progress_console,
+    print_note,
     report_line,
 )
 from smpc_dp.cli.reporting import Reporting, ReportPath
@@ -134,7 +134,7 @@ def party(
     first = [] if requested is not None else [*map(str, tolerances(loaded)), *plan_lines(loaded)]
     reporting = Reporting.of(report)
     watch: OnEvent = Reporting.watched(reporting, print_event if events else partial(_show, first))
-    host = HostMember(session, name, vector, key, listen, ledger, board, audit, watch)
+    host = HostMember(session, name, vector, key, listen, ledger, board, audit, watch, print_note)
     own = task_of(loaded)
     given = {**sums, "--requests": requests, "--audit": audit, "--report": report}
     # What else a statistic of pairs has is not for the session's own task to refuse.
@@ -202,6 +202,6 @@ def _show(first: list[str], event: Event) -> None:
     if event.kind == "traffic":
         return
     while first:
-        progress_console().print(first.pop(0))
+        print_note(first.pop(0))
     clock = time.strftime("%H:%M:%S")
-    progress_console().print(f"{clock} {event.party}: {event.text}")
+    print_note(f"{clock} {event.party}: {event.text}")

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from smpc_dp.cli.output import privacy_lines
+from smpc_dp.report.texts import privacy_lines
 
 
 def report_text(result: Mapping[str, Any]) -> str:

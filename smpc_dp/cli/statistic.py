@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from smpc_dp.cli.output import logged_lines
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, PrivacyError
 from smpc_dp.net.inputs import read_table, read_vector
 from smpc_dp.net.session_file import SessionFile
 from smpc_dp.protocols.garbled.params import PAIR_COPIES
+from smpc_dp.report.texts import logged_lines
 from smpc_dp.summary import PAIRS_COVERED
 
 if TYPE_CHECKING:

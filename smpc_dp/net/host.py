@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +12,10 @@ from smpc_dp.net.events import OnEvent
 from smpc_dp.net.inputs import SUFFIXES, find_input
 from smpc_dp.net.planned import NoiseWarning, UnchargedWarning
 from smpc_dp.net.session import Session, connect
+
+
+def _ignore(_line: str) -> None:
+    pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +31,8 @@ class HostMember:
     board: Path | None
     audit: Path | None
     watch: OnEvent
+    # Shows a line to this member alone.
+    note: Callable[[str], None] = _ignore
 
     def input_among(self, suffixes: Collection[str]) -> Path:
         """Return the file of its vector, record or data, by default one beside the session file.

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
-from smpc_dp.errors import ConfigCheck, ConfigError
+from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
 from smpc_dp.net.session_file import SessionFile
 from smpc_dp.net.tasks import SUM_OPTIONS, AuditedRelease, Json
 from smpc_dp.net.vector_task import VectorTask
@@ -14,9 +14,11 @@ from smpc_dp.net.vector_task import VectorTask
 if TYPE_CHECKING:
     from smpc_dp.net.host import HostMember
     from smpc_dp.net.member import Membership
+    from smpc_dp.net.record_requests import ReadyRows
     from smpc_dp.privacy.accountant.ledger import Ledger
     from smpc_dp.privacy.empirical import Progress
     from smpc_dp.protocols.records import RecordParameters
+    from smpc_dp.records.table import Table
     from smpc_dp.report.document import Section
 
 
@@ -74,14 +76,12 @@ class RecordsTask(VectorTask):
         self, host: HostMember, membership: Membership, _options: Mapping[str, Any], results: list[Any]
     ) -> None:
         """Read the party's table, and say to it alone what of it does not count; then connect and compute."""
-        from smpc_dp.cli.statistics import load_rows, take_part
-
-        results.append(await take_part(host, load_rows(host, membership)))
+        rows = load_rows(host, membership)
+        async with host.connect() as opened:
+            results.append(await opened.statistics(rows))
 
     def text(self, results: Mapping[str, Json]) -> str:
         """Return the answers in lines."""
-        from smpc_dp.cli.statistics import records_text
-
         return records_text(next(iter(results.values())))
 
     def title(self, _result: Json) -> str:
@@ -119,6 +119,89 @@ class RecordsTask(VectorTask):
                 ("neighbours", f"{result.moved:.6g} of the sensitivity apart, 1 at most"),
             ),
         )
+
+
+def load_rows(host: HostMember, membership: Membership) -> ReadyRows:
+    """Read and sum a party's table, and say to it alone what does not count; nothing is sent.
+
+    Raises ConfigError for more rows than `max_rows`, besides the errors of `read_rows`.
+    """
+    from smpc_dp.net.inputs import TABLE_SUFFIXES
+    from smpc_dp.net.record_requests import ready_rows, record_parameters
+
+    path = host.input_among(TABLE_SUFFIXES)
+    ready = ready_rows(path, record_parameters(membership), membership)
+    # Of a table that is refused nothing counts.
+    ready.table.check_rows(host.name)
+    for line in dropped_lines(ready.table):
+        host.note(line)
+    return ready
+
+
+def dropped_lines(rows: Table) -> list[str]:
+    """Return what of a table does not count, or not as it is."""
+    dropped = rows.dropped
+    lines: list[str] = []
+    for kind, words in (
+        ("missing", "missing, or no number"),
+        ("clipped", "outside the bounds, and clipped"),
+        ("undeclared", "no declared category"),
+    ):
+        lines += [f"{column}: {count} values are {words}" for column, count in getattr(dropped, kind).items()]
+    if dropped.unclosed:
+        lines.append(
+            f"{dropped.unclosed} lines have a quote that does not close on them: all of their values are "
+            "missing (cells with line breaks need a Parquet file)"
+        )
+    if dropped.ragged:
+        lines.append(
+            f"{dropped.ragged} lines have other cells than the header: of longer ones (a decimal comma?) all "
+            "values are missing, of shorter ones the last"
+        )
+    if dropped.shortened:
+        lines.append(f"{dropped.shortened} rows are longer than the bound of the norm, and shortened")
+    lines += [_without(name, rows) for name in dropped.without_values()]
+    if dropped.beyond_person:
+        filled = f", but as the middle of {', '.join(rows.schema.filled)}" if rows.schema.filled else ""
+        reason = f"rows without an id, or beyond rows_per_person, do not count{filled}"
+        lines.append(f"{dropped.beyond_person} {reason}")
+    return [f"{dropped.rows} rows" + ("" if lines else ", all of which count"), *lines]
+
+
+def check_columns(rows: Table) -> None:
+    """Raise ConfigError naming each column in which no row has a value that counts."""
+    names = rows.dropped.without_values()
+    if names:
+        raise ConfigError([ConfigIssue(name, _without(name, rows), ConfigCheck.TYPE) for name in names])
+
+
+def _without(name: str, rows: Table) -> str:
+    from smpc_dp.records.schema import Number
+
+    kind = "number" if isinstance(rows.schema.columns[name], Number) else "declared category"
+    return f"no row has a {kind} in column {name!r}: is it of another type, or under another name?"
+
+
+def records_text(result: Json) -> str:
+    """Return a result, as `RecordResult.to_json` gives it, in lines for a person."""
+    from smpc_dp.protocols.record_result import residual_lines
+    from smpc_dp.records.result import estimate_line, level_line
+    from smpc_dp.report.texts import logged_lines, privacy_lines
+
+    survivors, absent = result["survivors"], result["absent"]
+    exact = result["privacy"]["epsilon"] is None
+    about = "exact: no differential privacy" if exact else level_line(result["level"], result["simultaneous"])
+    lines = [
+        f"statistics over {len(survivors)} of {len(survivors) + len(absent)} parties",
+        *(f"  {estimate_line(one, exact)}" for one in result["estimates"]),
+        about,
+        f"without: {', '.join(absent)}" if absent else "nobody was missing",
+        *residual_lines(result["residual_pairs"]),
+        *(f"fault: {line}" for line in result["faults"]),
+        *privacy_lines(result),
+        *logged_lines(result),
+    ]
+    return "\n".join(lines)
 
 
 TASKS = (RecordsTask(),)

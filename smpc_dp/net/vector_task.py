@@ -112,7 +112,7 @@ class VectorTask(Task):
 
     def text(self, results: Mapping[str, Json]) -> str:
         """Return the result in lines, and whose values were clipped."""
-        from smpc_dp.cli.output import result_text
+        from smpc_dp.report.texts import result_text
 
         clipped = [
             f"clipped: {result['clipped']} values of {name}"

@@ -21,12 +21,12 @@ from typer.testing import CliRunner
 
 import smpc_dp
 from smpc_dp.cli import app
-from smpc_dp.cli.statistics import load_rows
 from smpc_dp.net.events import Event, ignore
 from smpc_dp.net.host import HostMember
 from smpc_dp.net.local import create_local_session
 from smpc_dp.net.member import Membership
 from smpc_dp.net.planned import NoiseWarning, RowsWarning, session_plan
+from smpc_dp.net.records_task import load_rows
 from smpc_dp.net.session_file import Timeouts, load_session, write_session
 from smpc_dp.privacy.accountant.events import Pure
 from smpc_dp.privacy.accountant.ledger import Ledger

@@ -24,7 +24,6 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from smpc_dp.cli import app
-from smpc_dp.cli.output import result_text
 from smpc_dp.errors import ConfigError, LocalError, PrivacyError
 from smpc_dp.privacy.accountant.compose import Composition
 from smpc_dp.privacy.accountant.decimals import split, summed
@@ -51,6 +50,7 @@ from smpc_dp.protocols.result import Claim
 from smpc_dp.records.plan import plan_request
 from smpc_dp.records.schema import read_schema
 from smpc_dp.records.table import read_table
+from smpc_dp.report.texts import result_text
 
 NEGATIVE: Any = np.float32(-1)
 

@@ -14,8 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import smpc_dp
-from smpc_dp.cli.statistics import answer_lines, dropped_lines, records_text
+from smpc_dp.cli.statistics import answer_lines
 from smpc_dp.errors import ConfigError, LocalError
+from smpc_dp.net.records_task import dropped_lines, records_text
 from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.records.answers import estimate
 from smpc_dp.records.ask import read_ask

@@ -1,0 +1,89 @@
+"""Results, as JSON data, in lines for a person."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from smpc_dp.summary import SHOWN_VALUES, spent_text, value_text
+
+
+def result_text(result: Mapping[str, Any]) -> str:
+    """Format a result, as `Result.to_json` gives it, in a few lines for a person."""
+    error = result.get("standard_error", 0.0)
+    shown = value_text(
+        result["value"][:SHOWN_VALUES],
+        len(result["value"]),
+        result["kind"],
+        error,
+        result["step"] / (result["weight"] or 1),
+    )
+    survivors, absent = result["survivors"], result["absent"]
+    lines = [
+        f"{result['kind']} over {len(survivors)} of {len(survivors) + len(absent)} parties: {shown}",
+        *([_noise(result)] if error else []),
+        f"without: {', '.join(absent)}" if absent else "nobody was missing",
+        *(f"fault: {line}" for line in result["faults"]),
+        *privacy_lines(result),
+        *logged_lines(result),
+    ]
+    return "\n".join(lines)
+
+
+def privacy_lines(result: Mapping[str, Any]) -> list[str]:
+    """Return what a result says of its privacy, of its charge and of what is not protected."""
+    privacy = result["privacy"]
+    return [
+        f"privacy: {privacy['claim']}",
+        *_unit(privacy),
+        *_budget(privacy),
+        *_spent(privacy.get("receipt")),
+        *(f"not protected: {line}" for line in privacy["not_protected"]),
+    ]
+
+
+def logged_lines(result: Mapping[str, Any]) -> list[str]:
+    """Return the lines that identify a result's log to an auditor; none without a log."""
+    log = result["evidence"].get("log") if result.get("evidence") else None
+    return [] if log is None else [f"the log of the run ends with head {log['head']}"]
+
+
+def _noise(result: Mapping[str, Any]) -> str:
+    """Describe the noise of a result."""
+    error, curator = result["standard_error"], result["curator_standard_error"]
+    residual = result["residual_pairs"]
+    left = f"; noise of {residual} pairs is left in it" if residual else ""
+    bias = result["bias"]
+    moved = (
+        ""
+        if bias is None
+        else f"; cheats who see their noise first can move it by {bias:.2g} at most, in expectation"
+    )
+    beside = (
+        ""
+        if error == curator
+        else f" (a trusted curator over only the honest parties counted on: {curator:.2g})"
+    )
+    return f"standard error: {error:.2g} in each coordinate{beside}{left}{moved}"
+
+
+def _budget(privacy: Mapping[str, Any]) -> list[str]:
+    """Return what of a session's budget a request has cost, and what is left."""
+    budget = privacy.get("budget")
+    if budget is None:
+        return []
+    spent = "more than any" if budget["spent"] is None else f"{budget['spent']:.6g}"
+    return [
+        f"budget of the session: this request epsilon = {budget['epsilon']:.6g}, all {budget['requests']} "
+        f"{spent} of {budget['budget']:g} at delta = {budget['delta']:g}; left: {budget['left']} requests"
+    ]
+
+
+def _unit(privacy: Mapping[str, Any]) -> list[str]:
+    """Return the line about the unit of privacy."""
+    unit = privacy.get("unit")
+    return [] if unit is None else [f"unit: epsilon and delta protect one {unit}"]
+
+
+def _spent(receipt: Mapping[str, Any] | None) -> list[str]:
+    return [] if receipt is None else [spent_text(receipt)]
