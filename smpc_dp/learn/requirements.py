@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -220,7 +220,7 @@ class Learned:
         graph: shape (rows, n): weights between each local party and all parties, where the graph was learned.
     """
 
-    task: ClassVar[str] = "learner"
+    task = "learner"
     learner: str
     values: Rows = field(repr=False)
     names: tuple[str, ...]

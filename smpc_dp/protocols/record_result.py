@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from smpc_dp.privacy.accountant.receipt import Receipt
 from smpc_dp.protocols.result import Evidence, Outcome, Privacy
@@ -31,7 +31,7 @@ class RecordResult:
         dropped: what of this party's own rows does not count, for it alone; None for others.
     """
 
-    task: ClassVar[str] = "records"
+    task = "records"
     answers: Answers
     survivors: tuple[str, ...]
     absent: tuple[str, ...]

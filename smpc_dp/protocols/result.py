@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -302,8 +302,8 @@ class Result:
         faults: what went wrong on the way without spoiling the result; each names a party.
     """
 
-    # By which commands print it, as in `smpc_dp.net.tasks`.
-    task: ClassVar[str] = "vector"
+    # What has this result, by its name in `smpc_dp.net.tasks`: no field.
+    task = "vector"
     value: NDArray[np.float64] | NDArray[np.int64]
     kind: str
     fixed_point: NDArray[np.int64]

@@ -11,7 +11,7 @@ import secrets
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import ClassVar, Self
+from typing import Self
 
 import msgspec
 import numpy as np
@@ -62,7 +62,7 @@ class NamedCategories:
         privacy: of one report of each party.
     """
 
-    task: ClassVar[str] = "report"
+    task = "report"
     names: dict[str, tuple[str, ...]]
     values: dict[str, tuple[str, ...]]
     reported: tuple[str, ...]

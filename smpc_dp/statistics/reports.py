@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import TYPE_CHECKING, cast
 
 import msgspec
 from numpy.typing import ArrayLike
@@ -72,7 +72,7 @@ class SentReport:
         clipped: values of the record that were outside of their bounds.
     """
 
-    task: ClassVar[str] = "report"
+    task = "report"
     party: str
     analyst: str
     request: str
@@ -110,7 +110,7 @@ class ReportedEstimate:
         faults: what was wrong with reports that do not count.
     """
 
-    task: ClassVar[str] = "report"
+    task = "report"
     estimate: LocalEstimate
     reported: tuple[str, ...]
     missing: tuple[str, ...]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.privacy.accountant.receipt import Receipt
@@ -57,7 +57,7 @@ class StatisticResult:
             labels; both noisy.
     """
 
-    task: ClassVar[str] = "pairs"
+    task = "pairs"
     kernel: str
     value: float
     standard_error: float | None
