@@ -268,20 +268,32 @@ class _Losses:
 
     def _composed(self) -> Any:
         """Return the composed loss distribution, or None if it would be too wide to hold."""
-        known = [(_distribution(one), count) for one, count in sorted(self._counts.items(), key=repr)]
+        counts = tuple(sorted(self._counts.items(), key=repr))
+        known = [(_distribution(one), count) for one, count in counts]
         variance = self._mu_squared + sum(count * spread for (_, spread, _), count in known)
         if not variance <= GREATEST_DEVIATION**2:
             return None
-        whole = None
         widest = _SPREAD * math.sqrt(variance) / INTERVAL
-        for (single, _, cells), count in known:
+        for (_, _, cells), count in known:
             spend(cells + min(cells * count, widest))
-            part = single.self_compose(count) if count > 1 else single
-            whole = part if whole is None else whole.compose(part)
-        if self._mu_squared and whole is not None:
-            gaussian = _pld().from_gaussian_mechanism(1 / self._mu, value_discretization_interval=INTERVAL)
-            whole = whole.compose(gaussian)
-        return whole
+        mu = self._mu if self._mu_squared else 0.0
+        return _compose(counts, mu)
+
+
+# Searches ask for several epsilons of the same releases in a row, and a plan for the delta of the last once
+# more. A composed distribution may take megabytes.
+@functools.lru_cache(maxsize=4)
+def _compose(counts: tuple[tuple[AnyDescription, int], ...], mu: float) -> Any:
+    """Return the composed loss distribution of so many releases of each description, and of a Gaussian."""
+    whole = None
+    for description, count in counts:
+        single, _, _ = _distribution(description)
+        part = single.self_compose(count) if count > 1 else single
+        whole = part if whole is None else whole.compose(part)
+    if mu and whole is not None:
+        gaussian = _pld().from_gaussian_mechanism(1 / mu, value_discretization_interval=INTERVAL)
+        whole = whole.compose(gaussian)
+    return whole
 
 
 @functools.lru_cache(maxsize=64)
