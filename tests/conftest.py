@@ -18,6 +18,7 @@ import pytest
 from hypothesis import settings
 
 from tests.examples import examples, want_all_examples
+from tests.repeated import repeated
 
 if TYPE_CHECKING:
     from smpc_dp.errors import ConfigIssue
@@ -86,14 +87,18 @@ def _once(compute: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _commit_once() -> None:
-    """Compute commitments and proofs of the same values, blindings and seeds once; errors are not kept.
+    """Compute commitments, proofs and oblivious transfers of the same values, blindings and seeds once.
 
-    Runs of the vectors have fixed randomness, and tests play them again with one message changed.
+    Errors are not kept. Runs of the vectors have fixed randomness, and tests play them again with one message
+    changed.
     """
     from smpc_dp import _core
 
-    for name in ("commit", "combine_commitments", "prove_range", "prove_norm"):
+    once = ("commit", "combine_commitments", "prove_range", "prove_norm", "ot_base_pairs", "ot_base_respond")
+    for name in once:
         setattr(_core, name, _once(getattr(_core, name)))
+    for kind in (_core.OtSender, _core.OtReceiver):
+        setattr(_core, kind.__name__, repeated(kind))
     real = _core.NoiseSecret
     commitment = _once(lambda *given: real(*given).commitment)
     values = _once(lambda coins, *given: real(*given).values(coins))
