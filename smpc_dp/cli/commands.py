@@ -6,6 +6,7 @@ value a function that Typer can call, or a `typer.Typer` with commands of its ow
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, MutableMapping
 from importlib import import_module
 from typing import Any
@@ -37,15 +38,12 @@ class Commands(MutableMapping[str, Any]):
     """The commands by name, each loaded when it is looked up."""
 
     def __init__(self) -> None:
-        self._loaded: dict[str, Any] = {}
         self._added = {
             entry.name: entry for entry in registered(Group.COMMANDS) if entry.name not in COMMANDS
         }
 
     def __getitem__(self, name: str) -> Any:
-        if name not in self._loaded:
-            self._loaded[name] = _command(name, self._target(name))
-        return self._loaded[name]
+        return _command(name, self._target(name))
 
     def _target(self, name: str) -> Any:
         """Import the function or Typer app of a command."""
@@ -87,6 +85,8 @@ class CommandGroup(TyperGroup):
             formatter.write_dl([(name, self._lazy.help_of(name)) for name in self._lazy])
 
 
+# Made once also where one process runs many commands: typer reads the hints of all options.
+@functools.cache
 def _command(name: str, target: Any) -> Any:
     """Return the command of a function, or of a `typer.Typer`."""
     parent = typer.Typer(add_completion=False, rich_markup_mode=None)
