@@ -48,12 +48,18 @@ def describe(entry: Published, circuit: Circuit, text: bytes) -> dict[str, objec
 
 
 @functools.cache
+def _text(entry: Published) -> bytes:
+    """Return the bytes of a circuit's file, cached."""
+    return format_bristol(entry.build())
+
+
+@functools.cache
 def manifest() -> bytes:
     """Return the manifest of all published circuits, as the bytes of its file."""
     circuits = {}
     for name, entry in PUBLISHED.items():
         circuit = entry.build()
-        circuits[name] = describe(entry, circuit, format_bristol(circuit))
+        circuits[name] = describe(entry, circuit, _text(entry))
     value = {"format": "Bristol Fashion", "bit_order": BIT_ORDER, "circuits": circuits}
     return json.dumps(value, indent=2).encode() + b"\n"
 
@@ -63,7 +69,7 @@ def export(entries: Iterable[Published], folder: Path, *, with_manifest: bool) -
 
     Raises LocalError when a file cannot be written.
     """
-    texts = {entry.file: format_bristol(entry.build()) for entry in entries}
+    texts = {entry.file: _text(entry) for entry in entries}
     if with_manifest:
         texts[MANIFEST] = manifest()
     try:
@@ -128,7 +134,7 @@ def check_published(
     path = folder / entry.file
     try:
         text = _read(path)
-        if text != format_bristol(built):
+        if text != _text(entry):
             faults.append(f"{entry.file}: not byte for byte what the builder makes")
         circuit = parse_bristol(text, str(path))
         faults.extend(_manifest_faults(entry, read_manifest(folder), describe(entry, circuit, text)))
