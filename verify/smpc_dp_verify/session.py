@@ -6,6 +6,7 @@ import json
 import math
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
@@ -101,6 +102,7 @@ def check_values(value: object, depth: int = 0) -> None:
     required(not isinstance(value, float) or math.isfinite(value), "the format")
 
 
+@lru_cache(4096)
 def has_small_order(encoded: bytes) -> bool:
     """Tell whether a point of Ed25519 is no point, in another encoding, or of small order."""
     y = int.from_bytes(encoded, "little") % 2**255

@@ -172,7 +172,7 @@ def catches_hangup(pid: int) -> bool:
 
 
 def test_a_hung_up_command_ends_with_129() -> None:
-    command = ["simulate", "average", "--parties", "300", "--length", "20000"]
+    command = ["simulate", "average", "--parties", "300", "--length", "100"]
     script = DEFAULT_SIGNALS + "from smpc_dp.__main__ import main\nmain()\n"
     with subprocess.Popen([sys.executable, "-c", script, *command], stderr=subprocess.PIPE) as process:
         while not catches_hangup(process.pid):
