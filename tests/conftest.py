@@ -175,11 +175,15 @@ def drawn(seed: str, name: str, count: int) -> int:
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
     """Collect without garbage collections; later ones leave out what lives until the end."""
+    from smpc_dp.__main__ import COLLECT
+
     gc.disable()
     try:
         return (yield)
     finally:
         gc.freeze()
+        # As rarely as the commands search: half of what garbage collections take is saved.
+        gc.set_threshold(COLLECT)
         gc.enable()
 
 
