@@ -36,6 +36,7 @@ from smpc_dp.privacy.accountant.theorems import (
     kairouz_oh_viswanath,
     simple_composition,
 )
+from smpc_dp.privacy.accountant.work import TooMuchWorkError, limit_work
 from smpc_dp.privacy.distributions import (
     DiscreteGaussianDistribution,
     DiscreteLaplaceDistribution,
@@ -55,6 +56,14 @@ def pure_composition_delta(epsilon_0: float, count: int, epsilon: float) -> floa
     loss = (2 * heads - count) * epsilon_0
     mass = binom.pmf(heads, count, 1 / (1 + math.exp(-epsilon_0)))
     return float(np.sum(mass * -np.expm1(np.minimum(0.0, epsilon - loss))))
+
+
+def test_work_is_counted_also_for_what_was_composed_before() -> None:
+    composition = Composition([event(RandomisedResponse(3, Fraction(2)))] * 9 + [event(Gaussian(0.5))])
+    once = composition.epsilon(1e-6)
+    with limit_work(10), pytest.raises(TooMuchWorkError):
+        composition.epsilon(1e-6)
+    assert composition.epsilon(1e-6) == once
 
 
 def test_gaussians_compose_to_a_gaussian() -> None:
