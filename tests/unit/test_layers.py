@@ -8,8 +8,11 @@ import graphlib
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
+
+from tests.unit.kinds import Kinds, kinds_in
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "smpc_dp"
@@ -23,6 +26,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"demo"}),
     frozenset({"smpc_dp"}),
     frozenset({"integrations"}),
+    frozenset({"capabilities"}),
     frozenset({"sync"}),
     frozenset({"net", "simulate"}),
     frozenset({"transport"}),
@@ -127,15 +131,63 @@ def imports(nodes: Iterable[ast.AST], package: str) -> Iterator[tuple[str, int]]
                 yield name, node.lineno
 
 
+# What the rules of this file and of test_capabilities.py read; most nodes are names and constants.
+READ = (
+    ast.AnnAssign,
+    ast.Assert,
+    ast.Assign,
+    ast.Attribute,
+    ast.Call,
+    ast.ClassDef,
+    ast.Compare,
+    ast.comprehension,
+    ast.Constant,
+    ast.ExceptHandler,
+    ast.Import,
+    ast.ImportFrom,
+    ast.Match,
+    ast.MatchClass,
+    ast.Subscript,
+)
+
+
+def nodes_of(tree: ast.AST) -> list[ast.AST]:
+    """Return the nodes below `tree` that rules read, in the order of `ast.walk`, in less time."""
+    every: list[ast.AST] = [tree]
+    for node in every:
+        for value in vars(node).values():
+            if isinstance(value, list):
+                every += [one for one in value if isinstance(one, ast.AST)]
+            elif isinstance(value, ast.AST) and not isinstance(value, ast.expr_context | ast.operator):
+                every.append(value)
+    return [node for node in every if isinstance(node, READ)]
+
+
+class Facts(NamedTuple):
+    """What the rules need of a file: its tree is walked once.
+
+    Attributes:
+        imports: the modules that it imports, with the lines.
+        broken: what the house rules forbid in it, with the lines.
+        kinds: what it says of kinds of sessions.
+    """
+
+    imports: list[tuple[str, int]]
+    broken: list[tuple[int, str]]
+    kinds: Kinds
+
+
 @functools.cache
-def facts_of(file: Path) -> tuple[list[tuple[str, int]], list[tuple[int, str]]]:
-    """Return what a file imports, and what the house rules forbid in it, with the lines."""
-    nodes = [*ast.walk(parsed(file))]
-    return list(imports(nodes, package_of(file))), list(forbidden(nodes, path_in_package(file)))
+def facts_of(file: Path) -> Facts:
+    nodes = nodes_of(parsed(file))
+    imported = list(imports(nodes, package_of(file)))
+    return Facts(
+        imported, list(forbidden(nodes, path_in_package(file))), kinds_in(nodes, module_of(file), MODULES)
+    )
 
 
 def imports_of(file: Path) -> list[tuple[str, int]]:
-    return facts_of(file)[0]
+    return facts_of(file).imports
 
 
 def parsed(file: Path) -> ast.Module:
@@ -310,6 +362,10 @@ def cut(node: ast.AST) -> ast.expr | None:
     return stated if last_name(stated) in STATED else None
 
 
+# The last names of what may not be called: to write an expression as text takes long.
+LAST = frozenset({"decode", "convert"})
+
+
 def forbidden(nodes: Iterable[ast.AST], path: str) -> Iterator[tuple[int, str]]:
     """Yield what code at `path` (below the package, or `lab/...`) may not have."""
     for node in nodes:
@@ -317,10 +373,15 @@ def forbidden(nodes: Iterable[ast.AST], path: str) -> Iterator[tuple[int, str]]:
             yield stated.lineno, f"a part of {ast.unparse(stated)} by position or text"
         elif isinstance(node, ast.Assert):
             yield node.lineno, "an assert statement, which python -O removes"
-        elif isinstance(node, ast.Attribute) and ast.unparse(node) in (
-            "msgspec.json.decode",
-            "msgspec.msgpack.decode",
-            "msgspec.convert",
+        elif (
+            isinstance(node, ast.Attribute)
+            and node.attr in LAST
+            and ast.unparse(node)
+            in (
+                "msgspec.json.decode",
+                "msgspec.msgpack.decode",
+                "msgspec.convert",
+            )
         ):
             if path != "decoding.py" and not path.startswith("lab/"):
                 yield node.lineno, f"{ast.unparse(node)}, which threads may not share"
@@ -332,7 +393,11 @@ def forbidden(nodes: Iterable[ast.AST], path: str) -> Iterator[tuple[int, str]]:
                 yield node.lineno, "random, which is predictable"
             elif isinstance(node, ast.ImportFrom) and node.module in ("random", "numpy.random"):
                 yield node.lineno, f"{node.module}, which is predictable"
-            elif isinstance(node, ast.Attribute) and ast.unparse(node) in ("np.random", "numpy.random"):
+            elif (
+                isinstance(node, ast.Attribute)
+                and node.attr == "random"
+                and ast.unparse(node) in ("np.random", "numpy.random")
+            ):
                 yield node.lineno, "numpy.random, which is predictable"
 
 
@@ -344,7 +409,9 @@ def path_in_package(file: Path) -> str:
 
 def test_library_code_keeps_the_house_rules() -> None:
     result = [
-        f"{file.relative_to(ROOT)}:{line}: {reason}" for file in FILES for line, reason in facts_of(file)[1]
+        f"{file.relative_to(ROOT)}:{line}: {reason}"
+        for file in FILES
+        for line, reason in facts_of(file).broken
     ]
     assert not result, "\n".join(result)
 

@@ -1,0 +1,451 @@
+"""The core and the capabilities: who imports whom, and who asks of what kind a session is."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import graphlib
+import re
+import tomllib
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+import pytest
+
+from smpc_dp.net import tasks
+from smpc_dp.protocols import registry
+from tests.unit.kinds import Kinds, kinds_in
+from tests.unit.test_layers import (
+    FILES,
+    MODULES,
+    PACKAGE,
+    ROOT,
+    facts_of,
+    imports,
+    imports_of,
+    module_of,
+    nodes_of,
+    parsed,
+)
+
+STORED = tomllib.loads((ROOT / "tests" / "unit" / "capabilities.toml").read_text("utf-8"))
+PARTS: Mapping[str, str] = {name: part for part, names in STORED["parts"].items() for name in names}
+# Of which others a capability may import.
+MAY_IMPORT: Mapping[str, list[str]] = STORED["imports"]
+CAPABILITIES = frozenset(MAY_IMPORT)
+ABOVE = frozenset({"cli", "demo", "integrations", "main", "public", "simulate", "sync"})
+# Packages that `capabilities.toml` takes apart: their modules stand in it by name.
+SPLIT = ("net", "protocols", "simulate", "statistics", "capabilities")
+
+SOURCES = [file for file in FILES if file.is_relative_to(PACKAGE)]
+
+# A class with such a name is of parameters, members or results; so is what sessions return, what is derived
+# from one, and what stands in a union with one.
+KIND = re.compile(r"(Parameters|Membership|Result)$")
+SESSION = "smpc_dp.net.session"
+
+# The capability or part of the core where names of protocols and tasks may be compared; `exchange` has none.
+OWNERS: Mapping[str, str] = {"pairwise-statistic": "pairs"}
+# Where all of them may be: the registry, and the objects that are registered.
+REGISTRIES = frozenset(
+    {
+        "smpc_dp.net.tasks",
+        "smpc_dp.protocols.registry",
+        "smpc_dp.protocols.session_protocol",
+        *registry.BUILT_IN.values(),
+        *tasks.BUILT_IN.values(),
+    }
+)
+PROTOCOLS = registry.RESERVED
+TASKS = frozenset(tasks.BUILT_IN)
+
+# The check of what another package's protocol makes.
+CHECKS_OTHERS = ("smpc_dp.protocols.registry", "smpc_dp.protocols.phases.parameters.SumParameters")
+
+
+def part_of(module: str) -> str | None:
+    """Return the part that a module belongs to; None for one that stands in no list."""
+    name = module.removeprefix("smpc_dp").removeprefix(".")
+    if not name:
+        return "public"
+    if f"{name}.__init__" in PARTS:
+        return PARTS[f"{name}.__init__"]
+    while name not in PARTS and name:
+        name = name.rpartition(".")[0]
+    return PARTS.get(name)
+
+
+def short(module: str) -> str:
+    return module.removeprefix("smpc_dp.")
+
+
+def is_forbidden(module: str, imported: str) -> bool:
+    """Tell whether a module of the core or of a capability imports what it may not."""
+    own, other = part_of(module), part_of(imported)
+    if own == other or own in ABOVE:
+        return False
+    if other in ABOVE:
+        return True
+    return other in CAPABILITIES and other not in MAY_IMPORT.get(own or "", ())
+
+
+def test_every_module_belongs_to_a_part() -> None:
+    without = sorted(name for name in MODULES if name.startswith("smpc_dp.") and part_of(name) is None)
+    assert not without, f"add to [parts] of capabilities.toml: {', '.join(without)}"
+
+
+def test_every_name_in_the_list_of_parts_is_a_module() -> None:
+    gone = [name for name in PARTS if f"smpc_dp.{name.removesuffix('.__init__')}" not in MODULES]
+    assert not gone
+    assert sum(len(names) for names in STORED["parts"].values()) == len(PARTS)
+    assert set(STORED["parts"]) >= {*CAPABILITIES, *ABOVE} - {"public"}
+    for name in SPLIT:
+        assert name not in PARTS
+
+
+def test_a_new_module_of_several_subjects_belongs_to_no_part() -> None:
+    assert part_of("smpc_dp.net.new") is None
+    assert part_of("smpc_dp.net.servers.new") == "servers"
+    assert part_of("smpc_dp.protocols.new.states") is None
+    assert part_of("smpc_dp.capabilities.new.capability") is None
+
+
+def test_capabilities_do_not_import_in_circles() -> None:
+    graphlib.TopologicalSorter(MAY_IMPORT).prepare()
+
+
+def compare(found: Iterable[str], stored: list[str]) -> None:
+    """Compare what a rule finds with the stored list, which may only get shorter."""
+    result = {*found}
+    new, gone = sorted(result - {*stored}), sorted({*stored} - result)
+    assert not new, "\n".join(["not allowed:", *(f'  "{one}",' for one in new)])
+    assert not gone, "\n".join(["not there any more, to be deleted from capabilities.toml:", *gone])
+    assert stored == sorted(result)
+
+
+def edges() -> set[tuple[str, str]]:
+    """Return who imports whom, and which module names another one as text, to import it later."""
+    result = {(module_of(file), imported) for file in SOURCES for imported, _ in imports_of(file)}
+    for file in SOURCES:
+        module = module_of(file)
+        if module not in REGISTRIES:
+            result |= {(module, named) for named, _ in facts_of(file).kinds.modules}
+    return {(module, imported) for module, imported in result if imported in MODULES}
+
+
+def test_the_core_imports_no_capability_and_these_only_what_is_listed() -> None:
+    compare(
+        (
+            f"{short(module)} -> {short(imported)}"
+            for module, imported in edges()
+            if is_forbidden(module, imported)
+        ),
+        STORED["left"]["imports"],
+    )
+
+
+def test_each_listed_import_of_a_capability_is_needed() -> None:
+    there = {(part_of(module), part_of(imported)) for module, imported in edges()}
+    assert not [(own, other) for own in MAY_IMPORT for other in MAY_IMPORT[own] if (own, other) not in there]
+
+
+@pytest.mark.parametrize(
+    ("module", "imported"),
+    [
+        ("smpc_dp.net.driver", "smpc_dp.protocols.gopa.params"),
+        ("smpc_dp.records.plan", "smpc_dp.kernels.fields"),
+        ("smpc_dp.crypto.prg", "smpc_dp.capabilities.gopa.capability"),
+        ("smpc_dp.log.log", "smpc_dp.cli.output"),
+        ("smpc_dp.protocols.gopa.states", "smpc_dp.learn.sgd"),
+        ("smpc_dp.kernels.fields", "smpc_dp.statistics.shared.plan"),
+        ("smpc_dp.learn.sgd", "smpc_dp.simulate.drive"),
+        ("smpc_dp.learn.sgd", "smpc_dp"),
+    ],
+)
+def test_the_rule_of_imports_refuses(module: str, imported: str) -> None:
+    assert is_forbidden(module, imported)
+
+
+@pytest.mark.parametrize(
+    ("module", "imported"),
+    [
+        ("smpc_dp.net.driver", "smpc_dp.protocols.engine.run"),
+        ("smpc_dp.learn.sgd", "smpc_dp.protocols.gopa.params"),
+        ("smpc_dp.protocols.gopa.states", "smpc_dp.protocols.secagg.states"),
+        ("smpc_dp.statistics.shared.plan", "smpc_dp.kernels.fields"),
+        ("smpc_dp.cli.run", "smpc_dp.learn.sgd"),
+        ("smpc_dp.simulate.average", "smpc_dp.protocols.gopa.params"),
+    ],
+)
+def test_the_rule_of_imports_accepts(module: str, imported: str) -> None:
+    assert not is_forbidden(module, imported)
+
+
+def test_the_public_names_of_capabilities_are_imported_for_types_alone() -> None:
+    tree = parsed(PACKAGE / "__init__.py")
+    tree.body = [
+        node
+        for node in tree.body
+        if not (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING")
+    ]
+    loaded = {imported for imported, _ in imports(ast.walk(tree), "smpc_dp")}
+    assert loaded
+    assert not [imported for imported in loaded if part_of(imported) in CAPABILITIES | ABOVE]
+
+
+@functools.cache
+def kinds_of_all() -> Mapping[str, Kinds]:
+    return {module_of(file): facts_of(file).kinds for file in SOURCES}
+
+
+@functools.cache
+def classes() -> frozenset[str]:
+    """Return the classes of parameters, members and results."""
+    bases = {name: found for kinds in kinds_of_all().values() for name, found in kinds.classes.items()}
+    result = {name for name in bases if KIND.search(name)}
+    result |= {name for name in kinds_of_all()[SESSION].returned if name in bases}
+    aliases = aliases_of_all()
+    for name in aliases:
+        union = resolved(name, aliases)
+        if len(aliases[name]) > 1 and not result.isdisjoint(union):
+            result |= {one for one in union if one in bases}
+    grown = True
+    while grown:
+        derived = {
+            name
+            for name, found in bases.items()
+            if any(not result.isdisjoint(resolved(base, aliases)) for base in found)
+        }
+        grown = not derived <= result
+        result |= derived
+    return frozenset(result)
+
+
+def kinds_asked(
+    kinds: Kinds, module: str, listed: frozenset[str], aliases: Mapping[str, tuple[str, ...]]
+) -> Counter[str]:
+    """Return the listed classes by which a module tests the kind of an object, outside their own part."""
+    result: Counter[str] = Counter()
+    for name, _ in kinds.tested:
+        found = resolved(name, aliases)
+        result.update(
+            one
+            for one in found
+            if one in listed and part_of(one) != part_of(module) and (module, one) != CHECKS_OTHERS
+        )
+    return result
+
+
+def resolved(name: str, aliases: Mapping[str, tuple[str, ...]]) -> list[str]:
+    """Return a name with those that it stands for, in turn."""
+    result = [name]
+    for one in result:
+        result += [other for other in aliases.get(one, ()) if other not in result]
+    return result
+
+
+@functools.cache
+def aliases_of_all() -> Mapping[str, tuple[str, ...]]:
+    return {name: several for kinds in kinds_of_all().values() for name, several in kinds.aliases.items()}
+
+
+def test_nothing_asks_of_what_class_parameters_members_and_results_are() -> None:
+    compare(
+        (
+            f"{short(module)} {short(name)} {times}"
+            for module, kinds in kinds_of_all().items()
+            for name, times in kinds_asked(kinds, module, classes(), aliases_of_all()).items()
+        ),
+        STORED["left"]["kinds"],
+    )
+
+
+def test_the_classes_of_parameters_members_and_results_are_found() -> None:
+    assert classes() >= {
+        "smpc_dp.learn.registry.LearnParameters",
+        "smpc_dp.learn.requirements.Learned",
+        "smpc_dp.net.member.Membership",
+        "smpc_dp.protocols.garbled.evaluation.Evaluation",
+        "smpc_dp.protocols.gopa.records.DirectRecordParameters",
+        "smpc_dp.protocols.record_result.RecordResult",
+        "smpc_dp.protocols.result.Result",
+        "smpc_dp.statistics.report_parameters.ReportParameters",
+    }
+
+
+def kinds_of(code: str, module: str = "smpc_dp.net.example") -> Kinds:
+    return kinds_in(nodes_of(ast.parse(code)), module)
+
+
+IMPORTED = """
+import smpc_dp
+from smpc_dp.learn import registry
+from smpc_dp.learn.registry import LearnParameters
+from smpc_dp.protocols.gopa.params import GopaParameters as Given
+BOTH = (Given, LearnParameters)
+"""
+
+
+def found_in(code: str, module: str) -> Counter[str]:
+    kinds = kinds_of(IMPORTED + code, module)
+    return kinds_asked(kinds, module, classes(), {**aliases_of_all(), **kinds.aliases})
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "isinstance(x, LearnParameters)",
+        "isinstance(x, registry.LearnParameters)",
+        "isinstance(x, int | LearnParameters)",
+        "isinstance(x, (int, Given))",
+        "isinstance(x, BOTH)",
+        "isinstance(x, smpc_dp.Result)",
+        "def function(x):\n    return not isinstance(x, Given)",
+        "issubclass(x, Given)",
+        "type(x) is Given",
+        "type(x) == registry.LearnParameters",
+        "Given == type(x)",
+        "type(x) in (int, Given)",
+        "type(x) in BOTH",
+        "x.__class__ is not Given",
+        "match x:\n    case Given():\n        pass",
+        "match x:\n    case [int(), Given(n=1) | registry.LearnParameters()]:\n        pass",
+        "match type(x):\n    case registry.LearnParameters:\n        pass",
+    ],
+)
+def test_the_rule_of_kinds_refuses(code: str) -> None:
+    assert found_in(code, "smpc_dp.net.example")
+
+
+@pytest.mark.parametrize(
+    ("code", "module"),
+    [
+        ("isinstance(x, int)", "smpc_dp.net.tasks"),
+        ("match x:\n    case int():\n        pass", "smpc_dp.net.tasks"),
+        ("x = Given(1)", "smpc_dp.net.tasks"),
+        ("x == Given.protocol", "smpc_dp.net.tasks"),
+        ("class LearnParameters:\n    x: Given\nisinstance(x, other.LearnParameters)", "smpc_dp.net.tasks"),
+        ("type(x) is type(y)", "smpc_dp.net.tasks"),
+        ("isinstance(x, Given)", "smpc_dp.protocols.gopa.example"),
+        ("isinstance(x, LearnParameters)", "smpc_dp.learn.example"),
+    ],
+)
+def test_the_rule_of_kinds_accepts(code: str, module: str) -> None:
+    assert not found_in(code, module)
+
+
+def owner_of(name: str) -> str | None:
+    """Return the part in which the name of a protocol or task may be compared; None if there is none."""
+    home = registry.BUILT_IN.get(name) or tasks.BUILT_IN.get(name)
+    part = OWNERS.get(name) if home is None else part_of(home)
+    return None if part == "session" else part
+
+
+def compared(
+    kinds: Kinds, module: str, constants: Mapping[str, str], aliases: Mapping[str, tuple[str, ...]]
+) -> Counter[str]:
+    """Return the names of protocols and tasks that a module compares, though another part owns them.
+
+    Names of tasks are words of other subjects too: they count where a task is asked.
+    """
+    result: Counter[str] = Counter()
+    for one in kinds.compared:
+        texts = (
+            [one.text] if one.is_text else [constants.get(name, "") for name in resolved(one.text, aliases)]
+        )
+        for text in texts:
+            counts = text in PROTOCOLS or (text in TASKS and not one.is_looked_for and "task" in one.other)
+            if counts and module not in REGISTRIES and owner_of(text) != part_of(module):
+                result[text] += 1
+    return result
+
+
+@functools.cache
+def constants_of_all() -> Mapping[str, str]:
+    return {name: text for kinds in kinds_of_all().values() for name, text in kinds.constants.items()}
+
+
+def test_nothing_compares_the_name_of_a_protocol_or_task() -> None:
+    compare(
+        (
+            f"{short(module)} {name} {times}"
+            for module, kinds in kinds_of_all().items()
+            for name, times in compared(kinds, module, constants_of_all(), aliases_of_all()).items()
+        ),
+        STORED["left"]["names"],
+    )
+
+
+def named_in(code: str, module: str) -> Counter[str]:
+    imported = (
+        "from smpc_dp.protocols.gopa import versions\n"
+        "from smpc_dp.protocols.gopa.params import GopaParameters\n"
+        "from smpc_dp.protocols.gopa.versions import GOPA\n"
+        "OWN = 'mpyc'\n"
+    )
+    kinds = kinds_of(imported + code, module)
+    return compared(
+        kinds, module, {**constants_of_all(), **kinds.constants}, {**aliases_of_all(), **kinds.aliases}
+    )
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "session.protocol == 'gopa'",
+        "'gopa' != session.protocol",
+        "session.protocol in ('secagg', 'reports')",
+        "session.protocol not in {'gopa'}",
+        "session.protocol in frozenset(['gopa'])",
+        "(session.protocol, session.version) == ('gopa', 2)",
+        "session.protocol == GOPA",
+        "session.protocol == versions.GOPA",
+        "session.protocol == GopaParameters.protocol",
+        "session.protocol == OWN",
+        "1 < len(x) == 'pairwise-statistic'",
+        "'learn' in protocols",
+        "match session.protocol:\n    case 'gopa':\n        pass",
+        "match session.protocol, 1:\n    case 'x' | 'learn', _:\n        pass",
+        "task_of(session).name == 'learner'",
+        "self.task in ('vector', 'records')",
+        "match task:\n    case 'report':\n        pass",
+    ],
+)
+def test_the_rule_of_names_refuses(code: str) -> None:
+    assert named_in(code, "smpc_dp.net.example")
+
+
+@pytest.mark.parametrize(
+    ("code", "module"),
+    [
+        ("session.protocol == other.protocol", "smpc_dp.net.example"),
+        ("session.protocol == 'unanimous'", "smpc_dp.net.example"),
+        ("make(protocol='gopa')", "smpc_dp.net.example"),
+        ("FOLDERS['gopa']", "smpc_dp.net.example"),
+        ("'records' in parameters", "smpc_dp.net.example"),
+        ("'learner' in task.parameters", "smpc_dp.net.example"),
+        ("terms.kind == 'pairs'", "smpc_dp.net.example"),
+        ("method == 'gopa'", "smpc_dp.protocols.gopa.example"),
+        ("method == 'gopa'", "smpc_dp.protocols.registry"),
+        ("task_of(session).name == 'records'", "smpc_dp.records.example"),
+        ("_averager(parameters).get('method') == 'mpyc'", "smpc_dp.capabilities.learn.capability"),
+    ],
+)
+def test_the_rule_of_names_accepts(code: str, module: str) -> None:
+    assert not named_in(code, module)
+
+
+def test_no_module_of_the_session_compares_the_name_of_the_exchange() -> None:
+    assert named_in("parameters.protocol == 'exchange'", "smpc_dp.net.session")
+
+
+def test_a_list_that_is_too_long_or_too_short_is_refused() -> None:
+    compare(["a", "b"], ["a", "b"])
+    for found, stored in (
+        (["a", "b"], ["a"]),
+        (["a"], ["a", "b"]),
+        (["a"], ["a", "a"]),
+        (["a", "b"], ["b", "a"]),
+    ):
+        with pytest.raises(AssertionError):
+            compare(found, stored)
