@@ -6,6 +6,7 @@ Another package registers a `SessionProtocol` in the entry-point group `smpc_dp.
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from importlib import import_module
@@ -44,21 +45,23 @@ BUILT_IN: Mapping[str, str] = MappingProxyType(
     }
 )
 RESERVED = frozenset({*BUILT_IN, "pairwise-statistic"})
+_OF_CAPABILITY = re.compile(rf"{re.escape(CAPABILITIES)}(\.\w+(\.capability)?)?")
 
 
 def imported(module: str) -> Any:
-    """Import a module of this package; None for one of a capability whose folder is absent."""
+    """Import a module of this package; None for a capability that is absent, or builds on an absent one."""
     try:
         return import_module(module)
     except ModuleNotFoundError as error:
-        if error.name is None or not f"{error.name}.".startswith(f"{CAPABILITIES}."):
+        # Of its folder, or of one that it builds on; another module that is missing in one is a fault.
+        if error.name is None or not _OF_CAPABILITY.fullmatch(error.name):
             raise
         return None
 
 
 @functools.cache
 def _built_in(name: str) -> SessionProtocol | None:
-    """Return a protocol of this package; None if its capability is absent."""
+    """Return a protocol of this package; None if its capability, or one that this builds on, is absent."""
     module = imported(BUILT_IN[name])
     protocols: tuple[SessionProtocol, ...] = () if module is None else module.PROTOCOLS
     return next((one for one in protocols if one.name == name), None)

@@ -1,0 +1,154 @@
+"""Without a capability its protocols are unknown, their names stay reserved, and the others work."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.abc import MetaPathFinder
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import smpc_dp.capabilities
+from smpc_dp import extensions
+from smpc_dp.errors import ConfigCheck, ConfigError
+from smpc_dp.identity.keys import Identity
+from smpc_dp.net import tasks
+from smpc_dp.net.session_file import load_session, parse_session, write_session
+from smpc_dp.protocols import registry
+from smpc_dp.protocols.registry import CAPABILITIES, RESERVED, built_in_protocols, find_protocol
+
+# By capability those that build on it.
+BUILT_ON: Mapping[str, frozenset[str]] = {
+    "gopa": frozenset({"learn"}),
+    "learn": frozenset(),
+    "pairs": frozenset(),
+    "reports": frozenset(),
+    "servers": frozenset({"learn"}),
+}
+# By name of a protocol the capability that has it.
+NAMED = {
+    name: home.removeprefix(f"{CAPABILITIES}.").removesuffix(".capability")
+    for name, home in registry.BUILT_IN.items()
+    if home.startswith(CAPABILITIES)
+}
+SUM = {"length": 10, "lower": 0.0, "upper": 1.0, "precision": 0.001}
+MEMBERS = [
+    Identity.from_seed("agg", b"agg".ljust(32)).entry("aggregator", "127.0.0.1:7000"),
+    *(Identity.from_seed(f"p{n}", bytes([n]) * 32).entry() for n in range(1, 9)),
+]
+
+
+class Blocked(MetaPathFinder):
+    """Finds nothing of a package, as if its folder were absent."""
+
+    def __init__(self, package: str) -> None:
+        self._package = package
+
+    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> None:
+        del path, target
+        if f"{name}.".startswith(f"{self._package}."):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+
+def clear(monkeypatch: pytest.MonkeyPatch, *finders: MetaPathFinder) -> None:
+    """Forget what is imported of capabilities, and find modules by `finders` first."""
+    registry._built_in.cache_clear()
+    extensions.find.cache_clear()
+    for name in [*sys.modules]:
+        if name.startswith(f"{CAPABILITIES}."):
+            monkeypatch.delitem(sys.modules, name)
+    for name in BUILT_ON:
+        monkeypatch.delattr(smpc_dp.capabilities, name, raising=False)
+    monkeypatch.setattr(sys, "meta_path", [*finders, *sys.meta_path])
+
+
+@pytest.fixture(params=sorted(BUILT_ON))
+def absent(request: pytest.FixtureRequest) -> Iterator[str]:
+    """A capability that is absent."""
+    name: str = request.param
+    before = {key: value for key, value in sys.modules.items() if key.startswith(f"{CAPABILITIES}.")}
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        clear(monkeypatch, Blocked(f"{CAPABILITIES}.{name}"))
+        yield name
+    for key in [key for key in sys.modules if key.startswith(f"{CAPABILITIES}.")]:
+        del sys.modules[key]
+    sys.modules.update(before)
+    for key, module in before.items():
+        if key.count(".") == 2:
+            setattr(smpc_dp.capabilities, key.rpartition(".")[2], module)
+    registry._built_in.cache_clear()
+    extensions.find.cache_clear()
+
+
+def test_the_names_of_all_capabilities_are_in_the_list() -> None:
+    folders = {path.parent.name for path in Path(smpc_dp.capabilities.__path__[0]).glob("*/capability.py")}
+    assert folders == {*BUILT_ON} == {*NAMED.values()}
+    assert all(find_protocol(name) is not None for name in registry.BUILT_IN)
+
+
+def without(text: str, protocol: str) -> str:
+    """Return the error of the session with this protocol in the place of its own."""
+    with pytest.raises(ConfigError) as caught:
+        parse_session(text.replace('protocol = "secagg"', f'protocol = "{protocol}"'), audited=True)
+    (reason,) = [
+        issue.reason
+        for issue in caught.value.issues
+        if issue.where == "protocol" and issue.check is ConfigCheck.CHOICE
+    ]
+    return reason
+
+
+def test_a_session_that_names_an_absent_capability_has_an_unknown_protocol(
+    absent: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "s.toml"
+    write_session(path, "secagg", 1, SUM, MEMBERS)
+    assert load_session(path).checked_parameters is not None
+    gone = {name for name, home in NAMED.items() if home in {absent, *BUILT_ON[absent]}}
+    assert {one.name for one in built_in_protocols()} == {*registry.BUILT_IN} - gone
+    for name in gone:
+        reason = without(path.read_text("utf-8"), name)
+        assert reason.startswith(f"{name!r} is unknown, the known ones are ")
+        known = reason.partition("; ")[0]
+        assert "secagg 1" in known
+        assert f"{name} 1" not in known
+
+
+def test_the_name_of_an_absent_capability_stays_reserved(
+    absent: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    group = extensions.Group.PROTOCOLS
+    # Would raise if it were loaded.
+    monkeypatch.setattr(
+        extensions, "registered", lambda _: [EntryPoint(name, "gone:x", group) for name in sorted(RESERVED)]
+    )
+    for name in RESERVED:
+        assert registry.origin_of(name) == ""
+        protocol = find_protocol(name)
+        assert protocol is None or protocol in built_in_protocols()
+    assert all(find_protocol(name) is None for name, home in NAMED.items() if home == absent)
+
+
+def test_the_tasks_of_an_absent_capability_are_absent(absent: str) -> None:
+    for name, home in tasks.BUILT_IN.items():
+        if home == f"{CAPABILITIES}.{absent}.capability":
+            with pytest.raises(LookupError, match=f"the task '{name}' is absent"):
+                tasks.find_task(name)
+    assert tasks.find_task("vector").name == "vector"
+
+
+def test_another_module_that_a_capability_lacks_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A capability with a fault of its own is no absent one."""
+    for name in ("lacking", f"{CAPABILITIES}.gopa.lacking", f"{CAPABILITIES}.gopa.capability.lacking"):
+        with monkeypatch.context() as patch:
+            patch.setattr(sys, "meta_path", [Blocked(name), *sys.meta_path])
+            with pytest.raises(ModuleNotFoundError):
+                registry.imported(name)
+    for name in ("gopa.capability", "lacking.capability"):
+        with monkeypatch.context() as patch:
+            patch.delitem(sys.modules, f"{CAPABILITIES}.{name}", raising=False)
+            patch.setattr(sys, "meta_path", [Blocked(f"{CAPABILITIES}.{name}"), *sys.meta_path])
+            assert registry.imported(f"{CAPABILITIES}.{name}") is None
