@@ -135,9 +135,12 @@ def test_the_name_of_an_absent_capability_stays_reserved(
 def test_the_tasks_of_an_absent_capability_are_absent(absent: str) -> None:
     for name, home in tasks.BUILT_IN.items():
         if home == f"{CAPABILITIES}.{absent}.capability":
-            with pytest.raises(LookupError, match=f"the task '{name}' is absent"):
+            with pytest.raises(ConfigError, match=f"'{name}' is not in this installation"):
                 tasks.find_task(name)
     assert tasks.find_task("vector").name == "vector"
+    for step, name in tasks.BESIDE.items():
+        is_there = tasks.BUILT_IN[name] != f"{CAPABILITIES}.{absent}.capability"
+        assert (tasks.beside_of(step) is not None) == is_there
 
 
 def test_another_module_that_a_capability_lacks_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
