@@ -155,10 +155,10 @@ def test_each_listed_import_of_a_capability_is_needed() -> None:
         ("smpc_dp.net.driver", "smpc_dp.protocols.gopa.params"),
         ("smpc_dp.records.plan", "smpc_dp.kernels.fields"),
         ("smpc_dp.crypto.prg", "smpc_dp.capabilities.gopa.capability"),
-        ("smpc_dp.log.log", "smpc_dp.cli.output"),
+        ("smpc_dp.log.log", "smpc_dp.cli.party"),
         ("smpc_dp.protocols.gopa.states", "smpc_dp.learn.sgd"),
         ("smpc_dp.kernels.fields", "smpc_dp.statistics.shared.plan"),
-        ("smpc_dp.learn.sgd", "smpc_dp.simulate.drive"),
+        ("smpc_dp.learn.sgd", "smpc_dp.simulate.average"),
         ("smpc_dp.learn.sgd", "smpc_dp"),
     ],
 )
