@@ -25,10 +25,9 @@ if TYPE_CHECKING:
     from smpc_dp.kernels.kernel import Kernel
     from smpc_dp.net.connection import AggregatorConnection
     from smpc_dp.net.transport.tls import Contexts
-    from smpc_dp.privacy.circuit_noise import NoiseKind
+    from smpc_dp.privacy.circuit_noise import NoiseKind, PairDistribution
     from smpc_dp.protocols.garbled.evaluation import AnyCircuit, Evaluation, Input, Role
     from smpc_dp.protocols.garbled.params import Mode, Output
-    from smpc_dp.protocols.secret_sharing.terms import PairDistribution
     from smpc_dp.protocols.ustatistic.result import StatisticResult
     from smpc_dp.statistics.similarity import Similarities
 

@@ -32,12 +32,11 @@ if TYPE_CHECKING:
     from smpc_dp.net.served_log import ServedLog
     from smpc_dp.net.vector_requests import Kind
     from smpc_dp.privacy.accountant.ledger import Ledger
-    from smpc_dp.privacy.circuit_noise import NoiseKind
+    from smpc_dp.privacy.circuit_noise import NoiseKind, PairDistribution
     from smpc_dp.protocols.garbled.evaluation import AnyCircuit, Evaluation, Input, Role
     from smpc_dp.protocols.garbled.params import Mode, Output
     from smpc_dp.protocols.record_result import RecordResult
     from smpc_dp.protocols.result import Result
-    from smpc_dp.protocols.secret_sharing.terms import PairDistribution
     from smpc_dp.protocols.session_protocol import MakeParty
     from smpc_dp.protocols.ustatistic.result import StatisticResult
     from smpc_dp.records.table import Source, Table

@@ -24,6 +24,8 @@ from smpc_dp.privacy.response import ResponseDistribution
 Integers = NDArray[np.int64]
 Raw = NDArray[np.uint64]
 NoiseKind = Literal["laplace", "gaussian", "randomised_response"]
+# The same on shares, where other noise may be added to a sum over the pairs.
+PairDistribution = Literal["pair_laplace", "pair_gaussian", "randomised_response"]
 
 GREATEST_EPSILON = 12.0
 LEAST_EPSILON = 1e-6

@@ -12,14 +12,13 @@ from smpc_dp.errors import ConfigCheck, ConfigError, SmpcError
 from smpc_dp.kernels.fields import Codes, checked_labels
 from smpc_dp.kernels.kernel import Kernel
 from smpc_dp.kernels.named import find_kernel
-from smpc_dp.privacy.circuit_noise import NoiseKind, Raw
+from smpc_dp.privacy.circuit_noise import NoiseKind, PairDistribution, Raw
 from smpc_dp.protocols.covert.roles import aggregator_role, party_role
 from smpc_dp.protocols.garbled.draw import Pairs, bipartite_matchings, matchings
 from smpc_dp.protocols.garbled.messages import PAIRWISE, VERSION
 from smpc_dp.protocols.garbled.params import PAIR_COPIES
 from smpc_dp.protocols.garbled.participant import Participant
 from smpc_dp.protocols.garbled.transfers import Transfers
-from smpc_dp.protocols.secret_sharing.terms import PairDistribution
 from smpc_dp.protocols.ustatistic.estimate import estimate
 from smpc_dp.protocols.ustatistic.plan import StatisticPlan
 from smpc_dp.protocols.ustatistic.result import StatisticResult, result_of

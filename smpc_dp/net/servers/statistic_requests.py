@@ -11,8 +11,7 @@ from smpc_dp.net.servers.programs import operation_of
 if TYPE_CHECKING:
     from smpc_dp.kernels.kernel import Kernel
     from smpc_dp.net.servers.connection import ServersConnection
-    from smpc_dp.privacy.circuit_noise import NoiseKind
-    from smpc_dp.protocols.secret_sharing.terms import PairDistribution
+    from smpc_dp.privacy.circuit_noise import NoiseKind, PairDistribution
     from smpc_dp.protocols.ustatistic.result import StatisticResult
 
 

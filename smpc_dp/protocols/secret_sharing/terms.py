@@ -11,9 +11,9 @@ from msgspec import Meta
 
 from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.transcript import digest
+from smpc_dp.privacy.circuit_noise import PairDistribution
 
 ProgramKind = Literal["sum", "mean", "weighted-mean", "statistic", "pairs", "tables"]
-PairDistribution = Literal["pair_laplace", "pair_gaussian", "randomised_response"]
 NoiseDistribution = Literal["laplace", "gaussian", "wide-gaussian"] | PairDistribution
 
 # Mersenne primes p = 3 (mod 4), as mpyc's random bits need them.

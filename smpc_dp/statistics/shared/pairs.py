@@ -21,9 +21,9 @@ from smpc_dp.circuits.randomisers import randomise
 from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.kernels.kernel import Kernel
 from smpc_dp.kernels.share_gadgets import Shared, join_bits, number
-from smpc_dp.privacy.circuit_noise import Noise, NoiseKind, Randomiser
+from smpc_dp.privacy.circuit_noise import Noise, NoiseKind, PairDistribution, Randomiser
 from smpc_dp.protocols.garbled.draw import Pairs
-from smpc_dp.protocols.secret_sharing.terms import NoiseTerms, PairDistribution
+from smpc_dp.protocols.secret_sharing.terms import NoiseTerms
 from smpc_dp.statistics.shared.kernels import CHUNK
 from smpc_dp.statistics.shared.noise import encode_coins, read_coins
 

@@ -19,9 +19,9 @@ from smpc_dp.privacy.arguments import ArgumentChecks
 from smpc_dp.privacy.central_gaussian import WideGaussian
 from smpc_dp.privacy.central_noise import CentralNoise, CoarseGaussian
 from smpc_dp.privacy.central_pairwise import CentralDistribution, design_central, split, sum_sensitivity
+from smpc_dp.privacy.circuit_noise import PairDistribution
 from smpc_dp.protocols.secret_sharing.terms import (
     NoiseTerms,
-    PairDistribution,
     ProgramKind,
     ProgramTerms,
     modulus_for,
