@@ -17,8 +17,7 @@ from smpc_dp.net.session_file import SessionFile, load_session
 from smpc_dp.net.tasks import checked_for, task_of
 from smpc_dp.net.transport.endpoint import SMALL_BUDGET, Endpoint
 from smpc_dp.net.transport.framing import MAX_FRAME, InflightBudget
-from smpc_dp.protocols.gopa.direct_messages import EVERYONE
-from smpc_dp.wire.envelope import Envelope
+from smpc_dp.wire.envelope import EVERYONE, Envelope
 from smpc_dp.wire.signing import Context, decode_envelope, encode_envelope, group_operation
 
 if TYPE_CHECKING:

@@ -11,13 +11,13 @@ from smpc_dp.net.transport.memory import Faults
 from smpc_dp.protocols.engine.run import Run
 from smpc_dp.protocols.gopa import direct_states
 from smpc_dp.protocols.gopa.direct_evidence import coordinator_of
-from smpc_dp.protocols.gopa.direct_messages import EVERYONE
 from smpc_dp.protocols.gopa.direct_params import DirectParameters
 from smpc_dp.protocols.result import Outcome, Result
 from smpc_dp.report.trace import Trace
 from smpc_dp.simulate.drive import drive
 from smpc_dp.simulate.simulated_run import draw_kills, simulated_run
 from smpc_dp.simulate.tracing import traced
+from smpc_dp.wire.envelope import EVERYONE
 from smpc_dp.wire.signing import Context
 
 

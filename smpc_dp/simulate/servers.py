@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from smpc_dp.net.transport.memory import MemoryNetwork
 from smpc_dp.protocols.engine.events import Event, Report
-from smpc_dp.protocols.gopa.direct_messages import EVERYONE
 from smpc_dp.protocols.secret_sharing.params import MPYC, VectorParameters, threshold_of
 from smpc_dp.protocols.secret_sharing.party import PartyRun
 from smpc_dp.protocols.secret_sharing.server import ServerRun
@@ -24,7 +23,7 @@ from smpc_dp.simulate.randomness import randomness_of
 from smpc_dp.simulate.shared import run_alone
 from smpc_dp.simulate.simulated_run import draw_signers, public_keys, simulated_run
 from smpc_dp.statistics.shared.vectors import vector_program
-from smpc_dp.wire.envelope import Envelope
+from smpc_dp.wire.envelope import EVERYONE, Envelope
 
 SERVERS = ("server1", "server2", "server3")
 

@@ -9,6 +9,9 @@ from msgspec import Meta
 
 Name = Annotated[str, Meta(max_length=63)]
 
+# Not a name of a member: a message signed for it is signed for all.
+EVERYONE = "*"
+
 
 class Body(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """Base of message bodies: only the fields, in order, are encoded."""

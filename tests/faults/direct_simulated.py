@@ -24,7 +24,7 @@ from smpc_dp.protocols.result import Outcome
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from smpc_dp.simulate.simulated_run import Signer
 from smpc_dp.wire.abort import ABORT, LEAVE, Abort
-from smpc_dp.wire.envelope import Envelope
+from smpc_dp.wire.envelope import EVERYONE, Envelope
 from smpc_dp.wire.signing import Context, decode
 
 LENGTH = 3
@@ -79,7 +79,7 @@ class DirectRow:
             session_digest=self.digest,
             request=request,
             names=self.names,
-            aggregator=d.EVERYONE,
+            aggregator=EVERYONE,
             keys={name: bytes(signer.key.verify_key) for name, signer in self.signers.items()},
             operation=self.parameters.planned(),
         )
@@ -129,7 +129,7 @@ class DirectRow:
 
     def sign(self, envelope: Envelope) -> Envelope:
         """Sign what a sender sends anew."""
-        receiver = envelope.receiver if envelope.step in d.TO_ONE else d.EVERYONE
+        receiver = envelope.receiver if envelope.step in d.TO_ONE else EVERYONE
         signer = self.signers[envelope.sender]
         message = msgspec.Raw(envelope.body)
         [signed] = self.context.write(signer, envelope.run_id, envelope.step, (receiver,), message)  # type: ignore[arg-type]
@@ -192,7 +192,7 @@ class DirectRow:
         shown = set()
         for which in ("first", "second"):
             run_id, body_hash = evidence[f"{which} run id"], evidence[which]
-            statement = self.context.statement(run_id, step, fault.culprit, d.EVERYONE, body_hash)
+            statement = self.context.statement(run_id, step, fault.culprit, EVERYONE, body_hash)
             self.context.verify(self.context.keys[fault.culprit], statement, evidence[f"{which} signature"])
             shown.add((run_id, body_hash))
         assert len(shown) == 2, "two different messages"

@@ -10,7 +10,7 @@ from typing import Any
 from smpc_dp.protocols.gopa import direct_messages as d
 from smpc_dp.protocols.gopa import messages as g
 from smpc_dp.protocols.phases import messages as m
-from smpc_dp.wire.envelope import Envelope
+from smpc_dp.wire.envelope import EVERYONE, Envelope
 from smpc_dp.wire.sets import pack_set
 from smpc_dp.wire.signing import encode
 from smpc_dp_lab.vectors.direct_runs import COORDINATOR, SCENARIOS, new_run
@@ -93,7 +93,7 @@ class _Base(Base):
         self.receiver = receiver
 
     def _for(self, envelope: Envelope) -> str:
-        return envelope.receiver if envelope.step in d.TO_ONE else d.EVERYONE
+        return envelope.receiver if envelope.step in d.TO_ONE else EVERYONE
 
     def find(self, step: str, sender: str = "", receiver: str = "") -> tuple[int, Envelope]:
         return super().find(step, sender or COORDINATOR, receiver or self.receiver)

@@ -11,7 +11,6 @@ from functools import partial
 
 from smpc_dp.errors import Code, PeerFault, SmpcError
 from smpc_dp.protocols.engine.events import Cancellation, Deadline, Message, Report, Start
-from smpc_dp.protocols.gopa.direct_messages import EVERYONE
 from smpc_dp.protocols.secret_sharing import messages as m
 from smpc_dp.protocols.secret_sharing.agreement import output_statement, set_statement
 from smpc_dp.protocols.secret_sharing.params import MPYC
@@ -22,7 +21,7 @@ from smpc_dp.protocols.secret_sharing.terms import ProgramTerms
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from smpc_dp.simulate.simulated_run import draw_signers, public_keys
 from smpc_dp.statistics.shared.plan import sum_program
-from smpc_dp.wire.envelope import Envelope
+from smpc_dp.wire.envelope import EVERYONE, Envelope
 from smpc_dp.wire.sets import pack_set
 from smpc_dp.wire.signing import Context, decode
 from smpc_dp_lab.vectors.fault import Fields, Kinds, RecordedRun, altered, envelope_json, flip

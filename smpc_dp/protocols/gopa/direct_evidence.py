@@ -15,6 +15,7 @@ from smpc_dp.protocols.engine.peers import Inbox, Letter, Peer, PeerState
 from smpc_dp.protocols.gopa import direct_messages as d
 from smpc_dp.protocols.gopa.params import GopaParameters
 from smpc_dp.protocols.phases import messages as m
+from smpc_dp.wire.envelope import EVERYONE
 from smpc_dp.wire.sets import PartySet
 
 
@@ -67,7 +68,7 @@ def has_signed(
 ) -> bool:
     """Tell whether a party has signed a letter."""
     context, name = peer.context, peer.name_of(party)
-    statement = context.statement(run_id, step, name, d.EVERYONE, body_hash)
+    statement = context.statement(run_id, step, name, EVERYONE, body_hash)
     try:
         context.verify(context.keys[name], statement, signature)
     except VerificationError:

@@ -18,9 +18,6 @@ from smpc_dp.wire.envelope import Body
 
 Signature = Annotated[bytes, Meta(min_length=SIGNATURE_BYTES, max_length=SIGNATURE_BYTES)]
 
-# Not a name of a party: a message signed for it is signed for all.
-EVERYONE = "*"
-
 # Steps of a party besides hello, advertise, reveal, attest-participants and publish.
 HELD = "held"
 ATTEST_TOTAL = "attest-total"

@@ -10,7 +10,7 @@ from smpc_dp.errors import PeerFault
 from smpc_dp.net.transport.memory import Faults, MemoryNetwork
 from smpc_dp.privacy.secagg_plan import plan_secagg
 from smpc_dp.protocols.gopa.direct_keys import total_digest
-from smpc_dp.protocols.gopa.direct_messages import ATTEST_TOTAL, EVERYONE
+from smpc_dp.protocols.gopa.direct_messages import ATTEST_TOTAL
 from smpc_dp.protocols.gopa.direct_params import DirectParameters, check_parameters
 from smpc_dp.protocols.phases import keys
 from smpc_dp.protocols.phases import messages as m
@@ -19,6 +19,7 @@ from smpc_dp.simulate.average import sum_roles
 from smpc_dp.simulate.direct import direct_roles
 from smpc_dp.simulate.drive import drive
 from smpc_dp.simulate.simulated_run import AGGREGATOR
+from smpc_dp.wire.envelope import EVERYONE
 from smpc_dp.wire.sets import pack_set
 from smpc_dp.wire.signing import encode
 
