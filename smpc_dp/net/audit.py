@@ -45,12 +45,11 @@ from smpc_dp.net.audit_selection import (
 from smpc_dp.net.log_http import HTTP_SECONDS
 from smpc_dp.net.log_session import LogSession, parse_session_text, read_long_session
 from smpc_dp.net.log_source import Reopen, make_rereadable, open_log
-from smpc_dp.protocols.auditing import Excluded
-from smpc_dp.protocols.gopa.verifiable.audit import CHANGED, Again
+from smpc_dp.protocols.auditing import CHANGED, Again, Excluded, LogAuditor
 from smpc_dp.protocols.gopa.verifiable.batch_verifier import EarlierFault, at_once
 from smpc_dp.protocols.gopa.verifiable.verdict import Verdict
 from smpc_dp.protocols.registry import built_in_protocols, session_protocol
-from smpc_dp.protocols.session_protocol import Audit, LogAuditor
+from smpc_dp.protocols.session_protocol import Audit
 from smpc_dp.protocols.ustatistic.audit import StatisticVerdict
 from smpc_dp.wire.signing import Context
 

@@ -23,9 +23,8 @@ from smpc_dp.net.audit import Report, audit_stream
 from smpc_dp.net.audit_selection import Wanted
 from smpc_dp.net.growing_log import open_growing
 from smpc_dp.net.log_session import LogSession
-from smpc_dp.protocols.auditing import Excluded
+from smpc_dp.protocols.auditing import Excluded, LogAuditor
 from smpc_dp.protocols.gopa.verifiable import messages as v
-from smpc_dp.protocols.session_protocol import LogAuditor
 from smpc_dp.wire.sets import PartySet
 from smpc_dp.wire.signing import Context
 

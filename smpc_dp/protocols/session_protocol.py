@@ -20,14 +20,13 @@ if TYPE_CHECKING:
     from smpc_dp.log.keeping import Board
     from smpc_dp.log.log import Header
     from smpc_dp.privacy.accountant.events import Event
+    from smpc_dp.protocols.auditing import LogAuditor
     from smpc_dp.protocols.engine.collector import CollectorRole
     from smpc_dp.protocols.engine.party import PartyRole
     from smpc_dp.protocols.engine.run import Run
-    from smpc_dp.protocols.gopa.verifiable.audit import Auditor
     from smpc_dp.protocols.phases.cost import Cost
     from smpc_dp.protocols.phases.key_graph import Watch
     from smpc_dp.protocols.phases.survivors import FixedSurvivors
-    from smpc_dp.protocols.ustatistic.audit import StatisticAuditor
     from smpc_dp.seen import Seen
     from smpc_dp.wire.signing import Context, Signer
 
@@ -35,8 +34,6 @@ if TYPE_CHECKING:
 Written: TypeAlias = Mapping[str, object]
 # Who computes: the parties through one aggregator; they alone, all or two of them; or servers for them.
 Topology = Literal["aggregator", "direct", "two", "servers"]
-# What takes the entries of a log in order, and then gives its verdict.
-LogAuditor: TypeAlias = "Auditor | StatisticAuditor"
 # (the parameters as written, number of parties) -> (checked parameters or None, faults). A fault's `where` is
 # a key of [parameters], or "roster" when the number of parties is at fault.
 ParameterChecker = Callable[[Written, int], tuple[Any, list[ConfigIssue]]]

@@ -19,7 +19,6 @@ from smpc_dp.protocols.gopa.versions import (
 )
 from smpc_dp.protocols.session_protocol import (
     Audit,
-    LogAuditor,
     Roles,
     SessionProtocol,
     Topology,
@@ -29,6 +28,7 @@ from smpc_dp.protocols.session_protocol import (
 
 if TYPE_CHECKING:
     from smpc_dp.log.log import Header
+    from smpc_dp.protocols.auditing import LogAuditor
     from smpc_dp.protocols.engine.run import Run
     from smpc_dp.protocols.gopa.params import GopaParameters
     from smpc_dp.wire.signing import Context

@@ -9,7 +9,7 @@ from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
 from smpc_dp.net.session_file import SessionFile
 from smpc_dp.net.tasks import BesideTask, Json, Task
 from smpc_dp.protocols.garbled.messages import PAIRWISE, VERSION
-from smpc_dp.protocols.session_protocol import Audit, LogAuditor, Roles, SessionProtocol, Topology
+from smpc_dp.protocols.session_protocol import Audit, Roles, SessionProtocol, Topology
 from smpc_dp.protocols.ustatistic import messages as statistic
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from smpc_dp.log.log import Header
     from smpc_dp.net.member import Membership
     from smpc_dp.net.party_requests import PartyRequests
+    from smpc_dp.protocols.auditing import LogAuditor
     from smpc_dp.protocols.engine.run import Run
     from smpc_dp.protocols.garbled.evaluation import Evaluation
     from smpc_dp.protocols.garbled.params import PairwiseParameters

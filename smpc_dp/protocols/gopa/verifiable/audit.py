@@ -10,7 +10,7 @@ from __future__ import annotations
 import array
 import contextlib
 import math
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -19,7 +19,7 @@ import numpy as np
 from smpc_dp.crypto import proofs
 from smpc_dp.errors import Check, PeerFault, SmpcError, VerificationError
 from smpc_dp.log.log import Entry, Header
-from smpc_dp.protocols.auditing import Excluded
+from smpc_dp.protocols.auditing import CHANGED, Again, Excluded
 from smpc_dp.protocols.begin import check_begin, session_head
 from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.gopa.verifiable.batch_verifier import Position, Workers, at_once, raise_first
@@ -49,9 +49,6 @@ from smpc_dp.protocols.phases.certify import check_certificate
 from smpc_dp.wire.sets import PartySet, pack_list
 from smpc_dp.wire.signing import Context, decode, group_operation
 
-# Reads the log again from its first entry, each with the head before it.
-Again = Callable[[], Generator[tuple[Entry, bytes], None, None]]
-CHANGED = "the log is not the one that was read before: it changed meanwhile"
 # Most proofs that are verified together, and bytes of them.
 BATCH, BATCH_BYTES = 512, 1 << 22
 # Ratio of memory to published bytes: a value of 8 bytes becomes a scalar.
