@@ -25,7 +25,7 @@ from smpc_dp.net.board import BoardFolder
 from smpc_dp.net.connection import AggregatorConnection, Connection
 from smpc_dp.net.connection_pool import InboundEvent
 from smpc_dp.net.member import Membership
-from smpc_dp.protocols.gopa.verifiable import messages as v
+from smpc_dp.protocols.log_messages import FETCH, LINES, Fetch, Lines
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import decode
 
@@ -37,7 +37,7 @@ SPOOL_BYTES = 8 << 20
 
 def is_log_request(inbound: InboundEvent) -> bool:
     """Tell whether an inbound event asks for lines of a log."""
-    return inbound.envelope is not None and inbound.envelope.step == v.FETCH
+    return inbound.envelope is not None and inbound.envelope.step == FETCH
 
 
 def answer(membership: Membership, board: BoardFolder | None, inbound: InboundEvent) -> Sequence[Envelope]:
@@ -48,11 +48,11 @@ def answer(membership: Membership, board: BoardFolder | None, inbound: InboundEv
     envelope = inbound.envelope
     if envelope is None:
         return ()
-    requested = decode(envelope.body, v.Fetch, inbound.peer)
+    requested = decode(envelope.body, Fetch, inbound.peer)
     lines = [] if board is None else board.lines(inbound.request, requested.first, ANSWER_BYTES)
     context = membership.context(inbound.request)
-    answered = v.Lines(requested.first, lines)
-    return context.write(membership.identity, context.session_digest, v.LINES, (inbound.peer,), answered)
+    answered = Lines(requested.first, lines)
+    return context.write(membership.identity, context.session_digest, LINES, (inbound.peer,), answered)
 
 
 class ServedLog:
@@ -114,12 +114,10 @@ class ServedLog:
         """Fetch some lines from `first` on."""
         membership, relay = self._membership, self._membership.aggregator
         context = membership.context(self._request)
-        [request] = context.write(
-            membership.identity, context.session_digest, v.FETCH, (relay,), v.Fetch(first)
-        )
+        [request] = context.write(membership.identity, context.session_digest, FETCH, (relay,), Fetch(first))
         seconds = membership.session.timeouts.step
-        body = await self._connection.fetch(self._request, request, v.LINES, seconds)
-        reported = decode(body, v.Lines, relay)
+        body = await self._connection.fetch(self._request, request, LINES, seconds)
+        reported = decode(body, Lines, relay)
         if reported.first != first or not reported.lines or first + len(reported.lines) > len(self) + 1:
             raise PeerFault(
                 relay, f"does not show line {first} of the log that it had signed", Check.NOT_SHOWN

@@ -36,6 +36,7 @@ _MESSAGES = (
     "protocols.gopa.direct_messages",
     "protocols.gopa.messages",
     "protocols.gopa.verifiable.messages",
+    "protocols.log_messages",
     "protocols.secret_sharing.messages",
     "protocols.garbled.messages",
     "protocols.garbled.relay",

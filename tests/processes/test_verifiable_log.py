@@ -30,6 +30,7 @@ from smpc_dp.net.session_file import Timeouts
 from smpc_dp.protocols.engine.events import Deadline, Event
 from smpc_dp.protocols.engine.state import State
 from smpc_dp.protocols.gopa.verifiable import messages as v
+from smpc_dp.protocols.log_messages import FETCH
 from smpc_dp.wire.envelope import Envelope
 
 NAMES = ("alice", "bob", "carol", "dave")
@@ -275,10 +276,10 @@ class Flood:
     """News of a party that asks for lines faster than they are shown, without end."""
 
     async def get(self) -> InboundEvent:
-        return InboundEvent("mallory", 1, Envelope(b"", v.FETCH, "mallory", "relay", b"", b""))
+        return InboundEvent("mallory", 1, Envelope(b"", FETCH, "mallory", "relay", b"", b""))
 
     def take_all(self) -> list[InboundEvent]:
-        return [InboundEvent("mallory", 1, Envelope(b"", v.FETCH, "mallory", "relay", b"", b""))]
+        return [InboundEvent("mallory", 1, Envelope(b"", FETCH, "mallory", "relay", b"", b""))]
 
 
 class Waiting:

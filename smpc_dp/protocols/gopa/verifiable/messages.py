@@ -55,10 +55,6 @@ ORDER = (
     CERTIFY_TALLY,
 )
 
-# Outside of a run: a party asks for lines of a log, and the aggregator answers.
-FETCH = "fetch"
-LINES = "lines"
-
 # Steps of a party in a run without false statements.
 PARTY_STEPS = (
     m.HELLO,
@@ -222,16 +218,3 @@ class Tallied(Body, frozen=True):
 
 class NotChecked(Body, frozen=True):
     """Party, in place of its attestation of the tally: it has not computed the total."""
-
-
-class Fetch(Body, frozen=True):
-    """Party, outside of a run: a request for the lines from entry `first` on; 0 is the header."""
-
-    first: Annotated[int, Meta(ge=0, lt=1 << 32)]
-
-
-class Lines(Body, frozen=True):
-    """Aggregator, in answer: some lines from `first` on, without line feeds; none if there are none."""
-
-    first: int
-    lines: list[bytes]
