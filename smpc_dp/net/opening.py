@@ -60,17 +60,12 @@ async def open_connection(
             "role", "is for sessions with an aggregator: here there is none", ConfigCheck.UNSUPPORTED
         )
     topology = membership.session.topology
-    if topology == "direct":
-        # Other kinds of connections are loaded only by their sessions.
-        from smpc_dp.net.mesh import Mesh
-
-        return await Mesh.open(membership, on_event, listen_on)
-    if listen_on is not None:
+    if listen_on is not None and topology != "direct":
         raise ConfigError.at(
             "listen_on", "is for the direct topology: here others listen", ConfigCheck.UNSUPPORTED
         )
-    if topology == "servers":
-        from smpc_dp.net.servers.connection import ServersConnection
-
-        return await ServersConnection.open(membership, on_event)
+    opened = membership.session.described.connections.get(topology)
+    if opened is not None:
+        connection: Connection = await opened(membership, on_event, listen_on)
+        return connection
     return await AggregatorConnection.open(membership, membership.endpoint(), on_event, role)

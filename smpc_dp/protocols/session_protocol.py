@@ -7,7 +7,7 @@ protocol alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
@@ -201,6 +201,8 @@ class SessionProtocol:
             those of every roster.
         check_requests: raises ConfigError for requests, planned from parameters as written, that cannot be
             computed.
+        connections: by topology what opens a party's connection to the others, from its membership, the
+            observer of events and the address to listen on; those through the aggregator are opened without.
         party, aggregator: make the roles of one request; None where these are no chains of states.
         audit: of its logs; None without logs.
         most_corrupt: c of a session, from parameters as written and a number of parties; raises ConfigError.
@@ -222,6 +224,7 @@ class SessionProtocol:
     task: Callable[[Written], str] = _task_of_sums
     roster_issues: Callable[[str, Written, Sequence[Member]], list[ConfigIssue]] = no_servers
     check_requests: Callable[[Written, Sequence[Any]], None] = _any_requests
+    connections: Mapping[Topology, Callable[..., Awaitable[Any]]] = field(default_factory=dict)
     party: MakeParty | None = None
     aggregator: MakeAggregator | None = None
     audit: Audit | None = None

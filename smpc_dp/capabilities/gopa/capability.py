@@ -28,6 +28,9 @@ from smpc_dp.protocols.session_protocol import (
 
 if TYPE_CHECKING:
     from smpc_dp.log.log import Header
+    from smpc_dp.net.connection import Connection
+    from smpc_dp.net.events import OnEvent
+    from smpc_dp.net.member import Membership
     from smpc_dp.protocols.auditing import LogAuditor
     from smpc_dp.protocols.engine.run import Run
     from smpc_dp.protocols.gopa.params import GopaParameters
@@ -64,6 +67,12 @@ def _roster_issues(
             reason = f"'{member.name}' needs an address, host:port, in the direct topology"
             issues.add_issue(f"roster[{index}].address", reason, ConfigCheck.MISSING)
     return [*issues, *no_servers(protocol, parameters, members)]
+
+
+async def _open_direct(membership: Membership, on_event: OnEvent, listen_on: str | None) -> Connection:
+    from smpc_dp.net.mesh import Mesh
+
+    return await Mesh.open(membership, on_event, listen_on)
 
 
 def _states(parameters: GopaParameters) -> Any:
@@ -131,6 +140,7 @@ PROTOCOLS = (
         topology=_topology,
         is_logged=is_verifiable,
         roster_issues=_roster_issues,
+        connections={"direct": _open_direct},
         party=_party,
         aggregator=_aggregator,
         audit=AUDIT,

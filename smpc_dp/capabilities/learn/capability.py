@@ -106,6 +106,7 @@ PROTOCOLS = (
         task=_task,
         roster_issues=_roster_issues,
         check_requests=_check_requests,
+        connections=servers.CONNECTIONS,
         audit=replace(
             AUDIT,
             protocol=GOPA,

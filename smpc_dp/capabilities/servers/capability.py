@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from smpc_dp.errors import ConfigIssue
@@ -11,6 +11,9 @@ from smpc_dp.net.tasks import Task
 from smpc_dp.protocols.session_protocol import SessionProtocol, Topology
 
 if TYPE_CHECKING:
+    from smpc_dp.net.connection import Connection
+    from smpc_dp.net.events import OnEvent
+    from smpc_dp.net.member import Membership
     from smpc_dp.net.party_requests import PartyRequests
     from smpc_dp.privacy.accountant.events import Event
     from smpc_dp.protocols.phases.cost import Cost
@@ -46,6 +49,15 @@ def check_requests(_parameters: Mapping[str, object], planned: Sequence[Any]) ->
     check_programs(planned)
 
 
+async def _open_servers(membership: Membership, on_event: OnEvent, _listen_on: str | None) -> Connection:
+    from smpc_dp.net.servers.connection import ServersConnection
+
+    return await ServersConnection.open(membership, on_event)
+
+
+CONNECTIONS: Mapping[Topology, Callable[..., Awaitable[Connection]]] = {"servers": _open_servers}
+
+
 def _event(parameters: Any) -> Event:
     from smpc_dp.net.servers.shared import sum_event
 
@@ -65,6 +77,7 @@ PROTOCOLS = (
         topology=_topology,
         roster_issues=roster_issues,
         check_requests=check_requests,
+        connections=CONNECTIONS,
         event=_event,
         cost=_cost,
         vectors=("mpyc",),
