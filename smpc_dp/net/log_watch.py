@@ -24,15 +24,12 @@ from smpc_dp.net.audit_selection import Wanted
 from smpc_dp.net.growing_log import open_growing
 from smpc_dp.net.log_session import LogSession
 from smpc_dp.protocols.auditing import Excluded, LogAuditor
-from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.wire.sets import PartySet
 from smpc_dp.wire.signing import Context
 
 # Seconds between two looks for a newer log in a folder.
 LOOK_SECONDS = 0.5
 AGGREGATOR = -1
-# The proofs of a step are verified when this entry is taken.
-PROVEN_BY = {v.CERTIFY_COMMITMENTS: v.COMMIT, "certify-exclusions": v.PUBLISH, v.TALLY: v.PUBLISH}
 
 
 @dataclass
@@ -102,9 +99,8 @@ class Run:
         self.kinds.append(self.kind_names.index(entry.kind))
         if index != AGGREGATOR and entry.kind in self.steps:
             self.steps[entry.kind][index] = entry.sequence
-        # A certificate or the tally is taken when the proofs before it are verified.
-        if entry.kind in PROVEN_BY:
-            self.proven |= {PROVEN_BY[entry.kind]}
+        if entry.kind in auditor.proven_by:
+            self.proven |= {auditor.proven_by[entry.kind]}
         self.excluded = {item.party: item for item in auditor.excluded}
         self.expected = auditor.expected
         self.present, self.draw = auditor.present, auditor.attempt

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from typing import Any, Protocol
 
 import msgspec
@@ -56,6 +56,11 @@ class LogAuditor(Protocol):
     @property
     def steps(self) -> tuple[str, ...]:
         """Kinds of a party's entries, in order."""
+        ...
+
+    @property
+    def proven_by(self) -> Mapping[str, str]:
+        """By kind of an entry that is taken when the proofs before it are verified, the kind of these."""
         ...
 
     @property

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 import msgspec
@@ -159,6 +160,7 @@ class StatisticAuditor:
     # As in the auditor of verifiable runs: the name of the verdict in a report, a party's entries in order.
     part: ClassVar[str] = "statistic"
     steps: ClassVar[tuple[str, ...]] = (m.HELLO, *m.COINS, m.DONE)
+    proven_by: ClassVar[Mapping[str, str]] = MappingProxyType({})
     noted: ClassVar[tuple[str, ...]] = ()
     doubt: ClassVar[str] = "its end is signed by the aggregator alone"
 

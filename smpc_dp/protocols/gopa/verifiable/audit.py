@@ -10,8 +10,9 @@ from __future__ import annotations
 import array
 import contextlib
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 import numpy as np
@@ -140,6 +141,10 @@ class Auditor:
     part: ClassVar[str] = "verdict"
     steps: ClassVar[tuple[str, ...]] = (v.COMMIT, v.COIN, v.PUBLISH)
     attempt: ClassVar[int] = 0
+    # Certificates and the tally are taken when the proofs before them are verified.
+    proven_by: ClassVar[Mapping[str, str]] = MappingProxyType(
+        {v.CERTIFY_COMMITMENTS: v.COMMIT, "certify-exclusions": v.PUBLISH, v.TALLY: v.PUBLISH}
+    )
 
     @property
     def present(self) -> PartySet:
