@@ -132,36 +132,39 @@ def imports(nodes: Iterable[ast.AST], package: str) -> Iterator[tuple[str, int]]
                 yield name, node.lineno
 
 
-# What the rules of this file and of test_capabilities.py read; most nodes are names and constants.
-READ = (
-    ast.AnnAssign,
-    ast.Assert,
-    ast.Assign,
-    ast.Attribute,
-    ast.Call,
-    ast.ClassDef,
-    ast.Compare,
-    ast.comprehension,
-    ast.Constant,
-    ast.ExceptHandler,
-    ast.Import,
-    ast.ImportFrom,
-    ast.Match,
-    ast.MatchClass,
-    ast.Subscript,
+# What the rules of this file and of test_capabilities.py read.
+READ = frozenset(
+    {
+        ast.AnnAssign,
+        ast.Assert,
+        ast.Assign,
+        ast.Attribute,
+        ast.Call,
+        ast.ClassDef,
+        ast.Compare,
+        ast.comprehension,
+        ast.Constant,
+        ast.ExceptHandler,
+        ast.Import,
+        ast.ImportFrom,
+        ast.Match,
+        ast.MatchClass,
+        ast.Subscript,
+    }
 )
+# More than half of all nodes, with nothing below them.
+PASSED_OVER = frozenset({ast.Name, ast.Load, ast.Store})
 
 
 def nodes_of(tree: ast.AST) -> list[ast.AST]:
     """Return the nodes below `tree` that rules read, in the order of `ast.walk`, in less time."""
-    every: list[ast.AST] = [tree]
+    every = [tree]
     for node in every:
-        for value in vars(node).values():
-            if isinstance(value, list):
-                every += [one for one in value if isinstance(one, ast.AST)]
-            elif isinstance(value, ast.AST) and not isinstance(value, ast.expr_context | ast.operator):
-                every.append(value)
-    return [node for node in every if isinstance(node, READ)]
+        for name in node._fields:
+            value = getattr(node, name)
+            below = value if value.__class__ is list else (value,)
+            every += [one for one in below if one.__class__ not in PASSED_OVER and isinstance(one, ast.AST)]
+    return [node for node in every if node.__class__ in READ]
 
 
 class Facts(NamedTuple):
