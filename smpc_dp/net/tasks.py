@@ -16,17 +16,18 @@ from smpc_dp.protocols.registry import CAPABILITIES, imported, origin_of
 
 if TYPE_CHECKING:
     from smpc_dp.identity.roster import Role
-    from smpc_dp.kernels.kernel import Kernel
     from smpc_dp.log.keeping import Board
     from smpc_dp.net.launcher import ProcessOutcome
-    from smpc_dp.net.member import Membership
-    from smpc_dp.net.party_requests import PartyRequests
     from smpc_dp.privacy.accountant.ledger import Ledger
     from smpc_dp.privacy.empirical import Progress, ReleaseAudit
     from smpc_dp.protocols.engine.run import Run
     from smpc_dp.report.document import Section
     from smpc_dp.wire.signing import Context
 
+# Classes of those who ask a task, and of capabilities: to import them here would be a circle.
+Kernel: TypeAlias = Any
+Membership: TypeAlias = Any
+PartyRequests: TypeAlias = Any
 # A result as JSON data.
 Json: TypeAlias = Mapping[str, Any]
 # Reads ledgers: the state of each that can be read, by party, and why others cannot.
