@@ -138,14 +138,15 @@ async def request_statistic(
     """Run one request for a statistic of pairs, by the members that compute; see `Session.pairwise`."""
     requests.membership.refuse_others("vector", "records")
     session = requests.membership.session
-    expected: Engine = "mpyc" if session.topology == "servers" else "garbled"
+    has_servers = session.topology == "servers"
+    expected: Engine = "mpyc" if has_servers else "garbled"
     if engine not in (None, expected):
         raise ConfigError.at(
             "engine",
             f"is {engine!r}, this session's members compute by {expected!r}",
             ConfigCheck.DIFFERS,
         )
-    if expected == "mpyc":
+    if has_servers:
         if covert:
             raise ConfigError.at("covert", "servers garble nothing", ConfigCheck.UNSUPPORTED)
         shared: StatisticResult = await find_task("pairs-on-shares").request(
