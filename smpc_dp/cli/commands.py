@@ -7,7 +7,7 @@ value a function that Typer can call, or a `typer.Typer` with commands of its ow
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Iterator, Mapping, MutableMapping
 from importlib import import_module
 from typing import Any
 
@@ -37,10 +37,10 @@ COMMANDS = {
 class Commands(MutableMapping[str, Any]):
     """The commands by name, each loaded when it is looked up."""
 
-    def __init__(self) -> None:
-        self._added = {
-            entry.name: entry for entry in registered(Group.COMMANDS) if entry.name not in COMMANDS
-        }
+    @functools.cached_property
+    def _added(self) -> Mapping[str, Any]:
+        """The entry points of other packages' commands, which no command of this package needs."""
+        return {entry.name: entry for entry in registered(Group.COMMANDS) if entry.name not in COMMANDS}
 
     def __getitem__(self, name: str) -> Any:
         return _command(name, self._target(name))

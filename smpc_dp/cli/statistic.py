@@ -12,7 +12,7 @@ import typer
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, PrivacyError
 from smpc_dp.net.inputs import read_table, read_vector
 from smpc_dp.net.session_file import SessionFile
-from smpc_dp.protocols.garbled.params import PAIR_COPIES
+from smpc_dp.protocols.garbled.messages import PAIR_COPIES
 from smpc_dp.report.texts import logged_lines
 from smpc_dp.summary import PAIRS_COVERED
 

@@ -17,7 +17,7 @@ from smpc_dp.net.similarity import compare
 from smpc_dp.net.statistic import StatisticRequest, estimate
 from smpc_dp.net.tasks import beside_task, find_task
 from smpc_dp.protocols.garbled.evaluation import Operation
-from smpc_dp.protocols.garbled.params import PAIR_COPIES
+from smpc_dp.protocols.garbled.messages import PAIR_COPIES
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike

@@ -15,8 +15,7 @@ from smpc_dp.kernels.named import find_kernel
 from smpc_dp.privacy.circuit_noise import NoiseKind, PairDistribution, Raw
 from smpc_dp.protocols.covert.roles import aggregator_role, party_role
 from smpc_dp.protocols.garbled.draw import Pairs, bipartite_matchings, matchings
-from smpc_dp.protocols.garbled.messages import PAIRWISE, VERSION
-from smpc_dp.protocols.garbled.params import PAIR_COPIES
+from smpc_dp.protocols.garbled.messages import PAIR_COPIES, PAIRWISE, VERSION
 from smpc_dp.protocols.garbled.participant import Participant
 from smpc_dp.protocols.garbled.transfers import Transfers
 from smpc_dp.protocols.ustatistic.estimate import estimate

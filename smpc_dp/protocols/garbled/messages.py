@@ -17,6 +17,8 @@ from smpc_dp.wire.envelope import Body
 
 PAIRWISE, VERSION = "pairwise", 1
 """Name and version of the protocol."""
+PAIR_COPIES = 4
+"""Copies of each pair's evaluation in a statistic that says nothing else."""
 CONTROL, BULK = 1, 2
 PIECE_HEADER = struct.Struct(">BBQQ")
 MAX_CONTROL = 1 << 26

@@ -18,8 +18,6 @@ from smpc_dp.settings import read
 
 MAX_INSTANCES = 1 << 32
 MIN_COPIES, MAX_COPIES = 2, 64
-# Copies of each pair's evaluation in a statistic that says nothing else.
-PAIR_COPIES = 4
 
 Output = Literal["garbler", "evaluator", "both", "aggregator"]
 Mode = Literal["tile", "unique"]
