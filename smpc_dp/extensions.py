@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 # Characters of a distribution's name and version in an operation, whose length is bounded.
 MAX_ORIGIN = 40
-# Exceptions that the code of an entry point may raise when it is imported.
-_BROKEN = (
+# Exceptions that the code of an entry point may raise when it is imported or called.
+BROKEN = (
     ArithmeticError,
     AssertionError,
     AttributeError,
@@ -101,7 +101,7 @@ def load(group: Group, entry: EntryPoint) -> Any:
     """
     try:
         return entry.load()
-    except _BROKEN as error:
+    except BROKEN as error:
         raise LocalError(f"{_title(group, entry)} cannot be loaded ({error})") from None
 
 

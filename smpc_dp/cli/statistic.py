@@ -79,9 +79,9 @@ class Statistic:
         if epsilon is None:
             raise ConfigError.at("--epsilon", "a statistic needs one", ConfigCheck.MISSING)
         # Not at the top: most calls are sums.
-        from smpc_dp.kernels.named import ALIASES, REQUIRED_FIELDS, find_kernel
+        from smpc_dp.kernels.named import find_kernel, requires_fields
 
-        if not fields and ALIASES.get(name, name) in REQUIRED_FIELDS:
+        if not fields and requires_fields(name):
             raise ConfigError.at(
                 "--field", f"'{name}' needs the bounds of its values, LOW:HIGH", ConfigCheck.MISSING
             )

@@ -1,4 +1,7 @@
-"""Kernels independent of their fields' grids: one definition, and the kernel that follows on any grid."""
+"""Kernels independent of their fields' grids: factories that make a kernel of given fields.
+
+A `Form` is a factory with one definition, from which the kernel on any grid follows.
+"""
 
 from __future__ import annotations
 
@@ -17,18 +20,53 @@ LABEL = Field(0, 1, name="label", exact=True)
 
 
 @dataclass(frozen=True)
-class Form:
-    """A kernel h = low + scale * (its definition on values); called with fields it gives a `Kernel`.
+class KernelFactory:
+    """A kernel on fields that are not yet known; called with them it gives a `Kernel`.
+
+    Another package derives a class from it, with `make`, or uses a `Form`.
 
     Attributes:
+        name: that of the kernels.
         fields: names of the values of a record; a private label comes behind them.
+    """
+
+    name: str
+    fields: tuple[str, ...]
+
+    @property
+    def requires_fields(self) -> bool:
+        """Whether there is no kernel on integers of 32 bits."""
+        return True
+
+    def make(self, *fields: Field) -> Kernel:
+        """Return the kernel on these fields, as many as `self.fields`, and a private label behind them.
+
+        Raises ConfigError for fields that it is not for.
+        """
+        raise NotImplementedError
+
+    def __call__(self, *fields: Field) -> Kernel:
+        """Return the kernel on these fields, others being integers of 32 bits. Raises ConfigError."""
+        if self.requires_fields and not fields:
+            reason = f"'{self.name}' needs the bounds of its values: kernels.{self.name}(Field(low, high))"
+            raise ConfigError.at("kernel", reason, ConfigCheck.MISSING)
+        if len(fields) > len(self.fields):
+            reason = f"'{self.name}' has {len(self.fields)} fields, {len(fields)} are given"
+            raise ConfigError.at("kernel", reason, ConfigCheck.SHAPE)
+        integers = (Field(-(1 << 31), (1 << 31) - 1, name=n, exact=True) for n in self.fields[len(fields) :])
+        return self.make(*fields, *integers)
+
+
+@dataclass(frozen=True)
+class Form(KernelFactory):
+    """A kernel h = low + scale * (its definition on values).
+
+    Attributes, beside those of `KernelFactory`:
         define: the definition for a first field whose greatest code is given.
         degree: the definition is at most the first field's width to this power; 0: at most `steps`.
         labels: as of `Kernel`.
     """
 
-    name: str
-    fields: tuple[str, ...]
     define: Callable[[int], Definition]
     low: float = 0.0
     scale: float = 1.0
@@ -37,16 +75,14 @@ class Form:
     symmetric: bool = True
     labels: Labels = "none"
 
-    def __call__(self, *fields: Field) -> Kernel:
-        """Return the kernel on these fields, others being integers of 32 bits. Raises ConfigError."""
-        if self.degree and not fields:
-            reason = f"'{self.name}' needs the bounds of its values: kernels.{self.name}(Field(low, high))"
-            raise ConfigError.at("kernel", reason, ConfigCheck.MISSING)
-        if len(fields) > len(self.fields):
-            reason = f"'{self.name}' has {len(self.fields)} fields, {len(fields)} are given"
-            raise ConfigError.at("kernel", reason, ConfigCheck.SHAPE)
-        integers = (Field(-(1 << 31), (1 << 31) - 1, name=n, exact=True) for n in self.fields[len(fields) :])
-        whole = (*fields, *integers, *([LABEL] if self.labels == "private" else []))
+    @property
+    def requires_fields(self) -> bool:
+        """Whether the greatest value depends on the first field."""
+        return self.degree > 0
+
+    def make(self, *fields: Field) -> Kernel:
+        """Return the kernel on these fields. Raises ConfigError."""
+        whole = (*fields, *([LABEL] if self.labels == "private" else []))
         first, lipschitz = whole[0], None
         # A product is inf, and refused, where a power raises OverflowError.
         if self.degree:

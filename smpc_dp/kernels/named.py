@@ -1,20 +1,23 @@
 """Kernels by name, as sessions and commands take them, and those of this package from plain data.
 
-Another package registers a `Kernel` in the entry-point group `smpc_dp.kernels`, by its name.
+Another package registers a `Kernel`, or a `KernelFactory`, in the entry-point group `smpc_dp.kernels`, by its
+name.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from smpc_dp.errors import ConfigCheck, ConfigError
-from smpc_dp.extensions import Group, describe_others, find
+from smpc_dp.extensions import BROKEN, Extension, Group, describe_others, find
 from smpc_dp.kernels import definitions
 from smpc_dp.kernels.fields import Cells, Field
-from smpc_dp.kernels.forms import Form
+from smpc_dp.kernels.forms import LABEL, Form, KernelFactory
 from smpc_dp.kernels.kernel import Kernel
+from smpc_dp.kernels.on_bits import limited
 
 kendall_tau = Form("kendall_tau", ("x", "y"), lambda _: definitions.kendall_tau, low=-1.0, steps=2)
 """Kendall's tau: sign(x - x') sign(y - y'), ties counted as 0 [Bellet 2021, 3.4]."""
@@ -62,7 +65,6 @@ ALIASES: Mapping[str, str] = {
     "renyi_2": "collision",
 }
 MAX_NAME = 40
-REQUIRED_FIELDS = tuple(form.name for form in FORMS.values() if form.degree)
 NAMES = (*FORMS, *ALIASES)
 
 _LOG = logging.getLogger("smpc_dp.kernels")
@@ -71,42 +73,99 @@ _LOG = logging.getLogger("smpc_dp.kernels")
 def find_kernel(kernel: str | Kernel, *fields: Field) -> Kernel:
     """Return a kernel: itself, or the one of this name on these fields (none: integers of 32 bits).
 
-    A kernel that another package registers has fields of its own.
+    A kernel that another package registers has fields of its own, if it is no factory.
 
-    Raises ConfigError for an unknown name, a wrong number of fields, or none where the range depends on them.
+    Raises ConfigError for an unknown name, a wrong number of fields, or none where the range depends on them,
+    and LocalError for what another package registers, or makes, that is no kernel of the name.
     """
     if isinstance(kernel, Kernel):
         _LOG.debug("takes the kernel %s", kernel.name)
         return kernel
     name = ALIASES.get(kernel, kernel) if isinstance(kernel, str) else ""
-    if name not in FORMS:
-        result = registered_kernel(name)
-        if result is None:
-            reason = (
-                f"{kernel!r} is none of {', '.join(NAMES)}, and no Kernel{describe_others(Group.KERNELS)}"
-            )
-            raise ConfigError.at("kernel", reason, ConfigCheck.CHOICE)
+    known = _find(name)
+    if known is None:
+        reason = f"{kernel!r} is none of {', '.join(NAMES)}, and no Kernel{describe_others(Group.KERNELS)}"
+        raise ConfigError.at("kernel", reason, ConfigCheck.CHOICE)
+    if isinstance(known, Kernel):
         if fields:
             raise ConfigError.at(
                 "kernel", f"'{name}' has fields of its own: none can be given", ConfigCheck.UNSUPPORTED
             )
-        return result
-    form = FORMS[name]
-    if fields and len(fields) != len(form.fields):
-        reason = f"'{name}' has {len(form.fields)} fields, {len(fields)} are given"
+        return known
+    if fields and len(fields) != len(known.fields):
+        reason = f"'{name}' has {len(known.fields)} fields, {len(fields)} are given"
         raise ConfigError.at("kernel", reason, ConfigCheck.SHAPE)
     _LOG.debug("takes the kernel %s", name)
-    return form(*fields)
+    return known(*fields)
 
 
-def registered_kernel(name: object) -> Kernel | None:
-    """Return the kernel that another package registers under a name, else None; raise LocalError."""
+def requires_fields(name: str) -> bool:
+    """Return whether the kernel of this name is one of fields that must be given; raise LocalError."""
+    known = _find(ALIASES.get(name, name))
+    return isinstance(known, KernelFactory) and known.requires_fields
+
+
+def _find(name: str) -> Kernel | KernelFactory | None:
+    """Return what makes the kernel of a name that is no alias, or a kernel; None if it is unknown."""
+    return FORMS.get(name) or registered_kernel(name)
+
+
+@dataclass(frozen=True)
+class _Registered(KernelFactory):
+    """A factory of another package, of which each kernel is checked."""
+
+    extension: Extension
+
+    @property
+    def requires_fields(self) -> bool:
+        """Whether the factory requires fields."""
+        return bool(self.extension.value.requires_fields)
+
+    def make(self, *fields: Field) -> Kernel:
+        """Return the kernel on these fields, its circuit cut to its range. Raises ConfigError, LocalError."""
+        try:
+            made = self.extension.value.make(*fields)
+        except ConfigError:
+            raise
+        except BROKEN as error:
+            # The text may be in what an aggregator answers, so it has nothing of the exception but its type.
+            raise self.extension.unfit(f"makes no kernel of these fields: {type(error).__name__}") from error
+        if not isinstance(made, Kernel) or made.name != self.name:
+            raise self.extension.unfit(f"makes no Kernel with the name '{self.name}'")
+        if made.fields != (*fields, *([LABEL] if made.labels == "private" else [])):
+            raise self.extension.unfit("makes a kernel on other fields than those that are given")
+        # Noise is scaled to the range, also on shares, where servers have the circuit alone.
+        gadget = None if made.gadget is None else limited(made.gadget, made.steps)
+        return replace(made, gadget=gadget, definition=None)
+
+
+def registered_kernel(name: object) -> Kernel | KernelFactory | None:
+    """Return the kernel, or its factory, that another package registers under a name; raise LocalError.
+
+    None if there is none.
+    """
     result = None if not isinstance(name, str) or name in NAMES else find(Group.KERNELS, name)
     if result is None:
         return None
-    if not isinstance(result.value, Kernel) or result.value.name != name:
-        raise result.unfit(f"is no Kernel with the name '{name}'")
-    return result.value
+    if not isinstance(result.value, Kernel | KernelFactory) or result.value.name != name:
+        raise result.unfit(f"is no Kernel with the name '{name}', and no KernelFactory")
+    if isinstance(result.value, Kernel):
+        return result.value
+    fields = result.value.fields
+    if not isinstance(fields, tuple) or not fields or not all(isinstance(one, str) for one in fields):
+        raise result.unfit("has no names of fields")
+    return _Registered(result.value.name, fields, result)
+
+
+def requested_kernel(terms: Mapping[str, Any]) -> Kernel:
+    """Return the kernel that is known by name and that `Kernel.terms` describes.
+
+    Raises ConfigError, and LocalError as `find_kernel` does.
+    """
+    known = registered_kernel(terms.get("kernel"))
+    if known is None:
+        return kernel_of(terms)
+    return known if isinstance(known, Kernel) else known(*read_fields(terms)[: len(known.fields)])
 
 
 def kernel_of(terms: Mapping[str, Any]) -> Kernel:

@@ -133,3 +133,8 @@ def minimum(builder: Builder, value: Bits, limit: int) -> Bits:
     below = less_than_constant(builder, value, limit)
     cut = multiplex(builder, below, builder.constant(limit, len(value)), value)
     return cut[: max(1, limit.bit_length())]
+
+
+def limited(gadget: Gadget, steps: int) -> Gadget:
+    """Return a gadget whose output is cut to `steps`: the range holds whatever the gadget does."""
+    return lambda builder, x, y: minimum(builder, gadget(builder, x, y), steps)

@@ -9,12 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from smpc_dp.circuits.builder import Bits, Builder
 from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.kernels.compiled import check_symmetry, compile_kernel, evaluate, format_pair, sample_pairs
 from smpc_dp.kernels.fields import Codes, Field, nearest_codes
 from smpc_dp.kernels.kernel import MAX_STEPS, Kernel
-from smpc_dp.kernels.on_bits import MAX_TABLE_BITS, Gadget, Record, minimum, table
+from smpc_dp.kernels.on_bits import MAX_TABLE_BITS, Gadget, limited, table
 
 
 def table_kernel(
@@ -102,10 +101,6 @@ def circuit_kernel(
     """
     steps = _steps(name, low, high, unit)
 
-    def bounded(builder: Builder, x: Record, y: Record) -> Bits:
-        """Return the gadget's output, cut to the range."""
-        return minimum(builder, gadget(builder, x, y), steps)
-
     kernel = Kernel(
         name,
         fields,
@@ -115,7 +110,7 @@ def circuit_kernel(
         function=lambda a, b: low + unit * integer(nearest_codes(fields, a), nearest_codes(fields, b)),
         integer=integer,
         lipschitz=lipschitz,
-        gadget=bounded,
+        gadget=limited(gadget, steps),
         symmetric=symmetric,
     )
     _compare(kernel, gadget)

@@ -20,7 +20,7 @@ from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, PrivacyError
 from smpc_dp.extensions import Group, describe_others
 from smpc_dp.kernels.described import read_kernel
 from smpc_dp.kernels.fields import Cells, Floats
-from smpc_dp.kernels.forms import Form
+from smpc_dp.kernels.forms import Form, KernelFactory
 from smpc_dp.kernels.kernel import Kernel
 from smpc_dp.kernels.named import FORMS, auc, registered_kernel
 from smpc_dp.kernels.quantiser import Quantiser, bins_of
@@ -66,9 +66,13 @@ class PairEstimate(PairingSchedule, frozen=True, kw_only=True):
     @cached_property
     def own(self) -> Kernel | None:
         """The kernel h that is described or registered; None for one of `STATISTICS`. Raises ConfigError."""
-        if isinstance(self.statistic, str):
-            return registered_kernel(self.statistic)
-        return read_kernel(self.statistic)
+        if not isinstance(self.statistic, str):
+            return read_kernel(self.statistic)
+        known = registered_kernel(self.statistic)
+        if isinstance(known, KernelFactory):
+            reason = f"'{self.statistic}' is made of fields: give the description of a kernel on them"
+            raise ConfigError.at("kernel", reason, ConfigCheck.UNSUPPORTED)
+        return known
 
     @property
     def name(self) -> str:

@@ -15,7 +15,7 @@ from smpc_dp.errors import ConfigCheck, ConfigError, LocalError, PeerFault, Smpc
 from smpc_dp.identity.keys import Identity
 from smpc_dp.kernels.fields import Codes
 from smpc_dp.kernels.kernel import Kernel
-from smpc_dp.kernels.named import kernel_of, registered_kernel
+from smpc_dp.kernels.named import requested_kernel
 from smpc_dp.net.charging import charge_run
 from smpc_dp.net.connection import AggregatorConnection, AggregatorWaits
 from smpc_dp.net.connection_pool import InboundEvent
@@ -107,7 +107,7 @@ def plan_maker(kernels: Sequence[Kernel]) -> MakePlan:
         """Return the plan of an operation; raise ConfigError for an unknown one."""
         try:
             requested: Any = json.loads(operation)
-            kernel = own.get(name := requested["kernel"]) or registered_kernel(name) or kernel_of(requested)
+            kernel = own.get(requested["kernel"]) or requested_kernel(requested)
             arguments = {key: requested[key] for key in ("epsilon", "delta", "partners", "noise")}
             arguments["covert"] = requested.get("covert", 0)
         except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:

@@ -18,7 +18,7 @@ from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, PrivacyError
 from smpc_dp.identity.roster import Roster
 from smpc_dp.kernels.fields import Field, Floats, as_array
 from smpc_dp.kernels.kernel import Kernel
-from smpc_dp.kernels.named import ALIASES, REQUIRED_FIELDS, find_kernel
+from smpc_dp.kernels.named import find_kernel, requires_fields
 from smpc_dp.privacy.accountant.events import Event
 from smpc_dp.privacy.local_auc import exact_variance
 from smpc_dp.privacy.local_pairwise import variance_bound
@@ -261,7 +261,7 @@ def _plan(settings: ReportSettings, parties: int) -> tuple[LocalPairwise | Local
         Field(float(one.lower), float(one.upper), float(one.step), f"fields[{index}]", one.exact)
         for index, one in enumerate(settings.fields)
     ]
-    if not fields and ALIASES.get(settings.kernel, settings.kernel) in REQUIRED_FIELDS:
+    if not fields and requires_fields(settings.kernel):
         reason = f"'{settings.kernel}' needs the bounds of its values"
         raise ConfigError.at("fields", reason, ConfigCheck.MISSING)
     kernel: Kernel = find_kernel(settings.kernel, *fields)

@@ -16,8 +16,11 @@ import numpy as np
 import pytest
 
 from smpc_dp import extensions
+from smpc_dp.cli.statistic import Statistic
 from smpc_dp.errors import ConfigError, LocalError, SmpcError, TimeoutFault
 from smpc_dp.extensions import Group
+from smpc_dp.kernels import Field
+from smpc_dp.kernels.compiled import compile_kernel, evaluate
 from smpc_dp.kernels.described import describe, read_kernel
 from smpc_dp.kernels.named import find_kernel
 from smpc_dp.learn.averager import Averaged, Rows
@@ -27,10 +30,12 @@ from smpc_dp.net.aggregator import serve
 from smpc_dp.net.local import create_local_session
 from smpc_dp.net.session import connect
 from smpc_dp.net.session_file import Timeouts, load_session
+from smpc_dp.net.statistic import StatisticRequest, plan_maker
 from smpc_dp.protocols.registry import RESERVED, built_in_protocols, checker_of, find_protocol
 from smpc_dp.protocols.result import Result
 from smpc_dp.protocols.session_protocol import ParameterChecker
 from smpc_dp.protocols.ustatistic import messages as statistic
+from smpc_dp.statistics.report_parameters import ReportParameters, check_reports
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "extensions"
 PARTIES = ("ann", "bob", "cas", "dan")
@@ -187,7 +192,133 @@ def test_gossip_refuses_what_a_kernel_is_not_for(change: Mapping[str, object], w
     _, faults = check_learn({**given, "epsilon": 5.0, "ticks": 40, **change}, 4)
     assert [fault.where for fault in faults] == [where]
     if where == "statistic":
-        assert "of other packages: near; other packages register theirs" in faults[0].reason
+        assert "of other packages: near, within_a_tenth; other packages register theirs" in faults[0].reason
+
+
+@pytest.mark.long
+def test_run_runs_a_kernel_made_of_fields(installed: Path, tmp_path: Path) -> None:
+    """The aggregator makes it too, of the fields in the operation."""
+    options = ("--statistic", "within_a_tenth", "--field", "0:20", "--epsilon", "12")
+    reported = run(installed, session(tmp_path, "secagg", SUM), *options)
+    assert (reported["kernel"], reported["pairs"], reported["failed"]) == ("within_a_tenth", 2, 0)
+
+
+@pytest.mark.usefixtures("installed")
+def test_a_kernel_is_made_of_fields() -> None:
+    field = Field(0, 20)
+    kernel = find_kernel("within_a_tenth", field)
+    assert (kernel.fields, kernel.steps) == ((field,), 1)
+    assert kernel.integer(np.array([[3]]), np.array([[5]])) == 1
+    assert kernel.integer(np.array([[3]]), np.array([[6]])) == 0
+    # On shares: servers need not have the package.
+    described = describe(kernel)
+    assert read_kernel(described).integer(np.array([[3]]), np.array([[5]])) == 1
+    # By garbled pairs: the aggregator makes the plan of the party's operation.
+    checked = StatisticRequest.check(
+        kernel,
+        4.0,
+        parties=2,
+        epsilon=2.0,
+        delta=0.0,
+        partners=1,
+        noise="laplace",
+        zetas=None,
+        public_label=None,
+        covert=0,
+    )
+    assert plan_maker(())(checked.operation).digest == checked.plan.digest
+    # In local reports, by a session file.
+    reports = {"kernel": "within_a_tenth", "epsilon": 2.0, "fields": [{"lower": 0.0, "upper": 20.0}]}
+    planned, issues = check_reports(reports, 4)
+    assert isinstance(planned, ReportParameters), issues
+    assert planned.kernel == "within_a_tenth"
+
+
+@pytest.mark.usefixtures("installed")
+def test_a_factory_needs_its_fields() -> None:
+    for name, fields, reason in (
+        ("within_a_tenth", (), "'within_a_tenth' needs the bounds of its values"),
+        ("within_a_tenth", (Field(0, 1), Field(0, 1)), "'within_a_tenth' has 1 fields, 2 are given"),
+        # The table of so many values: the fault of who gives the field, and not of the package.
+        ("within_a_tenth", (Field(0, 1000),), "two records have 20 bits"),
+    ):
+        with pytest.raises(ConfigError, match=reason):
+            find_kernel(name, *fields)
+    with pytest.raises(ConfigError, match="--field: 'within_a_tenth' needs the bounds"):
+        Statistic.requested("within_a_tenth", None, 1.0, None, None, None, None)
+    _, issues = check_reports({"kernel": "within_a_tenth", "epsilon": 1.0}, 4)
+    assert [(issue.where, issue.reason[:36]) for issue in issues] == [
+        ("fields", "'within_a_tenth' needs the bounds of")
+    ]
+    _, faults = check_learn(
+        {"learner": "gossip-reports", "statistic": "within_a_tenth", "bins": 10, "epsilon": 5.0, "ticks": 9},
+        4,
+    )
+    assert [fault.where for fault in faults] == ["statistic (kernel)"]
+    assert "'within_a_tenth' is made of fields: give the description" in faults[0].reason
+
+
+FACTORIES = """
+from smpc_dp.kernels import Field, KernelFactory, table_kernel
+from smpc_dp.kernels.definitions import absolute_difference
+from smpc_dp.kernels.forms import Form
+from smpc_dp_example.kernel import near
+
+class Bad(KernelFactory):
+    result = None
+    def make(self, *fields):
+        return self.result(*fields)
+
+def made(result, fields=("x",)):
+    factory = type("Made", (Bad,), {"result": staticmethod(result)})
+    return factory("bad", fields)
+
+def table(name, *fields):
+    return table_kernel(name, lambda x, y: 0.0, *fields, low=0, high=1)
+
+text = made(lambda *fields: "near")
+renamed = made(lambda *fields: table("other", *fields))
+elsewhere = made(lambda *fields: table("bad", Field(0, 3)))
+raising = made(lambda *fields: {}["secret of this host"])
+unnamed = made(lambda *fields: table("bad", *fields), ())
+beyond = Form("bad", ("x",), lambda _: absolute_difference(1000), steps=1)
+"""
+
+
+@pytest.mark.parametrize(
+    ("factory", "why"),
+    [
+        ("text", "makes no Kernel with the name 'bad'"),
+        ("renamed", "makes no Kernel with the name 'bad'"),
+        ("elsewhere", "makes a kernel on other fields than those that are given"),
+        ("raising", "makes no kernel of these fields: KeyError"),
+        ("unnamed", "has no names of fields"),
+    ],
+)
+def test_what_a_factory_makes_is_checked(installed: Path, factory: str, why: str) -> None:
+    (installed / "factories.py").write_text(FACTORIES)
+    install(installed, {Group.KERNELS: {"bad": f"factories:{factory}"}}, "breaker")
+    field = Field(0, 9)
+    with pytest.raises(LocalError) as caught:
+        find_kernel("bad", field)
+    assert str(caught.value) == f"the kernel 'bad' of breaker {why}"
+    # A party's request with it ends that request, not the aggregator.
+    operation = {"kernel": "bad", "fields": [field.terms()], "epsilon": 1.0, "delta": 0.0}
+    with pytest.raises(ConfigError, match="the kernel 'bad' of breaker") as refused:
+        plan_maker(())(json.dumps(operation | {"partners": 1, "noise": "laplace"}))
+    assert "secret" not in str(refused.value)
+
+
+def test_the_range_of_a_made_kernel_holds(installed: Path) -> None:
+    """Its circuit gives up to 9, and noise is scaled to the declared range."""
+    (installed / "factories.py").write_text(FACTORIES)
+    install(installed, {Group.KERNELS: {"bad": "factories:beyond"}}, "breaker")
+    kernel = find_kernel("bad", Field(0, 9))
+    every = np.arange(10)[:, None]
+    assert kernel.steps == 1
+    assert evaluate(compile_kernel(kernel, None), every[:, None], every[None]).max() == 1
+    # Servers get the circuit, and it alone.
+    assert kernel.definition is None
 
 
 async def everybody(
@@ -281,7 +412,7 @@ def test_unknown_names_list_the_known_ones(tmp_path: Path) -> None:
     assert of_others.format("private-mean", Group.LEARNERS) in reported
     with pytest.raises(ConfigError, match=r"'nearer' is none of kendall_tau") as caught:
         find_kernel("nearer")
-    assert of_others.format("near", Group.KERNELS) in str(caught.value)
+    assert of_others.format("near, within_a_tenth", Group.KERNELS) in str(caught.value)
     with pytest.raises(ConfigError, match="'near' has fields of its own"):
         find_kernel("near", find_kernel("near").fields[0])
 

@@ -1,1 +1,1 @@
-"""A learner, a kernel and a protocol for smpc-dp."""
+"""A learner, kernels and a protocol for smpc-dp."""
