@@ -1,4 +1,4 @@
-"""Learners, kernels, protocols and commands of other packages: found by entry points, loaded on demand.
+"""What other packages add, as learners and commands: found by entry points, loaded on demand.
 
 Callers look up names of this package first: no other package can replace them, and sessions that use them
 load nothing here.
@@ -42,6 +42,7 @@ class Group(StrEnum):
     LEARNERS = "smpc_dp.learners"
     KERNELS = "smpc_dp.kernels"
     PROTOCOLS = "smpc_dp.protocols"
+    STATISTICS = "smpc_dp.statistics"
 
     @property
     def kind(self) -> str:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.records.ask import Statistic
+from smpc_dp.records.composed import composed
 from smpc_dp.records.features import product, selector
 from smpc_dp.records.heterogeneity import heterogeneity
 from smpc_dp.records.intervals import (
@@ -72,7 +73,7 @@ def estimate(
 
 
 def _estimates(one: Statistic, noisy: NoisySums, display: Display) -> Iterator[Estimate]:
-    return ESTIMATORS[one.kind](one, noisy, display)
+    return ESTIMATORS.get(one.kind, composed)(one, noisy, display)
 
 
 def counts(one: Statistic, noisy: NoisySums, display: Display) -> Iterator[Estimate]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
 from smpc_dp.encoding import shown
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, Issues
-from smpc_dp.records.schema import MAX_CELLS, Category, Number, Schema
+from smpc_dp.records.registered import RESERVED, check_registered
+from smpc_dp.records.schema import MAX_CELLS, Category, Number, Schema, SumsOfRows
 
 Ask = str | Sequence[str]
 
@@ -68,12 +69,14 @@ def read_ask(ask: Ask, schema: Schema) -> tuple[Statistic, ...]:
     texts = ask.split(";") if isinstance(ask, str) else list(ask)
     statistics: list[Statistic] = []
     issues = Issues()
+    for name in sorted(RESERVED & {*schema.statistics}):
+        issues.add_issue(f"records.statistics.{name}", "is a name of this package", ConfigCheck.CONFLICT)
     for text in texts:
         where = f"ask: {shown(text)}"
         try:
             if not isinstance(text, str):
                 raise ConfigError.at(where, "must be a text", ConfigCheck.TYPE)
-            one = _Reader(text.strip()).statistic()
+            one = _Reader(text.strip(), schema.statistics).statistic()
             _check(one, schema, where)
             statistics.append(one)
         except ConfigError as error:
@@ -97,8 +100,9 @@ def asked_loop(ask: object) -> str | None:
 class _Reader:
     """The tokens of one text, and how far they are read."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, others: Mapping[str, SumsOfRows]) -> None:
         self.text = text
+        self.others = others
         self.tokens: list[str] = []
         position = 0
         while position < len(text):
@@ -192,6 +196,8 @@ class _Reader:
             result = self._quantile()
         elif kind == "histogram":
             result = self._histogram()
+        elif kind in self.others:
+            result = Statistic(self.text, kind, self.names(","))
         else:
             raise self.error(f"{kind!r} is no statistic")
         self.take(")")
@@ -225,14 +231,22 @@ def _check(one: Statistic, schema: Schema, where: str) -> None:
     """Raise ConfigError, naming the statistic, for what the columns do not allow."""
     for name in (*one.columns, *one.by):
         schema.column(name, where)
-    numeric = one.columns if one.kind in (*_OF_ONE, *_OF_MORE, *FITS, "regression", "quantile") else ()
+    described = schema.statistics.get(one.kind)
+    is_numeric = described or one.kind in (*_OF_ONE, *_OF_MORE, *FITS, "regression", "quantile")
+    numeric = one.columns if is_numeric else ()
     for name in numeric:
         schema.number(name, where)
     if len(set(one.columns)) < len(one.columns) or len(set(one.by)) < len(one.by):
         raise ConfigError.at(where, "a column is there twice", ConfigCheck.DUPLICATE)
     if one.kind in (*_OF_MORE, *FITS, "regression") and len(one.columns) < 2:
         raise ConfigError.at(where, "needs two columns at least", ConfigCheck.SHAPE)
-    if one.by and one.kind not in (*_GROUPED, *_OF_TIME, "count"):
+    if described:
+        check_registered(one.kind, described, where)
+    if described and len(one.columns) != len(described.arguments):
+        reason = f"needs {len(described.arguments)} columns: {', '.join(described.arguments)}"
+        raise ConfigError.at(where, reason, ConfigCheck.SHAPE)
+    is_grouped = described.groups if described else one.kind in (*_GROUPED, *_OF_TIME, "count")
+    if one.by and not is_grouped:
         raise ConfigError.at(where, f"a {one.kind} has no groups", ConfigCheck.UNSUPPORTED)
     if one.kind in _OF_TIME:
         _check_survival(one, schema, where)

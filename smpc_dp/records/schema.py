@@ -180,6 +180,69 @@ class RowNorm(msgspec.Struct, frozen=True, kw_only=True):
     ]
 
 
+# Columns of an answer of another package, and of how many of two arguments each the sums are.
+MAX_ARGUMENTS, MAX_DEGREE = 16, 2
+MAX_SUMS = 1 + MAX_ARGUMENTS + MAX_ARGUMENTS * (MAX_ARGUMENTS + 1) // 2
+MAX_FACTOR = 1e6
+
+
+class SumsOfRows(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The sums that an answer of another package is computed from, as data; protocols/records has each key.
+
+    Attributes:
+        package: name and version of the package, as members compare it.
+        arguments: names for its columns, which are of numbers.
+        sums: products of none, one or two arguments, over the rows that have all.
+        factors: of the variance of each sum, as of `terms.Term`.
+        range: the arguments whose widths make the declared range of the answer.
+        total: whether it is a total over the rows.
+        groups: whether it may be computed for each cell of categories.
+    """
+
+    package: str = ""
+    arguments: tuple[str, ...]
+    sums: tuple[tuple[str, ...], ...]
+    factors: tuple[float, ...]
+    range: tuple[str, ...] = ()
+    total: bool = False
+    groups: bool = False
+
+    def issues(self, where: str) -> list[ConfigIssue]:
+        """Return every fault of the description."""
+        known, sums = {*self.arguments}, [tuple(sorted(one)) for one in self.sums]
+        factors = {(), *((name,) for one in sums for name in one)}
+        named = all(NAME.fullmatch(name) for name in known) and len(known) == len(self.arguments)
+        faults = (
+            (
+                "arguments",
+                named and 1 <= len(known) <= MAX_ARGUMENTS,
+                f"must be 1 to {MAX_ARGUMENTS} different names",
+            ),
+            (
+                "sums",
+                all(len(one) <= MAX_DEGREE and {*one} <= known for one in sums),
+                f"must be products of at most {MAX_DEGREE} arguments each",
+            ),
+            ("sums", len({*sums}) == len(sums) <= MAX_SUMS, f"must differ, and be {MAX_SUMS} at most"),
+            ("sums", factors <= {*sums}, "must have the number of rows, [], and each factor of a product"),
+            (
+                "factors",
+                len(self.factors) == len(sums) and all(0 < one <= MAX_FACTOR for one in self.factors),
+                f"must be one number in (0, {MAX_FACTOR:g}] for each sum",
+            ),
+            (
+                "range",
+                {*self.range} <= known and len(self.range) <= MAX_DEGREE,
+                f"must be at most {MAX_DEGREE} arguments",
+            ),
+        )
+        return [
+            ConfigIssue(f"{where}.{key}", reason, ConfigCheck.RANGE)
+            for key, fits, reason in faults
+            if not fits
+        ]
+
+
 class SchemaSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The `[records]` table of a session file: what all parties know of each other's tables."""
 
@@ -212,6 +275,13 @@ class SchemaSettings(msgspec.Struct, frozen=True, kw_only=True):
     norm: Annotated[
         RowNorm | None, Meta(description="`columns` and `bound`: rows are clipped in L2, which moments need")
     ] = None
+    statistics: Annotated[
+        dict[str, SumsOfRows],
+        Meta(
+            description="by their names the answers of other packages, as these [describe](../../protocols/"
+            "records/README.md#statistics-of-other-packages) them"
+        ),
+    ] = {}
 
 
 class Schema(PlainStruct, frozen=True, kw_only=True):
@@ -226,6 +296,7 @@ class Schema(PlainStruct, frozen=True, kw_only=True):
     parties_per_person: int | None = None
     rows_expected: int | None = None
     norm: RowNorm | None = None
+    statistics: dict[str, SumsOfRows] = msgspec.field(default_factory=dict)
 
     @property
     def relation(self) -> Relation:
@@ -278,6 +349,8 @@ def read_schema(given: Mapping[str, object], where: str = "records.") -> Schema:
     issues += others
     if "columns" in good:
         issues += _unit_issues(good, where) + _norm_issues(good, where)
+    for name, described in good.get("statistics", {}).items():
+        issues += described.issues(f"{where}statistics.{name}")
     if issues:
         raise ConfigError(issues)
     return Schema(**good)

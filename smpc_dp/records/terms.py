@@ -49,7 +49,7 @@ class Term(msgspec.Struct, frozen=True):
 
 def terms_of(one: Statistic, schema: Schema) -> list[Term]:
     """Return the numbers of a statistic, with the blocks that each needs."""
-    return _TERMS[one.kind](one, schema)
+    return _TERMS.get(one.kind, _of_another_package)(one, schema)
 
 
 def _counts(one: Statistic, schema: Schema) -> list[Term]:
@@ -190,6 +190,26 @@ def _regression(one: Statistic, schema: Schema) -> list[Term]:
     squares |= {product(schema, *pair, over=over): 16.0 / len(others) for pair in pairs}
     assumed = "columns that are not correlated, with standard deviations a quarter of their ranges"
     return [Term(one.text, 1.0, False, squares, 1, assumed)]
+
+
+def blocks_of(one: Statistic, schema: Schema) -> list[Block]:
+    """Return the blocks of an answer of another package, in the order of its sums."""
+    described, by = schema.statistics[one.kind], _groups(one, schema)
+    columns = dict(zip(described.arguments, one.columns, strict=True))
+    return [
+        product(schema, *map(columns.__getitem__, powers), over=one.columns, by=by)
+        for powers in described.sums
+    ]
+
+
+def _of_another_package(one: Statistic, schema: Schema) -> list[Term]:
+    described = schema.statistics[one.kind]
+    columns = dict(zip(described.arguments, one.columns, strict=True))
+    size = math.prod(schema.number(columns[name], one.text).width for name in described.range)
+    groups = math.prod(each.cells for each in _groups(one, schema))
+    squares = dict(zip(blocks_of(one, schema), described.factors, strict=True))
+    assumed = f"the factors of {described.package}"
+    return [Term(one.text, size, described.total, squares, 1 if described.total else groups, assumed)]
 
 
 _TERMS: dict[str, Callable[[Statistic, Schema], list[Term]]] = {

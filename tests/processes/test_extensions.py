@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import dataclasses
 import json
+import math
 import os
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -15,6 +19,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import smpc_dp
 from smpc_dp import extensions
 from smpc_dp.cli.statistic import Statistic
 from smpc_dp.errors import ConfigError, LocalError, SmpcError, TimeoutFault
@@ -31,11 +36,25 @@ from smpc_dp.net.local import create_local_session
 from smpc_dp.net.session import connect
 from smpc_dp.net.session_file import Timeouts, load_session
 from smpc_dp.net.statistic import StatisticRequest, plan_maker
+from smpc_dp.protocols.gopa.verifiable.records import VerifiableRecordParameters
+from smpc_dp.protocols.record_result import RecordResult
 from smpc_dp.protocols.registry import RESERVED, built_in_protocols, checker_of, find_protocol
 from smpc_dp.protocols.result import Result
+from smpc_dp.protocols.secagg.records import RecordSumParameters, check_records
 from smpc_dp.protocols.session_protocol import ParameterChecker
 from smpc_dp.protocols.ustatistic import messages as statistic
+from smpc_dp.records.answers import ESTIMATORS, estimate
+from smpc_dp.records.ask import LOOPS
+from smpc_dp.records.composed import FIRST_ORDER, NO_ANSWER
+from smpc_dp.records.registered import describe_statistic
+from smpc_dp.records.result import Answers
+from smpc_dp.records.schema import read_schema
+from smpc_dp.records.table import read_table
 from smpc_dp.statistics.report_parameters import ReportParameters, check_reports
+from smpc_dp_verify.errors import Refused
+from smpc_dp_verify.record_plan import read_request
+from smpc_dp_verify.session import Session
+from smpc_dp_verify.terms import read_terms
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "extensions"
 PARTIES = ("ann", "bob", "cas", "dan")
@@ -319,6 +338,342 @@ def test_the_range_of_a_made_kernel_holds(installed: Path) -> None:
     assert evaluate(compile_kernel(kernel, None), every[:, None], every[None]).max() == 1
     # Servers get the circuit, and it alone.
     assert kernel.definition is None
+
+
+COLUMNS: Mapping[str, object] = {
+    "cost": {"lower": 100.0, "upper": 200.0, "step": 1.0},
+    "income": {"lower": 0.0, "upper": 1000.0, "step": 1.0},
+    "ward": {"values": ["a", "b"]},
+}
+
+
+def records(change: Mapping[str, object] | None = None, **more: Any) -> dict[str, object]:
+    """Return the `[parameters]` of a session of records that describes the example's ratio."""
+    described = {**describe_statistic("ratio"), **(change or {})}
+    table = {"columns": COLUMNS, "max_rows": 100, "statistics": {"ratio": described}}
+    return {"records": table, "ask": ["ratio(cost, income)"], "epsilon": 4.0, "delta": 1e-6, **more}
+
+
+def tables(parties: int) -> list[dict[str, Any]]:
+    rng = np.random.default_rng(5)
+    return [
+        {
+            "cost": rng.integers(90, 160, 80),
+            "income": rng.integers(300, 900, 80),
+            "ward": np.array(["a", "b"])[rng.integers(0, 2, 80)],
+        }
+        for _ in range(parties)
+    ]
+
+
+def released(parties: int, **change: Any) -> Answers:
+    given: Any = records()["records"]
+    asked = {"ask": "ratio(cost, income); ratio(cost, income) by ward"} | change
+    return smpc_dp.simulate.statistics(
+        tables(parties), schema=given, epsilon=40.0, delta=1e-6, seed_for_simulation=3, **asked
+    )
+
+
+@pytest.mark.usefixtures("installed")
+def test_a_ratio_of_records() -> None:
+    answers = released(20)
+    rows = {name: np.concatenate([one[name] for one in tables(20)]) for name in COLUMNS}
+    cost = np.clip(rows["cost"], 100, 200)
+    ratios = [cost.sum() / rows["income"].sum()]
+    ratios += [cost[rows["ward"] == one].sum() / rows["income"][rows["ward"] == one].sum() for one in "ab"]
+    assert [one.cell for one in answers.estimates] == [{}, {"ward": "a"}, {"ward": "b"}]
+    for one, ratio in zip(answers.estimates, ratios, strict=True):
+        assert one.value is not None
+        assert one.standard_error is not None
+        assert one.low is not None
+        assert one.high is not None
+        # The noise is less than a hundredth of the ratio.
+        assert 0 < one.standard_error < 0.002
+        assert abs(one.value - ratio) < 4 * one.standard_error
+        assert one.low == pytest.approx(one.value - 1.96 * one.standard_error, rel=1e-3)
+        assert one.high == pytest.approx(one.value + 1.96 * one.standard_error, rel=1e-3)
+        assert one.note == FIRST_ORDER
+
+
+@pytest.mark.usefixtures("installed")
+def test_the_error_of_a_ratio_is_that_of_its_noise() -> None:
+    """Over many releases the ratio spreads as the stated errors say."""
+    given: Any = records()["records"]
+    checked, issues = check_records(records(epsilon=2.0), 8)
+    assert isinstance(checked, RecordSumParameters), issues
+    plan = checked.request
+    truth = sum(plan.vector(read_table(one, read_schema(given))) for one in tables(8))
+    spread = np.random.default_rng(8).normal(0, plan.deviation(8), (400, plan.length))
+    estimates = [estimate(plan, np.rint(truth + noise).astype(np.int64), 8).estimates[0] for noise in spread]
+    values = np.array([one.value for one in estimates])
+    # Of 400 normal values the deviation is within a sixth with a chance of 1 - 1e-5; rounding adds little.
+    assert values.std() == pytest.approx(estimates[0].standard_error, rel=0.2)
+    inside = sum(one.low <= values.mean() <= one.high for one in estimates)
+    assert inside > 0.9 * 400
+
+
+def plan_both(given: Mapping[str, object], parties: int = 6) -> tuple[VerifiableRecordParameters, Session]:
+    """Plan a verifiable session, and describe it to the second auditor."""
+    parameters, issues = checker_of("gopa", 3)(given, parties)
+    assert isinstance(parameters, VerifiableRecordParameters), issues
+    names = [f"party-{number}" for number in range(parties)]
+    return parameters, Session(bytes(32), "gopa", 3, dict(given), {}, names, "relay", None)
+
+
+GROUPED: Mapping[str, Any] = {"ask": "ratio(cost, income) by ward", "max_standard_error": 0.9}
+
+
+def described(given: Mapping[str, object], **change: object) -> dict[str, object]:
+    """Return a session of records with a changed description, and with a number of rows."""
+    table: Any = given["records"]
+    statistics = {"ratio": {**table["statistics"]["ratio"], **change}}
+    return {**given, "records": {**table, "rows_expected": 1000, "statistics": statistics}}
+
+
+@pytest.mark.usefixtures("installed")
+@pytest.mark.parametrize("more", [{}, pytest.param(GROUPED, marks=pytest.mark.long)], ids=["", "by"])
+def test_the_second_auditor_has_the_sums_of_a_described_statistic(more: Mapping[str, Any]) -> None:
+    """It has the session alone, and nothing of the package; another description is another question."""
+    given = described(records(verifiable=True, **more))
+    parameters, session = plan_both(given)
+    asked = f"{parameters.operations[0]} {parameters.planned()}"
+    request = read_request(session.parameters, 6, parameters.session.honest)
+    assert asked.startswith(f"statistics {request.text} ")
+    low, high = parameters.request.bounds
+    assert (request.low, request.high) == (low.tolist(), high.tolist())
+    assert (request.table.described["ratio"].arguments, len(low)) == (("top", "below"), 6 if more else 3)
+    squared = {"sums": [[], ["top"], ["below"], ["top", "top"]], "factors": [1, 1, 1, 1], "range": ["top"]}
+    for change in (squared, {"factors": [0.25, 0.25, 8]})[: 1 + len(more)]:
+        changed = dataclasses.replace(session, parameters=described(given, **change))
+        with pytest.raises(Refused, match="the question of what the session asks"):
+            read_terms(changed, 1, asked)
+
+
+async def release(path: Path) -> tuple[RecordResult, str]:
+    """Release the statistics of a verifiable session; return one party's result, and the second opinion.
+
+    The second auditor is a process without the package.
+    """
+    rows = dict(zip(PARTIES, tables(4), strict=True))
+    serving = asyncio.create_task(serve(path, requests=1))
+    async with contextlib.AsyncExitStack() as stack:
+        sessions = {name: await stack.enter_async_context(connect(path, name)) for name in PARTIES}
+        results = await asyncio.gather(*(one.statistics(rows[name]) for name, one in sessions.items()))
+        report = await sessions["ann"].log().audit()
+        assert report.ok, report.conclusion
+    await serving
+    (log,) = (path.parent / "board").glob("request-*.jsonl")
+    command = [
+        sys.executable,
+        "-m",
+        "smpc_dp_verify",
+        str(log),
+        "--session",
+        results[0].evidence.session_digest.hex(),
+    ]
+    process = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE)
+    second, _ = await process.communicate()
+    return results[0], second.decode()
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("installed")
+def test_both_auditors_judge_a_run_of_a_described_statistic(tmp_path: Path) -> None:
+    given = described(records(verifiable=True, epsilon=20.0))
+    path = create_local_session(tmp_path / "session", PARTIES, given, protocol="gopa", timeouts=TIMEOUTS)
+    result, second = asyncio.run(release(path))
+    (one,) = result.answers.of("ratio(cost, income)")
+    assert one.value is not None
+    assert one.standard_error is not None
+    rows = {name: np.concatenate([one[name] for one in tables(4)]) for name in ("cost", "income")}
+    truth = np.clip(rows["cost"], 100, 200).sum() / rows["income"].sum()
+    assert abs(one.value - truth) < 6 * one.standard_error
+    assert "Everything holds." in second
+
+
+NO_DESCRIPTIONS: list[dict[str, object]] = [
+    {"sums": [["top"], ["below"]], "factors": [1.0, 1.0]},
+    {"sums": [[], ["top"], ["top", "below"]]},
+    {"sums": [[], ["top"], ["below"], ["top"]], "factors": [1.0] * 4},
+    {"sums": [[], ["top"], ["below"], ["top", "below", "top"]], "factors": [1.0] * 4},
+    {"sums": [[], ["top"], ["ward"]]},
+    {"factors": [0.25, 0.25]},
+    {"factors": [0.25, 0.25, 0.0]},
+    {"factors": [0.25, 0.25, -1.0]},
+    {"factors": [0.25, 0.25, 1e7]},
+    {"factors": [0.25, 0.25, math.nan]},
+    {"factors": [0.25, 0.25, math.inf]},
+    {"arguments": ["top", "below", "top"]},
+    {"arguments": []},
+    {"arguments": ["top", "bel ow"]},
+    {"arguments": [f"a{number}" for number in range(17)]},
+    {"range": ["cost"]},
+    {"range": ["top", "top", "top"]},
+    {"groups": 1},
+    {"length": 3},
+    {"bound": 1.0},
+]
+
+
+@pytest.mark.usefixtures("installed")
+@pytest.mark.parametrize("change", NO_DESCRIPTIONS)
+def test_both_refuse_what_describes_no_sums(change: dict[str, object]) -> None:
+    _, session = plan_both(records(verifiable=True))
+    given = records(change, verifiable=True)
+    _, issues = checker_of("gopa", 3)(given, 6)
+    assert issues
+    assert all(issue.where.startswith("records.statistics") for issue in issues), issues
+    with pytest.raises(Refused):
+        read_terms(dataclasses.replace(session, parameters=given), 1, "statistics 1/1")
+
+
+@pytest.mark.usefixtures("installed")
+def test_both_refuse_names_of_this_package_and_undescribed_ones() -> None:
+    parameters, session = plan_both(records(verifiable=True))
+    asked = f"{parameters.operations[0]} {parameters.planned()}"
+    table: Any = records()["records"]
+    for name in sorted({*ESTIMATORS, *LOOPS, "median", "by", "x"}):
+        described = {**table, "statistics": {**table["statistics"], name: table["statistics"]["ratio"]}}
+        given = records(verifiable=True) | {"records": described}
+        _, issues = checker_of("gopa", 3)(given, 6)
+        assert [issue.where for issue in issues] == [f"records.statistics.{name}"]
+        with pytest.raises(Refused, match="the name of a described statistic"):
+            read_terms(dataclasses.replace(session, parameters=given), 1, asked)
+    given = records(verifiable=True) | {"records": {**table, "statistics": {}}}
+    _, issues = checker_of("gopa", 3)(given, 6)
+    assert ["'ratio' is no statistic" in issue.reason for issue in issues] == [True]
+    with pytest.raises(Refused, match="the statistic ratio: the session does not describe its sums"):
+        read_terms(dataclasses.replace(session, parameters=given), 1, asked)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"ask": "ratio(cost)"}, "needs 2 columns: top, below"),
+        ({"ask": "ratio(cost, ward)"}, "column 'ward' has categories, no numbers"),
+        ({"ask": "ratio(cost, cost)"}, "a column is there twice"),
+        ({"ask": "ratio(cost, gone)"}, "no column 'gone'"),
+        ({"ask": "ratio(cost, income) by income"}, "needs `bins` in the schema"),
+    ],
+)
+@pytest.mark.usefixtures("installed")
+def test_what_a_ratio_is_not_for(change: Mapping[str, object], reason: str) -> None:
+    _, issues = check_records({**records(), **change}, 6)
+    assert [reason in issue.reason for issue in issues] == [True], issues
+
+
+@pytest.mark.usefixtures("installed")
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (
+            {"package": "smpc-dp-example 1.1"},
+            "'ratio' is a statistic of smpc-dp-example 1.1, and here that of smpc-dp-example 1.0",
+        ),
+        ({"package": ""}, "is a statistic of an unnamed package, and here that of smpc-dp-example 1.0"),
+        ({"factors": [0.25, 0.25, 8.0]}, "the session describes 'ratio' otherwise than smpc-dp-example 1.0"),
+        ({"groups": False}, "the session describes 'ratio' otherwise than smpc-dp-example 1.0"),
+    ],
+)
+def test_a_party_with_another_statistic_is_refused(change: Mapping[str, object], reason: str) -> None:
+    """By its own process, with the check of the session, before it connects."""
+    _, issues = check_records(records(change), 6)
+    assert [(issue.where, reason in issue.reason) for issue in issues] == [
+        ("ask: 'ratio(cost, income)'", True)
+    ]
+
+
+def test_a_party_without_the_package_is_refused(installed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = records()
+    monkeypatch.setattr(sys, "path", [one for one in sys.path if one != str(installed)])
+    extensions.find.cache_clear()
+    _, issues = check_records(given, 6)
+    assert [issue.reason for issue in issues] == [
+        "'ratio' is a statistic of smpc-dp-example 1.0, which is not installed here"
+    ]
+    with pytest.raises(ConfigError, match="'ratio' is unknown; other packages register theirs"):
+        describe_statistic("ratio")
+
+
+@pytest.mark.usefixtures("installed")
+def test_a_session_file_has_the_description(tmp_path: Path) -> None:
+    path = create_local_session(tmp_path / "session", PARTIES, records())
+    loaded = load_session(path)
+    assert loaded.parameters["records"]["statistics"] == {"ratio": describe_statistic("ratio")}  # type: ignore[index]
+
+
+STATISTICS = """
+import math
+import numpy as np
+from smpc_dp.records.registered import RecordStatistic
+from smpc_dp.records.schema import SumsOfRows
+
+SUMS = dict(arguments=("a", "b"), sums=((), ("a",), ("b",)), factors=(1.0, 1.0, 1.0), groups=True)
+calls = []
+
+def made(answer, name="ratio", **change):
+    return RecordStatistic(name, SumsOfRows(**{**SUMS, **change}), answer)
+
+def stored(sums):
+    calls.append(sums)
+    return 1.0
+
+raising = made(lambda sums: sums[9])
+nan = made(lambda sums: math.nan)
+beyond = made(lambda sums: 10**400)
+text = made(lambda sums: "1.0")
+array = made(lambda sums: np.ones(3))
+nothing = made(lambda sums: None)
+changing = made(lambda sums: sums.append(1.0))
+edge = made(lambda sums: stored(sums) if len(calls) % 2 == 0 else calls.append(0) or math.nan)
+other = made(stored, "other")
+open_ended = made(stored, factors=(1.0, 1.0))
+no_function = made(None)
+no_sums = RecordStatistic("ratio", SUMS, stored)
+plain = stored
+"""
+
+
+def install_instead(installed: Path, name: str) -> None:
+    """Install another package's statistic under the name, in the place of the example's."""
+    (installed / "other_statistics.py").write_text(STATISTICS)
+    points: dict[str, Mapping[str, str]] = {Group.STATISTICS: {"ratio": f"other_statistics:{name}"}}
+    shutil.rmtree(installed / "smpc_dp_example-1.0.dist-info")
+    install(installed, points, "breaker")
+    extensions.find.cache_clear()
+
+
+@pytest.mark.parametrize("name", ["raising", "nan", "beyond", "text", "array", "nothing", "changing"])
+def test_an_answer_that_is_no_number_is_none(installed: Path, name: str) -> None:
+    install_instead(installed, name)
+    answers = released(4)
+    assert [(one.value, one.low, one.standard_error, one.note) for one in answers.estimates] == [
+        (None, None, None, NO_ANSWER)
+    ] * 3
+
+
+def test_an_answer_without_an_error_has_no_interval(installed: Path) -> None:
+    """Beside the sums it has no value: no error is known."""
+    install_instead(installed, "edge")
+    one = released(4, ask="ratio(cost, income)").estimates[0]
+    assert (one.value, one.standard_error, one.low, one.high) == (1.0, None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("other", "is no RecordStatistic with the name 'ratio'"),
+        ("plain", "is no RecordStatistic with the name 'ratio'"),
+        ("no_sums", "has no SumsOfRows, or no function for its answer"),
+        ("no_function", "has no SumsOfRows, or no function for its answer"),
+        ("open_ended", "sums.factors must be one number in (0, 1e+06] for each sum"),
+    ],
+)
+def test_what_is_no_statistic_is_named_with_its_package(installed: Path, name: str, why: str) -> None:
+    install_instead(installed, name)
+    with pytest.raises(LocalError) as caught:
+        describe_statistic("ratio")
+    assert str(caught.value) == f"the statistic 'ratio' of breaker {why}"
 
 
 async def everybody(

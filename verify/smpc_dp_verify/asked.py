@@ -24,6 +24,9 @@ ONE, MORE, TIMED = (
 GROUPED = ("count", "sum", "mean", "variance", *TIMED)
 # Those that several requests make.
 LOOPS = ("logistic", "poisson")
+# What a session cannot describe: it would be read as another answer.
+RESERVED = {*ONE, *MORE, *TIMED, *LOOPS, "count", "table", "histogram", "quantile", "median", "regression"}
+RESERVED |= {"random_effects", "by", "x"}
 
 
 class Asked(NamedTuple):
@@ -56,7 +59,8 @@ def read_ask(ask: Any, table: Table) -> list[Asked]:
     texts = ask.split(";") if isinstance(ask, str) else ask
     required(isinstance(texts, list) and 1 <= len(texts) <= MOST_ASKED, "what is asked")
     required(all(isinstance(text, str) for text in texts), "what is asked")
-    asked = [_Reader(text.strip()).read() for text in texts]
+    required(not RESERVED & {*table.described}, "the name of a described statistic")
+    asked = [_Reader(text.strip(), table).read() for text in texts]
     required(len({one.text for one in asked}) == len(asked), "what is asked")
     for one in asked:
         _check(one, table)
@@ -66,8 +70,8 @@ def read_ask(ask: Any, table: Table) -> list[Asked]:
 class _Reader:
     """The tokens of a text."""
 
-    def __init__(self, text: str) -> None:
-        self.text, self.tokens, at = text, [], 0
+    def __init__(self, text: str, table: Table) -> None:
+        self.text, self.table, self.tokens, at = text, table, [], 0
         while at < len(text):
             token = TOKEN.match(text, at)
             required(token, "what is asked")
@@ -134,9 +138,12 @@ class _Reader:
             while self._has(","):
                 levels.append(self._number())
             result = Asked(self.text, kind, (name,), levels=tuple(levels), bins=BINS)
-        else:
-            required(kind == "histogram", "what is asked")
+        elif kind == "histogram":
             result = self._histogram()
+        else:
+            known = kind in self.table.described
+            required(known, f"the statistic {kind}: the session does not describe its sums")
+            result = result._replace(columns=self._names(","))
         self._take(")")
         return result
 
@@ -161,14 +168,17 @@ def _check(one: Asked, table: Table) -> None:
     required(all(name in table.columns for name in names), "a column that is asked for")
     required(len({*one.columns}) == len(one.columns) and len({*one.by}) == len(one.by), "what is asked")
     required(one.kind not in LOOPS, "a loop of requests")
-    if one.kind in (*ONE, *MORE, "regression", "quantile"):
+    described = table.described.get(one.kind)
+    required(not described or len(one.columns) == len(described.arguments), "what is asked")
+    if described or one.kind in (*ONE, *MORE, "regression", "quantile"):
         for name in one.columns:
             table.number(name)
     required(len(one.columns) > 1 or one.kind not in (*MORE, "regression"), "what is asked")
     # Of more columns there are more products of two than coordinates.
     is_small = len(one.columns) ** 2 <= 2 * MOST_LENGTH or one.kind not in (*MORE, "regression")
     required(is_small, "the number of cells")
-    required(not one.by or one.kind in GROUPED, "what is asked")
+    has_groups = described.has_groups if described else one.kind in GROUPED
+    required(not one.by or has_groups, "what is asked")
     if one.kind in TIMED:
         time, event = (table.number(name) for name in one.columns)
         required(time.bins and (event.low, event.high, event.steps) == (0, 1, 1), "a time and an event")
@@ -214,7 +224,8 @@ def selectors(one: Asked, table: Table) -> tuple[Selector, ...]:
 
 def terms_of(one: Asked, table: Table) -> list[Term]:
     """Return the numbers of an answer."""
-    return TERMS.get(one.kind, _of_columns)(one, table)
+    of_kind = _of_described if one.kind in table.described else TERMS.get(one.kind, _of_columns)
+    return of_kind(one, table)
 
 
 def _of_counts(one: Asked, table: Table) -> list[Term]:
@@ -296,6 +307,18 @@ def _of_heterogeneity(one: Asked, table: Table) -> list[Term]:
     square = table.block(name, name)
     factors = {square._replace(of_party=True): 1.0, table.block(name): 1.0, square: 0.01}
     return [Term(one.text, factors | {table.block(over=one.columns): 0.01}, 4.0, is_total=True)]
+
+
+def _of_described(one: Asked, table: Table) -> list[Term]:
+    described, by = table.described[one.kind], selectors(one, table)
+    columns = dict(zip(described.arguments, one.columns, strict=True))
+    blocks = [
+        table.block(*(columns[name] for name in powers), over=one.columns, by=by) for powers in described.sums
+    ]
+    size = math.prod(table.columns[columns[name]].width for name in described.range)
+    groups = 1 if described.is_total else math.prod(each.cells for each in by)
+    factors = dict(zip(blocks, described.factors, strict=True))
+    return [Term(one.text, factors, size, described.is_total, groups)]
 
 
 TERMS: dict[str, Callable[[Asked, Table], list[Term]]] = {

@@ -21,7 +21,10 @@ LARGEST, NARROWEST = 1e75, 1e-75
 MISSING = ("", "nan", "NaN", "NaT", "<NA>")
 DECIMAL = re.compile("(-?)(0|[1-9][0-9]*|(?=[.][0-9]))([.][0-9]*)?([eE][+-][0-9]{2,3})?")
 OF_PERSONS = ("id", "rows_per_person", "parties_per_person")
-KEYS = {"columns", "max_rows", "rows", "unit", *OF_PERSONS, "rows_expected", "norm"}
+KEYS = {"columns", "max_rows", "rows", "unit", *OF_PERSONS, "rows_expected", "norm", "statistics"}
+# Of a described answer: arguments, of how many the product of a sum is, sums, and the largest factor.
+MOST_ARGUMENTS, MOST_POWERS, MOST_SUMS, MOST_FACTOR = 16, 2, 153, 1e6
+DESCRIBED = ("package", "arguments", "sums", "factors", "range", "total", "groups")
 
 
 class Column(NamedTuple):
@@ -105,6 +108,17 @@ class Block(NamedTuple):
         return any(self.powers.count(name) == 1 for name in self.powers)
 
 
+class Described(NamedTuple):
+    """An answer that the session describes: products of arguments, and the factor c_b of each sum."""
+
+    arguments: tuple[str, ...]
+    sums: tuple[tuple[str, ...], ...]
+    factors: tuple[float, ...]
+    range: tuple[str, ...]
+    is_total: bool
+    has_groups: bool
+
+
 @dataclass(frozen=True)
 class Table:
     """What all parties' rows have in common: [records] of a session."""
@@ -116,6 +130,7 @@ class Table:
     parties_of_unit: int
     expected: int | None
     norm: Norm | None
+    described: dict[str, Described]
 
     def number(self, name: str) -> Column:
         """Return a column of numbers."""
@@ -187,7 +202,40 @@ def read_table(given: Any) -> Table:
         _whole(given.get("parties_per_person", 1), MOST_FEW),
         None if expected is None else _whole(expected, MOST_EXPECTED),
         _norm(given["norm"], read) if given.get("norm") is not None else None,
+        _all_described(given.get("statistics", {})),
     )
+
+
+def _all_described(given: Any) -> dict[str, Described]:
+    required(isinstance(given, dict), "the described statistics")
+    return {name: _described(one) for name, one in given.items()}
+
+
+def _described(given: Any) -> Described:
+    """Return how an answer is described [protocols/records/README.md]."""
+    fault = "the description of a statistic"
+    required(isinstance(given, dict) and {*given} <= {*DESCRIBED}, fault)
+    required(isinstance(given.get("package", ""), str), fault)
+    arguments, factors = _texts(given["arguments"], fault), given["factors"]
+    known, range_ = {*arguments}, _texts(given.get("range", []), fault)
+    required(all(NAME.fullmatch(name) for name in arguments) and len(known) == len(arguments), fault)
+    required(1 <= len(arguments) <= MOST_ARGUMENTS, fault)
+    required(isinstance(given["sums"], list) and len(given["sums"]) <= MOST_SUMS, fault)
+    sums = tuple(_texts(one, fault) for one in given["sums"])
+    required(all(len(one) <= MOST_POWERS and {*one} <= known for one in (*sums, range_)), fault)
+    products = {tuple(sorted(one)) for one in sums}
+    required(len(products) == len(sums), fault)
+    required({(), *((name,) for one in sums for name in one)} <= products, fault)
+    required(isinstance(factors, list) and len(factors) == len(sums), fault)
+    required(all(0 < number(one) <= MOST_FACTOR for one in factors), fault)
+    truths = [given.get(key, False) for key in ("total", "groups")]
+    required(all(type(truth) is bool for truth in truths), fault)
+    return Described(arguments, sums, tuple(map(number, factors)), range_, *truths)
+
+
+def _texts(given: Any, fault: str) -> tuple[str, ...]:
+    required(isinstance(given, list) and all(isinstance(one, str) for one in given), fault)
+    return tuple(given)
 
 
 def _norm(given: Any, columns: dict[str, Column]) -> Norm:

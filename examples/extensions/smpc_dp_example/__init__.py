@@ -1,1 +1,1 @@
-"""A learner, kernels and a protocol for smpc-dp."""
+"""A learner, kernels, a statistic of records and a protocol for smpc-dp."""

@@ -1,0 +1,24 @@
+"""The statistic `ratio(top, below)` of records: the sum of one column over that of another."""
+
+from __future__ import annotations
+
+from smpc_dp.records.registered import RecordStatistic
+from smpc_dp.records.schema import SumsOfRows
+
+
+def _ratio(sums: tuple[float, ...]) -> float:
+    _, top, below = sums
+    return top / below
+
+
+ratio = RecordStatistic(
+    "ratio",
+    SumsOfRows(
+        arguments=("top", "below"),
+        sums=((), ("top",), ("below",)),
+        # Both sums are half as long as their ranges, whose noise counts alike.
+        factors=(0.25, 0.25, 0.25),
+        groups=True,
+    ),
+    _ratio,
+)
