@@ -6,6 +6,7 @@ package has registered. Its code sees no row: it computes the answer from sums w
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -71,7 +72,7 @@ def describe_statistic(name: str) -> dict[str, Any]:
     if result is None:
         reason = f"{name!r} is unknown{describe_others(Group.STATISTICS)}"
         raise ConfigError.at("statistics", reason, ConfigCheck.UNKNOWN_NAME)
-    described: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(result.sums))
+    described: dict[str, Any] = json.loads(msgspec.json.encode(result.sums))
     return described
 
 

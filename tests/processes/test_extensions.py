@@ -47,7 +47,7 @@ from smpc_dp.records.answers import ESTIMATORS, estimate
 from smpc_dp.records.ask import LOOPS
 from smpc_dp.records.composed import FIRST_ORDER, NO_ANSWER
 from smpc_dp.records.registered import describe_statistic
-from smpc_dp.records.result import Answers
+from smpc_dp.records.result import WITHIN_NOISE, Answers
 from smpc_dp.records.schema import read_schema
 from smpc_dp.records.table import read_table
 from smpc_dp.statistics.report_parameters import ReportParameters, check_reports
@@ -396,6 +396,16 @@ def test_a_ratio_of_records() -> None:
 
 
 @pytest.mark.usefixtures("installed")
+def test_no_ratio_is_shown_over_rows_that_are_within_the_noise() -> None:
+    few = [{name: values[:1] for name, values in one.items()} for one in tables(4)]
+    given: Any = records()["records"]
+    answers = smpc_dp.simulate.statistics(
+        few, "ratio(cost, income)", schema=given, epsilon=0.5, delta=1e-6, seed_for_simulation=3
+    )
+    assert [(one.value, one.note) for one in answers.estimates] == [(None, WITHIN_NOISE)]
+
+
+@pytest.mark.usefixtures("installed")
 def test_the_error_of_a_ratio_is_that_of_its_noise() -> None:
     """Over many releases the ratio spreads as the stated errors say."""
     given: Any = records()["records"]
@@ -463,14 +473,10 @@ async def release(path: Path) -> tuple[RecordResult, str]:
         assert report.ok, report.conclusion
     await serving
     (log,) = (path.parent / "board").glob("request-*.jsonl")
-    command = [
-        sys.executable,
-        "-m",
-        "smpc_dp_verify",
-        str(log),
-        "--session",
-        results[0].evidence.session_digest.hex(),
-    ]
+    evidence = results[0].evidence
+    assert evidence.log is not None
+    wanted = ["--session", evidence.session_digest.hex(), "--head", evidence.log.head.hex()]
+    command = [sys.executable, "-m", "smpc_dp_verify", str(log), *wanted]
     process = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE)
     second, _ = await process.communicate()
     return results[0], second.decode()
@@ -523,7 +529,7 @@ def test_both_refuse_what_describes_no_sums(change: dict[str, object]) -> None:
     _, issues = checker_of("gopa", 3)(given, 6)
     assert issues
     assert all(issue.where.startswith("records.statistics") for issue in issues), issues
-    with pytest.raises(Refused):
+    with pytest.raises(Refused, match=r"the description of a statistic|^a number$"):
         read_terms(dataclasses.replace(session, parameters=given), 1, "statistics 1/1")
 
 
@@ -618,6 +624,8 @@ def stored(sums):
     calls.append(sums)
     return 1.0
 
+PRODUCTS = ((), ("a",), ("b",), ("b", "a"), ("a", "a"))
+slope = made(lambda sums: sums[3] / sums[4], sums=PRODUCTS, factors=(1.0,) * 5)
 raising = made(lambda sums: sums[9])
 nan = made(lambda sums: math.nan)
 beyond = made(lambda sums: 10**400)
@@ -641,6 +649,16 @@ def install_instead(installed: Path, name: str) -> None:
     shutil.rmtree(installed / "smpc_dp_example-1.0.dist-info")
     install(installed, points, "breaker")
     extensions.find.cache_clear()
+
+
+def test_sums_are_of_products_of_values(installed: Path) -> None:
+    install_instead(installed, "slope")
+    (one,) = released(20, ask="ratio(cost, income)").estimates
+    rows = {name: np.concatenate([one[name] for one in tables(20)]) for name in ("cost", "income")}
+    cost = np.clip(rows["cost"], 100, 200).astype(float)
+    assert one.value == pytest.approx((cost * rows["income"]).sum() / (cost**2).sum(), rel=0.01)
+    assert one.standard_error is not None
+    assert one.standard_error < 0.01 * one.value
 
 
 @pytest.mark.parametrize("name", ["raising", "nan", "beyond", "text", "array", "nothing", "changing"])
