@@ -7,19 +7,22 @@ load nothing here.
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from smpc_dp.errors import LocalError, SmpcError
+from smpc_dp.errors import ConfigError, LocalError, SmpcError
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
+T = TypeVar("T")
+
 # Characters of a distribution's name and version in an operation, whose length is bounded.
 MAX_ORIGIN = 40
-# Exceptions that the code of an entry point may raise when it is imported or called.
-BROKEN = (
+# Exceptions that the code of an entry point may raise when it is imported.
+_BROKEN = (
     ArithmeticError,
     AssertionError,
     AttributeError,
@@ -102,8 +105,22 @@ def load(group: Group, entry: EntryPoint) -> Any:
     """
     try:
         return entry.load()
-    except BROKEN as error:
+    except _BROKEN as error:
         raise LocalError(f"{_title(group, entry)} cannot be loaded ({error})") from None
+
+
+def called(function: Callable[..., T], *arguments: Any) -> T:
+    """Return what a function of another package returns for these arguments.
+
+    Raises ConfigError as the function does, and LocalError with the type alone of whatever else it raises:
+    others may be sent the text.
+    """
+    try:
+        return function(*arguments)
+    except ConfigError:
+        raise
+    except Exception as error:
+        raise LocalError(type(error).__name__) from error
 
 
 def describe_others(group: Group) -> str:

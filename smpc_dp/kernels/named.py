@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from smpc_dp.errors import ConfigCheck, ConfigError
-from smpc_dp.extensions import BROKEN, Extension, Group, describe_others, find
+from smpc_dp.errors import ConfigCheck, ConfigError, LocalError
+from smpc_dp.extensions import Extension, Group, called, describe_others, find
 from smpc_dp.kernels import definitions
 from smpc_dp.kernels.fields import Cells, Field
 from smpc_dp.kernels.forms import LABEL, Form, KernelFactory
@@ -124,12 +124,9 @@ class _Registered(KernelFactory):
     def make(self, *fields: Field) -> Kernel:
         """Return the kernel on these fields, its circuit cut to its range. Raises ConfigError, LocalError."""
         try:
-            made = self.extension.value.make(*fields)
-        except ConfigError:
-            raise
-        except BROKEN as error:
-            # The text may be in what an aggregator answers, so it has nothing of the exception but its type.
-            raise self.extension.unfit(f"makes no kernel of these fields: {type(error).__name__}") from error
+            made = called(self.extension.value.make, *fields)
+        except LocalError as error:
+            raise self.extension.unfit(f"makes no kernel of these fields: {error}") from error
         if not isinstance(made, Kernel) or made.name != self.name:
             raise self.extension.unfit(f"makes no Kernel with the name '{self.name}'")
         if made.fields != (*fields, *([LABEL] if made.labels == "private" else [])):

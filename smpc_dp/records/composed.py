@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from numbers import Real
 
-from smpc_dp.errors import LocalError
-from smpc_dp.extensions import BROKEN
+from smpc_dp.errors import ConfigError, LocalError
+from smpc_dp.extensions import called
 from smpc_dp.records.ask import Statistic
 from smpc_dp.records.intervals import INFINITE, around
 from smpc_dp.records.noisy import Display, NoisySums, cell_labels
@@ -86,11 +86,18 @@ def _called(
     """
     sums = dict(zip(statistic.sums.sums, values, strict=True))
     columns = dict(zip(statistic.sums.arguments, scales, strict=True))
+    natural = tuple(_sum_of(powers, sums, columns) for powers in sums)
     try:
-        given = statistic.answer(tuple(_sum_of(powers, sums, columns) for powers in sums))
-        return float(given) if isinstance(given, Real) and math.isfinite(given) else None
-    except BROKEN:
+        return called(_number, statistic.answer, natural)
+    except (ConfigError, LocalError):
+        # The request is released: whatever a package raises, the other answers remain.
         return None
+
+
+def _number(answer: Callable[[tuple[float, ...]], object], sums: tuple[float, ...]) -> float | None:
+    """Return the answer for these sums; None if it is no finite number."""
+    given = answer(sums)
+    return float(given) if isinstance(given, Real) and math.isfinite(given) else None
 
 
 def _sum_of(

@@ -298,7 +298,12 @@ def table(name, *fields):
 text = made(lambda *fields: "near")
 renamed = made(lambda *fields: table("other", *fields))
 elsewhere = made(lambda *fields: table("bad", Field(0, 3)))
+class OwnError(Exception): pass
+def fail(*_):
+    raise OwnError("secret of this host")
+
 raising = made(lambda *fields: {}["secret of this host"])
+failing = made(fail)
 unnamed = made(lambda *fields: table("bad", *fields), ())
 beyond = Form("bad", ("x",), lambda _: absolute_difference(1000), steps=1)
 """
@@ -311,6 +316,7 @@ beyond = Form("bad", ("x",), lambda _: absolute_difference(1000), steps=1)
         ("renamed", "makes no Kernel with the name 'bad'"),
         ("elsewhere", "makes a kernel on other fields than those that are given"),
         ("raising", "makes no kernel of these fields: KeyError"),
+        ("failing", "makes no kernel of these fields: OwnError"),
         ("unnamed", "has no names of fields"),
     ],
 )
@@ -626,7 +632,12 @@ def stored(sums):
 
 PRODUCTS = ((), ("a",), ("b",), ("b", "a"), ("a", "a"))
 slope = made(lambda sums: sums[3] / sums[4], sums=PRODUCTS, factors=(1.0,) * 5)
+class OwnError(Exception): pass
+def fail(_):
+    raise OwnError
+
 raising = made(lambda sums: sums[9])
+failing = made(fail)
 nan = made(lambda sums: math.nan)
 beyond = made(lambda sums: 10**400)
 text = made(lambda sums: "1.0")
@@ -656,12 +667,15 @@ def test_sums_are_of_products_of_values(installed: Path) -> None:
     (one,) = released(20, ask="ratio(cost, income)").estimates
     rows = {name: np.concatenate([one[name] for one in tables(20)]) for name in ("cost", "income")}
     cost = np.clip(rows["cost"], 100, 200).astype(float)
-    assert one.value == pytest.approx((cost * rows["income"]).sum() / (cost**2).sum(), rel=0.01)
+    truth = (cost * rows["income"]).sum() / (cost**2).sum()
+    assert one.value == pytest.approx(truth, rel=0.01)
     assert one.standard_error is not None
-    assert one.standard_error < 0.01 * one.value
+    assert one.standard_error < 0.01 * truth
 
 
-@pytest.mark.parametrize("name", ["raising", "nan", "beyond", "text", "array", "nothing", "changing"])
+@pytest.mark.parametrize(
+    "name", ["raising", "failing", "nan", "beyond", "text", "array", "nothing", "changing"]
+)
 def test_an_answer_that_is_no_number_is_none(installed: Path, name: str) -> None:
     install_instead(installed, name)
     answers = released(4)
