@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from smpc_dp.privacy.accountant.events import Event
     from smpc_dp.privacy.accountant.receipt import Receipt
-    from smpc_dp.records.ask import Statistic
+    from smpc_dp.records.asked import Statistic
     from smpc_dp.records.fit import FitPlan
     from smpc_dp.records.plan import Plan, PlannedError
     from smpc_dp.records.result import Answers

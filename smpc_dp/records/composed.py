@@ -8,40 +8,43 @@ from numbers import Real
 
 from smpc_dp.errors import ConfigError, LocalError
 from smpc_dp.extensions import called
-from smpc_dp.records.ask import Statistic
+from smpc_dp.records.asked import Statistic
 from smpc_dp.records.intervals import INFINITE, around
 from smpc_dp.records.noisy import Display, NoisySums, cell_labels
-from smpc_dp.records.registered import RecordStatistic, find_statistic
 from smpc_dp.records.result import WITHIN_NOISE, Estimate
-from smpc_dp.records.terms import blocks_of
+from smpc_dp.records.schema import SumsOfRows
+from smpc_dp.records.terms import described_blocks
 
 NO_ANSWER = "none: the statistic gives no finite number for these sums"
+# A function of another package, from sums of products of values.
+Answer = Callable[[tuple[float, ...]], object]
 FIRST_ORDER = "the interval is to first order"
 
 
-def composed(one: Statistic, noisy: NoisySums, display: Display) -> Iterator[Estimate]:
-    """Yield the answer in each cell; none where the number of rows is within its noise.
-
-    Raises LocalError if the package is gone since the request was planned.
-    """
-    statistic = find_statistic(one.kind)
-    if statistic is None:
-        raise LocalError(f"the package of the statistic {one.kind!r} is not installed any more")
-    schema, blocks = noisy.plan.schema, blocks_of(one, noisy.plan.schema)
+def composed(
+    described: SumsOfRows, answer: Answer, one: Statistic, noisy: NoisySums, display: Display
+) -> Iterator[Estimate]:
+    """Yield the answer in each cell; none where the number of rows is within its noise."""
+    schema, blocks = noisy.schema, described_blocks(described, one, noisy.schema)
     errors = [noisy.deviation(block) / block.greatest(schema) for block in blocks]
     sums = [(noisy.sums(block) / block.greatest(schema)).tolist() for block in blocks]
-    scales = []
-    for name in one.columns:
+    scales = {}
+    for argument, name in zip(described.arguments, one.columns, strict=True):
         column = schema.number(name, one.text)
-        scales.append((column.middle, column.width / 2))
-    counted = statistic.sums.sums.index(())
+        scales[argument] = column.middle, column.width / 2
+
+    def called_with(values: Sequence[float]) -> float | None:
+        sums = dict(zip(described.sums, values, strict=True))
+        return _called(answer, tuple(_sum_of(powers, sums, scales) for powers in sums))
+
+    counted = described.sums.index(())
     z = noisy.distribution.quantile(display.outside)
     for cell, values in zip(cell_labels(blocks[0].selectors, schema), zip(*sums, strict=True), strict=True):
-        rows, is_total = values[counted], statistic.sums.total
+        rows, is_total = values[counted], described.total
         if not is_total and rows <= display.least(errors[counted]):
             yield Estimate.of(one, one.text, "", INFINITE, cell=cell, over=rows, note=WITHIN_NOISE)
             continue
-        value, error = _answer(statistic, scales, values, errors)
+        value, error = _with_error(called_with, values, errors)
         over = None if is_total else rows
         if value is None:
             yield Estimate.of(one, one.text, "", INFINITE, cell=cell, over=over, note=NO_ANSWER)
@@ -52,24 +55,20 @@ def composed(one: Statistic, noisy: NoisySums, display: Display) -> Iterator[Est
         )
 
 
-def _answer(
-    statistic: RecordStatistic,
-    scales: Sequence[tuple[float, float]],
-    values: Sequence[float],
-    errors: Sequence[float],
+def _with_error(
+    answer: Callable[[Sequence[float]], float | None], values: Sequence[float], errors: Sequence[float]
 ) -> tuple[float | None, float | None]:
     """Return the answer and its standard error to first order, each None where it is no finite number.
 
     The answer is taken a deviation of each sum's noise above and below it.
     """
-    value = _called(statistic, scales, values)
+    value = answer(values)
     changes = []
     for index, error in enumerate(errors):
         if error == 0:
             continue
         up, down = (
-            _called(statistic, scales, [*values[:index], values[index] + step, *values[index + 1 :]])
-            for step in (error, -error)
+            answer([*values[:index], values[index] + step, *values[index + 1 :]]) for step in (error, -error)
         )
         if up is None or down is None:
             return value, None
@@ -77,24 +76,16 @@ def _answer(
     return value, math.hypot(*changes)
 
 
-def _called(
-    statistic: RecordStatistic, scales: Sequence[tuple[float, float]], values: Sequence[float]
-) -> float | None:
-    """Return what the package's function gives, None where it raises or gives no finite number.
-
-    `values`: sums for columns in [-1, 1]; it gets those for the columns' values.
-    """
-    sums = dict(zip(statistic.sums.sums, values, strict=True))
-    columns = dict(zip(statistic.sums.arguments, scales, strict=True))
-    natural = tuple(_sum_of(powers, sums, columns) for powers in sums)
+def _called(answer: Answer, sums: tuple[float, ...]) -> float | None:
+    """Return what the package's function gives, None where it raises or gives no finite number."""
     try:
-        return called(_number, statistic.answer, natural)
+        return called(_number, answer, sums)
     except (ConfigError, LocalError):
         # The request is released: whatever a package raises, the other answers remain.
         return None
 
 
-def _number(answer: Callable[[tuple[float, ...]], object], sums: tuple[float, ...]) -> float | None:
+def _number(answer: Answer, sums: tuple[float, ...]) -> float | None:
     """Return the answer for these sums; None if it is no finite number."""
     given = answer(sums)
     return float(given) if isinstance(given, Real) and math.isfinite(given) else None

@@ -17,9 +17,11 @@ from numpy.typing import NDArray
 
 from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.privacy.named_sentences import NamedSentences
-from smpc_dp.records.ask import Ask, Statistic, read_ask
+from smpc_dp.records.ask import Ask, read_ask
+from smpc_dp.records.asked import Statistic
 from smpc_dp.records.features import Selector
 from smpc_dp.records.noisy import cell_labels
+from smpc_dp.records.registered import statistic_of
 from smpc_dp.records.result import TOO_MANY_ROWS, Answers, Estimate
 from smpc_dp.records.schema import Number, Schema
 from smpc_dp.records.table import Integers, Table
@@ -188,7 +190,7 @@ def plan_tables(schema: Schema, ask: Ask, smallest: int) -> ExactTables:
     """
     statistics = read_ask(ask, schema)
     for one in statistics:
-        if one.kind not in ("count", "table", "histogram"):
+        if not statistic_of(one).counts:
             reason = f"{one.text!r} is no table of counts: smallest_count is for these alone"
             raise ConfigError.at("ask", reason, ConfigCheck.UNSUPPORTED)
     if schema.rows == "public":

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from smpc_dp.records.ask import Statistic
+from smpc_dp.records.asked import Statistic
 from smpc_dp.records.features import party_squares, product
 from smpc_dp.records.intervals import Interval, around, normal_quantile
 from smpc_dp.records.noisy import Display, NoisySums
@@ -119,7 +119,7 @@ def heterogeneity(one: Statistic, noisy: NoisySums, display: Display) -> Iterato
     rows where that is public; otherwise of all parties in the sum, and each one without a value makes I² too
     small: a note says so.
     """
-    schema, (name,) = noisy.plan.schema, one.columns
+    schema, (name,) = noisy.schema, one.columns
     blocks = (
         party_squares(schema, name),
         product(schema, name, name),

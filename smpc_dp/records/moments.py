@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from smpc_dp.records.ask import Statistic
+from smpc_dp.records.asked import Statistic
 from smpc_dp.records.features import product
 from smpc_dp.records.intervals import (
     Interval,
@@ -39,7 +39,7 @@ class Moments:
 
     def sum(self, *powers: str) -> tuple[float, float]:
         """Return the noisy sum of a product, and its deviation, for values in [-1, 1]."""
-        schema = self.noisy.plan.schema
+        schema = self.noisy.schema
         block = product(schema, *powers, over=self.names)
         size = block.greatest(schema)
         return float(self.noisy.sums(block)[0]) / size, self.noisy.deviation(block) / size
@@ -99,7 +99,7 @@ def projected(matrix: Floats) -> tuple[Floats, bool]:
 
 def covariances(one: Statistic, noisy: NoisySums, display: Display) -> Iterator[Estimate]:
     """Yield the covariance of each pair of columns, the variances too, projected together if indefinite."""
-    schema, moments = noisy.plan.schema, Moments(noisy, one.columns)
+    schema, moments = noisy.schema, Moments(noisy, one.columns)
     count, error = moments.count
     hidden = count <= display.least(error)
     free = np.zeros(0) if hidden else moments.covariances()

@@ -11,11 +11,10 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
 from smpc_dp.privacy.accountant.events import Event
@@ -27,16 +26,16 @@ from smpc_dp.privacy.mechanisms.distributed import DistributedSum
 from smpc_dp.privacy.mechanisms.laplace_shares import LaplaceShare, least_scale
 from smpc_dp.privacy.mechanisms.sensitivity import Sensitivity
 from smpc_dp.privacy.search import bisect
-from smpc_dp.records.ask import LOOPS, Ask, Statistic, read_ask
+from smpc_dp.records.ask import Ask, read_ask
+from smpc_dp.records.asked import Statistic
 from smpc_dp.records.features import Block
+from smpc_dp.records.registered import statistic_of
+from smpc_dp.records.result import NO_PRIVACY, Answers, Estimate, not_protected
 from smpc_dp.records.schema import Schema
 from smpc_dp.records.sensitivity import Scaled, l1_sensitivity, row_l1, sensitivity_of
 from smpc_dp.records.split import deviations
 from smpc_dp.records.table import Integers, Table
-from smpc_dp.records.terms import Term, is_public, terms_of
-
-if TYPE_CHECKING:
-    from smpc_dp.records.result import Answers, Estimate
+from smpc_dp.records.terms import Term, is_public
 
 # The deviation of the noise in ring steps: at most, and with less the grid would be coarser than the noise.
 MOST_BITS = 32
@@ -50,8 +49,6 @@ COARSE_BITS, WHOLE_SCALE = 11, 3.0
 MAX_LENGTH = 1 << 22
 # The deviation of discrete Laplace noise in ring steps: its shares take a draw for each doubling.
 LAPLACE_BITS = 12
-# Answers that are one sum with its noise where all others that they need are public.
-LINEAR = ("count", "table", "histogram", "sum", "mean")
 # A standard error above this share of the range is warned of.
 LARGE = 0.1
 
@@ -130,9 +127,6 @@ class Priced:
         following: tuple[int, ...] = (),
     ) -> Answers:
         """Return what is known after a request over so many parties, with what it protects."""
-        # Not at the top: few need answers where they plan.
-        from smpc_dp.records.result import NO_PRIVACY, Answers, not_protected
-
         exact = self.shares is None
         limits = NO_PRIVACY if exact else not_protected(self.schema, central=self.central)
         return Answers(
@@ -359,11 +353,7 @@ def plan_request(
         PrivacyError: no noise suffices.
     """
     statistics = read_ask(ask, schema)
-    for one in statistics:
-        if one.kind in LOOPS:
-            reason = f"{one.text!r} is a loop of requests: it is asked for alone, with protocol 'secagg'"
-            raise ConfigError.at("ask", reason, ConfigCheck.UNSUPPORTED)
-    terms = tuple(term for one in statistics for term in terms_of(one, schema))
+    terms = tuple(term for one in statistics for term in statistic_of(one).terms(one, schema))
     _check(epsilon, delta, terms, weights or {})
     blocks = list(dict.fromkeys(block for term in terms for block in term.squares))
     blocks = [block for block in blocks if not is_public(block, schema)]
@@ -407,7 +397,7 @@ def _with_laplace(plan: Plan, weights: Mapping[str, float]) -> Plan | None:
 
     Each block's deviation makes the largest error of its answers that of all others, which is the least.
     """
-    if any(one.kind not in LINEAR for one in plan.statistics):
+    if not all(statistic_of(one).linear for one in plan.statistics):
         return None
     schema, factors = plan.schema, dict.fromkeys((one.block for one in plan.blocks), 0.0)
     for term in plan.terms:
@@ -490,8 +480,3 @@ def _check_room(blocks: Sequence[Scaled], schema: Schema, parties: int, variance
     widest = max(int(high.max()) - int(low.min()), 1)
     if parties * widest + 80 * math.isqrt(math.ceil(parties * variance)) >= 1 << 62:
         raise ConfigError.at("max_rows", "sum and noise need over 63 bits", ConfigCheck.TOO_LARGE)
-
-
-def noisy_values(total: NDArray[np.int64], scale: Fraction) -> NDArray[np.float64]:
-    """Return sums in a block's own steps."""
-    return np.asarray(total.astype(np.float64) / float(scale))

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from smpc_dp.records.ask import Statistic
+from smpc_dp.records.asked import Statistic
 from smpc_dp.records.features import product
 from smpc_dp.records.intervals import normal_quantile
 from smpc_dp.records.noisy import Display, NoisySums
@@ -27,7 +27,7 @@ def quantiles(one: Statistic, noisy: NoisySums, display: Display) -> Iterator[Es
     to the first one that surely is. There is no standard error: where values are tied, or none lie around the
     quantile, the estimate jumps.
     """
-    schema, (name,) = noisy.plan.schema, one.columns
+    schema, (name,) = noisy.schema, one.columns
     column = schema.number(name, one.text)
     tree, counts = fitted(name, noisy, one.bins or 1)
     leaves = tree.leaves(counts)
@@ -58,14 +58,14 @@ def quantiles(one: Statistic, noisy: NoisySums, display: Display) -> Iterator[Es
 
 def fitted(name: str, noisy: NoisySums, bins: int) -> tuple[CountTree, list[Floats]]:
     """Return the tree of a column with its noisy counts; the total is used where the request has it."""
-    schema = noisy.plan.schema
+    schema = noisy.schema
     levels = levels_of(name, schema, bins)
     blocks = [product(schema, by=[level]) for level in levels]
     counts = [noisy.sums(block) for block in blocks]
     deviations = tuple(noisy.deviation(block) for block in blocks)
     root, total = product(schema, over=(name,)), None
     # a public number of rows has those beyond a person's too, which are in no cell
-    if noisy.has(root) and not (is_public(root, schema) and schema.unit == "person"):
+    if root in noisy.blocks and not (is_public(root, schema) and schema.unit == "person"):
         total = noisy.deviation(root)
         counts.append(noisy.sums(root))
     return tree_of(tuple(level.cells for level in levels), deviations, total), counts

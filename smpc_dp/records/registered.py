@@ -1,66 +1,182 @@
-"""Statistics of records that other packages register in the entry-point group `smpc_dp.statistics`.
+"""The statistics of records: this package's, and those that other packages register.
 
-Which sums an answer needs stands as data in the session (`schema.SumsOfRows`), and is compared with what the
-package has registered. Its code sees no row: it computes the answer from sums with noise.
+Others register in the entry-point group `smpc_dp.statistics`. Which sums their answer needs stands as data in
+the session (`schema.SumsOfRows`), and is compared with what the package has registered. Its code sees no row:
+it computes the answer from sums with noise.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from types import MappingProxyType
+from typing import Any, Never
 
 import msgspec
 
-from smpc_dp.errors import ConfigCheck, ConfigError
+from smpc_dp.errors import ConfigCheck, ConfigError, LocalError
 from smpc_dp.extensions import Group, describe_others, find
-from smpc_dp.records.schema import NAME, SumsOfRows
+from smpc_dp.records import cells, checks, terms
+from smpc_dp.records.asked import Reader, Statistic
+from smpc_dp.records.composed import Answer, composed
+from smpc_dp.records.heterogeneity import heterogeneity
+from smpc_dp.records.moments import correlations, covariances
+from smpc_dp.records.noisy import Display, NoisySums
+from smpc_dp.records.quantiles import quantiles
+from smpc_dp.records.regression import regressions
+from smpc_dp.records.result import Estimate
+from smpc_dp.records.schema import NAME, Schema, SumsOfRows
+from smpc_dp.records.survival import log_rank, survival
 
-# Names of this package: looked up first.
-RESERVED = frozenset(
-    (
-        *("count", "table", "histogram", "sum", "mean", "variance", "covariance", "correlation", "quantile"),
-        *("median", "regression", "logistic", "poisson", "random_effects", "survival", "logrank"),
-        *("heterogeneity", "by", "x"),
-    )
-)
+
+def _no_check(one: Statistic, schema: Schema, where: str) -> None:
+    pass
 
 
 @dataclass(frozen=True)
 class RecordStatistic:
-    """An answer of another package.
+    """A statistic of records: how it is asked for, planned and answered.
 
     Attributes:
-        name: as in what is asked, and of the entry point.
+        name: as in what is asked, and of the entry point of another package.
+        read: reads its arguments, for the kind of the result; None where no parentheses follow the name.
+        terms: returns its numbers, with the blocks that each needs.
+        estimates: yields its numbers, from the noisy sums of these blocks.
+        check: raises ConfigError, at `where`, for what else it demands of its columns.
+        numeric: whether its columns must be numbers.
+        several: whether it needs two columns at least.
+        groups: whether it may have `by`.
+        counts: whether it gives counts of rows.
+        linear: whether it gives one sum with its noise where all others that it needs are public.
+        sums, answer: of another package, see `statistic_of_sums`.
+    """
+
+    name: str
+    read: Callable[[Reader, str], Statistic] | None
+    terms: Callable[[Statistic, Schema], list[terms.Term]]
+    estimates: Callable[[Statistic, NoisySums, Display], Iterator[Estimate]]
+    check: Callable[[Statistic, Schema, str], None] = _no_check
+    numeric: bool = True
+    several: bool = False
+    groups: bool = False
+    counts: bool = False
+    linear: bool = False
+    sums: SumsOfRows | None = None
+    answer: Answer | None = None
+
+
+def statistic_of_sums(name: str, sums: SumsOfRows, answer: Answer) -> RecordStatistic:
+    """Return a statistic for another package to register.
+
+    Args:
+        name: of the statistic, and of the entry point.
         sums: which sums of rows it needs; its `package` is filled in.
         answer: returns the answer for the sums of products of values, in the order of `sums`, of which one
             is the number of rows. The sums have noise: those of squares may be below 0. It must be pure, and
             may raise ArithmeticError or ValueError where there is no answer.
     """
+    return RecordStatistic(
+        name,
+        Reader.columns,
+        partial(terms.described_terms, sums),
+        partial(composed, sums, answer),
+        partial(checks.check_arguments, sums),
+        # the type is checked when it is found
+        groups=isinstance(sums, SumsOfRows) and sums.groups,
+        sums=sums,
+        answer=answer,
+    )
 
-    name: str
-    sums: SumsOfRows
-    answer: Callable[[tuple[float, ...]], float]
+
+def _in_steps(one: Statistic, *_: object) -> Never:
+    """Raise ConfigError for what takes several requests: `fit` and `effects` plan and answer them."""
+    reason = f"{one.text!r} is a loop of requests: it is asked for alone, with protocol 'secagg'"
+    raise ConfigError.at("ask", reason, ConfigCheck.UNSUPPORTED)
+
+
+_COUNTS = partial(
+    RecordStatistic, terms=terms.count_terms, estimates=cells.counts, numeric=False, counts=True, linear=True
+)
+_QUANTILES = partial(
+    RecordStatistic, terms=terms.quantile_terms, estimates=quantiles, check=checks.check_levels
+)
+_IN_STEPS = partial(RecordStatistic, terms=_in_steps, estimates=_in_steps)
+_STATISTICS = (
+    _COUNTS("count", None, groups=True),
+    _COUNTS("table", None, check=checks.check_table),
+    _COUNTS("histogram", Reader.column_and_bins, check=checks.check_histogram),
+    RecordStatistic("sum", Reader.one_column, terms.sum_terms, cells.sums, groups=True, linear=True),
+    RecordStatistic("mean", Reader.one_column, terms.mean_terms, cells.means, groups=True, linear=True),
+    RecordStatistic("variance", Reader.one_column, terms.variance_terms, cells.variances, groups=True),
+    RecordStatistic("covariance", Reader.columns, terms.covariance_terms, covariances, several=True),
+    RecordStatistic("correlation", Reader.columns, terms.correlation_terms, correlations, several=True),
+    _QUANTILES("quantile", Reader.column_and_levels),
+    _QUANTILES("median", Reader.median),
+    RecordStatistic("regression", Reader.response_over, terms.regression_terms, regressions, several=True),
+    RecordStatistic(
+        "survival",
+        Reader.time_and_event,
+        terms.survival_terms,
+        survival,
+        checks.check_survival,
+        numeric=False,
+        groups=True,
+    ),
+    RecordStatistic(
+        "logrank",
+        Reader.time_and_event,
+        terms.logrank_terms,
+        log_rank,
+        checks.check_two_groups,
+        numeric=False,
+        groups=True,
+    ),
+    RecordStatistic("heterogeneity", Reader.one_column, terms.heterogeneity_terms, heterogeneity),
+    _IN_STEPS("logistic", Reader.response_over, check=checks.check_binary_response, several=True),
+    _IN_STEPS("poisson", Reader.response_over, check=checks.check_positive_response, several=True),
+    _IN_STEPS("random_effects", Reader.column_and_least, check=checks.check_least),
+)
+# Statistics of this package by name: looked up first.
+BUILT_IN: Mapping[str, RecordStatistic] = MappingProxyType({one.name: one for one in _STATISTICS})
+# What takes several requests.
+LOOPS = tuple(one.name for one in _STATISTICS if one.terms is _in_steps)
+# Names that no other package can take: those, and the words of a question.
+RESERVED = frozenset({*BUILT_IN, "by", "x"})
+
+
+def statistic_of(one: Statistic) -> RecordStatistic:
+    """Return what computes an answer that is asked for.
+
+    Raises LocalError if its package is gone since the question was read.
+    """
+    result = find_statistic(one.kind)
+    if result is None:
+        raise LocalError(f"the package of the statistic {one.kind!r} is not installed any more")
+    return result
 
 
 def find_statistic(name: str) -> RecordStatistic | None:
-    """Return the statistic that another package registers, with its `package`; None if there is none.
+    """Return a statistic by name, that of another package with its `package`; None if there is none.
 
-    Raises LocalError that names entry point and package for another object.
+    Raises LocalError that names entry point and package for another object. What another package registers is
+    made anew from its sums and its function: nothing else of it is called.
     """
+    if name in BUILT_IN:
+        return BUILT_IN[name]
     result = None if name in RESERVED else find(Group.STATISTICS, name)
     if result is None:
         return None
     value = result.value
     if not isinstance(value, RecordStatistic) or value.name != name or not NAME.fullmatch(name):
         raise result.unfit(f"is no RecordStatistic with the name '{name}'")
-    if not isinstance(value.sums, SumsOfRows) or not callable(value.answer):
+    if not isinstance(value.sums, SumsOfRows) or value.answer is None or not callable(value.answer):
         raise result.unfit("has no SumsOfRows, or no function for its answer")
     if issues := value.sums.issues("sums"):
         raise result.unfit("; ".join(f"{issue.where} {issue.reason}" for issue in issues))
     sums = msgspec.structs.replace(value.sums, package=result.origin)
-    return RecordStatistic(name, sums, value.answer)
+    return statistic_of_sums(name, sums, value.answer)
 
 
 def describe_statistic(name: str) -> dict[str, Any]:
@@ -69,18 +185,21 @@ def describe_statistic(name: str) -> dict[str, Any]:
     Raises ConfigError for a name that no package registers, and LocalError as `find_statistic` does.
     """
     result = find_statistic(name)
-    if result is None:
+    if result is None or result.sums is None:
         reason = f"{name!r} is unknown{describe_others(Group.STATISTICS)}"
         raise ConfigError.at("statistics", reason, ConfigCheck.UNKNOWN_NAME)
     described: dict[str, Any] = json.loads(msgspec.json.encode(result.sums))
     return described
 
 
-def check_registered(name: str, described: SumsOfRows, where: str) -> None:
-    """Raise ConfigError, naming the answer, unless the described package is here, and describes the same."""
+def check_registered(name: str, described: SumsOfRows, where: str) -> RecordStatistic:
+    """Return the statistic that a session describes.
+
+    Raises ConfigError, naming the answer, unless the described package is here, and describes the same.
+    """
     result = find_statistic(name)
     package = described.package or "an unnamed package"
-    if result is None:
+    if result is None or result.sums is None:
         reason = f"{name!r} is a statistic of {package}, which is not installed here"
         raise ConfigError.at(where, reason, ConfigCheck.UNSUPPORTED)
     if result.sums.package != described.package:
@@ -89,3 +208,4 @@ def check_registered(name: str, described: SumsOfRows, where: str) -> None:
     if result.sums != described:
         reason = f"the session describes {name!r} otherwise than {package} does"
         raise ConfigError.at(where, reason, ConfigCheck.DIFFERS)
+    return result

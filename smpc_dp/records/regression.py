@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from smpc_dp.records.ask import Statistic
+from smpc_dp.records.asked import Statistic
 from smpc_dp.records.intervals import INFINITE, around
 from smpc_dp.records.moments import Moments
 from smpc_dp.records.noisy import Display, NoisySums
@@ -26,7 +26,7 @@ REFUSED = "refused: the least eigenvalue of the second moments is within the noi
 
 def regressions(one: Statistic, noisy: NoisySums, display: Display) -> Iterator[Estimate]:
     """Yield the intercept and the slopes of a response over columns."""
-    schema, (response, *others) = noisy.plan.schema, one.columns
+    schema, (response, *others) = noisy.schema, one.columns
     moments = Moments(noisy, one.columns)
     equations = normal_equations(moments, response, others)
     contrasts = _contrasts(one, noisy)
@@ -45,7 +45,7 @@ def regressions(one: Statistic, noisy: NoisySums, display: Display) -> Iterator[
 
 def _contrasts(one: Statistic, noisy: NoisySums) -> Floats:
     """Return the matrix from coefficients of columns in [-1, 1] to those of the columns themselves."""
-    schema, (response, *others) = noisy.plan.schema, one.columns
+    schema, (response, *others) = noisy.schema, one.columns
     half = schema.number(response, one.text).width / 2
     matrix = np.zeros((len(others) + 1, len(others) + 1))
     matrix[0, 0] = half

@@ -13,7 +13,7 @@ import msgspec
 from smpc_dp.optional import import_optional
 from smpc_dp.privacy.guarantee import PlainStruct, PrivacyGuarantee
 from smpc_dp.privacy.named_sentences import NamedSentences
-from smpc_dp.records.ask import Statistic
+from smpc_dp.records.asked import Statistic
 from smpc_dp.records.intervals import INFINITE, Interval
 from smpc_dp.records.schema import Schema
 

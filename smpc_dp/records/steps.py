@@ -17,8 +17,10 @@ from smpc_dp.privacy.budget import Budget, request_epsilons
 from smpc_dp.privacy.mechanisms.additive import DiscreteGaussian
 from smpc_dp.privacy.mechanisms.distributed import DistributedSum
 from smpc_dp.privacy.mechanisms.sensitivity import Sensitivity
-from smpc_dp.records.ask import LOOPS, Ask, Statistic, read_ask
+from smpc_dp.records.ask import Ask, read_ask
+from smpc_dp.records.asked import Statistic
 from smpc_dp.records.plan import Priced
+from smpc_dp.records.registered import LOOPS
 from smpc_dp.records.schema import Schema
 from smpc_dp.records.table import Integers, Table
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from smpc_dp.records.ask import Statistic
+from smpc_dp.records.asked import Statistic
 from smpc_dp.records.intervals import INFINITE, Interval, around, fieller, normal_quantile, times, within
 from smpc_dp.records.noisy import Display, NoisySums, cell_labels
 from smpc_dp.records.result import PROJECTED, WITHIN_NOISE, Estimate, near_zero
@@ -213,11 +213,11 @@ def _sampled_variance(counts: Floats) -> float:
 
 def _groups(one: Statistic, noisy: NoisySums) -> Iterator[tuple[Hazards, dict[str, str], list[str]]]:
     """Yield the counts of each group with its cell and the labels of the bins."""
-    schema = noisy.plan.schema
+    schema = noisy.schema
     block = survival_block(one, schema)
     *groups, time, _ = block.selectors
-    cells = cell_labels(tuple(groups), noisy.plan.schema)
-    labels = [cell[time.column] for cell in cell_labels((time,), noisy.plan.schema)][:-1]
+    cells = cell_labels(tuple(groups), noisy.schema)
+    labels = [cell[time.column] for cell in cell_labels((time,), noisy.schema)][:-1]
     counts = noisy.sums(block).reshape(len(cells), time.cells, 2)
     for cell, values in zip(cells, counts, strict=True):
         events, others = values[:-1, 1], values[:-1, 0]

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable
 
 import msgspec
 
-from smpc_dp.records.ask import Statistic
+from smpc_dp.records.asked import Statistic
 from smpc_dp.records.features import (
     Block,
     Selector,
@@ -20,7 +19,7 @@ from smpc_dp.records.features import (
     product,
     selector,
 )
-from smpc_dp.records.schema import Number, Schema
+from smpc_dp.records.schema import Schema, SumsOfRows
 
 # Children of a cell in the tree of a quantile's counts.
 FANOUT = 16
@@ -47,34 +46,22 @@ class Term(msgspec.Struct, frozen=True):
     assumed: str = ""
 
 
-def terms_of(one: Statistic, schema: Schema) -> list[Term]:
-    """Return the numbers of a statistic, with the blocks that each needs."""
-    return _TERMS.get(one.kind, _of_another_package)(one, schema)
-
-
-def _counts(one: Statistic, schema: Schema) -> list[Term]:
+def count_terms(one: Statistic, schema: Schema) -> list[Term]:
+    """Return the term of counts, a table or a histogram."""
     return [Term(one.text, 1.0, True, {product(schema, by=counted_cells(one, schema)): 1.0})]
 
 
 def counted_cells(one: Statistic, schema: Schema) -> list[Selector]:
     """Return the selectors of counts, a table or a histogram."""
-    return _groups(one, schema) if one.kind == "count" else cells_of(one, schema)
+    if one.bins is not None or one.edges:
+        (name,) = one.columns
+        column = schema.number(name, one.text)
+        return [edged(name, column, one.edges) if one.bins is None else equal_bins(name, column, one.bins)]
+    return [selector(schema, name) for name in (*one.columns, *one.by)]
 
 
 def _groups(one: Statistic, schema: Schema) -> list[Selector]:
     return [selector(schema, name) for name in one.by]
-
-
-def cells_of(one: Statistic, schema: Schema) -> list[Selector]:
-    """Return the selectors of a table or a histogram."""
-    if one.kind == "histogram":
-        name = one.columns[0]
-        column = schema.columns[name]
-        if isinstance(column, Number) and one.bins is not None:
-            return [equal_bins(name, column, one.bins)]
-        if isinstance(column, Number) and one.edges:
-            return [edged(name, column, one.edges)]
-    return [selector(schema, name) for name in one.columns]
 
 
 def survival_block(one: Statistic, schema: Schema) -> Block:
@@ -102,7 +89,8 @@ def is_public(block: Block, schema: Schema) -> bool:
     return schema.rows == "public" and not block.columns
 
 
-def _sum(one: Statistic, schema: Schema) -> list[Term]:
+def sum_terms(one: Statistic, schema: Schema) -> list[Term]:
+    """Return the term of a sum."""
     (name,), by = one.columns, _groups(one, schema)
     column = schema.number(name, one.text)
     squares = {product(schema, name, by=by): 0.25}
@@ -111,7 +99,8 @@ def _sum(one: Statistic, schema: Schema) -> list[Term]:
     return [Term(one.text, column.width, True, squares)]
 
 
-def _mean(one: Statistic, schema: Schema) -> list[Term]:
+def mean_terms(one: Statistic, schema: Schema) -> list[Term]:
+    """Return the term of a mean."""
     (name,), by = one.columns, _groups(one, schema)
     squares = {product(schema, name, by=by): 0.25, product(schema, over=one.columns, by=by): 0.25}
     groups = math.prod(each.cells for each in by)
@@ -119,7 +108,8 @@ def _mean(one: Statistic, schema: Schema) -> list[Term]:
     return [Term(one.text, schema.number(name, one.text).width, False, squares, groups, assumed)]
 
 
-def _variance(one: Statistic, schema: Schema) -> list[Term]:
+def variance_terms(one: Statistic, schema: Schema) -> list[Term]:
+    """Return the term of a variance."""
     (name,), by = one.columns, _groups(one, schema)
     squares = {
         product(schema, name, name, by=by): 1.0,
@@ -132,25 +122,32 @@ def _variance(one: Statistic, schema: Schema) -> list[Term]:
     return [Term(one.text, (width / 2) ** 2, False, squares, groups, assumed)]
 
 
-def _quantile(one: Statistic, schema: Schema) -> list[Term]:
+def quantile_terms(one: Statistic, schema: Schema) -> list[Term]:
+    """Return the term of quantiles, or a median."""
     levels = levels_of(one.columns[0], schema, one.bins or 1)
     # a rank adds about half of the cells below one parent, at each level
     squares = {product(schema, by=[level]): min(level.cells, FANOUT) / 4 for level in levels}
     return [Term(one.text, 1.0, False, squares, 1, "the error of the rank, as a share of the rows")]
 
 
-def _moments(one: Statistic, schema: Schema) -> list[Term]:
+def correlation_terms(one: Statistic, schema: Schema) -> list[Term]:
+    """Return the term of each pair of columns."""
     over, result = one.columns, []
     count = product(schema, over=over)
     squares = {product(schema, name, name, over=over): 1.0 for name in over}
-    if one.kind == "correlation":
-        for first, second in itertools.combinations(over, 2):
-            used = squares | {product(schema, first, second, over=over): 4.0, count: 0.25}
-            used = {block: used[block] for block in used if set(block.powers) <= {first, second}}
-            used |= {product(schema, name, over=over): 1.0 for name in (first, second)}
-            text = f"correlation({first}, {second})"
-            result.append(Term(text, 2.0, False, used, 1, "standard deviations a quarter of the ranges"))
-        return result
+    for first, second in itertools.combinations(over, 2):
+        used = squares | {product(schema, first, second, over=over): 4.0, count: 0.25}
+        used = {block: used[block] for block in used if set(block.powers) <= {first, second}}
+        used |= {product(schema, name, over=over): 1.0 for name in (first, second)}
+        text = f"correlation({first}, {second})"
+        result.append(Term(text, 2.0, False, used, 1, "standard deviations a quarter of the ranges"))
+    return result
+
+
+def covariance_terms(one: Statistic, schema: Schema) -> list[Term]:
+    """Return the term of each pair of columns, a column with itself too."""
+    over, result = one.columns, []
+    count = product(schema, over=over)
     for first, second in itertools.combinations_with_replacement(over, 2):
         factors = {product(schema, first, second, over=over): 1.0, count: 0.25}
         factors |= {product(schema, name, over=over): 0.25 for name in (first, second)}
@@ -160,16 +157,23 @@ def _moments(one: Statistic, schema: Schema) -> list[Term]:
     return result
 
 
-def _survival(one: Statistic, schema: Schema) -> list[Term]:
+def logrank_terms(one: Statistic, schema: Schema) -> list[Term]:
+    """Return the term of a log-rank test."""
+    block = survival_block(one, schema)
+    squares = {block: 2.0 * block.selectors[-2].cells}
+    return [Term(one.text, 1.0, True, squares, 1, "half of the rows with an event")]
+
+
+def survival_terms(one: Statistic, schema: Schema) -> list[Term]:
+    """Return the term of survival curves."""
     block = survival_block(one, schema)
     time = block.selectors[-2].cells
-    if one.kind == "logrank":
-        return [Term(one.text, 1.0, True, {block: 2.0 * time}, 1, "half of the rows with an event")]
     groups = math.prod(each.cells for each in block.selectors[:-2])
     return [Term(one.text, 1.0, False, {block: 4.0 * time}, groups, "half of the rows at risk in all bins")]
 
 
-def _heterogeneity(one: Statistic, schema: Schema) -> list[Term]:
+def heterogeneity_terms(one: Statistic, schema: Schema) -> list[Term]:
+    """Return the term of the variation between parties."""
     (name,) = one.columns
     squares = {
         party_squares(schema, name): 1.0,
@@ -181,7 +185,8 @@ def _heterogeneity(one: Statistic, schema: Schema) -> list[Term]:
     return [Term(one.text, 4.0, True, squares, 1, "a standard deviation half of the half range")]
 
 
-def _regression(one: Statistic, schema: Schema) -> list[Term]:
+def regression_terms(one: Statistic, schema: Schema) -> list[Term]:
+    """Return the term of a linear regression."""
     over, (response, *others) = one.columns, one.columns
     squares = {product(schema, over=over): 0.25, product(schema, response, over=over): 1.0}
     squares |= {product(schema, name, over=over): 1.0 for name in others}
@@ -192,9 +197,9 @@ def _regression(one: Statistic, schema: Schema) -> list[Term]:
     return [Term(one.text, 1.0, False, squares, 1, assumed)]
 
 
-def blocks_of(one: Statistic, schema: Schema) -> list[Block]:
-    """Return the blocks of an answer of another package, in the order of its sums."""
-    described, by = schema.statistics[one.kind], _groups(one, schema)
+def described_blocks(described: SumsOfRows, one: Statistic, schema: Schema) -> list[Block]:
+    """Return the blocks of a described answer, in the order of its sums."""
+    by = _groups(one, schema)
     columns = dict(zip(described.arguments, one.columns, strict=True))
     return [
         product(schema, *map(columns.__getitem__, powers), over=one.columns, by=by)
@@ -202,28 +207,11 @@ def blocks_of(one: Statistic, schema: Schema) -> list[Block]:
     ]
 
 
-def _of_another_package(one: Statistic, schema: Schema) -> list[Term]:
-    described = schema.statistics[one.kind]
+def described_terms(described: SumsOfRows, one: Statistic, schema: Schema) -> list[Term]:
+    """Return the term of a described answer."""
     columns = dict(zip(described.arguments, one.columns, strict=True))
     size = math.prod(schema.number(columns[name], one.text).width for name in described.range)
     groups = math.prod(each.cells for each in _groups(one, schema))
-    squares = dict(zip(blocks_of(one, schema), described.factors, strict=True))
+    squares = dict(zip(described_blocks(described, one, schema), described.factors, strict=True))
     assumed = f"the factors of {described.package}"
     return [Term(one.text, size, described.total, squares, 1 if described.total else groups, assumed)]
-
-
-_TERMS: dict[str, Callable[[Statistic, Schema], list[Term]]] = {
-    "count": _counts,
-    "table": _counts,
-    "histogram": _counts,
-    "sum": _sum,
-    "mean": _mean,
-    "variance": _variance,
-    "covariance": _moments,
-    "correlation": _moments,
-    "quantile": _quantile,
-    "regression": _regression,
-    "survival": _survival,
-    "logrank": _survival,
-    "heterogeneity": _heterogeneity,
-}

@@ -43,10 +43,9 @@ from smpc_dp.protocols.result import Result
 from smpc_dp.protocols.secagg.records import RecordSumParameters, check_records
 from smpc_dp.protocols.session_protocol import ParameterChecker
 from smpc_dp.protocols.ustatistic import messages as statistic
-from smpc_dp.records.answers import ESTIMATORS, estimate
-from smpc_dp.records.ask import LOOPS
+from smpc_dp.records.answers import estimate
 from smpc_dp.records.composed import FIRST_ORDER, NO_ANSWER
-from smpc_dp.records.registered import describe_statistic
+from smpc_dp.records.registered import BUILT_IN, describe_statistic
 from smpc_dp.records.result import WITHIN_NOISE, Answers
 from smpc_dp.records.schema import read_schema
 from smpc_dp.records.table import read_table
@@ -544,7 +543,7 @@ def test_both_refuse_names_of_this_package_and_undescribed_ones() -> None:
     parameters, session = plan_both(records(verifiable=True))
     asked = f"{parameters.operations[0]} {parameters.planned()}"
     table: Any = records()["records"]
-    for name in sorted({*ESTIMATORS, *LOOPS, "median", "by", "x"}):
+    for name in sorted({*BUILT_IN, "by", "x"}):
         described = {**table, "statistics": {**table["statistics"], name: table["statistics"]["ratio"]}}
         given = records(verifiable=True) | {"records": described}
         _, issues = checker_of("gopa", 3)(given, 6)
@@ -615,16 +614,17 @@ def test_a_session_file_has_the_description(tmp_path: Path) -> None:
 
 
 STATISTICS = """
+import dataclasses
 import math
 import numpy as np
-from smpc_dp.records.registered import RecordStatistic
+from smpc_dp.records.registered import statistic_of_sums
 from smpc_dp.records.schema import SumsOfRows
 
 SUMS = dict(arguments=("a", "b"), sums=((), ("a",), ("b",)), factors=(1.0, 1.0, 1.0), groups=True)
 calls = []
 
 def made(answer, name="ratio", **change):
-    return RecordStatistic(name, SumsOfRows(**{**SUMS, **change}), answer)
+    return statistic_of_sums(name, SumsOfRows(**{**SUMS, **change}), answer)
 
 def stored(sums):
     calls.append(sums)
@@ -646,9 +646,12 @@ nothing = made(lambda sums: None)
 changing = made(lambda sums: sums.append(1.0))
 edge = made(lambda sums: stored(sums) if len(calls) % 2 == 0 else calls.append(0) or math.nan)
 other = made(stored, "other")
+own = dataclasses.replace(
+    made(lambda sums: 1.0), read=fail, check=fail, terms=fail, estimates=fail, groups=False
+)
 open_ended = made(stored, factors=(1.0, 1.0))
 no_function = made(None)
-no_sums = RecordStatistic("ratio", SUMS, stored)
+no_sums = statistic_of_sums("ratio", SUMS, stored)
 plain = stored
 """
 
@@ -671,6 +674,12 @@ def test_sums_are_of_products_of_values(installed: Path) -> None:
     assert one.value == pytest.approx(truth, rel=0.01)
     assert one.standard_error is not None
     assert one.standard_error < 0.01 * truth
+
+
+def test_a_statistic_of_sums_has_no_own_functions_but_its_answer(installed: Path) -> None:
+    install_instead(installed, "own")
+    answers = released(4)
+    assert [one.value for one in answers.estimates] == [1.0] * 3
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from smpc_dp.records.registered import RecordStatistic
+from smpc_dp.records.registered import statistic_of_sums
 from smpc_dp.records.schema import SumsOfRows
 
 
@@ -11,7 +11,7 @@ def _ratio(sums: tuple[float, ...]) -> float:
     return top / below
 
 
-ratio = RecordStatistic(
+ratio = statistic_of_sums(
     "ratio",
     SumsOfRows(
         arguments=("top", "below"),

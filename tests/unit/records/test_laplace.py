@@ -19,10 +19,10 @@ from smpc_dp.records.answers import estimate
 from smpc_dp.records.ask import read_ask
 from smpc_dp.records.intervals import ErrorDistribution, normal_quantile
 from smpc_dp.records.plan import Plan, plan_request
+from smpc_dp.records.registered import statistic_of
 from smpc_dp.records.schema import Schema, read_schema
 from smpc_dp.records.sensitivity import Scaled, l1_sensitivity
 from smpc_dp.records.table import read_table
-from smpc_dp.records.terms import terms_of
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from smpc_dp.simulate.record_audit import audit_records
 from tests.unit.records.brute_force import features, rows_of
@@ -72,7 +72,12 @@ def test_no_rows_are_further_apart_in_l1_than_the_bound(rows: str) -> None:
     known = read_schema({"columns": columns, "max_rows": 50, "rows": rows})
     statistics = read_ask(["c", "sum(v)", "sum(v) by c"], known)
     blocks = list(
-        dict.fromkeys(block for one in statistics for term in terms_of(one, known) for block in term.squares)
+        dict.fromkeys(
+            block
+            for one in statistics
+            for term in statistic_of(one).terms(one, known)
+            for block in term.squares
+        )
     )
     scaled = [Scaled(block, Fraction(3 + 2 * index)) for index, block in enumerate(blocks)]
     listed = [features(scaled, known, row) for row in rows_of(known)]

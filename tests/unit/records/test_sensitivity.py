@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 from smpc_dp.records.ask import read_ask
 from smpc_dp.records.features import Block, product
 from smpc_dp.records.plan import round_half_up
+from smpc_dp.records.registered import statistic_of
 from smpc_dp.records.schema import Schema, read_schema
 from smpc_dp.records.sensitivity import Scaled, largest_distance, largest_norm, row_moves, sensitivity_of
 from smpc_dp.records.table import read_table
-from smpc_dp.records.terms import is_public, terms_of
+from smpc_dp.records.terms import is_public
 from tests.examples import examples
 from tests.unit.records.brute_force import features, largest, rows_of
 
@@ -56,7 +57,7 @@ def small(rows: str, missing: tuple[bool, bool] = (True, True), **more: object) 
 
 
 def blocks_of(schema: Schema, asked: list[str]) -> list[Block]:
-    terms = [term for one in read_ask(asked, schema) for term in terms_of(one, schema)]
+    terms = [term for one in read_ask(asked, schema) for term in statistic_of(one).terms(one, schema)]
     blocks = dict.fromkeys(block for term in terms for block in term.squares)
     return [block for block in blocks if not is_public(block, schema)]
 
