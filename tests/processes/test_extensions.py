@@ -44,8 +44,9 @@ from smpc_dp.protocols.secagg.records import RecordSumParameters, check_records
 from smpc_dp.protocols.session_protocol import ParameterChecker
 from smpc_dp.protocols.ustatistic import messages as statistic
 from smpc_dp.records.answers import estimate
+from smpc_dp.records.asked import Statistic as Asked
 from smpc_dp.records.composed import FIRST_ORDER, NO_ANSWER
-from smpc_dp.records.registered import BUILT_IN, describe_statistic
+from smpc_dp.records.registered import BUILT_IN, describe_statistic, statistic_of
 from smpc_dp.records.result import WITHIN_NOISE, Answers
 from smpc_dp.records.schema import read_schema
 from smpc_dp.records.table import read_table
@@ -674,6 +675,11 @@ def test_sums_are_of_products_of_values(installed: Path) -> None:
     assert one.value == pytest.approx(truth, rel=0.01)
     assert one.standard_error is not None
     assert one.standard_error < 0.01 * truth
+
+
+def test_a_package_that_is_gone_since_the_question_was_read_is_named() -> None:
+    with pytest.raises(LocalError, match="the package of the statistic 'ratio' is not installed any more"):
+        statistic_of(Asked("ratio(cost, income)", "ratio", ("cost", "income")))
 
 
 def test_a_statistic_of_sums_has_no_own_functions_but_its_answer(installed: Path) -> None:
