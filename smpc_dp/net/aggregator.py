@@ -23,7 +23,7 @@ from smpc_dp.net.events import Event, OnEvent, ignore, with_logging
 from smpc_dp.net.member import Membership, aggregator_name, requests_of
 from smpc_dp.net.operations import HELLOS, Operations, is_hello, leaving_error
 from smpc_dp.net.served_log import answer, is_log_request
-from smpc_dp.net.tasks import BESIDE, BesideTask, beside_of
+from smpc_dp.net.tasks import BESIDE, Beside
 from smpc_dp.net.transport.endpoint import listen
 from smpc_dp.protocols.engine import events
 from smpc_dp.protocols.exchange.states import Relayed
@@ -74,7 +74,7 @@ class RequestServer:
         self._asked = AskedRequests(membership.identity, HELLO)
         # What most parties asked for in the last request, and of which task, if it was not a sum.
         self.operation = ""
-        self.beside: BesideTask | None = None
+        self.beside: Beside | None = None
 
     async def gather(self, enough: int | None = None) -> None:
         """Wait until `enough` parties (None: all) have connected, or `connect` seconds have passed."""
@@ -139,7 +139,7 @@ class RequestServer:
 
         It is not shown again to a process that is started anew.
         """
-        accuses = "" if self.beside is None else self.beside.accuses
+        accuses = "" if self.beside is None else self.beside.find().accuses
         if isinstance(event, events.Message) and event.envelope.step == accuses:
             self._keep_convictions()
 
@@ -178,7 +178,8 @@ class RequestServer:
         if self.beside is not None:
             self._asked.drop()
             number, timer, member = self._drive.request, self._drive.timer, self._membership
-            run = self.beside.aggregator(member.context(number), member, self._board, self._kernels)
+            task, context = self.beside.find(), member.context(number)
+            run = task.aggregator(context, member, self._board, self._kernels)
             self._drive = Drive(number, run, self._pool, timer, self, self._on_event)
             self._drive.keep = self._keep_conviction
         drive = self._drive
@@ -243,7 +244,9 @@ class RequestServer:
                 await drive.lose(*sorted(drive.run.waiting_for))
         step, held = operations.settle()
         self.operation = operations.text
-        self.beside = beside_of(step) if requested.group is None else None
+        asked = BESIDE.get(step) if requested.group is None else None
+        # Where most ask for what is not in this installation, each is refused as one that asks beside others.
+        self.beside = asked if asked is not None and asked.is_there else None
         # Events that came before the request began, and were not processed, count as well.
         return [*held, *early]
 
@@ -254,7 +257,7 @@ class RequestServer:
         operations.forget(hello.peer)
         self._asked.forget(hello.peer)
         context = self._requested[hello.request].context(hello.request)
-        asked = None if hello.envelope is None else beside_of(hello.envelope.step)
+        asked = None if hello.envelope is None else BESIDE.get(hello.envelope.step)
         context = context if asked is None else asked.context(context)
         self._pool.refuse_request(context, hello, Code.FEW, enough, lacking)
 
@@ -326,7 +329,7 @@ class RequestServer:
         if inbound.request > drive.request:
             self._pool.keep(inbound)
             return None
-        asked = beside_of(envelope.step)
+        asked = BESIDE.get(envelope.step)
         context = self._requested.get(inbound.request, self._membership).context(inbound.request)
         context = context if asked is None else asked.context(context)
         self._asked.hear(drive, inbound, self._culprits)
@@ -350,7 +353,7 @@ class RequestServer:
         if envelope.step != LEAVE:
             return False
         context = self._requested[inbound.request].context(inbound.request)
-        others = {None, *map(beside_of, BESIDE)} - {self.beside}
+        others = {None, *BESIDE.values()} - {self.beside}
         return any(_has_signed(context if one is None else one.context(context), envelope) for one in others)
 
 

@@ -45,10 +45,11 @@ from smpc_dp.net.audit_selection import (
 from smpc_dp.net.log_http import HTTP_SECONDS
 from smpc_dp.net.log_session import LogSession, parse_session_text, read_long_session
 from smpc_dp.net.log_source import Reopen, make_rereadable, open_log
+from smpc_dp.net.tasks import BESIDE, Beside
 from smpc_dp.protocols.auditing import CHANGED, Again, Excluded, LogAuditor
 from smpc_dp.protocols.gopa.verifiable.batch_verifier import EarlierFault, at_once
 from smpc_dp.protocols.gopa.verifiable.verdict import Verdict
-from smpc_dp.protocols.registry import built_in_protocols, session_protocol
+from smpc_dp.protocols.registry import find_protocol
 from smpc_dp.protocols.session_protocol import Audit
 from smpc_dp.protocols.ustatistic.audit import StatisticVerdict
 from smpc_dp.wire.signing import Context
@@ -405,13 +406,21 @@ def _session(reader: LogReader) -> LogSession:
 
 def _kind_of(reader: LogReader, session: LogSession) -> Audit | None:
     """Return how a log in this session is audited; None for a run that has none."""
-    described, operation = session_protocol(session.protocol), reader.header.operation
+    described = find_protocol(session.protocol)
+    if described is None or described.checker(session.version) is None:
+        return None
     if described.is_sum:
-        audits = (one.audit for one in built_in_protocols() if one.audit is not None and one.audit.operation)
-        for audit in audits:
-            if operation.startswith(audit.operation):
-                return audit
+        for beside in BESIDE.values():
+            if reader.header.operation.startswith(f"{beside.protocol} "):
+                return _audit_of(beside)
     return described.audit if described.is_logged(session.parameters) else None
+
+
+def _audit_of(beside: Beside) -> Audit:
+    """Return how runs beside sums are audited; raise LocalError where that is not in this installation."""
+    if not beside.is_there:
+        raise LocalError(f"the log needs the capability '{beside.task}', which is not in this installation")
+    return beside.find().audit
 
 
 def _auditor(

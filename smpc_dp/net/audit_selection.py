@@ -18,6 +18,7 @@ from smpc_dp.log.receipt import LogReceipt, read_receipt
 from smpc_dp.log.runs import SessionLog, read_all
 from smpc_dp.log.signed_note import COSIGNATURE, MAX_BYTES, NoteKey
 from smpc_dp.net.session_file import load_session
+from smpc_dp.net.tasks import BESIDE
 from smpc_dp.protocols.begin import check_begin, session_head
 from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.registry import built_in_protocols
@@ -288,6 +289,7 @@ def _check_listed(
         raise VerificationError("no quorum has signed the session log with this run", Check.NO_QUORUM)
     audits = (one.audit for one in built_in_protocols() if one.audit is not None)
     known = {pair for audit in audits for pair in audit.certifies}
+    known |= {(beside.protocol, beside.version) for beside in BESIDE.values()}
     if (certified.protocol, certified.version) not in known:
         raise VerificationError(
             "the session log has a certificate of another protocol", Check.BAD_CERTIFICATE

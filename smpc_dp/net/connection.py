@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from smpc_dp.log.followed import Followed
     from smpc_dp.net.member import Membership
     from smpc_dp.net.session_file import Timeouts
-    from smpc_dp.net.tasks import BesideTask
+    from smpc_dp.net.tasks import Beside
     from smpc_dp.privacy.accountant.receipt import Receipt
 
 
@@ -97,7 +97,7 @@ class Connection(ABC):
         error: SmpcError,
         membership: Any = None,
         *,
-        beside: BesideTask | None = None,  # noqa: ARG002 - for an aggregator alone
+        beside: Beside | None = None,  # noqa: ARG002 - for an aggregator alone
     ) -> None:
         """Leave a request of all parties, or of a group, before it begins; `beside`: what it is for."""
         run = self._declined(membership or self.membership, request)
@@ -300,7 +300,7 @@ class AggregatorConnection(Connection):
         error: SmpcError,
         membership: Any = None,
         *,
-        beside: BesideTask | None = None,
+        beside: Beside | None = None,
     ) -> None:
         """See `Connection.decline`."""
         if beside is None:

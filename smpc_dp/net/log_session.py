@@ -122,7 +122,7 @@ def parse_session_text(text: str) -> LogSession:
         raise VerificationError(
             "the session in the header has timeouts, which are everybody's own affair", Check.BAD_SESSION
         )
-    _check_logged(document)
+    _check_session(document)
     outline, roster = check_outline(document)
     return LogSession(
         outline.protocol,
@@ -137,7 +137,7 @@ def parse_session_text(text: str) -> LogSession:
     )
 
 
-def _check_logged(document: Mapping[str, object]) -> None:
+def _check_session(document: Mapping[str, object]) -> None:
     """Raise VerificationError for a session whose protocol says that its runs cannot be audited."""
     protocol, parameters, roster = (document.get(key) for key in ("protocol", "parameters", "roster"))
     described = find_protocol(protocol) if isinstance(protocol, str) else None

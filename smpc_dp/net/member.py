@@ -192,7 +192,7 @@ class Membership:
         """Encoding of the session's vectors; raises ConfigError if it has none."""
         task = task_of(self.session)
         if not task.has_vectors:
-            raise task.other(self.session)
+            raise task.error_of_other_request(self.session)
         encoding: Encoding = self.parameters.sum_encoding
         return encoding
 
@@ -200,7 +200,7 @@ class Membership:
         """Raise ConfigError for a session with another task than these."""
         task = task_of(self.session)
         if task.name not in tasks:
-            raise task.other(self.session)
+            raise task.error_of_other_request(self.session)
 
     def context(self, request: int, operation: str = "") -> Context:
         """Return the context of request number `request`, with the operation of a party."""

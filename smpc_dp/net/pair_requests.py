@@ -15,9 +15,10 @@ from smpc_dp.net.events import Event
 from smpc_dp.net.party_requests import PartyRequests, check_label
 from smpc_dp.net.similarity import compare
 from smpc_dp.net.statistic import StatisticRequest, estimate
-from smpc_dp.net.tasks import beside_task, find_task
+from smpc_dp.net.tasks import BESIDE, find_task
 from smpc_dp.protocols.garbled.evaluation import Operation
 from smpc_dp.protocols.garbled.messages import PAIR_COPIES
+from smpc_dp.protocols.ustatistic.messages import HELLO
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -164,7 +165,7 @@ async def request_statistic(
         return shared
     _contexts(requests, NO_STATISTICS)
     requests.take(number)
-    async with requests.declining(beside_task("pairs")):
+    async with requests.declining(BESIDE[HELLO]):
         evaluations = await _evaluating(requests, NO_STATISTICS)
         requested = await asyncio.to_thread(
             lambda: StatisticRequest.check(

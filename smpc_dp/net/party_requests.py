@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from smpc_dp.encoding import RingVector
     from smpc_dp.net.connection import Connection
     from smpc_dp.net.member import Membership
-    from smpc_dp.net.tasks import BesideTask
+    from smpc_dp.net.tasks import Beside
     from smpc_dp.privacy.accountant.events import Event as ReleaseEvent
     from smpc_dp.privacy.accountant.ledger import Ledger
     from smpc_dp.privacy.accountant.receipt import Receipt, SpentBudget
@@ -107,7 +107,7 @@ class PartyRequests:
         return f"{member} says that the others ask for {error.number}"
 
     @asynccontextmanager
-    async def declining(self, beside: BesideTask | None = None) -> AsyncIterator[None]:
+    async def declining(self, beside: Beside | None = None) -> AsyncIterator[None]:
         """Leave the request whose input or arguments this party refuses; `beside`: what it is for.
 
         The others must neither wait for this input nor take the next one for it.
@@ -156,7 +156,7 @@ class PartyRequests:
 
     @contextmanager
     def noting_others(self) -> Iterator[None]:
-        """Note in a request that ends so that the others are at another one: `_take` asks for a number."""
+        """Note in a request that ends so that the others are at another one: `take` asks for a number."""
         try:
             yield
         except OtherRequestError as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from numbers import Integral
@@ -29,6 +29,7 @@ async def request_statistics(
     source: Source | Table | ReadyRows | None,
     ask: str | Sequence[str] | None,
     *,
+    expect: Mapping[str, object],
     label: str,
     number: int | None,
     level: float,
@@ -36,6 +37,7 @@ async def request_statistics(
 ) -> RecordResult:
     """Run all requests of the statistics that a session asks of records; see `Session.statistics`."""
     parameters = _parameters_of(requests, ask)
+    requests.check_expected(expect)
     check_label(label)
     # Before the request: afterwards it would be charged, and its result lost.
     if not 0 < level < 1:

@@ -32,12 +32,12 @@ class RecordsTask(VectorTask):
     refused_together: ClassVar[frozenset[str]] = frozenset({"--statistic"})
     agreed: ClassVar[tuple[str, ...]] = ("estimates",)
 
-    def other(self, _session: SessionFile) -> ConfigError:
+    def error_of_other_request(self, _session: SessionFile) -> ConfigError:
         """Return the error of a request for a sum."""
         reason = "the session asks statistics of records: call statistics"
         return ConfigError.at("records", reason, ConfigCheck.UNSUPPORTED)
 
-    def lacking(self, _session: SessionFile) -> ConfigError:
+    def error_in_other_session(self, _session: SessionFile) -> ConfigError:
         """Return the error of a request for statistics in another session."""
         reason = "the session file has no records: it asks no statistics of them"
         return ConfigError.at("records", reason, ConfigCheck.UNSUPPORTED)

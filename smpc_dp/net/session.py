@@ -247,11 +247,11 @@ class Session:
         from smpc_dp.net.record_requests import request_statistics
 
         self.check_open()
-        self._requests.check_expected(expect or {})
         return await request_statistics(
             self._requests,
             self._rows if table is None else table,
             ask,
+            expect=expect or {},
             label=label,
             number=number,
             level=level,

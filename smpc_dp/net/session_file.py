@@ -181,7 +181,8 @@ def _outline(document: Mapping[str, object], issues: list[ConfigIssue], *, audit
         given = document.get("parameters")
         table = given if isinstance(given, dict) else {}
         described = find_protocol(protocol)
-        needed = described is not None and described.topology(table) == "aggregator"
+        is_known = described is not None and described.checker(version) is not None
+        needed = described is not None and is_known and described.topology(table) == "aggregator"
         roster, result = Roster.checked(members, requires_aggregator=needed)
         issues += result
         issues += (no_servers if described is None else described.roster_issues)(protocol, table, members)
@@ -246,11 +247,11 @@ def _syntax_issue(error: ValueError, text: str, source: str) -> ConfigIssue:
 
 def _protocol(document: Mapping[str, object], issues: list[ConfigIssue], *, audited: bool) -> tuple[str, int]:
     """Read protocol and version."""
-    protocol = _required(document, "protocol", str, "", issues) or ""
-    version = _required(document, "version", int, "", issues) or 0
-    if protocol and version:
+    protocol = _required(document, "protocol", str, "", issues)
+    version = _required(document, "version", int, "", issues)
+    if protocol is not None and version is not None:
         check_protocol(protocol, version, issues, audited=audited)
-    return protocol, version
+    return protocol or "", version or 0
 
 
 def check_protocol(protocol: str, version: int, issues: list[ConfigIssue], *, audited: bool) -> None:

@@ -6,6 +6,7 @@ A session has one task, as its protocol says (`SessionProtocol.task`); others ar
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias, cast
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.ledger import Ledger
     from smpc_dp.privacy.empirical import Progress, ReleaseAudit
     from smpc_dp.protocols.engine.run import Run
+    from smpc_dp.protocols.session_protocol import Audit
     from smpc_dp.report.document import Section
     from smpc_dp.wire.signing import Context
 
@@ -51,8 +53,36 @@ BUILT_IN: Mapping[str, str] = MappingProxyType(
 # The options of sums.
 SUM_OPTIONS = frozenset({"--operation", "--weight", "--weights", "--clip", "--number"})
 
-# By the step of the hello that asks for it: what can be asked beside the sums of a session.
-BESIDE: Mapping[str, str] = MappingProxyType({"statistic-hello": "pairs"})
+
+@dataclass(frozen=True)
+class Beside:
+    """What can be asked beside the sums of a session, through its aggregator.
+
+    Attributes:
+        task: the name of a `BesideTask`, whose capability may be absent.
+        protocol, version: in whatever its members sign.
+    """
+
+    task: str
+    protocol: str
+    version: int
+
+    @property
+    def is_there(self) -> bool:
+        """Whether the capability is in this installation."""
+        return imported(BUILT_IN[self.task]) is not None
+
+    def context(self, context: Context) -> Context:
+        """Return the context of such a request, in the place of that of a sum."""
+        return replace(context, protocol=self.protocol, version=self.version)
+
+    def find(self) -> BesideTask:
+        """Return the task; errors as of `find_task`."""
+        return cast("BesideTask", find_task(self.task))
+
+
+# By the step of the hello that asks for it.
+BESIDE: Mapping[str, Beside] = MappingProxyType({"statistic-hello": Beside("pairs", "pairwise-statistic", 3)})
 
 
 class AuditedRelease(NamedTuple):
@@ -93,12 +123,12 @@ class Task:
     agreed: ClassVar[tuple[str, ...]] = ()
     on_leaving: ClassVar[str] = ""
 
-    def other(self, session: SessionFile) -> ConfigError:
+    def error_of_other_request(self, session: SessionFile) -> ConfigError:
         """Return the error of a request for another task in a session of this one."""
         reason = f"'{session.protocol}' has no such requests"
         return ConfigError.at("protocol", reason, ConfigCheck.UNSUPPORTED)
 
-    def lacking(self, session: SessionFile) -> ConfigError:
+    def error_in_other_session(self, session: SessionFile) -> ConfigError:
         """Return the error of a request for this task in a session of another one."""
         reason = f"is '{session.protocol}', which has no such requests"
         return ConfigError.at("protocol", reason, ConfigCheck.UNSUPPORTED)
@@ -271,16 +301,12 @@ class BesideTask(Task):
     """A task of requests beside the sums of a session, through its aggregator, by a protocol of their own.
 
     Attributes:
-        hello: the first step, a key of `BESIDE`.
         accuses: the step of a message with evidence against a party, which is stored at once.
+        audit: of the logs of its runs.
     """
 
-    hello: ClassVar[str]
     accuses: ClassVar[str]
-
-    def context(self, context: Context) -> Context:
-        """Return the context of a request, in the place of that of a sum."""
-        raise NotImplementedError
+    audit: ClassVar[Audit]
 
     def aggregator(
         self, context: Context, membership: Membership, board: Board, kernels: Sequence[Kernel]
@@ -289,20 +315,11 @@ class BesideTask(Task):
         raise NotImplementedError
 
 
-def beside_task(name: str) -> BesideTask:
-    """Return the task of this name, of requests beside sums; errors as of `find_task`."""
-    return cast("BesideTask", find_task(name))
-
-
-def beside_of(step: str) -> BesideTask | None:
-    """Return the task that a hello of this step asks for; None for a sum, or where it is absent."""
-    if step not in BESIDE or imported(BUILT_IN[BESIDE[step]]) is None:
-        return None
-    return beside_task(BESIDE[step])
-
-
 def find_task(name: str) -> Task:
-    """Return the task of this name; raise ConfigError where the folder of its capability is absent."""
+    """Return the task of this name.
+
+    Raises ConfigError where the folder of its capability is absent, LookupError for a name not in `BUILT_IN`.
+    """
     module = imported(BUILT_IN[name])
     tasks: tuple[Task, ...] = () if module is None else module.TASKS
     for task in tasks:
@@ -319,5 +336,5 @@ def task_of(session: SessionFile) -> Task:
 def checked_for(session: SessionFile, task: str) -> Any:
     """Return the checked parameters of a session with this task; raise ConfigError for another session."""
     if task_of(session).name != task:
-        raise find_task(task).lacking(session)
+        raise find_task(task).error_in_other_session(session)
     return session.checked_parameters

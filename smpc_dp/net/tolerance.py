@@ -46,5 +46,5 @@ def tolerances(session: SessionFile) -> list[Tolerance]:
 def _tolerance(parameters: Any, servers: int) -> Tolerance:
     """Return the tolerance of requests with these parameters."""
     parties, lost, corrupt = parameters.tolerated
-    later = 0 if getattr(parameters, "keeps_survivors", False) else lost
+    later = 0 if parameters.keeps_survivors else lost
     return Tolerance(parties, lost, corrupt, later, servers, (servers - 1) // 2 if servers else 0)

@@ -21,7 +21,12 @@ from smpc_dp.protocols.engine.run import Run
 from smpc_dp.protocols.phases.key_graph import Watch
 from smpc_dp.protocols.phases.parameters import SumParameters
 from smpc_dp.protocols.phases.survivors import FixedSurvivors
-from smpc_dp.protocols.session_protocol import MakeAggregator, ParameterChecker, SessionProtocol
+from smpc_dp.protocols.session_protocol import (
+    MakeAggregator,
+    ParameterChecker,
+    SessionProtocol,
+    task_of_vectors,
+)
 from smpc_dp.seen import NOTHING_SEEN, Seen
 from smpc_dp.wire.signing import Context, Signer
 
@@ -72,9 +77,23 @@ def _registered(name: str) -> tuple[SessionProtocol, Extension] | None:
     result = None if name in RESERVED else find(Group.PROTOCOLS, name)
     if result is None:
         return None
-    if not isinstance(result.value, SessionProtocol):
+    added = result.value
+    if not isinstance(added, SessionProtocol):
         raise result.unfit("is no SessionProtocol")
-    return result.value, result
+    # Its sessions are sums through an aggregator; the rest would be trusted by sessions of other protocols.
+    if added != _of_sums(added.name, added.versions, added):
+        raise result.unfit("sets more than name, versions, party and aggregator")
+    are_numbers = isinstance(added.versions, Mapping) and all(
+        type(number) is int and number > 0 and callable(check) for number, check in added.versions.items()
+    )
+    if not (are_numbers and added.versions and callable(added.party) and callable(added.aggregator)):
+        raise result.unfit("needs versions with their checkers, a party and an aggregator")
+    return added, result
+
+
+def _of_sums(name: str, versions: Mapping[int, ParameterChecker], added: SessionProtocol) -> SessionProtocol:
+    """Return a protocol of sums through an aggregator, with these versions and the added one's roles."""
+    return SessionProtocol(name=name, versions=versions, party=added.party, aggregator=added.aggregator)
 
 
 def find_protocol(name: str) -> SessionProtocol | None:
@@ -97,7 +116,7 @@ def find_protocol(name: str) -> SessionProtocol | None:
         return check
 
     checked = {version: check_with(checker) for version, checker in added.versions.items()}
-    return replace(added, name=name, versions=checked)
+    return replace(_of_sums(name, checked, added), task=task_of_vectors)
 
 
 def session_protocol(name: str) -> SessionProtocol:

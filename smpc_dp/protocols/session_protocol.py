@@ -109,8 +109,6 @@ class Audit:
             reads the log again, and the workers for expensive checks.
         planned: whether its checks need the plan of the parameters; else `auditor` has c in their place.
         redraws: whether a run may go on under another run id than that of its header.
-        operation: with which operations of these requests begin, beside the sums of other sessions; "" for
-            the runs of a session of the protocol itself.
         protocol: of the runs, where it is another one than the session's.
         certifies: protocol and version of the certificates of its runs in a session log.
         check_session: raises VerificationError for a session, by parameters as written and the number of its
@@ -124,7 +122,6 @@ class Audit:
     auditor: Callable[..., LogAuditor]
     planned: bool = True
     redraws: bool = False
-    operation: str = ""
     protocol: str | None = None
     certifies: tuple[tuple[str, int], ...] = ()
     check_session: Callable[[Written, int], None] = _any_session
@@ -138,6 +135,11 @@ def _through_aggregator(_parameters: Written) -> Topology:
 
 def _never(_parameters: Written) -> bool:
     return False
+
+
+def task_of_vectors(_parameters: Written) -> str:
+    """Return the task of sessions that sum vectors alone, whatever their parameters are called."""
+    return "vector"
 
 
 def _task_of_sums(parameters: Written) -> str:
@@ -185,6 +187,8 @@ def _any_requests(_parameters: Written, _planned: Sequence[Any]) -> None:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionProtocol:
     """One protocol of sessions. By default its sessions are sums through an aggregator.
+
+    A protocol of sums needs name, versions, party and aggregator; another package sets no more.
 
     Attributes:
         name: as in a session file.

@@ -26,7 +26,7 @@ from smpc_dp.net.servers import computing_server
 from smpc_dp.net.servers.computing_server import ComputingServer
 from smpc_dp.net.servers.connection import ServersConnection
 from smpc_dp.net.session_file import Timeouts
-from smpc_dp.net.tasks import beside_task
+from smpc_dp.net.tasks import BESIDE
 from smpc_dp.protocols.engine.events import Cancellation, Start
 from smpc_dp.protocols.phases.messages import HELLO
 from smpc_dp.protocols.registry import make_party
@@ -298,7 +298,9 @@ def test_who_leaves_a_statistic_breaks_nothing_where_others_ask_for_a_sum(
     async def act(scene: Scene) -> None:
         first = asyncio.create_task(scene.ask_all(others[:before], 1))
         await asyncio.sleep(0.2)
-        await scene.lines[name].decline(1, LocalError("this text stays here"), beside=beside_task("pairs"))
+        await scene.lines[name].decline(
+            1, LocalError("this text stays here"), beside=BESIDE["statistic-hello"]
+        )
         await asyncio.sleep(0.2)
         assert await scene.ask_all(others[before:], 1) == [6] * (6 - before)
         assert await first == [6] * before

@@ -474,8 +474,10 @@ def _second_header(content: bytes) -> object:
     header = second_log.Header.read(_text(content))
     protocol = find_protocol(header.session.protocol)
     if protocol is None or protocol.checker(header.session.version) is None:
-        # The first auditor refuses it with the header, the second one with the terms.
-        raise Refused("the protocol")
+        # The first auditor refuses it with the header, the second one with the terms of either kind.
+        with suppress(Refused):
+            return terms.read_terms(header.session, header.fields["request"], header.fields["question"])
+        return terms.corrupt_of(header.session)
     return header.fields["question"], header.session.digest
 
 

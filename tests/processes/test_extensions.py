@@ -858,6 +858,38 @@ def check_of(protocol: str) -> ParameterChecker:
     return checker_of(protocol, 1)
 
 
+@pytest.mark.parametrize(
+    "written",
+    [
+        "is_logged=lambda _: True",
+        "audited={7: check}",
+        "topology=lambda _: 'direct'",
+        "task=lambda _: 'learner'",
+        "event=lambda _: None",
+        "most_corrupt=lambda *_: 0",
+        "named=True",
+        "party=None",
+        "versions=[1]",
+        "versions={}",
+        "versions={'1': check}",
+    ],
+)
+def test_a_protocol_of_another_package_is_a_sum_through_an_aggregator(installed: Path, written: str) -> None:
+    """What it says else would be trusted by audits, ledgers and sessions of other protocols."""
+    code = f"""from smpc_dp_example.protocol import aggregator, check, party
+from smpc_dp.protocols.session_protocol import SessionProtocol
+given = {{"name": "other", "versions": {{1: check}}, "party": party, "aggregator": aggregator}}
+other = SessionProtocol(**(given | dict({written})))
+"""
+    (installed / "smpc_dp_other.py").write_text(code)
+    install(installed, {Group.PROTOCOLS: {"other": "smpc_dp_other:other"}}, "adder")
+    try:
+        with pytest.raises(LocalError, match=r"'other' of adder (sets more than|needs) "):
+            find_protocol("other")
+    finally:
+        sys.modules.pop("smpc_dp_other", None)
+
+
 def test_checked_parameters_have_the_name_of_the_protocol(installed: Path) -> None:
     install(installed, {Group.PROTOCOLS: {"other": "smpc_dp_example.protocol:unanimous"}}, "renamer")
     with pytest.raises(

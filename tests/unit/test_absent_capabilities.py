@@ -4,21 +4,31 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from importlib.abc import MetaPathFinder
 from importlib.metadata import EntryPoint
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import pytest
 
 import smpc_dp.capabilities
 from smpc_dp import extensions
-from smpc_dp.errors import ConfigCheck, ConfigError
+from smpc_dp.errors import Code, ConfigCheck, ConfigError, LocalError
 from smpc_dp.identity.keys import Identity
 from smpc_dp.net import tasks
+from smpc_dp.net.aggregator import RequestServer
+from smpc_dp.net.audit import _audit_of
+from smpc_dp.net.connection_pool import InboundEvent
 from smpc_dp.net.session_file import load_session, parse_session, write_session
+from smpc_dp.net.tasks import Beside
 from smpc_dp.protocols import registry
+from smpc_dp.protocols.engine.events import PeersLost
 from smpc_dp.protocols.registry import CAPABILITIES, RESERVED, built_in_protocols, find_protocol
+from smpc_dp.protocols.ustatistic import messages as statistic
+from smpc_dp.wire.envelope import Envelope
+from smpc_dp.wire.signing import Context
 
 # By capability those that build on it.
 BUILT_ON: Mapping[str, frozenset[str]] = {
@@ -138,9 +148,34 @@ def test_the_tasks_of_an_absent_capability_are_absent(absent: str) -> None:
             with pytest.raises(ConfigError, match=f"'{name}' is not in this installation"):
                 tasks.find_task(name)
     assert tasks.find_task("vector").name == "vector"
-    for step, name in tasks.BESIDE.items():
-        is_there = tasks.BUILT_IN[name] != f"{CAPABILITIES}.{absent}.capability"
-        assert (tasks.beside_of(step) is not None) == is_there
+    for beside in tasks.BESIDE.values():
+        is_there = tasks.BUILT_IN[beside.task] != f"{CAPABILITIES}.{absent}.capability"
+        assert beside.is_there == is_there
+        with nullcontext() if is_there else pytest.raises(LocalError, match="not in this installation"):
+            assert _audit_of(beside) is beside.find().audit
+
+
+def test_what_is_asked_beside_sums_is_signed_as_its_capability_says() -> None:
+    assert {statistic.HELLO: Beside("pairs", statistic.PROTOCOL, statistic.VERSION)} == tasks.BESIDE
+
+
+async def test_a_request_of_an_absent_capability_is_refused_in_its_own_context(absent: str) -> None:
+    """The aggregator signs in the context of the statistic, and lets the sum go on without the party."""
+    refused: list[tuple[str, str, Code]] = []
+    server: Any = RequestServer.__new__(RequestServer)
+    names: Any = {"names": ("alice",), "aggregator": "hub", "keys": {}}
+    context = Context(protocol="secagg", version=1, session_digest=b"", request=1, **names)
+    server.beside, server._requested, server._culprits = None, {}, {}
+    server._membership = SimpleNamespace(context=lambda _: context)
+    server._asked = SimpleNamespace(hear=lambda *_: None)
+    server._pool = SimpleNamespace(
+        refuse_request=lambda context, inbound, code: refused.append((context.protocol, inbound.peer, code))
+    )
+    drive: Any = SimpleNamespace(run=None, request=1)
+    hello = InboundEvent("alice", 1, Envelope(b"", statistic.HELLO, "alice", "hub", b"", b""))
+    assert await server.event_of(drive, hello) == PeersLost(("alice",))
+    assert refused == [(statistic.PROTOCOL, "alice", Code.KIND)]
+    assert absent
 
 
 def test_another_module_that_a_capability_lacks_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:

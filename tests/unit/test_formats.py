@@ -32,6 +32,7 @@ from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.protocols.gopa.params import GopaParameters
 from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
 from smpc_dp.protocols.gopa.versions import VERIFIABLE_VERSION, VERSION
+from smpc_dp.protocols.registry import built_in_protocols
 from smpc_dp.protocols.ustatistic import messages as statistic
 from smpc_dp.published.library import PUBLISHED
 from smpc_dp.seen import Seen
@@ -140,6 +141,8 @@ def test_the_document_states_the_versions_that_are_written() -> None:
     items = [line[2:].partition(": ") for line in section.splitlines() if line.startswith("- ")]
     stated = {name.partition(",")[0]: text.partition(";")[0] for name, _, text in items}
     verifiable = f"{GopaParameters.version}, or {VerifiableParameters.version} if verifiable"
+    versions = {number for one in built_in_protocols() for number in one.versions}
+    assert versions == {VERSION, VERIFIABLE_VERSION}
     assert verifiable == f"{VERSION}, or {VERIFIABLE_VERSION} if verifiable"
     assert stated == {
         "channel (hello": str(handshake.VERSION),

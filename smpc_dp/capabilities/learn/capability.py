@@ -136,7 +136,7 @@ class LearnerTask(Task):
 
         return await learn_once(requests, *arguments, **named)
 
-    def other(self, _session: SessionFile) -> ConfigError:
+    def error_of_other_request(self, _session: SessionFile) -> ConfigError:
         """Return the error of a request for a sum."""
         reason = (
             "'learn' has no sums: parties call Session.learn, and smpc-dp party or "
@@ -144,7 +144,7 @@ class LearnerTask(Task):
         )
         return ConfigError.at("protocol", reason, ConfigCheck.UNSUPPORTED)
 
-    def lacking(self, session: SessionFile) -> ConfigError:
+    def error_in_other_session(self, session: SessionFile) -> ConfigError:
         """Return the error of learning in another session."""
         return ConfigError.at("protocol", f"is '{session.protocol}', not 'learn'", ConfigCheck.UNSUPPORTED)
 

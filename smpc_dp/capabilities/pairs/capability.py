@@ -71,8 +71,6 @@ AUDIT = Audit(
     auditor=_auditor,
     planned=False,
     redraws=True,
-    operation=statistic.OPERATION,
-    certifies=((statistic.PROTOCOL, statistic.VERSION),),
 )
 """Of statistics, which are requests in sessions of sums."""
 
@@ -82,7 +80,6 @@ PROTOCOLS = (
         versions={VERSION: _check},
         topology=_topology,
         task=_task,
-        audit=AUDIT,
         cost=_cost,
         tables={"pairwise": _tables},
         vectors=("pairwise", "covert"),
@@ -94,8 +91,8 @@ class PairsTask(BesideTask):
     """A statistic of pairs of records, beside the sums of a session."""
 
     name: ClassVar[str] = "pairs"
-    hello: ClassVar[str] = statistic.HELLO
     accuses: ClassVar[str] = statistic.CONVICTION
+    audit: ClassVar[Audit] = AUDIT
     agreed: ClassVar[tuple[str, ...]] = ("value", "evidence")
 
     async def request(self, requests: PartyRequests, *arguments: Any, **named: Any) -> StatisticResult:
@@ -103,12 +100,6 @@ class PairsTask(BesideTask):
         from smpc_dp.net.pair_requests import request_statistic
 
         return await request_statistic(requests, *arguments, **named)
-
-    def context(self, context: Context) -> Context:
-        """Return the context of a request for a statistic."""
-        from smpc_dp.protocols.ustatistic.terms import statistic_context
-
-        return statistic_context(context)
 
     def aggregator(
         self, context: Context, membership: Membership, board: Board, kernels: Sequence[Kernel]
@@ -157,7 +148,7 @@ class CircuitTask(Task):
 
         return await request_evaluation(requests, *arguments, **named)
 
-    def lacking(self, session: SessionFile) -> ConfigError:
+    def error_in_other_session(self, session: SessionFile) -> ConfigError:
         """Return the error of a member of another session."""
         reason = f"{session.protocol!r} is not an evaluation by two parties"
         return ConfigError.at("protocol", reason, ConfigCheck.UNSUPPORTED)

@@ -64,7 +64,7 @@ class ReportTask(Task):
         requests.number += 1
         return await send_report(requests.connection, requests.ledger, *arguments, **named)
 
-    def other(self, _session: SessionFile) -> ConfigError:
+    def error_of_other_request(self, _session: SessionFile) -> ConfigError:
         """Return the error of a request for a sum."""
         reason = (
             "'reports' has no sums: parties call Session.report, and smpc-dp party or "
@@ -72,7 +72,7 @@ class ReportTask(Task):
         )
         return ConfigError.at("protocol", reason, ConfigCheck.UNSUPPORTED)
 
-    def lacking(self, session: SessionFile) -> ConfigError:
+    def error_in_other_session(self, session: SessionFile) -> ConfigError:
         """Return the error of a report in another session."""
         return ConfigError.at("protocol", f"is '{session.protocol}', not 'reports'", ConfigCheck.UNSUPPORTED)
 

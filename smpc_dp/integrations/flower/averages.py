@@ -18,7 +18,6 @@ from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, Issues
 from smpc_dp.net.member import Membership
 from smpc_dp.net.tolerance import Tolerance, tolerances
 from smpc_dp.privacy.guarantee import BUDGET
-from smpc_dp.protocols.registry import session_protocol
 from smpc_dp.trees import Bounds, Tree, flatten
 
 TRAIN, EVALUATE = "train", "evaluate"
@@ -80,7 +79,7 @@ class SecureAverage:
         membership = Membership.load(average.session, name, key, role)
         session = membership.session
         issues = Issues()
-        if session.described is not session_protocol(FITS):
+        if session.protocol != FITS:
             reason = f"is '{session.protocol}' in {average.session}: Flower needs '{FITS}'"
             issues.add_issue("protocol", reason, ConfigCheck.UNSUPPORTED)
         issues += [

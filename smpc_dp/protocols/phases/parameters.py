@@ -81,6 +81,11 @@ class RequestParameters:
         raise NotImplementedError
 
     @property
+    def keeps_survivors(self) -> bool:
+        """Whether all sums of a session must be over the same survivors; see `survivors`."""
+        return False
+
+    @property
     def steps(self) -> int:
         """The requests that the answers take, one after the other."""
         return 1
@@ -146,11 +151,6 @@ class SumParameters(RequestParameters, msgspec.Struct, frozen=True):
         if ring_vector.shape != self.shape or ring_vector.dtype != self.encoding.dtype:
             many = " x ".join(str(size) for size in self.shape)
             raise LocalError(f"{name}: lanes must be {many} of {self.encoding.dtype.__name__}")
-
-    @property
-    def keeps_survivors(self) -> bool:
-        """Whether all sums of a session must be over the same survivors; see `survivors`."""
-        return False
 
     @property
     def party_steps(self) -> tuple[str, ...]:

@@ -139,17 +139,27 @@ def test_servers_end_the_run_of_learners_on_shares() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "topology", "has_log"),
+    ("kind", "topology", "is_logged", "has_log"),
     [
-        ("pairs", "aggregator", True),
-        ("pairs", "servers", False),
-        ("vector", "aggregator", True),
-        ("learner", "aggregator", False),
+        ("pairs", "aggregator", True, True),
+        ("pairs", "aggregator", False, True),
+        ("pairs", "servers", True, False),
+        ("vector", "aggregator", True, True),
+        ("vector", "aggregator", False, False),
+        ("learner", "aggregator", True, False),
     ],
 )
-def test_which_runs_leave_one_log(kind: str, topology: str, has_log: bool) -> None:
-    session = cast("SessionFile", SimpleNamespace(topology=topology, is_logged=True))
+def test_which_runs_leave_one_log(kind: str, topology: str, is_logged: bool, has_log: bool) -> None:
+    session = cast("SessionFile", SimpleNamespace(topology=topology, is_logged=is_logged))
     assert find_task(kind).has_log(session) is has_log
+
+
+def test_a_task_says_by_itself_which_requests_a_session_has() -> None:
+    session = cast("SessionFile", SimpleNamespace(protocol="other"))
+    assert "'other' has no such requests" in str(find_task("vector").error_of_other_request(session))
+    assert "is 'other', which has no such requests" in str(
+        find_task("vector").error_in_other_session(session)
+    )
 
 
 def test_a_release_that_cannot_be_audited_is_refused(tmp_path: Path) -> None:

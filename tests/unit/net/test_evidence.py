@@ -30,7 +30,7 @@ from smpc_dp.net.pairwise import drive, run_role
 from smpc_dp.net.relay import Tunnel
 from smpc_dp.net.session_file import Timeouts
 from smpc_dp.net.statistic import PairRounds
-from smpc_dp.net.tasks import beside_task
+from smpc_dp.net.tasks import BESIDE
 from smpc_dp.net.transport.blocking import Halt
 from smpc_dp.net.transport.channel import ChannelClosed
 from smpc_dp.protocols.engine import events
@@ -368,7 +368,7 @@ def server_of(convictions: Convictions, role: Accused) -> Any:
     server._convictions, server._culprits = convictions, {}
     server._drive = Drive(1, role, cast("Any", None), cast("Any", None), server, print)
     server._drive.keep = server._keep_conviction
-    server.beside = beside_task("pairs")
+    server.beside = BESIDE["statistic-hello"]
     return server
 
 

@@ -6,7 +6,7 @@ import codecs
 import json
 import math
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -55,10 +55,13 @@ def check_dummy(parameters: Mapping[str, object], parties: int) -> tuple[object 
 
 
 @pytest.fixture(autouse=True)
-def dummy_protocol(monkeypatch: pytest.MonkeyPatch) -> None:
+def dummy_protocol(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     dummy = SessionProtocol(name="dummy", versions={1: check_dummy}, topology=lambda _: "two")
     monkeypatch.setitem(sys.modules, "dummy_protocols", SimpleNamespace(PROTOCOLS=(dummy,)))
     monkeypatch.setattr(registry, "BUILT_IN", {**registry.BUILT_IN, "dummy": "dummy_protocols"})
+    registry._built_in.cache_clear()
+    yield
+    registry._built_in.cache_clear()
 
 
 @pytest.fixture
@@ -102,6 +105,28 @@ def test_real_protocol_is_checked_by_its_own_checker(tmp_path: Path) -> None:
     assert load_session(tmp_path / "s.toml").checked_parameters is not None
     with pytest.raises(ConfigError, match="no member has the role 'aggregator'"):
         write_session(tmp_path / "s.toml", "secagg", 1, parameters, parties)
+
+
+@pytest.mark.parametrize(
+    ("written", "fault"),
+    [
+        (('protocol = "dummy"', 'protocol = ""'), ("protocol", "'' is unknown, the known ones are ")),
+        (
+            ("version = 1", "version = 0"),
+            ("version", "0 is unknown; this release reads version 1 of"),
+        ),
+        (
+            ("version = 1", "version = 9"),
+            ("version", "9 is unknown; this release reads version 1 of"),
+        ),
+    ],
+)
+def test_an_empty_name_and_a_version_of_0_are_unknown(
+    text: str, written: tuple[str, str], fault: tuple[str, str]
+) -> None:
+    [(where, reason)] = faults_of(text.replace(*written, 1))
+    assert where == fault[0]
+    assert reason.startswith(fault[1])
 
 
 def test_digest_is_over_the_canonical_form(text: str) -> None:

@@ -43,7 +43,7 @@ class Failing:
         raise self._errors.pop(0)
 
     async def decline(self, request: int, _error: smpc_dp.SmpcError, *, beside: object) -> None:
-        assert beside is not None
+        assert getattr(beside, "task", None) == "pairs"
         self.declined.append(request)
 
     statistic = run
@@ -139,6 +139,12 @@ async def test_a_call_that_is_cancelled_has_a_number(tmp_path: Path, monkeypatch
     with pytest.raises(smpc_dp.TimeoutFault):
         await session.pairwise("collision", 7, 8.0, 1)
     assert connection.asked == [2]
+
+
+async def test_a_number_is_not_above_the_greatest(tmp_path: Path) -> None:
+    session = session_of(tmp_path, REAL | FEW, Failing())
+    with pytest.raises(smpc_dp.ConfigError, match="must be a whole number above 0, "):
+        await session.average([0.5], number=MOST_REQUESTS + 1)
 
 
 async def test_a_number_is_no_boolean(tmp_path: Path) -> None:

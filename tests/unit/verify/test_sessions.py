@@ -114,6 +114,8 @@ def test_both_read_the_same_sessions(case: str) -> None:
         ("mpyc", 1, {}, None),
         ("reports", 1, {}, None),
         ("nothing", 1, {}, None),
+        ("", 1, {}, None),
+        ("gopa", 0, {}, None),
     ],
 )
 def test_both_have_the_same_quorum_of_a_statistic(
