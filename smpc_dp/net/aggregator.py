@@ -8,7 +8,7 @@ import os
 from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 from smpc_dp.errors import Code, ConfigCheck, ConfigError, LocalError, PeerFault, SmpcError
 from smpc_dp.kernels.kernel import Kernel
@@ -175,6 +175,8 @@ class RequestServer:
             if held is None:
                 return False
             await self._ban_culprits()
+        if self.beside is not None and not self.beside.is_there:
+            self._refuse_absent(self.beside, held)
         if self.beside is not None:
             self._asked.drop()
             number, timer, member = self._drive.request, self._drive.timer, self._membership
@@ -244,11 +246,23 @@ class RequestServer:
                 await drive.lose(*sorted(drive.run.waiting_for))
         step, held = operations.settle()
         self.operation = operations.text
-        asked = BESIDE.get(step) if requested.group is None else None
-        # Where most ask for what is not in this installation, each is refused as one that asks beside others.
-        self.beside = asked if asked is not None and asked.is_there else None
+        self.beside = BESIDE.get(step) if requested.group is None else None
         # Events that came before the request began, and were not processed, count as well.
         return [*held, *early]
+
+    def _refuse_absent(self, beside: Beside, held: Sequence[InboundEvent]) -> NoReturn:
+        """Refuse all who ask for what is not in this installation; raise LocalError.
+
+        The role of a sum has no part in it: they could not read its farewell.
+        """
+        number = self._drive.request
+        context = beside.context(self._requested[number].context(number))
+        for inbound in held:
+            if inbound.envelope is not None and BESIDE.get(inbound.envelope.step) is beside:
+                self._pool.refuse_request(context, inbound, Code.KIND)
+        error = LocalError(f"most parties ask for '{beside.task}', which is not in this installation")
+        self._drive.notify("failed", error)
+        raise error
 
     def _refuse_early(
         self, hello: InboundEvent, operations: Operations, lacking: Collection[str], enough: int

@@ -24,6 +24,7 @@ from smpc_dp.net.audit_certificate import audit_certificate
 from smpc_dp.net.convictions import certificate_of
 from smpc_dp.net.local import create_local_session
 from smpc_dp.net.session_file import Timeouts
+from smpc_dp.net.tasks import Beside
 from smpc_dp.net.threads import run_in_loop
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.protocols.covert.copies import GarblerCopy
@@ -70,6 +71,24 @@ async def execute(
 
 def session(folder: Path) -> Path:
     return create_local_session(folder, PARTIES, PARAMETERS, addresses=True, timeouts=HOURS)
+
+
+async def test_an_aggregator_without_statistics_of_pairs_refuses_them_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody is accused, and the next request is served."""
+    monkeypatch.setattr(Beside, "is_there", False)
+
+    async def act(opened: smpc_dp.Session, index: int) -> object:
+        with pytest.raises(smpc_dp.TimeoutFault) as caught:
+            await opened.pairwise(kendall_tau(GRID, GRID), (index, index), 1.0, 1, covert=0)
+        assert caught.value.code in (Code.KIND, Code.PAST)
+        return (await opened.sum([0.5], number=2)).value.tolist()
+
+    *got, refused, summed = await execute(session(tmp_path), act, requests=2)
+    assert got == [[2.5]] * 5
+    assert str(refused) == "most parties ask for 'pairs', which is not in this installation"
+    assert isinstance(summed, smpc_dp.Result)
 
 
 async def test_five_parties_estimate_and_their_ledgers_are_charged(tmp_path: Path) -> None:
