@@ -87,7 +87,14 @@ class _Names:
             case ast.BinOp(left=left, right=right):
                 yield from self.of(left)
                 yield from self.of(right)
-            case ast.Subscript(value=value):
+            case ast.IfExp(body=body, orelse=orelse):
+                yield from self.of(body)
+                yield from self.of(orelse)
+            case (
+                ast.Subscript(value=value)
+                | ast.Starred(value=value)
+                | ast.Call(func=ast.Name(id="frozenset" | "set" | "tuple"), args=[value])
+            ):
                 yield from self.of(value)
 
 
@@ -106,6 +113,13 @@ def kinds_in(nodes: Collection[ast.AST], module: str, modules: Collection[str] =
                 _add_constant(result, f"{module}.{name}", value, names)
             case ast.Call(func=ast.Name(id="isinstance" | "issubclass"), args=[_, kinds]):
                 result.tested.extend((name, node.lineno) for name in names.of(kinds))
+            case ast.Call(func=ast.Attribute(attr="startswith" | "endswith", value=whole), args=[part]):
+                _add_texts(result, part, whole, names)
+            case (
+                ast.Subscript(value=ast.Dict() as known, slice=sought)
+                | ast.Call(func=ast.Attribute(attr="get", value=ast.Dict() as known), args=[sought, *_])
+            ):
+                _add_lookup(result, known, sought, names)
             case ast.MatchClass():
                 result.tested.extend((name, node.lineno) for name in names.of(node.cls))
             case ast.Match():
@@ -167,7 +181,14 @@ def _texts(node: ast.expr, names: _Names) -> Iterator[tuple[str, bool]]:
         case ast.Tuple(elts=several) | ast.List(elts=several) | ast.Set(elts=several):
             for one in several:
                 yield from _texts(one, names)
-        case ast.Call(func=ast.Name(id="frozenset" | "set" | "tuple"), args=[several]):
+        case ast.Dict(keys=keys):
+            for key in keys:
+                if key is not None:
+                    yield from _texts(key, names)
+        case (
+            ast.Starred(value=several)
+            | ast.Call(func=ast.Name(id="frozenset" | "set" | "tuple"), args=[several])
+        ):
             yield from _texts(several, names)
 
 
@@ -184,6 +205,14 @@ def _add_comparison(kinds: Kinds, node: ast.Compare, names: _Names) -> None:
         elif isinstance(operator, ast.In | ast.NotIn):
             _add_texts(kinds, right, left, names)
             _add_texts(kinds, left, right, names, is_looked_for=True)
+
+
+def _add_lookup(kinds: Kinds, known: ast.Dict, sought: ast.expr, names: _Names) -> None:
+    """Add what a value is compared with that is looked up among written keys."""
+    _add_texts(kinds, known, sought, names)
+    if _is_kind(sought):
+        for key in known.keys:
+            kinds.tested.extend((name, sought.lineno) for name in names.of(key))
 
 
 def _add_texts(

@@ -311,6 +311,11 @@ def found_in(code: str, module: str) -> Counter[str]:
         "match x:\n    case Given():\n        pass",
         "match x:\n    case [int(), Given(n=1) | registry.LearnParameters()]:\n        pass",
         "match type(x):\n    case registry.LearnParameters:\n        pass",
+        "isinstance(x, (*BOTH, int))",
+        "isinstance(x, tuple([Given]))",
+        "isinstance(x, Given if y else int)",
+        "{Given: 1}[type(x)]",
+        "{Given: 1}.get(type(x), 2)",
     ],
 )
 def test_the_rule_of_kinds_refuses(code: str) -> None:
@@ -409,6 +414,11 @@ def named_in(code: str, module: str) -> Counter[str]:
         "task_of(session).name == 'learner'",
         "self.task in ('vector', 'records')",
         "match task:\n    case 'report':\n        pass",
+        "session.protocol in {'gopa': 1}",
+        "session.protocol in ('a', *('gopa',))",
+        "session.protocol.startswith('gopa')",
+        "{'gopa': 1}[session.protocol]",
+        "{'gopa': 1}.get(session.protocol)",
     ],
 )
 def test_the_rule_of_names_refuses(code: str) -> None:
