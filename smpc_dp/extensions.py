@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from smpc_dp.errors import ConfigError, LocalError, SmpcError
+from smpc_dp.errors import ConfigError, LocalError
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -21,21 +21,6 @@ T = TypeVar("T")
 
 # Characters of a distribution's name and version in an operation, whose length is bounded.
 MAX_ORIGIN = 40
-# Exceptions that the code of an entry point may raise when it is imported.
-_BROKEN = (
-    ArithmeticError,
-    AssertionError,
-    AttributeError,
-    ImportError,
-    LookupError,
-    NameError,
-    OSError,
-    RuntimeError,
-    SyntaxError,
-    TypeError,
-    ValueError,
-    SmpcError,
-)
 
 
 class Group(StrEnum):
@@ -105,7 +90,7 @@ def load(group: Group, entry: EntryPoint) -> Any:
     """
     try:
         return entry.load()
-    except _BROKEN as error:
+    except (Exception, SystemExit) as error:
         raise LocalError(f"{_title(group, entry)} cannot be loaded ({error})") from None
 
 
@@ -119,7 +104,7 @@ def called(function: Callable[..., T], *arguments: Any) -> T:
         return function(*arguments)
     except ConfigError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise LocalError(type(error).__name__) from error
 
 

@@ -12,7 +12,7 @@ from typing import NewType
 
 import numpy as np
 
-from smpc_dp.circuits.circuit import Circuit, Op, check_value
+from smpc_dp.circuits.circuit import MAX_GATES, Circuit, Op, check_value
 from smpc_dp.errors import ConfigCheck, ConfigError
 
 # A bit of a builder: twice the number of a node, plus 1 where it is the node's negation. Node 0 is 0.
@@ -30,7 +30,9 @@ _INPUT = (-1, 0, 0)
 class Builder:
     """Collects the gates of one circuit; bits of one builder are not valid in another."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = MAX_GATES) -> None:
+        """`most`: gates, with those that no output needs."""
+        self._most = most
         self._nodes: list[tuple[int, int, int]] = [_INPUT]
         self._known: dict[tuple[int, int, int], Bit] = {}
         self._inputs: list[int] = []
@@ -131,6 +133,9 @@ class Builder:
         key = (int(op), low, high)
         known = self._known.get(key)
         if known is None:
+            if len(self._nodes) > self._most:
+                reason = f"more than {self._most} gates: take coarser grids"
+                raise ConfigError.at("circuit", reason, ConfigCheck.TOO_LARGE)
             known = self._known[key] = Bit(2 * len(self._nodes))
             self._nodes.append(key)
         return known

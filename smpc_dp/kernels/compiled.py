@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
@@ -12,11 +13,14 @@ from smpc_dp.circuits import randomisers
 from smpc_dp.circuits.builder import Bits, Builder
 from smpc_dp.circuits.circuit import Circuit, pack, unpack
 from smpc_dp.errors import ConfigCheck, ConfigError
+from smpc_dp.extensions import called
 from smpc_dp.kernels.fields import Codes, Field
 from smpc_dp.kernels.kernel import Kernel
-from smpc_dp.kernels.on_bits import MAX_TABLE_BITS
+from smpc_dp.kernels.on_bits import MAX_TABLE_BITS, minimum
 from smpc_dp.privacy.circuit_noise import Noise
 
+# Gates of a kernel whose code is not this package's: 600 MB while it is made.
+MOST_GATES = 1 << 20
 # Pairs of records on which kernels are checked where there are too many for all of them.
 SAMPLES = 20_000
 
@@ -43,6 +47,36 @@ def compile_kernel(kernel: Kernel, noise: Noise | None) -> Circuit:
         return builder.build()
     joint = randomisers.joint_bits(builder, first, second)
     builder.output(randomisers.randomise(builder, integer, joint, *noise.randomiser))
+    return builder.build()
+
+
+@lru_cache(maxsize=64)
+def isolated(kernel: Kernel) -> Kernel:
+    """Return a kernel whose circuit is made apart from the noise, and cut to its range.
+
+    Whatever code its gadget has, the noisy circuit has no other input and no other output, and nothing of the
+    noise. Raises ConfigError, also for more than `MOST_GATES` gates, and LocalError with the type of what the
+    gadget raises.
+    """
+    circuit = called(_alone, kernel)
+    widths = tuple(field.bits for field in kernel.fields)
+    if circuit.inputs != (*widths, *widths) or len(circuit.outputs) != 1:
+        reason = f"its circuit has other inputs than two records, or {len(circuit.outputs)} outputs, not one"
+        raise ConfigError.at(f"kernel {kernel.name}", reason, ConfigCheck.SHAPE)
+
+    def gadget(builder: Builder, x: Sequence[Bits], y: Sequence[Bits]) -> Bits:
+        return minimum(builder, builder.insert(circuit, [*x, *y])[0], kernel.steps)
+
+    return replace(kernel, gadget=gadget, definition=None)
+
+
+def _alone(kernel: Kernel) -> Circuit:
+    """Return the circuit of a kernel's gadget on two records."""
+    if kernel.gadget is None:
+        raise ConfigError.at("kernel", f"'{kernel.name}' has no circuit", ConfigCheck.UNSUPPORTED)
+    builder = Builder(MOST_GATES)
+    x, y = ([builder.input(field.bits) for field in kernel.fields] for _ in range(2))
+    builder.output(kernel.gadget(builder, x, y))
     return builder.build()
 
 

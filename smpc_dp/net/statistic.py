@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from smpc_dp.crypto.randomness import SystemRandomness
 from smpc_dp.errors import ConfigCheck, ConfigError, LocalError, PeerFault, SmpcError, TimeoutFault
+from smpc_dp.extensions import called
 from smpc_dp.identity.keys import Identity
 from smpc_dp.kernels.fields import Codes
 from smpc_dp.kernels.kernel import Kernel
@@ -106,6 +107,13 @@ def plan_maker(kernels: Sequence[Kernel]) -> MakePlan:
     def make(operation: str) -> StatisticPlan:
         """Return the plan of an operation; raise ConfigError for an unknown one."""
         try:
+            return called(planned, operation)
+        except LocalError as error:
+            # A party may ask for an operation that fails here; that ends its request, not the aggregator.
+            raise ConfigError.at("kernel", str(error), ConfigCheck.UNSUPPORTED) from None
+
+    def planned(operation: str) -> StatisticPlan:
+        try:
             requested: Any = json.loads(operation)
             kernel = own.get(requested["kernel"]) or requested_kernel(requested)
             arguments = {key: requested[key] for key in ("epsilon", "delta", "partners", "noise")}
@@ -113,7 +121,6 @@ def plan_maker(kernels: Sequence[Kernel]) -> MakePlan:
         except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
             raise ConfigError.at("operation", f"not a statistic's ({error})", ConfigCheck.FORMAT) from None
         except LocalError as error:
-            # A party may ask for an operation that fails here; that ends its request, not the aggregator.
             raise ConfigError.at("kernel", str(error), ConfigCheck.UNSUPPORTED) from None
         if not all(isinstance(arguments[key], int | float) for key in ("epsilon", "delta")):
             raise ConfigError.at("operation", "its budget is no number", ConfigCheck.RANGE)

@@ -18,6 +18,8 @@ from smpc_dp.records.terms import described_blocks
 NO_ANSWER = "none: the statistic gives no finite number for these sums"
 # A function of another package, from sums of products of values.
 Answer = Callable[[tuple[float, ...]], object]
+# How many times the smaller change of an answer the greater one may be.
+MOST_BENT = 2.0
 FIRST_ORDER = "the interval is to first order"
 
 
@@ -60,7 +62,8 @@ def _with_error(
 ) -> tuple[float | None, float | None]:
     """Return the answer and its standard error to first order, each None where it is no finite number.
 
-    The answer is taken a deviation of each sum's noise above and below it.
+    The answer is taken a deviation of each sum's noise above and below it, and the greater change counts.
+    There is no error where both differ by more than `MOST_BENT`.
     """
     value = answer(values)
     changes = []
@@ -70,10 +73,12 @@ def _with_error(
         up, down = (
             answer([*values[:index], values[index] + step, *values[index + 1 :]]) for step in (error, -error)
         )
-        if up is None or down is None:
+        if value is None or up is None or down is None:
             return value, None
-        changes.append((up - down) / 2)
-    return value, math.hypot(*changes)
+        changes.append((abs(up - value), abs(value - down)))
+    error = math.hypot(*map(max, changes))
+    # Where the answer bends within its noise, no interval to first order holds.
+    return value, error if error <= MOST_BENT * math.hypot(*map(min, changes)) else None
 
 
 def _called(answer: Answer, sums: tuple[float, ...]) -> float | None:
@@ -88,7 +93,8 @@ def _called(answer: Answer, sums: tuple[float, ...]) -> float | None:
 def _number(answer: Answer, sums: tuple[float, ...]) -> float | None:
     """Return the answer for these sums; None if it is no finite number."""
     given = answer(sums)
-    return float(given) if isinstance(given, Real) and math.isfinite(given) else None
+    number = float(given) if isinstance(given, Real) else math.nan
+    return number if math.isfinite(number) else None
 
 
 def _sum_of(

@@ -16,8 +16,9 @@ from typing import Any, Never
 
 import msgspec
 
+from smpc_dp.decoding import convert
 from smpc_dp.errors import ConfigCheck, ConfigError, LocalError
-from smpc_dp.extensions import Group, describe_others, find
+from smpc_dp.extensions import Group, called, describe_others, find
 from smpc_dp.records import cells, checks, terms
 from smpc_dp.records.asked import Reader, Statistic
 from smpc_dp.records.composed import Answer, composed
@@ -173,9 +174,14 @@ def find_statistic(name: str) -> RecordStatistic | None:
         raise result.unfit(f"is no RecordStatistic with the name '{name}'")
     if not isinstance(value.sums, SumsOfRows) or value.answer is None or not callable(value.answer):
         raise result.unfit("has no SumsOfRows, or no function for its answer")
-    if issues := value.sums.issues("sums"):
+    try:
+        # Its own class, and values of its types alone, as a session has them.
+        described = called(lambda: convert(msgspec.to_builtins(value.sums), SumsOfRows))
+    except LocalError:
+        raise result.unfit("has a SumsOfRows with values of other types") from None
+    if issues := described.issues("sums"):
         raise result.unfit("; ".join(f"{issue.where} {issue.reason}" for issue in issues))
-    sums = msgspec.structs.replace(value.sums, package=result.origin)
+    sums = msgspec.structs.replace(described, package=result.origin)
     return statistic_of_sums(name, sums, value.answer)
 
 

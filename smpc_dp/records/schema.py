@@ -183,7 +183,7 @@ class RowNorm(msgspec.Struct, frozen=True, kw_only=True):
 # Columns of an answer of another package, and of how many of two arguments each the sums are.
 MAX_ARGUMENTS, MAX_DEGREE = 16, 2
 MAX_SUMS = 1 + MAX_ARGUMENTS + MAX_ARGUMENTS * (MAX_ARGUMENTS + 1) // 2
-MAX_FACTOR = 1e6
+LEAST_FACTOR, MAX_FACTOR = 1e-6, 1e6
 
 
 class SumsOfRows(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -227,8 +227,9 @@ class SumsOfRows(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
             ("sums", factors <= {*sums}, "must have the number of rows, [], and each factor of a product"),
             (
                 "factors",
-                len(self.factors) == len(sums) and all(0 < one <= MAX_FACTOR for one in self.factors),
-                f"must be one number in (0, {MAX_FACTOR:g}] for each sum",
+                len(self.factors) == len(sums)
+                and all(LEAST_FACTOR <= one <= MAX_FACTOR for one in self.factors),
+                f"must be one number from {LEAST_FACTOR:g} to {MAX_FACTOR:g} for each sum",
             ),
             (
                 "range",
@@ -350,6 +351,8 @@ def read_schema(given: Mapping[str, object], where: str = "records.") -> Schema:
     if "columns" in good:
         issues += _unit_issues(good, where) + _norm_issues(good, where)
     for name, described in good.get("statistics", {}).items():
+        if not NAME.fullmatch(name):
+            issues.append(ConfigIssue(f"{where}statistics", f"{name[:40]!r} is no name", ConfigCheck.FORMAT))
         issues += described.issues(f"{where}statistics.{name}")
     if issues:
         raise ConfigError(issues)

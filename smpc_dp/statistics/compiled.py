@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 from smpc_dp.errors import ConfigCheck, ConfigError
-from smpc_dp.kernels.compiled import compile_kernel
+from smpc_dp.kernels.compiled import compile_kernel, isolated
 from smpc_dp.kernels.kernel import Kernel
+from smpc_dp.kernels.named import is_known
 from smpc_dp.privacy.arguments import ArgumentChecks, is_number
 from smpc_dp.privacy.circuit_gaussian import TableGaussian
 from smpc_dp.privacy.circuit_noise import CyclicLaplace, Noise, NoiseKind, RandomisedResponse
@@ -70,7 +71,8 @@ def plan_statistic(
         **({"covert": covert} if covert else {}),
     }
     return StatisticPlan(
-        circuit=compile_kernel(kernel, design),
+        # Noise is scaled to the range, and hides what the circuit gives, whatever code a kernel has.
+        circuit=compile_kernel(kernel if is_known(kernel) else isolated(kernel), design),
         fields=tuple(field.bits for field in kernel.fields),
         noise=design,
         low=kernel.low,

@@ -511,6 +511,8 @@ NO_DESCRIPTIONS: list[dict[str, object]] = [
     {"sums": [[], ["top"], ["ward"]]},
     {"factors": [0.25, 0.25]},
     {"factors": [0.25, 0.25, 0.0]},
+    {"factors": [0.25, 0.25, 9e-7]},
+    {"factors": [0.25, 0.25, 5e-324]},
     {"factors": [0.25, 0.25, -1.0]},
     {"factors": [0.25, 0.25, 1e7]},
     {"factors": [0.25, 0.25, math.nan]},
@@ -713,7 +715,7 @@ def test_an_answer_without_an_error_has_no_interval(installed: Path) -> None:
         ("plain", "is no RecordStatistic with the name 'ratio'"),
         ("no_sums", "has no SumsOfRows, or no function for its answer"),
         ("no_function", "has no SumsOfRows, or no function for its answer"),
-        ("open_ended", "sums.factors must be one number in (0, 1e+06] for each sum"),
+        ("open_ended", "sums.factors must be one number from 1e-06 to 1e+06 for each sum"),
     ],
 )
 def test_what_is_no_statistic_is_named_with_its_package(installed: Path, name: str, why: str) -> None:

@@ -22,8 +22,8 @@ MISSING = ("", "nan", "NaN", "NaT", "<NA>")
 DECIMAL = re.compile("(-?)(0|[1-9][0-9]*|(?=[.][0-9]))([.][0-9]*)?([eE][+-][0-9]{2,3})?")
 OF_PERSONS = ("id", "rows_per_person", "parties_per_person")
 KEYS = {"columns", "max_rows", "rows", "unit", *OF_PERSONS, "rows_expected", "norm", "statistics"}
-# Of a described answer: arguments, of how many the product of a sum is, sums, and the largest factor.
-MOST_ARGUMENTS, MOST_POWERS, MOST_SUMS, MOST_FACTOR = 16, 2, 153, 1e6
+# Of a described answer: arguments, of how many the product of a sum is, sums, and the bounds of a factor.
+MOST_ARGUMENTS, MOST_POWERS, MOST_SUMS, FACTORS = 16, 2, 153, (1e-6, 1e6)
 DESCRIBED = ("package", "arguments", "sums", "factors", "range", "total", "groups")
 
 
@@ -207,7 +207,7 @@ def read_table(given: Any) -> Table:
 
 
 def _all_described(given: Any) -> dict[str, Described]:
-    required(isinstance(given, dict), "the described statistics")
+    required(isinstance(given, dict) and all(map(NAME.fullmatch, given)), "the described statistics")
     return {name: _described(one) for name, one in given.items()}
 
 
@@ -227,7 +227,7 @@ def _described(given: Any) -> Described:
     required(len(products) == len(sums), fault)
     required({(), *((name,) for one in sums for name in one)} <= products, fault)
     required(isinstance(factors, list) and len(factors) == len(sums), fault)
-    required(all(0 < number(one) <= MOST_FACTOR for one in factors), fault)
+    required(all(FACTORS[0] <= number(one) <= FACTORS[1] for one in factors), fault)
     truths = [given.get(key, False) for key in ("total", "groups")]
     required(all(type(truth) is bool for truth in truths), fault)
     return Described(arguments, sums, tuple(map(number, factors)), range_, *truths)
