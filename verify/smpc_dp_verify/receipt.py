@@ -64,6 +64,7 @@ def read_receipt(path: str | os.PathLike[str]) -> Receipt:
         required(kind == (int, *FORMAT.values()) and {*fields} == {*FORM}, "the format of the receipt")
         signatures = fields.pop("signatures")
         values = {name: read_value(value, FORM[name]) for name, value in fields.items()}
+        required(values["index"] >= 1, "the format of the receipt")
         signed = {
             read_value(name, "name"): read_value(value, "signature") for name, value in signatures.items()
         }

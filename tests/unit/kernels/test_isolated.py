@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -48,6 +48,11 @@ class OwnError(Exception):
     pass
 
 
+class Nameless(Kernel):
+    def terms(self) -> dict[str, Any]:
+        raise OwnError("secret")
+
+
 @pytest.mark.parametrize("gadget", [with_output, with_input])
 def test_a_circuit_with_other_inputs_or_outputs_is_refused(gadget: Callable[..., Any]) -> None:
     """The noise hides the one output alone."""
@@ -89,3 +94,6 @@ def test_what_a_gadget_raises_ends_the_request_alone_and_its_text_stays_here() -
         with pytest.raises(ConfigError) as caught:
             make(json.dumps(json.loads(operation)))
         assert "secret" not in str(caught.value)
+    nameless = Nameless(**{one.name: getattr(KNOWN, one.name) for one in fields(KNOWN)})
+    with pytest.raises(ConfigError, match=r"OwnError$"):
+        plan_maker([replace(nameless, name="own")])(operation)
