@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from smpc_dp.errors import ConfigError, LocalError
+from smpc_dp.signals import Stopped
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -90,7 +91,9 @@ def load(group: Group, entry: EntryPoint) -> Any:
     """
     try:
         return entry.load()
-    except (Exception, SystemExit) as error:
+    except (KeyboardInterrupt, Stopped):
+        raise
+    except BaseException as error:
         raise LocalError(f"{_title(group, entry)} cannot be loaded ({error})") from None
 
 
@@ -102,9 +105,9 @@ def called(function: Callable[..., T], *arguments: Any) -> T:
     """
     try:
         return function(*arguments)
-    except ConfigError:
+    except (ConfigError, KeyboardInterrupt, Stopped):
         raise
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
         raise LocalError(type(error).__name__) from error
 
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import signal
-import sys
 from collections.abc import Iterator
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
+
+
+class Stopped(SystemExit):
+    """The process is ended by a signal."""
 
 
 @contextlib.contextmanager
@@ -15,7 +18,7 @@ def unwind_on_signals() -> Iterator[None]:
     """Turn SIGTERM and SIGHUP into SystemExit 143 and 129, so that resources are released on the way."""
 
     def unwind(number: int, _frame: object) -> None:
-        sys.exit(128 + number)
+        raise Stopped(128 + number)
 
     before = {number: signal.getsignal(number) for number in STOP_SIGNALS}
     # Ignored signals stay ignored: nohup.

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import lru_cache
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,9 +14,9 @@ from smpc_dp.circuits.builder import Bits, Builder
 from smpc_dp.circuits.circuit import Circuit, pack, unpack
 from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.extensions import called
-from smpc_dp.kernels.fields import Codes, Field
+from smpc_dp.kernels.fields import Cells, Codes, Field
 from smpc_dp.kernels.kernel import Kernel
-from smpc_dp.kernels.on_bits import MAX_TABLE_BITS, minimum
+from smpc_dp.kernels.on_bits import MAX_TABLE_BITS, Gadget, minimum
 from smpc_dp.privacy.circuit_noise import Noise
 
 # Gates of a kernel whose code is not this package's: 600 MB while it is made.
@@ -50,34 +50,52 @@ def compile_kernel(kernel: Kernel, noise: Noise | None) -> Circuit:
     return builder.build()
 
 
-@lru_cache(maxsize=64)
 def isolated(kernel: Kernel) -> Kernel:
     """Return a kernel whose circuit is made apart from the noise, and cut to its range.
 
-    Whatever code its gadget has, the noisy circuit has no other input and no other output, and nothing of the
-    noise. Raises ConfigError, also for more than `MOST_GATES` gates, and LocalError with the type of what the
-    gadget raises.
+    The noisy circuit has no other input and no other output than the two records and one integer, and the
+    gadget has no wire of the noise: a wrong gadget cannot break what the noise is designed for. Code that
+    attacks this process is not confined. Raises ConfigError, also for more than `MOST_GATES` gates, and
+    LocalError with the type of what the gadget raises.
     """
-    circuit = called(_alone, kernel)
+    # Before the gadget runs.
+    steps, fields = kernel.steps, kernel.fields
+    if type(steps) is not int or any(type(one) not in (Field, Cells) for one in fields):
+        raise ConfigError.at("kernel", "its steps or its fields are of other classes", ConfigCheck.TYPE)
+    circuit = alone(kernel)
+
+    def gadget(builder: Builder, x: Sequence[Bits], y: Sequence[Bits]) -> Bits:
+        return minimum(builder, builder.insert(circuit, [*x, *y])[0], steps)
+
+    # Not a copy: a subclass could set its own gadget again.
+    return Kernel(
+        kernel.name,
+        fields,
+        low=kernel.low,
+        unit=kernel.unit,
+        steps=steps,
+        function=kernel.function,
+        integer=kernel.integer,
+        lipschitz=kernel.lipschitz,
+        symmetric=kernel.symmetric,
+        labels=kernel.labels,
+        gadget=gadget,
+    )
+
+
+def alone(kernel: Kernel) -> Circuit:
+    """Return the circuit of a kernel's gadget from two records to one integer; errors as of `isolated`."""
+    if kernel.gadget is None:
+        raise ConfigError.at("kernel", f"'{kernel.name}' has no circuit", ConfigCheck.UNSUPPORTED)
     widths = tuple(field.bits for field in kernel.fields)
+    builder = Builder(MOST_GATES)
+    x, y = ([builder.input(width) for width in widths] for _ in range(2))
+    called(lambda: builder.output(cast("Gadget", kernel.gadget)(builder, x, y)))
+    circuit = Builder.build(builder)
     if circuit.inputs != (*widths, *widths) or len(circuit.outputs) != 1:
         reason = f"its circuit has other inputs than two records, or {len(circuit.outputs)} outputs, not one"
         raise ConfigError.at(f"kernel {kernel.name}", reason, ConfigCheck.SHAPE)
-
-    def gadget(builder: Builder, x: Sequence[Bits], y: Sequence[Bits]) -> Bits:
-        return minimum(builder, builder.insert(circuit, [*x, *y])[0], kernel.steps)
-
-    return replace(kernel, gadget=gadget, definition=None)
-
-
-def _alone(kernel: Kernel) -> Circuit:
-    """Return the circuit of a kernel's gadget on two records."""
-    if kernel.gadget is None:
-        raise ConfigError.at("kernel", f"'{kernel.name}' has no circuit", ConfigCheck.UNSUPPORTED)
-    builder = Builder(MOST_GATES)
-    x, y = ([builder.input(field.bits) for field in kernel.fields] for _ in range(2))
-    builder.output(kernel.gadget(builder, x, y))
-    return builder.build()
+    return circuit
 
 
 def evaluate(circuit: Circuit, a: Codes, b: Codes) -> NDArray[np.object_]:

@@ -14,6 +14,7 @@ from typing import Any
 from smpc_dp.errors import ConfigCheck, ConfigError, LocalError
 from smpc_dp.extensions import Extension, Group, called, describe_others, find
 from smpc_dp.kernels import definitions
+from smpc_dp.kernels.compiled import alone, isolated
 from smpc_dp.kernels.fields import Cells, Field
 from smpc_dp.kernels.forms import LABEL, Form, KernelFactory
 from smpc_dp.kernels.kernel import Kernel
@@ -189,13 +190,21 @@ def read_fields(terms: Mapping[str, Any]) -> list[Field]:
         raise ConfigError.at("kernel", f"not a kernel's description ({error})", ConfigCheck.FORMAT) from None
 
 
+def sealed(kernel: Kernel) -> Kernel:
+    """Return this package's kernel for one of that meaning, and `isolated` for any other."""
+    return _same(kernel) or isolated(kernel)
+
+
 def is_known(kernel: Kernel) -> bool:
-    """Return whether a kernel is this package's of that name, by its code and not by its name alone."""
+    """Return whether a kernel is this package's of that name, by its circuit and not by its name alone."""
+    return _same(kernel) is not None
+
+
+def _same(kernel: Kernel) -> Kernel | None:
+    """Return this package's kernel with the same terms and the same circuit; None if there is none."""
     try:
         made = kernel_of(kernel.terms())
+        same = made.terms() == kernel.terms() and alone(kernel).digest == alone(made).digest
     except ConfigError:
-        return False
-    return made.terms() == kernel.terms() and all(
-        getattr(getattr(kernel, part), "__code__", part) == getattr(getattr(made, part), "__code__", None)
-        for part in ("integer", "definition", "gadget")
-    )
+        return None
+    return made if same else None

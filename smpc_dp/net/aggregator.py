@@ -251,15 +251,17 @@ class RequestServer:
         return [*held, *early]
 
     def _refuse_absent(self, beside: Beside, held: Sequence[InboundEvent]) -> NoReturn:
-        """Refuse all who ask for what is not in this installation; raise LocalError.
+        """Refuse all who ask where most ask for what is not in this installation; raise LocalError.
 
         The role of a sum has no part in it: they could not read its farewell.
         """
+        self._asked.drop()
         number = self._drive.request
-        context = beside.context(self._requested[number].context(number))
-        for inbound in held:
-            if inbound.envelope is not None and BESIDE.get(inbound.envelope.step) is beside:
-                self._pool.refuse_request(context, inbound, Code.KIND)
+        context = self._requested[number].context(number)
+        hellos = {inbound.peer: inbound for inbound in held if is_hello(inbound)}
+        for hello in hellos.values():
+            asked = None if hello.envelope is None else BESIDE.get(hello.envelope.step)
+            self._pool.refuse_request(context if asked is None else asked.context(context), hello, Code.KIND)
         error = LocalError(f"most parties ask for '{beside.task}', which is not in this installation")
         self._drive.notify("failed", error)
         raise error

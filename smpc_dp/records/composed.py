@@ -20,6 +20,7 @@ NO_ANSWER = "none: the statistic gives no finite number for these sums"
 Answer = Callable[[tuple[float, ...]], object]
 # How many times the smaller change of an answer the greater one may be.
 MOST_BENT = 2.0
+BENT = "no error: the answer does not follow the noise of its sums to first order"
 FIRST_ORDER = "the interval is to first order"
 
 
@@ -52,9 +53,8 @@ def composed(
             yield Estimate.of(one, one.text, "", INFINITE, cell=cell, over=over, note=NO_ANSWER)
             continue
         ends = INFINITE if error is None else around(value, error, z)
-        yield Estimate.of(
-            one, one.text, "", ends, cell=cell, value=value, error=error, over=over, note=FIRST_ORDER
-        )
+        note = BENT if error is None else FIRST_ORDER
+        yield Estimate.of(one, one.text, "", ends, cell=cell, value=value, error=error, over=over, note=note)
 
 
 def _with_error(
@@ -75,10 +75,14 @@ def _with_error(
         )
         if value is None or up is None or down is None:
             return value, None
+        if (up - value) * (value - down) < 0:
+            # A peak or a valley.
+            return value, None
         changes.append((abs(up - value), abs(value - down)))
     error = math.hypot(*map(max, changes))
-    # Where the answer bends within its noise, no interval to first order holds.
-    return value, error if error <= MOST_BENT * math.hypot(*map(min, changes)) else None
+    # Where the answer bends within its noise, or does not follow it, no interval to first order holds.
+    is_straight = error <= MOST_BENT * math.hypot(*map(min, changes))
+    return value, error if is_straight and (error > 0 or not changes) else None
 
 
 def _called(answer: Answer, sums: tuple[float, ...]) -> float | None:

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 from smpc_dp.errors import ConfigCheck, ConfigError
-from smpc_dp.kernels.compiled import compile_kernel, isolated
+from smpc_dp.kernels.compiled import compile_kernel
 from smpc_dp.kernels.kernel import Kernel
-from smpc_dp.kernels.named import is_known
+from smpc_dp.kernels.named import sealed
 from smpc_dp.privacy.arguments import ArgumentChecks, is_number
 from smpc_dp.privacy.circuit_gaussian import TableGaussian
 from smpc_dp.privacy.circuit_noise import CyclicLaplace, Noise, NoiseKind, RandomisedResponse
@@ -61,6 +61,8 @@ def plan_statistic(
     if covert:
         checks.require_integer("covert", covert, MIN_COPIES, MAX_COPIES)
     checks.raise_issues()
+    # Noise is scaled to the range, and hides one output.
+    kernel = sealed(kernel)
     design = design_noise(kernel.steps, epsilon, delta, partners, noise)
     terms = {
         **kernel.terms(),
@@ -71,8 +73,7 @@ def plan_statistic(
         **({"covert": covert} if covert else {}),
     }
     return StatisticPlan(
-        # Noise is scaled to the range, and hides what the circuit gives, whatever code a kernel has.
-        circuit=compile_kernel(kernel if is_known(kernel) else isolated(kernel), design),
+        circuit=compile_kernel(kernel, design),
         fields=tuple(field.bits for field in kernel.fields),
         noise=design,
         low=kernel.low,

@@ -14,6 +14,7 @@ from smpc_dp.errors import ConfigError, LocalError
 from smpc_dp.kernels import Field, Kernel, gini_mean_difference
 from smpc_dp.kernels import compiled as kernels
 from smpc_dp.kernels.compiled import compile_kernel, evaluate, isolated
+from smpc_dp.kernels.named import is_known
 from smpc_dp.net.statistic import plan_maker
 from smpc_dp.statistics.compiled import operation_of, plan_statistic
 
@@ -97,3 +98,38 @@ def test_what_a_gadget_raises_ends_the_request_alone_and_its_text_stays_here() -
     nameless = Nameless(**{one.name: getattr(KNOWN, one.name) for one in fields(KNOWN)})
     with pytest.raises(ConfigError, match=r"OwnError$"):
         plan_maker([replace(nameless, name="own")])(operation)
+
+
+class Again(Kernel):
+    """A kernel that sets its gadget whenever it is made."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "gadget", with_output)
+
+
+def test_a_kernel_of_another_class_has_no_way_around() -> None:
+    again = Again(**{one.name: getattr(KNOWN, one.name) for one in fields(KNOWN)} | {"name": "own"})
+    with pytest.raises(ConfigError, match="2 outputs, not one"):
+        plan_statistic(again, 4, 1.0)
+
+
+def test_a_kernel_is_known_by_its_circuit() -> None:
+    """Another definition under a name of this package has its own circuit, cut to the range."""
+    assert is_known(KNOWN)
+    wider = replace(KNOWN, definition=gini_mean_difference(Field(0, 15)).definition, gadget=None)
+    assert not is_known(wider)
+    plan = plan_statistic(wider, 4, 1.0)
+    assert plan.circuit.digest == compile_kernel(isolated(wider), plan.noise).digest
+    assert plan_statistic(KNOWN, 4, 1.0).circuit.digest == compile_kernel(KNOWN, plan.noise).digest
+
+
+def test_the_range_is_that_of_before_the_gadget_ran() -> None:
+    given: list[Kernel] = []
+
+    def growing(builder: Any, x: Any, y: Any) -> Any:
+        object.__setattr__(given[0], "steps", 127)
+        return known(builder, x, y)
+
+    given.append(kernel(growing, steps=1))
+    circuit = compile_kernel(isolated(given[0]), None)
+    assert evaluate(circuit, np.array([[0]]), np.array([[9]])).tolist() == [1]
