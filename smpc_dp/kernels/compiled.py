@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from smpc_dp.circuits import randomisers
 from smpc_dp.circuits.builder import Bits, Builder
-from smpc_dp.circuits.circuit import Circuit, pack, unpack
+from smpc_dp.circuits.circuit import MAX_GATES, Circuit, pack, unpack
 from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.extensions import called
 from smpc_dp.kernels.fields import Cells, Codes, Field
@@ -31,23 +30,34 @@ def compile_kernel(kernel: Kernel, noise: Noise | None) -> Circuit:
 
     Raises ConfigError for a kernel without a circuit.
     """
-    if kernel.gadget is None:
-        raise ConfigError.at("kernel", f"'{kernel.name}' has no circuit", ConfigCheck.UNSUPPORTED)
-    builder = Builder()
+    if noise is None:
+        return _of_records(kernel, MAX_GATES)
+    gadget, random, builder = _gadget_of(kernel), noise.joint_bits, Builder()
 
     def side() -> tuple[list[Bits], Bits]:
         """Add one side's inputs: the fields of its record, and its random bits."""
-        record = [builder.input(field.bits) for field in kernel.fields]
-        return record, () if noise is None else builder.input(noise.joint_bits)
+        return [builder.input(field.bits) for field in kernel.fields], builder.input(random)
 
     (x, first), (y, second) = side(), side()
-    integer = kernel.gadget(builder, x, y)
-    if noise is None:
-        builder.output(integer)
-        return builder.build()
+    integer = gadget(builder, x, y)
     joint = randomisers.joint_bits(builder, first, second)
     builder.output(randomisers.randomise(builder, integer, joint, *noise.randomiser))
     return builder.build()
+
+
+def _gadget_of(kernel: Kernel) -> Gadget:
+    if kernel.gadget is None:
+        raise ConfigError.at("kernel", f"'{kernel.name}' has no circuit", ConfigCheck.UNSUPPORTED)
+    return kernel.gadget
+
+
+def _of_records(kernel: Kernel, most: int) -> Circuit:
+    """Return the circuit of so many gates at most from two records to the integer."""
+    gadget, builder = _gadget_of(kernel), Builder(most)
+    x, y = ([builder.input(field.bits) for field in kernel.fields] for _ in range(2))
+    builder.output(gadget(builder, x, y))
+    # Not a method that a gadget may have replaced.
+    return Builder.build(builder)
 
 
 def isolated(kernel: Kernel) -> Kernel:
@@ -85,13 +95,8 @@ def isolated(kernel: Kernel) -> Kernel:
 
 def alone(kernel: Kernel) -> Circuit:
     """Return the circuit of a kernel's gadget from two records to one integer; errors as of `isolated`."""
-    if kernel.gadget is None:
-        raise ConfigError.at("kernel", f"'{kernel.name}' has no circuit", ConfigCheck.UNSUPPORTED)
     widths = tuple(field.bits for field in kernel.fields)
-    builder = Builder(MOST_GATES)
-    x, y = ([builder.input(width) for width in widths] for _ in range(2))
-    called(lambda: builder.output(cast("Gadget", kernel.gadget)(builder, x, y)))
-    circuit = Builder.build(builder)
+    circuit = called(_of_records, kernel, MOST_GATES)
     if circuit.inputs != (*widths, *widths) or len(circuit.outputs) != 1:
         reason = f"its circuit has other inputs than two records, or {len(circuit.outputs)} outputs, not one"
         raise ConfigError.at(f"kernel {kernel.name}", reason, ConfigCheck.SHAPE)

@@ -5,6 +5,7 @@ A `Form` is a factory with one definition, from which the kernel on any grid fol
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -80,8 +81,9 @@ class Form(KernelFactory):
         """Whether the greatest value depends on the first field."""
         return self.degree > 0
 
+    @functools.lru_cache(maxsize=64)  # noqa: B019 - of the few forms that a process has
     def make(self, *fields: Field) -> Kernel:
-        """Return the kernel on these fields. Raises ConfigError."""
+        """Return the kernel on these fields, the same object for the same ones. Raises ConfigError."""
         whole = (*fields, *([LABEL] if self.labels == "private" else []))
         first, lipschitz = whole[0], None
         # A product is inf, and refused, where a power raises OverflowError.

@@ -204,6 +204,8 @@ def _same(kernel: Kernel) -> Kernel | None:
     """Return this package's kernel with the same terms and the same circuit; None if there is none."""
     try:
         made = kernel_of(kernel.terms())
+        if made is kernel:
+            return made
         same = made.terms() == kernel.terms() and alone(kernel).digest == alone(made).digest
     except ConfigError:
         return None
