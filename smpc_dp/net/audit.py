@@ -49,7 +49,7 @@ from smpc_dp.net.tasks import BESIDE, Beside
 from smpc_dp.protocols.auditing import CHANGED, Again, Excluded, LogAuditor
 from smpc_dp.protocols.gopa.verifiable.batch_verifier import EarlierFault, at_once
 from smpc_dp.protocols.gopa.verifiable.verdict import Verdict
-from smpc_dp.protocols.registry import find_protocol
+from smpc_dp.protocols.registry import protocol_in
 from smpc_dp.protocols.session_protocol import Audit
 from smpc_dp.protocols.ustatistic.audit import StatisticVerdict
 from smpc_dp.wire.signing import Context
@@ -406,8 +406,8 @@ def _session(reader: LogReader) -> LogSession:
 
 def _kind_of(reader: LogReader, session: LogSession) -> Audit | None:
     """Return how a log in this session is audited; None for a run that has none."""
-    described = find_protocol(session.protocol)
-    if described is None or described.checker(session.version) is None:
+    described = protocol_in(session.protocol, session.version)
+    if described is None:
         return None
     if described.is_sum:
         for beside in BESIDE.values():

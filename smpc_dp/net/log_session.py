@@ -31,7 +31,7 @@ from smpc_dp.net.session_file import (
 )
 from smpc_dp.net.tasks import find_task
 from smpc_dp.privacy.accountant.work import TooMuchWorkError, limit_work
-from smpc_dp.protocols.registry import find_protocol, session_protocol
+from smpc_dp.protocols.registry import find_protocol, protocol_in, session_protocol
 from smpc_dp.protocols.session import session_digest, session_json
 
 # Longest member, and longest table of parameters that is parsed by itself, in characters.
@@ -88,13 +88,8 @@ class LogSession:
         A protocol of another package is planned for it. Raises VerificationError for a session without sums
         through an aggregator, else as `planned`.
         """
-        described = find_protocol(self.protocol)
-        if (
-            described is None
-            or described.checker(self.version) is None
-            or not described.is_sum
-            or described.topology(self.parameters) != "aggregator"
-        ):
+        described = protocol_in(self.protocol, self.version)
+        if described is None or not described.is_sum or described.topology(self.parameters) != "aggregator":
             reason = f"a run of '{self.protocol}' that is not verifiable"
             raise VerificationError(reason, Check.NOT_VERIFIABLE)
         if described.most_corrupt is not None:

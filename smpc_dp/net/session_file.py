@@ -24,7 +24,7 @@ from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, LocalError
 from smpc_dp.files import read_bounded
 from smpc_dp.identity.roster import ROLES, Member, Role, Roster, entry_of
 from smpc_dp.net.toml_text import toml, toml_key
-from smpc_dp.protocols.registry import built_in_protocols, find_protocol, session_protocol
+from smpc_dp.protocols.registry import built_in_protocols, find_protocol, protocol_in, session_protocol
 from smpc_dp.protocols.session import (
     MAX_DEPTH,
     SURROGATE,
@@ -180,9 +180,8 @@ def _outline(document: Mapping[str, object], issues: list[ConfigIssue], *, audit
     if members is not None:
         given = document.get("parameters")
         table = given if isinstance(given, dict) else {}
-        described = find_protocol(protocol)
-        is_known = described is not None and described.checker(version) is not None
-        needed = described is not None and is_known and described.topology(table) == "aggregator"
+        described, known = find_protocol(protocol), protocol_in(protocol, version)
+        needed = known is not None and known.topology(table) == "aggregator"
         roster, result = Roster.checked(members, requires_aggregator=needed)
         issues += result
         issues += (no_servers if described is None else described.roster_issues)(protocol, table, members)

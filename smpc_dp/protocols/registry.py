@@ -119,6 +119,12 @@ def find_protocol(name: str) -> SessionProtocol | None:
     return replace(_of_sums(name, checked, added), task=task_of_vectors)
 
 
+def protocol_in(name: str, version: int) -> SessionProtocol | None:
+    """Return the protocol of this name if it has this version, also of an earlier release; else None."""
+    result = find_protocol(name)
+    return result if result is not None and result.checker(version) is not None else None
+
+
 def session_protocol(name: str) -> SessionProtocol:
     """Return the protocol of a session file that was checked."""
     result = find_protocol(name)

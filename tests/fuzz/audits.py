@@ -36,7 +36,7 @@ from smpc_dp.net.log_session import LogSession, parse_session_text
 from smpc_dp.net.second import Opinion, differences
 from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.gopa.versions import VERIFIABLE_VERSION
-from smpc_dp.protocols.registry import find_protocol, session_protocol
+from smpc_dp.protocols.registry import protocol_in, session_protocol
 from smpc_dp.protocols.result import Result
 from smpc_dp.protocols.session import canonical_session, session_digest, session_json
 from smpc_dp.protocols.ustatistic.terms import statistic_context
@@ -472,8 +472,7 @@ def _header(content: bytes) -> object:
 
 def _second_header(content: bytes) -> object:
     header = second_log.Header.read(_text(content))
-    protocol = find_protocol(header.session.protocol)
-    if protocol is None or protocol.checker(header.session.version) is None:
+    if protocol_in(header.session.protocol, header.session.version) is None:
         # The first auditor refuses it with the header, the second one with the terms of either kind.
         with suppress(Refused):
             return terms.read_terms(header.session, header.fields["request"], header.fields["question"])
