@@ -40,6 +40,7 @@ from smpc_dp.learn.token_learners import (
     WalkSumLearner,
 )
 from smpc_dp.learn.walk_sgd_learner import WalkSgdLearner
+from smpc_dp.learn.written import is_verifiable
 from smpc_dp.privacy.accountant.decimals import summed
 from smpc_dp.privacy.guarantee import PrivacyGuarantee
 from smpc_dp.protocols.gopa.versions import VERIFIABLE_VERSION, has_version, version_of
@@ -201,8 +202,7 @@ def check_learn_as(
     numbered, issues = number_parties(parameters, names)
     if issues:
         return None, issues
-    averager = parameters.get("averager")
-    verifiable = isinstance(averager, Mapping) and averager.get("verifiable") is True
+    verifiable = is_verifiable(parameters)
     if not has_version(version, verifiable=verifiable):
         expected = version_of(verifiable=verifiable)
         why = (

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, cast
 
 from smpc_dp.errors import Check, VerificationError
+from smpc_dp.learn.written import is_verifiable
 from smpc_dp.net.log_session import LogSession
 from smpc_dp.net.session_file import SessionFile
 from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
@@ -28,10 +29,7 @@ def check_schedule(parameters: Mapping[str, object], members: int) -> None:
     # Not at the top: learners take long to load.
     from smpc_dp.learn.registry import has_groups
 
-    averager = parameters.get("averager")
-    if not has_groups(parameters.get("learner")) or not (
-        isinstance(averager, dict) and averager.get("verifiable") is True
-    ):
+    if not has_groups(parameters.get("learner")) or not is_verifiable(parameters):
         raise VerificationError("a run of 'learn' that is not verifiable", Check.NOT_VERIFIABLE)
     steps, group = parameters.get("steps"), parameters.get("group", members)
     if type(steps) is int and type(group) is int and steps * max(members, group) > MOST_INDICES:
