@@ -34,7 +34,7 @@ from smpc_dp.net.launcher import Launcher, ProcessOutcome, member_command, run_c
 from smpc_dp.net.local import check_free
 from smpc_dp.net.member import Membership, default_key
 from smpc_dp.net.session_file import SessionFile, load_session
-from smpc_dp.net.tasks import Task, find_task, task_of
+from smpc_dp.net.tasks import GivenInputs, Task, find_task, task_of
 from smpc_dp.net.tolerance import tolerances
 
 
@@ -113,7 +113,7 @@ def run(
             def membership(name: str) -> Membership:
                 return Membership.load(session, name, _key_file(keys, session, name), loaded=loaded)
 
-            task.check_inputs(loaded, files, membership, weight_of, clip=clip)
+            task.check_inputs(loaded, GivenInputs(files, membership, weight_of, clip))
         if ledgers is not None:
             ended.ledgers = {name: _ledger(ledgers, name) for name in parties}
             _check_ledgers(ledgers, parties)

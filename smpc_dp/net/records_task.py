@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
 from smpc_dp.net.session_file import SessionFile
-from smpc_dp.net.tasks import SUM_OPTIONS, AuditedRelease, Json
+from smpc_dp.net.tasks import SUM_OPTIONS, AuditedRelease, GivenInputs, Json
 from smpc_dp.net.vector_task import VectorTask
 
 if TYPE_CHECKING:
@@ -52,21 +51,13 @@ class RecordsTask(VectorTask):
 
         return TABLE_SUFFIXES
 
-    def check_inputs(
-        self,
-        session: SessionFile,
-        files: Mapping[str, Path],
-        membership: Callable[[str], Membership],
-        _weights: Mapping[str, int],
-        *,
-        clip: bool,  # noqa: ARG002
-    ) -> None:
+    def check_inputs(self, session: SessionFile, given: GivenInputs) -> None:
         """Read the tables of all parties; raises the errors of `read_rows` and `Table.check_rows`."""
         from smpc_dp.net.record_requests import read_rows
 
         checked = cast("RecordParameters", session.checked_parameters)
-        for name, file in files.items():
-            read_rows(file, checked, membership(name)).check_rows(name)
+        for name, file in given.files.items():
+            read_rows(file, checked, given.membership(name)).check_rows(name)
 
     def steps(self, session: SessionFile) -> int:
         """Return the requests that the answers take."""

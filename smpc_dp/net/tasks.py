@@ -99,6 +99,22 @@ class AuditedRelease(NamedTuple):
     rows: Sequence[tuple[str, str]]
 
 
+class GivenInputs(NamedTuple):
+    """What all parties of a run bring.
+
+    Attributes:
+        files: by party, in the roster's order.
+        membership: returns that of a party.
+        weights: of the parties that have one.
+        clip: whether values out of bounds are clipped, and no fault.
+    """
+
+    files: Mapping[str, Path]
+    membership: Callable[[str], Membership]
+    weights: Mapping[str, int]
+    clip: bool
+
+
 class Task:
     """One thing that parties compute together. Functions of a task import what they need themselves.
 
@@ -153,20 +169,8 @@ class Task:
         """Return whether parties may give weights."""
         return True
 
-    def check_inputs(
-        self,
-        session: SessionFile,
-        files: Mapping[str, Path],
-        membership: Callable[[str], Membership],
-        weights: Mapping[str, int],
-        *,
-        clip: bool,
-    ) -> None:
-        """Check the inputs of all parties before any of them connects; raise an error that names each fault.
-
-        `files`: by party, in the roster's order; `weights`: of those that have one; `membership`: returns
-        that of a party; `clip`: values out of bounds are clipped, and no fault.
-        """
+    def check_inputs(self, session: SessionFile, given: GivenInputs) -> None:
+        """Check the inputs of all parties before any connects; raise an error that names each fault."""
 
     def check_ledgers(self, session: SessionFile, ledgers: Mapping[str, Path]) -> None:
         """Raise PrivacyError that names the parties whose ledgers, in the roster's order, do not suffice."""

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
 from smpc_dp.errors import ConfigCheck, ConfigError, SmpcError
 from smpc_dp.net.session_file import SessionFile
-from smpc_dp.net.tasks import Json, Task
+from smpc_dp.net.tasks import GivenInputs, Json, Task
 
 if TYPE_CHECKING:
     from smpc_dp.identity.roster import Role
@@ -32,21 +31,14 @@ class VectorTask(Task):
         checked: Any = session.checked_parameters
         return checked.encoding is None or bool(checked.encoding.max_weight)
 
-    def check_inputs(
-        self,
-        session: SessionFile,
-        files: Mapping[str, Path],
-        _membership: Callable[[str], Membership],
-        weights: Mapping[str, int],
-        *,
-        clip: bool,
-    ) -> None:
+    def check_inputs(self, session: SessionFile, given: GivenInputs) -> None:
         """Encode the vectors of all parties; raises the errors of `read_vector` and `Encoding.encode`."""
         from smpc_dp.net.inputs import read_vector
 
         encoding = cast("Any", session.checked_parameters).sum_encoding
-        for name, file in files.items():
-            encoding.encode(read_vector(file), party=name, weight=weights.get(name), clip=clip)
+        for name, file in given.files.items():
+            weight = given.weights.get(name)
+            encoding.encode(read_vector(file), party=name, weight=weight, clip=given.clip)
 
     async def serve(
         self, host: HostMember, role: Role, requests: int | None, results: list[Any]

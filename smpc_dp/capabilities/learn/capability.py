@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, cast
@@ -12,8 +12,9 @@ from smpc_dp.capabilities.gopa.capability import AUDIT
 from smpc_dp.capabilities.servers import capability as servers
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, Issues, PrivacyError
 from smpc_dp.identity.roster import Member
+from smpc_dp.learn.written import averager_of, is_verifiable
 from smpc_dp.net.session_file import SessionFile
-from smpc_dp.net.tasks import SUM_OPTIONS, Json, Ledgers, Task
+from smpc_dp.net.tasks import SUM_OPTIONS, GivenInputs, Json, Ledgers, Task
 from smpc_dp.protocols.gopa.versions import AUDITED_VERSION, GOPA, VERIFIABLE_VERSION, VERSION, version_of
 from smpc_dp.protocols.session_protocol import SessionProtocol, Topology, no_servers
 
@@ -39,21 +40,12 @@ def _check(
     return check_learn_as(version, parameters, names)
 
 
-def _averager(parameters: Mapping[str, object]) -> Mapping[str, object]:
-    averager = parameters.get("averager")
-    return averager if isinstance(averager, Mapping) else {}
-
-
-def _is_logged(parameters: Mapping[str, object]) -> bool:
-    return _averager(parameters).get("verifiable") is True
-
-
 def _version(parameters: Mapping[str, object]) -> int:
-    return version_of(verifiable=_is_logged(parameters))
+    return version_of(verifiable=is_verifiable(parameters))
 
 
 def _topology(parameters: Mapping[str, object]) -> Topology:
-    return "servers" if _averager(parameters).get("method") == "mpyc" else "aggregator"
+    return "servers" if averager_of(parameters).get("method") == "mpyc" else "aggregator"
 
 
 def _roster_issues(
@@ -102,7 +94,7 @@ PROTOCOLS = (
         named=True,
         chosen=_version,
         topology=_topology,
-        is_logged=_is_logged,
+        is_logged=is_verifiable,
         task=_task,
         roster_issues=_roster_issues,
         check_requests=_check_requests,
@@ -148,18 +140,10 @@ class LearnerTask(Task):
         """Return the error of learning in another session."""
         return ConfigError.at("protocol", f"is '{session.protocol}', not 'learn'", ConfigCheck.UNSUPPORTED)
 
-    def check_inputs(
-        self,
-        session: SessionFile,
-        files: Mapping[str, Path],
-        _membership: Callable[[str], Membership],
-        _weights: Mapping[str, int],
-        *,
-        clip: bool,  # noqa: ARG002
-    ) -> None:
+    def check_inputs(self, session: SessionFile, given: GivenInputs) -> None:
         """Read the points of all parties; raises ConfigError with every fault."""
         checked, issues = cast("LearnParameters", session.checked_parameters), Issues()
-        for name, file in files.items():
+        for name, file in given.files.items():
             try:
                 checked.read(file, name)
             except ConfigError as error:

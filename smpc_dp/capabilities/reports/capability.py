@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
 from smpc_dp.net.session_file import SessionFile
-from smpc_dp.net.tasks import SUM_OPTIONS, AuditedRelease, Json, Task
+from smpc_dp.net.tasks import SUM_OPTIONS, AuditedRelease, GivenInputs, Json, Task
 from smpc_dp.protocols.session_protocol import SessionProtocol
 
 if TYPE_CHECKING:
@@ -82,18 +82,10 @@ class ReportTask(Task):
 
         return TABLE_SUFFIXES if _parameters(session).reads_table else super().suffixes(session)
 
-    def check_inputs(
-        self,
-        session: SessionFile,
-        files: Mapping[str, Path],
-        _membership: Callable[[str], Membership],
-        _weights: Mapping[str, int],
-        *,
-        clip: bool,  # noqa: ARG002
-    ) -> None:
+    def check_inputs(self, session: SessionFile, given: GivenInputs) -> None:
         """Check the records of all parties; raises the errors of `clipped`."""
         parameters = _parameters(session)
-        for name, file in files.items():
+        for name, file in given.files.items():
             parameters.clipped(_record(parameters, file), name)
 
     def writers(self, session: SessionFile) -> list[str]:
