@@ -94,7 +94,7 @@ class RecordsTask(VectorTask):
         progress: Progress,
     ) -> AuditedRelease:
         """Audit the sums of the parties that count, and their noise."""
-        from smpc_dp.simulate.record_audit import audit_records
+        from smpc_dp.protocols.record_audit import audit_records
 
         result = audit_records(
             session.checked_parameters, samples, epsilon=epsilon, delta=delta, progress=progress

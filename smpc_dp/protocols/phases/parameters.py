@@ -100,6 +100,10 @@ class RequestParameters:
         """Name of the law of a party's share of the noise; None without noise, or without a name."""
         return None
 
+    def own_noise(self, source: NoiseSource, count: int) -> NDArray[np.int64]:  # noqa: ARG002
+        """Return `count` draws, in grid steps, of one party's noise in one coordinate."""
+        return np.zeros(count, dtype=np.int64)
+
     @property
     def opened_once(self) -> str | None:
         """Name of the data set of which no second request is allowed; None where any number is."""
@@ -199,10 +203,6 @@ class SumParameters(RequestParameters, msgspec.Struct, frozen=True):
 
         Of the parties that it drew `own` participate, and `drawn_by` drew it.
         """
-
-    def own_noise(self, source: NoiseSource, count: int) -> NDArray[np.int64]:  # noqa: ARG002
-        """Return `count` draws, in grid steps, of one party's noise in one coordinate."""
-        return np.zeros(count, dtype=np.int64)
 
     def add_noise(self, ring_vector: RingVector, randomness: Randomness) -> None:
         """Add to `ring_vector`, in place, the noise that stays in the sum; none without privacy."""

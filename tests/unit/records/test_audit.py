@@ -13,13 +13,17 @@ from msgspec.structs import replace
 from smpc_dp.errors import ConfigError
 from smpc_dp.net.local import create_local_session
 from smpc_dp.privacy.sampling import NoiseSource
+from smpc_dp.protocols.gopa.records import GopaRecordParameters
+from smpc_dp.protocols.gopa.verifiable.records import VerifiableRecordParameters
+from smpc_dp.protocols.record_audit import RecordAudit, audit_records
 from smpc_dp.protocols.registry import checker_of
+from smpc_dp.protocols.secagg.records import RecordSumParameters, SteppedSumParameters
 from smpc_dp.records.schema import Number
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
-from smpc_dp.simulate.record_audit import Audited, RecordAudit, audit_records
 from tests import command
 from tests.unit.protocols.test_record_parameters import GIVEN, given
 
+Audited = RecordSumParameters | SteppedSumParameters | GopaRecordParameters | VerifiableRecordParameters
 PERSON = {"unit": "person", "id": "patient", "rows_per_person": 3, "parties_per_person": 2}
 # Few releases: fixed seeds, and faults that are many deviations away.
 SAMPLES = 20_000

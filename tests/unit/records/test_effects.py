@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 import smpc_dp
 from smpc_dp.privacy.accountant.compose import Composition
 from smpc_dp.privacy.sampling import NoiseSource
+from smpc_dp.protocols.record_audit import audit_records
 from smpc_dp.protocols.registry import checker_of
 from smpc_dp.records.effects import RATIO, EffectsPlan, plan_effects
 from smpc_dp.records.effects_answers import ONE_PARTY, effects
@@ -23,7 +24,6 @@ from smpc_dp.records.result import WITHIN_NOISE, Estimate
 from smpc_dp.records.schema import Schema, read_schema
 from smpc_dp.records.table import Table, read_table
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
-from smpc_dp.simulate.record_audit import audit_records
 
 ASK = "random_effects(v, 300)"
 SIZES = (800, 1500, 3000, 700, 2000, 400, 900, 1200, 300, 2500)

@@ -13,6 +13,7 @@ import pytest
 
 from smpc_dp.privacy.accountant.compose import Composition
 from smpc_dp.privacy.sampling import NoiseSource
+from smpc_dp.protocols.record_audit import audit_records
 from smpc_dp.protocols.registry import checker_of
 from smpc_dp.protocols.secagg.records import RecordSumParameters, check_records
 from smpc_dp.records.answers import estimate
@@ -24,7 +25,6 @@ from smpc_dp.records.schema import Schema, read_schema
 from smpc_dp.records.sensitivity import Scaled, l1_sensitivity
 from smpc_dp.records.table import read_table
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
-from smpc_dp.simulate.record_audit import audit_records
 from tests.unit.records.brute_force import features, rows_of
 
 WARDS = ["a", "b", "c", "d"]

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 import smpc_dp
 from smpc_dp.errors import ConfigError
+from smpc_dp.protocols.record_audit import audit_records
 from smpc_dp.protocols.registry import checker_of
 from smpc_dp.records import table as tables
 from smpc_dp.records.features import product
@@ -22,7 +23,6 @@ from smpc_dp.records.schema import RowNorm, Schema, read_schema
 from smpc_dp.records.sensitivity import Scaled, sensitivity_of
 from smpc_dp.records.table import Table, read_table
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
-from smpc_dp.simulate.record_audit import audit_records
 
 NAMES = ("a", "b", "c")
 

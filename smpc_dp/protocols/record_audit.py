@@ -32,16 +32,12 @@ from smpc_dp.privacy.empirical import (
     audit,
 )
 from smpc_dp.privacy.sampling import NoiseSource
-from smpc_dp.protocols.gopa.records import GopaRecordParameters
-from smpc_dp.protocols.gopa.verifiable.records import VerifiableRecordParameters
-from smpc_dp.protocols.secagg.records import RecordSumParameters, SteppedSumParameters
+from smpc_dp.protocols.records import PlannedRecordParameters
 from smpc_dp.protocols.session_protocol import CheckedParameters
 from smpc_dp.records.plan import Plan
 from smpc_dp.records.schema import Number, Schema
 from smpc_dp.records.steps import SteppedPlan
 from smpc_dp.records.table import Table, read_table
-
-Audited = RecordSumParameters | SteppedSumParameters | GopaRecordParameters | VerifiableRecordParameters
 
 # Points of the profile, as parts of the claimed epsilon.
 PARTS = (1.0, 0.75, 0.5, 0.35, 0.25, 0.15, 0.1, 0.05)
@@ -105,7 +101,9 @@ def audit_records(
     Raises:
         ConfigError: another kind of session, an epsilon or delta that is none, or too many draws.
     """
-    parameters: Audited | None = next((one for one in checked.requests if one.hides_records), None)
+    parameters: PlannedRecordParameters | None = next(
+        (one for one in checked.requests if one.hides_records), None
+    )
     if parameters is None:
         raise ConfigError.at("session", NO_RELEASE, ConfigCheck.UNSUPPORTED)
     request, source = parameters.request, randomness or SystemRandomness()
@@ -145,7 +143,7 @@ def audit_records(
     )
 
 
-def _claims(parameters: Audited, epsilon: float | None, delta: float | None) -> list[Claim]:
+def _claims(parameters: PlannedRecordParameters, epsilon: float | None, delta: float | None) -> list[Claim]:
     """Return what is tested: the session's whole profile, its claim first, or the one claim given."""
     request = parameters.request
     if epsilon is None and delta is None:
@@ -190,7 +188,7 @@ class _Noise:
 
 
 def _released(
-    parameters: Audited,
+    parameters: PlannedRecordParameters,
     vectors: Sequence[Sequence[NDArray[np.int64]]],
     chosen: NDArray[np.int64],
     noise: _Noise,
