@@ -20,6 +20,8 @@ FORMAT = "smpc-dp receipt"
 VERSION = 1
 # A quorum of 10,000 signatures with names of 63 characters is below.
 MAX_BYTES = 1 << 22
+# The kind of the entries that parties have receipts of, and the step by which a quorum signs the end.
+PUBLISH, ATTEST_TALLY = "publish", "attest-tally"
 
 
 class LogReceipt(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from smpc_dp.errors import Check, PeerFault, VerificationError
 from smpc_dp.log.log import Entry
-from smpc_dp.log.receipt import LogReceipt
-from smpc_dp.protocols.gopa.verifiable import messages as v
+from smpc_dp.log.receipt import ATTEST_TALLY, PUBLISH, LogReceipt
 from smpc_dp.protocols.phases import messages as m
 from smpc_dp.wire.signing import Context, encode
 
@@ -28,7 +27,7 @@ def check_entry(receipt: LogReceipt, entry: Entry) -> None:
     """Raise VerificationError if an entry has the number of the receipt's and is another one."""
     if entry.sequence != receipt.index:
         return
-    if (entry.party, entry.kind, entry.digest().hex()) != (receipt.party, v.PUBLISH, receipt.entry):
+    if (entry.party, entry.kind, entry.digest().hex()) != (receipt.party, PUBLISH, receipt.entry):
         raise VerificationError(
             f"entry {receipt.index} is not that of the receipt of {receipt.party}", Check.LOG_DIFFERS
         )
@@ -50,7 +49,7 @@ def check_end(
     for name, signature in receipt.signatures.items():
         try:
             context.check_detached(
-                run_id, v.ATTEST_TALLY, name, context.aggregator, body, bytes.fromhex(signature)
+                run_id, ATTEST_TALLY, name, context.aggregator, body, bytes.fromhex(signature)
             )
         except PeerFault:
             raise VerificationError(

@@ -10,6 +10,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from smpc_dp.log import receipt
 from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.phases.messages import Bytes32
 from smpc_dp.wire.envelope import Body
@@ -20,10 +21,10 @@ COMMIT = "commit"
 ATTEST_COMMITMENTS = "attest-commitments"
 COIN = "coin"
 ATTEST_COINS = "attest-coins"
-PUBLISH = "publish"
+PUBLISH = receipt.PUBLISH
 ATTEST_EXCLUSIONS = "attest-exclusions"
 OPEN = "open"
-ATTEST_TALLY = "attest-tally"
+ATTEST_TALLY = receipt.ATTEST_TALLY
 
 # Steps of the aggregator.
 COMMITTED = "committed"
