@@ -46,12 +46,10 @@ from smpc_dp.net.log_http import HTTP_SECONDS
 from smpc_dp.net.log_session import LogSession, parse_session_text, read_long_session
 from smpc_dp.net.log_source import Reopen, make_rereadable, open_log
 from smpc_dp.net.tasks import BESIDE, Beside
-from smpc_dp.protocols.auditing import CHANGED, Again, Excluded, LogAuditor
+from smpc_dp.protocols.auditing import CHANGED, Again, Excluded, LogAuditor, Verdict
 from smpc_dp.protocols.gopa.verifiable.batch_verifier import EarlierFault, at_once
-from smpc_dp.protocols.gopa.verifiable.verdict import Verdict
 from smpc_dp.protocols.registry import protocol_in
 from smpc_dp.protocols.session_protocol import Audit
-from smpc_dp.protocols.ustatistic.audit import StatisticVerdict
 from smpc_dp.wire.signing import Context
 
 # Batches of checks that wait or are under way, at most, for each thread.
@@ -134,8 +132,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True, rename={"position": "pla
     check: Check | None = None
     faults: tuple[str, ...]
     excluded: tuple[Excluded, ...]
-    verdict: Verdict | None
-    statistic: StatisticVerdict | None = None
+    verdict: Any
+    statistic: Any = None
     entries: int
     bytes: int
     seconds: float
@@ -236,7 +234,7 @@ def audit_stream(
             _read(reader, functools.partial(_entries, again), pool, wanted, known, size, progress, observer)
     except BadLog as error:
         bad = error
-    ended: Verdict | StatisticVerdict | None = known["verdict"] or known["statistic"]
+    ended: Verdict | None = known["verdict"] or known["statistic"]
     selected: Selected | None = known["selected"]
     faults = (str(bad), *known["noted"]) if bad is not None else () if ended is None else ended.faults
     # Parts come from the log: control characters are removed for terminals.
@@ -274,7 +272,7 @@ def audit_stream(
         entries=known["entries"],
         bytes=known["bytes"],
         seconds=time.perf_counter() - begun,
-        receipt=None if code == FAILS else _receipt(wanted, known["verdict"]),
+        receipt=None if code == FAILS else _receipt(wanted, ended),
         checkpoint=None if code == FAILS else known["checkpoint"],
     )
 

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
-import math
 import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
@@ -25,55 +24,18 @@ from smpc_dp.net.audit import Report, Second, audit_stream
 from smpc_dp.net.audit_selection import FAILS, CheckpointPolicy, Wanted
 from smpc_dp.net.log_http import HTTP_SECONDS
 from smpc_dp.net.log_source import STORED_BYTES, open_log
-from smpc_dp.protocols.gopa.verifiable.statements import FALSE
-from smpc_dp.protocols.gopa.verifiable.verdict import Verdict
-from smpc_dp.protocols.ustatistic.audit import StatisticVerdict
+from smpc_dp.protocols.auditing import Verdict
+from smpc_dp.protocols.opinion import Findings, Opinion
 
 PACKAGE = "smpc_dp_verify"
 SECONDS, MEMORY_MIB = 3_600.0, 1_024
 DISAGREE = 5
 """Exit code: the two auditors did not find the same."""
-# By how much figures may differ, relatively, and delta, beside that, where both convolve losses.
-ROUNDED, CONVOLVED = 1e-9, 2e-12
 # Exit codes of the second auditor that come with an opinion.
 _OPINIONS = (0, 1, 3, 4)
 # What is read of its answer and of its errors.
 _MOST_ANSWER, _MOST_ERROR = 1 << 26, 1 << 12
 _BLOCK = 1 << 20
-
-
-class SecondAnswer(msgspec.Struct, frozen=True):
-    """Values and standard errors of one statistic, by cell; see `smpc_dp_verify.answers.Answer`."""
-
-    statistic: str
-    values: tuple[float | None, ...]
-    errors: tuple[float | None, ...]
-
-
-class Opinion(msgspec.Struct, frozen=True, kw_only=True):
-    """What the second auditor prints; see `smpc_dp_verify.verify.Opinion`."""
-
-    code: int
-    reason: str
-    session: str | None
-    run_id: str | None
-    head: str | None
-    session_head: str | None
-    entries: int
-    counted: tuple[str, ...]
-    excluded: tuple[tuple[str, int, str], ...]
-    silent: tuple[str, ...]
-    void: tuple[tuple[str, str], ...]
-    average: tuple[float, ...]
-    answers: tuple[SecondAnswer, ...] | None
-    standard_error: float | None
-    bias: float | None
-    epsilon: float | None
-    delta: float | None
-    position: int | None
-    tries: int | None
-    statistic: StatisticVerdict | None
-    receipt: tuple[str, int, bool] | None
 
 
 def audit_twice(
@@ -146,89 +108,38 @@ def compared(report: Report, opinion: Opinion) -> Report:
 
 
 def differences(report: Report, opinion: Opinion) -> list[str]:
-    """Return in what the two auditors differ. Of a log that both refuse nothing else is compared."""
+    """Return in what the two auditors differ. Of a log that both refuse nothing else is compared.
+
+    Raises LocalError for an opinion of another form.
+    """
     if report.code != opinion.code:
         reason = f"'{opinion.reason}'" if opinion.reason else "no fault"
         return [f"exit code {report.code} ({report.conclusion}) and {opinion.code} (the second: {reason})"]
     if report.code == FAILS:
         return []
-    verdict, drawn = report.verdict, report.statistic
-    pairs: dict[str, tuple[object, object]] = {
+    logged = report.receipt
+    contribution = None if logged is None else (logged.party, logged.index, logged.counted)
+    findings: Findings = {
         "session": (report.session, opinion.session),
         "run id": (report.run_id, opinion.run_id),
         "head": (report.head, opinion.head),
         "session head": (report.session_head, opinion.session_head),
         "entries": (report.entries, opinion.entries),
         "try": ((report.position, report.tries), (opinion.position, opinion.tries)),
+        **_findings(report, opinion),
+        "receipt": (contribution, opinion.receipt),
+        "kind of run": (report.statistic is None, opinion.statistic is None),
     }
-    if verdict is not None:
-        pairs |= {
-            "counted": (verdict.counted, opinion.counted),
-            "excluded": (
-                tuple((item.party, item.sequence, item.reason) for item in verdict.excluded),
-                tuple((name, entry, FALSE.get(reason, reason)) for name, entry, reason in opinion.excluded),
-            ),
-            "silent": (verdict.silent, opinion.silent),
-            "void edges": (verdict.void_edges, opinion.void),
-            "average": (verdict.average, opinion.average),
-            "delta": (verdict.delta, opinion.delta),
-        }
-        computed = {
-            "standard error": (verdict.standard_error, opinion.standard_error, ROUNDED),
-            "bias": (verdict.bias, opinion.bias, ROUNDED),
-            # A part of delta moves epsilon by a smaller part.
-            "epsilon": (verdict.epsilon, opinion.epsilon, 1e-8 + CONVOLVED / (verdict.delta or 1.0)),
-        }
-        pairs |= {
-            name: (one, other) for name, (one, other, far) in computed.items() if not _near(one, other, far)
-        }
-        pairs |= _answers(verdict, opinion)
-    logged = report.receipt
-    contribution = None if logged is None else (logged.party, logged.index, logged.counted)
-    pairs["receipt"] = (contribution, opinion.receipt)
-    if drawn is None or opinion.statistic is None:
-        pairs["kind of run"] = (drawn is None, opinion.statistic is None)
-    else:
-        names = StatisticVerdict.__struct_fields__
-        pairs |= {name: (getattr(drawn, name), getattr(opinion.statistic, name)) for name in names}
-    return [f"{name}: {one} and {other}" for name, (one, other) in pairs.items() if one != other]
+    return [f"{name}: {one} and {other}" for name, (one, other) in findings.items() if one != other]
 
 
-def _answers(verdict: Verdict, opinion: Opinion) -> dict[str, tuple[object, object]]:
-    """Return the answers about records that differ, with those of both, by what was asked."""
-    if verdict.answers is None or opinion.answers is None:
-        return {"kind of answers": (verdict.answers is None, opinion.answers is None)}
-    own: dict[str, tuple[list[float | None], list[float | None]]] = {}
-    for one in verdict.answers["estimates"]:
-        values, errors = own.setdefault(one["statistic"], ([], []))
-        values.append(one["value"])
-        errors.append(one["standard_error"])
-    differing: dict[str, tuple[object, object]] = {}
-    for answer in opinion.answers:
-        values, errors = own.get(answer.statistic, ([], []))
-        if not _all_near(errors, answer.errors):
-            differing[f"standard errors of {answer.statistic}"] = (tuple(errors), answer.errors)
-        if not _all_near(values, answer.values, errors):
-            differing[f"values of {answer.statistic}"] = (tuple(values), answer.values)
-    return differing
-
-
-def _all_near(
-    first: Sequence[float | None], second: Sequence[float | None], errors: Sequence[float | None] = ()
-) -> bool:
-    """Tell whether numbers are the same, but for a part of themselves, or of their standard errors."""
-    if len(first) != len(second):
-        return False
-    slack = [ROUNDED * (error or 0.0) for error in errors] or [0.0] * len(first)
-    return all(
-        _near(one, other, ROUNDED) or (one is not None and other is not None and abs(one - other) <= each)
-        for one, other, each in zip(first, second, slack, strict=True)
-    )
-
-
-def _near(one: float | None, other: float | None, far: float) -> bool:
-    """Tell whether two numbers, computed in different ways, are the same."""
-    return one == other or (one is not None and other is not None and math.isclose(one, other, rel_tol=far))
+def _findings(report: Report, opinion: Opinion) -> Findings:
+    """Return what both found in the run itself, as the verdict says."""
+    verdict: Verdict | None = report.verdict or report.statistic
+    try:
+        return {} if verdict is None else verdict.compared(opinion)
+    except msgspec.ValidationError:
+        raise LocalError(f"the second auditor failed: it ended with {opinion.code}") from None
 
 
 def second_opinion(path: Path, options: list[str], seconds: float, memory: int) -> Opinion:

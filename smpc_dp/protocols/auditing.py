@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
-from typing import Any, Protocol
+from typing import Protocol
 
 import msgspec
 
 from smpc_dp.errors import Check
 from smpc_dp.log.log import Entry
+from smpc_dp.protocols.opinion import Findings, Opinion
 from smpc_dp.wire.sets import PartySet
 from smpc_dp.wire.signing import Context
 
@@ -24,6 +25,46 @@ class Excluded(msgspec.Struct, frozen=True):
     sequence: int
     reason: str
     check: Check
+
+
+class Verdict(Protocol):
+    """What the verdicts on all logs have; each is a struct of its own, as the report prints it."""
+
+    @property
+    def counted(self) -> tuple[str, ...]:
+        """The parties of whose entries there are receipts, and whose values are in the result."""
+        ...
+
+    @property
+    def excluded(self) -> tuple[Excluded, ...]:
+        """Parties that signed a false statement."""
+        ...
+
+    @property
+    def faults(self) -> tuple[str, ...]:
+        """Events of no honest run; each names the members at fault."""
+        ...
+
+    @property
+    def attested(self) -> str:
+        """The digest that a quorum signed in the end, in hex; "" where none did."""
+        ...
+
+    @property
+    def summary(self) -> str:
+        """What was found, as a part of a sentence."""
+        ...
+
+    def limits(self, corrupt: int, /) -> str:
+        """Return the sentences about what the verdict does not show, where so many parties may be corrupt."""
+        ...
+
+    def compared(self, opinion: Opinion, /) -> Findings:
+        """Return what both auditors found in the run; figures of each only where they are not near.
+
+        Raises msgspec.ValidationError for an opinion of another form.
+        """
+        ...
 
 
 class LogAuditor(Protocol):
@@ -113,6 +154,6 @@ class LogAuditor(Protocol):
         """Return the run id of the last draw."""
         ...
 
-    def verdict(self, tries: int | None, /) -> Any:
+    def verdict(self, tries: int | None, /) -> Verdict:
         """Return the verdict; `tries`: number of runs that the session log lists, None without one."""
         ...

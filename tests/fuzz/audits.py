@@ -33,9 +33,10 @@ from smpc_dp.net.audit import audit_stream
 from smpc_dp.net.audit_selection import FAILS, CheckpointPolicy, read_session_log
 from smpc_dp.net.audit_selection import Wanted as First
 from smpc_dp.net.log_session import LogSession, parse_session_text
-from smpc_dp.net.second import Opinion, differences
+from smpc_dp.net.second import differences
 from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.gopa.versions import VERIFIABLE_VERSION
+from smpc_dp.protocols.opinion import Opinion
 from smpc_dp.protocols.registry import protocol_in, session_protocol
 from smpc_dp.protocols.result import Result
 from smpc_dp.protocols.session import canonical_session, session_digest, session_json

@@ -18,10 +18,12 @@ from msgspec.structs import replace
 
 from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.transcript import digest
+from smpc_dp.decoding import convert
 from smpc_dp.errors import Check, PeerFault, VerificationError
 from smpc_dp.log.log import Entry, Header
 from smpc_dp.protocols.auditing import Excluded
 from smpc_dp.protocols.begin import check_begin, session_head
+from smpc_dp.protocols.opinion import Findings, Opinion
 from smpc_dp.protocols.phases import messages as common
 from smpc_dp.protocols.session import is_plain, session_json
 from smpc_dp.protocols.ustatistic import messages as m
@@ -91,6 +93,7 @@ class StatisticVerdict(msgspec.Struct, frozen=True, kw_only=True):
     noise_error: float
 
     # As in the verdict on a verifiable run.
+    counted: ClassVar[tuple[str, ...]] = ()
     faults: ClassVar[tuple[str, ...]] = ()
     excluded: ClassVar[tuple[Excluded, ...]] = ()
     attested: ClassVar[str] = ""
@@ -110,6 +113,13 @@ class StatisticVerdict(msgspec.Struct, frozen=True, kw_only=True):
             "Not detected: false records, and a false estimate. All this holds only if at most "
             f"c = {corrupt} of the parties are corrupt."
         )
+
+    def compared(self, opinion: Opinion) -> Findings:
+        """Return what both auditors found in the run; raise msgspec.ValidationError for another form."""
+        if opinion.statistic is None:
+            return {}
+        second = convert(opinion.statistic, StatisticVerdict)
+        return {name: (getattr(self, name), getattr(second, name)) for name in self.__struct_fields__}
 
 
 def check_run_id(context: Context, header: Header) -> None:

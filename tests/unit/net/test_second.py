@@ -17,8 +17,9 @@ from smpc_dp.crypto import proofs
 from smpc_dp.errors import LocalError
 from smpc_dp.net import second
 from smpc_dp.net.audit import audit
-from smpc_dp.net.second import DISAGREE, SecondAnswer, audit_twice, differences, second_opinion
+from smpc_dp.net.second import DISAGREE, audit_twice, differences, second_opinion
 from smpc_dp.protocols.gopa.verifiable import messages as v
+from smpc_dp.protocols.opinion import Opinion, SecondAnswer
 from smpc_dp_lab.vectors.verifiable_host import rewritten
 from smpc_dp_lab.vectors.verifiable_parties import CHEAT, out_of_range
 from smpc_dp_lab.vectors.verifiable_runs import RELAY, execute, honest
@@ -134,7 +135,7 @@ def test_both_judge_the_same_session_log(tmp_path: Path, monkeypatch: pytest.Mon
     listed.write_text("".join(f"{line}\n" for line in content["log"]), "utf-8")
     ask = second.second_opinion
 
-    def replaced(*given: Any) -> second.Opinion:
+    def replaced(*given: Any) -> Opinion:
         listed.write_text("none")
         return ask(*given)
 

@@ -15,7 +15,8 @@ from msgspec.structs import replace
 
 from smpc_dp.log.receipt import LogReceipt
 from smpc_dp.net.audit import audit
-from smpc_dp.net.second import Opinion, differences
+from smpc_dp.net.second import differences
+from smpc_dp.protocols.opinion import Opinion
 from smpc_dp_lab.vectors.verifiable_parties import CHEAT
 from smpc_dp_verify import Wanted, verify
 from smpc_dp_verify import run as second

@@ -14,14 +14,16 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from smpc_dp.errors import LocalError
 from smpc_dp.kernels import Field
 from smpc_dp.kernels.named import find_kernel
 from smpc_dp.log.log import Header, decode_line
 from smpc_dp.log.runs import NO_HEAD, CertifiedLine, MemorySessionLog
 from smpc_dp.net.audit import audit, audit_stream
 from smpc_dp.net.audit_selection import Wanted as First
-from smpc_dp.net.second import Opinion, differences
+from smpc_dp.net.second import differences
 from smpc_dp.protocols.begin import attestation_digest
+from smpc_dp.protocols.opinion import Opinion
 from smpc_dp.protocols.phases import messages as common
 from smpc_dp.protocols.phases.messages import Attestation
 from smpc_dp.protocols.ustatistic import messages as m
@@ -82,6 +84,21 @@ def test_both_find_the_same_statistic(case: str, tmp_path: Path) -> None:
     assert both(ran.log, tmp_path, session=ran.session, run=run) == ([], 4)
     assert both(ran.log, tmp_path, session=ran.session, run="0" * 64) == ([], 1)
     assert both(ran.log, tmp_path, session="0" * 64) == ([], 1)
+
+
+def test_an_opinion_on_a_statistic_has_all_its_fields(honest: RecordedRun, tmp_path: Path) -> None:
+    path = tmp_path / "log.jsonl"
+    path.write_bytes(honest.log)
+    report = audit(path, threads=1)
+    opinion = msgspec.convert(dataclasses.asdict(verify(path, Wanted())), Opinion)
+    assert differences(report, opinion) == []
+    assert opinion.statistic is not None
+    other = {**opinion.statistic, "partners": 7}
+    assert differences(report, replace(opinion, statistic=other)) == ["partners: 2 and 7"]
+    missing = replace(opinion, statistic=None)
+    assert differences(report, missing) == ["kind of run: False and True"]
+    with pytest.raises(LocalError, match="the second auditor failed: it ended with 3"):
+        differences(report, replace(opinion, statistic={**other, "partners": "7"}))
 
 
 @pytest.mark.parametrize("cheat", CHEATS)

@@ -7,6 +7,8 @@ from typing import Any
 import msgspec
 
 from smpc_dp.protocols.auditing import Excluded
+from smpc_dp.protocols.gopa.verifiable.statements import FALSE
+from smpc_dp.protocols.opinion import CONVOLVED, ROUNDED, Findings, Opinion, differing_answers, is_near
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,3 +77,30 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
             f"{'try' if self.tries == 1 else 'tries'}, "
             f"{listed}."
         )
+
+    def compared(self, opinion: Opinion) -> Findings:
+        """Return what both auditors found in the run; figures of each only where they are not near."""
+        computed = {
+            "standard error": (self.standard_error, opinion.standard_error, ROUNDED),
+            "bias": (self.bias, opinion.bias, ROUNDED),
+            # A part of delta moves epsilon by a smaller part.
+            "epsilon": (self.epsilon, opinion.epsilon, 1e-8 + CONVOLVED / (self.delta or 1.0)),
+        }
+        excluded = tuple((item.party, item.sequence, item.reason) for item in self.excluded)
+        return {
+            "counted": (self.counted, opinion.counted),
+            "excluded": (
+                excluded,
+                tuple((name, entry, FALSE.get(reason, reason)) for name, entry, reason in opinion.excluded),
+            ),
+            "silent": (self.silent, opinion.silent),
+            "void edges": (self.void_edges, opinion.void),
+            "average": (self.average, opinion.average),
+            "delta": (self.delta, opinion.delta),
+            **{
+                name: (one, other)
+                for name, (one, other, far) in computed.items()
+                if not is_near(one, other, far)
+            },
+            **differing_answers(self.answers, opinion.answers),
+        }
