@@ -308,7 +308,7 @@ def _read(
         if wanted.receipt is not None:
             check_log(wanted.receipt, known["session"], reader.header.run_id)
         wanted.check_request(reader.header)
-        kind = _kind_of(reader, session)
+        kind = find_audit(reader.header, session)
         if not (kind and kind.redraws):
             wanted.check_run(reader.header.run_id)
         digest = None if wanted.session is None else session.digest
@@ -402,14 +402,14 @@ def _session(reader: LogReader) -> LogSession:
     return parse_session_text(text.whole()) if long is None else long
 
 
-def _kind_of(reader: LogReader, session: LogSession) -> Audit | None:
+def find_audit(header: Header, session: LogSession) -> Audit | None:
     """Return how a log in this session is audited; None for a run that has none."""
     described = protocol_in(session.protocol, session.version)
     if described is None:
         return None
     if described.is_sum:
         for beside in BESIDE.values():
-            if reader.header.operation.startswith(f"{beside.protocol} "):
+            if header.operation.startswith(f"{beside.protocol} "):
                 return _audit_of(beside)
     return described.audit if described.is_logged(session.parameters) else None
 

@@ -20,67 +20,24 @@ from smpc_dp.files import read_bounded
 from smpc_dp.log.log import MAX_LINE_BYTES, Entry, decode_line
 from smpc_dp.log.receipt import FORMAT, VERSION, LogReceipt
 from smpc_dp.log.signed_note import MAX_BYTES, SignedNote
-from smpc_dp.net.audit import Report
 from smpc_dp.net.audit_receipt import check_end, check_entry, check_log
 from smpc_dp.net.audit_selection import NO_SESSION, SOME_RUN
 from smpc_dp.net.growing_log import read_line
 from smpc_dp.net.log_watch import LogWatch, Run
-from smpc_dp.protocols.gopa.verifiable import messages as v
-from smpc_dp.protocols.ustatistic import messages as m
-from smpc_dp.report.pages import environment, short
+from smpc_dp.report.pages import environment
 from smpc_dp.wire.signing import decode
 
 # Rows of a table that goes on, and of one on the first page.
 ROWS, FIRST_ROWS = 100, 15
 MOST_VALUES = 20
-# Rows of answers about records on the first page.
-MOST_ANSWERS = 100
 # Bytes of a receipt that a page takes, and of a payload and its fields that it shows.
 MOST_RECEIPT = 1 << 20
 MOST_PAYLOAD, MOST_FIELD = 4_096, 256
-STEP_WORDS = {
-    v.COMMIT: "committed",
-    v.COIN: "opened its coin",
-    v.PUBLISH: "published",
-    m.HELLO: "committed to its coins",
-    m.COINS[1]: "opened its second coin",
-    m.COINS[2]: "opened its third coin",
-    m.DONE: "reported its pairs",
-}
-KIND_WORDS = {
-    v.COMMIT: "commits to its value and noise, with proofs",
-    v.COIN: "opens its coin: all coins together decide the noise, or the matchings",
-    v.PUBLISH: "publishes its value with noise, with a proof",
-    v.TALLY: "the total that the aggregator claims",
-    "open": "opens the noise that it shares with those who are excluded",
-    "certify-begin": "a quorum signed that the run begins",
-    "certify-commitments": "a quorum signed who takes part",
-    "certify-coins": "a quorum signed the coins",
-    "certify-exclusions": "a quorum signed who is excluded",
-    "certify-tally": "a quorum signed the end",
-    m.TERMS: "the statistic, its noise and its budget",
-    m.HELLO: "commits to its coins, and asks for this statistic",
-    "again": "a coin is missing or wrong: the matchings are drawn again, from the next coins",
-    m.DONE: "reports which of its pairs failed",
-    m.OUTCOME: "the estimate that the aggregator claims, and the pairs that it is without",
-}
 NOT_PROVEN = (
     "That a value is true: a party can lie within the bounds.",
     "Whose fault it is that a message is missing: the aggregator may have withheld it.",
     "That this log is that of your run: compare its run id and head with your own result.",
 )
-_MESSAGES: dict[str, type[msgspec.Struct]] = {
-    v.COMMIT: v.Commit,
-    v.COIN: v.Coin,
-    v.PUBLISH: v.Publish,
-    v.TALLY: v.Tally,
-    m.TERMS: m.Terms,
-    m.HELLO: m.Hello,
-    **dict.fromkeys(m.COINS, m.Coin),
-    **dict.fromkeys(m.AGAINS, m.Again),
-    m.DONE: m.Done,
-    m.OUTCOME: m.Outcome,
-}
 _HOST = re.compile(r"[A-Za-z0-9.\-]{1,253}(:[0-9]{1,5})?|\[[0-9A-Fa-f:.]{2,45}\](:[0-9]{1,5})?")
 
 
@@ -105,8 +62,6 @@ class LogPages:
                 "out": len(run.excluded),
                 # Of a log that does not hold, the rest was not verified.
                 "ended": run.report is not None and verdict(run)["kind"] != "bad",
-                "average": _average(run.report),
-                "estimate": _shown_statistic(run.report),
                 "parties": [_party(run, index) for index in range(min(FIRST_ROWS, len(run.names)))],
                 "count": len(run.names),
                 "entries": [_entry(run, at) for at in range(count, max(0, count - FIRST_ROWS), -1)],
@@ -115,6 +70,8 @@ class LogPages:
                 "selects": "head" if run.draw else "run id",
                 "checkpoint": self.file_beside(run, "checkpoint"),
             }
+            if run.report is not None and not run.report.faults:
+                given |= run.view.result(run.report)
         return self._render("board.html", **given)
 
     def parties(self, first: int = 1, name: str = "") -> str:
@@ -154,9 +111,9 @@ class LogPages:
             "board_entry.html",
             entry=read,
             digest=read.digest().hex(),
-            meaning=_meaning(read.kind),
+            meaning=_meaning(run, read.kind),
             party=party,
-            fields=_fields(read),
+            fields=_fields(run, read),
             payload=read.payload[:MOST_PAYLOAD].hex(" ", 4),
             more=max(0, len(read.payload) - MOST_PAYLOAD),
         )
@@ -279,26 +236,7 @@ def verdict(run: Run) -> dict[str, str]:
         return _unfinished(run)
     if report.code not in (0, NO_SESSION, SOME_RUN):
         return {"kind": "bad", "title": "This log does not hold", "text": report.conclusion}
-    if report.verdict is None:
-        text = (
-            f"{report.limits} Signatures, order, coins and matchings are right. Only the aggregator can "
-            "check its estimate."
-        )
-        if run.excluded:
-            text += f" Left out: {_listed([*run.excluded])}, who signed something false."
-        return {"kind": "good", "title": "Every check of this log passed", "text": text}
-    counted, out = len(report.verdict.counted), [item.party for item in report.verdict.excluded]
-    subject = "average is that" if report.verdict.answers is None else "answers are those"
-    text = f"{report.limits} The {subject} of {counted} parties, all of whose proofs hold."
-    if out:
-        text += f" Left out: {_listed(out)}, who signed something false."
-    if len(out) <= report.verdict.corrupt:
-        return {"kind": "good", "title": "Every check of this log passed", "text": text}
-    text += (
-        f" These are more than the {report.verdict.corrupt} who may be corrupt: there may be another log of "
-        "this run."
-    )
-    return {"kind": "warning", "title": "The checks passed, and an assumption failed", "text": text}
+    return run.view.verdict(run, report)
 
 
 def _unfinished(run: Run) -> dict[str, str]:
@@ -308,11 +246,12 @@ def _unfinished(run: Run) -> dict[str, str]:
     text = f"{run.entries} entries hold so far{following}. There is no result yet"
     text += ", and if nothing more comes, the run has failed or the log was cut."
     if run.excluded:
-        text += f" Shown to have signed something false: {_listed([*run.excluded])}."
+        text += f" Shown to have signed something false: {listed([*run.excluded])}."
     return {"kind": "warning", "title": "The run is under way", "text": text}
 
 
-def _listed(names: Sequence[str]) -> str:
+def listed(names: Sequence[str]) -> str:
+    """Return names in one line: the first ones, and how many more there are."""
     more = f" and {len(names) - MOST_VALUES} more" if len(names) > MOST_VALUES else ""
     return ", ".join(names[:MOST_VALUES]) + more
 
@@ -332,7 +271,7 @@ def _limits(run: Run, cosigners: Sequence[str]) -> list[str]:
         )
     if cosigners:
         limits.append(
-            f"That the session log is right. Its checkpoint has cosignatures of {_listed(cosigners)}, not "
+            f"That the session log is right. Its checkpoint has cosignatures of {listed(cosigners)}, not "
             "verified here; a cosignature means that the log was only appended to."
         )
     return limits
@@ -350,57 +289,14 @@ def _facts(run: Run) -> dict[str, object]:
         "entries": run.entries,
         "present": len(run.present) if run.present is not None else "",
         "head": "" if run.report is None or run.report.head is None else run.report.head,
-        "steps": [(STEP_WORDS[kind].capitalize(), done) for kind, done in _done(run)],
+        "steps": [(run.view.steps[kind].capitalize(), done) for kind, done in _done(run)],
     }
 
 
 def _done(run: Run) -> list[tuple[str, int]]:
-    """Return how many parties have done each step; a further coin is a step once somebody opened one."""
+    """Return how many parties have done each step; a rare one is a step once somebody did it."""
     done = [(kind, sum(map(bool, made))) for kind, made in run.steps.items()]
-    return [(kind, count) for kind, count in done if count or kind not in m.COINS[1:]]
-
-
-def _shown_statistic(report: Report | None) -> dict[str, object] | None:
-    result = None if report is None else report.statistic
-    if result is None or (report is not None and report.faults):
-        return None
-    drawn = sum(map(len, result.pairs))
-    return {
-        "value": f"{result.value:.6g}",
-        "error": "unknown" if result.standard_error is None else f"{result.standard_error:.2g}",
-        "pairs": drawn - len(result.failed),
-        "drawn": drawn,
-        "draws": len(result.attempts),
-        "disputed": [
-            (f"matching {matching + 1}", f"{garbler} and {evaluator}")
-            for matching, garbler, evaluator in result.disputed[:ROWS]
-        ],
-    }
-
-
-def _average(report: Report | None) -> dict[str, object] | None:
-    result = None if report is None else report.verdict
-    if result is None or result.average is None or (report is not None and report.faults):
-        return None
-    epsilon = "no claim" if result.epsilon is None else f"{result.epsilon:.4g}"
-    answers = result.answers
-    return {
-        "answers": None if answers is None else [*map(_answer, answers["estimates"][:MOST_ANSWERS])],
-        "values": [f"{value:.6g}" for value in result.average[:MOST_VALUES]],
-        "count": len(result.average if answers is None else answers["estimates"]),
-        "error": f"{result.standard_error:.2g}",
-        "privacy": f"epsilon {epsilon}, delta {result.delta:.3g}",
-        "of": "honest party" if answers is None else answers["unit"],
-        "level": None if answers is None else answers["level"],
-    }
-
-
-def _answer(one: Mapping[str, Any]) -> list[str]:
-    """Return the row of an answer about records: its name, value, interval, unit and note."""
-    cell = ", ".join(f"{column} = {value}" for column, value in one["cell"].items())
-    numbers = ["-" if one[key] is None else f"{one[key]:.6g}" for key in ("value", "low", "high")]
-    name = f"{one['name']} [{cell}]" if cell else one["name"]
-    return [short(name), *numbers, short(one["unit"]), one["note"]]
+    return [(kind, count) for kind, count in done if count or kind not in run.view.rare_steps]
 
 
 def _party(run: Run, index: int) -> dict[str, object]:
@@ -412,63 +308,24 @@ def _party(run: Run, index: int) -> dict[str, object]:
 
 
 def _state(run: Run, name: str, index: int, made: Mapping[str, int]) -> tuple[str, str]:
-    result = None if run.report is None or run.report.faults else run.report.verdict
     if name in run.excluded:
         return f"excluded: {run.excluded[name].reason}", "bad"
-    if run.draw:
-        return _state_of_draw(run, name, index, made)
-    if result is not None and name in result.silent:
-        return "silent: takes part, and the log has no publication of it", "warning"
-    if result is not None and name in result.counted:
-        return "counted: all its proofs hold", "good"
-    for step in reversed(run.steps):
-        if step in made:
-            if step == v.COIN:
-                return "opened its coin, as it had committed to it", "good"
-            proven = step in run.proven
-            return (
-                f"{STEP_WORDS[step]}; its proofs {'hold' if proven else 'wait to be verified'}",
-                "good" if proven else "",
-            )
-    if run.present is not None and index + 1 not in run.present:
-        return "not present", ""
-    return "present" if run.present is not None else "in the roster", ""
-
-
-def _state_of_draw(run: Run, name: str, index: int, made: Mapping[str, int]) -> tuple[str, str]:
-    """Return the state of a party of a pairwise statistic that is not excluded."""
-    if run.present is None or index + 1 not in run.present:
-        return ("left out of a further draw", "warning") if m.HELLO in made else ("not present", "")
-    if name in run.pairs and run.report is not None and not run.report.faults:
-        pairs, failed, disputed = run.pairs[name]
-        text = f"in {pairs} pairs" + (f", of which {failed} failed" if failed else "")
-        if disputed:
-            text += f"; {disputed} of these both parties signed as evaluated"
-        if m.DONE not in made:
-            text += "; sent no report on them"
-        return text, "warning" if failed or m.DONE not in made else "good"
-    if m.DONE in made:
-        return STEP_WORDS[m.DONE], "good"
-    if m.COINS[run.draw - 1] in made:
-        return "opened its coin, as it had committed to it", "good"
-    if m.HELLO in made:
-        return f"{STEP_WORDS[m.HELLO]}; that of draw {run.draw} is not open", ""
-    return "present", ""
+    return run.view.state(run, index, made)
 
 
 def _entry(run: Run, number: int) -> dict[str, object]:
     kind = run.kind(number)
-    return {"number": number, "author": run.author(number), "kind": kind, "meaning": _meaning(kind)}
+    return {"number": number, "author": run.author(number), "kind": kind, "meaning": _meaning(run, kind)}
 
 
-def _meaning(kind: str) -> str:
+def _meaning(run: Run, kind: str) -> str:
     """Return what an entry does; a round's number is no part of that."""
-    return KIND_WORDS.get(re.sub("-[0-9]+$", "", kind), "")
+    return run.view.meanings.get(re.sub("-[0-9]+$", "", kind), "")
 
 
-def _fields(entry: Entry) -> list[tuple[str, int, str]]:
+def _fields(run: Run, entry: Entry) -> list[tuple[str, int, str]]:
     """Return the fields of a payload: name, length in bytes, the first bytes in hex."""
-    message = _MESSAGES.get(entry.kind)
+    message = run.view.messages.get(entry.kind)
     if message is None:
         return []
     try:

@@ -8,28 +8,75 @@ from __future__ import annotations
 import functools
 import threading
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Self
+from types import MappingProxyType
+from typing import ClassVar, Self
 
+import msgspec
 from msgspec.structs import replace
 
 from smpc_dp.errors import LocalError, SmpcError
 from smpc_dp.log.log import Entry, Header
 from smpc_dp.log.store import is_begun, is_store
-from smpc_dp.net.audit import Report, audit_stream
+from smpc_dp.net.audit import Report, audit_stream, find_audit
 from smpc_dp.net.audit_selection import Wanted
 from smpc_dp.net.growing_log import open_growing
 from smpc_dp.net.log_session import LogSession
 from smpc_dp.protocols.auditing import Excluded, LogAuditor
+from smpc_dp.protocols.phases.messages import CERTIFY_BEGIN
 from smpc_dp.wire.sets import PartySet
 from smpc_dp.wire.signing import Context
 
+# The kind of the entries by which parties open their coins, and the state of a party that did.
+COIN, OPENED_COIN = "coin", "opened its coin, as it had committed to it"
 # Seconds between two looks for a newer log in a folder.
 LOOK_SECONDS = 0.5
 AGGREGATOR = -1
+
+
+class LogView:
+    """What pages show of the logs of one capability; this one is of a log without an entry.
+
+    Attributes:
+        steps: by kind of a party's entries what it has done.
+        rare_steps: those of these kinds that pages count only where there is one.
+        meanings: by kind of an entry, without the number of a round, what it does.
+        messages: by kind of an entry its message.
+    """
+
+    steps: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    rare_steps: ClassVar[frozenset[str]] = frozenset()
+    meanings: ClassVar[Mapping[str, str]] = MappingProxyType(
+        {
+            CERTIFY_BEGIN: "a quorum signed that the run begins",
+            COIN: "opens its coin: all coins together decide the noise, or the matchings",
+        }
+    )
+    messages: ClassVar[Mapping[str, type[msgspec.Struct]]] = MappingProxyType({})
+
+    def verdict(self, run: Run, report: Report) -> dict[str, str]:
+        """Return the verdict on a log that holds: its kind ("good" or "warning"), title and text."""
+        raise NotImplementedError
+
+    def result(self, report: Report) -> dict[str, object]:  # noqa: ARG002
+        """Return what the template of the first page is given of the result of a log that holds."""
+        return {}
+
+    def counts(self, report: Report) -> dict[str, list[int]]:  # noqa: ARG002
+        """Return numbers of each party, which are counted once, at the end."""
+        return {}
+
+    def state(self, run: Run, index: int, made: Mapping[str, int]) -> tuple[str, str]:  # noqa: ARG002
+        """Return the state of a party that is not excluded: in words, and its kind as of a verdict, or "".
+
+        `made`: by kind the numbers of its entries.
+        """
+        if run.present is None:
+            return "in the roster", ""
+        return "present" if index + 1 in run.present else "not present", ""
 
 
 @dataclass
@@ -44,9 +91,9 @@ class Run:
         draw: of a pairwise statistic, the number of the current draw of matchings; 0 of an average.
         proven: the kinds whose proofs the audit has verified. excluded: by name.
         expected: the kind that is due next; "" after the last entry.
-        report: of the audit, once it has ended. pairs: of a pairwise statistic then, for each party its
-            pairs, those of them that failed, and those that failed although both signed them as evaluated.
+        report: of the audit, once it has ended. counts: of `view`, then.
         failure: why it could not go on, "" if it could.
+        view: what pages show of such logs.
     """
 
     path: Path
@@ -65,8 +112,9 @@ class Run:
     quorum: int = 0
     draw: int = 0
     report: Report | None = None
-    pairs: dict[str, list[int]] = field(default_factory=dict)
+    counts: dict[str, list[int]] = field(default_factory=dict)
     failure: str = ""
+    view: LogView = field(default_factory=LogView)
 
     @property
     def names(self) -> Sequence[str]:
@@ -86,6 +134,9 @@ class Run:
         count = len(self.names)
         self.present = auditor.present
         self.steps = {kind: array("i", bytes(4 * count)) for kind in auditor.steps}
+        if self.header is not None and self.session is not None:
+            kind = find_audit(self.header, self.session)
+            self.view = self.view if kind is None else kind.view()
 
     def add(self, entry: Entry, byte: int, auditor: LogAuditor) -> None:
         """Take an entry that the auditor has taken."""
@@ -110,17 +161,8 @@ class Run:
     def end(self, report: Report | None, failure: str) -> None:
         """Take the report of the audit, or why there is none."""
         self.report, self.failure = report, failure
-        if report is None or report.statistic is None:
-            return
-        drawn = report.statistic
-        self.pairs = {name: [0, 0, 0] for name in drawn.present}
-        pairs = (pair for matching in drawn.pairs for pair in matching)
-        for index, named in enumerate(
-            (pairs, *((pair for _, *pair in each) for each in (drawn.failed, drawn.disputed)))
-        ):
-            for pair in named:
-                for name in pair:
-                    self.pairs[name][index] += 1
+        if report is not None:
+            self.counts = self.view.counts(report)
 
     def author(self, number: int) -> str:
         """Return the author of an entry, numbered from 1."""

@@ -107,6 +107,7 @@ class Audit:
             needs no plan of the session.
         auditor: makes the auditor of a log, from the context of the run, the parameters, the header, what
             reads the log again, and the workers for expensive checks.
+        view: returns what pages show of such logs, a `net.log_watch.LogView`.
         planned: whether its checks need the plan of the parameters; else `auditor` has c in their place.
         redraws: whether a run may go on under another run id than that of its header.
         protocol: of the runs, where it is another one than the session's.
@@ -120,6 +121,7 @@ class Audit:
 
     check_run_id: Callable[[Context, Header], None]
     auditor: Callable[..., LogAuditor]
+    view: Callable[[], Any]
     planned: bool = True
     redraws: bool = False
     protocol: str | None = None

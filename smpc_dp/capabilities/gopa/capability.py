@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from smpc_dp.log.log import Header
     from smpc_dp.net.connection import Connection
     from smpc_dp.net.events import OnEvent
+    from smpc_dp.net.log_watch import LogView
     from smpc_dp.net.member import Membership
     from smpc_dp.protocols.auditing import LogAuditor
     from smpc_dp.protocols.engine.run import Run
@@ -124,9 +125,16 @@ def _auditor(*arguments: Any) -> LogAuditor:
     return auditor(*arguments)
 
 
+def _view() -> LogView:
+    from smpc_dp.capabilities.gopa.log_view import VerifiableView
+
+    return VerifiableView()
+
+
 AUDIT = Audit(
     check_run_id=_check_run_id,
     auditor=_auditor,
+    view=_view,
     certifies=((GOPA, VERIFIABLE_VERSION), (GOPA, AUDITED_VERSION)),
 )
 """Of verifiable averages, also of learners'."""

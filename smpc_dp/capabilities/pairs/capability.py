@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from smpc_dp.kernels.kernel import Kernel
     from smpc_dp.log.keeping import Board
     from smpc_dp.log.log import Header
+    from smpc_dp.net.log_watch import LogView
     from smpc_dp.net.member import Membership
     from smpc_dp.net.party_requests import PartyRequests
     from smpc_dp.protocols.auditing import LogAuditor
@@ -66,9 +67,16 @@ def _auditor(*arguments: Any) -> LogAuditor:
     return auditor(*arguments)
 
 
+def _view() -> LogView:
+    from smpc_dp.capabilities.pairs.log_view import StatisticView
+
+    return StatisticView()
+
+
 AUDIT = Audit(
     check_run_id=_check_run_id,
     auditor=_auditor,
+    view=_view,
     planned=False,
     redraws=True,
 )

@@ -23,6 +23,7 @@ import pytest
 from msgspec.structs import replace
 from typer.testing import CliRunner
 
+from smpc_dp.capabilities.gopa.log_view import VerifiableView
 from smpc_dp.cli import app
 from smpc_dp.errors import LocalError
 from smpc_dp.log.log import Header, decode_line
@@ -271,7 +272,7 @@ def test_hostile_values_are_text(tmp_path: Path) -> None:
     run = Run(tmp_path / "log", replace(ran().header, operation=HOSTILE), cast("Any", session))
     run.context, run.kind_names, run.failure = cast("Any", context), [HOSTILE], HOSTILE
     run.parties, run.kinds, run.bytes = array("i", [0, -1]), array("H", [0, 0]), array("q", [0, 9])
-    run.steps = {v.COMMIT: array("i", [1, 0])}
+    run.steps, run.view = {v.COMMIT: array("i", [1, 0])}, VerifiableView()
     watch.run = run
     pages = LogPages(watch, "http://127.0.0.1:1")
     made = [pages.overview(HOSTILE), pages.parties(1, HOSTILE), pages.entries(), pages.receipt(HOSTILE)]
@@ -287,7 +288,7 @@ def test_a_log_of_10000_parties_pages(tmp_path: Path) -> None:
     watch, count = LogWatch(tmp_path), 10_000
     names = [f"party-{number:05}" for number in range(1, count + 1)]
     context = SimpleNamespace(names=names, scope=b"s" * 32, session_digest=b"s" * 32)
-    run = Run(tmp_path / "log", context=cast("Any", context), kind_names=["commit"])
+    run = Run(tmp_path / "log", context=cast("Any", context), kind_names=["commit"], view=VerifiableView())
     run.parties, run.bytes = array("i", range(count)), array("q", range(count))
     run.kinds, run.steps = array("H", bytes(2 * count)), {v.COMMIT: array("i", range(1, count + 1))}
     watch.run = run

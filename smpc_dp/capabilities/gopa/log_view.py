@@ -1,0 +1,103 @@
+"""What pages show of the log of a verifiable run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, ClassVar
+
+import msgspec
+
+from smpc_dp.net.audit import Report
+from smpc_dp.net.log_page import MOST_VALUES, listed
+from smpc_dp.net.log_watch import OPENED_COIN, LogView, Run
+from smpc_dp.protocols.gopa.verifiable import messages as v
+from smpc_dp.report.pages import short
+
+# Rows of answers about records on the first page.
+MOST_ANSWERS = 100
+
+
+class VerifiableView(LogView):
+    """Of a verifiable average, or of verifiable statistics of records."""
+
+    steps: ClassVar[Mapping[str, str]] = MappingProxyType(
+        {v.COMMIT: "committed", v.COIN: "opened its coin", v.PUBLISH: "published"}
+    )
+    meanings: ClassVar[Mapping[str, str]] = MappingProxyType(
+        {
+            **LogView.meanings,
+            v.COMMIT: "commits to its value and noise, with proofs",
+            v.PUBLISH: "publishes its value with noise, with a proof",
+            v.TALLY: "the total that the aggregator claims",
+            v.OPEN: "opens the noise that it shares with those who are excluded",
+            v.CERTIFY_COMMITMENTS: "a quorum signed who takes part",
+            v.CERTIFY_COINS: "a quorum signed the coins",
+            v.CERTIFY_EXCLUSIONS: "a quorum signed who is excluded",
+            v.CERTIFY_TALLY: "a quorum signed the end",
+        }
+    )
+    messages: ClassVar[Mapping[str, type[msgspec.Struct]]] = MappingProxyType(
+        {v.COMMIT: v.Commit, v.COIN: v.Coin, v.PUBLISH: v.Publish, v.TALLY: v.Tally}
+    )
+
+    def verdict(self, _run: Run, report: Report) -> dict[str, str]:
+        """Return who is counted and who left out, and whether too many of them signed something false."""
+        verdict = report.verdict
+        counted, out = len(verdict.counted), [item.party for item in verdict.excluded]
+        subject = "average is that" if verdict.answers is None else "answers are those"
+        text = f"{report.limits} The {subject} of {counted} parties, all of whose proofs hold."
+        if out:
+            text += f" Left out: {listed(out)}, who signed something false."
+        if len(out) <= verdict.corrupt:
+            return {"kind": "good", "title": "Every check of this log passed", "text": text}
+        text += (
+            f" These are more than the {verdict.corrupt} who may be corrupt: there may be another log of "
+            "this run."
+        )
+        return {"kind": "warning", "title": "The checks passed, and an assumption failed", "text": text}
+
+    def result(self, report: Report) -> dict[str, object]:
+        """Return the average, or the answers about records."""
+        result = report.verdict
+        if result is None or result.average is None:
+            return {}
+        epsilon = "no claim" if result.epsilon is None else f"{result.epsilon:.4g}"
+        answers = result.answers
+        average = {
+            "answers": None if answers is None else [*map(_answer, answers["estimates"][:MOST_ANSWERS])],
+            "values": [f"{value:.6g}" for value in result.average[:MOST_VALUES]],
+            "count": len(result.average if answers is None else answers["estimates"]),
+            "error": f"{result.standard_error:.2g}",
+            "privacy": f"epsilon {epsilon}, delta {result.delta:.3g}",
+            "of": "honest party" if answers is None else answers["unit"],
+            "level": None if answers is None else answers["level"],
+        }
+        return {"average": average}
+
+    def state(self, run: Run, index: int, made: Mapping[str, int]) -> tuple[str, str]:
+        """Return whether the party is counted, or how far it has come and whether its proofs hold."""
+        name = run.names[index]
+        result = None if run.report is None or run.report.faults else run.report.verdict
+        if result is not None and name in result.silent:
+            return "silent: takes part, and the log has no publication of it", "warning"
+        if result is not None and name in result.counted:
+            return "counted: all its proofs hold", "good"
+        for step in reversed(run.steps):
+            if step in made:
+                if step == v.COIN:
+                    return OPENED_COIN, "good"
+                proven = step in run.proven
+                return (
+                    f"{self.steps[step]}; its proofs {'hold' if proven else 'wait to be verified'}",
+                    "good" if proven else "",
+                )
+        return super().state(run, index, made)
+
+
+def _answer(one: Mapping[str, Any]) -> list[str]:
+    """Return the row of an answer about records: its name, value, interval, unit and note."""
+    cell = ", ".join(f"{column} = {value}" for column, value in one["cell"].items())
+    numbers = ["-" if one[key] is None else f"{one[key]:.6g}" for key in ("value", "low", "high")]
+    name = f"{one['name']} [{cell}]" if cell else one["name"]
+    return [short(name), *numbers, short(one["unit"]), one["note"]]
