@@ -11,7 +11,7 @@ import asyncio
 import os
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from smpc_dp.errors import ConfigCheck, ConfigError, LocalError, SmpcError
 from smpc_dp.learn.methods import PlannedAverages
@@ -23,17 +23,23 @@ from smpc_dp.net.averaging import LearnerRequests, PartyAverager, ServingAverage
 from smpc_dp.net.charging import open_ledger
 from smpc_dp.net.events import Event, OnEvent, ignore, with_logging
 from smpc_dp.net.exchanging import AggregatorExchange, PartyExchange
-from smpc_dp.net.member import Membership, aggregator_name, learn_parameters
+from smpc_dp.net.member import Membership, aggregator_name
 from smpc_dp.net.opening import open_connection
 from smpc_dp.net.party_requests import PartyRequests
 from smpc_dp.net.requests import Counter, EverybodyLeftError
 from smpc_dp.net.session_file import load_session
+from smpc_dp.net.tasks import checked_for
 
 if TYPE_CHECKING:
     from smpc_dp.learn.own import LocalFunction, Metric, OwnModel
     from smpc_dp.net.connection import Connection
     from smpc_dp.privacy.accountant.events import Event as ReleaseEvent
     from smpc_dp.privacy.accountant.ledger import Ledger
+
+
+def learn_parameters(membership: Membership) -> LearnParameters:
+    """Return the parameters of a learning session; raise ConfigError for another."""
+    return cast("LearnParameters", checked_for(membership.session, "learner"))
 
 
 async def learn(

@@ -7,14 +7,14 @@ import os
 import struct
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol
 
 from smpc_dp.errors import Check, ConfigCheck, ConfigError, PeerFault
 from smpc_dp.identity.keys import CHECKPOINTS, Identity, checkpoint_key_file
 from smpc_dp.identity.roster import split_address
 from smpc_dp.net.seen import SUFFIX, SeenRuns
 from smpc_dp.net.session_file import SessionFile, load_session
-from smpc_dp.net.tasks import checked_for, task_of
+from smpc_dp.net.tasks import task_of
 from smpc_dp.net.transport.endpoint import SMALL_BUDGET, Endpoint
 from smpc_dp.net.transport.framing import MAX_FRAME, InflightBudget
 from smpc_dp.wire.envelope import EVERYONE, Envelope
@@ -22,7 +22,6 @@ from smpc_dp.wire.signing import Context, decode_envelope, encode_envelope, grou
 
 if TYPE_CHECKING:
     from smpc_dp.encoding import Encoding
-    from smpc_dp.learn.registry import LearnParameters
     from smpc_dp.net.opened_tables import OpenedTables
     from smpc_dp.privacy.accountant.events import Event
 
@@ -259,11 +258,6 @@ def requests_of(session: SessionFile) -> tuple[Any, ...]:
             "roster", f"the aggregator '{aggregator.name}' has no address", ConfigCheck.MISSING
         )
     return result
-
-
-def learn_parameters(membership: Membership) -> LearnParameters:
-    """Return the parameters of a learning session; raise ConfigError for another."""
-    return cast("LearnParameters", checked_for(membership.session, "learner"))
 
 
 def load_identity(key_file: str | os.PathLike[str], name: str, public_key: bytes, where: str) -> Identity:

@@ -19,8 +19,9 @@ from smpc_dp.learn.registry import check_learn
 from smpc_dp.learn.tokens import Token
 from smpc_dp.net.connection import AggregatorConnection
 from smpc_dp.net.exchanging import PartyExchange
+from smpc_dp.net.learning import learn_parameters
 from smpc_dp.net.local import create_local_session
-from smpc_dp.net.member import Membership, learn_parameters
+from smpc_dp.net.member import Membership
 from smpc_dp.net.requests import Counter
 from smpc_dp.net.session_file import Timeouts
 from smpc_dp.privacy.accountant.ledger import Ledger

@@ -13,8 +13,9 @@ from smpc_dp.errors import Check, Code, LocalError, PeerFault, SmpcError, Timeou
 from smpc_dp.net.averaging import PartyAverager
 from smpc_dp.net.connection import AggregatorConnection
 from smpc_dp.net.events import ignore
+from smpc_dp.net.learning import learn_parameters
 from smpc_dp.net.local import AGGREGATOR, create_local_session
-from smpc_dp.net.member import Membership, learn_parameters, to_wire
+from smpc_dp.net.member import Membership, to_wire
 from smpc_dp.net.requests import AggregatorLostError, Counter
 from smpc_dp.net.transport.channel import ChannelClosed
 from smpc_dp.wire.abort import ABORT, abort_of, error_of
