@@ -22,8 +22,8 @@ from smpc_dp.wire.signing import Context, decode_envelope, encode_envelope, grou
 
 if TYPE_CHECKING:
     from smpc_dp.encoding import Encoding
-    from smpc_dp.net.opened_tables import OpenedTables
     from smpc_dp.privacy.accountant.events import Event
+    from smpc_dp.protocols.session_protocol import OpenedOnce
 
 # Bytes of large messages that a member holds at a time, or four messages if that is more.
 MIN_BUDGET = 64 << 20
@@ -170,16 +170,9 @@ class Membership:
         return SeenRuns(self.key_file.with_name(self.name + SUFFIX))
 
     @property
-    def opened_tables(self) -> OpenedTables | None:
+    def opened_tables(self) -> OpenedOnce | None:
         """The party's record of exact tables, in a file beside its key; None where the session has none."""
-        if (dataset := self.parameters.opened_once) is None:
-            return None
-        from smpc_dp.net.opened_tables import SUFFIX as TABLES
-        from smpc_dp.net.opened_tables import OpenedTables
-
-        asked = "; ".join(self.parameters.texts)
-        path = self.key_file.with_name(self.name + TABLES)
-        return OpenedTables(path, self.name, dataset, asked)
+        return self.session.described.opened_once(self)
 
     @property
     def servers(self) -> tuple[str, ...]:

@@ -8,9 +8,13 @@ from __future__ import annotations
 
 import sqlite3
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from smpc_dp.database import Kind, open_database
 from smpc_dp.errors import PrivacyError
+
+if TYPE_CHECKING:
+    from smpc_dp.net.member import Membership
 
 SUFFIX = ".tables"
 # "SDPT": distinguishes it from other databases.
@@ -55,3 +59,9 @@ class OpenedTables:
                 f"request ({self._asked}) overlaps it, and cells that are not shown could be worked out: "
                 f"{self.path}"
             )
+
+
+def opened_tables(membership: Membership, dataset: str) -> OpenedTables:
+    """Return a party's record of exact tables of a data set, in a file beside its key."""
+    path = membership.key_file.with_name(membership.name + SUFFIX)
+    return OpenedTables(path, membership.name, dataset, "; ".join(membership.parameters.texts))

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
 from smpc_dp.errors import ConfigCheck, ConfigError, SmpcError
-from smpc_dp.net.session_file import SessionFile
+from smpc_dp.net.session_file import SessionFile, load_session
 from smpc_dp.net.tasks import GivenInputs, Json, Task
 
 if TYPE_CHECKING:
@@ -47,30 +47,20 @@ class VectorTask(Task):
 
         Raises the error of the first request that has none.
         """
+        named: dict[str, Any] = {
+            "name": host.name,
+            "key": host.key,
+            "requests": requests,
+            "listen_on": host.listen,
+            "on_event": host.watch,
+        }
         served: Sequence[Any]
-        if role == "server":
-            from smpc_dp.net.servers.computing_server import serve_shares
-
-            served = await serve_shares(
-                host.session,
-                host.name,
-                key=host.key,
-                requests=requests,
-                listen_on=host.listen,
-                on_event=host.watch,
-            )
-        else:
+        if role == "aggregator":
             from smpc_dp.net.aggregator import serve
 
-            served = await serve(
-                host.session,
-                name=host.name,
-                key=host.key,
-                requests=requests,
-                listen_on=host.listen,
-                on_event=host.watch,
-                board=host.board,
-            )
+            served = await serve(host.session, **named, board=host.board)
+        else:
+            served = await load_session(host.session).described.serving[role](host.session, **named)
         for ended in served:
             if isinstance(ended, SmpcError):
                 raise ended

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
-from smpc_dp.identity.roster import Member
+from smpc_dp.identity.roster import Member, Role
 
 if TYPE_CHECKING:
     from smpc_dp.crypto.randomness import Randomness
@@ -52,6 +52,18 @@ class CheckedParameters(Protocol):
     @property
     def requests(self) -> tuple[Any, ...]:
         """The parameters of every kind of request of a session; none where it cannot be run."""
+        ...
+
+
+class OpenedOnce(Protocol):
+    """A party's record of what was computed of its rows, where it may be computed once."""
+
+    def check(self) -> None:
+        """Raise PrivacyError if it was computed before."""
+        ...
+
+    def add(self, run_id: bytes) -> None:
+        """Record a request, before anything of its rows is sent; raises the error of `check`."""
         ...
 
 
@@ -182,6 +194,10 @@ def _event_of_request(parameters: Any) -> Event:
     return event
 
 
+def _any_number(_membership: Any) -> None:
+    pass
+
+
 def _any_requests(_parameters: Written, _planned: Sequence[Any]) -> None:
     pass
 
@@ -209,6 +225,10 @@ class SessionProtocol:
             computed.
         connections: by topology what opens a party's connection to the others, from its membership, the
             observer of events and the address to listen on; those through the aggregator are opened without.
+        serving: by role what serves the requests of a session as such a member, as the aggregator's
+            `smpc_dp.net.aggregator.serve` does, from path, name, key, requests, listen_on and on_event.
+        opened_once: a party's record, from its membership, of the requests that its rows may be in once;
+            None where they may be in any number.
         party, aggregator: make the roles of one request; None where these are no chains of states.
         audit: of its logs; None without logs.
         most_corrupt: c of a session, from parameters as written and a number of parties; raises ConfigError.
@@ -231,6 +251,8 @@ class SessionProtocol:
     roster_issues: Callable[[str, Written, Sequence[Member]], list[ConfigIssue]] = no_servers
     check_requests: Callable[[Written, Sequence[Any]], None] = _any_requests
     connections: Mapping[Topology, Callable[..., Awaitable[Any]]] = field(default_factory=dict)
+    serving: Mapping[Role, Callable[..., Awaitable[Sequence[Any]]]] = field(default_factory=dict)
+    opened_once: Callable[[Any], OpenedOnce | None] = _any_number
     party: MakeParty | None = None
     aggregator: MakeAggregator | None = None
     audit: Audit | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from smpc_dp.errors import ConfigIssue
+from smpc_dp.errors import ConfigIssue, SmpcError
 from smpc_dp.identity.roster import Member
 from smpc_dp.net.tasks import Task
 from smpc_dp.protocols.session_protocol import SessionProtocol, Topology
@@ -14,9 +14,11 @@ if TYPE_CHECKING:
     from smpc_dp.net.connection import Connection
     from smpc_dp.net.events import OnEvent
     from smpc_dp.net.member import Membership
+    from smpc_dp.net.opened_tables import OpenedTables
     from smpc_dp.net.party_requests import PartyRequests
     from smpc_dp.privacy.accountant.events import Event
     from smpc_dp.protocols.phases.cost import Cost
+    from smpc_dp.protocols.secret_sharing.agreement import Opened
     from smpc_dp.protocols.secret_sharing.params import SharedParameters
     from smpc_dp.protocols.ustatistic.result import StatisticResult
 
@@ -58,6 +60,21 @@ async def _open_servers(membership: Membership, on_event: OnEvent, _listen_on: s
 CONNECTIONS: Mapping[Topology, Callable[..., Awaitable[Connection]]] = {"servers": _open_servers}
 
 
+async def _serve(*arguments: Any, **named: Any) -> list[Opened | SmpcError]:
+    from smpc_dp.net.servers.computing_server import serve_shares
+
+    return await serve_shares(*arguments, **named)
+
+
+def _opened_once(membership: Membership) -> OpenedTables | None:
+    parameters: SharedParameters = membership.parameters
+    if parameters.opened_once is None:
+        return None
+    from smpc_dp.net.opened_tables import opened_tables
+
+    return opened_tables(membership, parameters.opened_once)
+
+
 def _event(parameters: Any) -> Event:
     from smpc_dp.net.servers.shared import sum_event
 
@@ -78,6 +95,8 @@ PROTOCOLS = (
         roster_issues=roster_issues,
         check_requests=check_requests,
         connections=CONNECTIONS,
+        serving={"server": _serve},
+        opened_once=_opened_once,
         event=_event,
         cost=_cost,
         vectors=("mpyc",),

@@ -104,11 +104,6 @@ class RequestParameters:
         """Return `count` draws, in grid steps, of one party's noise in one coordinate."""
         return np.zeros(count, dtype=np.int64)
 
-    @property
-    def opened_once(self) -> str | None:
-        """Name of the data set of which no second request is allowed; None where any number is."""
-        return None
-
     def planned(self) -> str:
         """Return further values derived with floating point, which are compared before a run begins."""
         return ""

@@ -83,6 +83,11 @@ class SharedParameters(RequestParameters, msgspec.Struct, frozen=True):
         return (64 << 10) + MAX_OPERATION + PIECE + values * OUTPUT_BYTES + pairs + faults
 
     @property
+    def opened_once(self) -> str | None:
+        """Name of the data set of which no second request is allowed; None where any number is."""
+        return None
+
+    @property
     def sum_encoding(self) -> Encoding:
         """Encoding of sums; raises ConfigError where the session has none."""
         if self.encoding is None:
