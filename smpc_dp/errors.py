@@ -381,3 +381,10 @@ def evidenced(errors: Iterable[SmpcError]) -> PeerFault | None:
 def check_of(error: Exception, other: Check) -> Check:
     """Return the check of a PeerFault or a VerificationError, and `other` for an error that has none."""
     return error.check if isinstance(error, PeerFault | VerificationError) else other
+
+
+def certificate_of(error: BaseException | None) -> bytes | None:
+    """Return the certificate of a conviction; None for an error that convicts nobody."""
+    if isinstance(error, PeerFault) and error.check == Check.CONVICTED:
+        return error.evidence.get("certificate")
+    return None

@@ -10,20 +10,19 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, NoReturn, cast
 
-from smpc_dp.errors import Code, ConfigCheck, ConfigError, LocalError, PeerFault, SmpcError
+from smpc_dp.errors import Code, ConfigCheck, ConfigError, LocalError, PeerFault, SmpcError, certificate_of
 from smpc_dp.kernels.kernel import Kernel
 from smpc_dp.net.asked import AskedRequests
 from smpc_dp.net.askers import Askers
 from smpc_dp.net.board import BoardFolder
 from smpc_dp.net.connection_pool import ConnectionPool, InboundEvent
-from smpc_dp.net.convictions import FOLDER, Convictions, certificate_of
 from smpc_dp.net.deadline import StepTimer, aggregator_step_seconds, now
 from smpc_dp.net.driver import Drive
 from smpc_dp.net.events import Event, OnEvent, ignore, with_logging
 from smpc_dp.net.member import Membership, aggregator_name, requests_of
 from smpc_dp.net.operations import HELLOS, Operations, is_hello, leaving_error
 from smpc_dp.net.served_log import answer, is_log_request
-from smpc_dp.net.tasks import BESIDE, Beside
+from smpc_dp.net.tasks import BESIDE, CONVICTING, Beside, ConvictedParties
 from smpc_dp.net.transport.endpoint import listen
 from smpc_dp.protocols.engine import events
 from smpc_dp.protocols.exchange.states import Relayed
@@ -69,7 +68,9 @@ class RequestServer:
         # Operations of past requests: a late party is answered in the messages of its own protocol.
         self._requested: dict[int, Membership] = {}
         self._culprits: dict[str, SmpcError] = {}
-        self._convictions: Convictions | None = None
+        self._judged = False
+        # None while there are no certificates, and none can be made.
+        self._convictions: ConvictedParties | None = None
         self._fixed = FixedSurvivors()
         self._asked = AskedRequests(membership.identity, HELLO)
         # What most parties asked for in the last request, and of which task, if it was not a sum.
@@ -129,10 +130,18 @@ class RequestServer:
 
     async def _heed_certificates(self) -> None:
         """Judge the certificates beside the aggregator's key, once: convicted parties are refused."""
-        if self._convictions is None:
-            folder, roster = self._membership.key_file.with_name(FOLDER), self._membership.session.roster
-            self._convictions = await asyncio.to_thread(Convictions, folder, roster)
+        if not self._judged and self._membership.certificate_folder.exists():
+            self._convictions = await asyncio.to_thread(self._judge)
             self._culprits |= {name: self._convictions.fault(name) for name in self._convictions.files}
+        self._judged = True
+
+    def _judge(self) -> ConvictedParties:
+        """Return the parties that certificates beside the aggregator's key convict; raises LocalError."""
+        folder, roster = self._membership.certificate_folder, self._membership.session.roster
+        if not CONVICTING.is_there:
+            reason = f"'{CONVICTING.task}' is not in this installation"
+            raise LocalError(f"{folder}: cannot judge the certificates: {reason}")
+        return CONVICTING.find().convictions(folder, roster)
 
     def _keep_conviction(self, event: events.Event) -> None:
         """Store the certificate of an accusation at once, before anybody is told.
@@ -187,6 +196,8 @@ class RequestServer:
         drive = self._drive
         async with drive.outcome():
             if self.beside is not None:
+                if self._convictions is None:
+                    self._convictions = await asyncio.to_thread(self._judge)
                 await self._ban_culprits()
             if longest := drive.run.role.longest(drive.run.member):
                 # A false statement is kept as evidence, whatever its length, and shown.

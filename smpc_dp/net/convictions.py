@@ -6,25 +6,16 @@ import logging
 import threading
 from pathlib import Path
 
-from smpc_dp.errors import Check, LocalError, PeerFault, SmpcError, VerificationError
+from smpc_dp.errors import Check, LocalError, PeerFault, SmpcError, VerificationError, certificate_of
 from smpc_dp.files import read_bounded, replace_file
 from smpc_dp.identity.roster import Roster
 from smpc_dp.protocols.covert.certificate import MAX_CERTIFICATE_BYTES, Certificate, judge, run_of
 
-FOLDER = "certificates"
 SUFFIX = ".certificate"
-CERTIFICATE = "certificate"
 # A judge garbles a copy for each.
 MAX_CERTIFICATES = 1000
 
 _LOG = logging.getLogger("smpc_dp.net")
-
-
-def certificate_of(error: BaseException | None) -> bytes | None:
-    """Return the certificate of a conviction; None for an error that convicts nobody."""
-    if isinstance(error, PeerFault) and error.check == Check.CONVICTED:
-        return error.evidence.get(CERTIFICATE)
-    return None
 
 
 class Convictions:

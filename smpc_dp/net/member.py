@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 MIN_BUDGET = 64 << 20
 # Least time, in seconds, before a message is too slow for a budget that others wait for.
 MIN_GRACE = 0.25
+# The name of the folder of certificates.
+CERTIFICATES = "certificates"
 # The request number precedes the envelope, so that an aggregator can store early messages.
 _REQUEST = struct.Struct(">I")
 
@@ -162,6 +164,11 @@ class Membership:
         """The name of the aggregator; `EVERYONE` where there is none."""
         aggregator = self.session.roster.aggregator
         return EVERYONE if aggregator is None else aggregator.name
+
+    @property
+    def certificate_folder(self) -> Path:
+        """The folder of certificates that convict others of cheating, beside the member's key."""
+        return self.key_file.with_name(CERTIFICATES)
 
     @property
     def runs_seen(self) -> SeenRuns:

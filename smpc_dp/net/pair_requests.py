@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.kernels.named import find_kernel
-from smpc_dp.net.convictions import FOLDER, Convictions
+from smpc_dp.net.convictions import Convictions
 from smpc_dp.net.evaluation import Evaluations
 from smpc_dp.net.events import Event
 from smpc_dp.net.party_requests import PartyRequests, check_label
@@ -54,8 +54,7 @@ async def _evaluating(requests: PartyRequests, lacking: str) -> Evaluations:
     if requests.evaluations is None:
         contexts = _contexts(requests, lacking)
         member = requests.membership
-        folder = member.key_file.with_name(FOLDER)
-        convictions = await asyncio.to_thread(Convictions, folder, member.session.roster)
+        convictions = await asyncio.to_thread(Convictions, member.certificate_folder, member.session.roster)
         if requests.evaluations is None:
             requests.evaluations = Evaluations(member.session, member.identity, contexts, convictions)
     evaluations: Evaluations = requests.evaluations

@@ -15,12 +15,21 @@ from typing import Protocol, TypeVar, cast
 import numpy as np
 
 from smpc_dp.crypto.randomness import SystemRandomness
-from smpc_dp.errors import Code, ConfigCheck, ConfigError, ConfigIssue, LocalError, SmpcError, TimeoutFault
+from smpc_dp.errors import (
+    Code,
+    ConfigCheck,
+    ConfigError,
+    ConfigIssue,
+    LocalError,
+    SmpcError,
+    TimeoutFault,
+    certificate_of,
+)
 from smpc_dp.identity.keys import Identity
 from smpc_dp.identity.roster import Member
-from smpc_dp.net.convictions import FOLDER, Convictions, certificate_of
+from smpc_dp.net.convictions import Convictions
 from smpc_dp.net.local import ON_ONE_MACHINE, free_port
-from smpc_dp.net.member import default_key, load_identity
+from smpc_dp.net.member import CERTIFICATES, default_key, load_identity
 from smpc_dp.net.session_file import SessionFile, Timeouts, load_session, write_session
 from smpc_dp.net.tasks import checked_for
 from smpc_dp.net.threads import start_in_thread
@@ -115,7 +124,7 @@ class PairwiseMember:
         key_file = key if key is not None else default_key(path, name)
         identity = load_identity(key_file, name, member.public_key, f"roster[{name}].public_key")
         circuit = load_circuit(parameters, Path(path).parent)
-        convictions = Convictions(Path(key_file).with_name(FOLDER), session.roster)
+        convictions = Convictions(Path(key_file).with_name(CERTIFICATES), session.roster)
         plan = Plan(circuit, parameters)
         return cls(session, identity, plan, contexts(identity, session.roster), convictions)
 

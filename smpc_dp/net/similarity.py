@@ -11,9 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from smpc_dp.crypto.randomness import SystemRandomness
-from smpc_dp.errors import ConfigCheck, ConfigError, PeerFault, SmpcError, TimeoutFault
+from smpc_dp.errors import ConfigCheck, ConfigError, PeerFault, SmpcError, TimeoutFault, certificate_of
 from smpc_dp.kernels.cosine import unit_codes
-from smpc_dp.net.convictions import certificate_of
 from smpc_dp.privacy.arguments import ArgumentChecks
 from smpc_dp.protocols.garbled.params import MAX_COPIES, MIN_COPIES
 from smpc_dp.statistics.similarity import Similarities, plan_similarities

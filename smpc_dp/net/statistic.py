@@ -11,7 +11,15 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from smpc_dp.crypto.randomness import SystemRandomness
-from smpc_dp.errors import ConfigCheck, ConfigError, LocalError, PeerFault, SmpcError, TimeoutFault
+from smpc_dp.errors import (
+    ConfigCheck,
+    ConfigError,
+    LocalError,
+    PeerFault,
+    SmpcError,
+    TimeoutFault,
+    certificate_of,
+)
 from smpc_dp.extensions import called
 from smpc_dp.identity.keys import Identity
 from smpc_dp.kernels.fields import Codes
@@ -20,7 +28,6 @@ from smpc_dp.kernels.named import requested_kernel
 from smpc_dp.net.charging import charge_run
 from smpc_dp.net.connection import AggregatorConnection, AggregatorWaits
 from smpc_dp.net.connection_pool import InboundEvent
-from smpc_dp.net.convictions import certificate_of
 from smpc_dp.net.deadline import PATIENCE, hello_seconds, now, pair_seconds, pairs_seconds
 from smpc_dp.net.driver import Drive
 from smpc_dp.net.evaluation import Evaluations

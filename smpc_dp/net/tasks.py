@@ -9,14 +9,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeAlias, cast
 
 from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.net.session_file import SessionFile
 from smpc_dp.protocols.registry import CAPABILITIES, imported, origin_of
 
 if TYPE_CHECKING:
-    from smpc_dp.identity.roster import Role
+    from smpc_dp.errors import PeerFault
+    from smpc_dp.identity.roster import Role, Roster
     from smpc_dp.log.keeping import Board
     from smpc_dp.net.launcher import ProcessOutcome
     from smpc_dp.privacy.accountant.ledger import Ledger
@@ -81,8 +82,10 @@ class Beside:
         return cast("BesideTask", find_task(self.task))
 
 
+# What a party can be convicted in: certificates of it are judged by this task, whatever a session computes.
+CONVICTING = Beside("pairs", "pairwise-statistic", 3)
 # By the step of the hello that asks for it.
-BESIDE: Mapping[str, Beside] = MappingProxyType({"statistic-hello": Beside("pairs", "pairwise-statistic", 3)})
+BESIDE: Mapping[str, Beside] = MappingProxyType({"statistic-hello": CONVICTING})
 
 
 class AuditedRelease(NamedTuple):
@@ -301,6 +304,23 @@ class Task:
         raise ConfigError.at("session", NO_RELEASE, ConfigCheck.UNSUPPORTED)
 
 
+class ConvictedParties(Protocol):
+    """Parties of a session that certificates in a folder convict. Safe for use by several threads."""
+
+    @property
+    def files(self) -> Mapping[str, Path]:
+        """The certificates by convicted party."""
+        ...
+
+    def fault(self, peer: str) -> PeerFault:
+        """Return the fault of a convicted party."""
+        ...
+
+    def add(self, name: str, content: bytes) -> Path:
+        """Write a certificate that convicts a party; return the file. Raises LocalError."""
+        ...
+
+
 class BesideTask(Task):
     """A task of requests beside the sums of a session, through its aggregator, by a protocol of their own.
 
@@ -316,6 +336,13 @@ class BesideTask(Task):
         self, context: Context, membership: Membership, board: Board, kernels: Sequence[Kernel]
     ) -> Run[Any]:
         """Return the aggregator's role in a request with this context, of a sum."""
+        raise NotImplementedError
+
+    def convictions(self, folder: Path, roster: Roster) -> ConvictedParties:
+        """Judge the certificates in a folder, if there are any.
+
+        Raises LocalError for a folder or a certificate that cannot be read: it may convict a party.
+        """
         raise NotImplementedError
 
 

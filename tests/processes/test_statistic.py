@@ -15,13 +15,12 @@ import numpy as np
 import pytest
 
 import smpc_dp
-from smpc_dp.errors import Check, Code
+from smpc_dp.errors import Check, Code, certificate_of
 from smpc_dp.kernels import Field, auc, kendall_tau, table_kernel
 from smpc_dp.net import statistic
 from smpc_dp.net.aggregator import RequestServer
 from smpc_dp.net.audit import audit
 from smpc_dp.net.audit_certificate import audit_certificate
-from smpc_dp.net.convictions import certificate_of
 from smpc_dp.net.local import create_local_session
 from smpc_dp.net.session_file import Timeouts
 from smpc_dp.net.tasks import Beside

@@ -17,10 +17,12 @@ import smpc_dp.capabilities
 from smpc_dp import extensions
 from smpc_dp.errors import Code, ConfigCheck, ConfigError, LocalError
 from smpc_dp.identity.keys import Identity
+from smpc_dp.identity.roster import Roster
 from smpc_dp.net import tasks
 from smpc_dp.net.aggregator import RequestServer
 from smpc_dp.net.audit import _audit_of
 from smpc_dp.net.connection_pool import InboundEvent
+from smpc_dp.net.member import CERTIFICATES
 from smpc_dp.net.session_file import load_session, parse_session, write_session
 from smpc_dp.net.tasks import Beside
 from smpc_dp.protocols import registry
@@ -176,6 +178,26 @@ async def test_a_request_of_an_absent_capability_is_refused_in_its_own_context(a
     assert await server.event_of(drive, hello) == PeersLost(("alice",))
     assert refused == [(statistic.PROTOCOL, "alice", Code.KIND)]
     assert absent
+
+
+async def test_certificates_that_nobody_can_judge_stop_an_aggregator(absent: str, tmp_path: Path) -> None:
+    """They may convict a party of its sums; where there are none, nothing is loaded to judge them."""
+    server: Any = RequestServer.__new__(RequestServer)
+    server._judged, server._convictions, server._culprits = False, None, {}
+    session = SimpleNamespace(roster=Roster(MEMBERS))
+    server._membership = SimpleNamespace(certificate_folder=tmp_path / CERTIFICATES, session=session)
+    await server._heed_certificates()
+    assert server._convictions is None
+    assert f"{CAPABILITIES}.pairs" not in sys.modules
+    (tmp_path / CERTIFICATES).mkdir()
+    # The first request alone looks for them.
+    await server._heed_certificates()
+    assert server._convictions is None
+    server._judged, gone = False, absent == "pairs"
+    refused = pytest.raises(LocalError, match="cannot judge the certificates: 'pairs' is not in this")
+    with refused if gone else nullcontext():
+        await server._heed_certificates()
+    assert (server._convictions is None) == gone
 
 
 def test_another_module_that_a_capability_lacks_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
@@ -13,9 +14,11 @@ from smpc_dp.protocols.session_protocol import Audit, Roles, SessionProtocol, To
 from smpc_dp.protocols.ustatistic import messages as statistic
 
 if TYPE_CHECKING:
+    from smpc_dp.identity.roster import Roster
     from smpc_dp.kernels.kernel import Kernel
     from smpc_dp.log.keeping import Board
     from smpc_dp.log.log import Header
+    from smpc_dp.net.convictions import Convictions
     from smpc_dp.net.log_watch import LogView
     from smpc_dp.net.member import Membership
     from smpc_dp.net.party_requests import PartyRequests
@@ -119,6 +122,12 @@ class PairsTask(BesideTask):
         corrupt: int = membership.parameters.plan.max_corrupt
         make = plan_maker(kernels)
         return states.aggregator(context, membership.identity, make, board=board, corrupt=corrupt)
+
+    def convictions(self, folder: Path, roster: Roster) -> Convictions:
+        """Judge the certificates in a folder; see `net.convictions`."""
+        from smpc_dp.net.convictions import Convictions
+
+        return Convictions(folder, roster)
 
     def has_log(self, session: SessionFile) -> bool:
         """Return whether the aggregator has a log: servers have none."""

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from smpc_dp.errors import Check, LocalError, PeerFault
+from smpc_dp.errors import Check, LocalError, PeerFault, certificate_of
 from smpc_dp.identity.roster import Roster
-from smpc_dp.net.convictions import FOLDER, Convictions, certificate_of
+from smpc_dp.net.convictions import Convictions
+from smpc_dp.net.member import CERTIFICATES as FOLDER
 from tests.faults.test_covert import IDENTITIES, certificate
 
 ROSTER = Roster([IDENTITIES[name].entry("party") for name in ("alice", "bob")], requires_aggregator=False)

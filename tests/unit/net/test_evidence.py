@@ -20,12 +20,14 @@ from smpc_dp.errors import (
     PeerFault,
     SmpcError,
     TimeoutFault,
+    certificate_of,
 )
 from smpc_dp.net import aggregator, evaluation, reporting, similarity
-from smpc_dp.net.convictions import FOLDER, Convictions, certificate_of
+from smpc_dp.net.convictions import Convictions
 from smpc_dp.net.deadline import pair_seconds, pairs_seconds
 from smpc_dp.net.driver import Drive
 from smpc_dp.net.evaluation import Evaluations
+from smpc_dp.net.member import CERTIFICATES as FOLDER
 from smpc_dp.net.pairwise import drive, run_role
 from smpc_dp.net.relay import Tunnel
 from smpc_dp.net.session_file import Timeouts
