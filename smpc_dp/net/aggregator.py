@@ -8,10 +8,9 @@ import os
 from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, NoReturn, cast
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from smpc_dp.errors import Code, ConfigCheck, ConfigError, LocalError, PeerFault, SmpcError, certificate_of
-from smpc_dp.kernels.kernel import Kernel
 from smpc_dp.net.asked import AskedRequests
 from smpc_dp.net.askers import Askers
 from smpc_dp.net.board import BoardFolder
@@ -33,10 +32,12 @@ from smpc_dp.protocols.record_result import RecordResult
 from smpc_dp.protocols.registry import make_aggregator
 from smpc_dp.protocols.result import Outcome, Result
 from smpc_dp.protocols.session_protocol import MakeAggregator
-from smpc_dp.protocols.ustatistic.result import StatisticResult
 from smpc_dp.wire.abort import LEAVE
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import Context
+
+if TYPE_CHECKING:
+    from smpc_dp.net.call_types import Kernel, StatisticResult
 
 # After the last request logs are shown for at most so many step times: no party can keep an aggregator for
 # ever.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.kernels.named import find_kernel
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from smpc_dp.privacy.circuit_noise import NoiseKind, PairDistribution
     from smpc_dp.protocols.garbled.evaluation import AnyCircuit, Evaluation, Input, Role
     from smpc_dp.protocols.garbled.params import Mode, Output
+    from smpc_dp.protocols.ustatistic.plan import Engine
     from smpc_dp.protocols.ustatistic.result import StatisticResult
     from smpc_dp.statistics.similarity import Similarities
 
-Engine = Literal["garbled", "mpyc"]
 # What a session without an aggregator does not have.
 NO_EVALUATIONS = "evaluations: its addresses are for its averages"
 NO_STATISTICS = "pairwise statistics: it learns them"

@@ -8,10 +8,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from smpc_dp.errors import (
-    ConfigCheck,
-    ConfigError,
-)
+from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.net.events import OnEvent, ignore, with_logging
 from smpc_dp.net.party_requests import PartyRequests
 
@@ -21,27 +18,35 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from smpc_dp.encoding import RingVector
-    from smpc_dp.kernels.kernel import Kernel
-    from smpc_dp.learn.own import LocalFunction, Metric
-    from smpc_dp.learn.requirements import Learned, OnStep
+    from smpc_dp.net.call_types import (
+        AnyCircuit,
+        Engine,
+        Evaluation,
+        Input,
+        Kernel,
+        Learned,
+        LocalFunction,
+        Metric,
+        Mode,
+        OnStep,
+        Output,
+        Role,
+        SentReport,
+        Similarities,
+        StatisticResult,
+    )
     from smpc_dp.net.connection import Connection
     from smpc_dp.net.member import Membership
-    from smpc_dp.net.pair_requests import Engine
     from smpc_dp.net.planned import SessionPlan
     from smpc_dp.net.record_requests import ReadyRows
     from smpc_dp.net.served_log import ServedLog
     from smpc_dp.net.vector_requests import Kind
     from smpc_dp.privacy.accountant.ledger import Ledger
     from smpc_dp.privacy.circuit_noise import NoiseKind, PairDistribution
-    from smpc_dp.protocols.garbled.evaluation import AnyCircuit, Evaluation, Input, Role
-    from smpc_dp.protocols.garbled.params import Mode, Output
     from smpc_dp.protocols.record_result import RecordResult
     from smpc_dp.protocols.result import Result
     from smpc_dp.protocols.session_protocol import MakeParty
-    from smpc_dp.protocols.ustatistic.result import StatisticResult
     from smpc_dp.records.table import Source, Table
-    from smpc_dp.statistics.reports import SentReport
-    from smpc_dp.statistics.similarity import Similarities
     from smpc_dp.trees import Bounds
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from smpc_dp.errors import PeerFault
     from smpc_dp.identity.roster import Role, Roster
     from smpc_dp.log.keeping import Board
+    from smpc_dp.net.call_types import Kernel
     from smpc_dp.net.launcher import ProcessOutcome
     from smpc_dp.privacy.accountant.ledger import Ledger
     from smpc_dp.privacy.empirical import Progress, ReleaseAudit
@@ -27,8 +28,7 @@ if TYPE_CHECKING:
     from smpc_dp.report.document import Section
     from smpc_dp.wire.signing import Context
 
-# Classes of those who ask a task, and of capabilities: to import them here would be a circle.
-Kernel: TypeAlias = Any
+# Classes of those who ask a task: to import them here would be a circle.
 Membership: TypeAlias = Any
 PartyRequests: TypeAlias = Any
 # A result as JSON data.

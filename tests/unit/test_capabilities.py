@@ -39,6 +39,12 @@ SPLIT = ("net", "protocols", "simulate", "statistics", "capabilities")
 
 SOURCES = [file for file in FILES if file.is_relative_to(PACKAGE)]
 
+# The modules that name types of all capabilities, and import them for type checkers alone: the public names,
+# and in the core the types of the calls of `Session` and `serve`: users' checkers must know their fields.
+PUBLIC, CALL_TYPES = "smpc_dp", "smpc_dp.net.call_types"
+# Who has such calls, or passes on what they are given.
+HAVE_CALLS = frozenset({"smpc_dp.net.aggregator", "smpc_dp.net.session", "smpc_dp.net.tasks"})
+
 # A class with such a name is of parameters, members or results; so is what sessions return, what is derived
 # from one, and what stands in a union with one.
 KIND = re.compile(r"(Parameters|Membership|Result)$")
@@ -82,10 +88,12 @@ def short(module: str) -> str:
 def is_forbidden(module: str, imported: str) -> bool:
     """Tell whether a module of the core or of a capability imports what it may not."""
     own, other = part_of(module), part_of(imported)
+    if imported == CALL_TYPES:
+        return module not in HAVE_CALLS
     if own == other or own in ABOVE:
         return False
-    if other in ABOVE:
-        return True
+    if other in ABOVE or module == CALL_TYPES:
+        return other in ABOVE
     return other in CAPABILITIES and other not in MAY_IMPORT.get(own or "", ())
 
 
@@ -160,6 +168,9 @@ def test_each_listed_import_of_a_capability_is_needed() -> None:
         ("smpc_dp.kernels.fields", "smpc_dp.statistics.shared.plan"),
         ("smpc_dp.learn.sgd", "smpc_dp.simulate.average"),
         ("smpc_dp.learn.sgd", "smpc_dp"),
+        ("smpc_dp.net.driver", "smpc_dp.net.call_types"),
+        ("smpc_dp.net.call_types", "smpc_dp.simulate.average"),
+        ("smpc_dp.net.session", "smpc_dp.learn.requirements"),
     ],
 )
 def test_the_rule_of_imports_refuses(module: str, imported: str) -> None:
@@ -175,22 +186,41 @@ def test_the_rule_of_imports_refuses(module: str, imported: str) -> None:
         ("smpc_dp.statistics.shared.plan", "smpc_dp.kernels.fields"),
         ("smpc_dp.cli.run", "smpc_dp.learn.sgd"),
         ("smpc_dp.simulate.average", "smpc_dp.protocols.gopa.params"),
+        ("smpc_dp.net.session", "smpc_dp.net.call_types"),
+        ("smpc_dp.net.call_types", "smpc_dp.learn.requirements"),
     ],
 )
 def test_the_rule_of_imports_accepts(module: str, imported: str) -> None:
     assert not is_forbidden(module, imported)
 
 
-def test_the_public_names_of_capabilities_are_imported_for_types_alone() -> None:
-    tree = parsed(PACKAGE / "__init__.py")
+def loaded_by(module: str) -> set[str]:
+    """Return the modules that a file imports when a program runs, and not for type checkers alone."""
+    [file] = (file for file in SOURCES if module_of(file) == module)
+    tree = parsed(file)
     tree.body = [
         node
         for node in tree.body
         if not (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING")
     ]
-    loaded = {imported for imported, _ in imports(ast.walk(tree), "smpc_dp")}
-    assert loaded
-    assert not [imported for imported in loaded if part_of(imported) in CAPABILITIES | ABOVE]
+    return {imported for imported, _ in imports(ast.walk(tree), "smpc_dp")}
+
+
+def test_the_public_names_of_capabilities_are_imported_for_types_alone() -> None:
+    assert loaded_by(PUBLIC)
+    assert not [imported for imported in loaded_by(PUBLIC) if part_of(imported) in CAPABILITIES | ABOVE]
+
+
+def test_the_types_of_calls_are_for_type_checkers_alone() -> None:
+    assert {part_of(imported) for module, imported in edges() if module == CALL_TYPES} == {
+        "learn",
+        "pairs",
+        "reports",
+    }
+    assert loaded_by(CALL_TYPES) == {"__future__", "typing"}
+    assert {module for module, imported in edges() if imported == CALL_TYPES} == HAVE_CALLS
+    for module in HAVE_CALLS:
+        assert CALL_TYPES not in loaded_by(module)
 
 
 @functools.cache
@@ -203,8 +233,9 @@ def classes() -> frozenset[str]:
     """Return the classes of parameters, members and results."""
     bases = {name: found for kinds in kinds_of_all().values() for name, found in kinds.classes.items()}
     result = {name for name in bases if KIND.search(name)}
-    result |= {name for name in kinds_of_all()[SESSION].returned if name in bases}
     aliases = aliases_of_all()
+    returned = (one for name in kinds_of_all()[SESSION].returned for one in resolved(name, aliases))
+    result |= {name for name in returned if name in bases}
     for name in aliases:
         union = resolved(name, aliases)
         if len(aliases[name]) > 1 and not result.isdisjoint(union):

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +20,9 @@ from smpc_dp.protocols.garbled.params import Mode, PairwiseParameters
 from smpc_dp.protocols.garbled.plan import Plan, Rows
 
 MAX_PARTNERS = 1000
+
+# Who computes a statistic: each pair by garbled circuits, or servers on shares.
+Engine = Literal["garbled", "mpyc"]
 
 
 @dataclass(frozen=True)
