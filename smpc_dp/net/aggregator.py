@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from smpc_dp.errors import Code, ConfigCheck, ConfigError, LocalError, PeerFault, SmpcError, certificate_of
-from smpc_dp.net.asked import AskedRequests
+from smpc_dp.net.asked import SUM_HELLO, AskedRequests
 from smpc_dp.net.askers import Askers
 from smpc_dp.net.board import BoardFolder
 from smpc_dp.net.connection_pool import ConnectionPool, InboundEvent
@@ -26,7 +26,6 @@ from smpc_dp.net.transport.endpoint import listen
 from smpc_dp.protocols.engine import events
 from smpc_dp.protocols.exchange.states import Relayed
 from smpc_dp.protocols.phases.key_graph import Watch
-from smpc_dp.protocols.phases.messages import HELLO
 from smpc_dp.protocols.phases.survivors import FixedSurvivors
 from smpc_dp.protocols.record_result import RecordResult
 from smpc_dp.protocols.registry import make_aggregator
@@ -73,7 +72,7 @@ class RequestServer:
         # None while there are no certificates, and none can be made.
         self._convictions: ConvictedParties | None = None
         self._fixed = FixedSurvivors()
-        self._asked = AskedRequests(membership.identity, HELLO)
+        self._asked = AskedRequests(membership.identity, SUM_HELLO)
         # What most parties asked for in the last request, and of which task, if it was not a sum.
         self.operation = ""
         self.beside: Beside | None = None

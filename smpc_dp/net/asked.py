@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, NamedTuple, Protocol
 
 from msgspec import Meta
 
@@ -20,17 +20,38 @@ from smpc_dp.net.connection_pool import SMALL_MESSAGE, InboundEvent
 from smpc_dp.net.driver import Drive
 from smpc_dp.net.member import Membership
 from smpc_dp.protocols.phases.messages import HELLO, Hello
-from smpc_dp.protocols.secret_sharing.messages import HELLO as SHARED_HELLO
-from smpc_dp.protocols.secret_sharing.messages import Hello as SharedHello
 from smpc_dp.wire.abort import TEXTS
 from smpc_dp.wire.envelope import Body, Envelope
 from smpc_dp.wire.signing import Context, Signer, decode
 
 ASKED = "asked"
-_KINDS: Mapping[str, type[Hello] | type[SharedHello]] = {HELLO: Hello, SHARED_HELLO: SharedHello}
 
 _Number = Annotated[int, Meta(ge=1, lt=1 << 31)]
 _Signature = Annotated[bytes, Meta(min_length=64, max_length=64)]
+
+
+class RequestHello(Protocol):
+    """What every hello that is shown says: the request of a session, and what its party asks for in it."""
+
+    @property
+    def session_digest(self) -> bytes: ...
+
+    @property
+    def request(self) -> int: ...
+
+    @property
+    def operation(self) -> str: ...
+
+
+class HelloKind(NamedTuple):
+    """The step and the body of hellos to a collector of one kind."""
+
+    step: str
+    body: type[RequestHello]
+
+
+# To the aggregator of sums, or to all other parties where there is none.
+SUM_HELLO = HelloKind(HELLO, Hello)
 
 
 class Asked(Body, frozen=True):
@@ -70,11 +91,12 @@ class Hellos:
     that is shown counts against who shows it.
     """
 
-    def __init__(self, context: Context, needed: int, step: str, receiver: str) -> None:
-        """`needed`: of `needed_signers`; `step`, `receiver`: of the hellos."""
+    def __init__(self, context: Context, needed: int, kind: HelloKind, receiver: str) -> None:
+        """`needed`: of `needed_signers`; `kind`, `receiver`: of the hellos."""
         self.context = context
         self._needed = needed
-        self._addressed = (step, receiver, context.session_digest)
+        self._body = kind.body
+        self._addressed = (kind.step, receiver, context.session_digest)
         self._requests: dict[str, _Requested] = {}
         # By operation, how many ask for it, whether their signatures are valid or not.
         self._counts: Counter[str] = Counter()
@@ -90,7 +112,7 @@ class Hellos:
         if len(envelope.body) > SMALL_MESSAGE or sender not in context.names or sender in self._requests:
             return
         with contextlib.suppress(PeerFault):
-            hello = decode(envelope.body, _KINDS[envelope.step], sender)
+            hello = decode(envelope.body, self._body, sender)
             if (hello.session_digest, hello.request) == (context.session_digest, context.request):
                 self._requests[sender] = _Requested(envelope, hello.operation)
                 self._counts[hello.operation] += 1
@@ -155,10 +177,10 @@ class AskedRequests:
     Requests of groups and of statistics have none.
     """
 
-    def __init__(self, identity: Signer, step: str) -> None:
-        """`identity`: of the collector; `step`: of a hello to it."""
+    def __init__(self, identity: Signer, kind: HelloKind) -> None:
+        """`identity`: of the collector; `kind`: of the hellos to it."""
         self._identity = identity
-        self._step = step
+        self._kind = kind
         self._current: Hellos | None = None
         self._last: Hellos | None = None
         # The operation of more than half of all parties of the current request, if they do not ask the same.
@@ -168,7 +190,7 @@ class AskedRequests:
         """Begin a request."""
         self._last = self._current or self._last
         needed, name = needed_signers(parameters), self._identity.name
-        self._current = None if context.grouped else Hellos(context, needed, self._step, name)
+        self._current = None if context.grouped else Hellos(context, needed, self._kind, name)
         self._most = None
 
     def drop(self) -> None:
@@ -192,7 +214,12 @@ class AskedRequests:
         another operation than more than half of all parties'. `ignored`: excluded parties.
         """
         envelope, peer, number = inbound.envelope, inbound.peer, drive.request
-        if envelope is None or envelope.step != self._step or peer in ignored or inbound.request > number:
+        if (
+            envelope is None
+            or envelope.step != self._kind.step
+            or peer in ignored
+            or inbound.request > number
+        ):
             return
         joins = drive.run.step == envelope.step and peer in drive.run.waiting_for
         if inbound.request < number or not joins:
@@ -244,18 +271,27 @@ class OwnRequest:
         context: that of the request, with the operation.
         needed: of `needed_signers`.
         label: the label in the operation, after its first word.
+        kind: of its hello and those of others.
     """
 
     context: Context
     needed: int
     label: str
+    kind: HelloKind = SUM_HELLO
 
     @classmethod
-    def of(cls, member: Membership, number: int, operation: str, label: str | None) -> OwnRequest | None:
+    def of(
+        cls,
+        member: Membership,
+        number: int,
+        operation: str,
+        label: str | None,
+        kind: HelloKind = SUM_HELLO,
+    ) -> OwnRequest | None:
         """Return a party's request; None without a label: a plan numbers it."""
         if label is None:
             return None
-        return cls(member.context(number, operation), needed_signers(member.parameters), label)
+        return cls(member.context(number, operation), needed_signers(member.parameters), label, kind)
 
     def error(self, party: str, number: int, operation: str | None, following: int) -> OtherRequestError:
         """Return the error of a party, given number and operation of most others; None: it is not known."""
@@ -280,12 +316,11 @@ class OwnRequest:
         context, sender = self.context, envelope.sender
         context.check(envelope)
         asked = decode(envelope.body, Asked, sender)
-        kind = _KINDS.get(asked.step)
         names = [
             context.names[number - 1] for number, _, _ in asked.hellos if 0 < number <= len(context.names)
         ]
         if (
-            kind is None
+            asked.step != self.kind.step
             or len(names) < len(asked.hellos)
             or len(set(names) - {party}) < max(self.needed, len(names))
         ):
@@ -295,7 +330,7 @@ class OwnRequest:
         for name, (_, body, signature) in zip(names, asked.hellos, strict=True):
             try:
                 context.check(Envelope(digest, asked.step, name, sender, body, signature))
-                hello = decode(body, kind, name)
+                hello = decode(body, self.kind.body, name)
             except PeerFault as fault:
                 raise PeerFault(sender, f"shows what is no hello: {fault}", Check.NOT_SIGNED) from None
             requests.add((hello.session_digest, hello.request, hello.operation))

@@ -288,7 +288,7 @@ def _signed_for_all(envelope: Envelope, membership: Membership) -> Envelope:
 def _hellos_to_all(own: OwnRequest, request: int) -> Hellos:
     """Return an empty list of the others' hellos of a request."""
     context = dataclasses.replace(own.context, request=request)
-    return Hellos(context, own.needed, HELLO, context.aggregator)
+    return Hellos(context, own.needed, own.kind, context.aggregator)
 
 
 @dataclass(slots=True)

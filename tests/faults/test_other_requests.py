@@ -15,7 +15,7 @@ import pytest
 from msgspec.structs import replace
 
 from smpc_dp.errors import Check, Code, OtherRequestError, PeerFault, SmpcError, TimeoutFault
-from smpc_dp.net.asked import ASKED, Asked, AskedRequests, OwnRequest, needed_signers
+from smpc_dp.net.asked import ASKED, SUM_HELLO, Asked, AskedRequests, OwnRequest, needed_signers
 from smpc_dp.net.connection_pool import SMALL_MESSAGE
 from smpc_dp.net.events import ignore
 from smpc_dp.net.local import AGGREGATOR, create_local_session
@@ -328,6 +328,10 @@ FORGED: dict[str, tuple[Forged, Check]] = {
         Check.NOT_SHOWN,
     ),
     "nobody": (lambda all_: shown(all_, [], 5), Check.NOT_SHOWN),
+    "of-servers": (
+        lambda all_: shown(all_, [replace(one, step=SHARED_HELLO) for one in _hellos(all_)], 5),
+        Check.NOT_SHOWN,
+    ),
     "not-signed": (
         lambda all_: shown(all_, [replace(one, signature=bytes(64)) for one in _hellos(all_)], 5),
         Check.NOT_SIGNED,
@@ -371,7 +375,7 @@ def test_an_earlier_request_is_none_to_join(members: dict[str, Membership]) -> N
 def test_a_collector_shows_valid_hellos_of_most_alone(members: dict[str, Membership]) -> None:
     """Without enough of them it shows nothing, and the party learns no more than that it is late."""
     aggregator = members[AGGREGATOR]
-    asked = AskedRequests(aggregator.identity, HELLO)
+    asked = AskedRequests(aggregator.identity, SUM_HELLO)
     asked.begin(aggregator.context(5), aggregator.parameters)
     made = {name: hello(members[name], 5, "sum b") for name in OTHERS[:3]}
     asked.add(made[OTHERS[0]])
@@ -391,7 +395,7 @@ def test_a_collector_shows_valid_hellos_of_most_alone(members: dict[str, Members
 def test_the_last_number_has_one_after_it(members: dict[str, Membership]) -> None:
     """Which differs from the tag of what servers send to each other."""
     aggregator = members[AGGREGATOR]
-    asked = AskedRequests(aggregator.identity, HELLO)
+    asked = AskedRequests(aggregator.identity, SUM_HELLO)
     asked.begin(aggregator.context(MOST_REQUESTS), aggregator.parameters)
     for name in OTHERS[:2]:
         asked.add(hello(members[name], MOST_REQUESTS, "sum b"))
@@ -404,7 +408,7 @@ def test_the_last_number_has_one_after_it(members: dict[str, Membership]) -> Non
 def test_no_party_is_shown_its_own_hello(members: dict[str, Membership]) -> None:
     """An earlier process of it has asked: it is none of the others."""
     aggregator = members[AGGREGATOR]
-    asked = AskedRequests(aggregator.identity, HELLO)
+    asked = AskedRequests(aggregator.identity, SUM_HELLO)
     asked.begin(aggregator.context(5), aggregator.parameters)
     for name in (ALICE, OTHERS[0]):
         asked.add(hello(members[name], 5, "sum b"))
@@ -432,7 +436,7 @@ def test_no_party_makes_a_collector_show_what_counts_against_it(members: dict[st
         replace(own_hello, run_id=bytes(32)),
         replace(own_hello, body=b"junk"),
     ):
-        asked = AskedRequests(aggregator.identity, HELLO)
+        asked = AskedRequests(aggregator.identity, SUM_HELLO)
         asked.begin(aggregator.context(5), aggregator.parameters)
         for each in (wrong, *(hello(members[name], 5, "sum b") for name in OTHERS[1:3])):
             asked.add(each)

@@ -29,7 +29,7 @@ from smpc_dp.net.member import Membership
 from smpc_dp.net.requests import ServerLostError, ends_session
 from smpc_dp.net.servers.child import Answer
 from smpc_dp.net.servers.engine import Engine
-from smpc_dp.net.servers.shared import terms_maker
+from smpc_dp.net.servers.shared import SHARED_HELLO, terms_maker
 from smpc_dp.net.transport.channel import Channel
 from smpc_dp.net.transport.endpoint import Listener, dial, listen
 from smpc_dp.protocols.engine import events
@@ -86,7 +86,7 @@ class ComputingServer:
         self._begun = asyncio.Event()
         # Operations of past requests: a late party is answered in the messages of its own protocol.
         self._requested: dict[int, Membership] = {}
-        self._asked = AskedRequests(membership.identity, HELLO)
+        self._asked = AskedRequests(membership.identity, SHARED_HELLO)
 
     @classmethod
     async def open(

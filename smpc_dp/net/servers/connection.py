@@ -26,6 +26,7 @@ from smpc_dp.net.servers.programs import (
     sum_outcome,
     sum_record,
 )
+from smpc_dp.net.servers.shared import SHARED_HELLO
 from smpc_dp.net.transport.endpoint import dial
 from smpc_dp.privacy.accountant.receipt import Receipt
 from smpc_dp.protocols.engine import events
@@ -140,7 +141,7 @@ class ServersConnection(Connection):
         requested = _Request(
             member, request, operation, sum_record(parameters.sum_encoding, ring_vector.tolist())
         )
-        own = OwnRequest.of(member, request, operation, label)
+        own = OwnRequest.of(member, request, operation, label, SHARED_HELLO)
         receipt = await self._drive(requested, charge, before, own)
         opened = requested.machine.result
         return sum_outcome(requested.context, parameters, servers, requested.program, opened), receipt

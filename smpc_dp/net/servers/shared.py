@@ -1,18 +1,22 @@
-"""Sessions with servers: checks of their programs, and the privacy event of a sum."""
+"""Sessions with servers: hellos to them, checks of their programs, and the privacy event of a sum."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
+from smpc_dp.net.asked import HelloKind
 from smpc_dp.net.servers.programs import charge_of, compile_operation
 from smpc_dp.protocols.secret_sharing.agreement import MakeTerms
+from smpc_dp.protocols.secret_sharing.messages import HELLO, Hello
 from smpc_dp.protocols.secret_sharing.params import RECORDS, SharedParameters
 from smpc_dp.protocols.secret_sharing.terms import ProgramTerms
 
 if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.events import Event
     from smpc_dp.protocols.records import RecordParameters
+
+SHARED_HELLO = HelloKind(HELLO, Hello)
 
 
 def check_programs(planned: Sequence[SharedParameters]) -> None:
