@@ -44,6 +44,8 @@ SOURCES = [file for file in FILES if file.is_relative_to(PACKAGE)]
 PUBLIC, CALL_TYPES = "smpc_dp", "smpc_dp.net.call_types"
 # Who has such calls, or passes on what they are given.
 HAVE_CALLS = frozenset({"smpc_dp.net.aggregator", "smpc_dp.net.session", "smpc_dp.net.tasks"})
+# Of a method of `Session`.
+MOST_STATEMENTS = 8
 
 # A class with such a name is of parameters, members or results; so is what sessions return, what is derived
 # from one, and what stands in a union with one.
@@ -221,6 +223,20 @@ def test_the_types_of_calls_are_for_type_checkers_alone() -> None:
     assert {module for module, imported in edges() if imported == CALL_TYPES} == HAVE_CALLS
     for module in HAVE_CALLS:
         assert CALL_TYPES not in loaded_by(module)
+
+
+def test_methods_of_a_session_are_short() -> None:
+    """A session asks the registered tasks: a method that decides by their kind itself would be longer."""
+    tree = parsed(PACKAGE / f"{short(SESSION).replace('.', '/')}.py")
+    [session] = (node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "Session")
+    methods = [node for node in session.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    # The first one is the method itself.
+    lengths = {
+        one.name: sum(isinstance(node, ast.stmt) for node in ast.walk(one)) - 1 - bool(ast.get_docstring(one))
+        for one in methods
+    }
+    assert len(lengths) > 20
+    assert {name: length for name, length in lengths.items() if length > MOST_STATEMENTS} == {}
 
 
 @functools.cache
