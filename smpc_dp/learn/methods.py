@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Literal, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, TypeVar, cast
 
 import msgspec
 import numpy as np
@@ -22,17 +22,15 @@ from smpc_dp.encoding import Encoding
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
 from smpc_dp.learn.averager import ParticipationCounter, Rows
 from smpc_dp.learn.requirements import PrivateAverages, PublicAverages
-from smpc_dp.learn.servers import SERVER_STEPS, check_epsilon, plan_vectors
 from smpc_dp.learn.weighted import Weighting
+from smpc_dp.learn.written import DEFAULT, METHODS
 from smpc_dp.privacy.gaussian import gaussian_epsilon, gaussian_mu
 from smpc_dp.privacy.guarantee import PrivacyGuarantee, delta_warnings
+from smpc_dp.protocols.averaging import Averaging, GroupParameters, OnShares
 from smpc_dp.protocols.exchange.params import plan_exchange
 from smpc_dp.protocols.phases.parameters import SumParameters
-from smpc_dp.protocols.registry import checker_of, session_protocol
-from smpc_dp.protocols.secagg.noisy import check_noisy
+from smpc_dp.protocols.registry import checker_of, find_protocol, session_protocol
 from smpc_dp.protocols.secagg.params import SAME
-from smpc_dp.protocols.secret_sharing.claims import HONEST_SERVERS
-from smpc_dp.protocols.secret_sharing.params import VectorParameters
 
 if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.events import Event
@@ -45,13 +43,14 @@ class _Releases(Protocol):
 
 
 P = TypeVar("P", bound=_Releases)
-GroupParameters = SumParameters | VectorParameters
 Method = Literal["secagg", "gopa", "local", "pair", "mpyc"]
 # A step of the grid is this fraction of the bound of a vector.
 STEPS = 1 << 16
 PUBLIC_STEPS = 1 << 40
-# Methods whose members and aggregator learn nothing but an exact average.
-_EXACT_METHODS = ("secagg", "mpyc")
+# The same on shares: a step is far below any noise, and cheap to check.
+SERVER_STEPS = 1 << 12
+# The method of exact averages through the aggregator, also of public vectors where others are private.
+EXACT = "secagg"
 # Fewest members of an exact average.
 _LEAST_EXACT = 3
 # What every result of exact averages of private vectors says.
@@ -62,8 +61,6 @@ EXACT_CLAIM = (
     "or where two sums differ by one party, or from many averages together; models trained on it may reveal "
     "single records. Each average: "
 )
-# Groups up to this size have the complete graph: only there all s - c honest members' noise is counted on.
-MOST_COMPLETE = 512
 # How often, and by which factor, the noise of one average is enlarged until that of all suffices.
 _TRIALS, _SHRINK = 60, 0.999
 # Least delta of one average that the noise is planned for.
@@ -80,7 +77,7 @@ class AveragerTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             "between two, who share the noise if `colluders` is 0; `mpyc`: servers compute on shares, with "
             "one noise that nobody knows: the roster is that of protocol mpyc"
         ),
-    ] = "secagg"
+    ] = DEFAULT
     colluders: Annotated[
         int,
         Meta(
@@ -108,6 +105,20 @@ class AveragerTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Meta(description="of gopa, as there", extra={"default": '`"keep"`'}),
     ] = None
 
+    @property
+    def averaging(self) -> Averaging:
+        """How the protocol of the method averages; raises ConfigError where its capability is absent."""
+        protocol = find_protocol(METHODS[self.method])
+        if protocol is None or protocol.averaging is None:
+            reason = f"'{self.method}' is not in this installation"
+            raise ConfigError.at("averager.method", reason, ConfigCheck.UNSUPPORTED)
+        return protocol.averaging
+
+    @property
+    def on_shares(self) -> OnShares | None:
+        """How servers average; None for a method of the members."""
+        return self.averaging.on_shares
+
     def plan(self, size: int, length: int, l2_bound: float, epsilon: float, delta: float) -> GroupParameters:
         """Return the parameters of one private average over a group.
 
@@ -124,17 +135,14 @@ class AveragerTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 honest=size - self.colluders if self.method == "pair" else 1,
                 missing=self.missing,
             )
-        if self.method == "mpyc":
+        if self.on_shares is not None:
             precision = l2_bound / SERVER_STEPS
             grid = Encoding.plan(length=length, l2_bound=l2_bound, precision=precision, parties=size)
-            return plan_vectors(grid, self.missing, (epsilon, delta))
+            return self.on_shares.plan(grid, self.missing, (epsilon, delta))
         given: dict[str, object] = self._group(size, length) | {"epsilon": epsilon, "delta": delta}
-        if self.method == "gopa":
-            given |= {} if self.on_dropout is None else {"on_dropout": self.on_dropout}
-        elif self.mechanism is not None:
-            given["mechanism"] = self.mechanism
+        given |= {key: value for key in sorted(self.averaging.settings) if (value := getattr(self, key))}
         # With proofs the grid follows from the noise.
-        fine = {"verifiable": True} if self.verifiable else {"precision": l2_bound / STEPS}
+        fine = {} if self.verifiable else {"precision": l2_bound / STEPS}
         given |= {"l2_bound": l2_bound} | fine
         return _checked(self.method, given, size)
 
@@ -143,11 +151,11 @@ class AveragerTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
         Such averages are exact for public vectors, or without differential privacy.
         """
-        if self.method == "mpyc":
+        if self.on_shares is not None:
             grid = Encoding.plan(
                 length=length, lower=-bound, upper=bound, precision=bound / PUBLIC_STEPS, parties=size
             )
-            return plan_vectors(grid, self.missing)
+            return self.on_shares.plan(grid, self.missing, None)
         if self.method in ("local", "pair"):
             return plan_exchange(
                 size,
@@ -159,7 +167,7 @@ class AveragerTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         given = self._group(size, length)
         # Groups differ, and so does what is averaged; without `missing` none of a group may be lost.
         given |= {"lower": -bound, "upper": bound, "precision": bound / PUBLIC_STEPS, SAME: False}
-        return _checked("secagg", given, size)
+        return _checked(EXACT, given, size)
 
     def _group(self, size: int, length: int) -> dict[str, object]:
         """Return the parameters that all protocols share."""
@@ -170,7 +178,7 @@ class AveragerTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
         Of two survivors each could subtract its own vector, and read the other's.
         """
-        if self.method not in _EXACT_METHODS:
+        if not self.averaging.is_exact:
             reason = f"'{self.method}' needs epsilon: without it averages are exact, of 'secagg' or 'mpyc'"
             return [ConfigIssue("averager.method", reason, ConfigCheck.CONFLICT)]
         if self.mechanism is not None:
@@ -182,7 +190,7 @@ class AveragerTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Return the faults of the table for exact averages alone, of vectors that are private already."""
         if self.method in ("local", "pair"):
             return []
-        if self.method != "secagg":
+        if not self.averaging.is_exact or self.on_shares is not None:
             reason = f"'{self.method}' is for averages of data: here it is 'secagg', or 'local' or 'pair'"
             return [ConfigIssue("averager.method", reason, ConfigCheck.CONFLICT)]
         return self._least_issues(size)
@@ -201,7 +209,7 @@ class AveragerTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Return the faults of the table for groups of this size."""
         issues: list[ConfigIssue] = []
         honest = size - self.colluders - self.missing
-        if self.method == "mpyc":
+        if self.on_shares is not None:
             if size - self.missing < 2:
                 issues.append(
                     ConfigIssue(
@@ -232,9 +240,10 @@ class AveragerTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 "that is local differential privacy, method 'local'"
             )
             issues.append(ConfigIssue("averager.method", reason, ConfigCheck.INFEASIBLE))
-        if self.mechanism is not None and self.method != "secagg":
+        settings = self.averaging.settings
+        if self.mechanism is not None and "mechanism" not in settings:
             issues.append(ConfigIssue("averager.mechanism", "is for secagg", ConfigCheck.UNSUPPORTED))
-        if (self.verifiable or self.on_dropout is not None) and self.method != "gopa":
+        if (self.verifiable or self.on_dropout is not None) and "verifiable" not in settings:
             issues.append(
                 ConfigIssue(
                     "averager.method", "verifiable and on_dropout are for gopa", ConfigCheck.UNSUPPORTED
@@ -243,14 +252,11 @@ class AveragerTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return issues
 
 
-def _checked(protocol: str, given: Mapping[str, object], size: int) -> SumParameters:
+def _checked(name: str, given: Mapping[str, object], size: int) -> SumParameters:
     """Return the checked parameters of a protocol; raise ConfigError in the names of the table's keys."""
-    checked: SumParameters | None
-    if protocol == "secagg" and "epsilon" in given and size <= MOST_COMPLETE:
-        checked, issues = check_noisy(given, size, complete=True)
-    else:
-        version = session_protocol(protocol).version_for(given)
-        checked, issues = checker_of(protocol, version)(given, size)
+    protocol = session_protocol(name)
+    own = None if protocol.averaging is None else protocol.averaging.check
+    checked, issues = (own or checker_of(name, protocol.version_for(given)))(given, size)
     if given.get("verifiable") and "precision" in {issue.where for issue in issues}:
         # The grid follows from the noise: precision is not a setting.
         reason = "needs more noise than verifiable averages have: raise it, take fewer steps or larger groups"
@@ -259,12 +265,13 @@ def _checked(protocol: str, given: Mapping[str, object], size: int) -> SumParame
         raise ConfigError(
             [ConfigIssue(f"averager ({issue.where})", issue.reason, issue.check) for issue in issues]
         )
-    return checked
+    return cast("SumParameters", checked)
 
 
-def is_by_servers(parameters: GroupParameters) -> bool:
-    """Tell whether servers compute an average with these parameters, not the members of its group."""
-    return session_protocol(parameters.protocol).topology({}) == "servers"
+def on_shares(parameters: GroupParameters) -> OnShares | None:
+    """Return how servers compute an average with these parameters; None where the members of a group do."""
+    averaging = session_protocol(parameters.protocol).averaging
+    return None if averaging is None else averaging.on_shares
 
 
 @dataclass(frozen=True)
@@ -289,20 +296,20 @@ class PlannedAverages:
     def plan(self, size: int) -> SumParameters:
         """Return the parameters for a group of this size; raise ConfigError if none is planned."""
         planned = self.parameters(size)
-        if is_by_servers(planned):
+        if on_shares(planned) is not None:
             raise ConfigError.at(
                 "averager.method", "servers average, not the members of a group", ConfigCheck.UNSUPPORTED
             )
         return cast("SumParameters", planned)
 
-    def plan_shared(self, size: int) -> VectorParameters:
+    def plan_shared(self, size: int) -> Any:
         """Return the parameters for secret sharing; raise ConfigError if none are planned for this size."""
         planned = self.parameters(size)
-        if not is_by_servers(planned):
+        if on_shares(planned) is None:
             raise ConfigError.at(
                 "averager.method", "the members of a group average, not servers", ConfigCheck.UNSUPPORTED
             )
-        return cast("VectorParameters", planned)
+        return planned
 
     def parameters(self, size: int) -> GroupParameters:
         """Return the parameters for a group of this size, of any protocol; raise ConfigError if none."""
@@ -318,9 +325,9 @@ class PlannedAverages:
         return self.parameters(size).sum_encoding
 
     @property
-    def shared(self) -> bool:
-        """Whether servers compute these averages by secret sharing."""
-        return any(map(is_by_servers, self.plans.values()))
+    def on_shares(self) -> OnShares | None:
+        """How servers compute these averages; None where the members of a group do."""
+        return on_shares(self._largest)
 
     def is_noisy(self, size: int) -> bool:
         """Tell whether averages over groups of this size have noise."""
@@ -378,8 +385,8 @@ def plan_private(table: AveragerTable, required: PrivateAverages, parties: int) 
         exact = {size: table.plan_exact(size, length, required.l2_bound) for size in required.sizes}
         return PlannedAverages(exact, None, count, weighting, exposes=True)
     epsilon, delta = required.epsilon, required.delta
-    if table.method == "mpyc":
-        check_epsilon(epsilon)
+    if table.on_shares is not None:
+        table.on_shares.check_epsilon(epsilon)
 
     def planned(size: int) -> GroupParameters:
         def one(epsilon: float, delta: float) -> GroupParameters:
@@ -407,8 +414,8 @@ def _assumption(table: AveragerTable) -> str:
         return "none about others: local differential privacy"
     if table.method == "pair":
         return "the two of a pair do not look at each other's vectors, and collude with nobody"
-    if table.method == "mpyc":
-        return f"{HONEST_SERVERS}; none about other parties"
+    if table.on_shares is not None:
+        return f"{table.on_shares.assumption()}; none about other parties"
     if not table.colluders:
         return "of a group at most one member looks at the averages, and colludes with nobody"
     return f"of a group at most {table.colluders} members collude with the aggregator and all others"

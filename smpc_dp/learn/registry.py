@@ -25,7 +25,7 @@ from smpc_dp.learn.diffusion_learner import Diffusion
 from smpc_dp.learn.dual_averaging_groups import DualAveragingGroups
 from smpc_dp.learn.exchanges import PlannedMessages, plan_messages
 from smpc_dp.learn.local_global import LocalGlobal
-from smpc_dp.learn.methods import AveragerTable, GroupParameters, PlannedAverages, plan_private, plan_public
+from smpc_dp.learn.methods import AveragerTable, PlannedAverages, plan_private, plan_public
 from smpc_dp.learn.own import OwnFunctions, OwnModel
 from smpc_dp.learn.pair_descent import DualAveraging, DualAveragingReports
 from smpc_dp.learn.pair_statistics import GossipClear, GossipReports
@@ -40,10 +40,11 @@ from smpc_dp.learn.token_learners import (
     WalkSumLearner,
 )
 from smpc_dp.learn.walk_sgd_learner import WalkSgdLearner
-from smpc_dp.learn.written import is_verifiable
+from smpc_dp.learn.written import LEARN, is_verifiable
 from smpc_dp.privacy.accountant.decimals import summed
 from smpc_dp.privacy.guarantee import PrivacyGuarantee
-from smpc_dp.protocols.gopa.versions import VERIFIABLE_VERSION, has_version, version_of
+from smpc_dp.protocols.averaging import GroupParameters, OnShares
+from smpc_dp.protocols.registry import session_protocol
 from smpc_dp.settings import read
 
 LEARNERS: Mapping[str, type[Any]] = {
@@ -177,12 +178,21 @@ class LearnParameters:
         return (step * each + index - each, step + 1) if request > 0 and index >= each else None
 
     @property
+    def on_shares(self) -> OnShares | None:
+        """How servers compute the averages; None where there are no servers."""
+        return next((each.on_shares for each in self._averages), None)
+
+    @property
     def requests(self) -> tuple[GroupParameters, ...]:
         """The parameters of every kind of request of a session with these."""
-        averages = [each for each in (self.average, self.mix, self.metric) if each is not None]
-        result = [one for each in averages for one in each.plans.values()]
-        on_shares = any(each.shared for each in averages)
-        return (*result, *(() if self.exchange is None or on_shares else (self.exchange.parameters,)))
+        result = [one for each in self._averages for one in each.plans.values()]
+        if self.exchange is not None and self.on_shares is None:
+            result.append(self.exchange.parameters)
+        return tuple(result)
+
+    @property
+    def _averages(self) -> list[PlannedAverages]:
+        return [each for each in (self.average, self.mix, self.metric) if each is not None]
 
 
 def _together(steps: PrivacyGuarantee, metric: PrivacyGuarantee) -> PrivacyGuarantee:
@@ -202,12 +212,10 @@ def check_learn_as(
     numbered, issues = number_parties(parameters, names)
     if issues:
         return None, issues
-    verifiable = is_verifiable(parameters)
-    if not has_version(version, verifiable=verifiable):
-        expected = version_of(verifiable=verifiable)
-        why = (
-            "verifiable averages" if expected == VERIFIABLE_VERSION else "without verifiable averages 'learn'"
-        )
+    protocol, verifiable = session_protocol(LEARN), is_verifiable(parameters)
+    expected = protocol.version_for(parameters)
+    if version != expected and not (verifiable and version in protocol.audited):
+        why = "verifiable averages" if verifiable else "without verifiable averages 'learn'"
         reason = f"{why} need version = {expected}, this session file has version = {version}"
         return None, [ConfigIssue("averager.verifiable", reason, ConfigCheck.CONFLICT)]
     return check_learn(numbered, len(names))
@@ -225,7 +233,7 @@ def check_learn(
         return None, [ConfigIssue("learner", f"{reason} (known: {known})", ConfigCheck.CHOICE)]
     given = {key: value for key, value in parameters.items() if key not in _COMMON}
     learner, issues = _read(kind, given, "")
-    table, more = _read(AveragerTable, parameters.get("averager", {}), "averager.")
+    table, more = _averager(parameters.get("averager", {}))
     issues += more
     columns, more = _columns(parameters.get("columns"), getattr(learner, "features", None))
     issues += more
@@ -240,15 +248,15 @@ def check_learn(
     requirements = learner.requirements(parties)
     issues += _averaging_issues(table, requirements)
     if "averager" in parameters and requirements.average is None and requirements.mix is None:
-        # mpyc's fault is another: see below.
+        # The fault of servers is another: see below.
         reason = "is for averages, and this learner sends messages alone: these settings have no groups"
-        if table.method != "mpyc":
+        if table.on_shares is None:
             issues.append(ConfigIssue("averager", reason, ConfigCheck.UNSUPPORTED))
     if requirements.metric is not None and table.verifiable:
         reason = "is not for verifiable averages: auditors count two requests a step"
         issues.append(ConfigIssue("metric_every", reason, ConfigCheck.UNSUPPORTED))
-    if table.method == "mpyc" and (requirements.average is None or requirements.exchange is not None):
-        reason = "'mpyc' averages, and this learner sends messages, which need an aggregator"
+    if table.on_shares is not None and (requirements.average is None or requirements.exchange is not None):
+        reason = f"'{table.method}' averages, and this learner sends messages, which need an aggregator"
         issues.append(ConfigIssue("averager.method", reason, ConfigCheck.UNSUPPORTED))
     if issues:
         return None, issues
@@ -263,6 +271,16 @@ def check_learn(
         return None, [ConfigIssue("epsilon", str(error), ConfigCheck.INFEASIBLE)]
     planned = LearnParameters(parties, learner, average, mix, exchange, origin, metric, columns)
     return planned, []
+
+
+def _averager(given: object) -> tuple[AveragerTable | None, list[ConfigIssue]]:
+    """Return the averager's table, or None, and what is wrong with it; its protocol may be absent."""
+    table, issues = _read(AveragerTable, given, "averager.")
+    try:
+        _ = table is None or table.averaging
+    except ConfigError as error:
+        return None, list(error.issues)
+    return table, issues
 
 
 def _averaging_issues(table: AveragerTable, requirements: Requirements) -> list[ConfigIssue]:

@@ -8,9 +8,6 @@ from smpc_dp.privacy.central_gaussian import GREATEST_EPSILON, WideGaussian
 from smpc_dp.protocols.secagg.noisy import sensitivity_of
 from smpc_dp.protocols.secret_sharing.params import VectorParameters
 
-# A step of the grid of private averages is this fraction of the bound of a vector: far below any noise, and
-# cheap to check.
-SERVER_STEPS = 1 << 12
 # The longest that mpyc may compute one average.
 SECONDS = 600.0
 # Processor time of a server, as measured: of a level of a draw, and of a bit of a value that is checked.

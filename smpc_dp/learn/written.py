@@ -3,8 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
 
-from smpc_dp.protocols.gopa import versions
+from smpc_dp.protocols.registry import find_protocol
+from smpc_dp.protocols.session_protocol import SessionProtocol
+
+LEARN = "learn"
+# By method of an averager the protocol whose requests its averages are.
+METHODS: Mapping[str, str] = MappingProxyType(
+    {"secagg": "secagg", "gopa": "gopa", "local": "exchange", "pair": "exchange", "mpyc": "mpyc"}
+)
+DEFAULT: Final = "secagg"
 
 
 def averager_of(parameters: Mapping[str, object]) -> Mapping[str, object]:
@@ -15,4 +25,10 @@ def averager_of(parameters: Mapping[str, object]) -> Mapping[str, object]:
 
 def is_verifiable(parameters: Mapping[str, object]) -> bool:
     """Tell whether averages are verifiable."""
-    return versions.is_verifiable(averager_of(parameters))
+    return averager_of(parameters).get("verifiable") is True
+
+
+def averages_by(parameters: Mapping[str, object]) -> SessionProtocol | None:
+    """Return the protocol of the averages; None for an unknown method, or one of an absent capability."""
+    method = averager_of(parameters).get("method", DEFAULT)
+    return find_protocol(METHODS[method]) if isinstance(method, str) and method in METHODS else None

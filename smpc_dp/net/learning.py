@@ -243,11 +243,8 @@ async def serve_learning(
     membership = Membership.load(session, name or aggregator_name(session), key, role)
     parameters, counter = learn_parameters(membership), Counter()
     opening: AbstractAsyncContextManager[Any]
-    if membership.servers:
-        # Sessions without servers do not load them.
-        from smpc_dp.net.servers.computing_server import open_computing_server
-
-        opening = open_computing_server(membership, on_event, listen_on, keep=True)
+    if parameters.on_shares is not None:
+        opening = parameters.on_shares.open_server(membership, on_event, listen_on, keep=True)
     else:
         logs = log_folder(membership, session, board)
         opening = open_aggregator(membership, listen_on, logs=logs, on_event=on_event)

@@ -9,7 +9,7 @@ from smpc_dp.errors import Check, VerificationError
 from smpc_dp.learn.written import is_verifiable
 from smpc_dp.net.log_session import LogSession
 from smpc_dp.net.session_file import SessionFile
-from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
+from smpc_dp.protocols.phases.parameters import SumParameters
 from smpc_dp.seen import scope_of_group
 from smpc_dp.wire.signing import group_operation
 
@@ -53,7 +53,7 @@ def is_group(session: SessionFile, scope: str) -> bool:
 
 def group_of(
     session: LogSession, planned: LearnParameters, request: int, operation: str
-) -> tuple[tuple[str, ...], VerifiableParameters]:
+) -> tuple[tuple[str, ...], SumParameters]:
     """Return the group that averages gradients in a request of a learning session, and its parameters.
 
     `planned` are the session's parameters. Raises VerificationError for a request that is no verifiable
@@ -77,4 +77,4 @@ def group_of(
             f"the parties asked for {operation!r}, not for {expected!r} of the group of step {step}",
             Check.OTHER_OPERATION,
         )
-    return names, cast("VerifiableParameters", parameters)
+    return names, parameters

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from smpc_dp.log.log import Header
     from smpc_dp.privacy.accountant.events import Event
     from smpc_dp.protocols.auditing import LogAuditor
+    from smpc_dp.protocols.averaging import Averaging
     from smpc_dp.protocols.engine.collector import CollectorRole
     from smpc_dp.protocols.engine.party import PartyRole
     from smpc_dp.protocols.engine.run import Run
@@ -230,6 +231,7 @@ class SessionProtocol:
         opened_once: a party's record, from its membership, of the requests that its rows may be in once;
             None where they may be in any number.
         party, aggregator: make the roles of one request; None where these are no chains of states.
+        averaging: how learners average by it; None where they do not.
         audit: of its logs; None without logs.
         most_corrupt: c of a session, from parameters as written and a number of parties; raises ConfigError.
             None where it follows from the plan alone.
@@ -255,6 +257,7 @@ class SessionProtocol:
     opened_once: Callable[[Any], OpenedOnce | None] = _any_number
     party: MakeParty | None = None
     aggregator: MakeAggregator | None = None
+    averaging: Averaging | None = None
     audit: Audit | None = None
     most_corrupt: Callable[[Written, int], int] | None = None
     event: Callable[[Any], Event] = _event_of_request

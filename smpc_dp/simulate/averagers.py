@@ -37,7 +37,6 @@ from smpc_dp.protocols.phases.parameters import SumParameters
 from smpc_dp.protocols.result import Result
 from smpc_dp.simulate.average import sum_roles
 from smpc_dp.simulate.drive import drive
-from smpc_dp.simulate.servers import average_on_shares
 from smpc_dp.simulate.simulated_run import AGGREGATOR
 
 if TYPE_CHECKING:
@@ -106,15 +105,16 @@ class IdealAverager(_Simulated):
     def _groups(self, size: int, vectors: NDArray[np.float64]) -> Rows:
         """Return the averages of groups of one size, from shape (groups, size, length)."""
         groups, _, length = vectors.shape
-        shared = self._averaging.plan_shared(size) if self._averaging.shared else None
-        parameters = self._averaging.plan(size) if shared is None else None
+        on_shares = self._averaging.on_shares
         encoding = self._averaging.encoding(size)
         grid = grid_rows(encoding, vectors.reshape(groups * size, length)).reshape(vectors.shape)
         totals = grid.sum(axis=1)
-        if parameters is not None:
-            totals += parameters.own_noise(self._source, vectors.size).reshape(vectors.shape).sum(axis=1)
-        elif shared is not None and shared.noise is not None:
-            totals += shared.noise.draws(self._coins, totals.size).reshape(totals.shape)
+        if on_shares is None:
+            drawn = self._averaging.plan(size).own_noise(self._source, vectors.size)
+            totals += drawn.reshape(vectors.shape).sum(axis=1)
+        else:
+            drawn = on_shares.noise(self._averaging.plan_shared(size), self._coins, totals.size)
+            totals += drawn.reshape(totals.shape)
         noisy = self._averaging.is_noisy(size)
         if np.abs(totals).max(initial=0) >= EXACT_FLOAT:
             return np.stack([encoding.average(total, size, noisy=noisy) for total in totals])
@@ -158,10 +158,10 @@ class ProtocolAverager(_Simulated):
     def _run(self, size: int, vectors: Rows) -> tuple[Rows, int]:
         """Return the average of one group, shape (length,), and the number of its survivors."""
         seed = None if self._seed is None else self._seed + (self._requests << 32)
-        if self._averaging.shared:
-            return average_on_shares(
-                self._averaging.plan_shared(size), vectors, request=self._requests, seed_for_simulation=seed
-            )
+        on_shares = self._averaging.on_shares
+        if on_shares is not None:
+            planned = self._averaging.plan_shared(size)
+            return on_shares.simulate(planned, vectors, request=self._requests, seed_for_simulation=seed)
         result = self._result(self._averaging.plan(size), vectors, seed)
         return np.asarray(result.value, dtype=np.float64), int(result.weight)
 

@@ -34,11 +34,11 @@ from smpc_dp.wire.signing import Context
 
 # By capability those that build on it.
 BUILT_ON: Mapping[str, frozenset[str]] = {
-    "gopa": frozenset({"learn"}),
+    "gopa": frozenset(),
     "learn": frozenset(),
     "pairs": frozenset(),
     "reports": frozenset(),
-    "servers": frozenset({"learn"}),
+    "servers": frozenset(),
 }
 # By name of a protocol the capability that has it.
 NAMED = {
@@ -127,6 +127,40 @@ def test_a_session_that_names_an_absent_capability_has_an_unknown_protocol(
         known = reason.partition("; ")[0]
         assert "secagg 1" in known
         assert f"{name} 1" not in known
+
+
+AVERAGED = {"learner": "sgd", "features": 2, "epsilon": 5.0, "delta": 1e-5}
+SERVERS = [
+    Identity.from_seed(f"s{n}", bytes([n]) * 32).entry("server", f"127.0.0.1:{n}") for n in (11, 12, 13)
+]
+
+
+@pytest.mark.parametrize(
+    ("method", "verifiable"),
+    [("secagg", False), ("local", False), ("gopa", False), ("gopa", True), ("mpyc", False)],
+)
+def test_learners_average_by_what_is_there(
+    absent: str, method: str, verifiable: bool, tmp_path: Path
+) -> None:
+    """The session is refused where the capability of its averages is absent, and only there."""
+    path, averager = tmp_path / "s.toml", {"method": method, "verifiable": verifiable}
+    # Checked parameters are remembered: those of no two absent capabilities are the same.
+    steps, version = 3 + sorted(BUILT_ON).index(absent), 3 if verifiable else 1
+    parameters = AVERAGED | {"steps": steps, "averager": averager}
+    members = [*SERVERS, *MEMBERS[1:]] if method == "mpyc" else MEMBERS
+    if absent not in {"learn", "gopa" if method == "gopa" else "", "servers" if method == "mpyc" else ""}:
+        write_session(path, "learn", version, parameters, members)
+        assert load_session(path).is_logged == verifiable
+        return
+    with pytest.raises(ConfigError) as caught:
+        write_session(path, "learn", version, parameters, members)
+    reasons = [issue.reason for issue in caught.value.issues]
+    if absent == "learn":
+        assert any("'learn' is unknown" in reason for reason in reasons)
+    elif verifiable:
+        assert any("reads version 1 of 'learn'" in reason for reason in reasons)
+    else:
+        assert f"'{method}' is not in this installation" in reasons
 
 
 def test_the_name_of_an_absent_capability_stays_reserved(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from smpc_dp.errors import ConfigCheck, ConfigIssue, Issues
 from smpc_dp.identity.roster import Member
+from smpc_dp.protocols.averaging import Averaging
 from smpc_dp.protocols.gopa.versions import (
     AUDITED_VERSION,
     GOPA,
@@ -151,6 +152,7 @@ PROTOCOLS = (
         connections={"direct": _open_direct},
         party=_party,
         aggregator=_aggregator,
+        averaging=Averaging(settings=frozenset({"verifiable", "on_dropout"})),
         audit=AUDIT,
         most_corrupt=corrupt_as_written,
         tables={"gopa": _tables, "gopa-verifiable": _verifiable_tables},

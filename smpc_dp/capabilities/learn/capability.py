@@ -3,32 +3,38 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
-from smpc_dp.capabilities.gopa.capability import AUDIT
-from smpc_dp.capabilities.servers import capability as servers
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, Issues, PrivacyError
 from smpc_dp.identity.roster import Member
-from smpc_dp.learn.written import averager_of, is_verifiable
+from smpc_dp.learn.written import LEARN, METHODS, averager_of, averages_by
 from smpc_dp.net.session_file import SessionFile
 from smpc_dp.net.tasks import SUM_OPTIONS, GivenInputs, Json, Ledgers, Task
-from smpc_dp.protocols.gopa.versions import AUDITED_VERSION, GOPA, VERIFIABLE_VERSION, VERSION, version_of
-from smpc_dp.protocols.session_protocol import SessionProtocol, Topology, no_servers
+from smpc_dp.protocols.registry import find_protocol
+from smpc_dp.protocols.session_protocol import Audit, SessionProtocol, Topology, no_servers
 
 if TYPE_CHECKING:
     from smpc_dp.identity.roster import Role
     from smpc_dp.learn.registry import LearnParameters
     from smpc_dp.learn.requirements import Learned
     from smpc_dp.log.log import Header
+    from smpc_dp.net.connection import Connection
+    from smpc_dp.net.events import OnEvent
     from smpc_dp.net.host import HostMember
     from smpc_dp.net.launcher import ProcessOutcome
     from smpc_dp.net.log_session import LogSession
     from smpc_dp.net.member import Membership
     from smpc_dp.net.party_requests import PartyRequests
     from smpc_dp.report.document import Section
+
+# Averages of the method that alone has verifiable ones: sessions with them have versions and logs of its
+# protocol. None where its capability is absent.
+LOGGED = find_protocol(METHODS["gopa"])
+# Without verifiable averages.
+VERSION = 1
 
 
 def _check(
@@ -41,23 +47,36 @@ def _check(
 
 
 def _version(parameters: Mapping[str, object]) -> int:
-    return version_of(verifiable=is_verifiable(parameters))
+    return VERSION if LOGGED is None else LOGGED.version_for(averager_of(parameters))
+
+
+def _is_logged(parameters: Mapping[str, object]) -> bool:
+    return LOGGED is not None and LOGGED.is_logged(averager_of(parameters))
 
 
 def _topology(parameters: Mapping[str, object]) -> Topology:
-    return "servers" if averager_of(parameters).get("method") == "mpyc" else "aggregator"
+    averages = averages_by(parameters)
+    return "aggregator" if averages is None else averages.topology({})
 
 
 def _roster_issues(
     protocol: str, parameters: Mapping[str, object], members: Sequence[Member]
 ) -> list[ConfigIssue]:
-    check = servers.roster_issues if _topology(parameters) == "servers" else no_servers
-    return check(protocol, parameters, members)
+    averages = averages_by(parameters)
+    check = no_servers if averages is None else averages.roster_issues
+    return check(protocol, {}, members)
 
 
 def _check_requests(parameters: Mapping[str, object], planned: Sequence[Any]) -> None:
-    if _topology(parameters) == "servers":
-        servers.check_requests(parameters, planned)
+    averages = averages_by(parameters)
+    if averages is not None:
+        averages.check_requests({}, planned)
+
+
+async def _open_servers(membership: Membership, on_event: OnEvent, listen_on: str | None) -> Connection:
+    averages: Any = averages_by(membership.session.parameters)
+    connection: Connection = await averages.connections["servers"](membership, on_event, listen_on)
+    return connection
 
 
 def _task(_parameters: Mapping[str, object]) -> str:
@@ -86,27 +105,38 @@ def _cost(_parameters: Any, _servers: int) -> None:
     return None
 
 
+def _audit() -> Audit | None:
+    """Return how the logs of verifiable averages are audited; None where there are none."""
+    if LOGGED is None or LOGGED.audit is None:
+        return None
+    return replace(
+        LOGGED.audit,
+        protocol=LOGGED.name,
+        certifies=(),
+        check_session=_check_logged,
+        group_of=_group_of,
+        is_group=_is_group,
+    )
+
+
+def _checkers(versions: Iterable[int]) -> dict[int, Callable[..., Any]]:
+    return {number: functools.partial(_check, number) for number in versions}
+
+
 PROTOCOLS = (
     SessionProtocol(
-        name="learn",
-        versions={number: functools.partial(_check, number) for number in (VERSION, VERIFIABLE_VERSION)},
-        audited={AUDITED_VERSION: functools.partial(_check, AUDITED_VERSION)},
+        name=LEARN,
+        versions=_checkers((VERSION,) if LOGGED is None else LOGGED.versions),
+        audited=_checkers(() if LOGGED is None else LOGGED.audited),
         named=True,
         chosen=_version,
         topology=_topology,
-        is_logged=is_verifiable,
+        is_logged=_is_logged,
         task=_task,
         roster_issues=_roster_issues,
         check_requests=_check_requests,
-        connections=servers.CONNECTIONS,
-        audit=replace(
-            AUDIT,
-            protocol=GOPA,
-            certifies=(),
-            check_session=_check_logged,
-            group_of=_group_of,
-            is_group=_is_group,
-        ),
+        connections={"servers": _open_servers},
+        audit=_audit(),
         cost=_cost,
     ),
 )

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from smpc_dp.errors import ConfigIssue, SmpcError
 from smpc_dp.identity.roster import Member
 from smpc_dp.net.tasks import Task
+from smpc_dp.protocols.averaging import Averaging, OnShares
 from smpc_dp.protocols.session_protocol import SessionProtocol, Topology
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from smpc_dp.crypto.randomness import Randomness
+    from smpc_dp.encoding import Encoding
     from smpc_dp.net.connection import Connection
     from smpc_dp.net.events import OnEvent
     from smpc_dp.net.member import Membership
@@ -19,7 +26,7 @@ if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.events import Event
     from smpc_dp.protocols.phases.cost import Cost
     from smpc_dp.protocols.secret_sharing.agreement import Opened
-    from smpc_dp.protocols.secret_sharing.params import SharedParameters
+    from smpc_dp.protocols.secret_sharing.params import SharedParameters, VectorParameters
     from smpc_dp.protocols.ustatistic.result import StatisticResult
 
 
@@ -35,17 +42,15 @@ def _topology(_parameters: Mapping[str, object]) -> Topology:
     return "servers"
 
 
-def roster_issues(
+def _roster_issues(
     _protocol: str, _parameters: Mapping[str, object], members: Sequence[Member]
 ) -> list[ConfigIssue]:
-    """Return the faults of a roster that prevent computations on shares."""
     from smpc_dp.protocols.secret_sharing.params import roster_issues
 
     return roster_issues(members)
 
 
-def check_requests(_parameters: Mapping[str, object], planned: Sequence[Any]) -> None:
-    """Raise ConfigError for sums that are impossible."""
+def _check_requests(_parameters: Mapping[str, object], planned: Sequence[Any]) -> None:
     from smpc_dp.net.servers.shared import check_programs
 
     check_programs(planned)
@@ -55,9 +60,6 @@ async def _open_servers(membership: Membership, on_event: OnEvent, _listen_on: s
     from smpc_dp.net.servers.connection import ServersConnection
 
     return await ServersConnection.open(membership, on_event)
-
-
-CONNECTIONS: Mapping[Topology, Callable[..., Awaitable[Connection]]] = {"servers": _open_servers}
 
 
 async def _serve(*arguments: Any, **named: Any) -> list[Opened | SmpcError]:
@@ -87,16 +89,61 @@ def _cost(parameters: Any, servers: int) -> Cost | None:
     return cost_on_shares(parameters, servers)
 
 
+def _check_epsilon(epsilon: float) -> None:
+    from smpc_dp.learn.servers import check_epsilon
+
+    check_epsilon(epsilon)
+
+
+def _plan_average(encoding: Encoding, missing: int, budget: tuple[float, float] | None) -> VectorParameters:
+    from smpc_dp.learn.servers import plan_vectors
+
+    return plan_vectors(encoding, missing, budget)
+
+
+def _assumption() -> str:
+    from smpc_dp.protocols.secret_sharing.claims import HONEST_SERVERS
+
+    return HONEST_SERVERS
+
+
+def _open_server(*arguments: Any, **named: Any) -> AbstractAsyncContextManager[Any]:
+    from smpc_dp.net.servers.computing_server import open_computing_server
+
+    return open_computing_server(*arguments, **named)
+
+
+def _noise(parameters: VectorParameters, coins: Randomness, count: int) -> NDArray[np.int64]:
+    return parameters.draw_noise(coins, count)
+
+
+def _simulate_average(*arguments: Any, **named: Any) -> tuple[NDArray[np.float64], int]:
+    from smpc_dp.simulate.servers import average_on_shares
+
+    return average_on_shares(*arguments, **named)
+
+
 PROTOCOLS = (
     SessionProtocol(
         name="mpyc",
         versions={1: _check},
         topology=_topology,
-        roster_issues=roster_issues,
-        check_requests=check_requests,
-        connections=CONNECTIONS,
+        roster_issues=_roster_issues,
+        check_requests=_check_requests,
+        connections={"servers": _open_servers},
         serving={"server": _serve},
         opened_once=_opened_once,
+        averaging=Averaging(
+            is_exact=True,
+            on_shares=OnShares(
+                check_epsilon=_check_epsilon,
+                plan=_plan_average,
+                assumption=_assumption,
+                open_server=_open_server,
+                noise=_noise,
+                simulate=_simulate_average,
+            ),
+        ),
         event=_event,
         cost=_cost,
         vectors=("mpyc",),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from smpc_dp.protocols.averaging import Averaging
 from smpc_dp.protocols.session_protocol import Roles, SessionProtocol
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ PROTOCOLS = (
         versions={},
         party=_party,
         aggregator=_aggregator,
+        averaging=Averaging(),
         tables={"exchange": _tables},
         vectors=("exchange",),
     ),

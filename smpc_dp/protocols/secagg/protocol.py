@@ -6,17 +6,33 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from smpc_dp.errors import ConfigIssue
+from smpc_dp.protocols.averaging import Averaging
 from smpc_dp.protocols.session_protocol import Roles, SessionProtocol, corrupt_as_written
 
 if TYPE_CHECKING:
     from smpc_dp.protocols.engine.run import Run
     from smpc_dp.protocols.phases.parameters import SumParameters
 
+# Groups of learners up to this size have the complete graph: only there all s - c honest members' noise is
+# counted on.
+MOST_COMPLETE = 512
+
 
 def _check(parameters: Mapping[str, object], parties: int) -> tuple[SumParameters | None, list[ConfigIssue]]:
     from smpc_dp.protocols.secagg.check import check_session
 
     return check_session(parameters, parties)
+
+
+def _check_group(
+    parameters: Mapping[str, object], members: int
+) -> tuple[SumParameters | None, list[ConfigIssue]]:
+    """Check the parameters of an average of learners, noisy if they have epsilon."""
+    if "epsilon" in parameters and members <= MOST_COMPLETE:
+        from smpc_dp.protocols.secagg.noisy import check_noisy
+
+        return check_noisy(parameters, members, complete=True)
+    return _check(parameters, members)
 
 
 def _party(*arguments: Any, **named: Any) -> Run[Any]:
@@ -43,6 +59,7 @@ PROTOCOLS = (
         versions={1: _check},
         party=_party,
         aggregator=_aggregator,
+        averaging=Averaging(settings=frozenset({"mechanism"}), is_exact=True, check=_check_group),
         most_corrupt=corrupt_as_written,
         tables={"secagg": _tables},
         vectors=("secagg",),

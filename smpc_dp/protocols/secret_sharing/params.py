@@ -6,8 +6,11 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import msgspec
+import numpy as np
 from msgspec import Meta
+from numpy.typing import NDArray
 
+from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.encoding import Encoding, encoding_issues
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
 from smpc_dp.identity.roster import Member
@@ -137,6 +140,10 @@ class VectorParameters(SharedParameters, frozen=True):
                 warnings=delta_warnings(self.delta, self.parties),
             )
         return vector_privacy(guarantee)
+
+    def draw_noise(self, coins: Randomness, count: int) -> NDArray[np.int64]:
+        """Return `count` draws of the noise in one coordinate of a sum, in grid steps; 0 without noise."""
+        return np.zeros(count, np.int64) if self.noise is None else self.noise.draws(coins, count)
 
     @property
     def privacy_of_all(self) -> Privacy:

@@ -127,5 +127,5 @@ def test_results_say_that_the_whole_party_is_protected(protocol: str, more: dict
 @pytest.mark.parametrize("method", ["local", "mpyc"])
 def test_averages_of_learners_say_it_too(method: str) -> None:
     parameters = AveragerTable(method=method).plan(5, 2, 1.0, 1.0, 1e-6)  # type: ignore[arg-type]
-    privacy = parameters.privacy(5) if isinstance(parameters, SumParameters) else parameters.privacy()
-    assert "the whole party is protected as one, and not each record or person" in privacy.claim
+    claim = parameters.privacy_of_all.claim
+    assert "the whole party is protected as one, and not each record or person" in claim
