@@ -46,8 +46,8 @@ from smpc_dp.protocols.phases.parameters import SumParameters
 from smpc_dp.protocols.registry import make_aggregator, make_party
 from smpc_dp.protocols.result import Outcome
 from smpc_dp.protocols.secagg.params import check_parameters
-from smpc_dp.simulate.average import with_board
 from smpc_dp.simulate.drive import drive
+from smpc_dp.simulate.roles import with_board
 from smpc_dp.simulate.simulated_run import AGGREGATOR, simulated_run
 from smpc_dp.wire.signing import Context, Signer, decode_envelope, encode_envelope
 
@@ -329,7 +329,7 @@ class Session:
         simulated = simulated_run(PARTIES, protocol=parameters.protocol, operation=operation, remember=False)
         text = ""
         if isinstance(parameters, VerifiableParameters):
-            simulated, board = with_board(simulated, NOISY)
+            simulated, board = with_board(simulated, parameters.version, NOISY)
             text = board.session
         values = random.Random(seed)  # noqa: S311 - the values are nobody's
         ring_vector = {

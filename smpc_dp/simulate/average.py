@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
@@ -16,25 +15,20 @@ from smpc_dp.box import Bound
 from smpc_dp.encoding import MAX_LENGTH, Encoding, shown
 from smpc_dp.errors import ConfigCheck, ConfigError, Issues, SmpcError
 from smpc_dp.files import write_file
-from smpc_dp.identity.keys import Identity, verify
-from smpc_dp.identity.roster import Role
 from smpc_dp.log.keeping import MemoryBoard
 from smpc_dp.net.transport.memory import Faults
 from smpc_dp.privacy.secagg_plan import plan_secagg
-from smpc_dp.protocols.engine.run import Run, RunningRole
 from smpc_dp.protocols.gopa.check import check_gopa
-from smpc_dp.protocols.gopa.versions import VERIFIABLE_VERSION
 from smpc_dp.protocols.phases.parameters import MAX_PARTIES, SumParameters
-from smpc_dp.protocols.registry import make_aggregator, make_party
-from smpc_dp.protocols.result import Outcome, Result
+from smpc_dp.protocols.result import Result
 from smpc_dp.protocols.secagg.noisy import check_noisy
 from smpc_dp.protocols.secagg.params import SecAggParameters
-from smpc_dp.protocols.session import canonical_session, session_digest, session_json
 from smpc_dp.report.trace import Trace
 from smpc_dp.simulate.direct import run_direct
 from smpc_dp.simulate.drive import drive
 from smpc_dp.simulate.randomness import checked_seed
-from smpc_dp.simulate.simulated_run import AGGREGATOR, SimulatedRun, draw_kills, simulated_run
+from smpc_dp.simulate.roles import sum_roles
+from smpc_dp.simulate.simulated_run import AGGREGATOR, draw_kills
 from smpc_dp.simulate.tracing import traced
 from smpc_dp.values import refuse_masked, vector_of
 from smpc_dp.wire.signing import Context
@@ -44,87 +38,6 @@ DEFAULT_PRECISION = 1e-6
 SESSION_LOG_SUFFIX = ".session.jsonl"
 # Eight gigabytes of input.
 MAX_VALUES = 1 << 30
-
-
-@dataclass(slots=True)
-class Roles:
-    """The roles of one simulated run."""
-
-    context: Context
-    aggregator: Run[Outcome]
-    parties: list[Run[Outcome]]
-    board: MemoryBoard | None = None
-
-    @property
-    def machines(self) -> list[RunningRole]:
-        """All machines, the aggregator first."""
-        return [self.aggregator, *self.parties]
-
-
-def sum_roles(
-    parameters: SumParameters,
-    vectors: Sequence[ArrayLike],
-    *,
-    weights: Sequence[int] | None = None,
-    clip: bool = False,
-    request: int = 1,
-    threads: int = 1,
-    seed_for_simulation: int | None = None,
-    remember: bool = True,
-    alone: Collection[int] = (),
-    declared: Mapping[str, object] | None = None,
-) -> tuple[Roles, int]:
-    """Return the roles of a run over `vectors`, and how many values were clipped; see `simulated_run`.
-
-    The parties at the indexes `alone` check everything themselves, whatever the others remember. `declared`
-    are the parameters as a session file would have them; a verifiable run needs them, for its board.
-    """
-    simulated = simulated_run(
-        len(vectors),
-        request=request,
-        seed_for_simulation=seed_for_simulation,
-        remember=remember,
-        protocol=parameters.protocol,
-        operation=parameters.planned(),
-    )
-    board = None
-    if parameters.is_logged:
-        simulated, board = with_board(simulated, declared or {})
-    context = simulated.context
-    parties: list[Run[Outcome]] = []
-    clipped = 0
-    unaided = replace(context, verify=verify, memo=None) if alone else context
-    for index, name in enumerate(context.names):
-        weight = None if weights is None else weights[index]
-        ring_vector, changed = parameters.encoding.encode(
-            vectors[index], party=name, weight=weight, clip=clip
-        )
-        clipped += changed
-        own = unaided if index in alone else context
-        parties.append(
-            make_party(own, parameters, simulated.signers[name], ring_vector, simulated.sources[name])
-        )
-    aggregator = make_aggregator(
-        context, parameters, simulated.signers[AGGREGATOR], threads=threads, board=board
-    )
-    return Roles(context, aggregator, parties, board), clipped
-
-
-def with_board(simulated: SimulatedRun, declared: Mapping[str, object]) -> tuple[SimulatedRun, MemoryBoard]:
-    """Return the simulated run with a roster of certificates, and its board.
-
-    A log can describe such a run.
-    """
-    roles: list[tuple[str, Role, str | None]] = [(AGGREGATOR, "aggregator", "127.0.0.1:1")]
-    roles += [(name, "party", None) for name in simulated.context.names]
-    members = [
-        Identity.from_seed(name, bytes(simulated.signers[name].key)).entry(role, address)
-        for name, role, address in roles
-    ]
-    context = replace(simulated.context, version=VERIFIABLE_VERSION)
-    session = session_json(canonical_session(context.protocol, context.version, declared, members))
-    context = replace(context, session_digest=session_digest(session))
-    return replace(simulated, context=context), MemoryBoard(session.decode("ascii"))
 
 
 def average(  # noqa: PLR0913 - the keys of a session file, and what a simulation has beside them

@@ -35,8 +35,8 @@ from smpc_dp.net.transport.memory import MemoryNetwork
 from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.protocols.phases.parameters import SumParameters
 from smpc_dp.protocols.result import Result
-from smpc_dp.simulate.average import sum_roles
 from smpc_dp.simulate.drive import drive
+from smpc_dp.simulate.roles import sum_roles
 from smpc_dp.simulate.simulated_run import AGGREGATOR
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from smpc_dp.protocols.engine.run import RunningRole
 from smpc_dp.protocols.phases.messages import MASKED, PARTY_STEPS
 from smpc_dp.protocols.phases.parameters import SumParameters
 from smpc_dp.protocols.secagg.params import SecAggParameters
-from smpc_dp.simulate.average import sum_roles
 from smpc_dp.simulate.drive import drive
+from smpc_dp.simulate.roles import sum_roles
 from smpc_dp.simulate.simulated_run import AGGREGATOR
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import encode_envelope

@@ -17,8 +17,8 @@ from smpc_dp.privacy.secagg_plan import plan_secagg
 from smpc_dp.protocols.engine.events import Cancellation, Conviction, Deadline, Message, Start
 from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.secagg.params import SecAggParameters
-from smpc_dp.simulate.average import Roles, sum_roles
 from smpc_dp.simulate.drive import drive
+from smpc_dp.simulate.roles import Roles, sum_roles
 from smpc_dp.simulate.simulated_run import AGGREGATOR
 from smpc_dp.wire.abort import ABORT
 from smpc_dp.wire.envelope import Envelope

@@ -19,9 +19,9 @@ from smpc_dp.privacy.secagg_plan import plan_secagg
 from smpc_dp.protocols.phases.draws import draw_neighbours
 from smpc_dp.protocols.phases.messages import PARTY_STEPS
 from smpc_dp.protocols.secagg.params import SecAggParameters
-from smpc_dp.simulate.average import sum_roles
 from smpc_dp.simulate.drive import drive
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
+from smpc_dp.simulate.roles import sum_roles
 from smpc_dp.simulate.simulated_run import AGGREGATOR
 from smpc_dp.wire.sets import PartySet, pack_list, pack_set, unpack_list
 from tests.examples import examples

@@ -24,8 +24,8 @@ from smpc_dp.protocols.phases import certify
 from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.phases.certify import check_certificate, sample_certificate, shortest_certificate
 from smpc_dp.protocols.secagg.params import SecAggParameters
-from smpc_dp.simulate.average import sum_roles
 from smpc_dp.simulate.drive import drive
+from smpc_dp.simulate.roles import sum_roles
 from smpc_dp.simulate.simulated_run import AGGREGATOR, simulated_run
 from smpc_dp.wire.sets import pack_set
 from smpc_dp.wire.signing import Context, encode

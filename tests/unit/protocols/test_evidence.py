@@ -15,9 +15,9 @@ from smpc_dp.protocols.gopa.direct_params import DirectParameters, check_paramet
 from smpc_dp.protocols.phases import keys
 from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.secagg.params import SecAggParameters
-from smpc_dp.simulate.average import sum_roles
 from smpc_dp.simulate.direct import direct_roles
 from smpc_dp.simulate.drive import drive
+from smpc_dp.simulate.roles import sum_roles
 from smpc_dp.simulate.simulated_run import AGGREGATOR
 from smpc_dp.wire.envelope import EVERYONE
 from smpc_dp.wire.sets import pack_set
