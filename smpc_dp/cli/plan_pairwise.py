@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import msgspec
 import typer
@@ -15,7 +16,7 @@ from smpc_dp.files import read_bounded
 from smpc_dp.values import decoded
 
 if TYPE_CHECKING:
-    from smpc_dp.privacy.central_pairwise import CentralPlan
+    from smpc_dp.privacy.local_baselines import Baseline
 
 MAX_MODEL_BYTES = 1 << 26
 
@@ -53,10 +54,8 @@ def pairwise(
     The two-party protocol, and the local-DP protocols that the options describe; or servers' computation on
     shares.
     """
-    from smpc_dp.privacy.central_pairwise import plan_central
     from smpc_dp.privacy.local_baselines import local_baselines, read_model
     from smpc_dp.privacy.local_pairwise import zetas
-    from smpc_dp.privacy.pairwise_plan import plan_pairwise
 
     read = None if model is None else read_model(_load(model))
     if (positives is None) != (levels is None):
@@ -75,29 +74,37 @@ def pairwise(
     first, second = zetas(*read) if read else (None, width**2 / 4)
     second = second if zeta_2 is None else zeta_2
     first = second / 2 if first is None else first
-    if engine not in ("garbled", "mpyc"):
+    if engine not in _PLANS:
         raise ConfigError.at("engine", f"{engine!r} is neither 'garbled' nor 'mpyc'", ConfigCheck.CHOICE)
-    if engine == "mpyc":
-        of_servers = plan_central(
-            parties,
-            epsilon,
-            first if zeta_1 is None else zeta_1,
-            second,
-            delta=delta,
-            distribution="gaussian" if delta else "laplace",
-            width=width,
-            steps=steps,
-            partners=partners or 0,
-        )
-        _print_central(of_servers, as_json)
-        return
+    first = first if zeta_1 is None else zeta_1
+    asked = _Asked(parties, epsilon, first, second, width, partners, delta, steps)
+    _PLANS[engine](asked, baselines, as_json)
+
+
+class _Asked(NamedTuple):
+    """Options of the plan of either engine; zetas and width as of the kernel."""
+
+    parties: int
+    epsilon: float
+    zeta_1: float
+    zeta_2: float
+    width: float
+    partners: int | None
+    delta: float
+    steps: int
+
+
+def _plan_pairs(asked: _Asked, baselines: Sequence[Baseline], as_json: bool) -> None:
+    """Print the plan for two parties of each pair, and the errors of local protocols."""
+    from smpc_dp.privacy.pairwise_plan import plan_pairwise
+
     plan = plan_pairwise(
-        parties,
-        epsilon,
-        first if zeta_1 is None else zeta_1,
-        second,
-        width=width,
-        partners=partners,
+        asked.parties,
+        asked.epsilon,
+        asked.zeta_1,
+        asked.zeta_2,
+        width=asked.width,
+        partners=asked.partners,
     )
     if as_json:
         print_json({**msgspec.to_builtins(plan), "rivals": msgspec.to_builtins(baselines)})
@@ -116,11 +123,24 @@ def pairwise(
         bins = "" if baseline.bins is None else f", {baseline.bins} values"
         rows.append((f"local: {baseline.protocol}", f"{baseline.bound:.4g}", f"bound{bins}{exact}{note}"))
     printed = f"neighbours: {plan.relation}\nassumes: {plan.assumption}"
-    print_plan(plan, False, f"pairwise statistic of {parties} parties", rows, printed)
+    print_plan(plan, False, f"pairwise statistic of {asked.parties} parties", rows, printed)
 
 
-def _print_central(plan: CentralPlan, as_json: bool) -> None:
+def _plan_central(asked: _Asked, _baselines: Sequence[Baseline], as_json: bool) -> None:
     """Print the plan for servers."""
+    from smpc_dp.privacy.central_pairwise import plan_central
+
+    plan = plan_central(
+        asked.parties,
+        asked.epsilon,
+        asked.zeta_1,
+        asked.zeta_2,
+        delta=asked.delta,
+        distribution="gaussian" if asked.delta else "laplace",
+        width=asked.width,
+        steps=asked.steps,
+        partners=asked.partners or 0,
+    )
     over = f"{plan.partners} of each party" if plan.partners else "all"
     baseline = "" if plan.two_party_error is None else f"{plan.two_party_error:.4g}"
     gain = "" if plan.gain is None else f"mean squared, with its best partners: {plan.gain:.3g} times this"
@@ -134,6 +154,9 @@ def _print_central(plan: CentralPlan, as_json: bool) -> None:
     ]
     printed = f"neighbours: {plan.relation}\nassumes: {plan.assumption}"
     print_plan(plan, as_json, f"pairwise statistic of {plan.parties} parties by servers", rows, printed)
+
+
+_PLANS = {"garbled": _plan_pairs, "mpyc": _plan_central}
 
 
 def _load(path: Path) -> object:

@@ -6,11 +6,14 @@ python -m smpc_dp.demo.aggregator SESSION NAME --out SEEN.json
 from __future__ import annotations
 
 import sys
+from typing import cast
 
 import smpc_dp
 from smpc_dp.demo.process import parser, run_member
 from smpc_dp.encoding import RingVector
 from smpc_dp.net.launcher import print_event
+from smpc_dp.net.session_file import load_session
+from smpc_dp.net.tasks import checked_for, task_of
 
 
 def main() -> int:
@@ -25,14 +28,17 @@ def main() -> int:
         received[lender] = ring_vector.tolist()
 
     async def act() -> object:
+        session = load_session(arguments.session)
+        checked_for(session, "vector")
         (ended,) = await smpc_dp.serve(
             arguments.session, name=arguments.name, requests=1, on_event=print_event, watch=watch
         )
         if isinstance(ended, smpc_dp.SmpcError):
             raise ended
-        if not isinstance(ended, smpc_dp.Result):
+        if ended.task != task_of(session).name:
             raise smpc_dp.LocalError("the lenders have asked for something else than a sum")
-        return {"received": received, "sum": ended.fixed_point.tolist()}
+        result = cast("smpc_dp.Result", ended)
+        return {"received": received, "sum": result.fixed_point.tolist()}
 
     return run_member(arguments, act)
 

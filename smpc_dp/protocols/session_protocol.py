@@ -231,6 +231,7 @@ class SessionProtocol:
         opened_once: a party's record, from its membership, of the requests that its rows may be in once;
             None where they may be in any number.
         party, aggregator: make the roles of one request; None where these are no chains of states.
+        in_rounds: whether another framework's rounds can carry its requests, a step of all parties in each.
         averaging: how learners average by it; None where they do not.
         audit: of its logs; None without logs.
         most_corrupt: c of a session, from parameters as written and a number of parties; raises ConfigError.
@@ -257,6 +258,7 @@ class SessionProtocol:
     opened_once: Callable[[Any], OpenedOnce | None] = _any_number
     party: MakeParty | None = None
     aggregator: MakeAggregator | None = None
+    in_rounds: bool = False
     averaging: Averaging | None = None
     audit: Audit | None = None
     most_corrupt: Callable[[Written, int], int] | None = None

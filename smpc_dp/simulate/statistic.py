@@ -90,7 +90,7 @@ def pairwise(  # noqa: PLR0913 - those of `Session.pairwise`, and what a simulat
     codes = known.codes(data)
     public_labels = checked_public_labels(known, labels, len(codes))
     source = randomness_of(seed_for_simulation, "pairwise")
-    if engine == "mpyc":
+    if _TRUE[engine] == "program":
         if covert:
             raise ConfigError.at("covert", "servers garble nothing", ConfigCheck.UNSUPPORTED)
         partners = P or (1 if noise in PAIR_DISTRIBUTIONS else 0)

@@ -21,8 +21,6 @@ from smpc_dp.privacy.guarantee import BUDGET
 from smpc_dp.trees import Bounds, Tree, flatten
 
 TRAIN, EVALUATE = "train", "evaluate"
-# The protocol whose requests its rounds carry.
-FITS = "secagg"
 TASK_DIGITS = 32
 
 Metrics = Mapping[str, tuple[float, float]]
@@ -79,8 +77,8 @@ class SecureAverage:
         membership = Membership.load(average.session, name, key, role)
         session = membership.session
         issues = Issues()
-        if session.protocol != FITS:
-            reason = f"is '{session.protocol}' in {average.session}: Flower needs '{FITS}'"
+        if not session.described.in_rounds:
+            reason = f"is '{session.protocol}' in {average.session}: Flower needs 'secagg'"
             issues.add_issue("protocol", reason, ConfigCheck.UNSUPPORTED)
         issues += [
             ConfigIssue(f"parameters.{name}", f"{average.session}: not with Flower", ConfigCheck.UNSUPPORTED)

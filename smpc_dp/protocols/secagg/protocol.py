@@ -59,6 +59,7 @@ PROTOCOLS = (
         versions={1: _check},
         party=_party,
         aggregator=_aggregator,
+        in_rounds=True,
         averaging=Averaging(settings=frozenset({"mechanism"}), is_exact=True, check=_check_group),
         most_corrupt=corrupt_as_written,
         tables={"secagg": _tables},
