@@ -21,6 +21,7 @@ from smpc_dp.protocols.gopa.messages import PARTY_STEPS as PUBLISHING_STEPS
 from smpc_dp.protocols.gopa.params import GopaSettings
 from smpc_dp.protocols.phases.messages import PARTY_STEPS
 from smpc_dp.protocols.result import Result
+from smpc_dp.simulate.average import METHODS
 from smpc_dp.simulate.randomness import checked_seed
 
 Method = Literal["secagg", "gopa"]
@@ -69,7 +70,8 @@ def average(
         values *= l2_bound / np.linalg.norm(values, axis=1, keepdims=True)
     bound = None if l2_bound is not None else 1.0
     begun = time.perf_counter()
-    keeps = method == "gopa" and given["on_dropout"] == "keep"
+    own = METHODS[method]
+    keeps = "on_dropout" in own.settings and given["on_dropout"] == "keep"
     steps: tuple[str, ...] = PUBLISHING_STEPS if keeps else PARTY_STEPS
     if given["topology"] == "direct":
         steps = COORDINATOR_STEPS
@@ -87,7 +89,7 @@ def average(
             upper=bound,
             l2_bound=l2_bound,
             dropout=dropout,
-            planned_dropout=max(dropout, 0.01 if method == "gopa" else 0.1),
+            planned_dropout=max(dropout, own.dropout),
             method=method,
             epsilon=epsilon,
             delta=delta,
@@ -156,12 +158,13 @@ def _write_report(
     printed: Any = result.to_json()
     trace = reporting.trace
     view = "secagg" if result.noise is None else "secagg-noisy"
-    if method == "gopa":
+    own = METHODS[method].settings
+    if "topology" in own:
         view = "gopa-direct" if given["topology"] == "direct" else f"gopa-{given['on_dropout']}"
     present, absent = len(result.survivors), len(result.absent)
     interval = None if result.noise is None else (float(result.interval().upper[0] - result.value[0]), 0.95)
-    of_gopa = ("on_dropout", "topology")
-    used = {key: value for key, value in given.items() if method == "gopa" or key not in of_gopa}
+    others = {key for each in METHODS.values() for key in each.settings} - own
+    used = {key: value for key, value in given.items() if key not in others}
     settings = [("method", method), *((key, sections.written(value)) for key, value in used.items())]
     simulated = ["A simulation: one process held all vectors and keys, and drew the vectors at random."]
     facts = [("parties in it", f"{present:,} of {present + absent:,}"), *privacy_facts(printed["privacy"])]

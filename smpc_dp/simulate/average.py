@@ -6,14 +6,15 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from numbers import Integral, Real
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from smpc_dp.box import Bound
 from smpc_dp.encoding import MAX_LENGTH, Encoding, shown
-from smpc_dp.errors import ConfigCheck, ConfigError, Issues, SmpcError
+from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, Issues, SmpcError
 from smpc_dp.files import write_file
 from smpc_dp.log.keeping import MemoryBoard
 from smpc_dp.net.transport.memory import Faults
@@ -38,6 +39,30 @@ DEFAULT_PRECISION = 1e-6
 SESSION_LOG_SUFFIX = ".session.jsonl"
 # Eight gigabytes of input.
 MAX_VALUES = 1 << 30
+
+
+class _Method(NamedTuple):
+    """What a method is beside the other: the settings that it alone has, and the check of its noise.
+
+    Attributes:
+        settings: names of arguments of `average`.
+        check: checks the parameters of sums with noise, and their number of parties.
+        is_exact: whether sums may have no noise.
+        dropout: what `smpc-dp simulate` plans for, as a fraction.
+    """
+
+    settings: frozenset[str]
+    check: Callable[[Mapping[str, object], int], tuple[SumParameters | None, list[ConfigIssue]]]
+    is_exact: bool
+    dropout: float
+
+
+METHODS: Mapping[str, _Method] = MappingProxyType(
+    {
+        "secagg": _Method(frozenset({"mechanism"}), check_noisy, True, 0.1),
+        "gopa": _Method(frozenset({"on_dropout", "topology", "verifiable"}), check_gopa, False, 0.01),
+    }
+)
 
 
 def average(  # noqa: PLR0913 - the keys of a session file, and what a simulation has beside them
@@ -93,7 +118,7 @@ def average(  # noqa: PLR0913 - the keys of a session file, and what a simulatio
         ConfigError, PrivacyError: a value or parameter is refused; `threads` is 1 to 256.
         TimeoutFault: too many parties dropped out.
     """
-    _check_method(method, topology, kind)
+    chosen = _checked_method(method, topology, kind)
     vectors = _rows(values)
     check_size(len(vectors), len(vectors[0]), threads)
     seed_for_simulation = checked_seed(seed_for_simulation)
@@ -107,16 +132,22 @@ def average(  # noqa: PLR0913 - the keys of a session file, and what a simulatio
         raise ConfigError.at(
             "dropout", f"must be in [0, {planned_dropout}] as planned, is {dropout}", ConfigCheck.RANGE
         )
-    if verifiable and method != "gopa":
+    if verifiable and "verifiable" not in chosen.settings:
         raise ConfigError.at("verifiable", "is for method 'gopa'", ConfigCheck.UNSUPPORTED)
     if board is not None and not verifiable:
         raise ConfigError.at("board", "is for a verifiable run", ConfigCheck.UNSUPPORTED)
     parameters: Any
     declared: dict[str, object] = {}
-    if method == "gopa" or not epsilon is delta is l2_bound is None:
+    if not chosen.is_exact or not epsilon is delta is l2_bound is None:
         if weights is not None and (verifiable or topology == "direct" or kind == "sum"):
             reason = "with noise are for averages through an aggregator that are not verifiable"
             raise ConfigError.at("weights", reason, ConfigCheck.UNSUPPORTED)
+        own: dict[str, object] = {
+            "on_dropout": on_dropout,
+            "topology": topology,
+            "mechanism": mechanism,
+            "verifiable": True if verifiable else None,
+        }
         given: dict[str, object] = {
             "kind": "integer" if precision is None else "real",
             "precision": precision,
@@ -125,10 +156,7 @@ def average(  # noqa: PLR0913 - the keys of a session file, and what a simulatio
             "lower": _listed(lower),
             "upper": _listed(upper),
             "l2_bound": l2_bound,
-            "on_dropout": on_dropout if method == "gopa" else None,
-            "topology": topology if method == "gopa" else None,
-            "mechanism": mechanism if method == "secagg" else None,
-            "verifiable": True if verifiable else None,
+            **{key: value for key, value in own.items() if key in chosen.settings},
             "max_weight": None if weights is None else _largest(weights),
         }
         if verifiable and precision == DEFAULT_PRECISION:
@@ -136,7 +164,7 @@ def average(  # noqa: PLR0913 - the keys of a session file, and what a simulatio
         given |= {"length": len(vectors[0]), "dropout": planned_dropout}
         given |= {"corrupt": corrupt, "security": security}
         declared = {key: value for key, value in given.items() if value is not None}
-        parameters = _noisy_parameters(method, declared, len(vectors))
+        parameters = _noisy_parameters(chosen, declared, len(vectors))
     else:
         parameters = SecAggParameters(
             encoding=Encoding.plan(
@@ -200,16 +228,17 @@ def check_size(parties: int, length: int, threads: int) -> None:
     issues.raise_issues()
 
 
-def _check_method(method: str, topology: str, kind: str) -> None:
-    """Raise ConfigError unless method, topology and kind are known and fit each other."""
-    if method not in ("secagg", "gopa"):
+def _checked_method(method: str, topology: str, kind: str) -> _Method:
+    """Return the method; raise ConfigError unless method, topology and kind are known and fit each other."""
+    if method not in METHODS:
         raise ConfigError.at("method", f"unknown: {method!r} (known: 'secagg', 'gopa')", ConfigCheck.CHOICE)
-    if method == "secagg" and topology != "relay":
+    if topology != "relay" and "topology" not in METHODS[method].settings:
         raise ConfigError.at(
             "topology", "is for gopa: a secure sum has an aggregator", ConfigCheck.UNSUPPORTED
         )
     if kind not in ("average", "sum"):
         raise ConfigError.at("kind", f"must be 'average' or 'sum', is {kind!r}", ConfigCheck.CHOICE)
+    return METHODS[method]
 
 
 def _check_fraction(name: str, number: float) -> None:
@@ -220,10 +249,9 @@ def _check_fraction(name: str, number: float) -> None:
         raise ConfigError.at(name, f"must be in [0, 1), is {number}", ConfigCheck.RANGE)
 
 
-def _noisy_parameters(method: str, declared: Mapping[str, object], parties: int) -> SumParameters:
+def _noisy_parameters(method: _Method, declared: Mapping[str, object], parties: int) -> SumParameters:
     """Return the parameters of a differentially private sum; raise ConfigError with all their faults."""
-    check = check_gopa if method == "gopa" else check_noisy
-    checked, issues = check(declared, parties)
+    checked, issues = method.check(declared, parties)
     if checked is None:
         raise ConfigError(issues)
     return checked

@@ -31,6 +31,14 @@ from smpc_dp.wire.signing import decode, decode_envelope, encode_envelope
 from tests.unit.integrations.flower_scene import PARTIES, Scene, no_hash
 
 NOISY: dict[str, object] = {"length": 5, "max_weight": None, "epsilon": 4.0, "delta": 1e-3}
+GOSSIP: dict[str, object] = {
+    "length": 5,
+    "lower": 0.0,
+    "upper": 1.0,
+    "epsilon": 8.0,
+    "delta": 1e-3,
+    "corrupt": 0.0,
+}
 PRIVATE: dict[str, str | bool] = {"ledger": "node.ledger", "clip": True}
 LOSING: dict[str, object] = {"same_survivors": False}
 # The steps of a party that say nothing of its vector.
@@ -478,6 +486,14 @@ def test_a_node_that_claims_anothers_name_is_not_taken_for_it(tmp_path: Path) ->
     assert aggregation.execute([10, 11, 12, 13, 99]).survivors == PARTIES
     assert aggregation.refusals == {99: "node 99: another node is bob"}
     assert seen.count(99) == 1
+
+
+def test_rounds_carry_no_other_protocol(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    members = [*load_session(scene.session).roster.members]
+    write_session(scene.session, "gopa", 1, GOSSIP, members)
+    with pytest.raises(ConfigError, match=r"protocol: is 'gopa' in .*: Flower needs 'secagg'"):
+        SecureAverage.load(Average(str(scene.session)), "aggregator", role="aggregator")
 
 
 def test_checks_have_a_kind(tmp_path: Path) -> None:
