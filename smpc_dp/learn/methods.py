@@ -303,7 +303,7 @@ class PlannedAverages:
         return cast("SumParameters", planned)
 
     def plan_shared(self, size: int) -> Any:
-        """Return the parameters for secret sharing; raise ConfigError if none are planned for this size."""
+        """Return the parameters for servers, of their protocol; raise ConfigError if none are planned."""
         planned = self.parameters(size)
         if on_shares(planned) is None:
             raise ConfigError.at(

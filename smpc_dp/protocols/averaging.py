@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from smpc_dp.crypto.randomness import Randomness
     from smpc_dp.encoding import Encoding
     from smpc_dp.errors import ConfigIssue
     from smpc_dp.privacy.accountant.events import Event
@@ -72,7 +71,6 @@ class OnShares:
             ConfigError.
         assumption: returns the assumption of the noise, in words.
         open_server: opens a server; arguments as of `net.servers.computing_server.open_computing_server`.
-        noise: returns so many draws of the noise of these parameters, in grid steps, from coins.
         simulate: runs an average in one process.
     """
 
@@ -80,7 +78,6 @@ class OnShares:
     plan: Callable[[Encoding, int, tuple[float, float] | None], GroupParameters]
     assumption: Callable[[], str]
     open_server: Callable[..., AbstractAsyncContextManager[Any]]
-    noise: Callable[[Any, Randomness, int], NDArray[np.int64]]
     simulate: SimulateShares
 
 

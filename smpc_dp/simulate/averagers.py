@@ -105,15 +105,14 @@ class IdealAverager(_Simulated):
     def _groups(self, size: int, vectors: NDArray[np.float64]) -> Rows:
         """Return the averages of groups of one size, from shape (groups, size, length)."""
         groups, _, length = vectors.shape
-        on_shares = self._averaging.on_shares
         encoding = self._averaging.encoding(size)
         grid = grid_rows(encoding, vectors.reshape(groups * size, length)).reshape(vectors.shape)
         totals = grid.sum(axis=1)
-        if on_shares is None:
+        if self._averaging.on_shares is None:
             drawn = self._averaging.plan(size).own_noise(self._source, vectors.size)
             totals += drawn.reshape(vectors.shape).sum(axis=1)
         else:
-            drawn = on_shares.noise(self._averaging.plan_shared(size), self._coins, totals.size)
+            drawn = self._averaging.plan_shared(size).draw_noise(self._coins, totals.size)
             totals += drawn.reshape(totals.shape)
         noisy = self._averaging.is_noisy(size)
         if np.abs(totals).max(initial=0) >= EXACT_FLOAT:

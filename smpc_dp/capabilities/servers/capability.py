@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from smpc_dp.crypto.randomness import Randomness
     from smpc_dp.encoding import Encoding
     from smpc_dp.net.connection import Connection
     from smpc_dp.net.events import OnEvent
@@ -113,10 +112,6 @@ def _open_server(*arguments: Any, **named: Any) -> AbstractAsyncContextManager[A
     return open_computing_server(*arguments, **named)
 
 
-def _noise(parameters: VectorParameters, coins: Randomness, count: int) -> NDArray[np.int64]:
-    return parameters.draw_noise(coins, count)
-
-
 def _simulate_average(*arguments: Any, **named: Any) -> tuple[NDArray[np.float64], int]:
     from smpc_dp.simulate.servers import average_on_shares
 
@@ -140,7 +135,6 @@ PROTOCOLS = (
                 plan=_plan_average,
                 assumption=_assumption,
                 open_server=_open_server,
-                noise=_noise,
                 simulate=_simulate_average,
             ),
         ),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -12,14 +13,20 @@ import pytest
 from smpc_dp.errors import ConfigError, PrivacyError
 from smpc_dp.learn.averager import PlainAverager
 from smpc_dp.learn.exchanges import plan_messages
-from smpc_dp.learn.methods import AveragerTable, PlannedAverages, plan_private, plan_public
+from smpc_dp.learn.methods import AveragerTable, Method, PlannedAverages, plan_private, plan_public
 from smpc_dp.learn.requirements import PrivateAverages, PrivateMessages, PublicAverages
+from smpc_dp.learn.written import METHODS
 from smpc_dp.privacy.accountant.compose import Composition
 from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
 from smpc_dp.simulate.averagers import IdealAverager, IdealExchange, ProtocolAverager, grid_rows
 
 GROUP = np.array([0, 1, 0, 1, -1, 0, 1, 1, 0])
+
+
+def test_each_method_has_a_protocol() -> None:
+    assert {*METHODS} == {*get_args(Method)}
+    assert all(AveragerTable(method=method).averaging is not None for method in get_args(Method))
 
 
 def private(table: AveragerTable, sizes: set[int], count: int = 3, length: int = 2) -> PlannedAverages:
