@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import functools
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,18 +24,9 @@ from smpc_dp.errors import (
     check_of,
 )
 from smpc_dp.protocols.engine.saved_inbox import SavedError
+from tests.unit.checks import SLOTS, Checks, name_of
+from tests.unit.test_layers import FILES, PACKAGE, facts_of
 
-PACKAGE = Path(smpc_dp.__file__).parent
-# Where the check stands among the arguments.
-SLOTS = {
-    "PeerFault": 2,
-    "VerificationError": 1,
-    "refuse": 1,
-    "ConfigIssue": 2,
-    "ConfigError.at": 2,
-    "add_issue": 2,
-    "fault": 2,
-}
 # A member, in one or in the other case, or the check of another error that is passed on.
 MEMBER = r"(Config)?Check\.[A-Z_]+"
 ALLOWED = re.compile(
@@ -45,50 +35,35 @@ ALLOWED = re.compile(
 )
 
 
-def sources() -> Iterator[tuple[Path, ast.Module]]:
-    for path in sorted(PACKAGE.rglob("*.py")):
-        yield path, ast.parse(path.read_text("utf-8"))
-
-
-def name_of(call: ast.Call) -> str:
-    match call.func:
-        case ast.Attribute(ast.Name("ConfigError"), attr="at"):
-            return "ConfigError.at"
-        case ast.Name(name) | ast.Attribute(attr=name):
-            return name
-    return ""
-
-
-@functools.cache
-def calls_and_attributes() -> tuple[list[tuple[Path, ast.Call]], frozenset[tuple[str, str]]]:
-    """Return calls that have a slot for a check, and the names with their attributes outside errors.py."""
-    calls, attributes = [], set()
-    for path, tree in sources():
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Call) and name_of(node) in SLOTS:
-                calls.append((path, node))
-            elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-                attributes.add((path.name, node.value.id, node.attr))
-    return calls, frozenset((value, name) for file, value, name in attributes if file != "errors.py")
+def sources() -> Iterator[tuple[Path, Checks]]:
+    for path in FILES:
+        if path.is_relative_to(PACKAGE):
+            yield path, facts_of(path).checks
 
 
 def test_every_site_names_its_check() -> None:
     sites = 0
-    for path, node in calls_and_attributes()[0]:
-        if name_of(node) == "fault" and len(node.args) == 1:
-            # A log's reader: an error about the line that was read last.
-            continue
-        index = SLOTS[name_of(node)]
-        given_ = [keyword.value for keyword in node.keywords if keyword.arg == "check"]
-        [check] = given_ or node.args[index : index + 1] or [ast.Constant(None)]
-        assert ALLOWED.fullmatch(ast.unparse(check)), f"{path}:{node.lineno}"
-        sites += 1
+    for path, checks in sources():
+        for node in checks.calls:
+            if name_of(node) == "fault" and len(node.args) == 1:
+                # A log's reader: an error about the line that was read last.
+                continue
+            index = SLOTS[name_of(node)]
+            given_ = [keyword.value for keyword in node.keywords if keyword.arg == "check"]
+            [check] = given_ or node.args[index : index + 1] or [ast.Constant(None)]
+            assert ALLOWED.fullmatch(ast.unparse(check)), f"{path}:{node.lineno}"
+            sites += 1
     assert sites > 1100
 
 
 @pytest.mark.parametrize("codes", [Check, ConfigCheck], ids=lambda codes: codes.__name__)
 def test_every_code_is_given_somewhere(codes: type[Check | ConfigCheck]) -> None:
-    used = {attribute for name, attribute in calls_and_attributes()[1] if name == codes.__name__}
+    used = {
+        attribute
+        for path, checks in sources()
+        for name, attribute in checks.attributes
+        if path.name != "errors.py" and name == codes.__name__
+    }
     assert used == {member.name for member in codes}
 
 

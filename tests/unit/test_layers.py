@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.unit.checks import Checks, checks_in
 from tests.unit.kinds import Kinds, kinds_in
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -145,7 +146,7 @@ def imports(nodes: Iterable[ast.AST], package: str) -> Iterator[tuple[str, int]]
                 yield name, node.lineno
 
 
-# What the rules of this file and of test_capabilities.py read.
+# What the rules of this file, of test_capabilities.py and of test_errors.py read.
 READ = frozenset(
     {
         ast.AnnAssign,
@@ -187,11 +188,13 @@ class Facts(NamedTuple):
         imports: the modules that it imports, with the lines.
         broken: what the house rules forbid in it, with the lines.
         kinds: what it says of kinds of sessions.
+        checks: where it raises errors with a check.
     """
 
     imports: list[tuple[str, int]]
     broken: list[tuple[int, str]]
     kinds: Kinds
+    checks: Checks
 
 
 @functools.cache
@@ -199,7 +202,7 @@ def facts_of(file: Path) -> Facts:
     nodes = nodes_of(parsed(file))
     imported = list(imports(nodes, package_of(file)))
     broken = list(forbidden(nodes, path_in_package(file)))
-    return Facts(imported, broken, kinds_in(nodes, module_of(file), NO_PACKAGES))
+    return Facts(imported, broken, kinds_in(nodes, module_of(file), NO_PACKAGES), checks_in(nodes))
 
 
 def imports_of(file: Path) -> list[tuple[str, int]]:

@@ -91,6 +91,11 @@ NAMED: dict[type[ast.AST], str] = {
     ast.AsyncFunctionDef: "name",
     ast.ClassDef: "name",
 }
+# Of Python strings and comments, but for strings with code in braces; of Rust both.
+NOT_PYTHON = re.compile(
+    r'''([fF][rR]?|[rR][fF])?("""(?:\\.|[^\\])*?"""|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')|\#[^\n]*''',
+    re.DOTALL,
+)
 NOT_CODE = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\])*"', re.DOTALL)
 
 
@@ -101,13 +106,19 @@ def words(name: str) -> frozenset[str]:
 
 @functools.cache
 def python_names(file: Path) -> list[tuple[str, int]]:
-    """Return each identifier with its line; the modules' names with line 0."""
-    return list(_python_names(file))
+    """Return each identifier with its line, the module's name with line 0.
+
+    Of a file without a replaced word in its code the module's name alone: it is not parsed.
+    """
+    text = file.read_text("utf-8")
+    code = NOT_PYTHON.sub(lambda part: part[0] if part[1] else "''", text)
+    if any(words(name) & REPLACED for name in set(re.findall(r"[^\W\d]\w*", code))):
+        return [(file.stem, 0), *_python_names(text)]
+    return [(file.stem, 0)]
 
 
-def _python_names(file: Path) -> Iterator[tuple[str, int]]:
-    yield file.stem, 0
-    for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+def _python_names(text: str) -> Iterator[tuple[str, int]]:
+    for node in ast.walk(ast.parse(text)):
         # A keyword without a name is `**given`.
         if (field := NAMED.get(type(node))) and (name := getattr(node, field)) is not None:
             yield name, getattr(node, "lineno", 0)
