@@ -29,17 +29,24 @@ class Mutant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def apply(self, text: str) -> str:
         """Return the text of the file with the mutation; raise ValueError if it does not apply."""
-        first, last = _lines_of(_parsed(text), self.function.split("."))
+        first, last = self._lines_in(text)
         lines = text.splitlines(keepends=True)
         body = "".join(lines[first - 1 : last])
         if body.count(self.old) != 1:
             raise ValueError(
                 f"{self.name}: {self.file}: {self.function} has {body.count(self.old)} times: {self.old}"
             )
-        changed = "".join((*lines[: first - 1], body.replace(self.old, self.new), *lines[last:]))
-        # A mutant that is no Python would be caught by anything.
-        ast.parse(changed)
-        return changed
+        changed = body.replace(self.old, self.new)
+        # A mutant that is no Python would be caught by anything. Only what is changed is parsed.
+        ast.parse(f"if True:\n{changed}" if changed[0].isspace() else changed)
+        return "".join((*lines[: first - 1], changed, *lines[last:]))
+
+    def _lines_in(self, text: str) -> tuple[int, int]:
+        """Return the first and the last line of the function or class; raise ValueError if it is not one."""
+        found = _lines_of(text).get(self.function, [])
+        if len(found) != 1:
+            raise ValueError(f"there is no one {self.function}")
+        return found[0]
 
 
 def load() -> list[Mutant]:
@@ -52,22 +59,15 @@ def load() -> list[Mutant]:
     return result
 
 
-@functools.lru_cache(16)
-def _parsed(text: str) -> ast.Module:
-    """Return the syntax tree of a file, once for its mutants in a row."""
-    return ast.parse(text)
-
-
-def _lines_of(tree: ast.AST, path: list[str]) -> tuple[int, int]:
-    node = tree
-    for name in path:
-        kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-        inner = [
-            child for child in ast.iter_child_nodes(node) if isinstance(child, kinds) and child.name == name
-        ]
-        if len(inner) != 1:
-            raise ValueError(f"there is no one {'.'.join(path)}")
-        node = inner[0]
-    if not isinstance(node, ast.stmt) or node.end_lineno is None:
-        raise ValueError(f"{'.'.join(path)} has no lines")
-    return node.lineno, node.end_lineno
+@functools.cache
+def _lines_of(text: str) -> dict[str, list[tuple[int, int]]]:
+    """Return the lines of each function and class of a file by qualified name: of all that have the name."""
+    result: dict[str, list[tuple[int, int]]] = {}
+    nodes: list[tuple[str, ast.AST]] = [("", ast.parse(text))]
+    for path, node in nodes:
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                name = f"{path}.{child.name}" if path else child.name
+                result.setdefault(name, []).append((child.lineno, child.end_lineno or child.lineno))
+                nodes.append((name, child))
+    return result
