@@ -222,6 +222,36 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     return os.cpu_count() or 1
 
 
+class Terse:
+    """Leaves out, of what a worker sends to the main process, the four of five messages that are not shown.
+
+    These say that a test begins and has ended, and that its set-up and its end passed.
+    """
+
+    def __init__(self, worker: Any) -> None:
+        self._send = worker.sendevent
+        worker.sendevent = self._send_if_shown
+
+    def _send_if_shown(self, name: str, **given: Any) -> None:
+        if name not in ("logstart", "logfinish") and "passed over" not in given.get("data", ()):
+            self._send(name, **given)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_report_to_serializable(self, report: Any) -> dict[str, object] | None:
+        """Write such a report as nothing, in little time."""
+        return {"passed over": True} if report.passed and report.when in ("setup", "teardown") else None
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Let a worker send less, unless times of set-ups, or a report with them, are asked for."""
+    plugins, option = session.config.pluginmanager, session.config.getoption
+    if option("durations", None) or option("xmlpath", None):
+        return
+    for plugin in [*plugins.get_plugins()]:
+        if type(plugin).__name__ == "WorkerInteractor":
+            plugins.register(Terse(plugin))
+
+
 @pytest.fixture
 def stride(request: pytest.FixtureRequest) -> int:
     """Of how many positions in a row a test that goes through all of them looks at one: 1 with --all."""
