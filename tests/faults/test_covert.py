@@ -1082,6 +1082,7 @@ def check_gain(copies: int, sequences: int) -> None:
     assert convicted == sequences - np.count_nonzero(gained == 5)
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("copies", [2, 4])
 def test_a_garbler_gains_over_all_its_pairs_what_the_claim_says(copies: int) -> None:
     check_gain(copies, 6)

@@ -148,6 +148,7 @@ async def test_the_command_of_a_party_gives_its_vector_to_the_request_that_it_is
     assert json.loads(done[1][1])["value"] == [3.0, 0.0]
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("number", [0, 1, 1.5, (1 << 31) - 1])
 async def test_a_number_is_taken_once(tmp_path: Path, number: Any) -> None:
     path = create_local_session(tmp_path, PARTIES, REAL, timeouts=FAST)

@@ -51,7 +51,7 @@ def test_grids_of_messages_hardly_matter(graph: object) -> None:
     assert ideal.steps.sum() == 1_200
 
 
-@pytest.mark.thin(2)
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("clock", ["synchronous", "asynchronous"])
 @pytest.mark.parametrize("loss", ["auc", "metric"])
 @pytest.mark.parametrize("settings", [SETTINGS, REPORTS], ids=["clear", "reports"])

@@ -127,6 +127,7 @@ def lower_bound(view: JointView) -> float:
     return max(finding.lower for finding in audit(view.sample, [claim], SAMPLES))
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("vanished", [0, 1])
 def test_colluders_learn_no_more_than_stated(vanished: int) -> None:
     """Party 5 colludes with the aggregator, which may have another vanish before the certificate."""

@@ -91,6 +91,7 @@ def planned(rows: str, epsilon: float = 4.0, ask: str = ASK) -> EffectsPlan:
     return plan_effects(read_schema(settings(rows)), ask, budget=(epsilon, 1e-6), parties=len(SIZES))
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("rows", ["private", "public"])
 def test_intervals_hold_what_the_rows_give_at_the_released_ratio(rows: str) -> None:
     """Of 200 releases of both requests at least 89 % of each interval: false alarms below 1e-3.

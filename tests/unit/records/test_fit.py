@@ -144,6 +144,7 @@ def noisy_steps(plan: FitPlan, tables: list[Table], source: NoiseSource) -> Any:
     return answers
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("response", FITS)
 def test_intervals_hold_the_fit_of_the_pooled_rows(response: str) -> None:
     """Of 20 releases of 3 coefficients. The intervals reach over 3.2 standard errors, more than their 95 %.

@@ -63,6 +63,7 @@ def textbook(tables: list[np.ndarray]) -> tuple[float, float]:
     return q, max(0.0, 1 - (len(tables) - 1) / q)
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("spread", [0.0, 0.05])
 @pytest.mark.parametrize("rows", ["private", "public"])
 def test_q_and_i_squared_are_those_of_the_sites(rows: str, spread: float) -> None:

@@ -30,7 +30,7 @@ def noisy(true: float, rng: np.random.Generator, *, shown: bool) -> np.ndarray:
     return np.asarray(values[(values >= LEAST) == shown][:REPETITIONS])
 
 
-@pytest.mark.thin(2)
+@pytest.mark.thin(4)
 @pytest.mark.parametrize("true", [0.0, 1.0, 2.0, 3.0, 5.0])
 def test_counts_that_are_shown_have_intervals_of_their_level(true: float) -> None:
     values = noisy(true, np.random.default_rng(1), shown=True)
@@ -42,6 +42,7 @@ def test_counts_that_are_shown_have_intervals_of_their_level(true: float) -> Non
         assert np.mean([low <= true <= high for low, high in (around(v, 1.0, Z) for v in values)]) < 0.9
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize(("shape", "least"), [(None, 0.5), (None, LEAST), (1.0, LEAST), (1.25, 0.5)])
 def test_counts_that_are_shown_or_hidden_have_intervals_of_their_level(
     shape: float | None, least: float
@@ -79,7 +80,7 @@ def test_large_counts_have_the_interval_of_the_noise() -> None:
     assert shown_count(12.0, 0.0, 0.0, OUTSIDE) == (12.0, 12.0)
 
 
-@pytest.mark.thin(2)
+@pytest.mark.thin(4)
 @pytest.mark.parametrize("rows", [1.0, 4.0])
 @pytest.mark.parametrize("ratio", [0.0, 0.5, -1.0])
 def test_means_of_groups_that_are_shown_have_intervals_of_their_level(rows: float, ratio: float) -> None:

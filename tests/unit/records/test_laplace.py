@@ -102,6 +102,7 @@ def test_the_distribution_of_the_noise(outside: float) -> None:
     assert ErrorDistribution().quantile(outside) == normal_quantile(outside)
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("rows", ["private", "public"])
 def test_intervals_have_their_level(rows: str) -> None:
     """Of 600 releases 95 % within 3.6 %: four standard errors, false alarms of 1e-4 an answer."""
