@@ -1,15 +1,17 @@
-"""What other packages add, as learners and commands: found by entry points, loaded on demand.
+"""What an installation may have: this package's capabilities, and what other packages add, as learners.
 
-Callers look up names of this package first: no other package can replace them, and sessions that use them
-load nothing here.
+The latter is found by entry points and loaded on demand. Callers look up names of this package first: no
+other package can replace them, and sessions that use them load nothing of others.
 """
 
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from smpc_dp.errors import ConfigError, LocalError
@@ -19,6 +21,10 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 T = TypeVar("T")
+
+# The package of capabilities: each is a folder of it with a module `capability`.
+CAPABILITIES = "smpc_dp.capabilities"
+_OF_CAPABILITY = re.compile(rf"{re.escape(CAPABILITIES)}(\.\w+(\.capability)?)?")
 
 # Characters of a distribution's name and version in an operation, whose length is bounded.
 MAX_ORIGIN = 40
@@ -56,6 +62,17 @@ class Extension:
     def unfit(self, why: str) -> LocalError:
         """Return the error of an extension that does not fit its group."""
         return LocalError(f"{self.title} {why}")
+
+
+def imported(module: str) -> Any:
+    """Import a module of this package; None for a capability that is absent, or builds on an absent one."""
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        # Of its folder, or of one that it builds on; another module that is missing in one is a fault.
+        if error.name is None or not _OF_CAPABILITY.fullmatch(error.name):
+            raise
+        return None
 
 
 def registered(group: Group) -> list[EntryPoint]:

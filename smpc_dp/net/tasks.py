@@ -12,8 +12,9 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeAlias, cast
 
 from smpc_dp.errors import ConfigCheck, ConfigError
+from smpc_dp.extensions import CAPABILITIES, imported
 from smpc_dp.net.session_file import SessionFile
-from smpc_dp.protocols.registry import CAPABILITIES, imported, origin_of
+from smpc_dp.protocols.registry import origin_of
 
 if TYPE_CHECKING:
     from smpc_dp.errors import PeerFault

@@ -6,17 +6,15 @@ Another package registers a `SessionProtocol` in the entry-point group `smpc_dp.
 from __future__ import annotations
 
 import functools
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from importlib import import_module
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.encoding import RingVector
 from smpc_dp.errors import ConfigIssue
-from smpc_dp.extensions import Extension, Group, find
+from smpc_dp.extensions import CAPABILITIES, Extension, Group, find, imported
 from smpc_dp.protocols.engine.run import Run
 from smpc_dp.protocols.phases.key_graph import Watch
 from smpc_dp.protocols.phases.parameters import SumParameters
@@ -33,8 +31,6 @@ from smpc_dp.wire.signing import Context, Signer
 if TYPE_CHECKING:
     from smpc_dp.log.keeping import Board
 
-# The package of capabilities: each is a folder of it with a module `capability`.
-CAPABILITIES = "smpc_dp.capabilities"
 # By its name, where each protocol of this package is, in the attribute PROTOCOLS of the module; looked up
 # first. No other package can take a name of this list, or a reserved one: it would stand for this package's
 # in signed and hashed data. That also holds for a capability whose folder is absent.
@@ -50,18 +46,6 @@ BUILT_IN: Mapping[str, str] = MappingProxyType(
     }
 )
 RESERVED = frozenset({*BUILT_IN, "pairwise-statistic"})
-_OF_CAPABILITY = re.compile(rf"{re.escape(CAPABILITIES)}(\.\w+(\.capability)?)?")
-
-
-def imported(module: str) -> Any:
-    """Import a module of this package; None for a capability that is absent, or builds on an absent one."""
-    try:
-        return import_module(module)
-    except ModuleNotFoundError as error:
-        # Of its folder, or of one that it builds on; another module that is missing in one is a fault.
-        if error.name is None or not _OF_CAPABILITY.fullmatch(error.name):
-            raise
-        return None
 
 
 @functools.cache

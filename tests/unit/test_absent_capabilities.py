@@ -16,6 +16,7 @@ import pytest
 import smpc_dp.capabilities
 from smpc_dp import extensions
 from smpc_dp.errors import Code, ConfigCheck, ConfigError, LocalError
+from smpc_dp.extensions import CAPABILITIES
 from smpc_dp.identity.keys import Identity
 from smpc_dp.identity.roster import Roster
 from smpc_dp.net import tasks
@@ -27,7 +28,7 @@ from smpc_dp.net.session_file import load_session, parse_session, write_session
 from smpc_dp.net.tasks import Beside
 from smpc_dp.protocols import registry
 from smpc_dp.protocols.engine.events import PeersLost
-from smpc_dp.protocols.registry import CAPABILITIES, RESERVED, built_in_protocols, find_protocol
+from smpc_dp.protocols.registry import RESERVED, built_in_protocols, find_protocol
 from smpc_dp.protocols.ustatistic import messages as statistic
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import Context
@@ -240,9 +241,9 @@ def test_another_module_that_a_capability_lacks_is_a_fault(monkeypatch: pytest.M
         with monkeypatch.context() as patch:
             patch.setattr(sys, "meta_path", [Blocked(name), *sys.meta_path])
             with pytest.raises(ModuleNotFoundError):
-                registry.imported(name)
+                extensions.imported(name)
     for name in ("gopa.capability", "lacking.capability"):
         with monkeypatch.context() as patch:
             patch.delitem(sys.modules, f"{CAPABILITIES}.{name}", raising=False)
             patch.setattr(sys, "meta_path", [Blocked(f"{CAPABILITIES}.{name}"), *sys.meta_path])
-            assert registry.imported(f"{CAPABILITIES}.{name}") is None
+            assert extensions.imported(f"{CAPABILITIES}.{name}") is None
