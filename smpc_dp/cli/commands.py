@@ -1,7 +1,8 @@
 """The commands of `smpc-dp`: each is loaded when it is called, so that the others cost nothing.
 
-Other packages add commands through the entry-point group `smpc_dp.commands`: the name is the command's, the
-value a function that Typer can call, or a `typer.Typer` with commands of its own.
+A command of an absent capability is unknown. Other packages add commands through the entry-point group
+`smpc_dp.commands`: the name is the command's, the value a function that Typer can call, or a `typer.Typer`
+with commands of its own.
 """
 
 from __future__ import annotations
@@ -9,61 +10,96 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
-from importlib import import_module
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin
+from typing import Any, ClassVar, Literal, NamedTuple, get_args, get_origin
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_group
 
-from smpc_dp.extensions import Group, load, registered
+from smpc_dp.extensions import CAPABILITIES, Group, imported, load, registered
 
-# What `smpc-dp --help` lists, in this order. `smpc_dp.cli.NAME` has `app`, or the function NAME.
-COMMANDS = {
-    "demo": "Show the main job on real data, on this machine.",
-    "keygen": "Make a new identity and print its roster entry.",
-    "roster": "Check a session file and print who takes part.",
-    "run": "Run a whole session on this machine.",
-    "party": "Run one member of a session on this host.",
-    "statistics": "Take part in statistics of records, as one party.",
-    "audit": "Check the log of a verifiable run or of a pairwise statistic, or a certificate of cheating.",
-    "plan": "Plan a run before anything is sent.",
-    "ledger": "A party's privacy ledger.",
-    "simulate": "Run many parties in one process.",
-    "circuits": "List, export and check the published circuits.",
-    "board": "The bulletin board of verifiable runs.",
+
+class Listed(NamedTuple):
+    """A command of this package.
+
+    Attributes:
+        help: its line in the list of commands.
+        module: has `app`, a `typer.Typer`, or a function with the name of the command.
+        capability: that has the command, and may be absent; "" for the core.
+    """
+
+    help: str
+    module: str
+    capability: str = ""
+
+    @property
+    def is_there(self) -> bool:
+        """Whether the capability is in this installation."""
+        return not self.capability or imported(f"{CAPABILITIES}.{self.capability}") is not None
+
+
+# What `smpc-dp --help` lists, in this order.
+COMMANDS: Mapping[str, Listed] = {
+    "demo": Listed("Show the main job on real data, on this machine.", "smpc_dp.cli.demo"),
+    "keygen": Listed("Make a new identity and print its roster entry.", "smpc_dp.cli.keygen"),
+    "roster": Listed("Check a session file and print who takes part.", "smpc_dp.cli.roster"),
+    "run": Listed("Run a whole session on this machine.", "smpc_dp.cli.run"),
+    "party": Listed("Run one member of a session on this host.", "smpc_dp.cli.party"),
+    "statistics": Listed("Take part in statistics of records, as one party.", "smpc_dp.cli.statistics"),
+    "audit": Listed(
+        "Check the log of a verifiable run or of a pairwise statistic, or a certificate of cheating.",
+        "smpc_dp.cli.audit",
+    ),
+    "plan": Listed("Plan a run before anything is sent.", "smpc_dp.cli.plan"),
+    "ledger": Listed("A party's privacy ledger.", "smpc_dp.cli.ledger"),
+    "simulate": Listed("Run many parties in one process.", "smpc_dp.cli.simulate"),
+    "circuits": Listed("List, export and check the published circuits.", "smpc_dp.cli.circuits", "pairs"),
+    "board": Listed("The bulletin board of verifiable runs.", "smpc_dp.cli.board"),
 }
 
 
 class Commands(MutableMapping[str, Any]):
-    """The commands by name, each loaded when it is looked up."""
+    """The commands of a group by name, each loaded when it is looked up.
+
+    Args:
+        own: those of this package, in their order; here are those whose capability is there.
+        are_all: whether other packages add none.
+    """
+
+    def __init__(self, own: Mapping[str, Listed] = COMMANDS, *, are_all: bool = False) -> None:
+        self._own = own
+        self._are_all = are_all
 
     @functools.cached_property
     def _added(self) -> Mapping[str, Any]:
         """The entry points of other packages' commands, which no command of this package needs."""
-        return {entry.name: entry for entry in registered(Group.COMMANDS) if entry.name not in COMMANDS}
+        entries = () if self._are_all else registered(Group.COMMANDS)
+        return {entry.name: entry for entry in entries if entry.name not in self._own}
 
     def __getitem__(self, name: str) -> Any:
         return _command(name, self._target(name))
 
     def _target(self, name: str) -> Any:
-        """Import the function or Typer app of a command."""
-        if name in COMMANDS:
-            module = import_module(f"smpc_dp.cli.{name}")
-            return getattr(module, "app", None) or getattr(module, name)
-        return load(Group.COMMANDS, self._added[name])
+        """Import the function or Typer app of a command; raise KeyError for an unknown one."""
+        if name not in self._own:
+            return load(Group.COMMANDS, self._added[name])
+        listed = self._own[name]
+        module = imported(listed.module) if listed.is_there else None
+        if module is None:
+            raise KeyError(name)
+        return getattr(module, "app", None) or getattr(module, name.replace("-", "_"))
 
     def help_of(self, name: str) -> str:
         """Return the line of help of a command; of this package's without loading the command."""
-        return COMMANDS.get(name) or str(self[name].get_short_help_str(100))
+        return self._own[name].help if name in self._own else str(self[name].get_short_help_str(100))
 
     def __iter__(self) -> Iterator[str]:
-        yield from COMMANDS
+        yield from (name for name, listed in self._own.items() if listed.is_there)
         yield from self._added
 
     def __len__(self) -> int:
-        return len(COMMANDS) + len(self._added)
+        return sum(1 for _ in self)
 
     def __setitem__(self, name: str, command: Any) -> None:
         raise TypeError("commands are added through entry points")
@@ -73,12 +109,21 @@ class Commands(MutableMapping[str, Any]):
 
 
 class CommandGroup(TyperGroup):
-    """The command `smpc-dp` itself."""
+    """A group whose commands are loaded when they are called; by default `smpc-dp` itself.
+
+    Attributes:
+        own, are_all: as of `Commands`.
+        are_cut: whether lines of help end where the list does; else they go on below.
+    """
+
+    own: ClassVar[Mapping[str, Listed]] = COMMANDS
+    are_all: ClassVar[bool] = False
+    are_cut: ClassVar[bool] = False
 
     def __init__(self, **attributes: Any) -> None:
         attributes["commands"] = {}
         super().__init__(**attributes)
-        self._lazy = Commands()
+        self._lazy = Commands(self.own, are_all=self.are_all)
         self.commands = self._lazy
 
     def get_params(self, ctx: Any) -> list[Any]:
@@ -87,8 +132,15 @@ class CommandGroup(TyperGroup):
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002 - given by Typer
         """Write the list of commands."""
+        lines = {name: self._lazy.help_of(name) for name in self._lazy}
+        if self.are_cut:
+            # As Typer cuts them: the margins take 6 columns.
+            room = formatter.width - 6 - max(map(len, lines))
+            lines = {
+                name: TyperCommand(name, help=line).get_short_help_str(room) for name, line in lines.items()
+            }
         with formatter.section("Commands"):
-            formatter.write_dl([(name, self._lazy.help_of(name)) for name in self._lazy])
+            formatter.write_dl([*lines.items()])
 
 
 class Command(TyperCommand):

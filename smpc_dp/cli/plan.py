@@ -2,103 +2,95 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from collections.abc import Mapping
+from typing import ClassVar
 
-import msgspec
 import typer
 
-from smpc_dp.cli import plan_check, plan_utility
-from smpc_dp.cli.options import option, with_settings
-from smpc_dp.cli.output import print_json, print_plan
-from smpc_dp.cli.plan_budget import budget
-from smpc_dp.cli.plan_collaboration import collaboration
-from smpc_dp.cli.plan_gopa import gopa
-from smpc_dp.cli.plan_gossip import gossip
-from smpc_dp.cli.plan_groups import groups
-from smpc_dp.cli.plan_network import network
-from smpc_dp.cli.plan_pairwise import pairwise
-from smpc_dp.cli.plan_session import session
-from smpc_dp.cli.plan_sgd import sgd
-from smpc_dp.cli.plan_verifiable import verifiable
-from smpc_dp.errors import ConfigError
-from smpc_dp.privacy.secagg_plan import communication
-from smpc_dp.protocols.secagg.params import SAME, ExactSettings, check_parameters
+from smpc_dp.cli.commands import CommandGroup, Listed
 
-app = typer.Typer(name="plan", help="Plan a run before anything is sent.", no_args_is_help=True)
-plan_check.register(app)
-
-
-app.command()(gopa)
-
-
-@app.callback()
-def _group() -> None:
-    pass
-
-
-app.command()(pairwise)
-app.command()(network)
-app.command()(gossip)
-app.command()(groups)
-app.command()(sgd)
-app.command()(collaboration)
-plan_utility.register(app)
-app.command()(verifiable)
-app.command()(session)
-app.command()(budget)
-
-
-@app.command()
-@with_settings(ExactSettings, without=(SAME,), length=10_000, lower=-1.0, upper=1.0)
-def secagg(
-    parties: Annotated[int, typer.Option(help="Parties in the roster.")],
-    precision: Annotated[float | None, option(ExactSettings, "precision", default="1e-6 for real")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-    **given: Any,
-) -> None:
-    """Plan a secure aggregation: its numbers and its cost.
-
-    Degree, threshold and quorum, the probability that any of them fails, and the traffic of one party.
-    """
-    if given["kind"] == "real" or precision is not None:
-        given["precision"] = 1e-6 if precision is None else precision
-    checked, faults = check_parameters(given, parties)
-    if checked is None:
-        raise ConfigError(faults)
-    plan, encoding = checked.plan, checked.encoding
-    cost = communication(plan, encoding.ring_length, encoding.element_bytes)
-    if as_json:
-        print_json(
-            {
-                **msgspec.to_builtins(plan),
-                "length": encoding.length,
-                "element_bytes": encoding.element_bytes,
-                "modulus_bits": encoding.modulus_bits,
-                "communication": cost,
-            }
-        )
-        return
-    bits = "cannot fail" if plan.failure_bits is None else f"at most 2^-{plan.failure_bits:.1f}"
-    graph = "complete graph" if plan.complete else "random graph"
-    rows = [
-        ("degree k", plan.degree, f"neighbours that each party draws ({graph})"),
-        ("threshold t", plan.threshold, f"shares that open a secret; 2t > k + {plan.corrupt_holders}"),
-        ("quorum q", plan.quorum, f"signatures that certify a set; 2q > {parties} + {plan.max_corrupt}"),
-        ("dropouts", plan.max_dropouts, f"at most; the run stops below {plan.min_survivors} survivors"),
-        ("corrupt parties", plan.max_corrupt, "at most, colluding with a malicious aggregator"),
-        ("honest in any sum", plan.min_honest_in_sum, "at least, whatever the aggregator does"),
-        ("failure", bits, "some neighbourhood too corrupt, too few shares, or a group cut off"),
-        ("masks a party", f"{plan.mask_degree:.1f}", "on average"),
-        (
-            "sent a party",
-            _bytes(cost["up"]["total"]),
-            f"for {encoding.length} numbers of {encoding.element_bytes} bytes",
-        ),
-        ("received a party", _bytes(cost["down"]["total"]), ""),
-    ]
-    print_plan(plan, False, f"secure aggregation of {parties} parties", rows)
+# What `smpc-dp plan --help` lists, in this order.
+PLANS: Mapping[str, Listed] = {
+    "check": Listed(
+        "Look for a violation of the claimed privacy of a mechanism, or of a session's release.",
+        "smpc_dp.cli.plan_check",
+    ),
+    "gopa": Listed(
+        "Plan private averaging (GOPA): what is given is checked, what is left out is planned.",
+        "smpc_dp.cli.plan_gopa",
+        "gopa",
+    ),
+    "pairwise": Listed(
+        "Plan a private pairwise statistic: how many partners, what error.",
+        "smpc_dp.cli.plan_pairwise",
+        "pairs",
+    ),
+    "network": Listed(
+        "Plan a computation by a token that walks among the parties: the least noise for network DP.",
+        "smpc_dp.cli.plan_network",
+        "learn",
+    ),
+    "gossip": Listed(
+        "Plan noise that is correlated over the steps of gossip, by matrix factorisation.",
+        "smpc_dp.cli.plan_gossip",
+        "learn",
+    ),
+    "groups": Listed(
+        "Plan learning in rounds of disjoint random groups, whose members average dual variables or models.",
+        "smpc_dp.cli.plan_groups",
+        "learn",
+    ),
+    "sgd": Listed("Plan DP-SGD in three settings: local, central, network.", "smpc_dp.cli.plan_sgd", "learn"),
+    "collaboration": Listed(
+        "Forecast whether collaboration pays: each owner alone, and all together under differential privacy.",
+        "smpc_dp.cli.plan_collaboration",
+        "learn",
+    ),
+    "personalized": Listed(
+        "Bound the excess of private coordinate descent by updates [Bellet and others 2018, Theorem 2].",
+        "smpc_dp.cli.plan_utility",
+        "learn",
+    ),
+    "boosting": Listed(
+        "Count the updates that suffice for boosting without noise [Bellet 2021, Prop.",
+        "smpc_dp.cli.plan_utility",
+        "learn",
+    ),
+    "local-global": Listed(
+        "Bound the error of SGD without replacement on a local and a global model [Jin, He, Dai, (9), (10)].",
+        "smpc_dp.cli.plan_utility",
+        "learn",
+    ),
+    "diffusion": Listed(
+        "Bound the error of diffusion with graph-homomorphic noise [Vlaski and Sayed 2020, (28), (31)].",
+        "smpc_dp.cli.plan_utility",
+        "learn",
+    ),
+    "verifiable": Listed(
+        "Plan the noise of verifiable averaging (experimental), beside Gaussian noise.",
+        "smpc_dp.cli.plan_verifiable",
+        "gopa",
+    ),
+    "session": Listed(
+        "Plan a request of a session: what it is charged, and the standard error of each answer.",
+        "smpc_dp.cli.plan_session",
+    ),
+    "budget": Listed(
+        "Plan equal requests that share a budget: the epsilon of each, and its noise.",
+        "smpc_dp.cli.plan_budget",
+    ),
+    "secagg": Listed("Plan a secure aggregation: its numbers and its cost.", "smpc_dp.cli.plan_secagg"),
+}
 
 
-def _bytes(count: int) -> str:
-    """Format a number of bytes."""
-    return f"{count / 1000:,.1f} kB"
+class PlanGroup(CommandGroup):
+    """The command `smpc-dp plan`."""
+
+    own: ClassVar[Mapping[str, Listed]] = PLANS
+    are_all: ClassVar[bool] = True
+    are_cut: ClassVar[bool] = True
+
+
+app = typer.Typer(
+    name="plan", cls=PlanGroup, help="Plan a run before anything is sent.", no_args_is_help=True
+)

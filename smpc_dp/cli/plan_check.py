@@ -31,11 +31,6 @@ MechanismName = Literal[
 DRAWS = "draws releases"
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to `app`."""
-    app.command()(check)
-
-
 def check(
     mechanism: Annotated[
         MechanismName | None, typer.Argument(help="The mechanism; none with --session.")

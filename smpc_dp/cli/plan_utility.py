@@ -21,14 +21,6 @@ Coupling = Annotated[float, typer.Option(help="How much neighbours' models are p
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands to `app`."""
-    app.command("personalized")(personalized)
-    app.command("boosting")(boosting)
-    app.command("local-global")(local_global)
-    app.command("diffusion")(diffusion)
-
-
 def personalized(
     sizes: Sizes,
     length: Length,

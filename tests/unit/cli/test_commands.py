@@ -12,12 +12,44 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from smpc_dp.cli import app
 from smpc_dp.cli.commands import COMMANDS, Command, Commands
+from smpc_dp.cli.plan import PLANS
 
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_table_has_the_help_of_each_command(name: str) -> None:
-    assert Commands()[name].get_short_help_str(100) == COMMANDS[name]
+    assert Commands()[name].get_short_help_str(100) == COMMANDS[name].help
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_the_table_of_plans_has_the_first_sentence_of_each(name: str) -> None:
+    assert Commands(PLANS, are_all=True)[name].get_short_help_str(1000) == PLANS[name].help
+
+
+def test_lists_of_commands_fit_the_terminal() -> None:
+    """What is too long goes on below in the list of all commands, and is cut in that of plans."""
+    every, plans = (
+        CliRunner().invoke(app, [*words, "--help"], terminal_width=78).stdout.splitlines()
+        for words in ([], ["plan"])
+    )
+    assert "  audit       Check the log of a verifiable run or of a pairwise statistic, or" in every
+    assert "              a certificate of cheating." in every
+    assert "  check          Look for a violation of the claimed privacy of a..." in plans
+    assert "  verifiable     Plan the noise of verifiable averaging (experimental),..." in plans
+    assert max(map(len, plans)) <= 78
+
+
+def test_a_plan_loads_no_other_one() -> None:
+    code = (
+        "import sys; from typer.testing import CliRunner; from smpc_dp.cli import app; "
+        "CliRunner().invoke(app, ['plan', 'secagg', '--help']); print(*sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = {name for name in done.stdout.split() if name.startswith("smpc_dp.")}
+    assert {name for name in loaded if name.rpartition(".")[2].startswith("plan_")} == {
+        "smpc_dp.cli.plan_secagg"
+    }
 
 
 def ways_to_take(
@@ -71,9 +103,9 @@ def test_plain_values_are_what_typer_makes_of_them(
     monkeypatch.setattr(os, "access", lambda path, mode: str(path) != "closed" and can(path, mode))
     outcomes = []
     for kind in (Command, None):
-        app = typer.Typer(rich_markup_mode=None)
-        app.command(cls=kind)(ways_to_take)
-        outcomes.append(CliRunner().invoke(app, given.split()))
+        one = typer.Typer(rich_markup_mode=None)
+        one.command(cls=kind)(ways_to_take)
+        outcomes.append(CliRunner().invoke(one, given.split()))
     ours, typers = [(outcome.exit_code, outcome.output, outcome.stderr) for outcome in outcomes]
     assert ours == typers
 

@@ -1,0 +1,69 @@
+"""`smpc-dp plan secagg`: the numbers and the cost of a secure aggregation."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+import typer
+
+from smpc_dp.cli.options import option, with_settings
+from smpc_dp.cli.output import print_json, print_plan
+from smpc_dp.errors import ConfigError
+from smpc_dp.privacy.secagg_plan import communication
+from smpc_dp.protocols.secagg.params import SAME, ExactSettings, check_parameters
+
+
+@with_settings(ExactSettings, without=(SAME,), length=10_000, lower=-1.0, upper=1.0)
+def secagg(
+    parties: Annotated[int, typer.Option(help="Parties in the roster.")],
+    precision: Annotated[float | None, option(ExactSettings, "precision", default="1e-6 for real")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    **given: Any,
+) -> None:
+    """Plan a secure aggregation: its numbers and its cost.
+
+    Degree, threshold and quorum, the probability that any of them fails, and the traffic of one party.
+    """
+    if given["kind"] == "real" or precision is not None:
+        given["precision"] = 1e-6 if precision is None else precision
+    checked, faults = check_parameters(given, parties)
+    if checked is None:
+        raise ConfigError(faults)
+    plan, encoding = checked.plan, checked.encoding
+    cost = communication(plan, encoding.ring_length, encoding.element_bytes)
+    if as_json:
+        print_json(
+            {
+                **msgspec.to_builtins(plan),
+                "length": encoding.length,
+                "element_bytes": encoding.element_bytes,
+                "modulus_bits": encoding.modulus_bits,
+                "communication": cost,
+            }
+        )
+        return
+    bits = "cannot fail" if plan.failure_bits is None else f"at most 2^-{plan.failure_bits:.1f}"
+    graph = "complete graph" if plan.complete else "random graph"
+    rows = [
+        ("degree k", plan.degree, f"neighbours that each party draws ({graph})"),
+        ("threshold t", plan.threshold, f"shares that open a secret; 2t > k + {plan.corrupt_holders}"),
+        ("quorum q", plan.quorum, f"signatures that certify a set; 2q > {parties} + {plan.max_corrupt}"),
+        ("dropouts", plan.max_dropouts, f"at most; the run stops below {plan.min_survivors} survivors"),
+        ("corrupt parties", plan.max_corrupt, "at most, colluding with a malicious aggregator"),
+        ("honest in any sum", plan.min_honest_in_sum, "at least, whatever the aggregator does"),
+        ("failure", bits, "some neighbourhood too corrupt, too few shares, or a group cut off"),
+        ("masks a party", f"{plan.mask_degree:.1f}", "on average"),
+        (
+            "sent a party",
+            _bytes(cost["up"]["total"]),
+            f"for {encoding.length} numbers of {encoding.element_bytes} bytes",
+        ),
+        ("received a party", _bytes(cost["down"]["total"]), ""),
+    ]
+    print_plan(plan, False, f"secure aggregation of {parties} parties", rows)
+
+
+def _bytes(count: int) -> str:
+    """Format a number of bytes."""
+    return f"{count / 1000:,.1f} kB"
