@@ -161,9 +161,9 @@ def _policy(checkpoint: Path | None, witness: list[str], least: int | None) -> C
 
 def _audit_certificate(certificate: Path, session: str | None, as_json: bool) -> None:
     """Judge a certificate of cheating, and print the report."""
-    from smpc_dp.net.audit_certificate import audit_certificate
+    from smpc_dp.net.tasks import CONVICTING
 
-    report = audit_certificate(certificate, session)
+    report = CONVICTING.find().audit_certificate(certificate, session)
     if as_json:
         print_json(msgspec.to_builtins(report))
     else:

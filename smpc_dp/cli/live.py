@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import Self
 
@@ -12,9 +12,8 @@ from rich.text import Text
 
 from smpc_dp.cli.output import progress_console
 from smpc_dp.net.events import Event
-from smpc_dp.protocols.gopa.direct_messages import COORDINATED_STEPS, COORDINATOR_STEPS
 from smpc_dp.protocols.phases.messages import AGGREGATOR_STEPS, PARTY_STEPS
-from smpc_dp.protocols.secret_sharing.messages import EVERY_PARTY_STEPS, SERVER_STEPS
+from smpc_dp.protocols.registry import built_in_protocols
 
 _WAITS = "waits for "
 _STYLES = {"done": "green", "failed": "red", "ended": "red", "lost": "yellow", "refused": "red"}
@@ -127,11 +126,17 @@ def _inbound(event: Event) -> str:
 
 def _index(event: Event) -> int:
     """Return the index of an event's step, for the bar."""
-    on_shares = (SERVER_STEPS, EVERY_PARTY_STEPS)
-    for steps in (PARTY_STEPS, AGGREGATOR_STEPS, COORDINATED_STEPS, COORDINATOR_STEPS, *on_shares):
+    for steps in _step_lists():
         if event.step in steps:
             return steps.index(event.step)
     return len(PARTY_STEPS) if event.kind == "done" else 0
+
+
+def _step_lists() -> Iterator[Sequence[str]]:
+    """Yield the steps of members of sums through an aggregator, then of those that only one protocol has."""
+    yield from (PARTY_STEPS, AGGREGATOR_STEPS)
+    for protocol in built_in_protocols():
+        yield from protocol.steps()
 
 
 def _bar(done: int) -> str:

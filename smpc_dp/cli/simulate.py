@@ -4,26 +4,25 @@ from __future__ import annotations
 
 import resource
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Annotated, Any, Literal
 
 import numpy as np
 import typer
 
-from smpc_dp import simulate as simulation
 from smpc_dp.cli.options import option, with_settings
 from smpc_dp.cli.output import console, print_json
 from smpc_dp.cli.progress import Bar
 from smpc_dp.cli.reporting import Reporting, ReportPath, make_report
 from smpc_dp.encoding import Encoding, fixed_point_sum
-from smpc_dp.protocols.gopa.direct_messages import COORDINATOR_STEPS
-from smpc_dp.protocols.gopa.messages import PARTY_STEPS as PUBLISHING_STEPS
-from smpc_dp.protocols.gopa.params import GopaSettings
+from smpc_dp.extensions import imported
 from smpc_dp.protocols.phases.messages import PARTY_STEPS
 from smpc_dp.protocols.result import Result
-from smpc_dp.simulate.average import METHODS
-from smpc_dp.simulate.randomness import checked_seed
+from smpc_dp.protocols.secagg.noisy import PrivateSettings
 
+# Of sums with noise, and GOPA's own where it is in this installation.
+_gopa = imported("smpc_dp.protocols.gopa.params")
+Settings: type[PrivateSettings] = PrivateSettings if _gopa is None else _gopa.GopaSettings
 Method = Literal["secagg", "gopa"]
 NO_PRIVACY = "no differential privacy; gopa needs epsilon and delta"
 
@@ -36,9 +35,7 @@ def _group() -> None:
 
 
 @app.command()
-@with_settings(
-    GopaSettings, ("lower", "upper", "kind", "precision", "max_weight", "verifiable"), length=1_000
-)
+@with_settings(Settings, ("lower", "upper", "kind", "precision", "max_weight", "verifiable"), length=1_000)
 def average(
     parties: Annotated[int, typer.Option(help="How many parties.")] = 100,
     dropout: Annotated[float, typer.Option(help="Fraction that is killed at random steps.")] = 0.0,
@@ -47,10 +44,10 @@ def average(
     ] = None,
     threads: Annotated[int, typer.Option(help="Threads that the aggregator removes masks with.")] = 2,
     method: Annotated[Method, typer.Option(help="Secure sum, or gossip noise.")] = "secagg",
-    epsilon: Annotated[float | None, option(GopaSettings, "epsilon", default=NO_PRIVACY)] = None,
-    delta: Annotated[float | None, option(GopaSettings, "delta", default=NO_PRIVACY)] = None,
+    epsilon: Annotated[float | None, option(Settings, "epsilon", default=NO_PRIVACY)] = None,
+    delta: Annotated[float | None, option(Settings, "delta", default=NO_PRIVACY)] = None,
     l2_bound: Annotated[
-        float | None, option(GopaSettings, "l2_bound", default="vectors within bounds -1 and 1")
+        float | None, option(Settings, "l2_bound", default="vectors within bounds -1 and 1")
     ] = None,
     report: ReportPath = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
@@ -61,6 +58,11 @@ def average(
     The vectors are uniform in [-1, 1]; the machines of all parties run in this process. Planned for a tenth
     of the parties to drop out, with gopa for a hundredth, or for --dropout if that is more.
     """
+    # They load all capabilities.
+    from smpc_dp import simulate as simulation
+    from smpc_dp.simulate.average import METHODS
+    from smpc_dp.simulate.randomness import checked_seed
+
     reporting = Reporting.of(report)
     length = given.pop("length")
     simulation.check_size(parties, length, threads)
@@ -71,10 +73,7 @@ def average(
     bound = None if l2_bound is not None else 1.0
     begun = time.perf_counter()
     own = METHODS[method]
-    keeps = "on_dropout" in own.settings and given["on_dropout"] == "keep"
-    steps: tuple[str, ...] = PUBLISHING_STEPS if keeps else PARTY_STEPS
-    if given["topology"] == "direct":
-        steps = COORDINATOR_STEPS
+    steps = _steps(own.settings, given)
     with Bar("steps", quiet=as_json) as bar:
 
         def show(step: str, waiting: int) -> None:
@@ -141,6 +140,19 @@ def average(
         raise typer.Exit(1)
 
 
+def _steps(own: Collection[str], given: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the steps that a bar shows; `own`: settings of the method alone, `given`: of GOPA."""
+    if given.get("topology") == "direct":
+        from smpc_dp.protocols.gopa.direct_messages import COORDINATOR_STEPS
+
+        return COORDINATOR_STEPS
+    if "on_dropout" in own and given.get("on_dropout") == "keep":
+        from smpc_dp.protocols.gopa.messages import PARTY_STEPS as PUBLISHING_STEPS
+
+        return PUBLISHING_STEPS
+    return PARTY_STEPS
+
+
 def _write_report(
     reporting: Reporting,
     result: Result,
@@ -154,6 +166,7 @@ def _write_report(
     from smpc_dp.report import sections
     from smpc_dp.report.document import Text, section
     from smpc_dp.report.table import Table
+    from smpc_dp.simulate.average import METHODS
 
     printed: Any = result.to_json()
     trace = reporting.trace

@@ -339,6 +339,14 @@ class BesideTask(Task):
         """Return the aggregator's role in a request with this context, of a sum."""
         raise NotImplementedError
 
+    def audit_certificate(self, path: Path, session: str | None) -> Any:
+        """Judge a certificate; return a report with `ok`, `code`, `conclusion` and `session_checked`.
+
+        `session`: the session file of which the convicted party should be. Raises ConfigError and LocalError
+        for files that cannot be read, and a session file with faults.
+        """
+        raise NotImplementedError
+
     def convictions(self, folder: Path, roster: Roster) -> ConvictedParties:
         """Judge the certificates in a folder, if there are any.
 

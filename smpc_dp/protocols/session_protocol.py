@@ -240,6 +240,8 @@ class SessionProtocol:
         cost: of one request, for checked parameters and a number of servers; it returns None where none is
             planned.
         tables: of the roles whose states are public, by the name of each.
+        steps: of each kind of member, in their order, where it has others than in sums through an
+            aggregator.
         vectors: the folders of `protocols/` with its published test vectors.
     """
 
@@ -265,6 +267,7 @@ class SessionProtocol:
     event: Callable[[Any], Event] = _event_of_request
     cost: Callable[[Any, int], Cost | None] = _cost_of_sum
     tables: Mapping[str, Callable[[], Roles]] = field(default_factory=dict)
+    steps: Callable[[], tuple[tuple[str, ...], ...]] = tuple
     vectors: tuple[str, ...] = ()
 
     @property

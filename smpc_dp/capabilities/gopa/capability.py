@@ -140,6 +140,13 @@ AUDIT = Audit(
 )
 """Of verifiable averages, also of learners'."""
 
+
+def _steps() -> tuple[tuple[str, ...], ...]:
+    from smpc_dp.protocols.gopa.direct_messages import COORDINATED_STEPS, COORDINATOR_STEPS
+
+    return COORDINATED_STEPS, COORDINATOR_STEPS
+
+
 PROTOCOLS = (
     SessionProtocol(
         name=GOPA,
@@ -156,6 +163,7 @@ PROTOCOLS = (
         audit=AUDIT,
         most_corrupt=corrupt_as_written,
         tables={"gopa": _tables, "gopa-verifiable": _verifiable_tables},
+        steps=_steps,
         vectors=("gopa",),
     ),
 )

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from smpc_dp.kernels.kernel import Kernel
     from smpc_dp.log.keeping import Board
     from smpc_dp.log.log import Header
+    from smpc_dp.net.audit_certificate import CertificateReport
     from smpc_dp.net.convictions import Convictions
     from smpc_dp.net.log_watch import LogView
     from smpc_dp.net.member import Membership
@@ -122,6 +123,12 @@ class PairsTask(BesideTask):
         corrupt: int = membership.parameters.plan.max_corrupt
         make = plan_maker(kernels)
         return states.aggregator(context, membership.identity, make, board=board, corrupt=corrupt)
+
+    def audit_certificate(self, path: Path, session: str | None) -> CertificateReport:
+        """Judge a certificate; see `net.audit_certificate`."""
+        from smpc_dp.net.audit_certificate import audit_certificate
+
+        return audit_certificate(path, session)
 
     def convictions(self, folder: Path, roster: Roster) -> Convictions:
         """Judge the certificates in a folder; see `net.convictions`."""

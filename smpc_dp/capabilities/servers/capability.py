@@ -118,6 +118,12 @@ def _simulate_average(*arguments: Any, **named: Any) -> tuple[NDArray[np.float64
     return average_on_shares(*arguments, **named)
 
 
+def _steps() -> tuple[tuple[str, ...], ...]:
+    from smpc_dp.protocols.secret_sharing.messages import EVERY_PARTY_STEPS, SERVER_STEPS
+
+    return SERVER_STEPS, EVERY_PARTY_STEPS
+
+
 PROTOCOLS = (
     SessionProtocol(
         name="mpyc",
@@ -140,6 +146,7 @@ PROTOCOLS = (
         ),
         event=_event,
         cost=_cost,
+        steps=_steps,
         vectors=("mpyc",),
     ),
 )
