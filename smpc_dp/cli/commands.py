@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple, get_args, get_origin
 
@@ -85,9 +86,9 @@ class Commands(MutableMapping[str, Any]):
         if name not in self._own:
             return load(Group.COMMANDS, self._added[name])
         listed = self._own[name]
-        module = imported(listed.module) if listed.is_there else None
-        if module is None:
+        if not listed.is_there:
             raise KeyError(name)
+        module = import_module(listed.module)
         return getattr(module, "app", None) or getattr(module, name.replace("-", "_"))
 
     def help_of(self, name: str) -> str:

@@ -1,7 +1,11 @@
-"""Without a capability its protocols are unknown, their names stay reserved, and the others work."""
+"""Without a capability its protocols and commands are unknown, and the others work.
+
+The names of its protocols stay reserved.
+"""
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
@@ -15,6 +19,12 @@ import pytest
 
 import smpc_dp.capabilities
 from smpc_dp import extensions
+
+# With all options of simulations, which later tests need.
+from smpc_dp.cli import simulate as _simulate  # noqa: F401
+from smpc_dp.cli.commands import COMMANDS
+from smpc_dp.cli.live import _index
+from smpc_dp.cli.plan import PLANS
 from smpc_dp.errors import Code, ConfigCheck, ConfigError, LocalError
 from smpc_dp.extensions import CAPABILITIES
 from smpc_dp.identity.keys import Identity
@@ -23,6 +33,7 @@ from smpc_dp.net import tasks
 from smpc_dp.net.aggregator import RequestServer
 from smpc_dp.net.audit import _audit_of
 from smpc_dp.net.connection_pool import InboundEvent
+from smpc_dp.net.events import Event
 from smpc_dp.net.member import CERTIFICATES
 from smpc_dp.net.session_file import load_session, parse_session, write_session
 from smpc_dp.net.tasks import Beside
@@ -32,6 +43,8 @@ from smpc_dp.protocols.registry import RESERVED, built_in_protocols, find_protoc
 from smpc_dp.protocols.ustatistic import messages as statistic
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import Context
+from tests.baselines import help
+from tests.command import smpc_dp as run_command
 
 # By capability those that build on it.
 BUILT_ON: Mapping[str, frozenset[str]] = {
@@ -233,6 +246,67 @@ async def test_certificates_that_nobody_can_judge_stop_an_aggregator(absent: str
     with refused if gone else nullcontext():
         await server._heed_certificates()
     assert (server._convictions is None) == gone
+
+
+def commands_of(*capabilities: str) -> set[str]:
+    """Return the commands that these capabilities have, without those below them."""
+    plans = {f"plan {name}" for name, listed in PLANS.items() if listed.capability in capabilities}
+    return {name for name, listed in COMMANDS.items() if listed.capability in capabilities} | plans
+
+
+def pages(text: str) -> dict[str, str]:
+    """Return pages of help by the command."""
+    return {page.partition("--help\n")[0].strip(): page for page in text.split("$ smpc-dp ")[1:]}
+
+
+def listed_in(page: str) -> set[str]:
+    """Return the commands that a page of help lists."""
+    return {line.split()[0] for line in page.partition("Commands:\n")[2].splitlines() if line[2:3].strip()}
+
+
+def check_pages(text: str, *absent: str) -> None:
+    """Check the help of all commands where these capabilities are absent."""
+    stored, shown, gone = pages(help.FILE.read_text("utf-8")), pages(text), commands_of(*absent)
+    assert {*shown} == {name for name in stored if not any(f"{name} ".startswith(f"{one} ") for one in gone)}
+    # The width of the lists follows from the longest name; a simulation has the settings of GOPA.
+    for name in {*shown} - {"", "plan", "simulate average"}:
+        assert shown[name] == stored[name]
+    assert listed_in(shown[""]) == {*COMMANDS} - gone
+    assert listed_in(shown["plan"]) == {name for name in PLANS if f"plan {name}" not in gone}
+
+
+def test_the_commands_of_an_absent_capability_are_unknown(absent: str) -> None:
+    check_pages(help.text(), absent)
+    for command in commands_of(absent):
+        done, name = run_command(*command.split(), "--help"), command.split()[-1]
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr.startswith(f"smpc-dp: No such command '{name}'")
+
+
+def test_the_core_has_commands_without_any_capability() -> None:
+    """In a process of its own: none of their modules is loaded before."""
+    blocked = f"import sys; sys.modules |= dict.fromkeys({[f'{CAPABILITIES}.{name}' for name in BUILT_ON]})"
+    code = f"{blocked}; from tests.baselines import help; print(help.text(), end='')"
+    root = Path(__file__).parents[2]
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=root)
+    assert done.returncode == 0, done.stderr
+    check_pages(done.stdout, *BUILT_ON)
+
+
+def test_a_certificate_is_audited_where_pairs_are_there(absent: str, tmp_path: Path) -> None:
+    done = run_command("audit", "--certificate", str(tmp_path / "certificate.json"))
+    assert (done.returncode, done.stdout) == (1, "")
+    assert ("task: 'pairs' is not in this installation" in done.stderr) == (absent == "pairs")
+
+
+@pytest.mark.parametrize(
+    ("capability", "step", "place"), [("gopa", "published", 5), ("servers", "compute", 5), ("", "unmask", 7)]
+)
+def test_progress_is_shown_of_protocols_that_are_there(
+    absent: str, capability: str, step: str, place: int
+) -> None:
+    event = Event("alice", "step", 1, step)
+    assert _index(event) == (0 if absent == capability else place)
 
 
 def test_another_module_that_a_capability_lacks_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
