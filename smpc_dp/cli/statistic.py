@@ -12,9 +12,6 @@ import typer
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, PrivacyError
 from smpc_dp.net.inputs import read_table, read_vector
 from smpc_dp.net.session_file import SessionFile
-from smpc_dp.protocols.garbled.messages import PAIR_COPIES
-from smpc_dp.report.texts import logged_lines
-from smpc_dp.summary import PAIRS_COVERED
 
 if TYPE_CHECKING:
     from smpc_dp.kernels.fields import Field
@@ -40,7 +37,7 @@ Covert = Annotated[
     typer.Option(
         "--covert",
         help="Statistic: copies of each pair's circuit, of which the partner checks all but one, 2 to 64; "
-        f"0: garblers are semi-honest; default {PAIR_COPIES}.",
+        "0: garblers are semi-honest; default 4.",
     ),
 ]
 
@@ -170,29 +167,6 @@ def arguments(
     if options["covert"] is not None:
         result += ["--covert", str(options["covert"])]
     return result if public_label is None else [*result, "--public-label", str(public_label)]
-
-
-def statistic_text(result: Mapping[str, Any]) -> str:
-    """Format a result, as `StatisticResult.to_json` gives it, in a few lines for a person."""
-    error = result["standard_error"]
-    shown = "" if error is None else f", standard error {error:.2g}"
-    lines = [f"{result['kernel']}: {result['value']:.6g}{shown}"]
-    if result["interval"] is not None:
-        low, high = result["interval"]
-        lines.append(f"{100 * result['level']:g}% interval: {low:.6g} to {high:.6g}, {PAIRS_COVERED}")
-    privacy = result["privacy"]
-    failed = f", {result['failed']} failed" if result["failed"] else ""
-    lines += [
-        f"over {result['pairs']} pairs of {result['parties']} parties{failed}",
-        f"standard error of the noise alone: {result['noise_error']:.2g}",
-        *([f"without: {', '.join(result['absent'])}"] if result["absent"] else []),
-        *(f"fault: {line}" for line in result["faults"]),
-        f"epsilon {privacy['epsilon']:g}, delta {privacy['delta']:g} for each record, all its pairs together",
-        f"privacy: {privacy['claim']}",
-        *(f"not protected: {line}" for line in privacy["not_protected"]),
-        *logged_lines(result),
-    ]
-    return "\n".join(lines)
 
 
 def _field(text: str) -> Field:

@@ -51,7 +51,7 @@ OF_COMMANDS = {
     "output": "console",
     "progress": "console",
     "reports": "capabilities",
-    "statistic": "capabilities",
+    "statistic_text": "capabilities",
 }
 
 # What protocols stand on, lowest last. A row imports of `protocols` only itself, rows below and what follows.

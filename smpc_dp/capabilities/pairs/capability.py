@@ -146,7 +146,7 @@ class PairsTask(BesideTask):
 
     def text(self, results: Mapping[str, Json]) -> str:
         """Return the estimate in lines."""
-        from smpc_dp.cli.statistic import statistic_text
+        from smpc_dp.cli.statistic_text import statistic_text
 
         return statistic_text(next(iter(results.values())))
 
