@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Meta
 
-from smpc_dp.kernels.quantiser import Quantiser
+from smpc_dp.capabilities.reports.quantiser import Quantiser
 from smpc_dp.learn.exchanges import EXACT_STEPS
 from smpc_dp.learn.pairing_schedule import PairingSchedule
 

@@ -16,9 +16,9 @@ import numpy as np
 from msgspec import Meta
 from numpy.typing import NDArray
 
+from smpc_dp.capabilities.reports.quantiser import Quantiser
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
 from smpc_dp.kernels.fields import Cells, Field, nearest_codes
-from smpc_dp.kernels.quantiser import Quantiser
 from smpc_dp.learn.averager import PeerExchange, PlausibilityCheck, Rows, is_whole
 from smpc_dp.learn.block_gossip import GroupDraws
 from smpc_dp.learn.dual_averaging import (

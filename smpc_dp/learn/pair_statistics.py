@@ -16,6 +16,7 @@ import numpy as np
 from msgspec import Meta
 from numpy.typing import NDArray
 
+from smpc_dp.capabilities.reports.quantiser import Quantiser, bins_of
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, PrivacyError
 from smpc_dp.extensions import Group, describe_others
 from smpc_dp.kernels.described import read_kernel
@@ -23,7 +24,6 @@ from smpc_dp.kernels.fields import Cells, Floats
 from smpc_dp.kernels.forms import Form, KernelFactory
 from smpc_dp.kernels.kernel import Kernel
 from smpc_dp.kernels.named import FORMS, auc, registered_kernel
-from smpc_dp.kernels.quantiser import Quantiser, bins_of
 from smpc_dp.learn.averager import PeerExchange, PlausibilityCheck, Rows, is_whole
 from smpc_dp.learn.exchanges import EXACT_STEPS, round_to_messages_grid
 from smpc_dp.learn.gosta import Estimates, PairKernel, gosta, gosta_asynchronous, u2_gossip

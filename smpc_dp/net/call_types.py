@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from smpc_dp.capabilities.reports.reports import SentReport
     from smpc_dp.kernels.kernel import Kernel
     from smpc_dp.learn.own import LocalFunction, Metric
     from smpc_dp.learn.requirements import Learned, OnStep
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from smpc_dp.protocols.garbled.params import Mode, Output
     from smpc_dp.protocols.ustatistic.plan import Engine
     from smpc_dp.protocols.ustatistic.result import StatisticResult
-    from smpc_dp.statistics.reports import SentReport
     from smpc_dp.statistics.similarity import Similarities
 
     __all__ = [

@@ -10,6 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from smpc_dp.capabilities.reports.local import LocalPairwise
+from smpc_dp.capabilities.reports.local_auc import LocalAuc
+from smpc_dp.capabilities.reports.local_names import LocalNames
+from smpc_dp.capabilities.reports.reports import LocalReport, ReportRequest
 from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.transcript import digest
 from smpc_dp.identity.keys import Identity
@@ -32,10 +36,6 @@ from smpc_dp.records.schema import read_schema
 from smpc_dp.report.document import Sentences
 from smpc_dp.report.sections import learned_privacy
 from smpc_dp.statistics.compiled import plan_statistic
-from smpc_dp.statistics.local import LocalPairwise
-from smpc_dp.statistics.local_auc import LocalAuc
-from smpc_dp.statistics.local_names import LocalNames
-from smpc_dp.statistics.reports import LocalReport, ReportRequest
 from smpc_dp.statistics.shared import result as shared
 from smpc_dp.statistics.shared.plan import statistic_program
 from smpc_dp.wire.signing import encode

@@ -21,6 +21,7 @@ import pytest
 
 import smpc_dp
 from smpc_dp import extensions
+from smpc_dp.capabilities.reports.report_parameters import ReportParameters, check_reports
 from smpc_dp.cli.statistic import Statistic
 from smpc_dp.errors import ConfigError, LocalError, SmpcError, TimeoutFault
 from smpc_dp.extensions import Group
@@ -50,7 +51,6 @@ from smpc_dp.records.registered import BUILT_IN, describe_statistic, statistic_o
 from smpc_dp.records.result import WITHIN_NOISE, Answers
 from smpc_dp.records.schema import read_schema
 from smpc_dp.records.table import read_table
-from smpc_dp.statistics.report_parameters import ReportParameters, check_reports
 from smpc_dp_verify.errors import Refused
 from smpc_dp_verify.record_plan import read_request
 from smpc_dp_verify.session import Session

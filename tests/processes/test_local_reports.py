@@ -15,18 +15,18 @@ import numpy as np
 import pytest
 
 import smpc_dp
+from smpc_dp.capabilities.reports.local_names import NamedCategories
+from smpc_dp.capabilities.reports.reports import REPORT, STORED, LocalReport, Sent, SentReport, lost_error
+from smpc_dp.capabilities.reports.requests.reporting import collect_reports, report_parameters
 from smpc_dp.identity.keys import Identity
 from smpc_dp.net.connection import AggregatorConnection
 from smpc_dp.net.events import ignore
 from smpc_dp.net.local import create_local_session
 from smpc_dp.net.member import Membership, from_wire
-from smpc_dp.net.reporting import collect_reports, report_parameters
 from smpc_dp.net.session_file import Timeouts, load_session, write_session
 from smpc_dp.net.transport.channel import Channel
 from smpc_dp.net.transport.endpoint import listen
 from smpc_dp.privacy.accountant.ledger import Ledger
-from smpc_dp.statistics.local_names import NamedCategories
-from smpc_dp.statistics.reports import REPORT, STORED, LocalReport, Sent, SentReport, lost_error
 from smpc_dp.wire.signing import decode, encode
 from tests.command import smpc_dp as command
 

@@ -317,7 +317,7 @@ def test_the_classes_of_parameters_members_and_results_are_found() -> None:
         "smpc_dp.protocols.gopa.records.DirectRecordParameters",
         "smpc_dp.protocols.record_result.RecordResult",
         "smpc_dp.protocols.result.Result",
-        "smpc_dp.statistics.report_parameters.ReportParameters",
+        "smpc_dp.capabilities.reports.report_parameters.ReportParameters",
     }
 
 

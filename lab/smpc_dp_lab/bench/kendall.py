@@ -26,7 +26,7 @@ from smpc_dp_lab.bench.plots import finish_axes, write_plot
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from smpc_dp.statistics.local import LocalPairwise
+    from smpc_dp.capabilities.reports.local import LocalPairwise
 
 Floats = NDArray[np.float64]
 Progress = Callable[[str, int, int], None]
@@ -160,8 +160,8 @@ class _Setting:
     @classmethod
     def of(cls, epsilons: Sequence[float]) -> _Setting:
         # Not at the top: scipy.
+        from smpc_dp.capabilities.reports.local import LocalPairwise
         from smpc_dp.privacy.local_pairwise import zetas
-        from smpc_dp.statistics.local import LocalPairwise
 
         field = Field(0, RATINGS - 1, exact=True)
         kernel = kendall_tau(field, field)

@@ -114,8 +114,8 @@ def auc_errors(
         within("repetitions", repetitions, 2, 10_000),
     )
     # Not at the top: scipy.
-    from smpc_dp.statistics.local import LocalPairwise
-    from smpc_dp.statistics.local_auc import LocalAuc
+    from smpc_dp.capabilities.reports.local import LocalPairwise
+    from smpc_dp.capabilities.reports.local_auc import LocalAuc
 
     started = time.perf_counter()
     field = Field(0, 1, GRID, name="score")

@@ -12,19 +12,19 @@ from smpc_dp.net.tasks import SUM_OPTIONS, AuditedRelease, GivenInputs, Json, Ta
 from smpc_dp.protocols.session_protocol import SessionProtocol
 
 if TYPE_CHECKING:
+    from smpc_dp.capabilities.reports.name_parameters import NameParameters
+    from smpc_dp.capabilities.reports.report_parameters import AnyReport
+    from smpc_dp.capabilities.reports.reports import SentReport
     from smpc_dp.identity.roster import Role
     from smpc_dp.net.host import HostMember
     from smpc_dp.net.member import Membership
     from smpc_dp.net.party_requests import PartyRequests
     from smpc_dp.privacy.empirical import Progress
     from smpc_dp.protocols.phases.cost import Cost
-    from smpc_dp.statistics.name_parameters import NameParameters
-    from smpc_dp.statistics.report_parameters import AnyReport
-    from smpc_dp.statistics.reports import SentReport
 
 
 def _check(parameters: Mapping[str, object], parties: int) -> tuple[AnyReport | None, list[ConfigIssue]]:
-    from smpc_dp.statistics.report_parameters import check_reports
+    from smpc_dp.capabilities.reports.report_parameters import check_reports
 
     return check_reports(parameters, parties)
 
@@ -34,7 +34,7 @@ def _task(_parameters: Mapping[str, object]) -> str:
 
 
 def _cost(parameters: Any, servers: int) -> Cost:
-    from smpc_dp.statistics.report_parameters import cost_of_report
+    from smpc_dp.capabilities.reports.report_parameters import cost_of_report
 
     return cost_of_report(parameters, servers)
 
@@ -59,7 +59,7 @@ class ReportTask(Task):
 
     async def request(self, requests: PartyRequests, *arguments: Any, **named: Any) -> SentReport:
         """Send a party's report to the analyst; see `Session.report`."""
-        from smpc_dp.net.reporting import send_report
+        from smpc_dp.capabilities.reports.requests.reporting import send_report
 
         requests.number += 1
         return await send_report(requests.connection, requests.ledger, *arguments, **named)
@@ -68,7 +68,7 @@ class ReportTask(Task):
         """Return the error of a request for a sum."""
         reason = (
             "'reports' has no sums: parties call Session.report, and smpc-dp party or "
-            "smpc_dp.net.reporting.collect_reports runs the analyst"
+            "smpc_dp.capabilities.reports.requests.reporting.collect_reports runs the analyst"
         )
         return ConfigError.at("protocol", reason, ConfigCheck.UNSUPPORTED)
 
@@ -97,7 +97,7 @@ class ReportTask(Task):
         self, host: HostMember, _role: Role, _requests: int | None, results: list[Any]
     ) -> list[str]:
         """Collect the reports of all parties as the analyst; add the estimate."""
-        from smpc_dp.net.reporting import collect_reports
+        from smpc_dp.capabilities.reports.requests.reporting import collect_reports
 
         estimate = await collect_reports(
             host.session,
@@ -114,7 +114,7 @@ class ReportTask(Task):
         self, host: HostMember, membership: Membership, _options: Mapping[str, Any], results: list[Any]
     ) -> None:
         """Check the party's record, then connect and send its report."""
-        from smpc_dp.net.reporting import is_reported
+        from smpc_dp.capabilities.reports.requests.reporting import is_reported
 
         record = None
         if not is_reported(membership):
@@ -129,7 +129,7 @@ class ReportTask(Task):
 
     def text(self, results: Mapping[str, Json]) -> str:
         """Return what was sent or estimated, or the names, in lines."""
-        from smpc_dp.cli.reports import report_text
+        from smpc_dp.capabilities.reports.commands.reports import report_text
 
         return report_text(next(iter(results.values())))
 
@@ -144,7 +144,7 @@ class ReportTask(Task):
         """Audit the names that a party releases; raise ConfigError for other reports."""
         if not _parameters(session).reads_table:
             return super().audit_release(session, samples, epsilon, delta, progress)
-        from smpc_dp.simulate.name_audit import audit_names
+        from smpc_dp.capabilities.reports.simulation.name_audit import audit_names
 
         plan = cast("NameParameters", session.checked_parameters).plan
         result = audit_names(plan, samples, epsilon=epsilon, delta=delta, progress=progress)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from smpc_dp.capabilities.reports.local import LocalPairwise
 from smpc_dp.errors import ConfigError, PrivacyError
 from smpc_dp.kernels import Field, kendall_tau
 from smpc_dp.learn import topology
@@ -19,7 +20,6 @@ from smpc_dp.learn.local_reports import LocalReports
 from smpc_dp.learn.pairwise_losses import logistic_auc, logistic_metric
 from smpc_dp.learn.schedule import EdgeClock, ManyClocks, PoissonClock
 from smpc_dp.privacy.sampling import NoiseSource
-from smpc_dp.statistics.local import LocalPairwise
 
 K = 3
 REPORTS = LocalReports.plan(1.0, K)

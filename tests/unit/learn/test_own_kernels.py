@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from smpc_dp import simulate
+from smpc_dp.capabilities.reports.local import LocalPairwise
 from smpc_dp.circuits.gadgets import less_than
 from smpc_dp.errors import ConfigError, PeerFault
 from smpc_dp.kernels import Field, Kernel, circuit_kernel, collision, kendall_tau, table_kernel, variance
@@ -23,7 +24,6 @@ from smpc_dp.net.local import create_local_session
 from smpc_dp.net.session_file import load_session
 from smpc_dp.simulate.learning import learn
 from smpc_dp.statistics import exact
-from smpc_dp.statistics.local import LocalPairwise
 
 N = 12
 RECORDS = np.random.default_rng(3).integers(0, 10, (N, 1)).astype(np.float64)

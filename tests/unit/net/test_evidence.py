@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import pytest
 
+from smpc_dp.capabilities.reports.requests import reporting
 from smpc_dp.errors import (
     Check,
     Code,
@@ -22,7 +23,7 @@ from smpc_dp.errors import (
     TimeoutFault,
     certificate_of,
 )
-from smpc_dp.net import aggregator, evaluation, reporting, similarity
+from smpc_dp.net import aggregator, evaluation, similarity
 from smpc_dp.net.convictions import Convictions
 from smpc_dp.net.deadline import pair_seconds, pairs_seconds
 from smpc_dp.net.driver import Drive

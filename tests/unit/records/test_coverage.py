@@ -17,6 +17,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from smpc_dp.capabilities.reports.local import LocalPairwise
+from smpc_dp.capabilities.reports.local_auc import LocalAuc
+from smpc_dp.capabilities.reports.local_estimate import LocalEstimate
 from smpc_dp.kernels import Field, gini_mean_difference, kendall_tau
 from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.protocols.registry import checker_of
@@ -30,9 +33,6 @@ from smpc_dp.records.result import Estimate
 from smpc_dp.records.schema import Schema, read_schema
 from smpc_dp.records.table import read_table
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
-from smpc_dp.statistics.local import LocalPairwise
-from smpc_dp.statistics.local_auc import LocalAuc
-from smpc_dp.statistics.local_estimate import LocalEstimate
 from tests.unit.records import test_effects, test_fit, test_heterogeneity, test_survival
 from tests.unit.records.test_release import ASK, SCHEMA, Columns, contains, hospitals, pooled, truth_of
 from tests.unit.statistics.test_statistics_local_auc import auc_of

@@ -12,6 +12,11 @@ import numpy as np
 import pytest
 
 import smpc_dp
+from smpc_dp.capabilities.reports.local_names import FINGERPRINT_BYTES, LocalNames, ReleasedNames
+from smpc_dp.capabilities.reports.name_parameters import NameParameters
+from smpc_dp.capabilities.reports.report_parameters import check_reports, cost_of_report
+from smpc_dp.capabilities.reports.reports import ReportRequest
+from smpc_dp.capabilities.reports.simulation.name_audit import audit_names
 from smpc_dp.errors import ConfigCheck, ConfigError, PrivacyError
 from smpc_dp.identity.keys import Identity
 from smpc_dp.identity.roster import Roster
@@ -19,11 +24,6 @@ from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.privacy.name_selection import NameSelection
 from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.records.schema import read_schema
-from smpc_dp.simulate.name_audit import audit_names
-from smpc_dp.statistics.local_names import FINGERPRINT_BYTES, LocalNames, ReleasedNames
-from smpc_dp.statistics.name_parameters import NameParameters
-from smpc_dp.statistics.report_parameters import check_reports, cost_of_report
-from smpc_dp.statistics.reports import ReportRequest
 from smpc_dp.wire.signing import decode, encode
 
 COLUMNS: dict[str, Any] = {

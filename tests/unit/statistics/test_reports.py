@@ -8,15 +8,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from smpc_dp.cli.reports import reported_text
+from smpc_dp.capabilities.reports.commands.reports import reported_text
+from smpc_dp.capabilities.reports.local import LocalPairwise
+from smpc_dp.capabilities.reports.local_auc import LocalAuc
+from smpc_dp.capabilities.reports.reports import FEW, ROUNDED, LocalReport, ReportRequest, lost_error
 from smpc_dp.errors import ConfigError, LocalError, PrivacyError
 from smpc_dp.identity.keys import Identity
 from smpc_dp.identity.roster import Member, Roster
 from smpc_dp.kernels import Field, auc, gini_mean_difference, kendall_tau
 from smpc_dp.privacy.accountant.ledger import Ledger
-from smpc_dp.statistics.local import LocalPairwise
-from smpc_dp.statistics.local_auc import LocalAuc
-from smpc_dp.statistics.reports import FEW, ROUNDED, LocalReport, ReportRequest, lost_error
 from smpc_dp.wire.signing import decode, encode
 
 PARTIES = [f"p{number}" for number in range(30)]
@@ -277,7 +277,7 @@ def test_an_estimate_says_what_its_interval_leaves_out(
     rounded = reported_text({**few, "bias_bound": 0.125, "visited": 7}).splitlines()[1]
     assert rounded.endswith(", for the responses of these parties, a bias of 0.12 at most included")
     assert set(GINI.estimate(exact).estimate.privacy.not_protected) & {ROUNDED, FEW} == {FEW}
-    monkeypatch.setattr("smpc_dp.statistics.reports.ENOUGH_PAIRS", 15)
+    monkeypatch.setattr("smpc_dp.capabilities.reports.reports.ENOUGH_PAIRS", 15)
     assert not set(GINI.estimate(exact).estimate.privacy.not_protected) & {ROUNDED, FEW}
     assert reported_text(GINI.estimate(exact).to_json()).startswith(
         f"{value}, standard error {few['standard_error']:.2g}\n"

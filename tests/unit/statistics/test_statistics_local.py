@@ -19,6 +19,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import smpc_dp
+from smpc_dp.capabilities.reports.local import LocalPairwise
+from smpc_dp.capabilities.reports.local_estimate import all_pairs, two_samples
+from smpc_dp.capabilities.reports.quantiser import Quantiser, Rounding, choose_bins
 from smpc_dp.errors import ConfigError, PrivacyError
 from smpc_dp.kernels import (
     Field,
@@ -30,7 +33,6 @@ from smpc_dp.kernels import (
     kendall_tau,
     variance,
 )
-from smpc_dp.kernels.quantiser import Quantiser, Rounding, choose_bins
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.privacy.local_pairwise import (
     corollary_bins,
@@ -40,8 +42,6 @@ from smpc_dp.privacy.local_pairwise import (
 )
 from smpc_dp.privacy.response import ResponseDistribution
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
-from smpc_dp.statistics.local import LocalPairwise
-from smpc_dp.statistics.local_estimate import all_pairs, two_samples
 
 Floats = NDArray[np.float64]
 

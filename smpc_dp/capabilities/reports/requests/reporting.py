@@ -12,18 +12,9 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from smpc_dp.errors import Check, ConfigCheck, ConfigError, LocalError, PeerFault
-from smpc_dp.files import read_bounded
-from smpc_dp.net.connection_pool import ConnectionPool, InboundEvent
-from smpc_dp.net.deadline import now
-from smpc_dp.net.events import Event, OnEvent, ignore, with_logging
-from smpc_dp.net.member import Membership, aggregator_name
-from smpc_dp.net.tasks import checked_for
-from smpc_dp.net.transport.endpoint import listen
-from smpc_dp.privacy.accountant.store import write_durably
-from smpc_dp.statistics.local_names import LocalNames, NamedCategories
-from smpc_dp.statistics.report_parameters import AnyReport
-from smpc_dp.statistics.reports import (
+from smpc_dp.capabilities.reports.local_names import LocalNames, NamedCategories
+from smpc_dp.capabilities.reports.report_parameters import AnyReport
+from smpc_dp.capabilities.reports.reports import (
     MAX_BYTES,
     REPORT,
     STORED,
@@ -34,6 +25,15 @@ from smpc_dp.statistics.reports import (
     SentReport,
     Stored,
 )
+from smpc_dp.errors import Check, ConfigCheck, ConfigError, LocalError, PeerFault
+from smpc_dp.files import read_bounded
+from smpc_dp.net.connection_pool import ConnectionPool, InboundEvent
+from smpc_dp.net.deadline import now
+from smpc_dp.net.events import Event, OnEvent, ignore, with_logging
+from smpc_dp.net.member import Membership, aggregator_name
+from smpc_dp.net.tasks import checked_for
+from smpc_dp.net.transport.endpoint import listen
+from smpc_dp.privacy.accountant.store import write_durably
 from smpc_dp.wire.signing import decode
 
 if TYPE_CHECKING:

@@ -13,6 +13,10 @@ from typing import TYPE_CHECKING, cast
 import msgspec
 from numpy.typing import ArrayLike
 
+from smpc_dp.capabilities.reports.local import LocalPairwise
+from smpc_dp.capabilities.reports.local_auc import LocalAuc
+from smpc_dp.capabilities.reports.local_estimate import ENOUGH_PAIRS, LocalEstimate
+from smpc_dp.capabilities.reports.local_names import LocalNames, NamedCategories
 from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.transcript import digest
 from smpc_dp.errors import Check, ConfigCheck, ConfigError, LocalError, PeerFault, VerificationError
@@ -24,15 +28,11 @@ from smpc_dp.kernels.kernel import Kernel
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.privacy.accountant.store import locked, write_durably
 from smpc_dp.protocols.result import Privacy
-from smpc_dp.statistics.local import LocalPairwise
-from smpc_dp.statistics.local_auc import LocalAuc
-from smpc_dp.statistics.local_estimate import ENOUGH_PAIRS, LocalEstimate
-from smpc_dp.statistics.local_names import LocalNames, NamedCategories
 from smpc_dp.wire.envelope import Body
 from smpc_dp.wire.signing import decode, encode
 
 if TYPE_CHECKING:
-    from smpc_dp.statistics.local_names import Counts
+    from smpc_dp.capabilities.reports.local_names import Counts
 
     Record = ArrayLike | Counts
 

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from smpc_dp.capabilities.reports.local_names import Counts, LocalNames
 from smpc_dp.privacy.empirical import Claim, Drawn, Finding, Progress, ReleaseAudit, audit
 from smpc_dp.privacy.name_selection import ONE
 from smpc_dp.privacy.sampling import NoiseSource
-from smpc_dp.statistics.local_names import Counts, LocalNames
 
 SAMPLES = 100_000
 # Chances of release, without the unit's rows, at which its rows are looked for.

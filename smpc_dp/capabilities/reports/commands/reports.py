@@ -27,7 +27,7 @@ def sent_text(result: Mapping[str, Any]) -> str:
 
 def reported_text(result: Mapping[str, Any]) -> str:
     """Format the estimate from local reports, as `ReportedEstimate.to_json` gives it."""
-    from smpc_dp.statistics.reports import FEW
+    from smpc_dp.capabilities.reports.reports import FEW
 
     low, high = result["interval"]
     count = len(result["reported"]) + len(result["missing"])

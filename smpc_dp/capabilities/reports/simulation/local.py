@@ -10,12 +10,12 @@ from numpy.typing import ArrayLike
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 
 if TYPE_CHECKING:
+    from smpc_dp.capabilities.reports.local_estimate import LocalEstimate
+    from smpc_dp.capabilities.reports.local_tree import Oracle
+    from smpc_dp.capabilities.reports.quantiser import Rounding
     from smpc_dp.kernels.fields import Field
     from smpc_dp.kernels.kernel import Kernel
-    from smpc_dp.kernels.quantiser import Rounding
     from smpc_dp.privacy.local_auc import Split
-    from smpc_dp.statistics.local_estimate import LocalEstimate
-    from smpc_dp.statistics.local_tree import Oracle
 
 
 def local_pairwise(
@@ -45,8 +45,8 @@ def local_pairwise(
         ConfigError: an argument is wrong. PrivacyError: a value is outside its domain.
     """
     # Not at the top: scipy.
+    from smpc_dp.capabilities.reports.local import LocalPairwise
     from smpc_dp.kernels.named import find_kernel
-    from smpc_dp.statistics.local import LocalPairwise
 
     kernel = find_kernel(kernel)
     codes = kernel.codes(data)
@@ -83,7 +83,7 @@ def local_auc(
         ConfigError: an argument is wrong. PrivacyError: a score is outside its domain.
     """
     # Not at the top: scipy.
-    from smpc_dp.statistics.local_auc import LocalAuc
+    from smpc_dp.capabilities.reports.local_auc import LocalAuc
 
     randomness = _randomness(seed_for_simulation, "local auc")
     coins = None if randomness is None else randomness.bytes(32)

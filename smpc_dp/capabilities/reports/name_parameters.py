@@ -10,6 +10,8 @@ from typing import Annotated, Any, ClassVar
 import msgspec
 from msgspec import Meta
 
+from smpc_dp.capabilities.reports.local_names import REPORT_BYTES, LocalNames
+from smpc_dp.capabilities.reports.reports import MAX_BYTES, ReportRequest
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
 from smpc_dp.identity.roster import Roster
 from smpc_dp.privacy.accountant.events import Event
@@ -18,8 +20,6 @@ from smpc_dp.protocols.phases.parameters import RequestParameters
 from smpc_dp.records.schema import read_schema
 from smpc_dp.records.table import Source
 from smpc_dp.settings import read
-from smpc_dp.statistics.local_names import REPORT_BYTES, LocalNames
-from smpc_dp.statistics.reports import MAX_BYTES, ReportRequest
 
 # More rows than one over so many times delta may bring a name of one row by chance.
 RARE = 1000

@@ -17,6 +17,14 @@ import msgspec
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from smpc_dp.capabilities.reports.local import FINGERPRINT_BYTES, noise_source
+from smpc_dp.capabilities.reports.local_estimate import (
+    LocalEstimate,
+    interval_of,
+    local_privacy,
+    stack_reports,
+)
+from smpc_dp.capabilities.reports.local_tree import MAX_PARTIES, Histogram, Oracle, Tree
 from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.crypto.transcript import digest
@@ -27,9 +35,6 @@ from smpc_dp.privacy.accountant.events import Event
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.privacy.local_auc import Split
 from smpc_dp.protocols.result import Privacy
-from smpc_dp.statistics.local import FINGERPRINT_BYTES, noise_source
-from smpc_dp.statistics.local_estimate import LocalEstimate, interval_of, local_privacy, stack_reports
-from smpc_dp.statistics.local_tree import MAX_PARTIES, Histogram, Oracle, Tree
 
 A = 2.0
 """a of Theorem 3.5: a count is taken to be sqrt(a V) / 2 at least where a node may be discarded."""

@@ -10,9 +10,9 @@ from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 
 if TYPE_CHECKING:
+    from smpc_dp.capabilities.reports.local_names import NamedCategories
     from smpc_dp.records.schema import Schema
     from smpc_dp.records.table import Source
-    from smpc_dp.statistics.local_names import NamedCategories
 
 
 def names(
@@ -36,8 +36,8 @@ def names(
     Raises ConfigError for an argument that is wrong, or a table without such a column.
     """
     # Not at the top: tables take a while to load.
+    from smpc_dp.capabilities.reports.local_names import LocalNames
     from smpc_dp.records.schema import schema_of
-    from smpc_dp.statistics.local_names import LocalNames
 
     if not tables:
         raise ConfigError.at("tables", "needs one party at least", ConfigCheck.SHAPE)

@@ -12,6 +12,10 @@ import numpy as np
 from msgspec import Meta
 from numpy.typing import ArrayLike
 
+from smpc_dp.capabilities.reports.local import LocalPairwise
+from smpc_dp.capabilities.reports.local_auc import LocalAuc
+from smpc_dp.capabilities.reports.name_parameters import NameParameters, check_names
+from smpc_dp.capabilities.reports.reports import MAX_BYTES, ReportRequest
 from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.transcript import digest
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, PrivacyError
@@ -25,10 +29,6 @@ from smpc_dp.privacy.local_pairwise import variance_bound
 from smpc_dp.protocols.phases.cost import LARGE, Cost, PlannedAnswer
 from smpc_dp.protocols.phases.parameters import RequestParameters
 from smpc_dp.settings import read
-from smpc_dp.statistics.local import LocalPairwise
-from smpc_dp.statistics.local_auc import LocalAuc
-from smpc_dp.statistics.name_parameters import NameParameters, check_names
-from smpc_dp.statistics.reports import MAX_BYTES, ReportRequest
 
 # Leaves of the tree: the error is planned over all of them.
 MAX_LEVELS = 20

@@ -17,21 +17,7 @@ import msgspec
 import numpy as np
 from numpy.typing import ArrayLike
 
-from smpc_dp.crypto.labels import Label
-from smpc_dp.crypto.randomness import Randomness
-from smpc_dp.crypto.transcript import digest
-from smpc_dp.errors import ConfigCheck, ConfigError
-from smpc_dp.kernels.fields import Codes, Floats, as_array, checked_labels
-from smpc_dp.kernels.kernel import Kernel
-from smpc_dp.kernels.quantiser import Quantiser, Rounding, bins_of, choose_bins
-from smpc_dp.privacy.accountant.events import Event
-from smpc_dp.privacy.accountant.ledger import Ledger
-from smpc_dp.privacy.arguments import ArgumentChecks
-from smpc_dp.privacy.local_pairwise import exact_variance, two_sample_variance, variance_bound
-from smpc_dp.privacy.mechanisms.randomised_response import KaryRandomisedResponse
-from smpc_dp.privacy.sampling import NoiseSource
-from smpc_dp.protocols.result import Privacy
-from smpc_dp.statistics.local_estimate import (
+from smpc_dp.capabilities.reports.local_estimate import (
     LocalEstimate,
     all_pairs,
     interval_of,
@@ -39,6 +25,20 @@ from smpc_dp.statistics.local_estimate import (
     stack_reports,
     two_samples,
 )
+from smpc_dp.capabilities.reports.quantiser import Quantiser, Rounding, bins_of, choose_bins
+from smpc_dp.crypto.labels import Label
+from smpc_dp.crypto.randomness import Randomness
+from smpc_dp.crypto.transcript import digest
+from smpc_dp.errors import ConfigCheck, ConfigError
+from smpc_dp.kernels.fields import Codes, Floats, as_array, checked_labels
+from smpc_dp.kernels.kernel import Kernel
+from smpc_dp.privacy.accountant.events import Event
+from smpc_dp.privacy.accountant.ledger import Ledger
+from smpc_dp.privacy.arguments import ArgumentChecks
+from smpc_dp.privacy.local_pairwise import exact_variance, two_sample_variance, variance_bound
+from smpc_dp.privacy.mechanisms.randomised_response import KaryRandomisedResponse
+from smpc_dp.privacy.sampling import NoiseSource
+from smpc_dp.protocols.result import Privacy
 
 FINGERPRINT_BYTES = 8
 ANSWER_BYTES = 2
