@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 
 from smpc_dp import simulate
-from smpc_dp.learn.data import Dataset, wisconsin
-from smpc_dp.learn.models import Model
+from smpc_dp.capabilities.learn.data import Dataset, wisconsin
+from smpc_dp.capabilities.learn.models import Model
+from smpc_dp.capabilities.learn.requests.learning import learn, serve_learning
 from smpc_dp.net.events import Event
-from smpc_dp.net.learning import learn, serve_learning
 from smpc_dp.net.local import create_local_session
 from smpc_dp.net.session_file import Timeouts
 from smpc_dp.privacy.accountant.ledger import Ledger

@@ -8,9 +8,9 @@ Run: python examples/group_averaging.py
 from pathlib import Path
 
 from smpc_dp import simulate
-from smpc_dp.learn.data import wisconsin
-from smpc_dp.learn.gossip_bounds import GroupMixing
-from smpc_dp.learn.models import Model
+from smpc_dp.capabilities.learn.data import wisconsin
+from smpc_dp.capabilities.learn.gossip_bounds import GroupMixing
+from smpc_dp.capabilities.learn.models import Model
 
 DATA = Path(__file__).parent / "data" / "breast_cancer_wisconsin_original.csv"
 CLINICS, MODEL = 12, Model("logistic", 9)

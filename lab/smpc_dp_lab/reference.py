@@ -27,7 +27,7 @@ from typing import Any, Literal, get_args, get_origin
 import typer
 
 from smpc_dp import errors
-from smpc_dp.learn.registry import LEARNERS
+from smpc_dp.capabilities.learn.registry import LEARNERS
 from smpc_dp.protocols.engine.table import markdown
 from smpc_dp.settings import items
 from smpc_dp_lab.bench.page import load_results

@@ -27,43 +27,47 @@ PLANS: Mapping[str, Listed] = {
     ),
     "network": Listed(
         "Plan a computation by a token that walks among the parties: the least noise for network DP.",
-        "smpc_dp.cli.plan_network",
+        "smpc_dp.capabilities.learn.commands.plan_network",
         "learn",
     ),
     "gossip": Listed(
         "Plan noise that is correlated over the steps of gossip, by matrix factorisation.",
-        "smpc_dp.cli.plan_gossip",
+        "smpc_dp.capabilities.learn.commands.plan_gossip",
         "learn",
     ),
     "groups": Listed(
         "Plan learning in rounds of disjoint random groups, whose members average dual variables or models.",
-        "smpc_dp.cli.plan_groups",
+        "smpc_dp.capabilities.learn.commands.plan_groups",
         "learn",
     ),
-    "sgd": Listed("Plan DP-SGD in three settings: local, central, network.", "smpc_dp.cli.plan_sgd", "learn"),
+    "sgd": Listed(
+        "Plan DP-SGD in three settings: local, central, network.",
+        "smpc_dp.capabilities.learn.commands.plan_sgd",
+        "learn",
+    ),
     "collaboration": Listed(
         "Forecast whether collaboration pays: each owner alone, and all together under differential privacy.",
-        "smpc_dp.cli.plan_collaboration",
+        "smpc_dp.capabilities.learn.commands.plan_collaboration",
         "learn",
     ),
     "personalized": Listed(
         "Bound the excess of private coordinate descent by updates [Bellet and others 2018, Theorem 2].",
-        "smpc_dp.cli.plan_utility",
+        "smpc_dp.capabilities.learn.commands.plan_utility",
         "learn",
     ),
     "boosting": Listed(
         "Count the updates that suffice for boosting without noise [Bellet 2021, Prop.",
-        "smpc_dp.cli.plan_utility",
+        "smpc_dp.capabilities.learn.commands.plan_utility",
         "learn",
     ),
     "local-global": Listed(
         "Bound the error of SGD without replacement on a local and a global model [Jin, He, Dai, (9), (10)].",
-        "smpc_dp.cli.plan_utility",
+        "smpc_dp.capabilities.learn.commands.plan_utility",
         "learn",
     ),
     "diffusion": Listed(
         "Bound the error of diffusion with graph-homomorphic noise [Vlaski and Sayed 2020, (28), (31)].",
-        "smpc_dp.cli.plan_utility",
+        "smpc_dp.capabilities.learn.commands.plan_utility",
         "learn",
     ),
     "verifiable": Listed(

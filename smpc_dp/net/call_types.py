@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from smpc_dp.capabilities.learn.own import LocalFunction, Metric
+    from smpc_dp.capabilities.learn.requirements import Learned, OnStep
     from smpc_dp.capabilities.reports.reports import SentReport
     from smpc_dp.kernels.kernel import Kernel
-    from smpc_dp.learn.own import LocalFunction, Metric
-    from smpc_dp.learn.requirements import Learned, OnStep
     from smpc_dp.protocols.garbled.evaluation import AnyCircuit, Evaluation, Input, Role
     from smpc_dp.protocols.garbled.params import Mode, Output
     from smpc_dp.protocols.ustatistic.plan import Engine

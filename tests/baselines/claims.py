@@ -10,6 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from smpc_dp.capabilities.learn.averager import PlainAverager, PlainExchange
+from smpc_dp.capabilities.learn.exchanges import PlannedMessages
+from smpc_dp.capabilities.learn.local_reports import LocalReports
+from smpc_dp.capabilities.learn.methods import AveragerTable, PlannedAverages
 from smpc_dp.capabilities.reports.local import LocalPairwise
 from smpc_dp.capabilities.reports.local_auc import LocalAuc
 from smpc_dp.capabilities.reports.local_names import LocalNames
@@ -19,10 +23,6 @@ from smpc_dp.crypto.transcript import digest
 from smpc_dp.identity.keys import Identity
 from smpc_dp.identity.roster import Roster
 from smpc_dp.kernels import Field, auc, auc_private_labels, gini_mean_difference, kendall_tau
-from smpc_dp.learn.averager import PlainAverager, PlainExchange
-from smpc_dp.learn.exchanges import PlannedMessages
-from smpc_dp.learn.local_reports import LocalReports
-from smpc_dp.learn.methods import AveragerTable, PlannedAverages
 from smpc_dp.net.servers.programs import compile_operation
 from smpc_dp.privacy.guarantee import PrivacyGuarantee
 from smpc_dp.protocols.exchange.params import plan_exchange

@@ -16,13 +16,13 @@ import numpy as np
 import pytest
 
 from smpc_dp import simulate
-from smpc_dp.cli.learn import learned_text
+from smpc_dp.capabilities.learn import diffusion
+from smpc_dp.capabilities.learn.commands.learn import learned_text
+from smpc_dp.capabilities.learn.models import Model
+from smpc_dp.capabilities.learn.registry import check_learn
+from smpc_dp.capabilities.learn.requests.learning import learn, serve_learning
+from smpc_dp.capabilities.learn.requirements import Learned
 from smpc_dp.errors import ConfigError, PrivacyError
-from smpc_dp.learn import diffusion
-from smpc_dp.learn.models import Model
-from smpc_dp.learn.registry import check_learn
-from smpc_dp.learn.requirements import Learned
-from smpc_dp.net.learning import learn, serve_learning
 from smpc_dp.net.local import create_local_session
 from smpc_dp.privacy import factorisation
 from smpc_dp.privacy.accountant.ledger import Ledger

@@ -21,6 +21,9 @@ import pytest
 
 import smpc_dp
 from smpc_dp import extensions
+from smpc_dp.capabilities.learn.averager import Averaged, Rows
+from smpc_dp.capabilities.learn.registry import check_learn
+from smpc_dp.capabilities.learn.requirements import LearnerContext
 from smpc_dp.capabilities.reports.report_parameters import ReportParameters, check_reports
 from smpc_dp.cli.statistic import Statistic
 from smpc_dp.errors import ConfigError, LocalError, SmpcError, TimeoutFault
@@ -29,9 +32,6 @@ from smpc_dp.kernels import Field
 from smpc_dp.kernels.compiled import compile_kernel, evaluate
 from smpc_dp.kernels.described import describe, read_kernel
 from smpc_dp.kernels.named import find_kernel
-from smpc_dp.learn.averager import Averaged, Rows
-from smpc_dp.learn.registry import check_learn
-from smpc_dp.learn.requirements import LearnerContext
 from smpc_dp.net.aggregator import serve
 from smpc_dp.net.local import create_local_session
 from smpc_dp.net.session import connect

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from smpc_dp.capabilities.learn.requests.learning import learn
+from smpc_dp.capabilities.learn.simulation.learning import learn as simulated_learn
 from smpc_dp.cli import app
 from smpc_dp.errors import PrivacyError, TimeoutFault
-from smpc_dp.net.learning import learn
 from smpc_dp.net.local import create_local_session
 from smpc_dp.net.session_file import Timeouts
 from smpc_dp.privacy.accountant.ledger import Ledger
-from smpc_dp.simulate.learning import learn as simulated_learn
 from tests.command import smpc_dp
 from tests.processes.supply import supply
 

@@ -19,17 +19,23 @@ from scipy import sparse
 from typer.testing import CliRunner
 
 from smpc_dp import simulate
+from smpc_dp.capabilities.learn import registry
+from smpc_dp.capabilities.learn.block_gossip import GroupDraws
+from smpc_dp.capabilities.learn.commands.learn import report_learned
+from smpc_dp.capabilities.learn.requests.learning import learn, serve_learning
+from smpc_dp.capabilities.learn.requirements import (
+    Learned,
+    LearnerContext,
+    PrivateMessages,
+    Requirements,
+    Table,
+)
 from smpc_dp.cli import app
-from smpc_dp.cli.learn import report_learned
 from smpc_dp.errors import ConfigError, ConfigIssue, PeerFault, PrivacyError, SmpcError, TimeoutFault
-from smpc_dp.learn import registry
-from smpc_dp.learn.block_gossip import GroupDraws
-from smpc_dp.learn.requirements import Learned, LearnerContext, PrivateMessages, Requirements, Table
 from smpc_dp.log.log import FORMAT, VERSION, Header
 from smpc_dp.net.aggregator import serve
 from smpc_dp.net.audit import audit
 from smpc_dp.net.events import Event
-from smpc_dp.net.learning import learn, serve_learning
 from smpc_dp.net.local import create_local_session
 from smpc_dp.net.log_session import is_scope
 from smpc_dp.net.member import Membership

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 from smpc_dp import simulate
+from smpc_dp.capabilities.learn.averager import ALONE
+from smpc_dp.capabilities.learn.block_gossip import GroupDraws
+from smpc_dp.capabilities.learn.requests.learning import learn, serve_learning
+from smpc_dp.capabilities.learn.requirements import Learned
 from smpc_dp.errors import SmpcError
-from smpc_dp.learn.averager import ALONE
-from smpc_dp.learn.block_gossip import GroupDraws
-from smpc_dp.learn.requirements import Learned
 from smpc_dp.net.audit import audit
-from smpc_dp.net.learning import learn, serve_learning
 from smpc_dp.net.local import create_local_session
 from smpc_dp.net.log_session import is_scope
 from smpc_dp.net.session_file import Timeouts, load_session

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from smpc_dp.capabilities.learn.block_gossip import GroupDraws
+from smpc_dp.capabilities.learn.requests.learning import learn, serve_learning
+from smpc_dp.capabilities.learn.requirements import Learned
 from smpc_dp.errors import ConfigError, SmpcError
-from smpc_dp.learn.block_gossip import GroupDraws
-from smpc_dp.learn.requirements import Learned
 from smpc_dp.net.events import Event
 from smpc_dp.net.launcher import Launcher, member_command
-from smpc_dp.net.learning import learn, serve_learning
 from smpc_dp.net.local import create_local_session
 from smpc_dp.net.member import Membership
 from smpc_dp.net.requests import ServerLostError

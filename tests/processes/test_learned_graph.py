@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from smpc_dp.learn.requirements import Learned
-from smpc_dp.net.learning import learn, serve_learning
+from smpc_dp.capabilities.learn.requests.learning import learn, serve_learning
+from smpc_dp.capabilities.learn.requirements import Learned
+from smpc_dp.capabilities.learn.simulation.learning import learn as simulated_learn
 from smpc_dp.privacy.accountant.ledger import Ledger
-from smpc_dp.simulate.learning import learn as simulated_learn
 from tests.command import smpc_dp
 from tests.processes.supply import create_ledgers
 from tests.processes.test_gossip import PARTIES, session

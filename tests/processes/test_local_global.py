@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from smpc_dp import simulate
-from smpc_dp.learn.requirements import Learned
-from smpc_dp.net.learning import learn, serve_learning
+from smpc_dp.capabilities.learn.requests.learning import learn, serve_learning
+from smpc_dp.capabilities.learn.requirements import Learned
 from smpc_dp.net.local import create_local_session
 from smpc_dp.net.session_file import Timeouts
 from smpc_dp.privacy.accountant.ledger import Ledger

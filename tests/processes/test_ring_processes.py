@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 
 from smpc_dp import simulate
+from smpc_dp.capabilities.learn.averager import PlainExchange
+from smpc_dp.capabilities.learn.exchange_tokens import PathTokens
+from smpc_dp.capabilities.learn.registry import check_learn
+from smpc_dp.capabilities.learn.requests.exchanging import PartyExchange
+from smpc_dp.capabilities.learn.requests.learning import learn_parameters
+from smpc_dp.capabilities.learn.tokens import Token
 from smpc_dp.errors import ConfigError, LocalError
-from smpc_dp.learn.averager import PlainExchange
-from smpc_dp.learn.exchange_tokens import PathTokens
-from smpc_dp.learn.registry import check_learn
-from smpc_dp.learn.tokens import Token
 from smpc_dp.net.connection import AggregatorConnection
-from smpc_dp.net.exchanging import PartyExchange
-from smpc_dp.net.learning import learn_parameters
 from smpc_dp.net.local import create_local_session
 from smpc_dp.net.member import Membership
 from smpc_dp.net.requests import Counter

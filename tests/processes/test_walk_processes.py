@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from smpc_dp.capabilities.learn.registry import check_learn
+from smpc_dp.capabilities.learn.requests.learning import learn, serve_learning
+from smpc_dp.capabilities.learn.requirements import Learned, LearnerContext, Table
+from smpc_dp.capabilities.learn.token_learners import WalkLearner, planned_walk
+from smpc_dp.capabilities.learn.tokens import PlainTokens
 from smpc_dp.errors import ConfigError, PrivacyError, SmpcError
-from smpc_dp.learn.registry import check_learn
-from smpc_dp.learn.requirements import Learned, LearnerContext, Table
-from smpc_dp.learn.token_learners import WalkLearner, planned_walk
-from smpc_dp.learn.tokens import PlainTokens
 from smpc_dp.net.events import Event
 from smpc_dp.net.launcher import Launcher, member_command
-from smpc_dp.net.learning import learn, serve_learning
 from smpc_dp.net.local import create_local_session
 from smpc_dp.net.session_file import Timeouts
 from smpc_dp.privacy.accountant.ledger import Ledger

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from smpc_dp.capabilities.learn.simulation.learning import learn as simulated_learn
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.privacy.record_gradients import GradientNoise
 from smpc_dp.privacy.sampling import NoiseSource
-from smpc_dp.simulate.learning import learn as simulated_learn
 from tests.command import smpc_dp
 from tests.processes.supply import create_ledgers
 from tests.processes.test_diffusion import everybody_in

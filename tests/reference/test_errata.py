@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from smpc_dp.learn.graph_descent import GraphObjective, descend_graph
+from smpc_dp.capabilities.learn.graph_descent import GraphObjective, descend_graph
 from smpc_dp.privacy.guarantee import delta_warnings
 
 Floats = NDArray[np.float64]

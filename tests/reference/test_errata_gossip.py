@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from smpc_dp.learn import topology
-from smpc_dp.learn.pairwise_losses import logistic_auc
+from smpc_dp.capabilities.learn import topology
+from smpc_dp.capabilities.learn.pairwise_losses import logistic_auc
 
 
 def test_gossip_consensus_is_slower_than_printed() -> None:

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from smpc_dp.learn.methods import AveragerTable
+from smpc_dp.capabilities.learn.methods import AveragerTable
 from smpc_dp.protocols.gopa.params import GopaParameters
 from smpc_dp.protocols.phases.parameters import SumParameters
 from smpc_dp.protocols.registry import checker_of, session_protocol

@@ -166,14 +166,14 @@ def test_each_listed_import_of_a_capability_is_needed() -> None:
         ("smpc_dp.records.plan", "smpc_dp.kernels.fields"),
         ("smpc_dp.crypto.prg", "smpc_dp.capabilities.gopa.capability"),
         ("smpc_dp.log.log", "smpc_dp.cli.party"),
-        ("smpc_dp.protocols.gopa.states", "smpc_dp.learn.sgd"),
-        ("smpc_dp.learn.sgd", "smpc_dp.protocols.gopa.params"),
+        ("smpc_dp.protocols.gopa.states", "smpc_dp.capabilities.learn.sgd"),
+        ("smpc_dp.capabilities.learn.sgd", "smpc_dp.protocols.gopa.params"),
         ("smpc_dp.kernels.fields", "smpc_dp.statistics.shared.plan"),
-        ("smpc_dp.learn.sgd", "smpc_dp.simulate.average"),
-        ("smpc_dp.learn.sgd", "smpc_dp"),
+        ("smpc_dp.capabilities.learn.sgd", "smpc_dp.simulate.average"),
+        ("smpc_dp.capabilities.learn.sgd", "smpc_dp"),
         ("smpc_dp.net.driver", "smpc_dp.net.call_types"),
         ("smpc_dp.net.call_types", "smpc_dp.simulate.average"),
-        ("smpc_dp.net.session", "smpc_dp.learn.requirements"),
+        ("smpc_dp.net.session", "smpc_dp.capabilities.learn.requirements"),
     ],
 )
 def test_the_rule_of_imports_refuses(module: str, imported: str) -> None:
@@ -184,13 +184,13 @@ def test_the_rule_of_imports_refuses(module: str, imported: str) -> None:
     ("module", "imported"),
     [
         ("smpc_dp.net.driver", "smpc_dp.protocols.engine.run"),
-        ("smpc_dp.learn.sgd", "smpc_dp.kernels.named"),
+        ("smpc_dp.capabilities.learn.sgd", "smpc_dp.kernels.named"),
         ("smpc_dp.protocols.gopa.states", "smpc_dp.protocols.secagg.states"),
         ("smpc_dp.statistics.shared.plan", "smpc_dp.kernels.fields"),
-        ("smpc_dp.cli.run", "smpc_dp.learn.sgd"),
+        ("smpc_dp.cli.run", "smpc_dp.capabilities.learn.sgd"),
         ("smpc_dp.simulate.average", "smpc_dp.protocols.gopa.params"),
         ("smpc_dp.net.session", "smpc_dp.net.call_types"),
-        ("smpc_dp.net.call_types", "smpc_dp.learn.requirements"),
+        ("smpc_dp.net.call_types", "smpc_dp.capabilities.learn.requirements"),
     ],
 )
 def test_the_rule_of_imports_accepts(module: str, imported: str) -> None:
@@ -310,8 +310,8 @@ def test_nothing_asks_of_what_class_parameters_members_and_results_are() -> None
 
 def test_the_classes_of_parameters_members_and_results_are_found() -> None:
     assert classes() >= {
-        "smpc_dp.learn.registry.LearnParameters",
-        "smpc_dp.learn.requirements.Learned",
+        "smpc_dp.capabilities.learn.registry.LearnParameters",
+        "smpc_dp.capabilities.learn.requirements.Learned",
         "smpc_dp.net.member.Membership",
         "smpc_dp.protocols.garbled.evaluation.Evaluation",
         "smpc_dp.protocols.gopa.records.DirectRecordParameters",
@@ -327,8 +327,8 @@ def kinds_of(code: str, module: str = "smpc_dp.net.example") -> Kinds:
 
 IMPORTED = """
 import smpc_dp
-from smpc_dp.learn import registry
-from smpc_dp.learn.registry import LearnParameters
+from smpc_dp.capabilities.learn import registry
+from smpc_dp.capabilities.learn.registry import LearnParameters
 from smpc_dp.protocols.gopa.params import GopaParameters as Given
 BOTH = (Given, LearnParameters)
 """
@@ -380,7 +380,7 @@ def test_the_rule_of_kinds_refuses(code: str) -> None:
         ("class LearnParameters:\n    x: Given\nisinstance(x, other.LearnParameters)", "smpc_dp.net.tasks"),
         ("type(x) is type(y)", "smpc_dp.net.tasks"),
         ("isinstance(x, Given)", "smpc_dp.protocols.gopa.example"),
-        ("isinstance(x, LearnParameters)", "smpc_dp.learn.example"),
+        ("isinstance(x, LearnParameters)", "smpc_dp.capabilities.learn.example"),
     ],
 )
 def test_the_rule_of_kinds_accepts(code: str, module: str) -> None:

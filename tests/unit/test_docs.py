@@ -26,11 +26,11 @@ import typer.main
 from typer.testing import CliRunner
 
 from smpc_dp import simulate
+from smpc_dp.capabilities.learn.learned_graph import GraphLearning
+from smpc_dp.capabilities.learn.methods import AveragerTable
+from smpc_dp.capabilities.learn.registry import LEARNERS, check_learn
 from smpc_dp.cli import app
 from smpc_dp.errors import Check, ConfigCheck
-from smpc_dp.learn.learned_graph import GraphLearning
-from smpc_dp.learn.methods import AveragerTable
-from smpc_dp.learn.registry import LEARNERS, check_learn
 from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.protocols.record_result import RecordResult
 from smpc_dp.protocols.registry import checker_of

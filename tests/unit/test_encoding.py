@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from smpc_dp.capabilities.learn.simulation.averagers import grid_rows
 from smpc_dp.encoding import Encoding, fixed_point_sum
 from smpc_dp.errors import ConfigError, PrivacyError, VerificationError
-from smpc_dp.simulate.averagers import grid_rows
 
 
 def real(**changes: Any) -> Encoding:

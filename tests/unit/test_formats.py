@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from smpc_dp.capabilities.learn.commands.learn import MODEL_VERSION
 from smpc_dp.circuits.bristol import read_bristol
-from smpc_dp.cli.learn import MODEL_VERSION
 from smpc_dp.errors import ConfigError, LocalError, SmpcError
 from smpc_dp.identity import keys as identity
 from smpc_dp.identity.keys import Identity

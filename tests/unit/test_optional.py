@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from smpc_dp.capabilities.learn import data, topology
 from smpc_dp.errors import LocalError
-from smpc_dp.learn import data, topology
 from smpc_dp.optional import EXTRAS, import_optional
 from smpc_dp.privacy.gopa.graphs import random_regular
 

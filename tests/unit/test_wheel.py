@@ -49,7 +49,7 @@ def test_all_modules_of_the_package_pass() -> None:
         "smpc_dp/cli/vectors.py",
         "smpc_dp/vectors/runs.py",
         "smpc_dp/simulate/test_average.py",
-        "smpc_dp/learn/figure_3.py",
+        "smpc_dp/capabilities/learn/figure_3.py",
         "smpc_dp_lab/vectors/runs.py",
         "lab/pyproject.toml",
         "tests/conftest.py",

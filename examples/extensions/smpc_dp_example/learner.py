@@ -7,10 +7,16 @@ import math
 import msgspec
 import numpy as np
 
+from smpc_dp.capabilities.learn.averager import FAILURES
+from smpc_dp.capabilities.learn.methods import STEPS
+from smpc_dp.capabilities.learn.requirements import (
+    Learned,
+    LearnerContext,
+    PrivateAverages,
+    Requirements,
+    Table,
+)
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, LocalError
-from smpc_dp.learn.averager import FAILURES
-from smpc_dp.learn.methods import STEPS
-from smpc_dp.learn.requirements import Learned, LearnerContext, PrivateAverages, Requirements, Table
 
 
 class PrivateMean(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

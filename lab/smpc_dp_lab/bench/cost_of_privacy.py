@@ -12,7 +12,7 @@ from dataclasses import replace
 import msgspec
 import numpy as np
 
-from smpc_dp.learn.data import Dataset
+from smpc_dp.capabilities.learn.data import Dataset
 from smpc_dp.privacy.collaboration import bound_10
 from smpc_dp_lab.bench.figures import Progress, Steps, budgets, refuse, within
 from smpc_dp_lab.bench.owner_runs import Mechanism, Owners, descend, owners_of

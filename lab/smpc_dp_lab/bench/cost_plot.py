@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from smpc_dp.learn.schedule import PublicDraws
+from smpc_dp.capabilities.learn.schedule import PublicDraws
 from smpc_dp_lab.bench.cost_of_privacy import CostOfPrivacy, Point
 from smpc_dp_lab.bench.plots import BESIDE, finish_axes, log_ticks, write_plot
 

@@ -15,7 +15,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from smpc_dp.learn.requirements import Table
+from smpc_dp.capabilities.learn.requirements import Table
 from smpc_dp.privacy.sampling import NoiseSource, discrete_gaussian
 from smpc_dp_lab.bench.public_loss import LOSS_STEPS, PublicLoss, losses
 

@@ -7,8 +7,8 @@ import asyncio
 import numpy as np
 from numpy.typing import NDArray
 
-from smpc_dp.learn.averager import PlainExchange
-from smpc_dp.learn.coordinate_descent import Gradients, PersonalizedObjective, Watch, descend
+from smpc_dp.capabilities.learn.averager import PlainExchange
+from smpc_dp.capabilities.learn.coordinate_descent import Gradients, PersonalizedObjective, Watch, descend
 from smpc_dp.privacy.record_gradients import grid_bits, plan_gradient_noise
 from smpc_dp.privacy.sampling import NoiseSource
 

@@ -26,9 +26,9 @@ from smpc_dp_lab.bench.plots import BESIDE, finish_axes, write_plot
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from smpc_dp.learn.dual_averaging import Models
-    from smpc_dp.learn.schedule import Clock
-    from smpc_dp.learn.topology import Topology
+    from smpc_dp.capabilities.learn.dual_averaging import Models
+    from smpc_dp.capabilities.learn.schedule import Clock
+    from smpc_dp.capabilities.learn.topology import Topology
 
 Floats = NDArray[np.float64]
 Progress = Callable[[str, int, int], None]
@@ -214,8 +214,8 @@ def dual_averaging_errors(
     Raises:
         ConfigError: a number is out of range, or the data are refused.
     """
-    from smpc_dp.learn import topology
-    from smpc_dp.learn.schedule import EdgeClock, ManyClocks, PoissonClock
+    from smpc_dp.capabilities.learn import topology
+    from smpc_dp.capabilities.learn.schedule import EdgeClock, ManyClocks, PoissonClock
 
     started = time.perf_counter()
     records = standardised(features, labels)
@@ -284,9 +284,9 @@ class _Part(msgspec.Struct, frozen=True):
 
 def _learn(records: Floats, clock: Clock, copies: int, iterations: int, *, synchronous: bool) -> Models:
     """Run gossip dual averaging on all copies."""
-    from smpc_dp.learn.averager import PlainExchange
-    from smpc_dp.learn.dual_averaging import dual_averaging, dual_averaging_asynchronous
-    from smpc_dp.learn.pairwise_losses import logistic_auc
+    from smpc_dp.capabilities.learn.averager import PlainExchange
+    from smpc_dp.capabilities.learn.dual_averaging import dual_averaging, dual_averaging_asynchronous
+    from smpc_dp.capabilities.learn.pairwise_losses import logistic_auc
 
     learner = dual_averaging if synchronous else dual_averaging_asynchronous
     return asyncio.run(
@@ -304,7 +304,7 @@ def _learn(records: Floats, clock: Clock, copies: int, iterations: int, *, synch
 
 def _group_curve(records: Floats, aim: AucObjective, size: int, averages: int, seeds: range) -> GroupCurve:
     """Run dual averaging in groups for so many averages, and measure it as the asynchronous runs."""
-    from smpc_dp.learn.gossip_bounds import GroupMixing
+    from smpc_dp.capabilities.learn.gossip_bounds import GroupMixing
 
     mixing = GroupMixing(len(records), size)
     steps = max(1, averages // mixing.groups)
@@ -333,16 +333,16 @@ def _learn_in_groups(records: Floats, size: int, steps: int, seed: int) -> Model
     Time is counted in gradients, two to a tick as in asynchronous runs: a step of k groups takes k s/2 ticks,
     adds as many gradients to the mean sum, and steps are 1/sqrt(t).
     """
-    from smpc_dp.learn.averager import PlainAverager, PlainExchange
-    from smpc_dp.learn.block_gossip import GroupDraws
-    from smpc_dp.learn.dual_averaging import (
+    from smpc_dp.capabilities.learn.averager import PlainAverager, PlainExchange
+    from smpc_dp.capabilities.learn.block_gossip import GroupDraws
+    from smpc_dp.capabilities.learn.dual_averaging import (
         Models,
         PassedRecords,
         dual_averaging_in_groups,
         inverse_root,
     )
-    from smpc_dp.learn.group_steps import GroupRun
-    from smpc_dp.learn.pairwise_losses import logistic_auc
+    from smpc_dp.capabilities.learn.group_steps import GroupRun
+    from smpc_dp.capabilities.learn.pairwise_losses import logistic_auc
 
     parties = len(records)
     draws = GroupDraws(parties, size, seed)
@@ -373,7 +373,7 @@ def _look(
     models: Models, aim: AucObjective, records: Floats, copies: int, seed: int, optimum: Floats | None = None
 ) -> _Part:
     """Measure the objective, the bias term and the AUC of models."""
-    from smpc_dp.learn.pairwise_losses import logistic_auc
+    from smpc_dp.capabilities.learn.pairwise_losses import logistic_auc
 
     gradient = logistic_auc().gradient
     parties = np.random.default_rng(seed).choice(len(records), SHOWN_PARTIES, replace=False)
@@ -420,8 +420,8 @@ def _terms(
     graph: Topology, optimum: Floats, lipschitz: float, iterations: int, bias: float, excess: float
 ) -> Terms:
     """Return Theorem 3.2's terms beside the measured excess."""
-    from smpc_dp.learn.dual_averaging import inverse_root
-    from smpc_dp.learn.gossip_bounds import dual_averaging_terms
+    from smpc_dp.capabilities.learn.dual_averaging import inverse_root
+    from smpc_dp.capabilities.learn.gossip_bounds import dual_averaging_terms
 
     result = dual_averaging_terms(graph, optimum, lipschitz, inverse_root(), iterations)
     return Terms(

@@ -13,7 +13,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from smpc_dp.learn.coordinate_descent import PersonalizedObjective
+from smpc_dp.capabilities.learn.coordinate_descent import PersonalizedObjective
 
 Floats = NDArray[np.float64]
 

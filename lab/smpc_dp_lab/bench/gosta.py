@@ -24,7 +24,7 @@ from smpc_dp_lab.bench.plots import finish_axes, write_plot
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from smpc_dp.learn.topology import Topology
+    from smpc_dp.capabilities.learn.topology import Topology
 
 Floats = NDArray[np.float64]
 Progress = Callable[[str, int, int], None]
@@ -81,7 +81,7 @@ class GostaErrors(msgspec.Struct, frozen=True, kw_only=True):
 
 def graphs_of(parties: int, seed: int) -> list[Topology]:
     """Return the three graphs, the grid as square as the number of parties allows and made odd."""
-    from smpc_dp.learn import topology
+    from smpc_dp.capabilities.learn import topology
 
     rows = next(side for side in range(math.isqrt(parties), 0, -1) if parties % side == 0)
     return [
@@ -118,10 +118,10 @@ def gosta_errors(
     Raises:
         ConfigError: a number is out of range.
     """
-    from smpc_dp.learn.averager import PlainExchange
-    from smpc_dp.learn.gossip_bounds import gosta_bound
-    from smpc_dp.learn.gosta import gosta, u2_gossip
-    from smpc_dp.learn.schedule import EdgeClock, ManyClocks
+    from smpc_dp.capabilities.learn.averager import PlainExchange
+    from smpc_dp.capabilities.learn.gossip_bounds import gosta_bound
+    from smpc_dp.capabilities.learn.gosta import gosta, u2_gossip
+    from smpc_dp.capabilities.learn.schedule import EdgeClock, ManyClocks
 
     check_sizes(parties, iterations, repetitions)
     started = time.perf_counter()

@@ -16,12 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
+from smpc_dp.capabilities.learn.averager import PlainAverager, PlainExchange
+from smpc_dp.capabilities.learn.block_gossip import GroupDraws
+from smpc_dp.capabilities.learn.diffusion import Gradient, Watch, diffuse, diffuse_in_groups
+from smpc_dp.capabilities.learn.group_steps import GroupRun
+from smpc_dp.capabilities.learn.topology import Topology, erdos_renyi, mixing_gap
 from smpc_dp.errors import ConfigCheck, ConfigError
-from smpc_dp.learn.averager import PlainAverager, PlainExchange
-from smpc_dp.learn.block_gossip import GroupDraws
-from smpc_dp.learn.diffusion import Gradient, Watch, diffuse, diffuse_in_groups
-from smpc_dp.learn.group_steps import GroupRun
-from smpc_dp.learn.topology import Topology, erdos_renyi, mixing_gap
 from smpc_dp.privacy.diffusion import DiffusionNoise, Kind
 from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation

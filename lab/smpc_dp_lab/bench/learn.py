@@ -31,7 +31,7 @@ from smpc_dp_lab.bench.gosta import scored_records
 from smpc_dp_lab.bench.peer import GostaPeer
 
 if TYPE_CHECKING:
-    from smpc_dp.learn.topology import Topology
+    from smpc_dp.capabilities.learn.topology import Topology
 
 SIZES = (1_000, 10_000)
 NEIGHBOURS, REWIRED = 10, 0.3
@@ -64,7 +64,7 @@ def run_learn_bench(
         within("runs", runs, 1),
         [ConfigIssue("sizes", "must be 100 to 100,000", ConfigCheck.RANGE)] if wrong else [],
     )
-    from smpc_dp.learn import topology
+    from smpc_dp.capabilities.learn import topology
 
     measures: dict[str, Measure] = {}
     with GostaPeer(peer, peer_python) as theirs:
@@ -126,10 +126,10 @@ def _rate(run: Callable[[], Coroutine[Any, Any, object]], steps: int) -> float:
 
 
 def _gosta(graph: Topology, records: np.ndarray[Any, np.dtype[np.float64]], task: str) -> Measure:
+    from smpc_dp.capabilities.learn.averager import PlainExchange
+    from smpc_dp.capabilities.learn.gosta import gosta, gosta_asynchronous
+    from smpc_dp.capabilities.learn.schedule import EdgeClock
     from smpc_dp.kernels import auc_private_labels
-    from smpc_dp.learn.averager import PlainExchange
-    from smpc_dp.learn.gosta import gosta, gosta_asynchronous
-    from smpc_dp.learn.schedule import EdgeClock
 
     kernel, ticks = auc_private_labels().function, TICKS_PER_PARTY * graph.parties
     learner, width = (gosta, graph.parties) if task == "synchronous" else (gosta_asynchronous, 2)
@@ -154,10 +154,10 @@ def _peer(theirs: GostaPeer, task: str, parties: int) -> Measure:
 
 
 def _dual(graph: Topology, task: str) -> Measure:
-    from smpc_dp.learn.averager import PlainExchange
-    from smpc_dp.learn.dual_averaging import dual_averaging, dual_averaging_asynchronous
-    from smpc_dp.learn.pairwise_losses import logistic_auc
-    from smpc_dp.learn.schedule import EdgeClock
+    from smpc_dp.capabilities.learn.averager import PlainExchange
+    from smpc_dp.capabilities.learn.dual_averaging import dual_averaging, dual_averaging_asynchronous
+    from smpc_dp.capabilities.learn.pairwise_losses import logistic_auc
+    from smpc_dp.capabilities.learn.schedule import EdgeClock
 
     rng = np.random.default_rng(1)
     labels = (np.arange(graph.parties) % 4 == 0) * 1.0

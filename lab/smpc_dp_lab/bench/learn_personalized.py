@@ -8,12 +8,12 @@ import time
 import numpy as np
 from numpy.typing import NDArray
 
-from smpc_dp.learn.averager import PlainExchange
-from smpc_dp.learn.coordinate_descent import PersonalizedObjective, descend
-from smpc_dp.learn.graph_descent import GraphObjective, descend_graph, draw_steps
-from smpc_dp.learn.models import Model, RecordGradients
-from smpc_dp.learn.schedule import PublicDraws
-from smpc_dp.learn.topology import Topology
+from smpc_dp.capabilities.learn.averager import PlainExchange
+from smpc_dp.capabilities.learn.coordinate_descent import PersonalizedObjective, descend
+from smpc_dp.capabilities.learn.graph_descent import GraphObjective, descend_graph, draw_steps
+from smpc_dp.capabilities.learn.models import Model, RecordGradients
+from smpc_dp.capabilities.learn.schedule import PublicDraws
+from smpc_dp.capabilities.learn.topology import Topology
 from smpc_dp_lab.bench.figures import Measure
 
 FEATURES, RECORDS, COUPLING = 99, 10, 1.0

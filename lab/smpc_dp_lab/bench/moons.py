@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from scipy.stats import spearmanr
 
 from smpc_dp import simulate
-from smpc_dp.learn.boosting import PersonalizedBoosting
-from smpc_dp.learn.graph_descent import pair_costs
+from smpc_dp.capabilities.learn.boosting import PersonalizedBoosting
+from smpc_dp.capabilities.learn.graph_descent import pair_costs
 from smpc_dp_lab.bench.figures import Progress, Steps, refuse, within
 from smpc_dp_lab.bench.moons_tasks import (
     ANGLES,

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from smpc_dp.learn.coordinate_descent import Gradients
-from smpc_dp.learn.schedule import PublicDraws
+from smpc_dp.capabilities.learn.coordinate_descent import Gradients
+from smpc_dp.capabilities.learn.schedule import PublicDraws
 from smpc_dp_lab.bench import published_ratings
 from smpc_dp_lab.bench.accuracies import Measured
 from smpc_dp_lab.bench.descents import descended

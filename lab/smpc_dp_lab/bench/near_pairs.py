@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from smpc_dp.learn.graph_descent import GraphObjective, nearest_pairs
+from smpc_dp.capabilities.learn.graph_descent import GraphObjective, nearest_pairs
 
 Floats = NDArray[np.float64]
 

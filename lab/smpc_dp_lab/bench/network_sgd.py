@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
+from smpc_dp.capabilities.learn.walk_sgd import Logistic, SgdNoise, WalkSgd
 from smpc_dp.errors import ConfigCheck, ConfigIssue
-from smpc_dp.learn.walk_sgd import Logistic, SgdNoise, WalkSgd
 from smpc_dp.privacy.dp_sgd import SgdPlan, plan_sgd
 from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation

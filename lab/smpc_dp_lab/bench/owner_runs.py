@@ -14,8 +14,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from smpc_dp.learn.data import Dataset
-from smpc_dp.learn.data_owners import CentralSteps, most_answers
+from smpc_dp.capabilities.learn.data import Dataset
+from smpc_dp.capabilities.learn.data_owners import CentralSteps, most_answers
 from smpc_dp.privacy.collaboration import laplace_scale
 from smpc_dp.privacy.gaussian import gaussian_mu
 from smpc_dp_lab.bench.figures import refuse, within

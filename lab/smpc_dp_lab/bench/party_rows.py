@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from smpc_dp.capabilities.learn.data import read_table
 from smpc_dp.errors import ConfigCheck, ConfigError
-from smpc_dp.learn.data import read_table
 
 Floats = NDArray[np.float64]
 

@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 
 from smpc_dp import simulate
-from smpc_dp.learn.boosting import PersonalizedBoosting
+from smpc_dp.capabilities.learn.boosting import PersonalizedBoosting
 from smpc_dp_lab.bench.accuracies import Measured
 from smpc_dp_lab.bench.figures import Progress, Steps, refuse, within
 from smpc_dp_lab.bench.linear_tasks import logistic

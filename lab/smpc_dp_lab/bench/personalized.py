@@ -9,8 +9,8 @@ from itertools import pairwise
 import msgspec
 import numpy as np
 
-from smpc_dp.learn.coordinate_descent import PersonalizedObjective
-from smpc_dp.learn.schedule import PublicDraws
+from smpc_dp.capabilities.learn.coordinate_descent import PersonalizedObjective
+from smpc_dp.capabilities.learn.schedule import PublicDraws
 from smpc_dp_lab.bench.accuracies import Accuracy, Measured
 from smpc_dp_lab.bench.descents import descended
 from smpc_dp_lab.bench.figures import Progress, Steps, refuse, within

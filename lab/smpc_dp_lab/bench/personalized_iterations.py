@@ -17,9 +17,14 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from smpc_dp.learn.averager import PlainExchange
-from smpc_dp.learn.coordinate_descent import PersonalizedObjective, Watch, descend, independent_ticks
-from smpc_dp.learn.warm_start import WarmStart, plan_local, propagated_models
+from smpc_dp.capabilities.learn.averager import PlainExchange
+from smpc_dp.capabilities.learn.coordinate_descent import (
+    PersonalizedObjective,
+    Watch,
+    descend,
+    independent_ticks,
+)
+from smpc_dp.capabilities.learn.warm_start import WarmStart, plan_local, propagated_models
 from smpc_dp.privacy.record_gradients import grid_bits, plan_gradient_noise
 from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp_lab.bench.descents import descended

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smpc_dp import simulate
-from smpc_dp.learn.boosting import PersonalizedBoosting, score_sensitivity
+from smpc_dp.capabilities.learn.boosting import PersonalizedBoosting, score_sensitivity
 from smpc_dp.privacy.noisy_choice import plan_choices
 from smpc_dp_lab.bench.accuracies import Measured
 from smpc_dp_lab.bench.figures import Progress, Steps, refuse, within

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from smpc_dp.learn.requirements import Table
+from smpc_dp.capabilities.learn.requirements import Table
 from smpc_dp.privacy.gaussian import gaussian_epsilon
 from smpc_dp.privacy.record_gradients import GradientNoise, plan_gradient_noise, planned_mu
 

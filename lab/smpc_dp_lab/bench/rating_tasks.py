@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from smpc_dp.learn.coordinate_descent import PersonalizedObjective
-from smpc_dp.learn.topology import watts_strogatz
+from smpc_dp.capabilities.learn.coordinate_descent import PersonalizedObjective
+from smpc_dp.capabilities.learn.topology import watts_strogatz
 from smpc_dp.privacy.record_gradients import contributions
 from smpc_dp_lab.bench.ratings import Ratings, features_of
 

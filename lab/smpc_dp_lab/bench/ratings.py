@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from smpc_dp.capabilities.learn.data import movielens
 from smpc_dp.errors import ConfigCheck, ConfigError
-from smpc_dp.learn.data import movielens
 
 Floats = NDArray[np.float64]
 

@@ -11,8 +11,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from smpc_dp.learn.averager import PlainExchange
-from smpc_dp.learn.local_global import LocalGlobal, LocalGlobalRun
+from smpc_dp.capabilities.learn.averager import PlainExchange
+from smpc_dp.capabilities.learn.local_global import LocalGlobal, LocalGlobalRun
 from smpc_dp.privacy.gaussian import gaussian_epsilon
 from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp_lab.bench.deep_q import DeepQ

@@ -8,8 +8,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from smpc_dp.capabilities.learn.data import read_table
 from smpc_dp.errors import ConfigCheck, ConfigError, LocalError
-from smpc_dp.learn.data import read_table
 from smpc_dp.optional import import_optional
 
 Floats = NDArray[np.float64]

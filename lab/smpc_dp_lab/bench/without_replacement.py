@@ -11,8 +11,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from smpc_dp.capabilities.learn.models import bound_features
 from smpc_dp.errors import ConfigCheck, ConfigIssue
-from smpc_dp.learn.models import bound_features
 from smpc_dp_lab.bench.accuracies import Accuracy, Measured
 from smpc_dp_lab.bench.figures import Progress, Steps, budgets, refuse, within
 from smpc_dp_lab.bench.plots import BESIDE, finish_axes, log_ticks, write_plot

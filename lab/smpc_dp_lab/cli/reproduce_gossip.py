@@ -80,7 +80,7 @@ def dual_averaging(
     On a cycle, a Watts-Strogatz graph and the complete graph, in disjoint random groups; and the terms of
     Theorem 3.2. Takes two to three minutes.
     """
-    from smpc_dp.learn.data import wisconsin
+    from smpc_dp.capabilities.learn.data import wisconsin
     from smpc_dp_lab.bench.dual_averaging import dual_averaging_errors, plot
 
     read = wisconsin(data, incomplete=True)

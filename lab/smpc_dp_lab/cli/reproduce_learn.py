@@ -67,7 +67,7 @@ def scale(
 
     From local DP to a trusted curator at the same epsilon and as many participations. Takes two minutes.
     """
-    from smpc_dp.learn.data import wisconsin
+    from smpc_dp.capabilities.learn.data import wisconsin
     from smpc_dp_lab.bench.local_scale import SIZES, local_scale, plot
 
     names = {"local": "local DP", "curator": "trusted curator"}

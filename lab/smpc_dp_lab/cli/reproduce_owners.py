@@ -54,7 +54,7 @@ def cost_of_privacy(
     The product's noise, the paper's Laplace noise, and the forecast of `smpc-dp plan collaboration`, with a
     constant that is fitted to the medians.
     """
-    from smpc_dp.learn.data import california_houses, lending_club
+    from smpc_dp.capabilities.learn.data import california_houses, lending_club
     from smpc_dp_lab.bench import cost_of_privacy as bench
     from smpc_dp_lab.bench.cost_plot import plot
     from smpc_dp_lab.bench.owner_runs import DELTA, L1_RATIO

@@ -8,18 +8,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
+from smpc_dp.capabilities.learn.written import LEARN, METHODS, averager_of, averages_by
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, Issues, PrivacyError
 from smpc_dp.identity.roster import Member
-from smpc_dp.learn.written import LEARN, METHODS, averager_of, averages_by
 from smpc_dp.net.session_file import SessionFile
 from smpc_dp.net.tasks import SUM_OPTIONS, GivenInputs, Json, Ledgers, Task
 from smpc_dp.protocols.registry import find_protocol
 from smpc_dp.protocols.session_protocol import Audit, SessionProtocol, Topology, no_servers
 
 if TYPE_CHECKING:
+    from smpc_dp.capabilities.learn.registry import LearnParameters
+    from smpc_dp.capabilities.learn.requirements import Learned
     from smpc_dp.identity.roster import Role
-    from smpc_dp.learn.registry import LearnParameters
-    from smpc_dp.learn.requirements import Learned
     from smpc_dp.log.log import Header
     from smpc_dp.net.connection import Connection
     from smpc_dp.net.events import OnEvent
@@ -41,7 +41,7 @@ def _check(
     version: int, parameters: Mapping[str, object], names: Sequence[str]
 ) -> tuple[LearnParameters | None, list[ConfigIssue]]:
     # Learners take long to load: only sessions that learn load them.
-    from smpc_dp.learn.registry import check_learn_as
+    from smpc_dp.capabilities.learn.registry import check_learn_as
 
     return check_learn_as(version, parameters, names)
 
@@ -84,19 +84,19 @@ def _task(_parameters: Mapping[str, object]) -> str:
 
 
 def _check_logged(parameters: Mapping[str, object], members: int) -> None:
-    from smpc_dp.net.log_groups import check_schedule
+    from smpc_dp.capabilities.learn.requests.log_groups import check_schedule
 
     check_schedule(parameters, members)
 
 
 def _group_of(session: LogSession, planned: Any, header: Header) -> tuple[tuple[str, ...], Any]:
-    from smpc_dp.net.log_groups import group_of
+    from smpc_dp.capabilities.learn.requests.log_groups import group_of
 
     return group_of(session, planned, header.request, header.operation)
 
 
 def _is_group(session: SessionFile, scope: str) -> bool:
-    from smpc_dp.net.log_groups import is_group
+    from smpc_dp.capabilities.learn.requests.log_groups import is_group
 
     return is_group(session, scope)
 
@@ -154,7 +154,7 @@ class LearnerTask(Task):
 
     async def request(self, requests: PartyRequests, *arguments: Any, **named: Any) -> Learned:
         """Run the learner of a party; see `Session.learn`."""
-        from smpc_dp.net.learning import learn_once
+        from smpc_dp.capabilities.learn.requests.learning import learn_once
 
         return await learn_once(requests, *arguments, **named)
 
@@ -162,7 +162,7 @@ class LearnerTask(Task):
         """Return the error of a request for a sum."""
         reason = (
             "'learn' has no sums: parties call Session.learn, and smpc-dp party or "
-            "smpc_dp.net.learning.serve_learning runs the aggregator"
+            "smpc_dp.capabilities.learn.requests.learning.serve_learning runs the aggregator"
         )
         return ConfigError.at("protocol", reason, ConfigCheck.UNSUPPORTED)
 
@@ -185,8 +185,8 @@ class LearnerTask(Task):
 
         Else those that do would be charged for a run that cannot end.
         """
+        from smpc_dp.capabilities.learn.requests.learning import check_budget
         from smpc_dp.net.charging import open_ledger
-        from smpc_dp.net.learning import check_budget
 
         checked, refused = cast("LearnParameters", session.checked_parameters), []
         for party, (name, file) in enumerate(ledgers.items()):
@@ -206,7 +206,7 @@ class LearnerTask(Task):
         self, host: HostMember, _role: Role, _requests: int | None, _results: list[Any]
     ) -> list[str]:
         """Serve all groups, as the aggregator or a server; return the errors of those that failed."""
-        from smpc_dp.net.learning import serve_learning
+        from smpc_dp.capabilities.learn.requests.learning import serve_learning
 
         failures = await serve_learning(
             host.session,
@@ -222,7 +222,7 @@ class LearnerTask(Task):
         self, host: HostMember, _membership: Membership, _options: Mapping[str, Any], results: list[Any]
     ) -> None:
         """Learn from the party's points."""
-        from smpc_dp.net.learning import learn
+        from smpc_dp.capabilities.learn.requests.learning import learn
 
         learned = await learn(
             host.session,
@@ -240,7 +240,7 @@ class LearnerTask(Task):
 
     def text(self, results: Mapping[str, Json]) -> str:
         """Return what parties have learned in lines."""
-        from smpc_dp.cli.learn import learned_text
+        from smpc_dp.capabilities.learn.commands.learn import learned_text
 
         return learned_text(results)
 
@@ -255,7 +255,7 @@ class LearnerTask(Task):
         out: Path | None,
     ) -> bool:
         """Print what each party has learned, and write the model to `out`."""
-        from smpc_dp.cli.learn import report_learned
+        from smpc_dp.capabilities.learn.commands.learn import report_learned
 
         pool = self.ends_run(session)
         return report_learned(outcomes, pool, results, planned, as_json=as_json, out=out)

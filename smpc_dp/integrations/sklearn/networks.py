@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from smpc_dp import simulate
+from smpc_dp.capabilities.learn.boosting import PersonalizedBoosting as BoostingSettings
 from smpc_dp.errors import ConfigCheck, ConfigError
-from smpc_dp.learn.boosting import PersonalizedBoosting as BoostingSettings
 from smpc_dp.optional import import_optional
 from smpc_dp.privacy.record_gradients import Mechanism
 from smpc_dp.values import refuse_masked

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from smpc_dp.capabilities.learn.data import wisconsin
 from smpc_dp.cli import app
 from smpc_dp.errors import ConfigError
-from smpc_dp.learn.data import wisconsin
 from smpc_dp_lab.bench.gosta import gosta_errors
 from smpc_dp_lab.bench.learn import run_learn_bench
 

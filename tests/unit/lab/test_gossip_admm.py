@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from smpc_dp.learn.averager import PlainExchange
-from smpc_dp.learn.coordinate_descent import PersonalizedObjective, descend
-from smpc_dp.learn.models import Model, RecordGradients
-from smpc_dp.learn.schedule import PublicDraws
+from smpc_dp.capabilities.learn.averager import PlainExchange
+from smpc_dp.capabilities.learn.coordinate_descent import PersonalizedObjective, descend
+from smpc_dp.capabilities.learn.models import Model, RecordGradients
+from smpc_dp.capabilities.learn.schedule import PublicDraws
 from smpc_dp_lab.bench.gossip_admm import GossipAdmm
 from smpc_dp_lab.bench.linear_tasks import Problem
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from smpc_dp.learn.graph_descent import GraphObjective, pair_costs
+from smpc_dp.capabilities.learn.graph_descent import GraphObjective, pair_costs
 from smpc_dp_lab.bench.near_pairs import least_weights, near_pairs
 
 RNG = np.random.default_rng(6)

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from smpc_dp.capabilities.learn.data import lending_club
 from smpc_dp.cli import app
 from smpc_dp.errors import ConfigError
-from smpc_dp.learn.data import lending_club
 from smpc_dp.privacy.collaboration import laplace_scale
 from smpc_dp.privacy.gaussian import gaussian_epsilon, gaussian_mu
 from smpc_dp.privacy.record_gradients import SMOOTHING

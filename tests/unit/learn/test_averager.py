@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy import sparse
 
+from smpc_dp.capabilities.learn.averager import PlainAverager, PlainExchange
 from smpc_dp.errors import ConfigError
-from smpc_dp.learn.averager import PlainAverager, PlainExchange
 
 
 def test_groups_are_averaged_alone() -> None:

@@ -10,9 +10,9 @@ import pytest
 from scipy import sparse
 
 from smpc_dp import simulate
+from smpc_dp.capabilities.learn.coordinate_descent import PersonalizedObjective
+from smpc_dp.capabilities.learn.registry import check_learn
 from smpc_dp.errors import ConfigError
-from smpc_dp.learn.coordinate_descent import PersonalizedObjective
-from smpc_dp.learn.registry import check_learn
 
 SIZES = [4, 4, 4]
 LINEAR: dict[str, Any] = {

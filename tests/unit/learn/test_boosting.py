@@ -12,16 +12,21 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from smpc_dp import simulate
+from smpc_dp.capabilities.learn.averager import PlainExchange
+from smpc_dp.capabilities.learn.boosting import (
+    PersonalizedBoosting,
+    _Run,
+    loss_sensitivity,
+    score_sensitivity,
+)
+from smpc_dp.capabilities.learn.exchanges import request_of
+from smpc_dp.capabilities.learn.registry import check_learn
+from smpc_dp.capabilities.learn.simulation import exchanging
 from smpc_dp.errors import Check, ConfigError, PeerFault
-from smpc_dp.learn.averager import PlainExchange
-from smpc_dp.learn.boosting import PersonalizedBoosting, _Run, loss_sensitivity, score_sensitivity
-from smpc_dp.learn.exchanges import request_of
-from smpc_dp.learn.registry import check_learn
 from smpc_dp.net.transport.memory import Faults
 from smpc_dp.privacy.accountant.compose import Composition
 from smpc_dp.privacy.noisy_choice import choose, plan_choices
 from smpc_dp.privacy.sampling import NoiseSource
-from smpc_dp.simulate import exchanging
 from smpc_dp.simulate.recording import CountingNetwork
 from smpc_dp.simulate.simulated_run import AGGREGATOR
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from smpc_dp import simulate
+from smpc_dp.capabilities.learn.pairing_schedule import graph_of
+from smpc_dp.capabilities.learn.registry import check_learn
 from smpc_dp.errors import ConfigCheck, ConfigError
-from smpc_dp.learn.pairing_schedule import graph_of
-from smpc_dp.learn.registry import check_learn
 from smpc_dp.privacy import factorisation
 from smpc_dp.privacy.gaussian import gaussian_mu
 

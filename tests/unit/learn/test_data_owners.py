@@ -14,15 +14,15 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from smpc_dp import simulate
-from smpc_dp.cli.learn import learned_text, model_file
+from smpc_dp.capabilities.learn.commands.learn import learned_text, model_file
+from smpc_dp.capabilities.learn.data_owners import CentralSteps, DataOwners, OwnerAnswers, most_answers
+from smpc_dp.capabilities.learn.registry import check_learn
+from smpc_dp.capabilities.learn.requirements import Learned, LearnerContext
+from smpc_dp.capabilities.learn.simulation.exchanging import MemoryRelay
 from smpc_dp.errors import ConfigError, PrivacyError, SmpcError
-from smpc_dp.learn.data_owners import CentralSteps, DataOwners, OwnerAnswers, most_answers
-from smpc_dp.learn.registry import check_learn
-from smpc_dp.learn.requirements import Learned, LearnerContext
 from smpc_dp.privacy.accountant.compose import Composition
 from smpc_dp.privacy.record_gradients import GradientNoise, grid_bits, plan_gradient_noise
 from smpc_dp.privacy.sampling import NoiseSource
-from smpc_dp.simulate.exchanging import MemoryRelay
 
 SIZES = [8, 30, 12]
 GIVEN: dict[str, Any] = {

@@ -11,10 +11,10 @@ import pytest
 from numpy.typing import NDArray
 from scipy import sparse
 
+from smpc_dp.capabilities.learn.averager import PlainExchange
+from smpc_dp.capabilities.learn.diffusion import diffuse, publish_models, update
+from smpc_dp.capabilities.learn.topology import complete, erdos_renyi, mixing_gap, ring
 from smpc_dp.errors import ConfigError, PrivacyError
-from smpc_dp.learn.averager import PlainExchange
-from smpc_dp.learn.diffusion import diffuse, publish_models, update
-from smpc_dp.learn.topology import complete, erdos_renyi, mixing_gap, ring
 from smpc_dp.privacy.diffusion import (
     DiffusionNoise,
     Kind,

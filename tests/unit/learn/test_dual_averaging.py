@@ -10,13 +10,17 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
+from smpc_dp.capabilities.learn import pairwise_losses, topology
+from smpc_dp.capabilities.learn.averager import PlainExchange
+from smpc_dp.capabilities.learn.dual_averaging import (
+    dual_averaging,
+    dual_averaging_asynchronous,
+    inverse_root,
+)
+from smpc_dp.capabilities.learn.gossip_bounds import dual_averaging_terms
+from smpc_dp.capabilities.learn.pairwise_losses import PairwiseLoss, logistic_auc, logistic_metric, objective
+from smpc_dp.capabilities.learn.schedule import EdgeClock, ManyClocks, PoissonClock
 from smpc_dp.errors import ConfigError
-from smpc_dp.learn import pairwise_losses, topology
-from smpc_dp.learn.averager import PlainExchange
-from smpc_dp.learn.dual_averaging import dual_averaging, dual_averaging_asynchronous, inverse_root
-from smpc_dp.learn.gossip_bounds import dual_averaging_terms
-from smpc_dp.learn.pairwise_losses import PairwiseLoss, logistic_auc, logistic_metric, objective
-from smpc_dp.learn.schedule import EdgeClock, ManyClocks, PoissonClock
 from smpc_dp_lab.bench.dual_averaging import AucObjective, standardised
 from tests.reference import gossip_twin
 

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from smpc_dp.capabilities.learn.averager import Parties, PlainExchange, Rows
+from smpc_dp.capabilities.learn.pair_statistics import GossipClear
+from smpc_dp.capabilities.learn.registry import check_learn
+from smpc_dp.capabilities.learn.requirements import LearnerContext
+from smpc_dp.capabilities.learn.simulation.learning import learn
 from smpc_dp.errors import ConfigError
-from smpc_dp.learn.averager import Parties, PlainExchange, Rows
-from smpc_dp.learn.pair_statistics import GossipClear
-from smpc_dp.learn.registry import check_learn
-from smpc_dp.learn.requirements import LearnerContext
-from smpc_dp.simulate.learning import learn
 
 N = 12
 RNG = np.random.default_rng(1)

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from smpc_dp.capabilities.learn.averager import Parties, PlainExchange, Rows
+from smpc_dp.capabilities.learn.registry import check_learn
+from smpc_dp.capabilities.learn.requirements import LearnerContext
 from smpc_dp.errors import PeerFault
-from smpc_dp.learn.averager import Parties, PlainExchange, Rows
-from smpc_dp.learn.registry import check_learn
-from smpc_dp.learn.requirements import LearnerContext
 from smpc_dp.privacy.sampling import NoiseSource
 
 LIAR = 2

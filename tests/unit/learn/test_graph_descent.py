@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from smpc_dp.errors import ConfigError
-from smpc_dp.learn.graph_descent import (
+from smpc_dp.capabilities.learn.graph_descent import (
     FLOOR,
     GraphObjective,
     descend_graph,
@@ -21,7 +20,8 @@ from smpc_dp.learn.graph_descent import (
     independent_steps,
     nearest_pairs,
 )
-from smpc_dp.learn.schedule import PublicDraws
+from smpc_dp.capabilities.learn.schedule import PublicDraws
+from smpc_dp.errors import ConfigError
 
 Floats = NDArray[np.float64]
 Name = Literal["log", "square"]

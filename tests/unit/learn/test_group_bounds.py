@@ -11,18 +11,23 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from smpc_dp.capabilities.learn.averager import ALONE, Averaged, Groups, PlainAverager, Rows
+from smpc_dp.capabilities.learn.block_gossip import GroupDraws
+from smpc_dp.capabilities.learn.diffusion import diffuse_in_groups
+from smpc_dp.capabilities.learn.dual_averaging import dual_averaging_in_groups, inverse_root
+from smpc_dp.capabilities.learn.gossip_bounds import (
+    GroupMixing,
+    dual_averaging_terms,
+    group_disagreement,
+    group_terms,
+)
+from smpc_dp.capabilities.learn.group_plan import plan_groups
+from smpc_dp.capabilities.learn.group_steps import GroupRun
+from smpc_dp.capabilities.learn.methods import AveragerTable
+from smpc_dp.capabilities.learn.registry import check_learn
+from smpc_dp.capabilities.learn.topology import complete
 from smpc_dp.cli import app
 from smpc_dp.errors import ConfigError
-from smpc_dp.learn.averager import ALONE, Averaged, Groups, PlainAverager, Rows
-from smpc_dp.learn.block_gossip import GroupDraws
-from smpc_dp.learn.diffusion import diffuse_in_groups
-from smpc_dp.learn.dual_averaging import dual_averaging_in_groups, inverse_root
-from smpc_dp.learn.gossip_bounds import GroupMixing, dual_averaging_terms, group_disagreement, group_terms
-from smpc_dp.learn.group_plan import plan_groups
-from smpc_dp.learn.group_steps import GroupRun
-from smpc_dp.learn.methods import AveragerTable
-from smpc_dp.learn.registry import check_learn
-from smpc_dp.learn.topology import complete
 from smpc_dp.privacy.gaussian import gaussian_mu
 
 SIZES = [(3, 2), (4, 2), (5, 2), (5, 3), (6, 2), (6, 3), (6, 4), (6, 6), (7, 3)]

@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from smpc_dp.errors import Check, ConfigError, VerificationError
-from smpc_dp.learn.averager import (
+from smpc_dp.capabilities.learn.averager import (
     ALONE,
     Averaged,
     Averager,
@@ -22,12 +21,13 @@ from smpc_dp.learn.averager import (
     PlainExchange,
     Rows,
 )
-from smpc_dp.learn.block_gossip import GroupDraws
-from smpc_dp.learn.models import Model, clip_rows
-from smpc_dp.learn.pairwise_losses import logistic_auc
-from smpc_dp.learn.registry import check_learn
-from smpc_dp.learn.requirements import Learned, LearnerContext, Step
-from smpc_dp.simulate.learning import learn
+from smpc_dp.capabilities.learn.block_gossip import GroupDraws
+from smpc_dp.capabilities.learn.models import Model, clip_rows
+from smpc_dp.capabilities.learn.pairwise_losses import logistic_auc
+from smpc_dp.capabilities.learn.registry import check_learn
+from smpc_dp.capabilities.learn.requirements import Learned, LearnerContext, Step
+from smpc_dp.capabilities.learn.simulation.learning import learn
+from smpc_dp.errors import Check, ConfigError, VerificationError
 
 RNG = np.random.default_rng(4)
 FEATURES = RNG.normal(size=(70, 3))

@@ -10,16 +10,27 @@ from typing import get_args
 import numpy as np
 import pytest
 
+from smpc_dp.capabilities.learn.averager import PlainAverager
+from smpc_dp.capabilities.learn.exchanges import plan_messages
+from smpc_dp.capabilities.learn.methods import (
+    AveragerTable,
+    Method,
+    PlannedAverages,
+    plan_private,
+    plan_public,
+)
+from smpc_dp.capabilities.learn.requirements import PrivateAverages, PrivateMessages, PublicAverages
+from smpc_dp.capabilities.learn.simulation.averagers import (
+    IdealAverager,
+    IdealExchange,
+    ProtocolAverager,
+    grid_rows,
+)
+from smpc_dp.capabilities.learn.written import METHODS
 from smpc_dp.errors import ConfigError, PrivacyError
-from smpc_dp.learn.averager import PlainAverager
-from smpc_dp.learn.exchanges import plan_messages
-from smpc_dp.learn.methods import AveragerTable, Method, PlannedAverages, plan_private, plan_public
-from smpc_dp.learn.requirements import PrivateAverages, PrivateMessages, PublicAverages
-from smpc_dp.learn.written import METHODS
 from smpc_dp.privacy.accountant.compose import Composition
 from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
-from smpc_dp.simulate.averagers import IdealAverager, IdealExchange, ProtocolAverager, grid_rows
 
 GROUP = np.array([0, 1, 0, 1, -1, 0, 1, 1, 0])
 

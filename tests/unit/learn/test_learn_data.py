@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from smpc_dp.capabilities.learn import data
 from smpc_dp.errors import ConfigError, LocalError
-from smpc_dp.learn import data
 
 ROOT = Path(__file__).resolve().parents[3]
 WISCONSIN = ROOT / "examples" / "data" / "breast_cancer_wisconsin_original.csv"

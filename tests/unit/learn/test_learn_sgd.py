@@ -10,13 +10,13 @@ import pytest
 from typer.testing import CliRunner
 
 from smpc_dp import simulate
+from smpc_dp.capabilities.learn.averager import Averaged, Groups, PlainAverager, Rows
+from smpc_dp.capabilities.learn.block_gossip import GroupDraws
+from smpc_dp.capabilities.learn.models import Model, clip_rows
+from smpc_dp.capabilities.learn.registry import check_learn
+from smpc_dp.capabilities.learn.requirements import LearnerContext
 from smpc_dp.cli import app
 from smpc_dp.errors import Check, ConfigError, VerificationError
-from smpc_dp.learn.averager import Averaged, Groups, PlainAverager, Rows
-from smpc_dp.learn.block_gossip import GroupDraws
-from smpc_dp.learn.models import Model, clip_rows
-from smpc_dp.learn.registry import check_learn
-from smpc_dp.learn.requirements import LearnerContext
 
 RNG = np.random.default_rng(4)
 FEATURES = RNG.normal(size=(60, 3))

@@ -9,17 +9,17 @@ import numpy as np
 import pytest
 
 from smpc_dp import simulate
+from smpc_dp.capabilities.learn.averager import PlainAverager
+from smpc_dp.capabilities.learn.methods import AveragerTable, PlannedAverages, plan_private
+from smpc_dp.capabilities.learn.registry import LEARNERS, check_learn
+from smpc_dp.capabilities.learn.requirements import PrivateAverages
+from smpc_dp.capabilities.learn.simulation.averagers import IdealAverager, ProtocolAverager
+from smpc_dp.capabilities.learn.weighted import Weighting
 from smpc_dp.errors import ConfigError
-from smpc_dp.learn.averager import PlainAverager
-from smpc_dp.learn.methods import AveragerTable, PlannedAverages, plan_private
-from smpc_dp.learn.registry import LEARNERS, check_learn
-from smpc_dp.learn.requirements import PrivateAverages
-from smpc_dp.learn.weighted import Weighting
 from smpc_dp.privacy.accountant.compose import Composition
 from smpc_dp.privacy.mechanisms.additive import DiscreteGaussian
 from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.protocols.secagg.noisy import sensitivity_of
-from smpc_dp.simulate.averagers import IdealAverager, ProtocolAverager
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 
 GROUP = np.array([0, 1, 0, 1, -1, 0, 1, 1, 0])

@@ -13,16 +13,16 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from smpc_dp import simulate
-from smpc_dp.learn.alternating import Alternation, release_shares
-from smpc_dp.learn.averager import Boxes, PlainExchange, Rows
-from smpc_dp.learn.boosting import PersonalizedBoosting, _Run, loss_sensitivity
-from smpc_dp.learn.graph_descent import GraphObjective, descend_graph, draw_steps
-from smpc_dp.learn.learned_graph import LearnedGraph
-from smpc_dp.learn.models import RecordGradients
-from smpc_dp.learn.personalized import Personalized
-from smpc_dp.learn.registry import check_learn
-from smpc_dp.learn.requirements import LearnerContext
-from smpc_dp.learn.schedule import PublicDraws
+from smpc_dp.capabilities.learn.alternating import Alternation, release_shares
+from smpc_dp.capabilities.learn.averager import Boxes, PlainExchange, Rows
+from smpc_dp.capabilities.learn.boosting import PersonalizedBoosting, _Run, loss_sensitivity
+from smpc_dp.capabilities.learn.graph_descent import GraphObjective, descend_graph, draw_steps
+from smpc_dp.capabilities.learn.learned_graph import LearnedGraph
+from smpc_dp.capabilities.learn.models import RecordGradients
+from smpc_dp.capabilities.learn.personalized import Personalized
+from smpc_dp.capabilities.learn.registry import check_learn
+from smpc_dp.capabilities.learn.requirements import LearnerContext
+from smpc_dp.capabilities.learn.schedule import PublicDraws
 from smpc_dp.privacy.accountant.compose import Composition
 from smpc_dp.privacy.record_gradients import GradientNoise
 from smpc_dp.privacy.sampling import NoiseSource

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from smpc_dp import simulate
+from smpc_dp.capabilities.learn.averager import PlainExchange
+from smpc_dp.capabilities.learn.local_global import _LOSS_BITS, LocalGlobal, LocalGlobalRun
+from smpc_dp.capabilities.learn.models import Model, bound_features
+from smpc_dp.capabilities.learn.registry import check_learn
 from smpc_dp.errors import Check, ConfigError, PeerFault, PrivacyError
-from smpc_dp.learn.averager import PlainExchange
-from smpc_dp.learn.local_global import _LOSS_BITS, LocalGlobal, LocalGlobalRun
-from smpc_dp.learn.models import Model, bound_features
-from smpc_dp.learn.registry import check_learn
 from smpc_dp.privacy.above_threshold import ThresholdPlan
 from smpc_dp.privacy.accountant.compose import Composition
 from smpc_dp.privacy.accountant.events import Renyi

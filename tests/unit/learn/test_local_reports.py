@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from smpc_dp.capabilities.learn import topology
+from smpc_dp.capabilities.learn.averager import PlainExchange
+from smpc_dp.capabilities.learn.dual_averaging import dual_averaging_asynchronous
+from smpc_dp.capabilities.learn.gosta import gosta
+from smpc_dp.capabilities.learn.local_reports import LocalReports
+from smpc_dp.capabilities.learn.pairwise_losses import logistic_auc, logistic_metric
+from smpc_dp.capabilities.learn.schedule import EdgeClock, ManyClocks, PoissonClock
 from smpc_dp.capabilities.reports.local import LocalPairwise
 from smpc_dp.errors import ConfigError, PrivacyError
 from smpc_dp.kernels import Field, kendall_tau
-from smpc_dp.learn import topology
-from smpc_dp.learn.averager import PlainExchange
-from smpc_dp.learn.dual_averaging import dual_averaging_asynchronous
-from smpc_dp.learn.gosta import gosta
-from smpc_dp.learn.local_reports import LocalReports
-from smpc_dp.learn.pairwise_losses import logistic_auc, logistic_metric
-from smpc_dp.learn.schedule import EdgeClock, ManyClocks, PoissonClock
 from smpc_dp.privacy.sampling import NoiseSource
 
 K = 3
@@ -100,7 +100,7 @@ def test_blocks_of_gradients_are_all_there(monkeypatch: pytest.MonkeyPatch) -> N
     )
     theta = rng.normal(size=(20, 2))
     whole = gradient(theta, own, other)
-    monkeypatch.setattr("smpc_dp.learn.local_reports._BLOCK", 40)
+    monkeypatch.setattr("smpc_dp.capabilities.learn.local_reports._BLOCK", 40)
     np.testing.assert_array_equal(gradient(theta, own, other), whole)
 
 

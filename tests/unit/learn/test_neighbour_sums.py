@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from smpc_dp import simulate
+from smpc_dp.capabilities.learn.averager import Averaged, PlainAverager
+from smpc_dp.capabilities.learn.registry import check_learn
 from smpc_dp.errors import ConfigCheck, ConfigError
-from smpc_dp.learn.averager import Averaged, PlainAverager
-from smpc_dp.learn.registry import check_learn
 
 SETTINGS: dict[str, Any] = {
     "learner": "personalized",

@@ -10,19 +10,19 @@ import numpy as np
 import pytest
 
 from smpc_dp import simulate
+from smpc_dp.capabilities.learn.averager import Parties, PlainExchange, Rows
+from smpc_dp.capabilities.learn.pair_statistics import GossipClear
+from smpc_dp.capabilities.learn.registry import check_learn
+from smpc_dp.capabilities.learn.requirements import LearnerContext
+from smpc_dp.capabilities.learn.simulation.learning import learn
 from smpc_dp.capabilities.reports.local import LocalPairwise
 from smpc_dp.circuits.gadgets import less_than
 from smpc_dp.errors import ConfigError, PeerFault
 from smpc_dp.kernels import Field, Kernel, circuit_kernel, collision, kendall_tau, table_kernel, variance
 from smpc_dp.kernels.described import describe
 from smpc_dp.kernels.fields import Cells
-from smpc_dp.learn.averager import Parties, PlainExchange, Rows
-from smpc_dp.learn.pair_statistics import GossipClear
-from smpc_dp.learn.registry import check_learn
-from smpc_dp.learn.requirements import LearnerContext
 from smpc_dp.net.local import create_local_session
 from smpc_dp.net.session_file import load_session
-from smpc_dp.simulate.learning import learn
 from smpc_dp.statistics import exact
 
 N = 12

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from smpc_dp import simulate
+from smpc_dp.capabilities.learn.data import read_source, wisconsin
+from smpc_dp.capabilities.learn.models import Model
+from smpc_dp.capabilities.learn.registry import LearnParameters, check_learn
+from smpc_dp.capabilities.learn.requirements import Step
 from smpc_dp.errors import ConfigError, PrivacyError
-from smpc_dp.learn.data import read_source, wisconsin
-from smpc_dp.learn.models import Model
-from smpc_dp.learn.registry import LearnParameters, check_learn
-from smpc_dp.learn.requirements import Step
 from smpc_dp.privacy.accountant.compose import Composition
 
 PARTIES = 6

@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from smpc_dp import simulate
+from smpc_dp.capabilities.learn.averager import PlainExchange, Rows
+from smpc_dp.capabilities.learn.coordinate_descent import PersonalizedObjective, descend, independent_ticks
+from smpc_dp.capabilities.learn.personalized import Personalized
+from smpc_dp.capabilities.learn.registry import check_learn
+from smpc_dp.capabilities.learn.schedule import PublicDraws
 from smpc_dp.errors import ConfigCheck, ConfigError
-from smpc_dp.learn.averager import PlainExchange, Rows
-from smpc_dp.learn.coordinate_descent import PersonalizedObjective, descend, independent_ticks
-from smpc_dp.learn.personalized import Personalized
-from smpc_dp.learn.registry import check_learn
-from smpc_dp.learn.schedule import PublicDraws
 from smpc_dp.privacy.accountant.compose import Composition
 from smpc_dp.privacy.accountant.events import Event
 from smpc_dp.privacy.record_gradients import (
@@ -324,7 +324,7 @@ def test_an_update_has_the_planned_noise() -> None:
 
 def simulate_with(settings: Personalized, seed: int, seen: list[Rows], tick: int) -> None:
     """Run only party 4's first update, with noise of this seed."""
-    from smpc_dp.learn.models import RecordGradients
+    from smpc_dp.capabilities.learn.models import RecordGradients
     from smpc_dp.privacy.sampling import NoiseSource
 
     empty = [np.zeros((0, 3)) for _ in SIZES]

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from smpc_dp.capabilities.learn.ring import RingHistogram, RingSum, TokenSum
+from smpc_dp.capabilities.learn.tokens import PlainTokens, Token
 from smpc_dp.errors import ConfigError, PeerFault, PrivacyError
-from smpc_dp.learn.ring import RingHistogram, RingSum, TokenSum
-from smpc_dp.learn.tokens import PlainTokens, Token
 from smpc_dp.privacy.accountant.compose import Composition
 from smpc_dp.privacy.mechanisms.additive import DiscreteGaussian
 from smpc_dp.privacy.mechanisms.sensitivity import Sensitivity

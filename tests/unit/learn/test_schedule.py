@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from smpc_dp.capabilities.learn import topology
+from smpc_dp.capabilities.learn.schedule import EdgeClock, ManyClocks, PoissonClock, PublicDraws, rounds
 from smpc_dp.errors import ConfigError
-from smpc_dp.learn import topology
-from smpc_dp.learn.schedule import EdgeClock, ManyClocks, PoissonClock, PublicDraws, rounds
 
 
 def test_the_stream_never_changes() -> None:

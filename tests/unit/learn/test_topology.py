@@ -6,9 +6,9 @@ import networkx
 import numpy as np
 import pytest
 
+from smpc_dp.capabilities.learn import topology
+from smpc_dp.capabilities.learn.topology import Topology
 from smpc_dp.errors import ConfigError
-from smpc_dp.learn import topology
-from smpc_dp.learn.topology import Topology
 
 GRAPHS = [
     topology.ring(9),

@@ -12,9 +12,9 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import binom
 
+from smpc_dp.capabilities.learn.tokens import PlainTokens
+from smpc_dp.capabilities.learn.walk import Limits, Path, Visit, WalkHistogram, WalkSum, walk
 from smpc_dp.errors import ConfigError, PrivacyError
-from smpc_dp.learn.tokens import PlainTokens
-from smpc_dp.learn.walk import Limits, Path, Visit, WalkHistogram, WalkSum, walk
 from smpc_dp.privacy.network.complete import plan_walk
 from smpc_dp.privacy.network.grid import Grid
 from smpc_dp.privacy.network.histogram import local_delta

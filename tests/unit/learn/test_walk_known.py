@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from smpc_dp.capabilities.learn.models import Model
+from smpc_dp.capabilities.learn.tokens import PlainTokens
+from smpc_dp.capabilities.learn.walk_known import DEFECT, KnownWalkSgd
 from smpc_dp.errors import ConfigError
-from smpc_dp.learn.models import Model
-from smpc_dp.learn.tokens import PlainTokens
-from smpc_dp.learn.walk_known import DEFECT, KnownWalkSgd
 from smpc_dp.privacy.network.complete import plan_walk
 from smpc_dp.privacy.network.plan import NetworkPlan
 from smpc_dp.privacy.sampling import NoiseSource

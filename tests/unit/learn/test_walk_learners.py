@@ -15,24 +15,30 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from smpc_dp import simulate
+from smpc_dp.capabilities.learn.averager import Boxes, Parties, PlainExchange
+from smpc_dp.capabilities.learn.exchange_tokens import (
+    CoveredTokens,
+    pack_token,
+    token_messages,
+    unpack_token,
+    width,
+)
+from smpc_dp.capabilities.learn.exchanges import PlannedMessages, plan_messages
+from smpc_dp.capabilities.learn.registry import check_learn
+from smpc_dp.capabilities.learn.requests.exchanging import PartyExchange
+from smpc_dp.capabilities.learn.requirements import LearnerContext
+from smpc_dp.capabilities.learn.simulation.exchanging import MemoryRelay, drive_exchange
+from smpc_dp.capabilities.learn.token_learners import WalkLearner, WalkSumLearner, planned_walk
+from smpc_dp.capabilities.learn.tokens import PlainTokens, Token, TokenPassing, Values
+from smpc_dp.capabilities.learn.walk import Visit, _Adder
 from smpc_dp.errors import ConfigError, LocalError, PeerFault, SmpcError, TimeoutFault, VerificationError
-from smpc_dp.learn.averager import Boxes, Parties, PlainExchange
-from smpc_dp.learn.exchange_tokens import CoveredTokens, pack_token, token_messages, unpack_token, width
-from smpc_dp.learn.exchanges import PlannedMessages, plan_messages
-from smpc_dp.learn.registry import check_learn
-from smpc_dp.learn.requirements import LearnerContext
-from smpc_dp.learn.token_learners import WalkLearner, WalkSumLearner, planned_walk
-from smpc_dp.learn.tokens import PlainTokens, Token, TokenPassing, Values
-from smpc_dp.learn.walk import Visit, _Adder
 from smpc_dp.net.connection import AggregatorConnection
-from smpc_dp.net.exchanging import PartyExchange
 from smpc_dp.net.local import create_local_session
 from smpc_dp.net.member import Membership
 from smpc_dp.net.requests import Counter as Requests
 from smpc_dp.privacy.network.grid import Grid
 from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.protocols.exchange.messages import SEND, Send
-from smpc_dp.simulate.exchanging import MemoryRelay, drive_exchange
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import Context, decode
 from tests.examples import examples
@@ -208,7 +214,7 @@ def test_without_noise_a_token_has_the_sum_of_those_who_held_it(values: list[int
     assert isinstance(learner, WalkSumLearner)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Grid, "noise", lambda _self, _source, count, **_share: np.zeros(count, np.int64))
-        patch.setattr("smpc_dp.learn.token_learners.CoveredTokens", Watched)
+        patch.setattr("smpc_dp.capabilities.learn.token_learners.CoveredTokens", Watched)
         result = by_messages(learner, exchanging, [np.array([[value / 16]]) for value in values], seed)
     bits = planned_walk(learner, 4).grid.bits
     assert [step for _, step, _ in passed] == list(range(steps))

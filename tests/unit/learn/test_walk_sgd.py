@@ -10,10 +10,10 @@ import pytest
 from numpy.typing import NDArray
 
 from smpc_dp import ball
+from smpc_dp.capabilities.learn.averager import Parties
+from smpc_dp.capabilities.learn.tokens import PlainTokens
+from smpc_dp.capabilities.learn.walk_sgd import Logistic, SgdNoise, WalkSgd, proposition_4_1
 from smpc_dp.errors import ConfigError
-from smpc_dp.learn.averager import Parties
-from smpc_dp.learn.tokens import PlainTokens
-from smpc_dp.learn.walk_sgd import Logistic, SgdNoise, WalkSgd, proposition_4_1
 from smpc_dp.privacy.network.complete import plan_walk
 from smpc_dp.privacy.sampling import NoiseSource, uniform
 

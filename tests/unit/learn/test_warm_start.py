@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from smpc_dp import simulate
+from smpc_dp.capabilities.learn.averager import PlainExchange
+from smpc_dp.capabilities.learn.models import RecordGradients, bound_features
+from smpc_dp.capabilities.learn.personalized import Personalized
+from smpc_dp.capabilities.learn.registry import check_learn
+from smpc_dp.capabilities.learn.warm_start import LocalPlan, local_models, propagated_models
 from smpc_dp.errors import ConfigCheck
-from smpc_dp.learn.averager import PlainExchange
-from smpc_dp.learn.models import RecordGradients, bound_features
-from smpc_dp.learn.personalized import Personalized
-from smpc_dp.learn.registry import check_learn
-from smpc_dp.learn.warm_start import LocalPlan, local_models, propagated_models
 from smpc_dp.privacy.accountant.compose import Composition
 from smpc_dp.privacy.sampling import NoiseSource
 from tests.examples import examples

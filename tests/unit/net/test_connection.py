@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from smpc_dp.capabilities.learn.requests.averaging import PartyAverager
+from smpc_dp.capabilities.learn.requests.learning import learn_parameters
 from smpc_dp.errors import Check, Code, LocalError, PeerFault, SmpcError, TimeoutFault
-from smpc_dp.net.averaging import PartyAverager
 from smpc_dp.net.connection import AggregatorConnection
 from smpc_dp.net.events import ignore
-from smpc_dp.net.learning import learn_parameters
 from smpc_dp.net.local import AGGREGATOR, create_local_session
 from smpc_dp.net.member import Membership, to_wire
 from smpc_dp.net.requests import AggregatorLostError, Counter

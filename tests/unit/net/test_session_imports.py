@@ -53,7 +53,7 @@ def test_importing_connect_loads_neither_learners_nor_numpy() -> None:
 
 def test_members_are_started_without_the_distributions_of_scipy() -> None:
     """They take a second to load, in every process of a session."""
-    members = "import smpc_dp; smpc_dp.serve; import smpc_dp.net.learning, smpc_dp.cli.run, smpc_dp.cli.learn"
+    members = "import smpc_dp; smpc_dp.serve; import smpc_dp.capabilities.learn.requests.learning, smpc_dp.cli.run, smpc_dp.capabilities.learn.commands.learn"
     loaded = modules_after(members)
     assert {"smpc_dp.net", "smpc_dp.cli"} <= loaded
     assert not loaded & {"scipy.stats", "scipy.optimize"}

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from smpc_dp.capabilities.learn.utility import boosting_utility
 from smpc_dp.errors import ConfigError
-from smpc_dp.learn.utility import boosting_utility
 from smpc_dp.privacy import collaboration, gaussian, local_auc, local_pairwise, noisy_choice, pairwise_plan
 from smpc_dp.privacy.arguments import ArgumentChecks, checks_numbers
 from smpc_dp.privacy.central_pairwise import sum_sensitivity

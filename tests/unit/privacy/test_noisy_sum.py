@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from smpc_dp import simulate
-from smpc_dp.learn.methods import AveragerTable
+from smpc_dp.capabilities.learn.methods import AveragerTable
 from smpc_dp.protocols.phases.parameters import SumParameters
 from smpc_dp.protocols.registry import checker_of, session_protocol
 from smpc_dp.protocols.secagg.noisy import NoisySumParameters, mechanism_of

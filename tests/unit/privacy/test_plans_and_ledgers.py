@@ -11,9 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from smpc_dp.capabilities.learn.registry import LEARNERS, LearnParameters, check_learn
+from smpc_dp.capabilities.learn.requests.learning import check_budget, own_release
 from smpc_dp.errors import PrivacyError
-from smpc_dp.learn.registry import LEARNERS, LearnParameters, check_learn
-from smpc_dp.net.learning import check_budget, own_release
 from smpc_dp.privacy.accountant.compose import Composition
 from smpc_dp.privacy.accountant.events import Event, Gaussian, Pure
 from smpc_dp.privacy.accountant.ledger import Ledger

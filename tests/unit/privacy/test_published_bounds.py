@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.optimize import minimize
 
+from smpc_dp.capabilities.learn.coordinate_descent import PersonalizedObjective
 from smpc_dp.errors import ConfigError
-from smpc_dp.learn.coordinate_descent import PersonalizedObjective
 from smpc_dp.privacy.published_bounds import (
     MarginLoss,
     StepsWithoutReplacement,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from smpc_dp.learn.registry import LearnParameters, check_learn_as
+from smpc_dp.capabilities.learn.registry import LearnParameters, check_learn_as
 from smpc_dp_verify.errors import Refused
 from smpc_dp_verify.learner import read_learner
 from smpc_dp_verify.schedule import group_of

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from smpc_dp.capabilities.learn.block_gossip import GroupDraws
 from smpc_dp.errors import ConfigError
-from smpc_dp.learn.block_gossip import GroupDraws
 from smpc_dp.privacy.accountant.compose import Composition
 from smpc_dp.privacy.accountant.events import Event, Shift
 from smpc_dp.privacy.distributions import BinomialDistribution

@@ -1,0 +1,470 @@
+"""Select and calibrate the averaging protocol for each group size, with noise for all steps.
+
+Accounting of groups: each group's average is public, and so are its members; nothing is gained from the draw
+of the groups. The noise of the s - c honest members of a group suffices, c the colluders that are assumed;
+each party is charged for each average that it takes part in, and its noise is planned for all of them
+together.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, TypeVar, cast
+
+import msgspec
+import numpy as np
+from msgspec import Meta
+from numpy.typing import NDArray
+
+from smpc_dp.capabilities.learn.averager import ParticipationCounter, Rows
+from smpc_dp.capabilities.learn.requirements import PrivateAverages, PublicAverages
+from smpc_dp.capabilities.learn.weighted import Weighting
+from smpc_dp.capabilities.learn.written import DEFAULT, METHODS
+from smpc_dp.encoding import Encoding
+from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
+from smpc_dp.privacy.gaussian import gaussian_epsilon, gaussian_mu
+from smpc_dp.privacy.guarantee import PrivacyGuarantee, delta_warnings
+from smpc_dp.protocols.averaging import Averaging, GroupParameters, OnShares
+from smpc_dp.protocols.exchange.params import plan_exchange
+from smpc_dp.protocols.phases.parameters import SumParameters
+from smpc_dp.protocols.registry import checker_of, find_protocol, session_protocol
+from smpc_dp.protocols.secagg.params import SAME
+
+if TYPE_CHECKING:
+    from smpc_dp.privacy.accountant.events import Event
+
+
+class _Releases(Protocol):
+    """Interface of planned releases: their event for the ledger."""
+
+    def event(self) -> Event: ...
+
+
+P = TypeVar("P", bound=_Releases)
+Method = Literal["secagg", "gopa", "local", "pair", "mpyc"]
+# A step of the grid is this fraction of the bound of a vector.
+STEPS = 1 << 16
+PUBLIC_STEPS = 1 << 40
+# The same on shares: a step is far below any noise, and cheap to check.
+SERVER_STEPS = 1 << 12
+# The method of exact averages through the aggregator, also of public vectors where others are private.
+EXACT = "secagg"
+# Fewest members of an exact average.
+_LEAST_EXACT = 3
+# What every result of exact averages of private vectors says.
+EXACT_CLAIM = (
+    "NOT DIFFERENTIALLY PRIVATE: each step's average is exact. It reveals to everyone the sum of the group's "
+    "vectors, and those of its weights and metrics where there are any; and with them all that "
+    "follows about a party's data for someone who knows the others', "
+    "or where two sums differ by one party, or from many averages together; models trained on it may reveal "
+    "single records. Each average: "
+)
+# How often, and by which factor, the noise of one average is enlarged until that of all suffices.
+_TRIALS, _SHRINK = 60, 0.999
+# Least delta of one average that the noise is planned for.
+_LEAST_DELTA = 1e-10
+
+
+class AveragerTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The `averager` table of a session file."""
+
+    method: Annotated[
+        Method,
+        Meta(
+            description="`local`: sealed exchange of vectors, each with all of its noise; `pair`: the same "
+            "between two, who share the noise if `colluders` is 0; `mpyc`: servers compute on shares, with "
+            "one noise that nobody knows: the roster is that of protocol mpyc"
+        ),
+    ] = DEFAULT
+    colluders: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=65_535,
+            description="c: members of a group that may collude with all others and the aggregator; not of "
+            "mpyc",
+        ),
+    ] = 1
+    missing: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=65_535,
+            description="members of a group that may be absent",
+        ),
+    ] = 0
+    mechanism: Annotated[
+        Literal["discrete-gaussian", "skellam"] | None,
+        Meta(description="of secagg, as there", extra={"default": '`"discrete-gaussian"`'}),
+    ] = None
+    verifiable: Annotated[bool, Meta(description="of gopa, as there; then `version = 3`, else 1")] = False
+    on_dropout: Annotated[
+        Literal["keep", "roll-back"] | None,
+        Meta(description="of gopa, as there", extra={"default": '`"keep"`'}),
+    ] = None
+
+    @property
+    def averaging(self) -> Averaging:
+        """How the protocol of the method averages; raises ConfigError where its capability is absent."""
+        protocol = find_protocol(METHODS[self.method])
+        if protocol is None or protocol.averaging is None:
+            reason = f"'{self.method}' is not in this installation"
+            raise ConfigError.at("averager.method", reason, ConfigCheck.UNSUPPORTED)
+        return protocol.averaging
+
+    @property
+    def on_shares(self) -> OnShares | None:
+        """How servers average; None for a method of the members."""
+        return self.averaging.on_shares
+
+    def plan(self, size: int, length: int, l2_bound: float, epsilon: float, delta: float) -> GroupParameters:
+        """Return the parameters of one private average over a group.
+
+        Raises ConfigError, with faults in the names of this table's keys where they are at fault.
+        """
+        if self.method in ("local", "pair"):
+            return plan_exchange(
+                size,
+                length=length,
+                l2_bound=l2_bound,
+                precision=l2_bound / STEPS,
+                epsilon=epsilon,
+                delta=delta,
+                honest=size - self.colluders if self.method == "pair" else 1,
+                missing=self.missing,
+            )
+        if self.on_shares is not None:
+            precision = l2_bound / SERVER_STEPS
+            grid = Encoding.plan(length=length, l2_bound=l2_bound, precision=precision, parties=size)
+            return self.on_shares.plan(grid, self.missing, (epsilon, delta))
+        given: dict[str, object] = self._group(size, length) | {"epsilon": epsilon, "delta": delta}
+        given |= {key: value for key in sorted(self.averaging.settings) if (value := getattr(self, key))}
+        # With proofs the grid follows from the noise.
+        fine = {} if self.verifiable else {"precision": l2_bound / STEPS}
+        given |= {"l2_bound": l2_bound} | fine
+        return _checked(self.method, given, size)
+
+    def plan_exact(self, size: int, length: int, bound: float) -> GroupParameters:
+        """Return the parameters of an exact average, of vectors with coordinates up to `bound`, over a group.
+
+        Such averages are exact for public vectors, or without differential privacy.
+        """
+        if self.on_shares is not None:
+            grid = Encoding.plan(
+                length=length, lower=-bound, upper=bound, precision=bound / PUBLIC_STEPS, parties=size
+            )
+            return self.on_shares.plan(grid, self.missing, None)
+        if self.method in ("local", "pair"):
+            return plan_exchange(
+                size,
+                length=length,
+                l2_bound=bound * math.sqrt(length),
+                precision=bound / PUBLIC_STEPS,
+                missing=self.missing,
+            )
+        given = self._group(size, length)
+        # Groups differ, and so does what is averaged; without `missing` none of a group may be lost.
+        given |= {"lower": -bound, "upper": bound, "precision": bound / PUBLIC_STEPS, SAME: False}
+        return _checked(EXACT, given, size)
+
+    def _group(self, size: int, length: int) -> dict[str, object]:
+        """Return the parameters that all protocols share."""
+        return {"length": length, "corrupt": self.colluders / size, "dropout": self.missing / size}
+
+    def exact_issues(self, size: int) -> list[ConfigIssue]:
+        """Return the faults of the table for averages of groups of this size without differential privacy.
+
+        Of two survivors each could subtract its own vector, and read the other's.
+        """
+        if not self.averaging.is_exact:
+            reason = f"'{self.method}' needs epsilon: without it averages are exact, of 'secagg' or 'mpyc'"
+            return [ConfigIssue("averager.method", reason, ConfigCheck.CONFLICT)]
+        if self.mechanism is not None:
+            reason = "is of noise, which needs epsilon"
+            return [ConfigIssue("averager.mechanism", reason, ConfigCheck.CONFLICT)]
+        return self._least_issues(size)
+
+    def public_issues(self, size: int) -> list[ConfigIssue]:
+        """Return the faults of the table for exact averages alone, of vectors that are private already."""
+        if self.method in ("local", "pair"):
+            return []
+        if not self.averaging.is_exact or self.on_shares is not None:
+            reason = f"'{self.method}' is for averages of data: here it is 'secagg', or 'local' or 'pair'"
+            return [ConfigIssue("averager.method", reason, ConfigCheck.CONFLICT)]
+        return self._least_issues(size)
+
+    def _least_issues(self, size: int) -> list[ConfigIssue]:
+        """Return the fault of exact averages of two."""
+        if size - self.missing >= _LEAST_EXACT:
+            return []
+        reason = (
+            f"exact averages need {_LEAST_EXACT} members, here are {size} of whom {self.missing} may be "
+            "missing: of two each reads the other's vector"
+        )
+        return [ConfigIssue("averager.missing", reason, ConfigCheck.INFEASIBLE)]
+
+    def issues(self, size: int) -> list[ConfigIssue]:
+        """Return the faults of the table for groups of this size."""
+        issues: list[ConfigIssue] = []
+        honest = size - self.colluders - self.missing
+        if self.on_shares is not None:
+            if size - self.missing < 2:
+                issues.append(
+                    ConfigIssue(
+                        "averager.missing", f"must leave 2 of {size}, is {self.missing}", ConfigCheck.RANGE
+                    )
+                )
+        elif self.method == "pair" and (size != 2 or self.colluders > 1 or self.missing):
+            issues.append(
+                ConfigIssue(
+                    "averager.method",
+                    "'pair' is for groups of 2, with at most 1 colluder",
+                    ConfigCheck.UNSUPPORTED,
+                )
+            )
+        elif self.method in ("local", "pair"):
+            if self.missing >= size:
+                issues.append(
+                    ConfigIssue(
+                        "averager.missing", f"must be below {size}, is {self.missing}", ConfigCheck.RANGE
+                    )
+                )
+        elif honest < 1:
+            reason = f"{self.colluders} colluders and {self.missing} missing leave no honest member of {size}"
+            issues.append(ConfigIssue("averager.colluders", reason, ConfigCheck.INFEASIBLE))
+        elif honest == 1 or size < 3:
+            reason = (
+                f"{self.method} needs groups of 3 with 2 honest members, here are {size} with {honest}: "
+                "that is local differential privacy, method 'local'"
+            )
+            issues.append(ConfigIssue("averager.method", reason, ConfigCheck.INFEASIBLE))
+        settings = self.averaging.settings
+        if self.mechanism is not None and "mechanism" not in settings:
+            issues.append(ConfigIssue("averager.mechanism", "is for secagg", ConfigCheck.UNSUPPORTED))
+        if (self.verifiable or self.on_dropout is not None) and "verifiable" not in settings:
+            issues.append(
+                ConfigIssue(
+                    "averager.method", "verifiable and on_dropout are for gopa", ConfigCheck.UNSUPPORTED
+                )
+            )
+        return issues
+
+
+def _checked(name: str, given: Mapping[str, object], size: int) -> SumParameters:
+    """Return the checked parameters of a protocol; raise ConfigError in the names of the table's keys."""
+    protocol = session_protocol(name)
+    own = None if protocol.averaging is None else protocol.averaging.check
+    checked, issues = (own or checker_of(name, protocol.version_for(given)))(given, size)
+    if given.get("verifiable") and "precision" in {issue.where for issue in issues}:
+        # The grid follows from the noise: precision is not a setting.
+        reason = "needs more noise than verifiable averages have: raise it, take fewer steps or larger groups"
+        raise ConfigError.at("epsilon", reason, ConfigCheck.INFEASIBLE)
+    if checked is None:
+        raise ConfigError(
+            [ConfigIssue(f"averager ({issue.where})", issue.reason, issue.check) for issue in issues]
+        )
+    return cast("SumParameters", checked)
+
+
+def on_shares(parameters: GroupParameters) -> OnShares | None:
+    """Return how servers compute an average with these parameters; None where the members of a group do."""
+    averaging = session_protocol(parameters.protocol).averaging
+    return None if averaging is None else averaging.on_shares
+
+
+@dataclass(frozen=True)
+class PlannedAverages:
+    """Planned averages: for each size of a group the parameters of its protocol.
+
+    `guarantee` is of all averages of one party together, None for exact ones; `participations`: in how many
+    averages a party may be for that; `weighting`: how weights are encoded, None where all are one. `exposes`:
+    the averages are exact, and the vectors private.
+    """
+
+    plans: Mapping[int, GroupParameters]
+    guarantee: PrivacyGuarantee | None = None
+    participations: int = 0
+    weighting: Weighting | None = None
+    exposes: bool = False
+
+    def participation_counter(self, parties: int) -> ParticipationCounter:
+        """Return a counter that keeps each of so many parties within `participations`."""
+        return ParticipationCounter(parties, None if self.guarantee is None else self.participations)
+
+    def plan(self, size: int) -> SumParameters:
+        """Return the parameters for a group of this size; raise ConfigError if none is planned."""
+        planned = self.parameters(size)
+        if on_shares(planned) is not None:
+            raise ConfigError.at(
+                "averager.method", "servers average, not the members of a group", ConfigCheck.UNSUPPORTED
+            )
+        return cast("SumParameters", planned)
+
+    def plan_shared(self, size: int) -> Any:
+        """Return the parameters for servers, of their protocol; raise ConfigError if none are planned."""
+        planned = self.parameters(size)
+        if on_shares(planned) is None:
+            raise ConfigError.at(
+                "averager.method", "the members of a group average, not servers", ConfigCheck.UNSUPPORTED
+            )
+        return planned
+
+    def parameters(self, size: int) -> GroupParameters:
+        """Return the parameters for a group of this size, of any protocol; raise ConfigError if none."""
+        if size not in self.plans:
+            known = ", ".join(map(str, sorted(self.plans)))
+            raise ConfigError.at(
+                "group", f"has {size} members, planned are groups of {known}", ConfigCheck.DIFFERS
+            )
+        return self.plans[size]
+
+    def encoding(self, size: int) -> Encoding:
+        """Return the grid of the vectors in a group of this size."""
+        return self.parameters(size).sum_encoding
+
+    @property
+    def on_shares(self) -> OnShares | None:
+        """How servers compute these averages; None where the members of a group do."""
+        return on_shares(self._largest)
+
+    def is_noisy(self, size: int) -> bool:
+        """Tell whether averages over groups of this size have noise."""
+        return self.parameters(size).privacy_of_all.guarantee is not None
+
+    def encode_vectors(self, vector: Rows, weight: NDArray[np.float64]) -> Rows:
+        """Encode vectors and weights for averaging; raise ConfigError for weights if none are planned."""
+        if self.weighting is not None:
+            return self.weighting.extend(vector, weight)
+        check_weights(weight)
+        return vector
+
+    def decode_averages(self, averages: Rows, survivors: float) -> tuple[Rows, NDArray[np.float64]]:
+        """Decode averages over so many survivors: vectors, shape (rows, length), and their total weights."""
+        if self.weighting is None:
+            return averages, np.full(len(averages), float(survivors))
+        values, weights = self.weighting.split(averages)
+        return values, survivors * weights
+
+    @property
+    def single(self) -> PrivacyGuarantee | None:
+        """The guarantee of one average in the largest group, None for exact ones."""
+        return self._largest.privacy_of_all.guarantee
+
+    @property
+    def claim(self) -> str:
+        """The privacy of an average in the largest group, and against whom it holds, in words."""
+        return f"{EXACT_CLAIM if self.exposes else ''}{self._largest.privacy_of_all.claim}"
+
+    @property
+    def _largest(self) -> GroupParameters:
+        """The parameters for the largest group."""
+        return self.plans[max(self.plans)]
+
+
+def check_weights(weight: NDArray[np.float64]) -> None:
+    """Raise ConfigError unless all weights are one, since no others are planned for."""
+    if np.any(weight != 1):
+        reason = "must be 1: no weights are planned for these averages (PrivateAverages.weights)"
+        raise ConfigError.at("weight", reason, ConfigCheck.UNSUPPORTED)
+
+
+def plan_private(table: AveragerTable, required: PrivateAverages, parties: int) -> PlannedAverages:
+    """Plan private averages whose composition over a party's participations is (epsilon, delta)-DP.
+
+    Without epsilon they are exact.
+
+    Raises:
+        ConfigError: no noise can do that, or the protocol cannot serve such a group.
+    """
+    count = max(1, int(required.participations.max(initial=0)))
+    weighting = None if required.weights is None else Weighting(*required.weights, required.l2_bound)
+    length = required.length + (weighting is not None)
+    if required.epsilon is None or required.delta is None:
+        exact = {size: table.plan_exact(size, length, required.l2_bound) for size in required.sizes}
+        return PlannedAverages(exact, None, count, weighting, exposes=True)
+    epsilon, delta = required.epsilon, required.delta
+    if table.on_shares is not None:
+        table.on_shares.check_epsilon(epsilon)
+
+    def planned(size: int) -> GroupParameters:
+        def one(epsilon: float, delta: float) -> GroupParameters:
+            return table.plan(size, length, required.l2_bound, epsilon, delta)
+
+        return calibrate(one, epsilon, delta, count)
+
+    plans = {size: planned(size) for size in required.sizes}
+    some = next(iter(plans.values()))
+    one = some.privacy_of_all.guarantee
+    guarantee = total_guarantee(
+        (epsilon, delta),
+        parties,
+        some.sum_encoding.diameter,
+        f"{count} averages at most, each: {'' if one is None else one.mechanism}",
+        f"{_assumption(table)}; every group's average is public, and who is in it",
+        "a party's participations",
+    )
+    return PlannedAverages(plans, guarantee, count, weighting)
+
+
+def _assumption(table: AveragerTable) -> str:
+    """Return the assumption of the averages' privacy, in words."""
+    if table.method == "local" or (table.method == "pair" and table.colluders):
+        return "none about others: local differential privacy"
+    if table.method == "pair":
+        return "the two of a pair do not look at each other's vectors, and collude with nobody"
+    if table.on_shares is not None:
+        return f"{table.on_shares.assumption()}; none about other parties"
+    if not table.colluders:
+        return "of a group at most one member looks at the averages, and colludes with nobody"
+    return f"of a group at most {table.colluders} members collude with the aggregator and all others"
+
+
+def plan_public(table: AveragerTable, required: PublicAverages) -> PlannedAverages:
+    """Plan exact averages of public vectors: by secret sharing, between two, or by secure aggregation."""
+    return PlannedAverages(
+        {size: table.plan_exact(size, required.length, required.bound) for size in required.sizes}
+    )
+
+
+def total_guarantee(
+    budget: tuple[float, float], parties: int, diameter: float, mechanism: str, assumption: str, over: str
+) -> PrivacyGuarantee:
+    """Return the guarantee of all releases of a party together.
+
+    The vectors of neighbours are `diameter` grid steps apart.
+    """
+    epsilon, delta = budget
+    return PrivacyGuarantee(
+        epsilon=epsilon,
+        delta=delta,
+        relation="substitution",
+        sensitivity={"l2": diameter},
+        unit="grid step",
+        mechanism=mechanism,
+        assumption=assumption,
+        proof=f"composition over {over} (privacy.accountant)",
+        warnings=delta_warnings(delta, parties),
+    )
+
+
+def calibrate(plan: Callable[[float, float], P], epsilon: float, delta: float, count: int) -> P:
+    """Return `plan(epsilon, delta)` for the least noise whose `count` releases compose to the budget.
+
+    `plan` takes the epsilon and delta of one release; all `count` together are (epsilon, delta)-DP. Raises
+    ConfigError if nothing suffices.
+    """
+    # Not at the top: a session without privacy needs no accountant.
+    from smpc_dp.privacy.accountant.compose import Composition
+
+    single = max(delta / (2 * count), _LEAST_DELTA)
+    # Exactly Gaussian noise would need this much; nearly Gaussian noise needs a little more.
+    each = gaussian_epsilon(single, gaussian_mu(epsilon, delta) / count**0.5)
+    for _ in range(_TRIALS):
+        planned = plan(each, single)
+        if Composition([planned.event()] * count).epsilon(delta) <= epsilon:
+            return planned
+        each *= _SHRINK
+    reason = f"no noise makes {count} averages ({epsilon:g}, {delta:g})-differentially private together"
+    raise ConfigError.at("epsilon", reason, ConfigCheck.INFEASIBLE)

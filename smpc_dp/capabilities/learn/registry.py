@@ -1,0 +1,335 @@
+"""Registry of the learners of a session, and the checks of their `[parameters]`.
+
+A new learner is a frozen struct of its settings that is a `requirements.Learner`, and a line in `LEARNERS`.
+Another package registers its learners in the entry-point group `smpc_dp.learners`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from smpc_dp.capabilities.learn.block_gossip import BlockGossip
+from smpc_dp.capabilities.learn.boosting import PersonalizedBoosting
+from smpc_dp.capabilities.learn.data import read_source
+from smpc_dp.capabilities.learn.data_owners import DataOwners
+from smpc_dp.capabilities.learn.diffusion_learner import Diffusion
+from smpc_dp.capabilities.learn.dual_averaging_groups import DualAveragingGroups
+from smpc_dp.capabilities.learn.exchanges import PlannedMessages, plan_messages
+from smpc_dp.capabilities.learn.local_global import LocalGlobal
+from smpc_dp.capabilities.learn.methods import AveragerTable, PlannedAverages, plan_private, plan_public
+from smpc_dp.capabilities.learn.own import OwnFunctions, OwnModel
+from smpc_dp.capabilities.learn.pair_descent import DualAveraging, DualAveragingReports
+from smpc_dp.capabilities.learn.pair_statistics import GossipClear, GossipReports
+from smpc_dp.capabilities.learn.pairing_schedule import number_parties
+from smpc_dp.capabilities.learn.personalized import Personalized
+from smpc_dp.capabilities.learn.requirements import Learned, Learner, Requirements, Table
+from smpc_dp.capabilities.learn.sgd import FederatedSgd, SgdSettings
+from smpc_dp.capabilities.learn.token_learners import (
+    RingHistogramLearner,
+    RingSumLearner,
+    WalkHistogramLearner,
+    WalkSumLearner,
+)
+from smpc_dp.capabilities.learn.walk_sgd_learner import WalkSgdLearner
+from smpc_dp.capabilities.learn.written import LEARN, is_verifiable
+from smpc_dp.encoding import shown
+from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, PrivacyError
+from smpc_dp.extensions import Group, describe_others, find
+from smpc_dp.privacy.accountant.decimals import summed
+from smpc_dp.privacy.guarantee import PrivacyGuarantee
+from smpc_dp.protocols.averaging import GroupParameters, OnShares
+from smpc_dp.protocols.registry import session_protocol
+from smpc_dp.settings import read
+
+LEARNERS: Mapping[str, type[Any]] = {
+    learner.kind: learner
+    for learner in (
+        FederatedSgd,
+        BlockGossip,
+        Diffusion,
+        RingSumLearner,
+        RingHistogramLearner,
+        WalkSumLearner,
+        WalkHistogramLearner,
+        WalkSgdLearner,
+        GossipClear,
+        GossipReports,
+        DualAveraging,
+        DualAveragingGroups,
+        DualAveragingReports,
+        Personalized,
+        PersonalizedBoosting,
+        DataOwners,
+        LocalGlobal,
+    )
+}
+
+# Learners with a schedule of groups.
+_IN_GROUPS = (SgdSettings, DualAveragingGroups, Diffusion)
+# Keys of `[parameters]` that are not the learner's own settings.
+_COMMON = ("learner", "averager", "columns")
+OWN = "is 'own': its parties learn in Python, by session.learn(data, model=..., gradient=...)"
+# Of a `requirements.Learner`.
+_METHODS = ("issues", "requirements", "check_data", "run")
+
+
+def has_groups(name: object) -> bool:
+    """Return whether a session's learner of this name averages in groups that follow from the session."""
+    return isinstance(name, str) and issubclass(LEARNERS.get(name, object), _IN_GROUPS)
+
+
+@dataclass(frozen=True)
+class LearnParameters:
+    """Checked parameters of a learning session: the learner, and its planned averages or messages.
+
+    `origin`: the package, with its version, of a learner of another one. `columns`: names of the columns of
+    every party's table, the label last; empty where the session file names none.
+    """
+
+    parties: int
+    learner: Learner
+    average: PlannedAverages | None
+    mix: PlannedAverages | None
+    exchange: PlannedMessages | None = None
+    origin: str = ""
+    metric: PlannedAverages | None = None
+    columns: tuple[str, ...] = ()
+
+    def requested(self, purpose: str) -> str:
+        """Return the description of a request for this purpose, which parties compare."""
+        return f"{purpose} of {self.origin}" if self.origin else purpose
+
+    def complete(self, learned: Learned) -> Learned:
+        """Return the learned result with the guarantee of all its steps, and the names of columns."""
+        named = {f"w{index}": name for index, name in enumerate(self.columns[:-1])}
+        # A coordinate of softmax is called `w0 of 1`.
+        split = [name.partition(" of ") for name in learned.names]
+        names = tuple(f"{named.get(first, first)}{joint}{label}" for first, joint, label in split)
+        result = [part.guarantee for part in (self.average, self.exchange) if part is not None]
+        # A learner that both averages and sends, or adds its own noise, gives the guarantee itself.
+        given = len(result) == 1 and self.learner.requirements(self.parties).own is None
+        if not given:
+            return replace(learned, names=names)
+        guarantee = result[0]
+        if guarantee is not None and self.metric is not None and self.metric.guarantee is not None:
+            guarantee = _together(guarantee, self.metric.guarantee)
+        return replace(learned, names=names, guarantee=guarantee)
+
+    def read(self, source: object, party: str) -> Table:
+        """Return a party's table, read from a file or taken from arrays, and checked by the learner.
+
+        Raises:
+            ConfigError: the learner is a caller's own; or the data do not fit, names party and column.
+            LocalError: the file cannot be read.
+        """
+        if self.is_own:
+            raise ConfigError.at("model", OWN, ConfigCheck.UNSUPPORTED)
+        table = read_source(source, self.columns, party)
+        self.learner.check_data(table, party)
+        return table
+
+    @property
+    def is_own(self) -> bool:
+        """Whether parties bring a model of their own, in Python."""
+        return isinstance(self.learner, SgdSettings) and self.learner.model == "own"
+
+    def own_model(
+        self,
+        functions: OwnFunctions,
+        parties: Sequence[str],
+        data: Sequence[Any],
+        weights: Sequence[float | None],
+    ) -> OwnModel | None:
+        """Return the model of a caller who brings one, checked; None for a learner that has one.
+
+        Raises ConfigError for functions that are missing, or that the session does not take.
+        """
+        if not (isinstance(self.learner, SgdSettings) and self.is_own) or self.mix is None:
+            functions.check_unused(weights)
+            return None
+        grid = self.mix.encoding(max(self.mix.plans))
+        return OwnModel.check(self.learner, grid, parties, data, functions, weights)
+
+    @property
+    def groups(self) -> NDArray[np.intp] | None:
+        """The parties whose changes each private average has, shape (averages, size), in their order.
+
+        None for learners without a schedule of groups.
+        """
+        return self.learner.groups(self.parties) if isinstance(self.learner, _IN_GROUPS) else None
+
+    def average_of(self, request: int) -> tuple[int, int] | None:
+        """Return which of `groups` a request averages the changes of, and its step, from 1.
+
+        None for another request: in each step all groups average what is public, then what is private.
+        """
+        if not isinstance(self.learner, _IN_GROUPS):
+            return None
+        each = self.learner.groups_at_once(self.parties)
+        if not each:
+            return None
+        step, index = divmod(request - 1, 2 * each)
+        return (step * each + index - each, step + 1) if request > 0 and index >= each else None
+
+    @property
+    def on_shares(self) -> OnShares | None:
+        """How servers compute the averages; None where there are no servers."""
+        return next((each.on_shares for each in self._averages), None)
+
+    @property
+    def requests(self) -> tuple[GroupParameters, ...]:
+        """The parameters of every kind of request of a session with these."""
+        result = [one for each in self._averages for one in each.plans.values()]
+        if self.exchange is not None and self.on_shares is None:
+            result.append(self.exchange.parameters)
+        return tuple(result)
+
+    @property
+    def _averages(self) -> list[PlannedAverages]:
+        return [each for each in (self.average, self.mix, self.metric) if each is not None]
+
+
+def _together(steps: PrivacyGuarantee, metric: PrivacyGuarantee) -> PrivacyGuarantee:
+    """Return the guarantee of all steps and all metrics, by basic composition."""
+    return msgspec.structs.replace(
+        steps,
+        epsilon=summed([(steps.epsilon, 1), (metric.epsilon, 1)]),
+        delta=summed([(steps.delta, 1), (metric.delta, 1)]),
+        mechanism=f"{steps.mechanism}; and of a metric {metric.mechanism}",
+    )
+
+
+def check_learn_as(
+    version: int, parameters: Mapping[str, object], names: Sequence[str]
+) -> tuple[LearnParameters | None, list[ConfigIssue]]:
+    """Check the `[parameters]` of a session of this version, with these parties, as `check_learn` does."""
+    numbered, issues = number_parties(parameters, names)
+    if issues:
+        return None, issues
+    protocol, verifiable = session_protocol(LEARN), is_verifiable(parameters)
+    expected = protocol.version_for(parameters)
+    if version != expected and not (verifiable and version in protocol.audited):
+        why = "verifiable averages" if verifiable else "without verifiable averages 'learn'"
+        reason = f"{why} need version = {expected}, this session file has version = {version}"
+        return None, [ConfigIssue("averager.verifiable", reason, ConfigCheck.CONFLICT)]
+    return check_learn(numbered, len(names))
+
+
+def check_learn(
+    parameters: Mapping[str, object], parties: int
+) -> tuple[LearnParameters | None, list[ConfigIssue]]:
+    """Check a `[parameters]` table for a session of so many parties; return every fault found."""
+    name = parameters.get("learner")
+    kind, origin = _kind_of(name)
+    if kind is None:
+        known = ", ".join(LEARNERS) + describe_others(Group.LEARNERS)
+        reason = "is missing" if name is None else f"unknown: {shown(name)}"
+        return None, [ConfigIssue("learner", f"{reason} (known: {known})", ConfigCheck.CHOICE)]
+    given = {key: value for key, value in parameters.items() if key not in _COMMON}
+    learner, issues = _read(kind, given, "")
+    table, more = _averager(parameters.get("averager", {}))
+    issues += more
+    columns, more = _columns(parameters.get("columns"), getattr(learner, "features", None))
+    issues += more
+    if learner is None or table is None:
+        return None, issues
+    try:
+        issues += learner.issues(parties)
+    except PrivacyError as error:
+        issues.append(ConfigIssue("epsilon", str(error), ConfigCheck.INFEASIBLE))
+    if issues:
+        return None, issues
+    requirements = learner.requirements(parties)
+    issues += _averaging_issues(table, requirements)
+    if "averager" in parameters and requirements.average is None and requirements.mix is None:
+        # The fault of servers is another: see below.
+        reason = "is for averages, and this learner sends messages alone: these settings have no groups"
+        if table.on_shares is None:
+            issues.append(ConfigIssue("averager", reason, ConfigCheck.UNSUPPORTED))
+    if requirements.metric is not None and table.verifiable:
+        reason = "is not for verifiable averages: auditors count two requests a step"
+        issues.append(ConfigIssue("metric_every", reason, ConfigCheck.UNSUPPORTED))
+    if table.on_shares is not None and (requirements.average is None or requirements.exchange is not None):
+        reason = f"'{table.method}' averages, and this learner sends messages, which need an aggregator"
+        issues.append(ConfigIssue("averager.method", reason, ConfigCheck.UNSUPPORTED))
+    if issues:
+        return None, issues
+    try:
+        average = None if requirements.average is None else plan_private(table, requirements.average, parties)
+        mix = None if requirements.mix is None else plan_public(table, requirements.mix)
+        exchange = None if requirements.exchange is None else plan_messages(requirements.exchange, parties)
+        metric = None if requirements.metric is None else plan_private(table, requirements.metric, parties)
+    except ConfigError as error:
+        return None, list(error.issues)
+    except PrivacyError as error:
+        return None, [ConfigIssue("epsilon", str(error), ConfigCheck.INFEASIBLE)]
+    planned = LearnParameters(parties, learner, average, mix, exchange, origin, metric, columns)
+    return planned, []
+
+
+def _averager(given: object) -> tuple[AveragerTable | None, list[ConfigIssue]]:
+    """Return the averager's table, or None, and what is wrong with it; its protocol may be absent."""
+    table, issues = _read(AveragerTable, given, "averager.")
+    try:
+        _ = table is None or table.averaging
+    except ConfigError as error:
+        return None, list(error.issues)
+    return table, issues
+
+
+def _averaging_issues(table: AveragerTable, requirements: Requirements) -> list[ConfigIssue]:
+    """Return the faults of the averager's table for the groups of a learner."""
+    averages = requirements.average or requirements.mix
+    issues: list[ConfigIssue] = []
+    for size in sorted(set() if averages is None else averages.sizes):
+        issues += table.issues(size)
+        if requirements.average is None:
+            issues += table.public_issues(size)
+        elif requirements.average.epsilon is None:
+            issues += table.exact_issues(size)
+    return issues
+
+
+def _columns(given: object, features: object) -> tuple[tuple[str, ...], list[ConfigIssue]]:
+    """Return the names of the columns of a table, the label last, and what is wrong with them."""
+    if given is None:
+        return (), []
+    names = [name for name in given if isinstance(name, str) and name] if isinstance(given, list) else []
+    if not isinstance(given, list) or not names or len(names) < len(given) or len({*names}) < len(names):
+        reason = f"must be an array of different names, the label last, is {shown(given)}"
+        return (), [ConfigIssue("columns", reason, ConfigCheck.TYPE)]
+    if isinstance(features, int) and len(names) != features + 1:
+        reason = f"names {len(names)} columns, needs features + 1 = {features + 1}: the label too"
+        return (), [ConfigIssue("columns", reason, ConfigCheck.SHAPE)]
+    return tuple(names), []
+
+
+def _kind_of(name: object) -> tuple[type[Any] | None, str]:
+    """Return the settings class of the learner of this name, and its package if it is another's.
+
+    None if unknown.
+    """
+    if not isinstance(name, str) or name in LEARNERS:
+        return (LEARNERS[name], "") if isinstance(name, str) else (None, "")
+    result = find(Group.LEARNERS, name)
+    if result is None:
+        return None, ""
+    kind = result.value
+    frozen = isinstance(kind, type) and issubclass(kind, msgspec.Struct) and kind.__struct_config__.frozen
+    if not frozen or not all(callable(getattr(kind, method, None)) for method in _METHODS):
+        raise result.unfit(f"is no frozen msgspec.Struct with the methods {', '.join(_METHODS)}")
+    return kind, result.origin
+
+
+def _read(kind: type[Any], given: object, where: str) -> tuple[Any, list[ConfigIssue]]:
+    """Convert a table to a struct; return it, or None, and every fault by its key."""
+    if not isinstance(given, Mapping):
+        return None, [ConfigIssue(where.rstrip("."), f"must be a table, is {shown(given)}", ConfigCheck.TYPE)]
+    good, issues = read(kind, given, where)
+    return (None, issues) if issues else (kind(**good), [])

@@ -1,0 +1,188 @@
+"""Averages of a learner between processes: each group's average is a request of the session."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smpc_dp.capabilities.learn.averager import Averaged, Groups, Parties, Rows, check_average
+from smpc_dp.capabilities.learn.methods import PlannedAverages
+from smpc_dp.errors import SmpcError
+from smpc_dp.net.charging import charge_run
+from smpc_dp.net.connection import Connection
+from smpc_dp.net.events import Event, OnEvent
+from smpc_dp.net.member import Membership
+from smpc_dp.net.requests import Counter, EverybodyLeftError, ServerLostError, ends_session
+from smpc_dp.protocols.result import Outcome, Result
+
+if TYPE_CHECKING:
+    from smpc_dp.privacy.accountant.ledger import Ledger
+
+
+class LearnerRequests:
+    """Requests of a learner's averages and messages, as an aggregator or a server serves them.
+
+    Attributes:
+        failures: by request number, the errors of groups that failed.
+    """
+
+    def __init__(
+        self, membership: Membership, request: Callable[[int, Membership], Awaitable[object | None]]
+    ) -> None:
+        """`request` serves the request of this number, for a group, and returns its outcome or error."""
+        self.membership = membership
+        self.failures: dict[int, str] = {}
+        self._request = request
+
+    async def serve(self, number: int, parameters: Any, names: tuple[str, ...]) -> None:
+        """Serve a request of these parties; the errors of one request are recorded in `failures`.
+
+        Raises:
+            EverybodyLeftError: no party is connected any more. ServerLostError: a server is gone or at fault.
+        """
+        ended = await self._request(number, self.membership.of_group(parameters, names))
+        if ended is None:
+            raise EverybodyLeftError(f"all parties have left before request {number}")
+        if self.membership.servers and ends_session(ended, self.membership.servers):
+            # The original one may have evidence.
+            raise ServerLostError(f"request {number}: {ended}") from cast("SmpcError", ended)
+        if isinstance(ended, SmpcError):
+            self.failures[number] = str(ended)
+
+
+class _Requests:
+    """Common part of the averagers: the parties, the parameters and the number of each request."""
+
+    def __init__(self, names: Sequence[str], averaging: PlannedAverages, counter: Counter) -> None:
+        self._averaging = averaging
+        self._counter = counter
+        self._names = list(names)
+
+    @property
+    def parties(self) -> int:
+        """n, the number of parties in the roster."""
+        return len(self._names)
+
+    @property
+    def claim(self) -> str:
+        """Privacy claim of an average over the largest group planned."""
+        return self._averaging.claim
+
+    def _number(self, group: Groups) -> dict[int, int]:
+        """Return the request number of each group, by its label."""
+        labels = np.unique(group[group >= 0])
+        first = self._counter.take(len(labels))
+        return {int(label): first + index for index, label in enumerate(labels)}
+
+    def _members(self, group: Groups, label: int) -> tuple[str, ...]:
+        """Return the names of a group's parties."""
+        return tuple(self._names[party] for party in np.flatnonzero(group == label))
+
+
+class PartyAverager(_Requests):
+    """Averager of one party; its one row is the party's own."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        averaging: PlannedAverages,
+        counter: Counter,
+        purpose: str,
+        requested: str,
+        charged: Ledger | None,
+        on_event: OnEvent,
+    ) -> None:
+        """`requested`: operation of each request; `charged`: the ledger, where the averages are private."""
+        super().__init__(connection.membership.names, averaging, counter)
+        self._connection = connection
+        self._name = connection.membership.name
+        self._purpose = purpose
+        self._requested = f"average {requested}" if connection.membership.servers else requested
+        self._charged = charged
+        self._participations = averaging.participation_counter(self.parties)
+        self._on_event = on_event
+        self._last = 0
+
+    @property
+    def here(self) -> Parties:
+        """The party's own number."""
+        return np.array([self._names.index(self._name)])
+
+    async def average(
+        self, vector: Rows, weight: NDArray[np.float64] | None = None, group: Groups | None = None
+    ) -> Averaged:
+        """Return the average of the survivors of the party's group; see `Averager.average`.
+
+        Raises:
+            PrivacyError: the ledger refuses, or the plan; nothing of the vector has left.
+            AggregatorLostError, ServerLostError: no further average is possible.
+        """
+        vector, weight, group = check_average(self, vector, weight, group)
+        numbers = self._number(group)
+        own = int(group[self.here[0]])
+        if own not in numbers:
+            return Averaged(vector.copy(), np.zeros(1))
+        number = numbers[own]
+        self._participations.count(self.here)
+        before, self._last = number - self._last - 1, number
+        outcome = await self._ask(self._members(group, own), number, vector, weight, before)
+        self._on_event(Event(self._name, "step", number, f"{self._purpose} of {len(outcome.survivors)}"))
+        result = Result.of(outcome, "average")
+        average = np.asarray(result.value, dtype=np.float64)[None]
+        values, weights = self._averaging.decode_averages(average, float(result.weight))
+        return Averaged(values, weights, outcome.privacy.guarantee, outcome.absent)
+
+    async def _ask(
+        self,
+        names: tuple[str, ...],
+        number: int,
+        vector: Rows,
+        weight: NDArray[np.float64],
+        before: int,
+    ) -> Outcome:
+        """Average the party's own row with these parties; `before`: requests that others may still be at."""
+        parameters = self._averaging.parameters(len(names))
+        membership = self._connection.membership.of_group(parameters, names)
+        try:
+            sent = self._averaging.encode_vectors(vector, weight)
+            ring_vector, _ = membership.encoding.encode(sent[0], party=self._name)
+        except SmpcError as error:
+            # The others must not wait for this vector.
+            await self._connection.decline(number, error, membership)
+            raise
+        operation = " ".join(part for part in (self._requested, parameters.planned()) if part)
+        charge = partial(charge_run, self._charged, membership.parameters.event, number)
+        try:
+            outcome, _ = await self._connection.run(
+                number, operation, ring_vector, charge, membership, before
+            )
+        except SmpcError as error:
+            self._connection.fail(number, error)
+        return outcome
+
+
+class ServingAverager(_Requests):
+    """Averager of an aggregator or a server, which serves the averages and has no row of its own."""
+
+    def __init__(self, served: LearnerRequests, averaging: PlannedAverages, counter: Counter) -> None:
+        super().__init__(served.membership.names, averaging, counter)
+        self._served = served
+
+    @property
+    def here(self) -> Parties:
+        """No party."""
+        return np.zeros(0, dtype=np.intp)
+
+    async def average(
+        self, vector: Rows, weight: NDArray[np.float64] | None = None, group: Groups | None = None
+    ) -> Averaged:
+        """Serve every group of the call in turn; raises the errors of `LearnerRequests.serve`."""
+        vector, weight, group = check_average(self, vector, weight, group)
+        for label, number in self._number(group).items():
+            names = self._members(group, label)
+            await self._served.serve(number, self._averaging.parameters(len(names)), names)
+        return Averaged(vector, np.zeros(0))

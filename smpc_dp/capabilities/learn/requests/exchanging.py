@@ -1,0 +1,183 @@
+"""Messages of a learner between processes: each call is one request, sealed through the aggregator."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from smpc_dp.capabilities.learn.averager import (
+    Boxes,
+    Parties,
+    Rows,
+    check_boxes,
+    check_mixing,
+    check_partners,
+    check_rows,
+)
+from smpc_dp.capabilities.learn.exchanges import (
+    ExchangeOfProcess,
+    PlannedMessages,
+    Recipients,
+    partner_edges,
+    request_of,
+    weight_edges,
+)
+from smpc_dp.capabilities.learn.requests.averaging import LearnerRequests
+from smpc_dp.errors import SmpcError
+from smpc_dp.net.charging import charge_run
+from smpc_dp.net.connection import Connection
+from smpc_dp.net.member import Membership
+from smpc_dp.net.requests import Counter
+
+if TYPE_CHECKING:
+    from scipy import sparse
+
+    from smpc_dp.encoding import RingVector
+    from smpc_dp.privacy.accountant.events import Event as ReleaseEvent
+    from smpc_dp.privacy.accountant.ledger import Ledger
+    from smpc_dp.privacy.accountant.receipt import Receipt
+
+
+class _Exchanges:
+    """Common part of both sides: the parties of a request, and the senders and receivers in it."""
+
+    def __init__(self, membership: Membership, exchanging: PlannedMessages, counter: Counter) -> None:
+        self._membership = membership
+        self._exchanging = exchanging
+        self._counter = counter
+        self._names = [member.name for member in membership.session.roster.parties]
+
+    @property
+    def parties(self) -> int:
+        """n, the number of parties in the roster."""
+        return len(self._names)
+
+    @property
+    def claim(self) -> str:
+        """Privacy claim of the messages, and the adversaries for which it holds."""
+        return self._exchanging.claim
+
+    def name_of(self, party: int) -> str:
+        """Return the name of a party by its roster index, from 0."""
+        return self._names[party]
+
+    def _of(self, edges: Recipients | None) -> Membership:
+        """Return the membership of a request along these edges; None: from all to all."""
+        parameters, involved = request_of(self._exchanging.parameters, edges)
+        return self._membership.of_group(parameters, tuple(self._names[party] for party in involved))
+
+
+class PartyExchange(_Exchanges, ExchangeOfProcess):
+    """One party's exchanges over its connection; a `PeerExchange` whose one row is its own.
+
+    `charged`: the ledger, if there is one. It is charged once for each vector that is sent, whatever its
+    receivers; or for `whole`, the release of all vectors, before the first. `requested`: the operation of
+    each request.
+    """
+
+    def __init__(
+        self,
+        membership: Membership,
+        exchanging: PlannedMessages,
+        counter: Counter,
+        connection: Connection,
+        charged: Ledger | None,
+        whole: ReleaseEvent | None = None,
+        requested: str = "exchange",
+    ) -> None:
+        super().__init__(membership, exchanging, counter)
+        self._connection = connection
+        self._requested = requested
+        self._ledger = charged
+        self._whole = whole
+        self._charged = False
+        self._last = 0
+        self._own = self._names.index(membership.name)
+        self._participations = exchanging.participation_counter(self.parties)
+
+    @property
+    def here(self) -> Parties:
+        """The party's own number."""
+        return np.array([self._own])
+
+    async def meet(self, vectors: Rows, edges: Recipients | None) -> dict[int, Rows]:
+        """Take part in one request; see `ExchangeOfProcess.meet`.
+
+        Raises TimeoutFault naming the missing parties that are needed.
+        """
+        number = self._counter.take(1)
+        if edges is not None and not edges:
+            return {}
+        membership = self._of(edges)
+        if membership.name not in membership.names:
+            return {}
+        # Others may be at requests since this party's last one, and no earlier ones.
+        before, self._last = number - self._last - 1, number
+        sends = edges is None or self._own in edges
+        if sends:
+            self._participations.count(self.here)
+        parameters, name = membership.parameters, membership.name
+        try:
+            rows = [parameters.encoding.encode(vector, party=name)[0] for vector in vectors]
+        except SmpcError as error:
+            # The others must not wait for this vector.
+            await self._connection.decline(number, error, membership)
+            raise
+        ring_vector = np.stack(rows).reshape(parameters.shape)
+        ledger = self._ledger if sends else None
+
+        async def charge(run_id: bytes, raised: ReleaseEvent | None = None) -> Receipt | None:
+            if ledger is None or (self._whole is not None and self._charged):
+                return None
+            event = self._whole or parameters.event()
+            receipt = await charge_run(ledger, lambda: event, number, run_id, raised)
+            self._charged = True
+            return receipt
+
+        operation = f"{self._requested} {parameters.planned()}"
+        try:
+            await self._connection.run(number, operation, ring_vector, charge, membership, before)
+        except SmpcError as error:
+            self._connection.fail(number, error)
+        received: dict[str, RingVector] = self._connection.ended.state.received
+        return {self._names.index(who): parameters.real(ring_vector) for who, ring_vector in received.items()}
+
+
+class AggregatorExchange(_Exchanges):
+    """Aggregator of the exchanges: it forwards boxes that it cannot open."""
+
+    def __init__(self, served: LearnerRequests, exchanging: PlannedMessages, counter: Counter) -> None:
+        super().__init__(served.membership, exchanging, counter)
+        self._served = served
+
+    @property
+    def here(self) -> Parties:
+        """No party."""
+        return np.zeros(0, dtype=np.intp)
+
+    async def exchange(self, vector: Rows, partner: Parties) -> Rows:
+        """Serve one exchange; see `PeerExchange.exchange`."""
+        vector, partner = check_rows(self, vector), check_partners(self.parties, partner)
+        await self._serve(partner_edges(partner))
+        return vector
+
+    async def mix(self, vector: Rows, weights: sparse.csr_array) -> Rows:
+        """Serve one round of messages; see `PeerExchange.mix`."""
+        vector, weights = check_rows(self, vector), check_mixing(self.parties, weights)
+        await self._serve(weight_edges(weights))
+        return vector
+
+    async def all_to_all(self, vectors: Boxes) -> Boxes:
+        """Serve one round of messages from all parties to all; see `PeerExchange.all_to_all`."""
+        vectors = check_boxes(self, vectors)
+        await self._serve(None)
+        return vectors
+
+    async def _serve(self, edges: Recipients | None) -> None:
+        """Serve one request."""
+        number = self._counter.take(1)
+        if edges is not None and not edges:
+            return
+        membership = self._of(edges)
+        await self._served.serve(number, membership.parameters, membership.names)

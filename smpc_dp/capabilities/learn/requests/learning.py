@@ -1,0 +1,284 @@
+"""Runs a learner between processes: each average of a group is a request of a session.
+
+Every process runs the same learner: a party with its own row, the aggregator with no row. Each call takes as
+many request numbers as it has groups, in the order of their labels; since the groups are public, all members
+count alike, and a party in none of them goes on at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, cast
+
+from smpc_dp.capabilities.learn.methods import PlannedAverages
+from smpc_dp.capabilities.learn.own import OwnFunctions
+from smpc_dp.capabilities.learn.registry import LearnParameters
+from smpc_dp.capabilities.learn.requests.averaging import LearnerRequests, PartyAverager, ServingAverager
+from smpc_dp.capabilities.learn.requests.exchanging import AggregatorExchange, PartyExchange
+from smpc_dp.capabilities.learn.requirements import Learned, LearnerContext, OnStep, Step, ignore_step
+from smpc_dp.errors import ConfigCheck, ConfigError, LocalError, SmpcError
+from smpc_dp.net.aggregator import log_folder, open_aggregator
+from smpc_dp.net.charging import open_ledger
+from smpc_dp.net.events import Event, OnEvent, ignore, with_logging
+from smpc_dp.net.member import Membership, aggregator_name
+from smpc_dp.net.opening import open_connection
+from smpc_dp.net.party_requests import PartyRequests
+from smpc_dp.net.requests import Counter, EverybodyLeftError
+from smpc_dp.net.session_file import load_session
+from smpc_dp.net.tasks import checked_for
+
+if TYPE_CHECKING:
+    from smpc_dp.capabilities.learn.own import LocalFunction, Metric, OwnModel
+    from smpc_dp.net.connection import Connection
+    from smpc_dp.privacy.accountant.events import Event as ReleaseEvent
+    from smpc_dp.privacy.accountant.ledger import Ledger
+
+
+def learn_parameters(membership: Membership) -> LearnParameters:
+    """Return the parameters of a learning session; raise ConfigError for another."""
+    return cast("LearnParameters", checked_for(membership.session, "learner"))
+
+
+async def learn(
+    session: str | os.PathLike[str],
+    party: str,
+    data: str | os.PathLike[str],
+    *,
+    key: str | os.PathLike[str] | None = None,
+    ledger: str | os.PathLike[str] | None = None,
+    on_event: OnEvent = ignore,
+) -> Learned:
+    """Run one party of a session that learns, with the points in the file `data`.
+
+    Args:
+        session: path of a session file with protocol "learn".
+        data: a table, one point a line, the label last; see `data.read_source`.
+        key, ledger, on_event: as for `connect`. Each average of private vectors that the party takes part in,
+            and each message or all together, is charged before anything that depends on its data leaves.
+
+    Raises:
+        ConfigError: the session, the data or a rate that diverges.
+        PrivacyError: the ledger's budget is too small for the steps planned; nothing was sent.
+        AggregatorLostError, ServerLostError: the aggregator, or a server, is gone.
+        LocalError, TimeoutFault, PeerFault: as for `connect`.
+    """
+    on_event = with_logging(on_event)
+    membership = Membership.load(session, party, key)
+    parameters = learn_parameters(membership)
+    table = await asyncio.to_thread(parameters.read, data, party)
+    book = None if ledger is None else await asyncio.to_thread(open_ledger, ledger, party)
+    await check_ledger(book, membership)
+    connection = await open_connection(membership, on_event)
+    try:
+        return await run_learner(connection, [table], book, on_event)
+    finally:
+        await connection.close()
+
+
+async def learn_once(
+    requests: PartyRequests,
+    data: Any,
+    *,
+    model: Any,
+    gradient: LocalFunction | None,
+    update: LocalFunction | None,
+    metric: Metric | None,
+    weight: float | None,
+    on_step: OnStep | None,
+) -> Learned:
+    """Run the learner of a party's open session; see `Session.learn`."""
+    membership, party = requests.membership, requests.party
+    parameters = learn_parameters(membership)
+    if requests.number:
+        reason = f"{party}: a session learns once; open another one to learn again"
+        raise ConfigError.at("session", reason, ConfigCheck.CONFLICT)
+    functions = OwnFunctions(model, gradient, update, metric)
+    own = parameters.own_model(functions, [party], [data], [weight])
+    table = data if own is not None else await asyncio.to_thread(parameters.read, data, party)
+    await check_ledger(requests.ledger, membership)
+    requests.number += 1
+    return await run_learner(
+        requests.connection, [table], requests.ledger, requests.on_event, own, on_step or ignore_step
+    )
+
+
+async def check_ledger(ledger: Ledger | None, membership: Membership) -> None:
+    """Raise PrivacyError unless the ledger, if there is one, affords all that is planned for the party."""
+    if ledger is not None:
+        await asyncio.to_thread(check_budget, ledger, learn_parameters(membership), _index(membership))
+
+
+def _index(membership: Membership) -> int:
+    """Return the party's number, from 0, in the roster's order."""
+    return [member.name for member in membership.session.roster.parties].index(membership.name)
+
+
+async def run_learner(
+    connection: Connection,
+    data: list[Any],
+    book: Ledger | None,
+    on_event: OnEvent,
+    own: OwnModel | None = None,
+    on_step: OnStep = ignore_step,
+) -> Learned:
+    """Run the learner of a session for a connected party, with its checked data.
+
+    Whatever ends it, the others are told that this party has left. Errors as of `learn`.
+    """
+    membership, counter = connection.membership, Counter()
+    parameters = learn_parameters(membership)
+    of_model = "" if own is None else f" {own.fingerprint}"
+
+    def averager(
+        averaging: PlannedAverages | None, purpose: str, charged: Ledger | None
+    ) -> PartyAverager | None:
+        if averaging is None:
+            return None
+        requested = parameters.requested(f"{purpose}{of_model}")
+        return PartyAverager(connection, averaging, counter, purpose, requested, charged, on_event)
+
+    def report(step: Step) -> None:
+        on_event(_event(membership.name, counter, step))
+        on_step(step)
+
+    # Functions of the caller may raise anything.
+    left: SmpcError | None = LocalError("ended by an error of its caller")
+    try:
+        exchange = None
+        if parameters.exchange is not None and not membership.servers:
+            # Where steps are not private one by one, all at once, before the first message.
+            whole = None if book is None else own_release(parameters, _index(membership))
+            requested = parameters.requested("exchange")
+            exchange = PartyExchange(
+                membership, parameters.exchange, counter, connection, book, whole, requested
+            )
+        context = LearnerContext(
+            averager(parameters.average, "average", book),
+            averager(parameters.mix, "mix", None),
+            exchange,
+            metric=averager(parameters.metric, "metric", book),
+            own=own,
+            on_step=report,
+        )
+        learned = await parameters.learner.run(context, data)
+        left = None
+    except SmpcError as error:
+        left = error
+        raise
+    finally:
+        if left is not None:
+            await connection.quit(counter.taken + 1, left)
+    on_event(Event(membership.name, "done", counter.taken, "done"))
+    model = None if own is None else own.restore(learned.values[0])
+    return replace(parameters.complete(learned), model=model)
+
+
+def _event(name: str, counter: Counter, step: Step) -> Event:
+    """Return the event of a step of the learner."""
+    return Event(name, "step", counter.taken, str(step), absent=step.absent)
+
+
+def check_budget(ledger: Ledger, parameters: LearnParameters, party: int) -> None:
+    """Raise PrivacyError unless the ledger affords all planned averages and messages of the party."""
+    requirements = parameters.learner.requirements(parameters.parties)
+    planned: list[ReleaseEvent] = []
+    averages = ((requirements.average, parameters.average), (requirements.metric, parameters.metric))
+    for required, averaging in averages:
+        if required is not None and averaging is not None:
+            # Groups of different sizes have noise for the same epsilon.
+            event = next(iter(averaging.plans.values())).event()
+            planned += [event] * int(required.participations[party])
+    if (
+        requirements.exchange is not None
+        and parameters.exchange is not None
+        and parameters.exchange.guarantee
+    ):
+        planned += [parameters.exchange.parameters.event()] * int(requirements.exchange.participations[party])
+    whole = own_release(parameters, party)
+    if whole is not None:
+        planned.append(whole)
+    ledger.check(planned)
+
+
+def own_release(parameters: LearnParameters, party: int) -> ReleaseEvent | None:
+    """Return the release that a party's ledger is charged for a whole run; None where each message is.
+
+    Messages without protection are an exact release, which a budget refuses.
+    """
+    requirements = parameters.learner.requirements(parameters.parties)
+    if (
+        requirements.own is not None
+        or parameters.exchange is None
+        or parameters.exchange.guarantee is not None
+    ):
+        return requirements.own_of(party)
+    from smpc_dp.privacy.accountant.events import exact_release
+
+    return exact_release("messages that nothing protects", "substitution")
+
+
+async def serve_learning(
+    session: str | os.PathLike[str],
+    *,
+    name: str | None = None,
+    key: str | os.PathLike[str] | None = None,
+    listen_on: str | None = None,
+    on_event: OnEvent = ignore,
+    board: str | os.PathLike[str] | None = None,
+    begin_with: int | None = None,
+) -> dict[int, str]:
+    """Run the aggregator of a session that learns, or one of its servers, to the end of its schedule.
+
+    Arguments as of `serve`; a server is named, and has no board. It begins when `begin_with` parties (None:
+    all) have connected, or `connect` seconds have passed. A party that connects later takes part in its
+    groups from then on.
+
+    Returns the errors of groups that failed, by request number.
+    """
+    on_event = with_logging(on_event)
+    role = "server" if name is not None and load_session(session).roster.servers else "aggregator"
+    membership = Membership.load(session, name or aggregator_name(session), key, role)
+    parameters, counter = learn_parameters(membership), Counter()
+    opening: AbstractAsyncContextManager[Any]
+    if parameters.on_shares is not None:
+        opening = parameters.on_shares.open_server(membership, on_event, listen_on, keep=True)
+    else:
+        logs = log_folder(membership, session, board)
+        opening = open_aggregator(membership, listen_on, logs=logs, on_event=on_event)
+
+    def report(step: Step) -> None:
+        on_event(_event(membership.name, counter, step))
+
+    async with opening as server:
+        await server.gather(begin_with)
+        failures = await _serve(LearnerRequests(membership, server.request), parameters, counter, report)
+    on_event(Event(membership.name, "done", counter.taken, "done"))
+    return failures
+
+
+async def _serve(
+    served: LearnerRequests, parameters: LearnParameters, counter: Counter, on_step: OnStep
+) -> dict[int, str]:
+    """Serve the requests of a learner to the end of its schedule; return the errors of failed groups."""
+
+    def averager(averaging: PlannedAverages | None) -> ServingAverager | None:
+        return None if averaging is None else ServingAverager(served, averaging, counter)
+
+    exchange = None
+    if parameters.exchange is not None and not served.membership.servers:
+        exchange = AggregatorExchange(served, parameters.exchange, counter)
+    context = LearnerContext(
+        averager(parameters.average),
+        averager(parameters.mix),
+        exchange,
+        metric=averager(parameters.metric),
+        on_step=on_step,
+    )
+    try:
+        await parameters.learner.run(context, [])
+    except EverybodyLeftError as error:
+        served.failures[counter.taken] = str(error)
+    return served.failures

@@ -1,0 +1,298 @@
+"""Requirements of a learner, stated before it runs, and the context that it is given for them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smpc_dp.capabilities.learn.averager import Averager, PeerExchange, Rows
+from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
+from smpc_dp.privacy.guarantee import PrivacyGuarantee
+from smpc_dp.privacy.sampling import NoiseSource
+
+if TYPE_CHECKING:
+    from smpc_dp.privacy.accountant.events import Event, Gaussian
+    from smpc_dp.privacy.sampling import NoiseSource
+
+# A party's data: shape (points, columns).
+Table = NDArray[np.float64]
+
+
+def bound_issues(lower: float, upper: float) -> list[ConfigIssue]:
+    """Return the faults of a number's bounds, as settings."""
+    if math.isfinite(upper - lower) and lower < upper:
+        return []
+    return [ConfigIssue("upper", f"must be above lower and both finite: {lower}, {upper}", ConfigCheck.RANGE)]
+
+
+@dataclass(frozen=True)
+class PrivateAverages:
+    """Averages of vectors that depend on the parties' data.
+
+    Attributes:
+        length: coordinates of a vector.
+        l2_bound: of the norm of a vector.
+        sizes: of the groups that are averaged.
+        participations: shape (n,): in how many averages each party is.
+        epsilon, delta: for each party, all of its participations together; None: the averages are exact,
+            without differential privacy.
+        weights: the least and the greatest weight, where vectors have weights; they are as private as the
+            vectors. None: all count alike.
+    """
+
+    length: int
+    l2_bound: float
+    sizes: frozenset[int]
+    participations: NDArray[np.intp]
+    epsilon: float | None
+    delta: float | None
+    weights: tuple[float, float] | None = None
+
+
+@dataclass(frozen=True)
+class PublicAverages:
+    """Exact averages of vectors that are functions of data already public."""
+
+    length: int
+    bound: float
+    sizes: frozenset[int]
+
+
+@dataclass(frozen=True)
+class PrivateMessages:
+    """Messages between single parties that depend on their data, each with local differential privacy.
+
+    Attributes:
+        length, l2_bound: of a vector.
+        participations: shape (n,): how many vectors each party sends; one that goes to several parties is
+            one.
+        epsilon, delta: for each party, all of its vectors together; None where nothing is protected.
+    """
+
+    length: int
+    l2_bound: float
+    participations: NDArray[np.intp]
+    epsilon: float | None = None
+    delta: float | None = None
+
+
+@dataclass(frozen=True)
+class Requirements:
+    """All communication that a learner requires; None for kinds that it does not use.
+
+    `own`: the guarantee of a party's messages in all steps together, where the learner adds the noise itself;
+    `own_by_party`: of each party, where they differ. `metric`: averages of a metric, with a budget of their
+    own beside that of `average`.
+    """
+
+    average: PrivateAverages | None = None
+    mix: PublicAverages | None = None
+    exchange: PrivateMessages | None = None
+    own: Event | None = None
+    own_by_party: tuple[Event, ...] = ()
+    metric: PrivateAverages | None = None
+
+    def own_of(self, party: int) -> Event | None:
+        """Return the guarantee of a party's messages, where the learner adds the noise itself."""
+        return self.own_by_party[party] if self.own_by_party else self.own
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of a learner, as it is reported to the caller.
+
+    Attributes:
+        number: from 1. steps: how many there are.
+        failures: why it failed; empty where it did not.
+        absent: parties of the group that were missing in the average, where there are processes.
+        metric: the average of the group's metrics after it; None where none was planned, or it failed.
+    """
+
+    number: int
+    steps: int
+    failures: tuple[str, ...] = ()
+    absent: tuple[str, ...] = ()
+    metric: float | None = None
+
+    def __str__(self) -> str:
+        """Return it in a line."""
+        metric = "" if self.metric is None else f", metric {self.metric:.6g}"
+        absent = f", without {', '.join(self.absent)}" if self.absent else ""
+        failed = f", failed: {'; '.join(self.failures)}" if self.failures else ""
+        return f"step {self.number} of {self.steps}{metric}{absent}{failed}"
+
+
+OnStep = Callable[[Step], None]
+
+
+def ignore_step(_step: Step) -> None:
+    """Watch nothing."""
+
+
+class LocalModel(Protocol):
+    """Interface of the local parties' models and data, as gradient descent needs them."""
+
+    @property
+    def start(self) -> NDArray[np.float64]:
+        """The model that all parties begin with, shape (length,)."""
+        ...
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the model's coordinates."""
+        ...
+
+    @property
+    def weights(self) -> NDArray[np.float64] | None:
+        """How often each local party counts; None where all count alike, or by their points."""
+        ...
+
+    async def gradient(self, models: Rows, rows: NDArray[np.intp]) -> Rows:
+        """Return the gradients of the local parties `rows` at their models, unclipped."""
+        ...
+
+    async def metric(self, models: Rows, rows: NDArray[np.intp]) -> NDArray[np.float64]:
+        """Return the metric of these parties' models on their data."""
+        ...
+
+
+def run_event(claim: PrivacyGuarantee, known: Gaussian | None = None) -> Event:
+    """Return a whole run as an event for a ledger: it is charged at once, before the first message.
+
+    `known`: the run as a Gaussian mechanism for every observer; None: only the claim's epsilon and delta are
+    known.
+    """
+    # Not at the top: scipy.
+    from smpc_dp.privacy.accountant.events import Event, Pure
+
+    return Event(claim.mechanism, claim.relation, (known or Pure(claim.epsilon, claim.delta),))
+
+
+@dataclass(frozen=True)
+class LearnerContext:
+    """The averager, exchange and noise source of a learner, as its `Requirements` state.
+
+    `source` is the operating system's randomness, except in a simulation with a seed. `own`: the model of a
+    caller who brings one. `on_step` is called after each step that a local party is in, at an aggregator
+    after every step.
+    """
+
+    average: Averager | None = None
+    mix: Averager | None = None
+    exchange: PeerExchange | None = None
+    source: NoiseSource = field(default_factory=NoiseSource.system)
+    metric: Averager | None = None
+    own: LocalModel | None = None
+    on_step: OnStep = ignore_step
+
+    @property
+    def peers(self) -> PeerExchange:
+        """The exchange; raises ConfigError if there is none."""
+        if self.exchange is None:
+            raise ConfigError.at("exchange", "is needed to meet other parties", ConfigCheck.MISSING)
+        return self.exchange
+
+
+@dataclass(frozen=True)
+class Learned:
+    """Result of a learner for the local parties.
+
+    All of it is public, except for values that are `confidential`.
+
+    Attributes:
+        learner: its name.
+        values: shape (rows, length): what each local party has learned.
+        names: of the coordinates.
+        steps: how many steps each party was to take part in, shape (rows,); done: in how many it did.
+        failures: why the others failed, each text once.
+        guarantee: of all steps together, for each party; None where nothing is protected.
+        claim: the privacy of the steps, and against whom it holds, in words.
+        confidential: the values are each party's own, and the guarantee does not hold against whoever sees
+            them.
+        metrics: the number of a step, from 1, and the average of its group's metrics after it.
+        model: of a caller's own model what the first local party has learned, in the form of the one that it
+            began with.
+        graph: shape (rows, n): weights between each local party and all parties, where the graph was learned.
+    """
+
+    task = "learner"
+    learner: str
+    values: Rows = field(repr=False)
+    names: tuple[str, ...]
+    steps: NDArray[np.intp]
+    done: NDArray[np.intp]
+    failures: tuple[str, ...] = ()
+    guarantee: PrivacyGuarantee | None = None
+    claim: str = ""
+    confidential: bool = False
+    metrics: tuple[tuple[int, float], ...] = ()
+    model: Any = field(default=None, repr=False)
+    graph: Rows | None = field(default=None, repr=False)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON data."""
+        return {
+            "learner": self.learner,
+            "values": self.values.tolist(),
+            "names": list(self.names),
+            "steps": self.steps.tolist(),
+            "done": self.done.tolist(),
+            "failures": list(self.failures),
+            "guarantee": None if self.guarantee is None else self.guarantee.to_json(),
+            "claim": self.claim,
+            "confidential": self.confidential,
+            "metrics": [{"step": step, "value": value} for step, value in self.metrics],
+            "graph": None if self.graph is None else self.graph.tolist(),
+        }
+
+    def __str__(self) -> str:
+        """Return the result in at most four lines."""
+        lines = [f"{self.learner}: {int(self.done.sum())} of {int(self.steps.sum())} steps"]
+        if self.metrics:
+            step, value = self.metrics[-1]
+            lines.append(f"metric after step {step}: {value:.6g}")
+        if self.failures:
+            lines.append(f"failed: {self.failures[0]}")
+        guarantee = None if self.guarantee is None else self.guarantee.to_json()
+        return "\n".join([*lines, privacy_text(guarantee, self.claim)])
+
+
+def privacy_text(guarantee: Mapping[str, Any] | None, claim: str) -> str:
+    """Return the privacy of what was learned in a line, given the guarantee as JSON data."""
+    if guarantee is None:
+        return f"privacy: none; {claim}"
+    unit = "party's data" if guarantee["protects"] == "party" else f"{guarantee['protects']} of a party"
+    return (
+        f"privacy: ({guarantee['epsilon']:g}, {guarantee['delta']:g})-differentially private for each "
+        f"{unit}, all steps together; {guarantee['assumption']}"
+    )
+
+
+class Learner(Protocol):
+    """Interface of a learner: a frozen struct of settings, as `[parameters]` of a session file give them."""
+
+    def issues(self, parties: int) -> list[ConfigIssue]:
+        """Return the faults of the settings for so many parties, each by its key."""
+        ...
+
+    def requirements(self, parties: int) -> Requirements:
+        """Return the requirements for communication; the learner must not communicate otherwise."""
+        ...
+
+    def check_data(self, table: Table, party: str) -> None:
+        """Raise ConfigError, naming the party, unless its data fit."""
+        ...
+
+    async def run(self, context: LearnerContext, data: list[Table]) -> Learned:
+        """Learn from the data of the local parties, one table for each, in their order.
+
+        It is also called at the aggregator, which has no local parties. Everywhere it makes the same calls
+        with the same groups and partners, also after one that raised PeerFault or TimeoutFault: requests are
+        counted so.
+        """
+        ...
