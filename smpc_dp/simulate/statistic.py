@@ -7,6 +7,10 @@ from typing import Any, Literal, cast
 
 import numpy as np
 
+from smpc_dp.capabilities.servers.simulation.shared import run_alone, run_ideal
+from smpc_dp.capabilities.servers.statistics.pairs import PAIR_DISTRIBUTIONS
+from smpc_dp.capabilities.servers.statistics.plan import read_answer, statistic_program
+from smpc_dp.capabilities.servers.statistics.result import statistic_result
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.errors import ConfigCheck, ConfigError, SmpcError
 from smpc_dp.kernels.fields import Codes, checked_labels
@@ -23,12 +27,8 @@ from smpc_dp.protocols.ustatistic.plan import StatisticPlan
 from smpc_dp.protocols.ustatistic.result import StatisticResult, result_of
 from smpc_dp.simulate.pairwise import evaluate_in_memory
 from smpc_dp.simulate.randomness import randomness_of
-from smpc_dp.simulate.shared import run_alone, run_ideal
 from smpc_dp.simulate.simulated_run import draw_signers, public_keys
 from smpc_dp.statistics.compiled import plan_statistic
-from smpc_dp.statistics.shared.pairs import PAIR_DISTRIBUTIONS
-from smpc_dp.statistics.shared.plan import read_answer, statistic_program
-from smpc_dp.statistics.shared.result import statistic_result
 from smpc_dp.wire.signing import Context
 
 Engine = Literal["garbled", "mpyc"]

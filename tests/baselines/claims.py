@@ -18,26 +18,26 @@ from smpc_dp.capabilities.reports.local import LocalPairwise
 from smpc_dp.capabilities.reports.local_auc import LocalAuc
 from smpc_dp.capabilities.reports.local_names import LocalNames
 from smpc_dp.capabilities.reports.reports import LocalReport, ReportRequest
+from smpc_dp.capabilities.servers.requests.programs import compile_operation
+from smpc_dp.capabilities.servers.secret_sharing.claims import with_servers
+from smpc_dp.capabilities.servers.statistics import result as shared
+from smpc_dp.capabilities.servers.statistics.plan import statistic_program
 from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.transcript import digest
 from smpc_dp.identity.keys import Identity
 from smpc_dp.identity.roster import Roster
 from smpc_dp.kernels import Field, auc, auc_private_labels, gini_mean_difference, kendall_tau
-from smpc_dp.net.servers.programs import compile_operation
 from smpc_dp.privacy.guarantee import PrivacyGuarantee
 from smpc_dp.protocols.exchange.params import plan_exchange
 from smpc_dp.protocols.garbled import claims as evaluation
 from smpc_dp.protocols.garbled.params import PairwiseParameters
 from smpc_dp.protocols.registry import checker_of, session_protocol
 from smpc_dp.protocols.result import Privacy
-from smpc_dp.protocols.secret_sharing.claims import with_servers
 from smpc_dp.protocols.ustatistic import result as pairs
 from smpc_dp.records.schema import read_schema
 from smpc_dp.report.document import Sentences
 from smpc_dp.report.sections import learned_privacy
 from smpc_dp.statistics.compiled import plan_statistic
-from smpc_dp.statistics.shared import result as shared
-from smpc_dp.statistics.shared.plan import statistic_program
 from smpc_dp.wire.signing import encode
 
 FILE = Path(__file__).with_name("claims.json")

@@ -14,6 +14,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from smpc_dp.capabilities.servers.requests import computing_server as servers_aggregator
+from smpc_dp.capabilities.servers.requests.child import Answer
+from smpc_dp.capabilities.servers.requests.computing_server import ComputingServer
+from smpc_dp.capabilities.servers.requests.connection import ServersConnection
+from smpc_dp.capabilities.servers.secret_sharing.server import Job
 from smpc_dp.crypto.randomness import Randomness, SystemRandomness
 from smpc_dp.encoding import RingVector, fixed_point_sum
 from smpc_dp.errors import PeerFault, SmpcError, TimeoutFault
@@ -22,13 +27,8 @@ from smpc_dp.net.events import ignore
 from smpc_dp.net.local import create_local_session
 from smpc_dp.net.member import Membership
 from smpc_dp.net.mesh import Mesh
-from smpc_dp.net.servers import computing_server as servers_aggregator
-from smpc_dp.net.servers.child import Answer
-from smpc_dp.net.servers.computing_server import ComputingServer
-from smpc_dp.net.servers.connection import ServersConnection
 from smpc_dp.protocols.gopa.direct_states import PARTY
 from smpc_dp.protocols.gopa.params import GopaParameters
-from smpc_dp.protocols.secret_sharing.server import Job
 from tests.faults.crooks import ACTS, CrookedPipe
 from tests.faults.restoring import restored_if_drawn
 from tests.faults.test_fault_schedules import BOUNDS, NOISY, TIMEOUTS, Reported, draw_crooks

@@ -19,6 +19,18 @@ from typing import Self, TypeVar
 import msgspec
 import pytest
 
+from smpc_dp.capabilities.servers.requests import engine as engines
+from smpc_dp.capabilities.servers.requests.child import Answer
+from smpc_dp.capabilities.servers.requests.computing_server import serve_shares
+from smpc_dp.capabilities.servers.requests.engine import Engine
+from smpc_dp.capabilities.servers.secret_sharing import messages as m
+from smpc_dp.capabilities.servers.secret_sharing.agreement import MakeTerms
+from smpc_dp.capabilities.servers.secret_sharing.params import FAULT_BYTES, check_parameters, roster_issues
+from smpc_dp.capabilities.servers.secret_sharing.party import PartyRun
+from smpc_dp.capabilities.servers.secret_sharing.server import Job, ServerRun
+from smpc_dp.capabilities.servers.secret_sharing.sharing import field_bytes, split, unpack
+from smpc_dp.capabilities.servers.secret_sharing.terms import ProgramTerms, modulus_for
+from smpc_dp.capabilities.servers.statistics.plan import statistic_program, sum_program
 from smpc_dp.errors import (
     Check,
     Code,
@@ -35,20 +47,8 @@ from smpc_dp.identity.keys import Identity
 from smpc_dp.kernels import Field, Kernel
 from smpc_dp.net.local import create_local_session
 from smpc_dp.net.member import Membership, default_key
-from smpc_dp.net.servers import engine as engines
-from smpc_dp.net.servers.child import Answer
-from smpc_dp.net.servers.computing_server import serve_shares
-from smpc_dp.net.servers.engine import Engine
 from smpc_dp.net.session_file import Timeouts, load_session, write_session
 from smpc_dp.protocols.engine.events import Cancellation, Deadline, Message, Report, Start
-from smpc_dp.protocols.secret_sharing import messages as m
-from smpc_dp.protocols.secret_sharing.agreement import MakeTerms
-from smpc_dp.protocols.secret_sharing.params import FAULT_BYTES, check_parameters, roster_issues
-from smpc_dp.protocols.secret_sharing.party import PartyRun
-from smpc_dp.protocols.secret_sharing.server import Job, ServerRun
-from smpc_dp.protocols.secret_sharing.sharing import field_bytes, split, unpack
-from smpc_dp.protocols.secret_sharing.terms import ProgramTerms, modulus_for
-from smpc_dp.statistics.shared.plan import statistic_program, sum_program
 from smpc_dp.wire.abort import LEAVE, TEXTS, Abort
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import Context, decode, encode
@@ -421,7 +421,7 @@ def test_a_server_that_begins_with_other_users_is_told_apart_and_nobody_is_blame
             start = decode(envelope.body, m.Start, "server3")
             other = msgspec.structs.replace(start, hellos=b"h" * 32)
             run = dataclasses.replace(context())
-            from smpc_dp.protocols.secret_sharing.agreement import run_identifier
+            from smpc_dp.capabilities.servers.secret_sharing.agreement import run_identifier
 
             (written,) = run.write(
                 IDENTITIES["server3"], run_identifier(run, other), m.START, (envelope.receiver,), other
@@ -743,9 +743,9 @@ async def eventually(true: Callable[[], object], seconds: float = 60.0) -> None:
 
 SERVER = """
 import asyncio
-from smpc_dp.protocols.secret_sharing.server import Job
-from smpc_dp.net.servers.engine import Engine
-from smpc_dp.statistics.shared.plan import sum_program
+from smpc_dp.capabilities.servers.secret_sharing.server import Job
+from smpc_dp.capabilities.servers.requests.engine import Engine
+from smpc_dp.capabilities.servers.statistics.plan import sum_program
 
 async def silent(peer, content):
     pass

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from smpc_dp.capabilities.servers.requests.child import Answer
+from smpc_dp.capabilities.servers.requests.engine import Engine
+from smpc_dp.capabilities.servers.secret_sharing.server import Job
+from smpc_dp.capabilities.servers.statistics.plan import sum_program
 from smpc_dp.errors import PeerFault
-from smpc_dp.net.servers.child import Answer
-from smpc_dp.net.servers.engine import Engine
-from smpc_dp.protocols.secret_sharing.server import Job
-from smpc_dp.statistics.shared.plan import sum_program
 from smpc_dp_lab.bench.servers import split_records
 
 SERVERS = ("server1", "server2", "server3")
@@ -150,8 +150,8 @@ def test_a_process_that_refuses_pickle_unpickles_nothing(tmp_path: Path, call: s
     code = (
         "import _pickle, base64, importlib, io, pickle, sys\n"
         "import numpy as np\n"
-        "from smpc_dp.protocols.secret_sharing.sharing import PickleRefusedError, mpyc_arguments\n"
-        "from smpc_dp.protocols.secret_sharing.sharing import refuse_pickle\n"
+        "from smpc_dp.capabilities.servers.secret_sharing.sharing import PickleRefusedError, mpyc_arguments\n"
+        "from smpc_dp.capabilities.servers.secret_sharing.sharing import refuse_pickle\n"
         "refuse_pickle()\n"
         "with mpyc_arguments('-M3', '-I0'): mpyc_runtime = importlib.import_module('mpyc.runtime')\n"
         f"bomb = base64.b64decode({bomb!r})\n"

@@ -6,6 +6,8 @@ import io
 import json
 from typing import Any
 
+from smpc_dp.capabilities.servers.requests.programs import compile_operation
+from smpc_dp.capabilities.servers.secret_sharing.params import check_parameters
 from smpc_dp.circuits.bristol import format_bristol, parse_bristol
 from smpc_dp.errors import SmpcError, VerificationError
 from smpc_dp.files import Spool
@@ -15,9 +17,7 @@ from smpc_dp.log.followed import Followed
 from smpc_dp.log.header import ReadHeader
 from smpc_dp.log.log import Chain, Entry, Header, checked_header, decode_line, encode_line, first_head
 from smpc_dp.log.reader import LogReader
-from smpc_dp.net.servers.programs import compile_operation
 from smpc_dp.net.statistic import plan_maker
-from smpc_dp.protocols.secret_sharing.params import check_parameters
 from tests.fuzz.target import Decoder, Target
 
 

@@ -15,15 +15,15 @@ import pytest
 from smpc_dp.capabilities.learn.block_gossip import GroupDraws
 from smpc_dp.capabilities.learn.requests.learning import learn, serve_learning
 from smpc_dp.capabilities.learn.requirements import Learned
+from smpc_dp.capabilities.servers.requests import computing_server
+from smpc_dp.capabilities.servers.requests.computing_server import ComputingServer
+from smpc_dp.capabilities.servers.requests.engine import Engine
 from smpc_dp.errors import ConfigError, SmpcError
 from smpc_dp.net.events import Event
 from smpc_dp.net.launcher import Launcher, member_command
 from smpc_dp.net.local import create_local_session
 from smpc_dp.net.member import Membership
 from smpc_dp.net.requests import ServerLostError
-from smpc_dp.net.servers import computing_server
-from smpc_dp.net.servers.computing_server import ComputingServer
-from smpc_dp.net.servers.engine import Engine
 from smpc_dp.net.session_file import Timeouts, parse_session
 from smpc_dp.privacy.accountant.ledger import Ledger
 from tests.command import smpc_dp

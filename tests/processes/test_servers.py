@@ -18,6 +18,11 @@ import numpy as np
 import pytest
 
 import smpc_dp
+from smpc_dp.capabilities.servers.requests import connection, programs, shared
+from smpc_dp.capabilities.servers.requests.computing_server import serve_shares
+from smpc_dp.capabilities.servers.secret_sharing.agreement import Opened
+from smpc_dp.capabilities.servers.secret_sharing.params import SharedParameters
+from smpc_dp.capabilities.servers.statistics.plan import Program
 from smpc_dp.circuits.builder import Bits, Builder
 from smpc_dp.circuits.gadgets import equal, less_than
 from smpc_dp.errors import ConfigError, PeerFault, PrivacyError, SmpcError
@@ -27,14 +32,9 @@ from smpc_dp.kernels.on_bits import Record
 from smpc_dp.net.events import Event, OnEvent, ignore
 from smpc_dp.net.launcher import Launcher, member_command
 from smpc_dp.net.local import create_local_session
-from smpc_dp.net.servers import connection, programs, shared
-from smpc_dp.net.servers.computing_server import serve_shares
 from smpc_dp.net.session_file import Timeouts
 from smpc_dp.privacy.accountant.ledger import Ledger
-from smpc_dp.protocols.secret_sharing.agreement import Opened
-from smpc_dp.protocols.secret_sharing.params import SharedParameters
 from smpc_dp.protocols.ustatistic.result import StatisticResult
-from smpc_dp.statistics.shared.plan import Program
 
 PARTIES = ("alice", "bob", "carol", "dave")
 SERVERS = ("server1", "server2", "server3")
@@ -365,7 +365,7 @@ def mpyc_processes(servers: set[int]) -> set[int]:
                 arguments = (entry / "cmdline").read_bytes().split(b"\0")[:-1]
             except OSError:
                 continue
-            boots = any(b"smpc_dp.net.servers.child" in argument for argument in arguments)
+            boots = any(b"smpc_dp.capabilities.servers.requests.child" in argument for argument in arguments)
             if boots and arguments[-1] in {str(server).encode() for server in servers}:
                 result.add(int(entry.name))
     return result

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 import smpc_dp
+from smpc_dp.capabilities.servers.requests.computing_server import serve_shares
 from smpc_dp.net.local import create_local_session
 from smpc_dp.net.member import Membership
 from smpc_dp.net.planned import NoiseWarning
 from smpc_dp.net.records_task import records_text
-from smpc_dp.net.servers.computing_server import serve_shares
 from smpc_dp.net.session_file import Timeouts
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.protocols.record_result import RecordResult

@@ -115,7 +115,7 @@ def test_every_name_in_the_list_of_parts_is_a_module() -> None:
 
 def test_a_new_module_of_several_subjects_belongs_to_no_part() -> None:
     assert part_of("smpc_dp.net.new") is None
-    assert part_of("smpc_dp.net.servers.new") == "servers"
+    assert part_of("smpc_dp.capabilities.servers.requests.new") == "servers"
     assert part_of("smpc_dp.protocols.new.states") is None
     assert part_of("smpc_dp.capabilities.new.capability") is None
 
@@ -168,7 +168,7 @@ def test_each_listed_import_of_a_capability_is_needed() -> None:
         ("smpc_dp.log.log", "smpc_dp.cli.party"),
         ("smpc_dp.protocols.gopa.states", "smpc_dp.capabilities.learn.sgd"),
         ("smpc_dp.capabilities.learn.sgd", "smpc_dp.protocols.gopa.params"),
-        ("smpc_dp.kernels.fields", "smpc_dp.statistics.shared.plan"),
+        ("smpc_dp.kernels.fields", "smpc_dp.capabilities.servers.statistics.plan"),
         ("smpc_dp.capabilities.learn.sgd", "smpc_dp.simulate.average"),
         ("smpc_dp.capabilities.learn.sgd", "smpc_dp"),
         ("smpc_dp.net.driver", "smpc_dp.net.call_types"),
@@ -186,7 +186,7 @@ def test_the_rule_of_imports_refuses(module: str, imported: str) -> None:
         ("smpc_dp.net.driver", "smpc_dp.protocols.engine.run"),
         ("smpc_dp.capabilities.learn.sgd", "smpc_dp.kernels.named"),
         ("smpc_dp.protocols.gopa.states", "smpc_dp.protocols.secagg.states"),
-        ("smpc_dp.statistics.shared.plan", "smpc_dp.kernels.fields"),
+        ("smpc_dp.capabilities.servers.statistics.plan", "smpc_dp.kernels.fields"),
         ("smpc_dp.cli.run", "smpc_dp.capabilities.learn.sgd"),
         ("smpc_dp.simulate.average", "smpc_dp.protocols.gopa.params"),
         ("smpc_dp.net.session", "smpc_dp.net.call_types"),

@@ -17,7 +17,7 @@ PAGES = tuple(f"smpc_dp/report/templates/{file.name}" for file in TEMPLATES.iter
 PRODUCT = (
     "smpc_dp/__init__.py",
     "smpc_dp/_core.abi3.so",
-    "smpc_dp/statistics/shared/vectors.py",
+    "smpc_dp/capabilities/servers/statistics/vectors.py",
     *PAGES,
     *METADATA,
 )

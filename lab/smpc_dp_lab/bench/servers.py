@@ -12,14 +12,14 @@ from pathlib import Path
 
 import msgspec
 
+from smpc_dp.capabilities.servers.requests.engine import ENVIRONMENT
+from smpc_dp.capabilities.servers.secret_sharing.params import threshold_of
+from smpc_dp.capabilities.servers.secret_sharing.sharing import field_bytes, split, unpack
+from smpc_dp.capabilities.servers.secret_sharing.terms import ProgramTerms
+from smpc_dp.capabilities.servers.statistics.kernels import Way
 from smpc_dp.errors import LocalError
 from smpc_dp.net.local import create_local_session
-from smpc_dp.net.servers.engine import ENVIRONMENT
 from smpc_dp.net.session_file import Timeouts
-from smpc_dp.protocols.secret_sharing.params import threshold_of
-from smpc_dp.protocols.secret_sharing.sharing import field_bytes, split, unpack
-from smpc_dp.protocols.secret_sharing.terms import ProgramTerms
-from smpc_dp.statistics.shared.kernels import Way
 from smpc_dp_lab.bench.servers_worker import Reported, Work
 from smpc_dp_lab.bench.workers import together
 

@@ -14,15 +14,15 @@ from typing import Any
 
 import msgspec
 
+from smpc_dp.capabilities.servers.requests.child import Answer, cpu_seconds, run_timed_program, wait_for_peers
+from smpc_dp.capabilities.servers.requests.computing_server import ComputingServer
+from smpc_dp.capabilities.servers.secret_sharing.params import threshold_of
+from smpc_dp.capabilities.servers.secret_sharing.server import Job
+from smpc_dp.capabilities.servers.secret_sharing.sharing import mpyc_arguments
+from smpc_dp.capabilities.servers.secret_sharing.terms import ProgramTerms
+from smpc_dp.capabilities.servers.statistics.kernels import Way
 from smpc_dp.net.events import ignore
 from smpc_dp.net.member import Membership
-from smpc_dp.net.servers.child import Answer, cpu_seconds, run_timed_program, wait_for_peers
-from smpc_dp.net.servers.computing_server import ComputingServer
-from smpc_dp.protocols.secret_sharing.params import threshold_of
-from smpc_dp.protocols.secret_sharing.server import Job
-from smpc_dp.protocols.secret_sharing.sharing import mpyc_arguments
-from smpc_dp.protocols.secret_sharing.terms import ProgramTerms
-from smpc_dp.statistics.shared.kernels import Way
 
 
 class Work(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,18 +9,18 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from smpc_dp.capabilities.servers.secret_sharing import messages as m
+from smpc_dp.capabilities.servers.secret_sharing.agreement import output_statement, set_statement
+from smpc_dp.capabilities.servers.secret_sharing.params import MPYC
+from smpc_dp.capabilities.servers.secret_sharing.party import PartyRun
+from smpc_dp.capabilities.servers.secret_sharing.server import ServerRun
+from smpc_dp.capabilities.servers.secret_sharing.sharing import field_bytes
+from smpc_dp.capabilities.servers.secret_sharing.terms import ProgramTerms
+from smpc_dp.capabilities.servers.statistics.plan import sum_program
 from smpc_dp.errors import Code, PeerFault, SmpcError
 from smpc_dp.protocols.engine.events import Cancellation, Deadline, Message, Report, Start
-from smpc_dp.protocols.secret_sharing import messages as m
-from smpc_dp.protocols.secret_sharing.agreement import output_statement, set_statement
-from smpc_dp.protocols.secret_sharing.params import MPYC
-from smpc_dp.protocols.secret_sharing.party import PartyRun
-from smpc_dp.protocols.secret_sharing.server import ServerRun
-from smpc_dp.protocols.secret_sharing.sharing import field_bytes
-from smpc_dp.protocols.secret_sharing.terms import ProgramTerms
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from smpc_dp.simulate.simulated_run import draw_signers, public_keys
-from smpc_dp.statistics.shared.plan import sum_program
 from smpc_dp.wire.envelope import EVERYONE, Envelope
 from smpc_dp.wire.sets import pack_set
 from smpc_dp.wire.signing import Context, decode

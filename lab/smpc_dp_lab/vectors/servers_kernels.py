@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from smpc_dp.capabilities.servers.simulation.shared import run_ideal
+from smpc_dp.capabilities.servers.statistics.plan import statistic_program
+from smpc_dp.capabilities.servers.statistics.program import design_pairs, way_of
 from smpc_dp.circuits.builder import Bits, Builder
 from smpc_dp.circuits.gadgets import add_with_carry
 from smpc_dp.kernels import Field, Kernel, table_kernel
@@ -11,9 +14,6 @@ from smpc_dp.kernels.described import describe
 from smpc_dp.kernels.fields import Codes
 from smpc_dp.kernels.on_bits import Record
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
-from smpc_dp.simulate.shared import run_ideal
-from smpc_dp.statistics.shared.plan import statistic_program
-from smpc_dp.statistics.shared.program import design_pairs, way_of
 from smpc_dp_lab.vectors.runs import SCHEMA
 
 SEED = bytes(range(32))

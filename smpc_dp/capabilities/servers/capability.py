@@ -16,23 +16,23 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from smpc_dp.capabilities.servers.requests.opened_tables import OpenedTables
+    from smpc_dp.capabilities.servers.secret_sharing.agreement import Opened
+    from smpc_dp.capabilities.servers.secret_sharing.params import SharedParameters, VectorParameters
     from smpc_dp.encoding import Encoding
     from smpc_dp.net.connection import Connection
     from smpc_dp.net.events import OnEvent
     from smpc_dp.net.member import Membership
-    from smpc_dp.net.opened_tables import OpenedTables
     from smpc_dp.net.party_requests import PartyRequests
     from smpc_dp.privacy.accountant.events import Event
     from smpc_dp.protocols.phases.cost import Cost
-    from smpc_dp.protocols.secret_sharing.agreement import Opened
-    from smpc_dp.protocols.secret_sharing.params import SharedParameters, VectorParameters
     from smpc_dp.protocols.ustatistic.result import StatisticResult
 
 
 def _check(
     parameters: Mapping[str, object], parties: int
 ) -> tuple[SharedParameters | None, list[ConfigIssue]]:
-    from smpc_dp.protocols.secret_sharing.check import check_session
+    from smpc_dp.capabilities.servers.secret_sharing.check import check_session
 
     return check_session(parameters, parties)
 
@@ -44,25 +44,25 @@ def _topology(_parameters: Mapping[str, object]) -> Topology:
 def _roster_issues(
     _protocol: str, _parameters: Mapping[str, object], members: Sequence[Member]
 ) -> list[ConfigIssue]:
-    from smpc_dp.protocols.secret_sharing.params import roster_issues
+    from smpc_dp.capabilities.servers.secret_sharing.params import roster_issues
 
     return roster_issues(members)
 
 
 def _check_requests(_parameters: Mapping[str, object], planned: Sequence[Any]) -> None:
-    from smpc_dp.net.servers.shared import check_programs
+    from smpc_dp.capabilities.servers.requests.shared import check_programs
 
     check_programs(planned)
 
 
 async def _open_servers(membership: Membership, on_event: OnEvent, _listen_on: str | None) -> Connection:
-    from smpc_dp.net.servers.connection import ServersConnection
+    from smpc_dp.capabilities.servers.requests.connection import ServersConnection
 
     return await ServersConnection.open(membership, on_event)
 
 
 async def _serve(*arguments: Any, **named: Any) -> list[Opened | SmpcError]:
-    from smpc_dp.net.servers.computing_server import serve_shares
+    from smpc_dp.capabilities.servers.requests.computing_server import serve_shares
 
     return await serve_shares(*arguments, **named)
 
@@ -71,55 +71,55 @@ def _opened_once(membership: Membership) -> OpenedTables | None:
     parameters: SharedParameters = membership.parameters
     if parameters.opened_once is None:
         return None
-    from smpc_dp.net.opened_tables import opened_tables
+    from smpc_dp.capabilities.servers.requests.opened_tables import opened_tables
 
     return opened_tables(membership, parameters.opened_once)
 
 
 def _event(parameters: Any) -> Event:
-    from smpc_dp.net.servers.shared import sum_event
+    from smpc_dp.capabilities.servers.requests.shared import sum_event
 
     return sum_event(parameters)
 
 
 def _cost(parameters: Any, servers: int) -> Cost | None:
-    from smpc_dp.protocols.secret_sharing.cost import cost_on_shares
+    from smpc_dp.capabilities.servers.secret_sharing.cost import cost_on_shares
 
     return cost_on_shares(parameters, servers)
 
 
 def _check_epsilon(epsilon: float) -> None:
-    from smpc_dp.learn.servers import check_epsilon
+    from smpc_dp.capabilities.servers.averages import check_epsilon
 
     check_epsilon(epsilon)
 
 
 def _plan_average(encoding: Encoding, missing: int, budget: tuple[float, float] | None) -> VectorParameters:
-    from smpc_dp.learn.servers import plan_vectors
+    from smpc_dp.capabilities.servers.averages import plan_vectors
 
     return plan_vectors(encoding, missing, budget)
 
 
 def _assumption() -> str:
-    from smpc_dp.protocols.secret_sharing.claims import HONEST_SERVERS
+    from smpc_dp.capabilities.servers.secret_sharing.claims import HONEST_SERVERS
 
     return HONEST_SERVERS
 
 
 def _open_server(*arguments: Any, **named: Any) -> AbstractAsyncContextManager[Any]:
-    from smpc_dp.net.servers.computing_server import open_computing_server
+    from smpc_dp.capabilities.servers.requests.computing_server import open_computing_server
 
     return open_computing_server(*arguments, **named)
 
 
 def _simulate_average(*arguments: Any, **named: Any) -> tuple[NDArray[np.float64], int]:
-    from smpc_dp.simulate.servers import average_on_shares
+    from smpc_dp.capabilities.servers.simulation.servers import average_on_shares
 
     return average_on_shares(*arguments, **named)
 
 
 def _steps() -> tuple[tuple[str, ...], ...]:
-    from smpc_dp.protocols.secret_sharing.messages import EVERY_PARTY_STEPS, SERVER_STEPS
+    from smpc_dp.capabilities.servers.secret_sharing.messages import EVERY_PARTY_STEPS, SERVER_STEPS
 
     return SERVER_STEPS, EVERY_PARTY_STEPS
 
@@ -159,7 +159,7 @@ class SharedPairsTask(Task):
 
     async def request(self, requests: PartyRequests, *arguments: Any, **named: Any) -> StatisticResult:
         """Run one request for a statistic; see `Session.pairwise`."""
-        from smpc_dp.net.servers.statistic_requests import request_statistic
+        from smpc_dp.capabilities.servers.requests.statistic_requests import request_statistic
 
         return await request_statistic(requests, *arguments, **named)
 

@@ -12,6 +12,11 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
+from smpc_dp.capabilities.servers.simulation.shared import run_alone, run_ideal
+from smpc_dp.capabilities.servers.statistics import wide
+from smpc_dp.capabilities.servers.statistics.noise import noise_terms, width
+from smpc_dp.capabilities.servers.statistics.plan import wide_sum_program
+from smpc_dp.capabilities.servers.statistics.wide import product, wide_reach
 from smpc_dp.errors import ConfigError
 from smpc_dp.privacy.accountant.compose import Composition
 from smpc_dp.privacy.accountant.events import Gaussian
@@ -28,11 +33,6 @@ from smpc_dp.privacy.central_gaussian import (
 from smpc_dp.privacy.mechanisms.additive import DiscreteGaussian
 from smpc_dp.privacy.mechanisms.sensitivity import Sensitivity
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
-from smpc_dp.simulate.shared import run_alone, run_ideal
-from smpc_dp.statistics.shared import wide
-from smpc_dp.statistics.shared.noise import noise_terms, width
-from smpc_dp.statistics.shared.plan import wide_sum_program
-from smpc_dp.statistics.shared.wide import product, wide_reach
 
 # The chance that a sound implementation fails one of the chi-square tests.
 FALSE_ALARM = 1e-6

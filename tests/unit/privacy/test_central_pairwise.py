@@ -11,6 +11,9 @@ import numpy as np
 import pytest
 
 from smpc_dp import simulate
+from smpc_dp.capabilities.servers.simulation.shared import run_ideal
+from smpc_dp.capabilities.servers.statistics.plan import read_answer, statistic_program
+from smpc_dp.capabilities.servers.statistics.program import design_pairs
 from smpc_dp.errors import ConfigError
 from smpc_dp.kernels import (
     Field,
@@ -26,9 +29,6 @@ from smpc_dp.privacy.central_pairwise import design_central, plan_central, split
 from smpc_dp.privacy.pairwise_plan import complete_error
 from smpc_dp.protocols.garbled.draw import matchings
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
-from smpc_dp.simulate.shared import run_ideal
-from smpc_dp.statistics.shared.plan import read_answer, statistic_program
-from smpc_dp.statistics.shared.program import design_pairs
 
 SMALL = Field(0, 2)
 

@@ -9,20 +9,20 @@ from typing import Any
 import numpy as np
 import pytest
 
+from smpc_dp.capabilities.servers.requests.programs import compile_operation
+from smpc_dp.capabilities.servers.secret_sharing.tables import TableParameters
+from smpc_dp.capabilities.servers.secret_sharing.terms import ProgramTerms
+from smpc_dp.capabilities.servers.simulation.shared import run_alone
+from smpc_dp.capabilities.servers.statistics.plan import table_program
+from smpc_dp.capabilities.servers.statistics.tables import read_tables
 from smpc_dp.errors import ConfigError
-from smpc_dp.net.servers.programs import compile_operation
 from smpc_dp.privacy.accountant.events import exact_release
 from smpc_dp.protocols.registry import checker_of
-from smpc_dp.protocols.secret_sharing.tables import TableParameters
-from smpc_dp.protocols.secret_sharing.terms import ProgramTerms
 from smpc_dp.records.exact import LEAST_PARTIES, NOT_SHOWN, plan_tables
 from smpc_dp.records.result import Estimate
 from smpc_dp.records.schema import read_schema
 from smpc_dp.records.table import read_table
 from smpc_dp.report.sections import statistics_section
-from smpc_dp.simulate.shared import run_alone
-from smpc_dp.statistics.shared.plan import table_program
-from smpc_dp.statistics.shared.tables import read_tables
 
 COLUMNS: dict[str, Any] = {
     "sex": {"values": ["f", "m"]},

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from smpc_dp.net.servers.programs import compile_operation
-from smpc_dp.net.servers.shared import sum_event
+from smpc_dp.capabilities.servers.requests.programs import compile_operation
+from smpc_dp.capabilities.servers.requests.shared import sum_event
+from smpc_dp.capabilities.servers.secret_sharing.records import SharedRecordParameters
+from smpc_dp.capabilities.servers.statistics.program import output_spans
 from smpc_dp.privacy.accountant.compose import Composition
 from smpc_dp.protocols.registry import checker_of
-from smpc_dp.protocols.secret_sharing.records import SharedRecordParameters
-from smpc_dp.statistics.shared.program import output_spans
 from tests.unit.protocols.test_record_parameters import GIVEN, given
 
 

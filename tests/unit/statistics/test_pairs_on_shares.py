@@ -12,25 +12,25 @@ import pytest
 from scipy import stats
 
 from smpc_dp import simulate
-from smpc_dp.circuits.circuit import pack, unpack
-from smpc_dp.errors import ConfigError
-from smpc_dp.kernels import Field, Kernel, auc, collision, gini_mean_difference, kendall_tau, table_kernel
-from smpc_dp.kernels.compiled import compile_kernel
-from smpc_dp.kernels.share_gadgets import public
-from smpc_dp.net.servers.programs import compile_operation, operation_of
-from smpc_dp.privacy.circuit_gaussian import TableGaussian
-from smpc_dp.privacy.circuit_noise import LOOKUP_BITS, CyclicLaplace, Noise, RandomisedResponse
-from smpc_dp.protocols.secret_sharing.params import check_parameters
-from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
-from smpc_dp.simulate.shared import _lone_runtime, run_alone, run_ideal
-from smpc_dp.statistics.shared.pairs import (
+from smpc_dp.capabilities.servers.kernels.share_gadgets import public
+from smpc_dp.capabilities.servers.requests.programs import compile_operation, operation_of
+from smpc_dp.capabilities.servers.secret_sharing.params import check_parameters
+from smpc_dp.capabilities.servers.simulation.shared import _lone_runtime, run_alone, run_ideal
+from smpc_dp.capabilities.servers.statistics.pairs import (
     PAIR_DISTRIBUTIONS,
     each_pair,
     pair_circuit,
     pair_layers,
     pair_terms,
 )
-from smpc_dp.statistics.shared.plan import read_answer, statistic_program
+from smpc_dp.capabilities.servers.statistics.plan import read_answer, statistic_program
+from smpc_dp.circuits.circuit import pack, unpack
+from smpc_dp.errors import ConfigError
+from smpc_dp.kernels import Field, Kernel, auc, collision, gini_mean_difference, kendall_tau, table_kernel
+from smpc_dp.kernels.compiled import compile_kernel
+from smpc_dp.privacy.circuit_gaussian import TableGaussian
+from smpc_dp.privacy.circuit_noise import LOOKUP_BITS, CyclicLaplace, Noise, RandomisedResponse
+from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 
 # The chance that a sound implementation fails one of the chi-square tests.
 FALSE_ALARM = 1e-6

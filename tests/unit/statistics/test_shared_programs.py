@@ -17,6 +17,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from smpc_dp.capabilities.servers.kernels import share_gadgets
+from smpc_dp.capabilities.servers.simulation import shared as simulated
+from smpc_dp.capabilities.servers.simulation.shared import run_alone, run_ideal
+from smpc_dp.capabilities.servers.statistics.kernels import SORTED, Way
+from smpc_dp.capabilities.servers.statistics.noise import add_noise, noise_terms, read_coins
+from smpc_dp.capabilities.servers.statistics.plan import Program, read_answer, statistic_program, sum_program
+from smpc_dp.capabilities.servers.statistics.program import design_pairs, run_program, way_of
 from smpc_dp.circuits.circuit import pack, unpack
 from smpc_dp.errors import ConfigError
 from smpc_dp.kernels import (
@@ -27,19 +34,12 @@ from smpc_dp.kernels import (
     collision,
     gini_mean_difference,
     kendall_tau,
-    share_gadgets,
     variance,
 )
 from smpc_dp.kernels.compiled import compile_kernel
 from smpc_dp.privacy.central_noise import CoarseGaussian, FlooredLaplace
 from smpc_dp.privacy.circuit_noise import Coin
-from smpc_dp.simulate import shared as simulated
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
-from smpc_dp.simulate.shared import run_alone, run_ideal
-from smpc_dp.statistics.shared.kernels import SORTED, Way
-from smpc_dp.statistics.shared.noise import add_noise, noise_terms, read_coins
-from smpc_dp.statistics.shared.plan import Program, read_answer, statistic_program, sum_program
-from smpc_dp.statistics.shared.program import design_pairs, run_program, way_of
 from tests.examples import examples
 
 # The chance that a sound implementation fails one of the chi-square tests.

@@ -1,0 +1,41 @@
+"""Requests for statistics of pairs that servers compute on shares, by a party."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+from smpc_dp.capabilities.servers.requests.programs import operation_of
+from smpc_dp.kernels.named import find_kernel
+from smpc_dp.net.party_requests import PartyRequests
+
+if TYPE_CHECKING:
+    from smpc_dp.capabilities.servers.requests.connection import ServersConnection
+    from smpc_dp.kernels.kernel import Kernel
+    from smpc_dp.privacy.circuit_noise import NoiseKind, PairDistribution
+    from smpc_dp.protocols.ustatistic.result import StatisticResult
+
+
+async def request_statistic(
+    requests: PartyRequests,
+    kernel: str | Kernel,
+    data: Any,
+    epsilon: float,
+    partners: int | None,
+    *,
+    delta: float,
+    noise: NoiseKind | PairDistribution,
+    zetas: tuple[float, float] | None,
+    public_label: int | None,
+    number: int | None,
+) -> StatisticResult:
+    """Run one request for a statistic on shares; arguments as of `Session.pairwise`."""
+    requests.take(number)
+    async with requests.declining():
+        outcome = find_kernel(kernel)
+        operation = operation_of(outcome, epsilon, delta, noise, partners)
+    with requests.noting_others():
+        result = await cast("ServersConnection", requests.connection).statistic(
+            requests.number, outcome, data, public_label, operation, zetas, requests.ledger
+        )
+    requests.notify_done(result.survivors, result.absent)
+    return result
