@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import Any
 
 import smpc_dp
+from smpc_dp.capabilities.pairs.kernels import Field, kendall_tau
+from smpc_dp.capabilities.pairs.statistics import exact
 from smpc_dp.demo.lenders import DATA
-from smpc_dp.kernels import Field, kendall_tau
 from smpc_dp.net.local import create_local_session
 from smpc_dp.net.session_file import Timeouts
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.privacy.pairwise_plan import plan_pairwise
-from smpc_dp.statistics import exact
 
 BORROWERS = tuple(f"borrower-{number:02d}" for number in range(1, 31))
 # Public, and not taken from anyone's data.

@@ -13,8 +13,8 @@ from types import FunctionType
 from typing import Any
 
 import smpc_dp
+from smpc_dp.capabilities.pairs.ustatistic.result import StatisticResult
 from smpc_dp.protocols.result import Result
-from smpc_dp.protocols.ustatistic.result import StatisticResult
 
 ROOT = Path(__file__).parents[1]
 

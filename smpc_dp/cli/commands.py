@@ -55,7 +55,11 @@ COMMANDS: Mapping[str, Listed] = {
     "plan": Listed("Plan a run before anything is sent.", "smpc_dp.cli.plan"),
     "ledger": Listed("A party's privacy ledger.", "smpc_dp.cli.ledger"),
     "simulate": Listed("Run many parties in one process.", "smpc_dp.cli.simulate"),
-    "circuits": Listed("List, export and check the published circuits.", "smpc_dp.cli.circuits", "pairs"),
+    "circuits": Listed(
+        "List, export and check the published circuits.",
+        "smpc_dp.capabilities.pairs.commands.circuits",
+        "pairs",
+    ),
     "board": Listed("The bulletin board of verifiable runs.", "smpc_dp.cli.board"),
 }
 

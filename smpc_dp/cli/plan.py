@@ -22,7 +22,7 @@ PLANS: Mapping[str, Listed] = {
     ),
     "pairwise": Listed(
         "Plan a private pairwise statistic: how many partners, what error.",
-        "smpc_dp.cli.plan_pairwise",
+        "smpc_dp.capabilities.pairs.commands.plan_pairwise",
         "pairs",
     ),
     "network": Listed(

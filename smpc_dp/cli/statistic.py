@@ -14,10 +14,10 @@ from smpc_dp.net.inputs import read_table, read_vector
 from smpc_dp.net.session_file import SessionFile
 
 if TYPE_CHECKING:
-    from smpc_dp.kernels.fields import Field
-    from smpc_dp.kernels.kernel import Kernel
+    from smpc_dp.capabilities.pairs.kernels.fields import Field
+    from smpc_dp.capabilities.pairs.kernels.kernel import Kernel
+    from smpc_dp.capabilities.pairs.ustatistic.result import StatisticResult
     from smpc_dp.net.host import HostMember
-    from smpc_dp.protocols.ustatistic.result import StatisticResult
 
 KernelName = Annotated[
     str | None, typer.Option("--statistic", help="Estimate a pairwise statistic: kendall_tau, auc, gini, …")
@@ -76,7 +76,7 @@ class Statistic:
         if epsilon is None:
             raise ConfigError.at("--epsilon", "a statistic needs one", ConfigCheck.MISSING)
         # Not at the top: most calls are sums.
-        from smpc_dp.kernels.named import find_kernel, requires_fields
+        from smpc_dp.capabilities.pairs.kernels.named import find_kernel, requires_fields
 
         if not fields and requires_fields(name):
             raise ConfigError.at(
@@ -93,7 +93,7 @@ class Statistic:
         """
         if session.topology == "servers":
             return
-        from smpc_dp.statistics.compiled import plan_statistic
+        from smpc_dp.capabilities.pairs.statistics.compiled import plan_statistic
 
         options, parties = self.options, len(session.roster.parties)
         plan_statistic(
@@ -171,7 +171,7 @@ def arguments(
 
 def _field(text: str) -> Field:
     """Parse a field LOW:HIGH:STEP."""
-    from smpc_dp.kernels.fields import Field
+    from smpc_dp.capabilities.pairs.kernels.fields import Field
 
     try:
         numbers = [float(part) for part in text.split(":")]

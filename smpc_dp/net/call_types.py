@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from smpc_dp.capabilities.learn.own import LocalFunction, Metric
     from smpc_dp.capabilities.learn.requirements import Learned, OnStep
+    from smpc_dp.capabilities.pairs.garbled.evaluation import AnyCircuit, Evaluation, Input, Role
+    from smpc_dp.capabilities.pairs.garbled.params import Mode, Output
+    from smpc_dp.capabilities.pairs.kernels.kernel import Kernel
+    from smpc_dp.capabilities.pairs.statistics.similarity import Similarities
+    from smpc_dp.capabilities.pairs.ustatistic.plan import Engine
+    from smpc_dp.capabilities.pairs.ustatistic.result import StatisticResult
     from smpc_dp.capabilities.reports.reports import SentReport
-    from smpc_dp.kernels.kernel import Kernel
-    from smpc_dp.protocols.garbled.evaluation import AnyCircuit, Evaluation, Input, Role
-    from smpc_dp.protocols.garbled.params import Mode, Output
-    from smpc_dp.protocols.ustatistic.plan import Engine
-    from smpc_dp.protocols.ustatistic.result import StatisticResult
-    from smpc_dp.statistics.similarity import Similarities
 
     __all__ = [
         "AnyCircuit",

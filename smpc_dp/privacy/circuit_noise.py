@@ -2,7 +2,7 @@
 
 A design is a list of coins, each true with a probability that is a multiple of 2**-bits. Its epsilon is
 proven from those probabilities, not from the ones that they are close to. Proofs are in
-docs/proofs/statistics.md; `circuits.randomisers` has the circuits.
+docs/proofs/statistics.md; `capabilities.pairs.circuits.randomisers` has the circuits.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class Coin(NamedTuple):
 
 
 class Randomiser(NamedTuple):
-    """Description of a noise circuit for `circuits.randomisers.randomise`: its kind and its coins.
+    """Description of a noise circuit for `capabilities.pairs.circuits.randomisers.randomise`: its kind and its coins.
 
     Laplace: the coins of G, the lowest bit first, and of the sign. Randomised response: the coin that
     exchanges, and the cuts of `bits` each. Gaussian: the table's cuts, of `LOOKUP_BITS` each.

@@ -1,11 +1,11 @@
 """Simulations: all parties of a session in one process, the same roles without sockets."""
 
 from smpc_dp.capabilities.learn.simulation.learning import learn
+from smpc_dp.capabilities.pairs.simulation.pairwise import evaluate
+from smpc_dp.capabilities.pairs.simulation.similarity import similarities
 from smpc_dp.capabilities.reports.simulation.local import local_auc, local_pairwise
 from smpc_dp.capabilities.reports.simulation.names import names
 from smpc_dp.simulate.average import average, check_size
-from smpc_dp.simulate.pairwise import evaluate
-from smpc_dp.simulate.similarity import similarities
 from smpc_dp.simulate.statistic import pairwise
 from smpc_dp.simulate.statistics import statistics
 

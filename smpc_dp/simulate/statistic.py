@@ -7,28 +7,28 @@ from typing import Any, Literal, cast
 
 import numpy as np
 
+from smpc_dp.capabilities.pairs.covert.roles import aggregator_role, party_role
+from smpc_dp.capabilities.pairs.garbled.draw import Pairs, bipartite_matchings, matchings
+from smpc_dp.capabilities.pairs.garbled.messages import PAIR_COPIES, PAIRWISE, VERSION
+from smpc_dp.capabilities.pairs.garbled.participant import Participant
+from smpc_dp.capabilities.pairs.garbled.transfers import Transfers
+from smpc_dp.capabilities.pairs.kernels.fields import Codes, checked_labels
+from smpc_dp.capabilities.pairs.kernels.kernel import Kernel
+from smpc_dp.capabilities.pairs.kernels.named import find_kernel
+from smpc_dp.capabilities.pairs.simulation.pairwise import evaluate_in_memory
+from smpc_dp.capabilities.pairs.statistics.compiled import plan_statistic
+from smpc_dp.capabilities.pairs.ustatistic.estimate import estimate
+from smpc_dp.capabilities.pairs.ustatistic.plan import StatisticPlan
+from smpc_dp.capabilities.pairs.ustatistic.result import StatisticResult, result_of
 from smpc_dp.capabilities.servers.simulation.shared import run_alone, run_ideal
 from smpc_dp.capabilities.servers.statistics.pairs import PAIR_DISTRIBUTIONS
 from smpc_dp.capabilities.servers.statistics.plan import read_answer, statistic_program
 from smpc_dp.capabilities.servers.statistics.result import statistic_result
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.errors import ConfigCheck, ConfigError, SmpcError
-from smpc_dp.kernels.fields import Codes, checked_labels
-from smpc_dp.kernels.kernel import Kernel
-from smpc_dp.kernels.named import find_kernel
 from smpc_dp.privacy.circuit_noise import NoiseKind, PairDistribution, Raw
-from smpc_dp.protocols.covert.roles import aggregator_role, party_role
-from smpc_dp.protocols.garbled.draw import Pairs, bipartite_matchings, matchings
-from smpc_dp.protocols.garbled.messages import PAIR_COPIES, PAIRWISE, VERSION
-from smpc_dp.protocols.garbled.participant import Participant
-from smpc_dp.protocols.garbled.transfers import Transfers
-from smpc_dp.protocols.ustatistic.estimate import estimate
-from smpc_dp.protocols.ustatistic.plan import StatisticPlan
-from smpc_dp.protocols.ustatistic.result import StatisticResult, result_of
-from smpc_dp.simulate.pairwise import evaluate_in_memory
 from smpc_dp.simulate.randomness import randomness_of
 from smpc_dp.simulate.simulated_run import draw_signers, public_keys
-from smpc_dp.statistics.compiled import plan_statistic
 from smpc_dp.wire.signing import Context
 
 Engine = Literal["garbled", "mpyc"]

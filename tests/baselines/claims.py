@@ -14,6 +14,17 @@ from smpc_dp.capabilities.learn.averager import PlainAverager, PlainExchange
 from smpc_dp.capabilities.learn.exchanges import PlannedMessages
 from smpc_dp.capabilities.learn.local_reports import LocalReports
 from smpc_dp.capabilities.learn.methods import AveragerTable, PlannedAverages
+from smpc_dp.capabilities.pairs.garbled import claims as evaluation
+from smpc_dp.capabilities.pairs.garbled.params import PairwiseParameters
+from smpc_dp.capabilities.pairs.kernels import (
+    Field,
+    auc,
+    auc_private_labels,
+    gini_mean_difference,
+    kendall_tau,
+)
+from smpc_dp.capabilities.pairs.statistics.compiled import plan_statistic
+from smpc_dp.capabilities.pairs.ustatistic import result as pairs
 from smpc_dp.capabilities.reports.local import LocalPairwise
 from smpc_dp.capabilities.reports.local_auc import LocalAuc
 from smpc_dp.capabilities.reports.local_names import LocalNames
@@ -26,18 +37,13 @@ from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.transcript import digest
 from smpc_dp.identity.keys import Identity
 from smpc_dp.identity.roster import Roster
-from smpc_dp.kernels import Field, auc, auc_private_labels, gini_mean_difference, kendall_tau
 from smpc_dp.privacy.guarantee import PrivacyGuarantee
 from smpc_dp.protocols.exchange.params import plan_exchange
-from smpc_dp.protocols.garbled import claims as evaluation
-from smpc_dp.protocols.garbled.params import PairwiseParameters
 from smpc_dp.protocols.registry import checker_of, session_protocol
 from smpc_dp.protocols.result import Privacy
-from smpc_dp.protocols.ustatistic import result as pairs
 from smpc_dp.records.schema import read_schema
 from smpc_dp.report.document import Sentences
 from smpc_dp.report.sections import learned_privacy
-from smpc_dp.statistics.compiled import plan_statistic
 from smpc_dp.wire.signing import encode
 
 FILE = Path(__file__).with_name("claims.json")

@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 from smpc_dp import simulate
+from smpc_dp.capabilities.pairs.kernels.fields import Field
 from smpc_dp.identity.keys import Identity
-from smpc_dp.kernels.fields import Field
 from smpc_dp.net.local import create_local_session
 from smpc_dp.net.session_file import roster_entry
 from smpc_dp.privacy.accountant.events import Event, Pure

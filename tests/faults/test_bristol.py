@@ -7,8 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from smpc_dp.circuits.bristol import MAX_LINE_BYTES, format_bristol, parse_bristol, read_bristol
-from smpc_dp.circuits.circuit import MAX_GATES, MAX_VALUES, MAX_WIRES
+from smpc_dp.capabilities.pairs.circuits.bristol import (
+    MAX_LINE_BYTES,
+    format_bristol,
+    parse_bristol,
+    read_bristol,
+)
+from smpc_dp.capabilities.pairs.circuits.circuit import MAX_GATES, MAX_VALUES, MAX_WIRES
 from smpc_dp.errors import ConfigError, LocalError
 
 GOOD = """2 5

@@ -15,27 +15,27 @@ import pytest
 from msgspec.structs import replace
 
 import smpc_dp
-from smpc_dp.circuits.circuit import Circuit, Op, pack, unpack
+from smpc_dp.capabilities.pairs.circuits.circuit import Circuit, Op, pack, unpack
+from smpc_dp.capabilities.pairs.covert import garbler as covert_garbler
+from smpc_dp.capabilities.pairs.covert import terms as t
+from smpc_dp.capabilities.pairs.covert.aggregator import CovertAggregatorRole
+from smpc_dp.capabilities.pairs.covert.certificate import Certificate, CircuitFields, judge
+from smpc_dp.capabilities.pairs.covert.copies import EvaluatorCopy, GarblerCopy
+from smpc_dp.capabilities.pairs.covert.evaluator import CovertEvaluatorRole
+from smpc_dp.capabilities.pairs.covert.garbler import STORED_TABLES, CovertGarblerRole
+from smpc_dp.capabilities.pairs.covert.messages import COMMIT, OPEN, SIGN, Commit, Open, Statement
+from smpc_dp.capabilities.pairs.covert.seeds import SeedSender
+from smpc_dp.capabilities.pairs.covert.terms import Terms
+from smpc_dp.capabilities.pairs.garbled.messages import BULK, CONTROL, HASHES, LABELS
+from smpc_dp.capabilities.pairs.garbled.params import PairwiseParameters
+from smpc_dp.capabilities.pairs.garbled.participant import Evaluated, Participant
+from smpc_dp.capabilities.pairs.garbled.plan import COVERT_FIELD, Plan
+from smpc_dp.capabilities.pairs.simulation.pairwise import Tamper, evaluate_in_memory
 from smpc_dp.crypto.garble import Garbler, GarblingCircuit, compile_circuit
 from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.ot import BaseSender, Receiver, Sender, base_respond
 from smpc_dp.errors import Check, ConfigError, PeerFault, SmpcError, VerificationError
 from smpc_dp.identity.keys import Identity
-from smpc_dp.protocols.covert import garbler as covert_garbler
-from smpc_dp.protocols.covert import terms as t
-from smpc_dp.protocols.covert.aggregator import CovertAggregatorRole
-from smpc_dp.protocols.covert.certificate import Certificate, CircuitFields, judge
-from smpc_dp.protocols.covert.copies import EvaluatorCopy, GarblerCopy
-from smpc_dp.protocols.covert.evaluator import CovertEvaluatorRole
-from smpc_dp.protocols.covert.garbler import STORED_TABLES, CovertGarblerRole
-from smpc_dp.protocols.covert.messages import COMMIT, OPEN, SIGN, Commit, Open, Statement
-from smpc_dp.protocols.covert.seeds import SeedSender
-from smpc_dp.protocols.covert.terms import Terms
-from smpc_dp.protocols.garbled.messages import BULK, CONTROL, HASHES, LABELS
-from smpc_dp.protocols.garbled.params import PairwiseParameters
-from smpc_dp.protocols.garbled.participant import Evaluated, Participant
-from smpc_dp.protocols.garbled.plan import COVERT_FIELD, Plan
-from smpc_dp.simulate.pairwise import Tamper, evaluate_in_memory
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from smpc_dp.wire.signing import Context, decode, decode_envelope, encode
 from smpc_dp_verify import ristretto as group
@@ -899,7 +899,7 @@ class UnknownFirstMessage(SeedSender):
 def test_a_seed_transfer_whose_keys_the_garbler_does_not_have_convicts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("smpc_dp.protocols.covert.garbler.SeedSender", UnknownFirstMessage)
+    monkeypatch.setattr("smpc_dp.capabilities.pairs.covert.garbler.SeedSender", UnknownFirstMessage)
     end = fault(evaluate_in_memory(roles()), "bob")
     assert end.check == Check.CONVICTED
     assert judge(end.evidence["certificate"]).message == "base response"

@@ -12,6 +12,7 @@ from typing import Any, Literal
 import pytest
 from msgspec.structs import replace
 
+from smpc_dp.capabilities.pairs.simulation.pairwise import evaluate_in_memory
 from smpc_dp.crypto import agree
 from smpc_dp.errors import Check, PeerFault, VerificationError
 from smpc_dp.protocols.exchange import messages as e
@@ -20,7 +21,6 @@ from smpc_dp.protocols.gopa import messages as g
 from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.phases import key_graph, keys
 from smpc_dp.protocols.phases import messages as m
-from smpc_dp.simulate.pairwise import evaluate_in_memory
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import decode
 from smpc_dp_lab.vectors.verifiable_runs import execute
@@ -158,7 +158,9 @@ def test_no_box_of_an_exchange_is_sealed_with_a_point_of_small_order() -> None:
 @pytest.mark.parametrize("name", ["alice", "bob"])
 def test_no_output_is_sealed_with_a_point_of_small_order(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     taking = roles("aggregator")
-    monkeypatch.setattr("smpc_dp.protocols.garbled.participant.public_key", public_key_but(taking["hub"]))
+    monkeypatch.setattr(
+        "smpc_dp.capabilities.pairs.garbled.participant.public_key", public_key_but(taking["hub"])
+    )
     assert_refused(fault_of(evaluate_in_memory(taking), name), "hub")
 
 

@@ -12,25 +12,25 @@ from typing import Any
 
 import pytest
 
+from smpc_dp.capabilities.pairs.garbled.effects import Send
+from smpc_dp.capabilities.pairs.garbled.participant import Participant
+from smpc_dp.capabilities.pairs.kernels import Field, kendall_tau
+from smpc_dp.capabilities.pairs.requests.convictions import Convictions
+from smpc_dp.capabilities.pairs.requests.pairwise import Keep
+from smpc_dp.capabilities.pairs.requests.relay import Tunnel
+from smpc_dp.capabilities.pairs.requests.statistic import PairRounds, StatisticRequest
+from smpc_dp.capabilities.pairs.ustatistic.result import StatisticResult
 from smpc_dp.crypto.randomness import SystemRandomness
 from smpc_dp.errors import PeerFault, SmpcError, TimeoutFault
-from smpc_dp.kernels import Field, kendall_tau
 from smpc_dp.net.aggregator import RequestServer, log_folder
 from smpc_dp.net.connection import AggregatorConnection
 from smpc_dp.net.connection_pool import ConnectionPool
-from smpc_dp.net.convictions import Convictions
 from smpc_dp.net.deadline import aggregator_run_seconds
 from smpc_dp.net.events import ignore
 from smpc_dp.net.local import AGGREGATOR, create_local_session
 from smpc_dp.net.member import Membership
-from smpc_dp.net.pairwise import Keep
-from smpc_dp.net.relay import Tunnel
 from smpc_dp.net.seen import SeenRuns, StoredRun
-from smpc_dp.net.statistic import PairRounds, StatisticRequest
 from smpc_dp.net.transport.blocking import Halt
-from smpc_dp.protocols.garbled.effects import Send
-from smpc_dp.protocols.garbled.participant import Participant
-from smpc_dp.protocols.ustatistic.result import StatisticResult
 from tests.faults.crooks import CrookedPipe
 from tests.faults.restoring import restored_if_drawn
 from tests.faults.test_fault_schedules import SESSIONS, TIMEOUTS, draw_crooks

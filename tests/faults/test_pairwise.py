@@ -7,21 +7,21 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import pytest
 
-from smpc_dp.circuits.circuit import Circuit, pack, unpack
+from smpc_dp.capabilities.pairs.circuits.circuit import Circuit, pack, unpack
+from smpc_dp.capabilities.pairs.garbled.aggregator import AggregatorRole
+from smpc_dp.capabilities.pairs.garbled.effects import Effects, Send
+from smpc_dp.capabilities.pairs.garbled.evaluator import EvaluatorRole
+from smpc_dp.capabilities.pairs.garbled.garbler import GarblerRole
+from smpc_dp.capabilities.pairs.garbled.messages import BULK, CHECK, CONTROL, PIECE_HEADER, Confirm, Receipt
+from smpc_dp.capabilities.pairs.garbled.params import PairwiseParameters
+from smpc_dp.capabilities.pairs.garbled.participant import Evaluated, Participant
+from smpc_dp.capabilities.pairs.garbled.plan import Plan
+from smpc_dp.capabilities.pairs.published.library import find
+from smpc_dp.capabilities.pairs.simulation.pairwise import Tamper, evaluate_in_memory
 from smpc_dp.crypto.agree import public_key
 from smpc_dp.crypto.randomness import SystemRandomness
 from smpc_dp.errors import Check, Code, ConfigError, PeerFault, SmpcError
 from smpc_dp.identity.keys import Identity
-from smpc_dp.protocols.garbled.aggregator import AggregatorRole
-from smpc_dp.protocols.garbled.effects import Effects, Send
-from smpc_dp.protocols.garbled.evaluator import EvaluatorRole
-from smpc_dp.protocols.garbled.garbler import GarblerRole
-from smpc_dp.protocols.garbled.messages import BULK, CHECK, CONTROL, PIECE_HEADER, Confirm, Receipt
-from smpc_dp.protocols.garbled.params import PairwiseParameters
-from smpc_dp.protocols.garbled.participant import Evaluated, Participant
-from smpc_dp.protocols.garbled.plan import Plan
-from smpc_dp.published.library import find
-from smpc_dp.simulate.pairwise import Tamper, evaluate_in_memory
 from smpc_dp.wire.abort import ABORT, Abort
 from smpc_dp.wire.signing import Context, decode, decode_envelope, encode_envelope
 
@@ -349,7 +349,9 @@ def replace_instances(parameters: PairwiseParameters) -> PairwiseParameters:
 
 def test_a_key_of_small_order_to_seal_with_names_its_owner(monkeypatch: pytest.MonkeyPatch) -> None:
     taking = roles("aggregator")
-    monkeypatch.setattr("smpc_dp.protocols.garbled.participant.public_key", public_key_but(taking["bob"]))
+    monkeypatch.setattr(
+        "smpc_dp.capabilities.pairs.garbled.participant.public_key", public_key_but(taking["bob"])
+    )
     fault = fault_of(evaluate_in_memory(taking), "hub")
     assert (fault.culprit, fault.reason) == ("bob", "public key is a point of small order")
 

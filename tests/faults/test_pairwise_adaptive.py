@@ -5,18 +5,18 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from smpc_dp.circuits.circuit import pack, unpack
+from smpc_dp.capabilities.pairs.circuits.circuit import pack, unpack
+from smpc_dp.capabilities.pairs.garbled import plan as planning
+from smpc_dp.capabilities.pairs.garbled.evaluator import EvaluatorRole
+from smpc_dp.capabilities.pairs.garbled.garbler import GarblerRole
+from smpc_dp.capabilities.pairs.garbled.messages import CONFIRM, CONTROL, DECODE, Decode
+from smpc_dp.capabilities.pairs.garbled.params import PairwiseParameters
+from smpc_dp.capabilities.pairs.garbled.participant import Evaluated, Participant
+from smpc_dp.capabilities.pairs.garbled.plan import Plan
+from smpc_dp.capabilities.pairs.published.library import find
+from smpc_dp.capabilities.pairs.simulation.pairwise import evaluate_in_memory
 from smpc_dp.crypto.randomness import SystemRandomness
 from smpc_dp.errors import PeerFault
-from smpc_dp.protocols.garbled import plan as planning
-from smpc_dp.protocols.garbled.evaluator import EvaluatorRole
-from smpc_dp.protocols.garbled.garbler import GarblerRole
-from smpc_dp.protocols.garbled.messages import CONFIRM, CONTROL, DECODE, Decode
-from smpc_dp.protocols.garbled.params import PairwiseParameters
-from smpc_dp.protocols.garbled.participant import Evaluated, Participant
-from smpc_dp.protocols.garbled.plan import Plan
-from smpc_dp.published.library import find
-from smpc_dp.simulate.pairwise import evaluate_in_memory
 from smpc_dp.wire.signing import Context, decode_envelope
 from tests.faults.test_pairwise import IDENTITIES, INSTANCES, SUMS, X, Y
 

@@ -9,20 +9,20 @@ from pathlib import Path
 
 import pytest
 
-from smpc_dp.circuits.circuit import pack, unpack
+from smpc_dp.capabilities.pairs.circuits.circuit import pack, unpack
+from smpc_dp.capabilities.pairs.garbled.evaluator import EvaluatorRole
+from smpc_dp.capabilities.pairs.garbled.garbler import GarblerRole
+from smpc_dp.capabilities.pairs.garbled.messages import BULK, CONTROL, HELLO, START, Hello, Start
+from smpc_dp.capabilities.pairs.garbled.params import PairwiseParameters
+from smpc_dp.capabilities.pairs.garbled.participant import Evaluated
+from smpc_dp.capabilities.pairs.garbled.plan import Plan
+from smpc_dp.capabilities.pairs.garbled.transfers import Transfers
+from smpc_dp.capabilities.pairs.published.library import find
+from smpc_dp.capabilities.pairs.requests.pairwise import PairwiseMember, create_pairwise_session, drive
+from smpc_dp.capabilities.pairs.simulation.pairwise import Tamper, evaluate_in_memory
 from smpc_dp.crypto.ot import MAX_INDEX, rows_of_chunk
 from smpc_dp.crypto.randomness import SystemRandomness
 from smpc_dp.errors import SmpcError
-from smpc_dp.net.pairwise import PairwiseMember, create_pairwise_session, drive
-from smpc_dp.protocols.garbled.evaluator import EvaluatorRole
-from smpc_dp.protocols.garbled.garbler import GarblerRole
-from smpc_dp.protocols.garbled.messages import BULK, CONTROL, HELLO, START, Hello, Start
-from smpc_dp.protocols.garbled.params import PairwiseParameters
-from smpc_dp.protocols.garbled.participant import Evaluated
-from smpc_dp.protocols.garbled.plan import Plan
-from smpc_dp.protocols.garbled.transfers import Transfers
-from smpc_dp.published.library import find
-from smpc_dp.simulate.pairwise import Tamper, evaluate_in_memory
 from smpc_dp.wire.signing import Context, decode, decode_envelope
 from tests.faults.test_pairwise import IDENTITIES
 
@@ -158,7 +158,7 @@ def test_an_evaluation_that_fails_destroys_the_setup(sender: str) -> None:
 def test_a_setup_without_room_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     pair = Pair()
     pair.right()
-    monkeypatch.setattr("smpc_dp.protocols.garbled.transfers.MAX_INDEX", 2 * CHUNK)
+    monkeypatch.setattr("smpc_dp.capabilities.pairs.garbled.transfers.MAX_INDEX", 2 * CHUNK)
     pair.right()
     pair.right()
     assert pair.indices == [CHUNK] * 2

@@ -10,23 +10,23 @@ import pytest
 from nacl.signing import SigningKey
 
 import smpc_dp
+from smpc_dp.capabilities.pairs.garbled.relay import CHUNK_BYTES, SealedConnection
+from smpc_dp.capabilities.pairs.kernels import Field, kendall_tau
+from smpc_dp.capabilities.pairs.requests.relay import RelayedChannel
+from smpc_dp.capabilities.pairs.statistics.compiled import plan_statistic
+from smpc_dp.capabilities.pairs.ustatistic import messages as m
+from smpc_dp.capabilities.pairs.ustatistic import states as states
+from smpc_dp.capabilities.pairs.ustatistic.pairs import CollectDone, on_relay
+from smpc_dp.capabilities.pairs.ustatistic.relay import PairRelays, most_frames
+from smpc_dp.capabilities.pairs.ustatistic.result import StatisticResult
+from smpc_dp.capabilities.pairs.ustatistic.serving import Aggregator
+from smpc_dp.capabilities.pairs.ustatistic.terms import Draw
 from smpc_dp.errors import PeerFault, VerificationError
-from smpc_dp.kernels import Field, kendall_tau
 from smpc_dp.net.local import create_local_session
-from smpc_dp.net.relay import RelayedChannel
 from smpc_dp.net.session_file import Timeouts
 from smpc_dp.privacy.accountant.ledger import Ledger
-from smpc_dp.protocols.garbled.relay import CHUNK_BYTES, SealedConnection
-from smpc_dp.protocols.ustatistic import messages as m
-from smpc_dp.protocols.ustatistic import states as states
-from smpc_dp.protocols.ustatistic.pairs import CollectDone, on_relay
-from smpc_dp.protocols.ustatistic.relay import PairRelays, most_frames
-from smpc_dp.protocols.ustatistic.result import StatisticResult
-from smpc_dp.protocols.ustatistic.serving import Aggregator
-from smpc_dp.protocols.ustatistic.terms import Draw
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from smpc_dp.simulate.simulated_run import Signer
-from smpc_dp.statistics.compiled import plan_statistic
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import Context, decode, decode_envelope, encode_envelope
 

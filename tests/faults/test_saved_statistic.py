@@ -12,6 +12,11 @@ from typing import Any
 import pytest
 
 from smpc_dp import database
+from smpc_dp.capabilities.pairs.statistics.compiled import operation_of
+from smpc_dp.capabilities.pairs.ustatistic import messages as m
+from smpc_dp.capabilities.pairs.ustatistic import states as states
+from smpc_dp.capabilities.pairs.ustatistic.pairs import EndedPair
+from smpc_dp.capabilities.pairs.ustatistic.party import Evaluating
 from smpc_dp.crypto.randomness import SystemRandomness
 from smpc_dp.errors import LocalError, PrivacyError, SmpcError
 from smpc_dp.protocols.engine.codec import Codec
@@ -19,11 +24,6 @@ from smpc_dp.protocols.engine.events import Cancellation, Event, Message, Report
 from smpc_dp.protocols.engine.run import Run
 from smpc_dp.protocols.engine.saved import SavedRun
 from smpc_dp.protocols.engine.state import State
-from smpc_dp.protocols.ustatistic import messages as m
-from smpc_dp.protocols.ustatistic import states as states
-from smpc_dp.protocols.ustatistic.pairs import EndedPair
-from smpc_dp.protocols.ustatistic.party import Evaluating
-from smpc_dp.statistics.compiled import operation_of
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import decode
 from tests.faults.saved_scene import Crash, Faults, Media, Wire

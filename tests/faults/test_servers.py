@@ -19,6 +19,7 @@ from typing import Self, TypeVar
 import msgspec
 import pytest
 
+from smpc_dp.capabilities.pairs.kernels import Field, Kernel
 from smpc_dp.capabilities.servers.requests import engine as engines
 from smpc_dp.capabilities.servers.requests.child import Answer
 from smpc_dp.capabilities.servers.requests.computing_server import serve_shares
@@ -44,7 +45,6 @@ from smpc_dp.errors import (
     VerificationError,
 )
 from smpc_dp.identity.keys import Identity
-from smpc_dp.kernels import Field, Kernel
 from smpc_dp.net.local import create_local_session
 from smpc_dp.net.member import Membership, default_key
 from smpc_dp.net.session_file import Timeouts, load_session, write_session

@@ -10,29 +10,29 @@ import pytest
 from msgspec.structs import replace
 from nacl.signing import SigningKey
 
+from smpc_dp.capabilities.pairs.covert.copies import GarblerCopy
+from smpc_dp.capabilities.pairs.covert.garbler import CovertGarblerRole
+from smpc_dp.capabilities.pairs.covert.roles import aggregator_role, party_role
+from smpc_dp.capabilities.pairs.covert.terms import TABLES, Terms
+from smpc_dp.capabilities.pairs.garbled.aggregator import AggregatorEvaluation
+from smpc_dp.capabilities.pairs.garbled.params import MAX_COPIES
+from smpc_dp.capabilities.pairs.kernels import Field, Kernel, kendall_tau
+from smpc_dp.capabilities.pairs.kernels.named import find_kernel
+from smpc_dp.capabilities.pairs.requests.statistic import plan_maker
+from smpc_dp.capabilities.pairs.simulation.pairwise import evaluate_in_memory
+from smpc_dp.capabilities.pairs.statistics.compiled import operation_of, plan_statistic
+from smpc_dp.capabilities.pairs.ustatistic import messages as m
+from smpc_dp.capabilities.pairs.ustatistic import states as states
+from smpc_dp.capabilities.pairs.ustatistic.pairs import EndedPair
+from smpc_dp.capabilities.pairs.ustatistic.plan import StatisticPlan
+from smpc_dp.capabilities.pairs.ustatistic.result import StatisticResult
+from smpc_dp.capabilities.pairs.ustatistic.terms import pair_context, statistic_context
+from smpc_dp.capabilities.pairs.ustatistic.wire import PairWire
 from smpc_dp.errors import Check, Code, ConfigError, PeerFault, SmpcError, TimeoutFault
-from smpc_dp.kernels import Field, Kernel, kendall_tau
-from smpc_dp.kernels.named import find_kernel
-from smpc_dp.net.statistic import plan_maker
-from smpc_dp.protocols.covert.copies import GarblerCopy
-from smpc_dp.protocols.covert.garbler import CovertGarblerRole
-from smpc_dp.protocols.covert.roles import aggregator_role, party_role
-from smpc_dp.protocols.covert.terms import TABLES, Terms
 from smpc_dp.protocols.engine.events import Cancellation, Deadline, Message, PeersLost, Report, Start
 from smpc_dp.protocols.engine.run import Run
-from smpc_dp.protocols.garbled.aggregator import AggregatorEvaluation
-from smpc_dp.protocols.garbled.params import MAX_COPIES
-from smpc_dp.protocols.ustatistic import messages as m
-from smpc_dp.protocols.ustatistic import states as states
-from smpc_dp.protocols.ustatistic.pairs import EndedPair
-from smpc_dp.protocols.ustatistic.plan import StatisticPlan
-from smpc_dp.protocols.ustatistic.result import StatisticResult
-from smpc_dp.protocols.ustatistic.terms import pair_context, statistic_context
-from smpc_dp.protocols.ustatistic.wire import PairWire
-from smpc_dp.simulate.pairwise import evaluate_in_memory
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from smpc_dp.simulate.simulated_run import Signer
-from smpc_dp.statistics.compiled import operation_of, plan_statistic
 from smpc_dp.wire.abort import TEXTS
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.sets import pack_set
@@ -479,7 +479,7 @@ def test_a_question_is_checked() -> None:
 
 
 def test_one_record_of_the_kernels_domain() -> None:
-    from smpc_dp.net.statistic import StatisticRequest
+    from smpc_dp.capabilities.pairs.requests.statistic import StatisticRequest
 
     def make(data: object, public_label: object = None, kernel: Kernel = KERNEL) -> StatisticRequest:
         return StatisticRequest.check(

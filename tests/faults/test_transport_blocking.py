@@ -19,11 +19,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from smpc_dp.capabilities.pairs.requests import pairwise
+from smpc_dp.capabilities.pairs.requests.pairwise import PairwiseMember, create_pairwise_session
 from smpc_dp.errors import ConfigError, PeerFault, SmpcError, TimeoutFault
 from smpc_dp.identity.keys import Identity
 from smpc_dp.identity.roster import Roster, split_address
-from smpc_dp.net import pairwise
-from smpc_dp.net.pairwise import PairwiseMember, create_pairwise_session
 from smpc_dp.net.session_file import Timeouts
 from smpc_dp.net.transport import blocking, handshake
 from smpc_dp.net.transport import connect as connecting

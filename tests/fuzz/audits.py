@@ -18,11 +18,12 @@ from unittest.mock import patch
 import msgspec
 
 from smpc_dp._core import tuple_hash
+from smpc_dp.capabilities.pairs.kernels import Field
+from smpc_dp.capabilities.pairs.kernels.named import find_kernel
+from smpc_dp.capabilities.pairs.ustatistic.terms import statistic_context
 from smpc_dp.crypto import proofs
 from smpc_dp.errors import LocalError, SmpcError
 from smpc_dp.identity.keys import Identity
-from smpc_dp.kernels import Field
-from smpc_dp.kernels.named import find_kernel
 from smpc_dp.log.checkpoint import log_key
 from smpc_dp.log.keeping import MemoryBoard
 from smpc_dp.log.log import Entry, Header, decode_line, read_header
@@ -40,7 +41,6 @@ from smpc_dp.protocols.opinion import Opinion
 from smpc_dp.protocols.registry import protocol_in, session_protocol
 from smpc_dp.protocols.result import Result
 from smpc_dp.protocols.session import canonical_session, session_digest, session_json
-from smpc_dp.protocols.ustatistic.terms import statistic_context
 from smpc_dp.wire.signing import Context, group_operation
 from smpc_dp_lab.vectors import verifiable_runs as lab
 from smpc_dp_lab.vectors.verifiable_openings import OPEN_2, THIRD, to_something_else, too_far_out

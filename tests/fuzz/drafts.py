@@ -20,6 +20,15 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from smpc_dp.capabilities.pairs.garbled.draw import commit
+from smpc_dp.capabilities.pairs.ustatistic import messages as m
+from smpc_dp.capabilities.pairs.ustatistic.messages import OPERATION
+from smpc_dp.capabilities.pairs.ustatistic.terms import (
+    again_identifier,
+    commitment_run,
+    run_identifier,
+    start_root,
+)
 from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.transcript import digest
 from smpc_dp.errors import SmpcError
@@ -29,19 +38,10 @@ from smpc_dp.log.log import FORMAT, VERSION, Chain, Entry, Header, decode_line, 
 from smpc_dp.log.runs import head_after, start_of
 from smpc_dp.log.signed_note import COSIGNATURE, NoteKey, cosigned
 from smpc_dp.protocols.begin import attestation_digest
-from smpc_dp.protocols.garbled.draw import commit
 from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.phases import keys
 from smpc_dp.protocols.phases import messages as common
 from smpc_dp.protocols.session import session_json
-from smpc_dp.protocols.ustatistic import messages as m
-from smpc_dp.protocols.ustatistic.messages import OPERATION
-from smpc_dp.protocols.ustatistic.terms import (
-    again_identifier,
-    commitment_run,
-    run_identifier,
-    start_root,
-)
 from smpc_dp.wire.sets import PartySet, pack_list
 from smpc_dp.wire.signing import Context
 

@@ -6,18 +6,18 @@ import io
 import json
 from typing import Any
 
+from smpc_dp.capabilities.pairs.circuits.bristol import format_bristol, parse_bristol
+from smpc_dp.capabilities.pairs.kernels import Field
+from smpc_dp.capabilities.pairs.kernels.described import describe, read_kernel
+from smpc_dp.capabilities.pairs.requests.statistic import plan_maker
 from smpc_dp.capabilities.servers.requests.programs import compile_operation
 from smpc_dp.capabilities.servers.secret_sharing.params import check_parameters
-from smpc_dp.circuits.bristol import format_bristol, parse_bristol
 from smpc_dp.errors import SmpcError, VerificationError
 from smpc_dp.files import Spool
-from smpc_dp.kernels import Field
-from smpc_dp.kernels.described import describe, read_kernel
 from smpc_dp.log.followed import Followed
 from smpc_dp.log.header import ReadHeader
 from smpc_dp.log.log import Chain, Entry, Header, checked_header, decode_line, encode_line, first_head
 from smpc_dp.log.reader import LogReader
-from smpc_dp.net.statistic import plan_maker
 from tests.fuzz.target import Decoder, Target
 
 
@@ -86,7 +86,7 @@ def _circuit(content: bytes) -> None:
 
 
 def _kernels() -> tuple[bytes, ...]:
-    from smpc_dp.kernels import gini_mean_difference, kendall_tau
+    from smpc_dp.capabilities.pairs.kernels import gini_mean_difference, kendall_tau
 
     field = Field(0.0, 3.0, 1.0, "x")
     known = [kendall_tau(field, field), gini_mean_difference(field)]

@@ -12,6 +12,7 @@ from types import ModuleType
 import msgspec
 import numpy as np
 
+from smpc_dp.capabilities.pairs.garbled.plan import pack_bits, unpack_bits
 from smpc_dp.capabilities.servers.secret_sharing import sharing
 from smpc_dp.crypto import agree, commit, merkle, seal, shamir
 from smpc_dp.crypto.labels import Label
@@ -21,7 +22,6 @@ from smpc_dp.identity.keys import Identity, verify
 from smpc_dp.net.transport import framing, handshake
 from smpc_dp.net.transport.channel import broken
 from smpc_dp.net.transport.difference import DescribedSession
-from smpc_dp.protocols.garbled.plan import pack_bits, unpack_bits
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.sets import PartySet, pack_list, pack_set, unpack_list
 from smpc_dp.wire.signing import decode, decode_envelope, encode, encode_envelope

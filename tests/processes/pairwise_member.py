@@ -10,9 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
-from smpc_dp.circuits.circuit import WORD_BITS
+from smpc_dp.capabilities.pairs.circuits.circuit import WORD_BITS
+from smpc_dp.capabilities.pairs.requests.pairwise import PairwiseMember, evaluate
 from smpc_dp.errors import PeerFault, SmpcError, TimeoutFault
-from smpc_dp.net.pairwise import PairwiseMember, evaluate
 
 
 def say(**reason: object) -> None:

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import smpc_dp
-from smpc_dp.net.relay import RelayedChannel
+from smpc_dp.capabilities.pairs.requests.relay import RelayedChannel
 
 DIES_AT = 4
 

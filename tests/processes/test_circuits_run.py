@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from smpc_dp.circuits.bristol import format_bristol
-from smpc_dp.published.library import find
+from smpc_dp.capabilities.pairs.circuits.bristol import format_bristol
+from smpc_dp.capabilities.pairs.published.library import find
 from tests.command import smpc_dp
 
 # FIPS 197, appendix C.1.

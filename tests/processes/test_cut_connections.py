@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from smpc_dp.capabilities.pairs.requests.pairwise import PairwiseMember, create_pairwise_session
 from smpc_dp.errors import SmpcError, TimeoutFault
-from smpc_dp.net.pairwise import PairwiseMember, create_pairwise_session
 from smpc_dp.net.session_file import Timeouts
 from smpc_dp.net.transport import endpoint as endpoints
 from smpc_dp.net.transport.blocking import BlockingChannel

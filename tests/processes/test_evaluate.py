@@ -16,18 +16,18 @@ import numpy as np
 import pytest
 
 import smpc_dp
-from smpc_dp.circuits.bristol import format_bristol
+from smpc_dp.capabilities.pairs.circuits.bristol import format_bristol
+from smpc_dp.capabilities.pairs.covert.copies import GarblerCopy
+from smpc_dp.capabilities.pairs.covert.evaluator import CovertEvaluatorRole
+from smpc_dp.capabilities.pairs.covert.garbler import CovertGarblerRole
+from smpc_dp.capabilities.pairs.covert.terms import TABLES, Terms
+from smpc_dp.capabilities.pairs.garbled.evaluation import Role
+from smpc_dp.capabilities.pairs.garbled.params import Output
+from smpc_dp.capabilities.pairs.published.library import find
+from smpc_dp.capabilities.pairs.requests.audit_certificate import CertificateReport, audit_certificate
 from smpc_dp.errors import Check
-from smpc_dp.net.audit_certificate import CertificateReport, audit_certificate
 from smpc_dp.net.local import create_local_session
 from smpc_dp.net.session_file import Timeouts
-from smpc_dp.protocols.covert.copies import GarblerCopy
-from smpc_dp.protocols.covert.evaluator import CovertEvaluatorRole
-from smpc_dp.protocols.covert.garbler import CovertGarblerRole
-from smpc_dp.protocols.covert.terms import TABLES, Terms
-from smpc_dp.protocols.garbled.evaluation import Role
-from smpc_dp.protocols.garbled.params import Output
-from smpc_dp.published.library import find
 from tests.command import smpc_dp as smpc_dp_command
 from tests.documents import fields_below
 from tests.signals import DEFAULT_SIGNALS
@@ -337,7 +337,7 @@ async def test_a_garbler_that_cheats_is_convicted_refused_and_shown_by_the_certi
             at["bob"].evaluate("add32", [2], **{**evaluates, "covert": 3}),
         )
         assert all(isinstance(end, smpc_dp.ConfigError) and "covert" in str(end) for end in differing)
-        monkeypatch.setattr("smpc_dp.protocols.covert.roles.CovertGarblerRole", Cheat)
+        monkeypatch.setattr("smpc_dp.capabilities.pairs.covert.roles.CovertGarblerRole", Cheat)
         cheated, caught = await ends(
             at["alice"].evaluate("add32", [1], **garbles), at["bob"].evaluate("add32", [2], **evaluates)
         )
@@ -378,7 +378,7 @@ async def test_a_caller_that_is_cancelled_or_stopped_while_it_judges_still_convi
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It has what the garbler signed; the garbler has hung up, and nobody waits for the evaluation."""
-    monkeypatch.setattr("smpc_dp.protocols.covert.roles.CovertGarblerRole", Cheat)
+    monkeypatch.setattr("smpc_dp.capabilities.pairs.covert.roles.CovertGarblerRole", Cheat)
     loop, judging, go_on = asyncio.get_running_loop(), asyncio.Event(), threading.Event()
     check = CovertEvaluatorRole._check_copies
 
@@ -410,9 +410,9 @@ STOPPED = """
 import asyncio, os, sys, time
 import smpc_dp
 from smpc_dp.net.launcher import run_child
-from smpc_dp.protocols.covert.evaluator import CovertEvaluatorRole
+from smpc_dp.capabilities.pairs.covert.evaluator import CovertEvaluatorRole
 from tests.processes.test_evaluate import Cheat, RecordedRun
-import smpc_dp.protocols.covert.roles as roles
+import smpc_dp.capabilities.pairs.covert.roles as roles
 
 roles.CovertGarblerRole, check = Cheat, CovertEvaluatorRole._check_copies
 

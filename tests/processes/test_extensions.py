@@ -24,26 +24,26 @@ from smpc_dp import extensions
 from smpc_dp.capabilities.learn.averager import Averaged, Rows
 from smpc_dp.capabilities.learn.registry import check_learn
 from smpc_dp.capabilities.learn.requirements import LearnerContext
+from smpc_dp.capabilities.pairs.kernels import Field
+from smpc_dp.capabilities.pairs.kernels.compiled import compile_kernel, evaluate
+from smpc_dp.capabilities.pairs.kernels.described import describe, read_kernel
+from smpc_dp.capabilities.pairs.kernels.named import find_kernel
+from smpc_dp.capabilities.pairs.requests.statistic import StatisticRequest, plan_maker
+from smpc_dp.capabilities.pairs.ustatistic import messages as statistic
 from smpc_dp.capabilities.reports.report_parameters import ReportParameters, check_reports
 from smpc_dp.cli.statistic import Statistic
 from smpc_dp.errors import ConfigError, LocalError, SmpcError, TimeoutFault
 from smpc_dp.extensions import Group
-from smpc_dp.kernels import Field
-from smpc_dp.kernels.compiled import compile_kernel, evaluate
-from smpc_dp.kernels.described import describe, read_kernel
-from smpc_dp.kernels.named import find_kernel
 from smpc_dp.net.aggregator import serve
 from smpc_dp.net.local import create_local_session
 from smpc_dp.net.session import connect
 from smpc_dp.net.session_file import Timeouts, load_session
-from smpc_dp.net.statistic import StatisticRequest, plan_maker
 from smpc_dp.protocols.gopa.verifiable.records import VerifiableRecordParameters
 from smpc_dp.protocols.record_result import RecordResult
 from smpc_dp.protocols.registry import RESERVED, built_in_protocols, checker_of, find_protocol
 from smpc_dp.protocols.result import Result
 from smpc_dp.protocols.secagg.records import RecordSumParameters, check_records
 from smpc_dp.protocols.session_protocol import ParameterChecker
-from smpc_dp.protocols.ustatistic import messages as statistic
 from smpc_dp.records.answers import estimate
 from smpc_dp.records.asked import Statistic as Asked
 from smpc_dp.records.composed import FIRST_ORDER, NO_ANSWER
@@ -278,9 +278,9 @@ def test_a_factory_needs_its_fields() -> None:
 
 
 FACTORIES = """
-from smpc_dp.kernels import Field, KernelFactory, table_kernel
-from smpc_dp.kernels.definitions import absolute_difference
-from smpc_dp.kernels.forms import Form
+from smpc_dp.capabilities.pairs.kernels import Field, KernelFactory, table_kernel
+from smpc_dp.capabilities.pairs.kernels.definitions import absolute_difference
+from smpc_dp.capabilities.pairs.kernels.forms import Form
 from smpc_dp_example.kernel import near
 
 class Bad(KernelFactory):

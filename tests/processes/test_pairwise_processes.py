@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from smpc_dp.net.pairwise import AGGREGATOR, create_pairwise_session
+from smpc_dp.capabilities.pairs.published.library import find
+from smpc_dp.capabilities.pairs.requests.pairwise import AGGREGATOR, create_pairwise_session
 from smpc_dp.net.session_file import Timeouts
-from smpc_dp.published.library import find
 from tests.deadlines import HOURS
 
 MEMBER = Path(__file__).with_name("pairwise_member.py")

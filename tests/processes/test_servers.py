@@ -18,23 +18,23 @@ import numpy as np
 import pytest
 
 import smpc_dp
+from smpc_dp.capabilities.pairs.circuits.builder import Bits, Builder
+from smpc_dp.capabilities.pairs.circuits.gadgets import equal, less_than
+from smpc_dp.capabilities.pairs.kernels import Field, auc, circuit_kernel, kendall_tau, table_kernel
+from smpc_dp.capabilities.pairs.kernels.fields import Codes
+from smpc_dp.capabilities.pairs.kernels.on_bits import Record
+from smpc_dp.capabilities.pairs.ustatistic.result import StatisticResult
 from smpc_dp.capabilities.servers.requests import connection, programs, shared
 from smpc_dp.capabilities.servers.requests.computing_server import serve_shares
 from smpc_dp.capabilities.servers.secret_sharing.agreement import Opened
 from smpc_dp.capabilities.servers.secret_sharing.params import SharedParameters
 from smpc_dp.capabilities.servers.statistics.plan import Program
-from smpc_dp.circuits.builder import Bits, Builder
-from smpc_dp.circuits.gadgets import equal, less_than
 from smpc_dp.errors import ConfigError, PeerFault, PrivacyError, SmpcError
-from smpc_dp.kernels import Field, auc, circuit_kernel, kendall_tau, table_kernel
-from smpc_dp.kernels.fields import Codes
-from smpc_dp.kernels.on_bits import Record
 from smpc_dp.net.events import Event, OnEvent, ignore
 from smpc_dp.net.launcher import Launcher, member_command
 from smpc_dp.net.local import create_local_session
 from smpc_dp.net.session_file import Timeouts
 from smpc_dp.privacy.accountant.ledger import Ledger
-from smpc_dp.protocols.ustatistic.result import StatisticResult
 
 PARTIES = ("alice", "bob", "carol", "dave")
 SERVERS = ("server1", "server2", "server3")

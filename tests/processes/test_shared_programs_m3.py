@@ -7,10 +7,10 @@ import secrets
 import numpy as np
 import pytest
 
+from smpc_dp.capabilities.pairs.kernels import Field, kendall_tau, table_kernel
+from smpc_dp.capabilities.pairs.statistics import exact
 from smpc_dp.capabilities.servers.statistics.plan import read_answer, statistic_program, sum_program
 from smpc_dp.capabilities.servers.statistics.program import design_pairs
-from smpc_dp.kernels import Field, kendall_tau, table_kernel
-from smpc_dp.statistics import exact
 from smpc_dp_lab.bench.servers import run_servers, split_records
 
 

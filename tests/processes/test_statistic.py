@@ -15,26 +15,26 @@ import numpy as np
 import pytest
 
 import smpc_dp
+from smpc_dp.capabilities.pairs.covert.copies import GarblerCopy
+from smpc_dp.capabilities.pairs.covert.evaluator import CovertEvaluatorRole
+from smpc_dp.capabilities.pairs.covert.garbler import CovertGarblerRole
+from smpc_dp.capabilities.pairs.covert.terms import TABLES, Terms
+from smpc_dp.capabilities.pairs.garbled.draw import matchings
+from smpc_dp.capabilities.pairs.garbled.effects import Send
+from smpc_dp.capabilities.pairs.kernels import Field, auc, kendall_tau, table_kernel
+from smpc_dp.capabilities.pairs.requests import statistic
+from smpc_dp.capabilities.pairs.requests.audit_certificate import audit_certificate
+from smpc_dp.capabilities.pairs.ustatistic import pairs
+from smpc_dp.capabilities.pairs.ustatistic.messages import RelayEnd
+from smpc_dp.capabilities.pairs.ustatistic.result import StatisticResult
 from smpc_dp.errors import Check, Code, certificate_of
-from smpc_dp.kernels import Field, auc, kendall_tau, table_kernel
-from smpc_dp.net import statistic
 from smpc_dp.net.aggregator import RequestServer
 from smpc_dp.net.audit import audit
-from smpc_dp.net.audit_certificate import audit_certificate
 from smpc_dp.net.local import create_local_session
 from smpc_dp.net.session_file import Timeouts
 from smpc_dp.net.tasks import Beside
 from smpc_dp.net.threads import run_in_loop
 from smpc_dp.privacy.accountant.ledger import Ledger
-from smpc_dp.protocols.covert.copies import GarblerCopy
-from smpc_dp.protocols.covert.evaluator import CovertEvaluatorRole
-from smpc_dp.protocols.covert.garbler import CovertGarblerRole
-from smpc_dp.protocols.covert.terms import TABLES, Terms
-from smpc_dp.protocols.garbled.draw import matchings
-from smpc_dp.protocols.garbled.effects import Send
-from smpc_dp.protocols.ustatistic import pairs
-from smpc_dp.protocols.ustatistic.messages import RelayEnd
-from smpc_dp.protocols.ustatistic.result import StatisticResult
 from tests.deadlines import HOURS
 
 PARTIES = ("alice", "bob", "carol", "dave", "eve")
@@ -413,7 +413,7 @@ class Cheat(CovertGarblerRole):
 async def test_garblers_that_cheat_are_convicted_their_pairs_fail_and_ledgers_are_charged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("smpc_dp.protocols.covert.roles.CovertGarblerRole", Cheat)
+    monkeypatch.setattr("smpc_dp.capabilities.pairs.covert.roles.CovertGarblerRole", Cheat)
     # A deadline that a busy machine misses would end the request before both are convicted.
     path = session(tmp_path)
     ledgers = {name: tmp_path / f"{name}.ledger" for name in PARTIES}
@@ -453,7 +453,7 @@ async def test_a_convicted_party_is_paired_no_more_and_its_partners_are_told_who
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Parties of label 1 garble: alice, who cheats, and bob. Nobody has a deadline within the test."""
-    monkeypatch.setattr("smpc_dp.protocols.covert.roles.CovertGarblerRole", OneCheat)
+    monkeypatch.setattr("smpc_dp.capabilities.pairs.covert.roles.CovertGarblerRole", OneCheat)
     path = session(tmp_path)
     stored: list[set[str]] = []
     heed, close = RequestServer._heed_certificates, pairs._close
@@ -532,7 +532,7 @@ class Escaping(OneCheat):
 async def test_no_caught_garbler_escapes_its_certificate(
     addresses: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("smpc_dp.protocols.covert.roles.CovertGarblerRole", Escaping)
+    monkeypatch.setattr("smpc_dp.capabilities.pairs.covert.roles.CovertGarblerRole", Escaping)
     drive_pair = statistic.PairRounds._drive_pair
 
     async def noted(rounds: statistic.PairRounds, matching: int, garbler: str, *rest: Any) -> None:
@@ -566,7 +566,7 @@ async def test_a_judgement_that_outlasts_the_run_convicts_and_is_in_the_result(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The aggregator ends the run in 11 s; its result ends the pairs of who still judges."""
-    monkeypatch.setattr("smpc_dp.protocols.covert.roles.CovertGarblerRole", OneCheat)
+    monkeypatch.setattr("smpc_dp.capabilities.pairs.covert.roles.CovertGarblerRole", OneCheat)
     check = CovertEvaluatorRole._check_copies
 
     def slow(role: CovertEvaluatorRole, *arguments: Any) -> None:
@@ -603,7 +603,7 @@ class FalseAccuser(CovertEvaluatorRole):
 async def test_who_accuses_an_honest_garbler_is_excluded_and_nobody_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("smpc_dp.protocols.covert.roles.CovertEvaluatorRole", FalseAccuser)
+    monkeypatch.setattr("smpc_dp.capabilities.pairs.covert.roles.CovertEvaluatorRole", FalseAccuser)
     path = session(tmp_path)
 
     async def ask(opened: smpc_dp.Session, index: int) -> StatisticResult:

@@ -23,9 +23,9 @@ import pytest
 
 import smpc_dp
 from smpc_dp.capabilities.learn.requests.learning import learn, serve_learning
+from smpc_dp.capabilities.pairs.kernels import Field, kendall_tau
 from smpc_dp.capabilities.servers.requests.computing_server import serve_shares
 from smpc_dp.errors import Code
-from smpc_dp.kernels import Field, kendall_tau
 from smpc_dp.net.local import create_local_session
 from smpc_dp.net.session_file import Timeouts
 from smpc_dp.net.transport.blocking import BlockingChannel

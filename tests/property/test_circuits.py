@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from smpc_dp.circuits import gadgets
-from smpc_dp.circuits.bristol import format_bristol, parse_bristol
-from smpc_dp.circuits.builder import ONE, ZERO, Bits, Builder
-from smpc_dp.circuits.circuit import Circuit, Op, pack, unpack
-from smpc_dp.circuits.layers import layers_of
+from smpc_dp.capabilities.pairs.circuits import gadgets
+from smpc_dp.capabilities.pairs.circuits.bristol import format_bristol, parse_bristol
+from smpc_dp.capabilities.pairs.circuits.builder import ONE, ZERO, Bits, Builder
+from smpc_dp.capabilities.pairs.circuits.circuit import Circuit, Op, pack, unpack
+from smpc_dp.capabilities.pairs.circuits.layers import layers_of
 from smpc_dp.errors import ConfigError
 from tests.examples import examples
 

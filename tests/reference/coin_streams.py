@@ -11,9 +11,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from smpc_dp.circuits.builder import ONE, ZERO, Bit, Bits, Builder
-from smpc_dp.circuits.gadgets import equal_constant, select
-from smpc_dp.circuits.randomisers import biased_coin
+from smpc_dp.capabilities.pairs.circuits.builder import ONE, ZERO, Bit, Bits, Builder
+from smpc_dp.capabilities.pairs.circuits.gadgets import equal_constant, select
+from smpc_dp.capabilities.pairs.circuits.randomisers import biased_coin
 
 # The chance, as a power of 2, that a stream has too few decided coins.
 FAILURE_BITS = 40

@@ -12,17 +12,23 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.stats import chi2_contingency, norm
 
+from smpc_dp.capabilities.pairs.garbled.draw import bipartite_matchings, matchings
+from smpc_dp.capabilities.pairs.kernels import (
+    Field,
+    Kernel,
+    auc_private_labels,
+    gini_mean_difference,
+    kendall_tau,
+)
+from smpc_dp.capabilities.pairs.kernels.named import find_kernel
+from smpc_dp.capabilities.pairs.statistics import exact
+from smpc_dp.capabilities.pairs.statistics.compiled import plan_statistic
+from smpc_dp.capabilities.pairs.ustatistic.estimate import estimate
 from smpc_dp.errors import ConfigError
-from smpc_dp.kernels import Field, Kernel, auc_private_labels, gini_mean_difference, kendall_tau
-from smpc_dp.kernels.named import find_kernel
 from smpc_dp.privacy.local_pairwise import zetas
 from smpc_dp.privacy.pairwise_plan import sampling_error
-from smpc_dp.protocols.garbled.draw import bipartite_matchings, matchings
-from smpc_dp.protocols.ustatistic.estimate import estimate
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from smpc_dp.simulate.statistic import pairwise, through_gates
-from smpc_dp.statistics import exact
-from smpc_dp.statistics.compiled import plan_statistic
 from tests.examples import examples
 
 PARTIES = 10

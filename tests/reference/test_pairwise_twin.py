@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from smpc_dp.circuits.bristol import format_bristol
-from smpc_dp.circuits.builder import Builder
-from smpc_dp.protocols.garbled.params import Mode, Output, PairwiseParameters
-from smpc_dp.protocols.garbled.plan import Plan
-from smpc_dp.published.library import find
+from smpc_dp.capabilities.pairs.circuits.bristol import format_bristol
+from smpc_dp.capabilities.pairs.circuits.builder import Builder
+from smpc_dp.capabilities.pairs.garbled.params import Mode, Output, PairwiseParameters
+from smpc_dp.capabilities.pairs.garbled.plan import Plan
+from smpc_dp.capabilities.pairs.published.library import find
 from smpc_dp_lab.vectors import pairwise_runs as runs
 from smpc_dp_verify import ristretto
 from tests.reference import blake3_twin, garble_twin, ot_twin
@@ -103,7 +103,7 @@ def test_published_run(path: Path) -> None:
 def test_blocks_and_chunks(output: Output, monkeypatch: pytest.MonkeyPatch) -> None:
     """Three blocks, the last not full, and chunks of transfers that end anywhere."""
     limits = twin.Limits(block_labels=48, transfers=10)
-    monkeypatch.setattr("smpc_dp.protocols.garbled.plan.BLOCK_LABELS", limits.block_labels)
+    monkeypatch.setattr("smpc_dp.capabilities.pairs.garbled.plan.BLOCK_LABELS", limits.block_labels)
     for module in ("plan", "garbler", "evaluator"):
         monkeypatch.setattr(f"smpc_dp.protocols.garbled.{module}.TRANSFERS", limits.transfers)
     run = runs.new_run(runs.Scenario("blocks", "", output, 40)).execute()

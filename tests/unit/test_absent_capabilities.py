@@ -19,6 +19,7 @@ import pytest
 
 import smpc_dp.capabilities
 from smpc_dp import extensions
+from smpc_dp.capabilities.pairs.ustatistic import messages as statistic
 
 # With all options of simulations, which later tests need.
 from smpc_dp.cli import simulate as _simulate  # noqa: F401
@@ -40,7 +41,6 @@ from smpc_dp.net.tasks import Beside
 from smpc_dp.protocols import registry
 from smpc_dp.protocols.engine.events import PeersLost
 from smpc_dp.protocols.registry import RESERVED, built_in_protocols, find_protocol
-from smpc_dp.protocols.ustatistic import messages as statistic
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import Context
 from tests.baselines import help

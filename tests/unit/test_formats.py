@@ -13,7 +13,9 @@ from pathlib import Path
 import pytest
 
 from smpc_dp.capabilities.learn.commands.learn import MODEL_VERSION
-from smpc_dp.circuits.bristol import read_bristol
+from smpc_dp.capabilities.pairs.circuits.bristol import read_bristol
+from smpc_dp.capabilities.pairs.published.library import PUBLISHED
+from smpc_dp.capabilities.pairs.ustatistic import messages as statistic
 from smpc_dp.errors import ConfigError, LocalError, SmpcError
 from smpc_dp.identity import keys as identity
 from smpc_dp.identity.keys import Identity
@@ -33,8 +35,6 @@ from smpc_dp.protocols.gopa.params import GopaParameters
 from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
 from smpc_dp.protocols.gopa.versions import VERIFIABLE_VERSION, VERSION
 from smpc_dp.protocols.registry import built_in_protocols
-from smpc_dp.protocols.ustatistic import messages as statistic
-from smpc_dp.published.library import PUBLISHED
 from smpc_dp.seen import Seen
 
 FIXTURES = Path(__file__).resolve().parents[1] / "fixtures"

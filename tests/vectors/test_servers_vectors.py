@@ -8,10 +8,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from smpc_dp.capabilities.pairs.circuits.bristol import parse_bristol
 from smpc_dp.capabilities.servers.secret_sharing.terms import ProgramTerms
 from smpc_dp.capabilities.servers.simulation.shared import run_alone
 from smpc_dp.capabilities.servers.statistics.plan import Program
-from smpc_dp.circuits.bristol import parse_bristol
 from smpc_dp.identity.keys import verify
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp_lab import vectors

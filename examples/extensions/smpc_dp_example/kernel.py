@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from smpc_dp.kernels import Field, Kernel, KernelFactory, table_kernel
+from smpc_dp.capabilities.pairs.kernels import Field, Kernel, KernelFactory, table_kernel
 
 near = table_kernel("near", lambda x, y: float(abs(x[0] - y[0]) <= 2), Field(0, 9), low=0, high=1)
 

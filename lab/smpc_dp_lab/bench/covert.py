@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from smpc_dp.capabilities.pairs.garbled.params import PairwiseParameters
+from smpc_dp.capabilities.pairs.garbled.plan import COVERT_FIELD, Plan
+from smpc_dp.capabilities.pairs.published.library import find
 from smpc_dp.crypto.ot import rows_of_chunk
-from smpc_dp.protocols.garbled.params import PairwiseParameters
-from smpc_dp.protocols.garbled.plan import COVERT_FIELD, Plan
-from smpc_dp.published.library import find
 from smpc_dp_lab.bench.drivers import Trial
 from smpc_dp_lab.bench.figures import Figure, Limit, Peer, Target, cost
 

@@ -33,6 +33,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from smpc_dp.capabilities.pairs.garbled.messages import TABLE_PIECE
+from smpc_dp.capabilities.pairs.garbled.plan import COVERT_FIELD, Plan, pack_bits
 from smpc_dp.crypto.agree import agree, public_key
 from smpc_dp.crypto.garble import LABEL_BYTES, Bytes, Evaluator, Garbler, Run, opened_list
 from smpc_dp.crypto.labels import Label
@@ -42,8 +44,6 @@ from smpc_dp.crypto.seal import seal
 from smpc_dp.crypto.stream_hash import StreamHash
 from smpc_dp.crypto.transcript import digest
 from smpc_dp.identity.keys import Identity, verify
-from smpc_dp.protocols.garbled.messages import TABLE_PIECE
-from smpc_dp.protocols.garbled.plan import COVERT_FIELD, Plan, pack_bits
 from smpc_dp_lab.bench.wire import Wire
 
 # Signed messages of both sides, and those that they check; as many are received.

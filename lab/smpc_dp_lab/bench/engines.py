@@ -13,17 +13,24 @@ from typing import Any
 
 import numpy as np
 
+from smpc_dp.capabilities.pairs.garbled.draw import matchings
+from smpc_dp.capabilities.pairs.kernels import (
+    Field,
+    Kernel,
+    circuit_kernel,
+    definitions,
+    gini_mean_difference,
+    kendall_tau,
+)
+from smpc_dp.capabilities.pairs.kernels.fields import Codes
+from smpc_dp.capabilities.pairs.kernels.on_bits import as_circuit
+from smpc_dp.capabilities.pairs.statistics import exact
+from smpc_dp.capabilities.pairs.statistics.ideal import noisy_mean
 from smpc_dp.capabilities.servers.statistics.kernels import Way
 from smpc_dp.capabilities.servers.statistics.plan import read_answer, statistic_program
 from smpc_dp.crypto.noise import NoiseSource
 from smpc_dp.errors import ConfigCheck, ConfigIssue
-from smpc_dp.kernels import Field, Kernel, circuit_kernel, definitions, gini_mean_difference, kendall_tau
-from smpc_dp.kernels.fields import Codes
-from smpc_dp.kernels.on_bits import as_circuit
-from smpc_dp.protocols.garbled.draw import matchings
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
-from smpc_dp.statistics import exact
-from smpc_dp.statistics.ideal import noisy_mean
 from smpc_dp_lab.bench.figures import (
     Figure,
     Peer,

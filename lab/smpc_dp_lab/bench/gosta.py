@@ -17,8 +17,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from smpc_dp.capabilities.pairs.kernels import auc_private_labels
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
-from smpc_dp.kernels import auc_private_labels
 from smpc_dp_lab.bench.plots import finish_axes, write_plot
 
 if TYPE_CHECKING:

@@ -129,7 +129,7 @@ def _gosta(graph: Topology, records: np.ndarray[Any, np.dtype[np.float64]], task
     from smpc_dp.capabilities.learn.averager import PlainExchange
     from smpc_dp.capabilities.learn.gosta import gosta, gosta_asynchronous
     from smpc_dp.capabilities.learn.schedule import EdgeClock
-    from smpc_dp.kernels import auc_private_labels
+    from smpc_dp.capabilities.pairs.kernels import auc_private_labels
 
     kernel, ticks = auc_private_labels().function, TICKS_PER_PARTY * graph.parties
     learner, width = (gosta, graph.parties) if task == "synchronous" else (gosta_asynchronous, 2)

@@ -16,9 +16,9 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from smpc_dp.kernels import Field, auc
+from smpc_dp.capabilities.pairs.kernels import Field, auc
+from smpc_dp.capabilities.pairs.statistics.exact import auc as exact_auc
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
-from smpc_dp.statistics.exact import auc as exact_auc
 from smpc_dp_lab.bench.figures import refuse, within
 from smpc_dp_lab.bench.plots import finish_axes, write_plot
 

@@ -16,6 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from smpc_dp.capabilities.pairs.garbled.messages import TABLE_PIECE
+from smpc_dp.capabilities.pairs.garbled.plan import FIELD, TRANSFERS, Bits, Plan, pack_bits, unpack_bits
 from smpc_dp.crypto.agree import agree, public_key
 from smpc_dp.crypto.garble import LABEL_BYTES, Evaluator, Garbler, Run, Wires
 from smpc_dp.crypto.memory import working_memory
@@ -24,8 +26,6 @@ from smpc_dp.crypto.randomness import SystemRandomness
 from smpc_dp.crypto.seal import seal
 from smpc_dp.crypto.stream_hash import StreamHash
 from smpc_dp.identity.keys import Identity, verify
-from smpc_dp.protocols.garbled.messages import TABLE_PIECE
-from smpc_dp.protocols.garbled.plan import FIELD, TRANSFERS, Bits, Plan, pack_bits, unpack_bits
 from smpc_dp_lab.bench.wire import CALLED, CALLING, Wire
 
 SHORT_BYTES = 256

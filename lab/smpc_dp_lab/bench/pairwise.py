@@ -12,12 +12,12 @@ from collections.abc import Callable
 from statistics import median
 from typing import Any, TypeVar
 
+from smpc_dp.capabilities.pairs.garbled.params import PairwiseParameters
+from smpc_dp.capabilities.pairs.garbled.plan import Plan
+from smpc_dp.capabilities.pairs.published.library import find
+from smpc_dp.capabilities.pairs.requests.pairwise import create_pairwise_session
 from smpc_dp.crypto.garble import Mode
 from smpc_dp.crypto.ot import FIELD_SIZES
-from smpc_dp.net.pairwise import create_pairwise_session
-from smpc_dp.protocols.garbled.params import PairwiseParameters
-from smpc_dp.protocols.garbled.plan import Plan
-from smpc_dp.published.library import find
 from smpc_dp_lab.bench import transfers
 from smpc_dp_lab.bench.drivers import DriverPeers, Trial
 from smpc_dp_lab.bench.figures import (

@@ -14,11 +14,11 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from smpc_dp.circuits.circuit import WORD_BITS
+from smpc_dp.capabilities.pairs.circuits.circuit import WORD_BITS
+from smpc_dp.capabilities.pairs.garbled.messages import TABLE_PIECE
+from smpc_dp.capabilities.pairs.garbled.plan import Rows
+from smpc_dp.capabilities.pairs.requests.pairwise import PairwiseMember, drive
 from smpc_dp.crypto.ot import FIELD_SIZES
-from smpc_dp.net.pairwise import PairwiseMember, drive
-from smpc_dp.protocols.garbled.messages import TABLE_PIECE
-from smpc_dp.protocols.garbled.plan import Rows
 from smpc_dp_lab.bench import transfers
 
 CHANNEL_BYTES = 1 << 29

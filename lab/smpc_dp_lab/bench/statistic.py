@@ -15,11 +15,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from smpc_dp.circuits.bristol import format_bristol
+from smpc_dp.capabilities.pairs.circuits.bristol import format_bristol
+from smpc_dp.capabilities.pairs.published.kernels import TAU_COINS
+from smpc_dp.capabilities.pairs.published.library import find
+from smpc_dp.capabilities.pairs.requests.pairwise import AGGREGATOR, create_pairwise_session
 from smpc_dp.errors import LocalError
-from smpc_dp.net.pairwise import AGGREGATOR, create_pairwise_session
-from smpc_dp.published.kernels import TAU_COINS
-from smpc_dp.published.library import find
 from smpc_dp_lab.bench import covert
 from smpc_dp_lab.bench.drivers import DriverPeers, Trial
 from smpc_dp_lab.bench.figures import (

@@ -14,10 +14,10 @@ from statistics import median
 
 import numpy as np
 
-from smpc_dp.kernels import Field, kendall_tau
-from smpc_dp.net.pairwise import Conduit, PairwiseMember, drive
-from smpc_dp.protocols.garbled.effects import Buffer
-from smpc_dp.protocols.garbled.transfers import Transfers
+from smpc_dp.capabilities.pairs.garbled.effects import Buffer
+from smpc_dp.capabilities.pairs.garbled.transfers import Transfers
+from smpc_dp.capabilities.pairs.kernels import Field, kendall_tau
+from smpc_dp.capabilities.pairs.requests.pairwise import Conduit, PairwiseMember, drive
 from smpc_dp.simulate.statistic import pairwise
 from smpc_dp_lab.bench.covert_floor import floor_seconds
 from smpc_dp_lab.bench.pair_floor import side_floors

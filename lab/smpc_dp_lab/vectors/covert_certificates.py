@@ -8,18 +8,18 @@ from dataclasses import replace as replaced
 
 from msgspec.structs import replace
 
-from smpc_dp.circuits.circuit import pack
+from smpc_dp.capabilities.pairs.circuits.circuit import pack
+from smpc_dp.capabilities.pairs.covert import messages as c
+from smpc_dp.capabilities.pairs.covert import terms as t
+from smpc_dp.capabilities.pairs.covert.certificate import Certificate, CircuitFields, judge
+from smpc_dp.capabilities.pairs.covert.copies import GarblerCopy
+from smpc_dp.capabilities.pairs.covert.garbler import CovertGarblerRole
+from smpc_dp.capabilities.pairs.covert.roles import party_role
+from smpc_dp.capabilities.pairs.garbled.messages import PAIRWISE
+from smpc_dp.capabilities.pairs.simulation.pairwise import evaluate_in_memory
 from smpc_dp.crypto.ot import BaseSender
 from smpc_dp.errors import PeerFault
-from smpc_dp.protocols.covert import messages as c
-from smpc_dp.protocols.covert import terms as t
-from smpc_dp.protocols.covert.certificate import Certificate, CircuitFields, judge
-from smpc_dp.protocols.covert.copies import GarblerCopy
-from smpc_dp.protocols.covert.garbler import CovertGarblerRole
-from smpc_dp.protocols.covert.roles import party_role
-from smpc_dp.protocols.garbled.messages import PAIRWISE
 from smpc_dp.protocols.session import session_digest, session_json
-from smpc_dp.simulate.pairwise import evaluate_in_memory
 from smpc_dp_lab.vectors.covert_negative import CONVICTED, COVERT_KINDS, all_faults
 from smpc_dp_lab.vectors.covert_runs import SCENARIOS
 from smpc_dp_lab.vectors.fault import flip

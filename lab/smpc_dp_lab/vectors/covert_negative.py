@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from smpc_dp.protocols.covert import messages as c
-from smpc_dp.protocols.covert import terms as t
-from smpc_dp.protocols.garbled import messages as m
-from smpc_dp.protocols.garbled.participant import EVALUATOR as FROM_EVALUATOR
-from smpc_dp.protocols.garbled.participant import GARBLER as FROM_GARBLER
+from smpc_dp.capabilities.pairs.covert import messages as c
+from smpc_dp.capabilities.pairs.covert import terms as t
+from smpc_dp.capabilities.pairs.garbled import messages as m
+from smpc_dp.capabilities.pairs.garbled.participant import EVALUATOR as FROM_EVALUATOR
+from smpc_dp.capabilities.pairs.garbled.participant import GARBLER as FROM_GARBLER
 from smpc_dp.wire.signing import decode
 from smpc_dp_lab.vectors.covert_runs import SCENARIOS
 from smpc_dp_lab.vectors.fault import CONTENT, DECODING, Fields, Kinds, flip

@@ -10,11 +10,11 @@ from typing import Any
 
 import msgspec
 
+from smpc_dp.capabilities.pairs.garbled import messages as m
+from smpc_dp.capabilities.pairs.garbled.effects import Receive
+from smpc_dp.capabilities.pairs.garbled.messages import BULK, CONTROL, PIECE_HEADER
+from smpc_dp.capabilities.pairs.garbled.participant import Evaluated, Participant
 from smpc_dp.errors import SmpcError
-from smpc_dp.protocols.garbled import messages as m
-from smpc_dp.protocols.garbled.effects import Receive
-from smpc_dp.protocols.garbled.messages import BULK, CONTROL, PIECE_HEADER
-from smpc_dp.protocols.garbled.participant import Evaluated, Participant
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import decode, decode_envelope, encode_envelope
 from smpc_dp_lab.vectors.fault import Fields, Kinds, altered, signed_again

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 import msgspec
 
+from smpc_dp.capabilities.pairs.garbled import messages as m
+from smpc_dp.capabilities.pairs.garbled.participant import EVALUATOR as FROM_EVALUATOR
+from smpc_dp.capabilities.pairs.garbled.participant import GARBLER as FROM_GARBLER
+from smpc_dp.capabilities.pairs.published.library import find
 from smpc_dp.errors import Code
-from smpc_dp.protocols.garbled import messages as m
-from smpc_dp.protocols.garbled.participant import EVALUATOR as FROM_EVALUATOR
-from smpc_dp.protocols.garbled.participant import GARBLER as FROM_GARBLER
-from smpc_dp.published.library import find
 from smpc_dp.wire.abort import ABORT, Abort
 from smpc_dp.wire.signing import decode
 from smpc_dp_lab.vectors.fault import Fields, altered, flip

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from smpc_dp.capabilities.pairs.garbled import messages as m
 from smpc_dp.crypto.seal import NONCE_BYTES, seal, unseal
-from smpc_dp.protocols.garbled import messages as m
 from smpc_dp_lab.vectors.fault import CONTENT, ORDER, Fields, flip
 from smpc_dp_lab.vectors.pairwise_fault import TRANSCRIPT, Base, Fault
 from smpc_dp_lab.vectors.pairwise_runs import AGGREGATOR, EVALUATOR, GARBLER

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from smpc_dp.protocols.garbled.participant import EVALUATOR as FROM_EVALUATOR
-from smpc_dp.protocols.garbled.participant import GARBLER as FROM_GARBLER
+from smpc_dp.capabilities.pairs.garbled.participant import EVALUATOR as FROM_EVALUATOR
+from smpc_dp.capabilities.pairs.garbled.participant import GARBLER as FROM_GARBLER
 from smpc_dp_lab.vectors.fault import flip
 from smpc_dp_lab.vectors.pairwise_fault import (
     CONTENT,

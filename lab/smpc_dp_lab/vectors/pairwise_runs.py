@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from smpc_dp.circuits.bristol import format_bristol, parse_bristol
-from smpc_dp.circuits.circuit import Circuit, pack, unpack
+from smpc_dp.capabilities.pairs.circuits.bristol import format_bristol, parse_bristol
+from smpc_dp.capabilities.pairs.circuits.circuit import Circuit, pack, unpack
+from smpc_dp.capabilities.pairs.covert.roles import aggregator_role, party_role
+from smpc_dp.capabilities.pairs.garbled.messages import CONTROL, PAIRWISE, VERSION
+from smpc_dp.capabilities.pairs.garbled.params import Mode, Output, PairwiseParameters
+from smpc_dp.capabilities.pairs.garbled.participant import Evaluated, Participant
+from smpc_dp.capabilities.pairs.garbled.plan import Plan
+from smpc_dp.capabilities.pairs.garbled.transfers import Transfers
+from smpc_dp.capabilities.pairs.simulation.pairwise import evaluate_in_memory
 from smpc_dp.errors import SmpcError
-from smpc_dp.protocols.covert.roles import aggregator_role, party_role
-from smpc_dp.protocols.garbled.messages import CONTROL, PAIRWISE, VERSION
-from smpc_dp.protocols.garbled.params import Mode, Output, PairwiseParameters
-from smpc_dp.protocols.garbled.participant import Evaluated, Participant
-from smpc_dp.protocols.garbled.plan import Plan
-from smpc_dp.protocols.garbled.transfers import Transfers
-from smpc_dp.simulate.pairwise import evaluate_in_memory
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from smpc_dp.simulate.simulated_run import Signer, draw_signers, public_keys
 from smpc_dp.wire.signing import Context, decode_envelope

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
+from smpc_dp.capabilities.pairs.circuits.builder import Bits, Builder
+from smpc_dp.capabilities.pairs.circuits.gadgets import add_with_carry
+from smpc_dp.capabilities.pairs.kernels import Field, Kernel, table_kernel
+from smpc_dp.capabilities.pairs.kernels.described import describe
+from smpc_dp.capabilities.pairs.kernels.fields import Codes
+from smpc_dp.capabilities.pairs.kernels.on_bits import Record
 from smpc_dp.capabilities.servers.simulation.shared import run_ideal
 from smpc_dp.capabilities.servers.statistics.plan import statistic_program
 from smpc_dp.capabilities.servers.statistics.program import design_pairs, way_of
-from smpc_dp.circuits.builder import Bits, Builder
-from smpc_dp.circuits.gadgets import add_with_carry
-from smpc_dp.kernels import Field, Kernel, table_kernel
-from smpc_dp.kernels.described import describe
-from smpc_dp.kernels.fields import Codes
-from smpc_dp.kernels.on_bits import Record
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from smpc_dp_lab.vectors.runs import SCHEMA
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from smpc_dp.protocols.ustatistic import messages as m
+from smpc_dp.capabilities.pairs.ustatistic import messages as m
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.sets import pack_set
 from smpc_dp.wire.signing import decode, decode_envelope, encode_envelope

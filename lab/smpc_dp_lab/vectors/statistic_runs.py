@@ -9,25 +9,25 @@ from functools import cached_property
 
 import numpy as np
 
-from smpc_dp.circuits.bristol import format_bristol
-from smpc_dp.kernels import Field, Kernel, auc, collision
+from smpc_dp.capabilities.pairs.circuits.bristol import format_bristol
+from smpc_dp.capabilities.pairs.garbled.effects import Effects, Receive, Send
+from smpc_dp.capabilities.pairs.garbled.evaluator import EvaluatorRole
+from smpc_dp.capabilities.pairs.garbled.garbler import GarblerRole
+from smpc_dp.capabilities.pairs.garbled.participant import Evaluated, Participant
+from smpc_dp.capabilities.pairs.garbled.relay import SealedConnection
+from smpc_dp.capabilities.pairs.kernels import Field, Kernel, auc, collision
+from smpc_dp.capabilities.pairs.statistics.compiled import operation_of, plan_statistic
+from smpc_dp.capabilities.pairs.ustatistic import messages as m
+from smpc_dp.capabilities.pairs.ustatistic import states as states
+from smpc_dp.capabilities.pairs.ustatistic.messages import PROTOCOL, VERSION
+from smpc_dp.capabilities.pairs.ustatistic.party import Evaluating
+from smpc_dp.capabilities.pairs.ustatistic.plan import StatisticPlan
+from smpc_dp.capabilities.pairs.ustatistic.terms import draw
+from smpc_dp.capabilities.pairs.ustatistic.wire import PairWire
 from smpc_dp.log.keeping import MemoryBoard
 from smpc_dp.protocols.engine.events import Deadline, Message, Report, Start
-from smpc_dp.protocols.garbled.effects import Effects, Receive, Send
-from smpc_dp.protocols.garbled.evaluator import EvaluatorRole
-from smpc_dp.protocols.garbled.garbler import GarblerRole
-from smpc_dp.protocols.garbled.participant import Evaluated, Participant
-from smpc_dp.protocols.garbled.relay import SealedConnection
-from smpc_dp.protocols.ustatistic import messages as m
-from smpc_dp.protocols.ustatistic import states as states
-from smpc_dp.protocols.ustatistic.messages import PROTOCOL, VERSION
-from smpc_dp.protocols.ustatistic.party import Evaluating
-from smpc_dp.protocols.ustatistic.plan import StatisticPlan
-from smpc_dp.protocols.ustatistic.terms import draw
-from smpc_dp.protocols.ustatistic.wire import PairWire
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from smpc_dp.simulate.simulated_run import draw_signers, public_keys
-from smpc_dp.statistics.compiled import operation_of, plan_statistic
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import Context, encode_envelope
 from smpc_dp_lab.vectors.runs import Recording, context_json, draws_json, header, identities_json

@@ -51,9 +51,9 @@ from smpc_dp.capabilities.learn.requirements import (
     Table,
     bound_issues,
 )
+from smpc_dp.capabilities.pairs.kernels.fields import Cells, Field, nearest_codes
 from smpc_dp.capabilities.reports.quantiser import Quantiser
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
-from smpc_dp.kernels.fields import Cells, Field, nearest_codes
 from smpc_dp.privacy.sampling import NoiseSource
 
 Regulariser = Literal["ball", "psd", "l1", "l2", "none"]

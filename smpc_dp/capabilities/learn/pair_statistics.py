@@ -22,14 +22,14 @@ from smpc_dp.capabilities.learn.gosta import Estimates, PairKernel, gosta, gosta
 from smpc_dp.capabilities.learn.on_reports import MOST, OfParty, OnReports
 from smpc_dp.capabilities.learn.pairing_schedule import PairingSchedule
 from smpc_dp.capabilities.learn.requirements import Table, bound_issues
+from smpc_dp.capabilities.pairs.kernels.described import read_kernel
+from smpc_dp.capabilities.pairs.kernels.fields import Cells, Floats
+from smpc_dp.capabilities.pairs.kernels.forms import Form, KernelFactory
+from smpc_dp.capabilities.pairs.kernels.kernel import Kernel
+from smpc_dp.capabilities.pairs.kernels.named import FORMS, auc, registered_kernel
 from smpc_dp.capabilities.reports.quantiser import Quantiser, bins_of
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, PrivacyError
 from smpc_dp.extensions import Group, describe_others
-from smpc_dp.kernels.described import read_kernel
-from smpc_dp.kernels.fields import Cells, Floats
-from smpc_dp.kernels.forms import Form, KernelFactory
-from smpc_dp.kernels.kernel import Kernel
-from smpc_dp.kernels.named import FORMS, auc, registered_kernel
 from smpc_dp.privacy.sampling import NoiseSource
 
 STATISTICS = ("gini_mean_difference", "variance", "kendall_tau", "auc")
@@ -46,7 +46,7 @@ class PairEstimate(PairingSchedule, frozen=True, kw_only=True):
 
     Attributes, beside those of `PairingSchedule`:
         statistic: h by its name, one of `STATISTICS` or a kernel's that another package registers; or a
-            description as `kernels.described.describe` makes of any kernel without labels.
+            description as `capabilities.pairs.kernels.described.describe` makes of any kernel without labels.
         lower, upper: of every value, where h has a name; a label is 0 or 1.
         method: "gosta", or "u2", the baseline, with two meetings per tick and a global clock.
         positives: n+, how many parties have label 1, public; of "auc", and only there.

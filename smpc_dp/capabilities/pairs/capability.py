@@ -6,37 +6,37 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from smpc_dp.capabilities.pairs.garbled.messages import PAIRWISE, VERSION
+from smpc_dp.capabilities.pairs.ustatistic import messages as statistic
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
 from smpc_dp.net.session_file import SessionFile
 from smpc_dp.net.tasks import BesideTask, Json, Task
-from smpc_dp.protocols.garbled.messages import PAIRWISE, VERSION
 from smpc_dp.protocols.session_protocol import Audit, Roles, SessionProtocol, Topology
-from smpc_dp.protocols.ustatistic import messages as statistic
 
 if TYPE_CHECKING:
+    from smpc_dp.capabilities.pairs.garbled.evaluation import Evaluation
+    from smpc_dp.capabilities.pairs.garbled.params import PairwiseParameters
+    from smpc_dp.capabilities.pairs.kernels.kernel import Kernel
+    from smpc_dp.capabilities.pairs.requests.audit_certificate import CertificateReport
+    from smpc_dp.capabilities.pairs.requests.convictions import Convictions
+    from smpc_dp.capabilities.pairs.statistics.similarity import Similarities
+    from smpc_dp.capabilities.pairs.ustatistic.result import StatisticResult
     from smpc_dp.identity.roster import Roster
-    from smpc_dp.kernels.kernel import Kernel
     from smpc_dp.log.keeping import Board
     from smpc_dp.log.log import Header
-    from smpc_dp.net.audit_certificate import CertificateReport
-    from smpc_dp.net.convictions import Convictions
     from smpc_dp.net.log_watch import LogView
     from smpc_dp.net.member import Membership
     from smpc_dp.net.party_requests import PartyRequests
     from smpc_dp.protocols.auditing import LogAuditor
     from smpc_dp.protocols.engine.run import Run
-    from smpc_dp.protocols.garbled.evaluation import Evaluation
-    from smpc_dp.protocols.garbled.params import PairwiseParameters
-    from smpc_dp.protocols.ustatistic.result import StatisticResult
     from smpc_dp.report.document import Section
-    from smpc_dp.statistics.similarity import Similarities
     from smpc_dp.wire.signing import Context
 
 
 def _check(
     parameters: Mapping[str, object], parties: int
 ) -> tuple[PairwiseParameters | None, list[ConfigIssue]]:
-    from smpc_dp.protocols.garbled.params import check_parameters
+    from smpc_dp.capabilities.pairs.garbled.params import check_parameters
 
     return check_parameters(parameters, parties)
 
@@ -54,19 +54,19 @@ def _cost(_parameters: Any, _servers: int) -> None:
 
 
 def _tables() -> Roles:
-    from smpc_dp.protocols.ustatistic import states
+    from smpc_dp.capabilities.pairs.ustatistic import states
 
     return states.PARTY, states.AGGREGATOR
 
 
 def _check_run_id(context: Context, header: Header) -> None:
-    from smpc_dp.protocols.ustatistic.audit import check_run_id
+    from smpc_dp.capabilities.pairs.ustatistic.audit import check_run_id
 
     check_run_id(context, header)
 
 
 def _auditor(*arguments: Any) -> LogAuditor:
-    from smpc_dp.protocols.ustatistic.audit import auditor
+    from smpc_dp.capabilities.pairs.ustatistic.audit import auditor
 
     return auditor(*arguments)
 
@@ -109,7 +109,7 @@ class PairsTask(BesideTask):
 
     async def request(self, requests: PartyRequests, *arguments: Any, **named: Any) -> StatisticResult:
         """Run one request for a statistic; see `Session.pairwise`."""
-        from smpc_dp.net.pair_requests import request_statistic
+        from smpc_dp.capabilities.pairs.requests.pair_requests import request_statistic
 
         return await request_statistic(requests, *arguments, **named)
 
@@ -117,22 +117,22 @@ class PairsTask(BesideTask):
         self, context: Context, membership: Membership, board: Board, kernels: Sequence[Kernel]
     ) -> Run[Any]:
         """Return the aggregator's role in a request for a statistic."""
-        from smpc_dp.net.statistic import plan_maker
-        from smpc_dp.protocols.ustatistic import states
+        from smpc_dp.capabilities.pairs.requests.statistic import plan_maker
+        from smpc_dp.capabilities.pairs.ustatistic import states
 
         corrupt: int = membership.parameters.plan.max_corrupt
         make = plan_maker(kernels)
         return states.aggregator(context, membership.identity, make, board=board, corrupt=corrupt)
 
     def audit_certificate(self, path: Path, session: str | None) -> CertificateReport:
-        """Judge a certificate; see `net.audit_certificate`."""
-        from smpc_dp.net.audit_certificate import audit_certificate
+        """Judge a certificate; see `requests.audit_certificate`."""
+        from smpc_dp.capabilities.pairs.requests.audit_certificate import audit_certificate
 
         return audit_certificate(path, session)
 
     def convictions(self, folder: Path, roster: Roster) -> Convictions:
-        """Judge the certificates in a folder; see `net.convictions`."""
-        from smpc_dp.net.convictions import Convictions
+        """Judge the certificates in a folder; see `requests.convictions`."""
+        from smpc_dp.capabilities.pairs.requests.convictions import Convictions
 
         return Convictions(folder, roster)
 
@@ -146,7 +146,7 @@ class PairsTask(BesideTask):
 
     def text(self, results: Mapping[str, Json]) -> str:
         """Return the estimate in lines."""
-        from smpc_dp.cli.statistic_text import statistic_text
+        from smpc_dp.capabilities.pairs.commands.statistic_text import statistic_text
 
         return statistic_text(next(iter(results.values())))
 
@@ -168,7 +168,7 @@ class CircuitTask(Task):
 
     async def request(self, requests: PartyRequests, *arguments: Any, **named: Any) -> Evaluation:
         """Evaluate a circuit with another party; see `Session.evaluate`."""
-        from smpc_dp.net.pair_requests import request_evaluation
+        from smpc_dp.capabilities.pairs.requests.pair_requests import request_evaluation
 
         return await request_evaluation(requests, *arguments, **named)
 
@@ -185,7 +185,7 @@ class SimilaritiesTask(Task):
 
     async def request(self, requests: PartyRequests, *arguments: Any, **named: Any) -> Similarities:
         """Compare a party's vector with those of all others; see `Session.similarities`."""
-        from smpc_dp.net.pair_requests import request_similarities
+        from smpc_dp.capabilities.pairs.requests.pair_requests import request_similarities
 
         return await request_similarities(requests, *arguments, **named)
 

@@ -17,6 +17,8 @@ import msgspec
 import numpy as np
 from numpy.typing import ArrayLike
 
+from smpc_dp.capabilities.pairs.kernels.fields import Codes, Floats, as_array, checked_labels
+from smpc_dp.capabilities.pairs.kernels.kernel import Kernel
 from smpc_dp.capabilities.reports.local_estimate import (
     LocalEstimate,
     all_pairs,
@@ -30,8 +32,6 @@ from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.crypto.transcript import digest
 from smpc_dp.errors import ConfigCheck, ConfigError
-from smpc_dp.kernels.fields import Codes, Floats, as_array, checked_labels
-from smpc_dp.kernels.kernel import Kernel
 from smpc_dp.privacy.accountant.events import Event
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.privacy.arguments import ArgumentChecks

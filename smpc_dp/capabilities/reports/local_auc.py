@@ -17,6 +17,8 @@ import msgspec
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from smpc_dp.capabilities.pairs.kernels.fields import Codes, Field, Floats, checked_labels
+from smpc_dp.capabilities.pairs.kernels.named import auc
 from smpc_dp.capabilities.reports.local import FINGERPRINT_BYTES, noise_source
 from smpc_dp.capabilities.reports.local_estimate import (
     LocalEstimate,
@@ -29,8 +31,6 @@ from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.crypto.transcript import digest
 from smpc_dp.errors import ConfigCheck, ConfigError
-from smpc_dp.kernels.fields import Codes, Field, Floats, checked_labels
-from smpc_dp.kernels.named import auc
 from smpc_dp.privacy.accountant.events import Event
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.privacy.local_auc import Split

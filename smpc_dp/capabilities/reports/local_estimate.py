@@ -10,8 +10,8 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
+from smpc_dp.capabilities.pairs.kernels.fields import Codes, Floats
 from smpc_dp.errors import ConfigCheck, ConfigError
-from smpc_dp.kernels.fields import Codes, Floats
 from smpc_dp.privacy.guarantee import PrivacyGuarantee
 from smpc_dp.privacy.named_sentences import NamedSentences
 from smpc_dp.protocols.result import Claim, Privacy

@@ -16,9 +16,9 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from smpc_dp.capabilities.pairs.kernels.fields import Codes, Floats
 from smpc_dp.crypto.prg import SEED_BYTES, add_masks
 from smpc_dp.errors import ConfigCheck, ConfigError
-from smpc_dp.kernels.fields import Codes, Floats
 from smpc_dp.privacy.accountant.events import Event, Pure
 from smpc_dp.privacy.arguments import ArgumentChecks
 from smpc_dp.privacy.local_auc import Split

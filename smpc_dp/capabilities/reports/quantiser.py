@@ -10,10 +10,10 @@ from typing import Literal, get_args
 
 import numpy as np
 
+from smpc_dp.capabilities.pairs.kernels.fields import Codes, Field, Floats
+from smpc_dp.capabilities.pairs.kernels.kernel import Kernel
 from smpc_dp.crypto.randomness import Randomness, SystemRandomness
 from smpc_dp.errors import ConfigCheck, ConfigError
-from smpc_dp.kernels.fields import Codes, Field, Floats
-from smpc_dp.kernels.kernel import Kernel
 from smpc_dp.privacy.arguments import ArgumentChecks
 from smpc_dp.privacy.local_pairwise import plan_quantisation, variance_bound
 

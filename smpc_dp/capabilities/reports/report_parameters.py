@@ -12,6 +12,9 @@ import numpy as np
 from msgspec import Meta
 from numpy.typing import ArrayLike
 
+from smpc_dp.capabilities.pairs.kernels.fields import Field, Floats, as_array
+from smpc_dp.capabilities.pairs.kernels.kernel import Kernel
+from smpc_dp.capabilities.pairs.kernels.named import find_kernel, requires_fields
 from smpc_dp.capabilities.reports.local import LocalPairwise
 from smpc_dp.capabilities.reports.local_auc import LocalAuc
 from smpc_dp.capabilities.reports.name_parameters import NameParameters, check_names
@@ -20,9 +23,6 @@ from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.transcript import digest
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, PrivacyError
 from smpc_dp.identity.roster import Roster
-from smpc_dp.kernels.fields import Field, Floats, as_array
-from smpc_dp.kernels.kernel import Kernel
-from smpc_dp.kernels.named import find_kernel, requires_fields
 from smpc_dp.privacy.accountant.events import Event
 from smpc_dp.privacy.local_auc import exact_variance
 from smpc_dp.privacy.local_pairwise import variance_bound

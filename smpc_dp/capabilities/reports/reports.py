@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, cast
 import msgspec
 from numpy.typing import ArrayLike
 
+from smpc_dp.capabilities.pairs.kernels.fields import as_array
+from smpc_dp.capabilities.pairs.kernels.kernel import Kernel
 from smpc_dp.capabilities.reports.local import LocalPairwise
 from smpc_dp.capabilities.reports.local_auc import LocalAuc
 from smpc_dp.capabilities.reports.local_estimate import ENOUGH_PAIRS, LocalEstimate
@@ -23,8 +25,6 @@ from smpc_dp.errors import Check, ConfigCheck, ConfigError, LocalError, PeerFaul
 from smpc_dp.files import read_bounded
 from smpc_dp.identity.keys import Identity, verify
 from smpc_dp.identity.roster import Roster
-from smpc_dp.kernels.fields import as_array
-from smpc_dp.kernels.kernel import Kernel
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.privacy.accountant.store import locked, write_durably
 from smpc_dp.protocols.result import Privacy

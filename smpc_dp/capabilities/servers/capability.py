@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from smpc_dp.capabilities.pairs.ustatistic.result import StatisticResult
     from smpc_dp.capabilities.servers.requests.opened_tables import OpenedTables
     from smpc_dp.capabilities.servers.secret_sharing.agreement import Opened
     from smpc_dp.capabilities.servers.secret_sharing.params import SharedParameters, VectorParameters
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from smpc_dp.net.party_requests import PartyRequests
     from smpc_dp.privacy.accountant.events import Event
     from smpc_dp.protocols.phases.cost import Cost
-    from smpc_dp.protocols.ustatistic.result import StatisticResult
 
 
 def _check(

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from smpc_dp.circuits.circuit import MAX_WIRES, Circuit, Op, pack, unpack
+from smpc_dp.capabilities.pairs.circuits.circuit import MAX_WIRES, Circuit, Op, pack, unpack
 from smpc_dp.errors import ConfigError
 
 # Inputs are the wires 0 and 1; then w2 = w0 & w1, w3 = ~w2, w4 = 1, w5 = w3 ^ w4.

@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from smpc_dp.circuits import gadgets
-from smpc_dp.circuits.builder import ONE, ZERO, Bit, Builder
-from smpc_dp.circuits.circuit import Circuit, Op
+from smpc_dp.capabilities.pairs.circuits import gadgets
+from smpc_dp.capabilities.pairs.circuits.builder import ONE, ZERO, Bit, Builder
+from smpc_dp.capabilities.pairs.circuits.circuit import Circuit, Op
 from smpc_dp.errors import ConfigError
 
 Gadget = Callable[[Builder, Sequence[Bit], Sequence[Bit]], Sequence[Bit]]

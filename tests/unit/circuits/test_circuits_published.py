@@ -13,15 +13,22 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from smpc_dp.circuits import aes, sha256
-from smpc_dp.circuits.bristol import format_bristol
-from smpc_dp.circuits.builder import Builder
-from smpc_dp.circuits.circuit import Circuit, Op, pack, unpack
-from smpc_dp.cli import app, circuits
+from smpc_dp.capabilities.pairs.circuits import aes, sha256
+from smpc_dp.capabilities.pairs.circuits.bristol import format_bristol
+from smpc_dp.capabilities.pairs.circuits.builder import Builder
+from smpc_dp.capabilities.pairs.circuits.circuit import Circuit, Op, pack, unpack
+from smpc_dp.capabilities.pairs.commands import circuits
+from smpc_dp.capabilities.pairs.published.check import check_meaning
+from smpc_dp.capabilities.pairs.published.library import PUBLISHED, find
+from smpc_dp.capabilities.pairs.published.publish import (
+    MANIFEST,
+    check_folder,
+    check_published,
+    export,
+    manifest,
+)
+from smpc_dp.cli import app
 from smpc_dp.errors import ConfigError, LocalError, VerificationError
-from smpc_dp.published.check import check_meaning
-from smpc_dp.published.library import PUBLISHED, find
-from smpc_dp.published.publish import MANIFEST, check_folder, check_published, export, manifest
 
 ROOT = Path(__file__).parents[3]
 FOLDER = ROOT / "circuits"

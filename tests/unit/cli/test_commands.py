@@ -12,10 +12,10 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from smpc_dp.capabilities.pairs.garbled.messages import PAIR_COPIES
 from smpc_dp.cli import app
 from smpc_dp.cli.commands import COMMANDS, Command, Commands
 from smpc_dp.cli.plan import PLANS
-from smpc_dp.protocols.garbled.messages import PAIR_COPIES
 
 
 @pytest.mark.parametrize("name", COMMANDS)

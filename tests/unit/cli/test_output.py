@@ -17,10 +17,10 @@ import msgspec
 import pytest
 
 import smpc_dp
+from smpc_dp.capabilities.pairs.commands.statistic_text import statistic_text
 from smpc_dp.cli.output import deliver, progress_console, report_line, writable_streams
 from smpc_dp.cli.reporting import make_report
 from smpc_dp.cli.run import results_of
-from smpc_dp.cli.statistic_text import statistic_text
 from smpc_dp.net.events import Event
 from smpc_dp.net.launcher import ProcessOutcome, print_event
 from smpc_dp.report.sections import pairs_section

@@ -21,7 +21,7 @@ import hashlib, json
 import numpy as np
 from smpc_dp import _core
 from smpc_dp.crypto import garble, ot
-from smpc_dp.published.library import PUBLISHED
+from smpc_dp.capabilities.pairs.published.library import PUBLISHED
 
 found = hashlib.sha256()
 circuit = PUBLISHED["less_u16"].build()

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from smpc_dp.capabilities.pairs.kernels import Field, Kernel, gini_mean_difference
+from smpc_dp.capabilities.pairs.kernels import compiled as kernels
+from smpc_dp.capabilities.pairs.kernels.compiled import compile_kernel, evaluate, isolated
+from smpc_dp.capabilities.pairs.kernels.named import is_known
+from smpc_dp.capabilities.pairs.requests.statistic import plan_maker
+from smpc_dp.capabilities.pairs.statistics.compiled import operation_of, plan_statistic
 from smpc_dp.errors import ConfigError, LocalError
-from smpc_dp.kernels import Field, Kernel, gini_mean_difference
-from smpc_dp.kernels import compiled as kernels
-from smpc_dp.kernels.compiled import compile_kernel, evaluate, isolated
-from smpc_dp.kernels.named import is_known
-from smpc_dp.net.statistic import plan_maker
-from smpc_dp.statistics.compiled import operation_of, plan_statistic
 
 GRID = Field(0, 9)
 KNOWN = gini_mean_difference(GRID)

@@ -11,11 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from smpc_dp.circuits.builder import Bits, Builder
-from smpc_dp.circuits.circuit import pack, unpack
-from smpc_dp.circuits.gadgets import less_than
-from smpc_dp.errors import ConfigError, PrivacyError
-from smpc_dp.kernels import (
+from smpc_dp.capabilities.pairs.circuits.builder import Bits, Builder
+from smpc_dp.capabilities.pairs.circuits.circuit import pack, unpack
+from smpc_dp.capabilities.pairs.circuits.gadgets import less_than
+from smpc_dp.capabilities.pairs.kernels import (
     Field,
     Kernel,
     auc,
@@ -27,12 +26,13 @@ from smpc_dp.kernels import (
     table_kernel,
     variance,
 )
-from smpc_dp.kernels.compiled import compile_kernel
-from smpc_dp.kernels.definitions import absolute_difference
-from smpc_dp.kernels.described import describe, read_kernel
-from smpc_dp.kernels.fields import Cells, Codes
-from smpc_dp.kernels.named import NAMES, find_kernel, kernel_of
-from smpc_dp.kernels.on_bits import Record, as_circuit
+from smpc_dp.capabilities.pairs.kernels.compiled import compile_kernel
+from smpc_dp.capabilities.pairs.kernels.definitions import absolute_difference
+from smpc_dp.capabilities.pairs.kernels.described import describe, read_kernel
+from smpc_dp.capabilities.pairs.kernels.fields import Cells, Codes
+from smpc_dp.capabilities.pairs.kernels.named import NAMES, find_kernel, kernel_of
+from smpc_dp.capabilities.pairs.kernels.on_bits import Record, as_circuit
+from smpc_dp.errors import ConfigError, PrivacyError
 from tests.examples import examples
 
 SMALL = Field(-1.0, 1.5, 0.5)  # six points in three bits: two patterns encode nothing

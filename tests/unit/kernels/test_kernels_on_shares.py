@@ -14,20 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from smpc_dp import simulate
-from smpc_dp.capabilities.servers.kernels.on_shares import Bilinear, Column, Distance, OnShares
-from smpc_dp.capabilities.servers.requests.programs import operation_of
-from smpc_dp.capabilities.servers.secret_sharing.messages import MAX_OPERATION
-from smpc_dp.capabilities.servers.simulation.shared import run_alone
-from smpc_dp.capabilities.servers.statistics.kernels import compiled_layers
-from smpc_dp.capabilities.servers.statistics.plan import read_answer, statistic_program
-from smpc_dp.capabilities.servers.statistics.program import design_pairs, kernel_in, way_of
-from smpc_dp.circuits.bristol import format_bristol, parse_bristol
-from smpc_dp.circuits.builder import Bits, Builder
-from smpc_dp.circuits.circuit import pack, unpack
-from smpc_dp.circuits.gadgets import less_than, multiply
-from smpc_dp.circuits.layers import layers_of
-from smpc_dp.errors import ConfigError
-from smpc_dp.kernels import (
+from smpc_dp.capabilities.pairs.circuits.bristol import format_bristol, parse_bristol
+from smpc_dp.capabilities.pairs.circuits.builder import Bits, Builder
+from smpc_dp.capabilities.pairs.circuits.circuit import pack, unpack
+from smpc_dp.capabilities.pairs.circuits.gadgets import less_than, multiply
+from smpc_dp.capabilities.pairs.circuits.layers import layers_of
+from smpc_dp.capabilities.pairs.kernels import (
     Field,
     Kernel,
     auc,
@@ -39,11 +31,19 @@ from smpc_dp.kernels import (
     table_kernel,
     variance,
 )
-from smpc_dp.kernels.compiled import compile_kernel
-from smpc_dp.kernels.described import MAX_CIRCUIT, describe, read_kernel, table_of
-from smpc_dp.kernels.fields import Codes
-from smpc_dp.kernels.on_bits import Record
-from smpc_dp.statistics import exact
+from smpc_dp.capabilities.pairs.kernels.compiled import compile_kernel
+from smpc_dp.capabilities.pairs.kernels.described import MAX_CIRCUIT, describe, read_kernel, table_of
+from smpc_dp.capabilities.pairs.kernels.fields import Codes
+from smpc_dp.capabilities.pairs.kernels.on_bits import Record
+from smpc_dp.capabilities.pairs.statistics import exact
+from smpc_dp.capabilities.servers.kernels.on_shares import Bilinear, Column, Distance, OnShares
+from smpc_dp.capabilities.servers.requests.programs import operation_of
+from smpc_dp.capabilities.servers.secret_sharing.messages import MAX_OPERATION
+from smpc_dp.capabilities.servers.simulation.shared import run_alone
+from smpc_dp.capabilities.servers.statistics.kernels import compiled_layers
+from smpc_dp.capabilities.servers.statistics.plan import read_answer, statistic_program
+from smpc_dp.capabilities.servers.statistics.program import design_pairs, kernel_in, way_of
+from smpc_dp.errors import ConfigError
 from tests.examples import examples
 
 SEED = bytes(range(32))

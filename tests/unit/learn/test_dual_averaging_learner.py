@@ -18,8 +18,8 @@ from smpc_dp.capabilities.learn.registry import check_learn
 from smpc_dp.capabilities.learn.requirements import LearnerContext
 from smpc_dp.capabilities.learn.schedule import EdgeClock
 from smpc_dp.capabilities.learn.simulation.learning import learn
+from smpc_dp.capabilities.pairs.kernels.fields import nearest_codes
 from smpc_dp.errors import ConfigError
-from smpc_dp.kernels.fields import nearest_codes
 
 SETTINGS: dict[str, Any] = {"learner": "dual-averaging", "features": 2, "record_bound": 6.0, "ticks": 600}
 REPORTS: dict[str, Any] = {

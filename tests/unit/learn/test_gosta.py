@@ -15,8 +15,8 @@ from smpc_dp.capabilities.learn.gossip_bounds import gosta_bound
 from smpc_dp.capabilities.learn.gosta import gosta, gosta_asynchronous, u2_gossip
 from smpc_dp.capabilities.learn.schedule import EdgeClock, ManyClocks, PoissonClock
 from smpc_dp.capabilities.learn.topology import Topology
+from smpc_dp.capabilities.pairs.kernels import auc_private_labels, kendall_tau
 from smpc_dp.errors import ConfigError
-from smpc_dp.kernels import auc_private_labels, kendall_tau
 from tests.reference import gossip_twin
 
 GRAPH = topology.watts_strogatz(24, 4, 0.3, 1)

@@ -16,9 +16,9 @@ from smpc_dp.capabilities.learn.gosta import gosta
 from smpc_dp.capabilities.learn.local_reports import LocalReports
 from smpc_dp.capabilities.learn.pairwise_losses import logistic_auc, logistic_metric
 from smpc_dp.capabilities.learn.schedule import EdgeClock, ManyClocks, PoissonClock
+from smpc_dp.capabilities.pairs.kernels import Field, kendall_tau
 from smpc_dp.capabilities.reports.local import LocalPairwise
 from smpc_dp.errors import ConfigError, PrivacyError
-from smpc_dp.kernels import Field, kendall_tau
 from smpc_dp.privacy.sampling import NoiseSource
 
 K = 3

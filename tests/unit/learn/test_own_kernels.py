@@ -15,15 +15,23 @@ from smpc_dp.capabilities.learn.pair_statistics import GossipClear
 from smpc_dp.capabilities.learn.registry import check_learn
 from smpc_dp.capabilities.learn.requirements import LearnerContext
 from smpc_dp.capabilities.learn.simulation.learning import learn
+from smpc_dp.capabilities.pairs.circuits.gadgets import less_than
+from smpc_dp.capabilities.pairs.kernels import (
+    Field,
+    Kernel,
+    circuit_kernel,
+    collision,
+    kendall_tau,
+    table_kernel,
+    variance,
+)
+from smpc_dp.capabilities.pairs.kernels.described import describe
+from smpc_dp.capabilities.pairs.kernels.fields import Cells
+from smpc_dp.capabilities.pairs.statistics import exact
 from smpc_dp.capabilities.reports.local import LocalPairwise
-from smpc_dp.circuits.gadgets import less_than
 from smpc_dp.errors import ConfigError, PeerFault
-from smpc_dp.kernels import Field, Kernel, circuit_kernel, collision, kendall_tau, table_kernel, variance
-from smpc_dp.kernels.described import describe
-from smpc_dp.kernels.fields import Cells
 from smpc_dp.net.local import create_local_session
 from smpc_dp.net.session_file import load_session
-from smpc_dp.statistics import exact
 
 N = 12
 RECORDS = np.random.default_rng(3).integers(0, 10, (N, 1)).astype(np.float64)

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from smpc_dp.capabilities.pairs.requests.convictions import Convictions
 from smpc_dp.errors import Check, LocalError, PeerFault, certificate_of
 from smpc_dp.identity.roster import Roster
-from smpc_dp.net.convictions import Convictions
 from smpc_dp.net.member import CERTIFICATES as FOLDER
 from tests.faults.test_covert import IDENTITIES, certificate
 
@@ -70,7 +70,7 @@ def test_a_conviction_holds_although_its_certificate_cannot_be_stored_and_a_late
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr("smpc_dp.net.convictions.replace_file", full)
+    monkeypatch.setattr("smpc_dp.capabilities.pairs.requests.convictions.replace_file", full)
     kept = convictions.keep(convicted())
     assert certificate_of(kept) == certificate()
     assert str(kept).startswith("alice: cheated; its certificate is not stored: ")

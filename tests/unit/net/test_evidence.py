@@ -11,6 +11,14 @@ from typing import Any, cast
 
 import pytest
 
+from smpc_dp.capabilities.pairs.garbled.effects import Receive, Send
+from smpc_dp.capabilities.pairs.requests import evaluation, similarity
+from smpc_dp.capabilities.pairs.requests.convictions import Convictions
+from smpc_dp.capabilities.pairs.requests.evaluation import Evaluations
+from smpc_dp.capabilities.pairs.requests.pairwise import drive, run_role
+from smpc_dp.capabilities.pairs.requests.relay import Tunnel
+from smpc_dp.capabilities.pairs.requests.statistic import PairRounds
+from smpc_dp.capabilities.pairs.ustatistic.messages import CONVICTION, RelayEnd
 from smpc_dp.capabilities.reports.requests import reporting
 from smpc_dp.errors import (
     Check,
@@ -23,23 +31,16 @@ from smpc_dp.errors import (
     TimeoutFault,
     certificate_of,
 )
-from smpc_dp.net import aggregator, evaluation, similarity
-from smpc_dp.net.convictions import Convictions
+from smpc_dp.net import aggregator
 from smpc_dp.net.deadline import pair_seconds, pairs_seconds
 from smpc_dp.net.driver import Drive
-from smpc_dp.net.evaluation import Evaluations
 from smpc_dp.net.member import CERTIFICATES as FOLDER
-from smpc_dp.net.pairwise import drive, run_role
-from smpc_dp.net.relay import Tunnel
 from smpc_dp.net.session_file import Timeouts
-from smpc_dp.net.statistic import PairRounds
 from smpc_dp.net.tasks import BESIDE
 from smpc_dp.net.transport.blocking import Halt
 from smpc_dp.net.transport.channel import ChannelClosed
 from smpc_dp.protocols.engine import events
 from smpc_dp.protocols.engine.collector import Collector, Inbox
-from smpc_dp.protocols.garbled.effects import Receive, Send
-from smpc_dp.protocols.ustatistic.messages import CONVICTION, RelayEnd
 from tests.faults.test_covert import IDENTITIES, certificate
 from tests.unit.net.test_convictions import ROSTER, convicted
 

@@ -14,9 +14,11 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from smpc_dp.capabilities.pairs.kernels import Field
+from smpc_dp.capabilities.pairs.kernels.named import find_kernel
+from smpc_dp.capabilities.pairs.ustatistic import messages as m
+from smpc_dp.capabilities.pairs.ustatistic.audit import StatisticAuditor
 from smpc_dp.errors import LocalError
-from smpc_dp.kernels import Field
-from smpc_dp.kernels.named import find_kernel
 from smpc_dp.log.log import Header, decode_line
 from smpc_dp.log.runs import NO_HEAD, CertifiedLine, MemorySessionLog
 from smpc_dp.net.audit import audit, audit_stream
@@ -26,8 +28,6 @@ from smpc_dp.protocols.begin import attestation_digest
 from smpc_dp.protocols.opinion import Opinion
 from smpc_dp.protocols.phases import messages as common
 from smpc_dp.protocols.phases.messages import Attestation
-from smpc_dp.protocols.ustatistic import messages as m
-from smpc_dp.protocols.ustatistic.audit import StatisticAuditor
 from smpc_dp.wire.sets import pack_set
 from smpc_dp.wire.signing import encode
 from smpc_dp_verify import Wanted, verify

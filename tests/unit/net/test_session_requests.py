@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import smpc_dp
+from smpc_dp.capabilities.pairs.requests import pair_requests
 from smpc_dp.errors import Code, ConfigCheck
-from smpc_dp.net import pair_requests
 from smpc_dp.net.events import ignore
 from smpc_dp.net.local import create_local_session
 from smpc_dp.net.member import Membership

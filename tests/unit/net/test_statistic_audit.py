@@ -17,13 +17,31 @@ import pytest
 from msgspec.structs import replace
 from typer.testing import CliRunner
 
+from smpc_dp.capabilities.pairs.garbled.effects import Receive, Send
+from smpc_dp.capabilities.pairs.garbled.evaluator import EvaluatorRole
+from smpc_dp.capabilities.pairs.garbled.garbler import GarblerRole
+from smpc_dp.capabilities.pairs.kernels import Field, Kernel, kendall_tau
+from smpc_dp.capabilities.pairs.kernels.named import find_kernel
+from smpc_dp.capabilities.pairs.requests.statistic import plan_maker
+from smpc_dp.capabilities.pairs.statistics.compiled import operation_of, plan_statistic
+from smpc_dp.capabilities.pairs.ustatistic import messages as m
+from smpc_dp.capabilities.pairs.ustatistic import states as states
+from smpc_dp.capabilities.pairs.ustatistic.messages import OPERATION
+from smpc_dp.capabilities.pairs.ustatistic.party import Evaluating
+from smpc_dp.capabilities.pairs.ustatistic.plan import StatisticPlan
+from smpc_dp.capabilities.pairs.ustatistic.result import StatisticResult
+from smpc_dp.capabilities.pairs.ustatistic.terms import (
+    Draw,
+    again_identifier,
+    run_identifier,
+    statistic_context,
+)
+from smpc_dp.capabilities.pairs.ustatistic.wire import PairWire
 from smpc_dp.cli import app
 from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.transcript import digest
 from smpc_dp.errors import SmpcError
 from smpc_dp.identity.keys import Identity
-from smpc_dp.kernels import Field, Kernel, kendall_tau
-from smpc_dp.kernels.named import find_kernel
 from smpc_dp.log.keeping import MemoryBoard
 from smpc_dp.log.log import Chain, Entry, Header, decode_line, encode_line
 from smpc_dp.net import log_session
@@ -31,31 +49,13 @@ from smpc_dp.net.audit import Report, audit_stream
 from smpc_dp.net.audit_selection import Wanted
 from smpc_dp.net.log_page import LogPages
 from smpc_dp.net.log_watch import LogWatch
-from smpc_dp.net.statistic import plan_maker
 from smpc_dp.protocols.begin import attestation_digest, session_head
 from smpc_dp.protocols.engine import events
 from smpc_dp.protocols.engine.run import Run
-from smpc_dp.protocols.garbled.effects import Receive, Send
-from smpc_dp.protocols.garbled.evaluator import EvaluatorRole
-from smpc_dp.protocols.garbled.garbler import GarblerRole
 from smpc_dp.protocols.phases import messages as common
 from smpc_dp.protocols.phases.messages import Attestation
 from smpc_dp.protocols.session import canonical_session, session_digest, session_json
-from smpc_dp.protocols.ustatistic import messages as m
-from smpc_dp.protocols.ustatistic import states as states
-from smpc_dp.protocols.ustatistic.messages import OPERATION
-from smpc_dp.protocols.ustatistic.party import Evaluating
-from smpc_dp.protocols.ustatistic.plan import StatisticPlan
-from smpc_dp.protocols.ustatistic.result import StatisticResult
-from smpc_dp.protocols.ustatistic.terms import (
-    Draw,
-    again_identifier,
-    run_identifier,
-    statistic_context,
-)
-from smpc_dp.protocols.ustatistic.wire import PairWire
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
-from smpc_dp.statistics.compiled import operation_of, plan_statistic
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.sets import pack_set
 from smpc_dp.wire.signing import Context, decode, encode

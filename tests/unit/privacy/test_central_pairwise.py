@@ -11,11 +11,8 @@ import numpy as np
 import pytest
 
 from smpc_dp import simulate
-from smpc_dp.capabilities.servers.simulation.shared import run_ideal
-from smpc_dp.capabilities.servers.statistics.plan import read_answer, statistic_program
-from smpc_dp.capabilities.servers.statistics.program import design_pairs
-from smpc_dp.errors import ConfigError
-from smpc_dp.kernels import (
+from smpc_dp.capabilities.pairs.garbled.draw import matchings
+from smpc_dp.capabilities.pairs.kernels import (
     Field,
     Kernel,
     auc,
@@ -25,9 +22,12 @@ from smpc_dp.kernels import (
     kendall_tau,
     variance,
 )
+from smpc_dp.capabilities.servers.simulation.shared import run_ideal
+from smpc_dp.capabilities.servers.statistics.plan import read_answer, statistic_program
+from smpc_dp.capabilities.servers.statistics.program import design_pairs
+from smpc_dp.errors import ConfigError
 from smpc_dp.privacy.central_pairwise import design_central, plan_central, split, sum_sensitivity
 from smpc_dp.privacy.pairwise_plan import complete_error
-from smpc_dp.protocols.garbled.draw import matchings
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 
 SMALL = Field(0, 2)

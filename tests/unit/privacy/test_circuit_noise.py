@@ -12,19 +12,19 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import chisquare
 
-from smpc_dp.circuits.builder import Builder
-from smpc_dp.circuits.circuit import Circuit, unpack_bytes
+from smpc_dp.capabilities.pairs.circuits.builder import Builder
+from smpc_dp.capabilities.pairs.circuits.circuit import Circuit, unpack_bytes
+from smpc_dp.capabilities.pairs.kernels import Field, collision, gini_mean_difference, kendall_tau
+from smpc_dp.capabilities.pairs.kernels.compiled import compile_kernel
+from smpc_dp.capabilities.pairs.published.kernels import TAU_COINS
+from smpc_dp.capabilities.pairs.statistics.compiled import design_noise
 from smpc_dp.crypto.randomness import SystemRandomness
 from smpc_dp.errors import ConfigError
-from smpc_dp.kernels import Field, collision, gini_mean_difference, kendall_tau
-from smpc_dp.kernels.compiled import compile_kernel
 from smpc_dp.privacy import circuit_noise
 from smpc_dp.privacy.circuit_gaussian import TableGaussian, total_delta
 from smpc_dp.privacy.circuit_noise import CyclicLaplace, Noise, NoiseKind, RandomisedResponse
 from smpc_dp.privacy.empirical import Claim, Sampler, audit
-from smpc_dp.published.kernels import TAU_COINS
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
-from smpc_dp.statistics.compiled import design_noise
 from tests.reference.coin_streams import coin_gates, streamed_coins
 
 # One chi-square test alarms falsely once in 10^5; there are fewer than ten, with fixed seeds.

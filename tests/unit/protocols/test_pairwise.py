@@ -10,22 +10,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from smpc_dp.circuits.builder import Builder
-from smpc_dp.circuits.circuit import Circuit, pack, unpack
+from smpc_dp.capabilities.pairs.circuits.builder import Builder
+from smpc_dp.capabilities.pairs.circuits.circuit import Circuit, pack, unpack
+from smpc_dp.capabilities.pairs.garbled import plan as planning
+from smpc_dp.capabilities.pairs.garbled.aggregator import AggregatorRole
+from smpc_dp.capabilities.pairs.garbled.evaluator import EvaluatorRole
+from smpc_dp.capabilities.pairs.garbled.garbler import GarblerRole
+from smpc_dp.capabilities.pairs.garbled.messages import BULK, MAX_CONTROL, PIECE_HEADER
+from smpc_dp.capabilities.pairs.garbled.params import PairwiseParameters, check_parameters
+from smpc_dp.capabilities.pairs.garbled.participant import Evaluated, Participant
+from smpc_dp.capabilities.pairs.garbled.plan import Plan
+from smpc_dp.capabilities.pairs.published.library import find
+from smpc_dp.capabilities.pairs.simulation.pairwise import evaluate_in_memory
 from smpc_dp.crypto.ot import Receiver, Rows
 from smpc_dp.crypto.randomness import Randomness, SystemRandomness
 from smpc_dp.errors import ConfigError, PeerFault, SmpcError
 from smpc_dp.identity.keys import Identity
-from smpc_dp.protocols.garbled import plan as planning
-from smpc_dp.protocols.garbled.aggregator import AggregatorRole
-from smpc_dp.protocols.garbled.evaluator import EvaluatorRole
-from smpc_dp.protocols.garbled.garbler import GarblerRole
-from smpc_dp.protocols.garbled.messages import BULK, MAX_CONTROL, PIECE_HEADER
-from smpc_dp.protocols.garbled.params import PairwiseParameters, check_parameters
-from smpc_dp.protocols.garbled.participant import Evaluated, Participant
-from smpc_dp.protocols.garbled.plan import Plan
-from smpc_dp.published.library import find
-from smpc_dp.simulate.pairwise import evaluate_in_memory
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from smpc_dp.wire.signing import Context
 from tests.examples import examples
@@ -191,7 +191,7 @@ def test_the_transfers_of_a_run_take_as_many_indices_as_planned(monkeypatch: pyt
             super().extend_into(count, choices, out)
             taken.append(self.next_index)
 
-    monkeypatch.setattr("smpc_dp.protocols.garbled.evaluator.Receiver", Counted)
+    monkeypatch.setattr("smpc_dp.capabilities.pairs.garbled.evaluator.Receiver", Counted)
     plan = plan_of(find("less_u32").build(), 150)
     check(plan, draw(plan.circuit, 150))
     assert taken[-1] == plan.transfer_rows

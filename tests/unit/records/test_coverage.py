@@ -17,10 +17,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from smpc_dp.capabilities.pairs.kernels import Field, gini_mean_difference, kendall_tau
 from smpc_dp.capabilities.reports.local import LocalPairwise
 from smpc_dp.capabilities.reports.local_auc import LocalAuc
 from smpc_dp.capabilities.reports.local_estimate import LocalEstimate
-from smpc_dp.kernels import Field, gini_mean_difference, kendall_tau
 from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.protocols.registry import checker_of
 from smpc_dp.records.answers import estimate

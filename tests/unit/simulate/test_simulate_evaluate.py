@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import smpc_dp
-from smpc_dp.protocols.garbled.params import Mode
-from smpc_dp.published.library import find
+from smpc_dp.capabilities.pairs.garbled.params import Mode
+from smpc_dp.capabilities.pairs.published.library import find
 
 
 def test_single_values_are_ints_and_batches_are_arrays() -> None:

@@ -7,12 +7,12 @@ import math
 import numpy as np
 import pytest
 
+from smpc_dp.capabilities.pairs.kernels import Field, gini_mean_difference, kendall_tau
+from smpc_dp.capabilities.pairs.kernels.fields import Floats
+from smpc_dp.capabilities.pairs.kernels.kernel import Kernel
 from smpc_dp.capabilities.reports.local import LocalPairwise
 from smpc_dp.capabilities.reports.local_auc import LocalAuc
 from smpc_dp.capabilities.reports.local_estimate import ENOUGH_PAIRS, LocalEstimate, normal_interval
-from smpc_dp.kernels import Field, gini_mean_difference, kendall_tau
-from smpc_dp.kernels.fields import Floats
-from smpc_dp.kernels.kernel import Kernel
 
 GINI = gini_mean_difference(Field(0, 5, exact=True))
 TAU = kendall_tau(Field(0, 2, exact=True), Field(0, 1, exact=True))

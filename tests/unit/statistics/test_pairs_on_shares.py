@@ -12,6 +12,17 @@ import pytest
 from scipy import stats
 
 from smpc_dp import simulate
+from smpc_dp.capabilities.pairs.circuits.circuit import pack, unpack
+from smpc_dp.capabilities.pairs.kernels import (
+    Field,
+    Kernel,
+    auc,
+    collision,
+    gini_mean_difference,
+    kendall_tau,
+    table_kernel,
+)
+from smpc_dp.capabilities.pairs.kernels.compiled import compile_kernel
 from smpc_dp.capabilities.servers.kernels.share_gadgets import public
 from smpc_dp.capabilities.servers.requests.programs import compile_operation, operation_of
 from smpc_dp.capabilities.servers.secret_sharing.params import check_parameters
@@ -24,10 +35,7 @@ from smpc_dp.capabilities.servers.statistics.pairs import (
     pair_terms,
 )
 from smpc_dp.capabilities.servers.statistics.plan import read_answer, statistic_program
-from smpc_dp.circuits.circuit import pack, unpack
 from smpc_dp.errors import ConfigError
-from smpc_dp.kernels import Field, Kernel, auc, collision, gini_mean_difference, kendall_tau, table_kernel
-from smpc_dp.kernels.compiled import compile_kernel
 from smpc_dp.privacy.circuit_gaussian import TableGaussian
 from smpc_dp.privacy.circuit_noise import LOOKUP_BITS, CyclicLaplace, Noise, RandomisedResponse
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation

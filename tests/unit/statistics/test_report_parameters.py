@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from smpc_dp.capabilities.pairs.kernels import Field, gini_mean_difference
 from smpc_dp.capabilities.reports.local import LocalPairwise
 from smpc_dp.capabilities.reports.local_auc import LocalAuc
 from smpc_dp.capabilities.reports.report_parameters import ReportParameters, check_reports
 from smpc_dp.errors import ConfigCheck
-from smpc_dp.kernels import Field, gini_mean_difference
 
 GINI: dict[str, Any] = {"kernel": "gini", "epsilon": 4.0, "fields": [{"lower": 0, "upper": 5}]}
 AUC: dict[str, Any] = {

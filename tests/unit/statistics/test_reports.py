@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from smpc_dp.capabilities.pairs.kernels import Field, auc, gini_mean_difference, kendall_tau
 from smpc_dp.capabilities.reports.commands.reports import reported_text
 from smpc_dp.capabilities.reports.local import LocalPairwise
 from smpc_dp.capabilities.reports.local_auc import LocalAuc
@@ -15,7 +16,6 @@ from smpc_dp.capabilities.reports.reports import FEW, ROUNDED, LocalReport, Repo
 from smpc_dp.errors import ConfigError, LocalError, PrivacyError
 from smpc_dp.identity.keys import Identity
 from smpc_dp.identity.roster import Member, Roster
-from smpc_dp.kernels import Field, auc, gini_mean_difference, kendall_tau
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.wire.signing import decode, encode
 

@@ -17,16 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from smpc_dp.capabilities.servers.kernels import share_gadgets
-from smpc_dp.capabilities.servers.simulation import shared as simulated
-from smpc_dp.capabilities.servers.simulation.shared import run_alone, run_ideal
-from smpc_dp.capabilities.servers.statistics.kernels import SORTED, Way
-from smpc_dp.capabilities.servers.statistics.noise import add_noise, noise_terms, read_coins
-from smpc_dp.capabilities.servers.statistics.plan import Program, read_answer, statistic_program, sum_program
-from smpc_dp.capabilities.servers.statistics.program import design_pairs, run_program, way_of
-from smpc_dp.circuits.circuit import pack, unpack
-from smpc_dp.errors import ConfigError
-from smpc_dp.kernels import (
+from smpc_dp.capabilities.pairs.circuits.circuit import pack, unpack
+from smpc_dp.capabilities.pairs.kernels import (
     Field,
     Kernel,
     auc,
@@ -36,7 +28,15 @@ from smpc_dp.kernels import (
     kendall_tau,
     variance,
 )
-from smpc_dp.kernels.compiled import compile_kernel
+from smpc_dp.capabilities.pairs.kernels.compiled import compile_kernel
+from smpc_dp.capabilities.servers.kernels import share_gadgets
+from smpc_dp.capabilities.servers.simulation import shared as simulated
+from smpc_dp.capabilities.servers.simulation.shared import run_alone, run_ideal
+from smpc_dp.capabilities.servers.statistics.kernels import SORTED, Way
+from smpc_dp.capabilities.servers.statistics.noise import add_noise, noise_terms, read_coins
+from smpc_dp.capabilities.servers.statistics.plan import Program, read_answer, statistic_program, sum_program
+from smpc_dp.capabilities.servers.statistics.program import design_pairs, run_program, way_of
+from smpc_dp.errors import ConfigError
 from smpc_dp.privacy.central_noise import CoarseGaussian, FlooredLaplace
 from smpc_dp.privacy.circuit_noise import Coin
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation

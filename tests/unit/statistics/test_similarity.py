@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from smpc_dp import simulate
+from smpc_dp.capabilities.pairs.kernels.compiled import compile_kernel, evaluate
+from smpc_dp.capabilities.pairs.kernels.cosine import cosine, unit_codes
+from smpc_dp.capabilities.pairs.statistics.similarity import Similarities, plan_similarities
 from smpc_dp.errors import ConfigError
-from smpc_dp.kernels.compiled import compile_kernel, evaluate
-from smpc_dp.kernels.cosine import cosine, unit_codes
 from smpc_dp.privacy.accountant.compose import Composition
-from smpc_dp.statistics.similarity import Similarities, plan_similarities
 
 
 @pytest.mark.parametrize(("length", "levels"), [(1, 1), (3, 7), (5, 20)])

@@ -19,11 +19,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import smpc_dp
-from smpc_dp.capabilities.reports.local import LocalPairwise
-from smpc_dp.capabilities.reports.local_estimate import all_pairs, two_samples
-from smpc_dp.capabilities.reports.quantiser import Quantiser, Rounding, choose_bins
-from smpc_dp.errors import ConfigError, PrivacyError
-from smpc_dp.kernels import (
+from smpc_dp.capabilities.pairs.kernels import (
     Field,
     Kernel,
     auc,
@@ -33,6 +29,10 @@ from smpc_dp.kernels import (
     kendall_tau,
     variance,
 )
+from smpc_dp.capabilities.reports.local import LocalPairwise
+from smpc_dp.capabilities.reports.local_estimate import all_pairs, two_samples
+from smpc_dp.capabilities.reports.quantiser import Quantiser, Rounding, choose_bins
+from smpc_dp.errors import ConfigError, PrivacyError
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.privacy.local_pairwise import (
     corollary_bins,

@@ -18,10 +18,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from smpc_dp.capabilities.pairs.kernels import Field
 from smpc_dp.capabilities.reports.local_auc import A, LocalAuc
 from smpc_dp.capabilities.reports.local_tree import Histogram, Oracle, Tree
 from smpc_dp.errors import ConfigError, PrivacyError
-from smpc_dp.kernels import Field
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.privacy.local_auc import Split, exact_variance, node_variance, published_error_bound
 from smpc_dp.privacy.sampling import NoiseSource

@@ -10,11 +10,11 @@ from numpy.typing import ArrayLike
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 
 if TYPE_CHECKING:
+    from smpc_dp.capabilities.pairs.kernels.fields import Field
+    from smpc_dp.capabilities.pairs.kernels.kernel import Kernel
     from smpc_dp.capabilities.reports.local_estimate import LocalEstimate
     from smpc_dp.capabilities.reports.local_tree import Oracle
     from smpc_dp.capabilities.reports.quantiser import Rounding
-    from smpc_dp.kernels.fields import Field
-    from smpc_dp.kernels.kernel import Kernel
     from smpc_dp.privacy.local_auc import Split
 
 
@@ -34,7 +34,7 @@ def local_pairwise(
 
     Args:
         kernel: from `smpc_dp.kernels`, its fields have the bounds and grids of a record; or a name
-            of `kernels.named`, on integers of 32 bits, which are too many categories without `bins`.
+            of `capabilities.pairs.kernels.named`, on integers of 32 bits, which are too many categories without `bins`.
         data: one record for each party, shape (n, fields), or a tuple of one array (n,) for each field.
         epsilon: of each report, above 0, at most 100.
         labels: (n,) of 0 and 1, for a kernel with public labels.
@@ -45,8 +45,8 @@ def local_pairwise(
         ConfigError: an argument is wrong. PrivacyError: a value is outside its domain.
     """
     # Not at the top: scipy.
+    from smpc_dp.capabilities.pairs.kernels.named import find_kernel
     from smpc_dp.capabilities.reports.local import LocalPairwise
-    from smpc_dp.kernels.named import find_kernel
 
     kernel = find_kernel(kernel)
     codes = kernel.codes(data)

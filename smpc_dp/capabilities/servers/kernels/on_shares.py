@@ -47,7 +47,7 @@ class Distance:
 
 
 class OnShares:
-    """Arithmetic of programs on shares: `kernels.definitions.Arithmetic` on columns of pairs.
+    """Arithmetic of programs on shares: `capabilities.pairs.kernels.definitions.Arithmetic` on columns of pairs.
 
     A sign is shares of -1, 0 and 1, or a product of two.
     """

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from smpc_dp.capabilities.pairs.kernels.kernel import Kernel
+from smpc_dp.capabilities.pairs.ustatistic.result import StatisticResult
 from smpc_dp.capabilities.servers.requests.programs import (
     charge_of,
     compile_operation,
@@ -21,7 +23,6 @@ from smpc_dp.capabilities.servers.secret_sharing.terms import ProgramTerms
 from smpc_dp.capabilities.servers.statistics.plan import Program
 from smpc_dp.encoding import RingVector
 from smpc_dp.errors import LocalError, OtherRequestError, SmpcError
-from smpc_dp.kernels.kernel import Kernel
 from smpc_dp.net.asked import OwnRequest
 from smpc_dp.net.charging import Charge, charge_run
 from smpc_dp.net.connection import Connection, Waits
@@ -35,7 +36,6 @@ from smpc_dp.net.transport.endpoint import dial
 from smpc_dp.privacy.accountant.receipt import Receipt
 from smpc_dp.protocols.engine import events
 from smpc_dp.protocols.result import Outcome
-from smpc_dp.protocols.ustatistic.result import StatisticResult
 from smpc_dp.wire.abort import ABORT
 from smpc_dp.wire.signing import Context
 

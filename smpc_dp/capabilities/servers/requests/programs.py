@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 import numpy as np
 
+from smpc_dp.capabilities.pairs.kernels.described import describe, read_kernel
+from smpc_dp.capabilities.pairs.kernels.kernel import Kernel
+from smpc_dp.capabilities.pairs.ustatistic.result import StatisticResult
 from smpc_dp.capabilities.servers.secret_sharing.agreement import Opened
 from smpc_dp.capabilities.servers.secret_sharing.claims import SharedEvidence, with_servers
 from smpc_dp.capabilities.servers.secret_sharing.messages import MAX_OPERATION
@@ -24,11 +27,8 @@ from smpc_dp.capabilities.servers.statistics.tables import read_tables
 from smpc_dp.capabilities.servers.statistics.vectors import PROGRAMS
 from smpc_dp.encoding import Encoding
 from smpc_dp.errors import Check, ConfigCheck, ConfigError, VerificationError
-from smpc_dp.kernels.described import describe, read_kernel
-from smpc_dp.kernels.kernel import Kernel
 from smpc_dp.protocols.phases.operation import encode_operation
 from smpc_dp.protocols.result import Evidence, Noise, Outcome
-from smpc_dp.protocols.ustatistic.result import StatisticResult
 from smpc_dp.wire.signing import Context
 
 if TYPE_CHECKING:

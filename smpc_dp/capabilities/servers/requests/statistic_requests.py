@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
+from smpc_dp.capabilities.pairs.kernels.named import find_kernel
 from smpc_dp.capabilities.servers.requests.programs import operation_of
-from smpc_dp.kernels.named import find_kernel
 from smpc_dp.net.party_requests import PartyRequests
 
 if TYPE_CHECKING:
+    from smpc_dp.capabilities.pairs.kernels.kernel import Kernel
+    from smpc_dp.capabilities.pairs.ustatistic.result import StatisticResult
     from smpc_dp.capabilities.servers.requests.connection import ServersConnection
-    from smpc_dp.kernels.kernel import Kernel
     from smpc_dp.privacy.circuit_noise import NoiseKind, PairDistribution
-    from smpc_dp.protocols.ustatistic.result import StatisticResult
 
 
 async def request_statistic(

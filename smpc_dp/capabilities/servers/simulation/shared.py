@@ -18,11 +18,11 @@ from typing import Any
 
 import numpy as np
 
+from smpc_dp.capabilities.pairs.kernels.fields import Codes
 from smpc_dp.capabilities.servers.statistics.plan import Program
 from smpc_dp.capabilities.servers.statistics.program import design_pairs, kernel_in, output_spans, run_program
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.errors import ConfigCheck, ConfigError
-from smpc_dp.kernels.fields import Codes
 
 _LOCK = Lock()
 

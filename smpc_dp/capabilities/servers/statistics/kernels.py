@@ -14,6 +14,11 @@ from typing import Any, Literal
 
 import numpy as np
 
+from smpc_dp.capabilities.pairs.circuits.layers import Layers, layers_of
+from smpc_dp.capabilities.pairs.garbled.draw import Pairs
+from smpc_dp.capabilities.pairs.kernels.compiled import compile_kernel
+from smpc_dp.capabilities.pairs.kernels.described import table_of
+from smpc_dp.capabilities.pairs.kernels.kernel import Kernel
 from smpc_dp.capabilities.servers.kernels.on_shares import Bilinear, Column, Distance, OnShares
 from smpc_dp.capabilities.servers.kernels.share_gadgets import (
     Shared,
@@ -27,12 +32,7 @@ from smpc_dp.capabilities.servers.kernels.share_gadgets import (
     sign,
     sort,
 )
-from smpc_dp.circuits.layers import Layers, layers_of
 from smpc_dp.errors import ConfigCheck, ConfigError
-from smpc_dp.kernels.compiled import compile_kernel
-from smpc_dp.kernels.described import table_of
-from smpc_dp.kernels.kernel import Kernel
-from smpc_dp.protocols.garbled.draw import Pairs
 
 Way = Literal["pairs", "counts", "sums", "sort", "circuit"]
 

@@ -1,6 +1,6 @@
 """Outputs of single pairs on shares, each with noise of its own, by the randomiser of the two-party protocol.
 
-The circuit of kernel and noise is that of `statistics.compiled`, with random bits that no t servers know in
+The circuit of kernel and noise is that of `capabilities.pairs.statistics.compiled`, with random bits that no t servers know in
 the place of the XOR of both parties'. So an output has the same distribution as there; all outputs are
 opened.
 """
@@ -14,18 +14,18 @@ from typing import Any, cast
 
 import numpy as np
 
+from smpc_dp.capabilities.pairs.circuits.builder import Builder
+from smpc_dp.capabilities.pairs.circuits.circuit import Circuit
+from smpc_dp.capabilities.pairs.circuits.layers import Layers, layers_of
+from smpc_dp.capabilities.pairs.circuits.randomisers import randomise
+from smpc_dp.capabilities.pairs.garbled.draw import Pairs
+from smpc_dp.capabilities.pairs.kernels.kernel import Kernel
 from smpc_dp.capabilities.servers.kernels.share_gadgets import Shared, join_bits, number
 from smpc_dp.capabilities.servers.secret_sharing.terms import NoiseTerms
 from smpc_dp.capabilities.servers.statistics.kernels import CHUNK
 from smpc_dp.capabilities.servers.statistics.noise import encode_coins, read_coins
-from smpc_dp.circuits.builder import Builder
-from smpc_dp.circuits.circuit import Circuit
-from smpc_dp.circuits.layers import Layers, layers_of
-from smpc_dp.circuits.randomisers import randomise
 from smpc_dp.errors import ConfigCheck, ConfigError
-from smpc_dp.kernels.kernel import Kernel
 from smpc_dp.privacy.circuit_noise import Noise, NoiseKind, PairDistribution, Randomiser
-from smpc_dp.protocols.garbled.draw import Pairs
 
 PAIR_DISTRIBUTIONS: Mapping[str, NoiseKind] = {
     "pair_laplace": "laplace",

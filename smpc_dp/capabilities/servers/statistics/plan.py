@@ -12,6 +12,11 @@ from typing import cast
 import msgspec
 import numpy as np
 
+from smpc_dp.capabilities.pairs.kernels.described import describe, read_kernel
+from smpc_dp.capabilities.pairs.kernels.kernel import Kernel
+from smpc_dp.capabilities.pairs.statistics.compiled import plan_statistic
+from smpc_dp.capabilities.pairs.ustatistic.estimate import Estimate, estimate
+from smpc_dp.capabilities.pairs.ustatistic.plan import StatisticPlan
 from smpc_dp.capabilities.servers.secret_sharing.terms import (
     NoiseTerms,
     ProgramKind,
@@ -32,16 +37,11 @@ from smpc_dp.capabilities.servers.statistics.program import (
 )
 from smpc_dp.capabilities.servers.statistics.tables import MASKED
 from smpc_dp.errors import ConfigCheck, ConfigError
-from smpc_dp.kernels.described import describe, read_kernel
-from smpc_dp.kernels.kernel import Kernel
 from smpc_dp.privacy.arguments import ArgumentChecks
 from smpc_dp.privacy.central_gaussian import WideGaussian
 from smpc_dp.privacy.central_noise import CentralNoise, CoarseGaussian
 from smpc_dp.privacy.central_pairwise import CentralDistribution, design_central, split, sum_sensitivity
 from smpc_dp.privacy.circuit_noise import PairDistribution
-from smpc_dp.protocols.ustatistic.estimate import Estimate, estimate
-from smpc_dp.protocols.ustatistic.plan import StatisticPlan
-from smpc_dp.statistics.compiled import plan_statistic
 
 # Sets of servers that each add to a mask, as a power of 2: 462 sets for eleven servers.
 MASKS_LOG = 10

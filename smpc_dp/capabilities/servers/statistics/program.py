@@ -9,6 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from smpc_dp.capabilities.pairs.garbled.draw import Pairs, bipartite_matchings, matchings
+from smpc_dp.capabilities.pairs.kernels.described import read_kernel
+from smpc_dp.capabilities.pairs.kernels.kernel import Kernel
 from smpc_dp.capabilities.servers.kernels.share_gadgets import Shared, below_each, number, public
 from smpc_dp.capabilities.servers.secret_sharing.params import MAX_PARTNERS
 from smpc_dp.capabilities.servers.secret_sharing.terms import ProgramTerms
@@ -28,9 +31,6 @@ from smpc_dp.capabilities.servers.statistics.noise import add_noise, width
 from smpc_dp.capabilities.servers.statistics.pairs import each_pair, pair_layers, randomiser_of
 from smpc_dp.capabilities.servers.statistics.tables import MASKED, shown_cells
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, Issues
-from smpc_dp.kernels.described import read_kernel
-from smpc_dp.kernels.kernel import Kernel
-from smpc_dp.protocols.garbled.draw import Pairs, bipartite_matchings, matchings
 
 LEAST_SECURITY = 40
 """All masked openings of a program together are within 2**-40 of what can be simulated."""

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from statistics import NormalDist
 from typing import TYPE_CHECKING
 
+from smpc_dp.capabilities.pairs.ustatistic.result import StatisticResult, simulation
 from smpc_dp.capabilities.servers.secret_sharing.claims import HONEST_SERVERS
 from smpc_dp.capabilities.servers.statistics.plan import Answer, Program
 from smpc_dp.capabilities.servers.statistics.program import count_pairs, kernel_in
@@ -17,7 +18,6 @@ from smpc_dp.privacy.guarantee import PrivacyGuarantee, Relation, delta_warnings
 from smpc_dp.privacy.named_sentences import NamedSentences
 from smpc_dp.privacy.pairwise_plan import complete_error, given_zetas, sampling_error
 from smpc_dp.protocols.result import Claim
-from smpc_dp.protocols.ustatistic.result import StatisticResult, simulation
 
 if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.events import Event

@@ -1,0 +1,211 @@
+"""Gadgets: arithmetic and choice on the bits of a builder.
+
+A value is a tuple of bits, the least significant first; arithmetic is modulo 2**n for n bits, signed
+values are in two's complement. Each docstring states the AND gates of the gadget for inputs that are
+neither constant nor related; constants and repeated gates make it cheaper. All functions raise ConfigError
+for operands of different or no width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from smpc_dp.capabilities.pairs.circuits.builder import ONE, ZERO, Bit, Bits, Builder
+from smpc_dp.errors import ConfigCheck, ConfigError
+
+
+def bitwise_xor(builder: Builder, x: Sequence[Bit], y: Sequence[Bit]) -> Bits:
+    """XOR two values bit by bit: no AND."""
+    _same_width(x, y)
+    return tuple(builder.xor(a, b) for a, b in zip(x, y, strict=True))
+
+
+def bitwise_not(builder: Builder, x: Sequence[Bit]) -> Bits:
+    """Negate every bit: no AND."""
+    return tuple(builder.not_(bit) for bit in x)
+
+
+def add(builder: Builder, x: Sequence[Bit], y: Sequence[Bit], carry: Bit = ZERO) -> Bits:
+    """Add two values and a carry modulo 2**n: n - 1 AND."""
+    return _add(builder, x, y, carry)[:-1]
+
+
+def add_with_carry(builder: Builder, x: Sequence[Bit], y: Sequence[Bit], carry: Bit = ZERO) -> Bits:
+    """Add two values of n bits and a carry into n + 1 bits: n AND."""
+    return _add(builder, x, y, carry)
+
+
+def subtract(builder: Builder, x: Sequence[Bit], y: Sequence[Bit]) -> Bits:
+    """Return x - y modulo 2**n: n - 1 AND."""
+    # x - y = ~(~x + y), and no carry comes in.
+    return bitwise_not(builder, add(builder, bitwise_not(builder, x), y))
+
+
+def negate(builder: Builder, x: Sequence[Bit]) -> Bits:
+    """Return -x modulo 2**n: n - 2 AND (0 for n = 1)."""
+    _same_width(x, x)
+    result = [x[0]]
+    any_below = x[0]
+    for bit in x[1:]:
+        flipped = builder.xor(bit, any_below)
+        result.append(flipped)
+        any_below = builder.xor(flipped, builder.and_(bit, any_below))
+    return tuple(result)
+
+
+def absolute(builder: Builder, x: Sequence[Bit]) -> Bits:
+    """Return |x| of a signed value, as an unsigned value of n bits, so that |-2**(n-1)| fits: n - 1 AND."""
+    _same_width(x, x)
+    sign = x[-1]
+    carry = sign
+    result = []
+    for bit in x:
+        flipped = builder.xor(bit, sign)
+        result.append(builder.xor(flipped, carry))
+        carry = builder.and_(flipped, carry)
+    return tuple(result)
+
+
+def less_than(builder: Builder, x: Sequence[Bit], y: Sequence[Bit], *, signed: bool = False) -> Bit:
+    """Return whether x < y: n AND.
+
+    With a public constant c in place of y: n - 1 - z AND, where c (signed: c + 2**(n-1)) ends in z zeros.
+    """
+    _same_width(x, y)
+    if signed:
+        # Two's complement with the top bits exchanged is in the order of the unsigned values.
+        x, y = (*x[:-1], y[-1]), (*y[:-1], x[-1])
+    less = ZERO
+    for a, b in zip(x, y, strict=True):
+        # Where the bits differ, y's decides.
+        less = builder.xor(less, builder.and_(builder.xor(a, b), builder.xor(b, less)))
+    return less
+
+
+def less_than_constant(builder: Builder, x: Sequence[Bit], constant: int, *, signed: bool = False) -> Bit:
+    """Return whether x < constant, a public one of n bits, signed if x is.
+
+    `less_than` states the cost. Raises ConfigError for a constant out of the range of n bits.
+    """
+    return less_than(builder, x, _constant(builder, constant, len(x), signed), signed=signed)
+
+
+def equal(builder: Builder, x: Sequence[Bit], y: Sequence[Bit]) -> Bit:
+    """Return whether x = y: n - 1 AND, in depth ceil(log2(n))."""
+    return conjunction(builder, bitwise_not(builder, bitwise_xor(builder, x, y)))
+
+
+def equal_constant(builder: Builder, x: Sequence[Bit], constant: int, *, signed: bool = False) -> Bit:
+    """Return whether x = constant, a public one of n bits: n - 1 AND. Raises ConfigError as above."""
+    return equal(builder, x, _constant(builder, constant, len(x), signed))
+
+
+def conjunction(builder: Builder, bits: Sequence[Bit]) -> Bit:
+    """Return the AND of n bits: n - 1 AND, in depth ceil(log2(n)); of no bits, 1."""
+    level = list(bits)
+    while len(level) > 1:
+        pairs = [builder.and_(a, b) for a, b in zip(level[::2], level[1::2], strict=False)]
+        level = pairs + level[2 * len(pairs) :]
+    return level[0] if level else ONE
+
+
+def multiplex(builder: Builder, choice: Bit, if_zero: Sequence[Bit], if_one: Sequence[Bit]) -> Bits:
+    """Return `if_one` where `choice` is 1, else `if_zero`: n AND."""
+    _same_width(if_zero, if_one)
+    return tuple(
+        builder.xor(a, builder.and_(choice, builder.xor(a, b))) for a, b in zip(if_zero, if_one, strict=True)
+    )
+
+
+def select(builder: Builder, index: Sequence[Bit], values: Sequence[Sequence[Bit]]) -> Bits:
+    """Return values[index] of 2**k values for an index of k bits: n (2**k - 1) AND, in depth k.
+
+    Raises ConfigError for another number of values.
+    """
+    if len(values) != 1 << len(index):
+        raise ConfigError.at("values", f"{len(values)}, not 2**{len(index)}", ConfigCheck.SHAPE)
+    level = [tuple(value) for value in values]
+    for bit in index:
+        level = [multiplex(builder, bit, a, b) for a, b in zip(level[::2], level[1::2], strict=True)]
+    return level[0]
+
+
+def multiply(builder: Builder, x: Sequence[Bit], y: Sequence[Bit], width: int | None = None) -> Bits:
+    """Return x y modulo 2**width, for unsigned x and y of n bits and n <= width <= 2 n (n if not given).
+
+    n**2 - n + 1 AND for width = n, which serves signed values as well; 2 n**2 - n for width = 2 n.
+    Raises ConfigError for another width.
+    """
+    _same_width(x, y)
+    n = len(x)
+    width = n if width is None else width
+    if not n <= width <= 2 * n:
+        raise ConfigError.at("width", f"{width}, not {n} to {2 * n}", ConfigCheck.RANGE)
+    total = tuple(builder.and_(bit, y[0]) for bit in x)
+    result: list[Bit] = []
+    for index in range(1, n):
+        # `total` is the sum so far, shifted down past the bits that are final.
+        result.append(total[0])
+        high = width - index
+        row = [builder.and_(bit, y[index]) for bit in x[:high]]
+        above = (*total[1:], *[ZERO] * (len(row) - len(total) + 1))
+        total = _add(builder, above, row, ZERO)[:high]
+    return (*result, *total)[:width]
+
+
+def popcount(builder: Builder, bits: Sequence[Bit]) -> Bits:
+    """Count the ones among n bits, into n.bit_length() bits: n - h AND, where n has h ones in binary.
+
+    No circuit has fewer [Boyar and Peralta 2008, The exact multiplicative complexity of the Hamming
+    weight function].
+    """
+    _same_width(bits, bits)
+    result = []
+    column = list(bits)
+    while column:
+        carries = []
+        # First in, first out keeps the depth logarithmic.
+        queue = list(column)
+        head = 0
+        while len(queue) - head > 1:
+            three = (*queue[head : head + 3], ZERO)[:3]
+            head += 3 if len(queue) - head > 2 else 2
+            low, carry = _full_add(builder, *three)
+            queue.append(low)
+            carries.append(carry)
+        result.append(queue[head])
+        column = carries
+    return tuple(result)
+
+
+def _full_add(builder: Builder, a: Bit, b: Bit, c: Bit) -> tuple[Bit, Bit]:
+    """Add three bits into sum and carry: one AND [Boyar, Peralta, Pochuev 2000]."""
+    from_a = builder.xor(a, c)
+    from_b = builder.xor(b, c)
+    return builder.xor(from_a, b), builder.xor(c, builder.and_(from_a, from_b))
+
+
+def _add(builder: Builder, x: Sequence[Bit], y: Sequence[Bit], carry: Bit) -> Bits:
+    """Return the n bits of a sum, and its carry."""
+    _same_width(x, y)
+    result = []
+    for a, b in zip(x, y, strict=True):
+        low, carry = _full_add(builder, a, b, carry)
+        result.append(low)
+    return (*result, carry)
+
+
+def _constant(builder: Builder, value: int, width: int, signed: bool) -> Bits:
+    """Return the bits of a public constant; raise ConfigError if it is out of range."""
+    low, high = (-(1 << width >> 1), (1 << width >> 1) - 1) if signed else (0, (1 << width) - 1)
+    if not low <= value <= high:
+        raise ConfigError.at("constant", f"{value}, not {low} to {high}", ConfigCheck.RANGE)
+    return builder.constant(value % (1 << width), width)
+
+
+def _same_width(x: Sequence[Bit], y: Sequence[Bit]) -> None:
+    """Raise ConfigError unless both values have the same width above 0."""
+    if len(x) != len(y) or not x:
+        raise ConfigError.at(
+            "width", f"{len(x)} and {len(y)} bits, not the same and at least 1", ConfigCheck.SHAPE
+        )

@@ -1,0 +1,116 @@
+"""Parameters of a two-party evaluation, as in a session file."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import ClassVar, Literal
+
+import msgspec
+
+from smpc_dp.capabilities.pairs.circuits.bristol import read_bristol
+from smpc_dp.capabilities.pairs.circuits.circuit import MAX_VALUES, Circuit
+from smpc_dp.capabilities.pairs.published.library import PUBLISHED, find
+from smpc_dp.decoding import convert
+from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
+from smpc_dp.settings import read
+
+MAX_INSTANCES = 1 << 32
+MIN_COPIES, MAX_COPIES = 2, 64
+
+Output = Literal["garbler", "evaluator", "both", "aggregator"]
+Mode = Literal["tile", "unique"]
+
+
+class PairwiseParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Checked parameters.
+
+    `circuit` is the name of a published circuit or, with `digest` (64 hex digits of the circuit's digest),
+    the path of a Bristol Fashion file beside the session file. `instances` evaluations are made. `garbler`
+    and `evaluator` are names of parties; the circuit's input values with indices (from 0) in
+    `evaluator_inputs` are the evaluator's, by default all but the first. `output` names the recipient of the
+    result; `mode` tells whether garbling keys are shared by a tile of instances or unique to each. `covert`
+    is the number of copies of which all but one are checked (`protocols/covert/README.md`), or 0 for one copy
+    of a garbler that is assumed to be semi-honest. With copies, the input values with indices in
+    `random_inputs` are uniform bits that the protocol draws for their party.
+    """
+
+    # Of a session there are no other requests.
+    requests: ClassVar[tuple[()]] = ()
+    circuit: str
+    garbler: str
+    evaluator: str
+    digest: str = ""
+    instances: int = 1
+    evaluator_inputs: list[int] | None = None
+    output: Output = "both"
+    mode: Mode = "tile"
+    covert: int = 0
+    random_inputs: list[int] = []
+
+
+def check_parameters(
+    parameters: Mapping[str, object], parties: int
+) -> tuple[PairwiseParameters | None, list[ConfigIssue]]:
+    """Check a `[parameters]` table for a session of `parties` parties; return every fault found."""
+    good, issues = read(PairwiseParameters, parameters, unknown="unknown parameter of pairwise")
+    if parties != 2:
+        issues.append(ConfigIssue("roster", f"exactly 2 parties, has {parties}", ConfigCheck.RANGE))
+    if issues:
+        return None, issues
+    checked = convert(good, PairwiseParameters)
+    if checked.garbler == checked.evaluator:
+        issues.append(
+            ConfigIssue("evaluator", f"is the garbler too: {checked.garbler!r}", ConfigCheck.CONFLICT)
+        )
+    if not 1 <= checked.instances <= MAX_INSTANCES:
+        issues.append(
+            ConfigIssue("instances", f"{checked.instances}, not between 1 and 2**32", ConfigCheck.RANGE)
+        )
+    if checked.covert and not MIN_COPIES <= checked.covert <= MAX_COPIES:
+        reason = f"{checked.covert} copies, not between {MIN_COPIES} and {MAX_COPIES}, nor 0"
+        issues.append(ConfigIssue("covert", reason, ConfigCheck.RANGE))
+    if checked.digest and not re.fullmatch(r"[0-9a-f]{64}", checked.digest):
+        issues.append(ConfigIssue("digest", "not 64 lower-case hex digits", ConfigCheck.FORMAT))
+    if not checked.digest and checked.circuit not in PUBLISHED:
+        issues.append(
+            ConfigIssue(
+                "circuit",
+                f"{checked.circuit!r} is not a published circuit; a file needs its digest",
+                ConfigCheck.UNKNOWN_NAME,
+            )
+        )
+    for field in ("evaluator_inputs", "random_inputs"):
+        indices = getattr(checked, field) or []
+        if len(indices) > MAX_VALUES:
+            reason = f"{len(indices)} input values, a circuit has {MAX_VALUES} at most"
+            issues.append(ConfigIssue(field, reason, ConfigCheck.TOO_LARGE))
+        elif sorted(set(indices)) != indices or any(index < 0 for index in indices):
+            reason = "not places of input values, from 0, in increasing order"
+            issues.append(ConfigIssue(field, reason, ConfigCheck.RANGE))
+    if checked.random_inputs and not checked.covert:
+        issues.append(ConfigIssue("random_inputs", "for covert evaluations alone", ConfigCheck.UNSUPPORTED))
+    return (None, issues) if issues else (checked, [])
+
+
+def load_circuit(parameters: PairwiseParameters, folder: Path) -> Circuit:
+    """Return the circuit named by checked parameters; files are looked for in `folder`.
+
+    Raises:
+        ConfigError: the file is not a valid circuit, has another digest, or has not the input values named.
+        LocalError: it cannot be read.
+    """
+    if parameters.digest:
+        circuit = read_bristol(folder / parameters.circuit)
+        if circuit.digest.hex() != parameters.digest:
+            reason = f"{parameters.circuit} has the digest {circuit.digest.hex()}, not {parameters.digest}"
+            raise ConfigError.at("parameters.digest", reason, ConfigCheck.DIFFERS)
+    else:
+        circuit = find(parameters.circuit).build()
+    for field in ("evaluator_inputs", "random_inputs"):
+        for index in getattr(parameters, field) or ():
+            if index >= len(circuit.inputs):
+                reason = f"{index}, but the circuit has {len(circuit.inputs)} input values"
+                raise ConfigError.at(f"parameters.{field}", reason, ConfigCheck.RANGE)
+    return circuit

@@ -1,0 +1,275 @@
+"""Common plan of garbler and evaluator: the assignment of input wires, and the blocks of a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import accumulate
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smpc_dp.capabilities.pairs.circuits.circuit import WORD_BITS, Circuit
+from smpc_dp.capabilities.pairs.garbled.params import MAX_INSTANCES, PairwiseParameters
+from smpc_dp.crypto.garble import GarblingCircuit, Mode, Run, compile_circuit
+from smpc_dp.crypto.labels import Label
+from smpc_dp.crypto.ot import MAX_INDEX, rows_of_chunk
+from smpc_dp.crypto.transcript import digest, encode_uint
+from smpc_dp.errors import ConfigCheck, ConfigError
+
+# Most labels of one kind (inputs of one party, outputs) in a block: 16 MiB. Encrypted hashes of so many
+# outputs are 32 MiB, which fit into a message.
+BLOCK_LABELS = 1 << 20
+# The same for covert evaluations: each copy is held as a whole, and its labels are committed to one by one.
+COVERT_LABELS = 1 << 16
+# Most gates of a covert evaluation, and gates times instances: a stranger's certificate makes a judge garble
+# them.
+COVERT_GATES, COVERT_WORK = 1 << 22, 1 << 28
+# k of the extension of oblivious transfers, and that of covert evaluations: half the bytes, in each copy.
+FIELD, COVERT_FIELD = 2, 4
+# Most transfers in one chunk: they stay in the cache, and with the block that hides they are 128 blocks.
+TRANSFERS = 127 * 128
+# Pending chunks: while one side works on a chunk, the other works on the next. More than `ot.MAX_PENDING` are
+# refused there; with so many, neither side sends more than a channel takes.
+IN_FLIGHT = 3
+
+Bits = NDArray[np.uint8]
+Rows = NDArray[np.uint64]
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Instances that are evaluated together: `count` from number `first`."""
+
+    number: int
+    first: int
+    count: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Circuit and parameters, with the values derived from them.
+
+    Raises ConfigError for a circuit of which one instance has more labels of one kind than a block may hold,
+    and for more transfers than one setup has.
+    """
+
+    circuit: Circuit
+    parameters: PairwiseParameters
+    compiled: GarblingCircuit = field(init=False, repr=False)
+    tile: int = field(init=False)
+    garbler_values: tuple[int, ...] = field(init=False)
+    evaluator_values: tuple[int, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        declared = self.parameters.evaluator_inputs
+        indices = range(len(self.circuit.inputs))
+        theirs = tuple(indices[1:]) if declared is None else tuple(declared)
+        evaluators = frozenset(theirs)
+        circuit = self.circuit
+        compiled = compile_circuit(
+            circuit.op,
+            circuit.a,
+            circuit.b,
+            circuit.out,
+            n_wires=circuit.n_wires,
+            n_inputs=circuit.n_inputs,
+            outputs=np.arange(circuit.n_wires - circuit.n_outputs, circuit.n_wires, dtype=np.uint32),
+        )
+        for name, value in (
+            ("compiled", compiled),
+            ("evaluator_values", theirs),
+            ("garbler_values", tuple(index for index in indices if index not in evaluators)),
+        ):
+            object.__setattr__(self, name, value)
+        if not (most := self._most()):
+            reason = f"more than {BLOCK_LABELS} bits of one party's inputs, or of outputs, in one instance"
+            raise ConfigError.at("circuit", reason, ConfigCheck.TOO_LARGE)
+        if self.parameters.covert:
+            self._check_covert()
+        # A tile is not divided, so it must not hold more than a block.
+        tile = min(compiled.suggest_tile(self.parameters.instances), 1 << most.bit_length() - 1)
+        object.__setattr__(self, "tile", tile)
+        if (rows := self.transfer_rows) > MAX_INDEX:
+            bits = self.width(self.evaluator_values)
+            requested = f"{self.parameters.instances} of {bits} bits of the evaluator"
+            reason = f"{requested} need {rows} indices of transfers, one setup has {MAX_INDEX}"
+            raise ConfigError.at("instances", reason, ConfigCheck.TOO_LARGE)
+
+    def _check_covert(self) -> None:
+        """Raise ConfigError for more labels or gates than a covert evaluation may have."""
+        instances, gates = self.parameters.instances, len(self.circuit.op)
+        labels = self._widest * instances
+        for where, count, name, most in (
+            ("instances", labels, "bits of one party's inputs, or of outputs", COVERT_LABELS),
+            ("circuit", gates, "gates", COVERT_GATES),
+            ("instances", gates * instances, "gates in all instances", COVERT_WORK),
+        ):
+            if count > most:
+                reason = f"{count} {name}; a covert evaluation has {most} at most"
+                raise ConfigError.at(where, reason, ConfigCheck.TOO_LARGE)
+
+    def given(self, values: Sequence[int]) -> tuple[int, ...]:
+        """Return those of these input values that their party gives: all but random ones."""
+        return tuple(index for index in values if index not in self._random)
+
+    def random(self, values: Sequence[int]) -> tuple[int, ...]:
+        """Return those of these input values that are random."""
+        return tuple(index for index in values if index in self._random)
+
+    @cached_property
+    def _random(self) -> frozenset[int]:
+        """The random input values."""
+        return frozenset(self.parameters.random_inputs)
+
+    @cached_property
+    def _starts(self) -> tuple[int, ...]:
+        """The first wire of each input value, and the number of input wires."""
+        return (0, *accumulate(self.circuit.inputs))
+
+    def first_wire(self, value: int) -> int:
+        """Return the first wire of an input value."""
+        return self._starts[value]
+
+    def by_value(self, values: Sequence[int], rows: Bits) -> Iterator[tuple[int, Bits]]:
+        """Yield each of these input values with its rows; `rows` has one of each wire, or is empty."""
+        first = 0
+        for value in values if len(rows) else ():
+            width = self.circuit.inputs[value]
+            yield value, rows[first : first + width]
+            first += width
+
+    def wires(self, values: Sequence[int]) -> NDArray[np.uint32]:
+        """Return the input wires of these input values, value by value."""
+        starts = self._starts
+        spans = [np.arange(starts[index], starts[index + 1], dtype=np.uint32) for index in values]
+        return np.concatenate([np.empty(0, np.uint32), *spans])
+
+    def width(self, values: Sequence[int]) -> int:
+        """Return the number of wires of these input values."""
+        return sum(self.circuit.inputs[index] for index in values)
+
+    def blocks(self) -> Iterator[Block]:
+        """Yield the blocks in order; each but the last is a multiple of the tile."""
+        size, instances = self._block_size(), self.parameters.instances
+        for number, first in enumerate(range(0, instances, size)):
+            yield Block(number, first, min(size, instances - first))
+
+    @cached_property
+    def transfer_rows(self) -> int:
+        """Number of indices of one setup for the transfers of all blocks, padding included."""
+        full, rest = divmod(self.parameters.instances, self._block_size())
+        width = self.width(self.evaluator_values)
+
+        def rows(count: int) -> int:
+            whole, left = divmod(width * count, TRANSFERS)
+            return whole * rows_of_chunk(TRANSFERS) + rows_of_chunk(left)
+
+        return full * rows(self._block_size()) + rows(rest)
+
+    @property
+    def most_instances(self) -> int:
+        """Greatest number of instances of an evaluation with these parameters."""
+        if not self.parameters.covert:
+            return MAX_INSTANCES
+        return min(COVERT_LABELS // self._widest, COVERT_WORK // max(1, len(self.circuit.op)))
+
+    def _most(self) -> int:
+        """Return the greatest number of instances in a block."""
+        return BLOCK_LABELS // self._widest
+
+    @cached_property
+    def _widest(self) -> int:
+        """The most wires of one kind: inputs of one party, or outputs."""
+        widths = (self.width(values) for values in (self.garbler_values, self.evaluator_values))
+        return max(1, self.circuit.n_outputs, *widths)
+
+    def _block_size(self) -> int:
+        """Return the number of instances in each block but the last."""
+        return self._most() // self.tile * self.tile
+
+    def garbling(self, block: Block, start: bytes) -> Run:
+        """Return the garbling settings of a block, equal on both sides."""
+        return Run(start, Mode(self.parameters.mode), self.tile, block.count, block.first)
+
+    @cached_property
+    def digest(self) -> bytes:
+        """32 bytes that differ when two sides divide the batch differently or swap wires."""
+        first = next(self.blocks())
+        plain = digest(
+            Label.PAIRWISE_PLAN,
+            self.circuit.digest,
+            self.parameters.mode.encode(),
+            self.parameters.output.encode(),
+            *(encode_uint(n) for n in (self.parameters.instances, self.tile, first.count, FIELD)),
+            b"".join(encode_uint(index) for index in self.evaluator_values),
+        )
+        if not (copies := self.parameters.covert):
+            return plain
+        drawn = b"".join(encode_uint(index) for index in self.parameters.random_inputs)
+        return digest(Label.COVERT_PLAN, plain, encode_uint(copies), drawn)
+
+    @cached_property
+    def garbler_wires(self) -> NDArray[np.uint32]:
+        """Input wires of the garbler, value by value."""
+        return self.wires(self.garbler_values)
+
+    @cached_property
+    def evaluator_wires(self) -> NDArray[np.uint32]:
+        """Input wires of the evaluator, value by value."""
+        return self.wires(self.evaluator_values)
+
+    def check_inputs(self, values: Sequence[int], rows: Sequence[Rows], party: str) -> Rows | None:
+        """Return one party's input bits, shape (bits, words), laid out as by `circuits.circuit.pack`.
+
+        `rows` has one such array for each of its input `values` that is not random. Returns None without any.
+
+        Raises:
+            ConfigError: names the party and the value whose shape is not that of the circuit.
+        """
+        words = -(-self.parameters.instances // WORD_BITS)
+        values = self.given(values)
+        if len(rows) != len(values):
+            reason = f"{len(rows)} input values of {party}, the circuit takes {len(values)} from it"
+            raise ConfigError.at("inputs", reason, ConfigCheck.SHAPE)
+        for index, array in zip(values, rows, strict=True):
+            shape = (self.circuit.inputs[index], words)
+            if array.shape != shape or array.dtype != np.uint64:
+                reason = (
+                    f"{array.dtype} of shape {array.shape} from {party}, uint64 of shape {shape} is needed"
+                )
+                raise ConfigError.at(f"inputs[{index}]", reason, ConfigCheck.TYPE)
+        return np.concatenate(list(rows)) if rows else None
+
+
+def bits_of(rows: Rows, block: Block) -> Bits:
+    """Return the bits of a block's instances, 0 or 1, shape (bits, block.count)."""
+    low, high = block.first // WORD_BITS, -(-(block.first + block.count) // WORD_BITS)
+    octets = np.ascontiguousarray(rows[:, low:high].astype("<u8")).view(np.uint8)
+    start = block.first - low * WORD_BITS
+    bits = np.unpackbits(octets, axis=1, bitorder="little")[:, start : start + block.count]
+    return np.ascontiguousarray(bits)
+
+
+def rows_of(bits: Bits, widths: Sequence[int]) -> list[Rows]:
+    """Return output bits, shape (bits, instances), as one array for each value, laid out as by `pack`."""
+    words = -(-bits.shape[1] // WORD_BITS)
+    packed = np.zeros((len(bits), words * 8), np.uint8)
+    packed[:, : -(-bits.shape[1] // 8)] = np.packbits(bits, axis=1, bitorder="little")
+    rows = packed.view("<u8").astype(np.uint64)
+    return np.split(rows, np.cumsum(widths)[:-1])
+
+
+def pack_bits(bits: Bits) -> bytes:
+    """Pack bits, 0 or 1, in order of memory, eight to a byte, the least significant first."""
+    return np.packbits(bits.reshape(-1), bitorder="little").tobytes()
+
+
+def unpack_bits(packed: bytes | memoryview, shape: tuple[int, int]) -> Bits | None:
+    """Unpack the bits of `pack_bits`; None when the length or the padding is wrong."""
+    count = shape[0] * shape[1]
+    if len(packed) != -(-count // 8):
+        return None
+    bits = np.unpackbits(np.frombuffer(packed, np.uint8), bitorder="little")
+    return None if bits[count:].any() else bits[:count].reshape(shape)

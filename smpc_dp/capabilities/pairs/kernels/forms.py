@@ -1,0 +1,114 @@
+"""Kernels independent of their fields' grids: factories that make a kernel of given fields.
+
+A `Form` is a factory with one definition, from which the kernel on any grid follows.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from smpc_dp.capabilities.pairs.kernels.definitions import Definition
+from smpc_dp.capabilities.pairs.kernels.fields import Field
+from smpc_dp.capabilities.pairs.kernels.kernel import Kernel, Labels
+from smpc_dp.capabilities.pairs.kernels.on_arrays import as_function
+from smpc_dp.errors import ConfigCheck, ConfigError
+
+LABEL = Field(0, 1, name="label", exact=True)
+
+
+@dataclass(frozen=True)
+class KernelFactory:
+    """A kernel on fields that are not yet known; called with them it gives a `Kernel`.
+
+    Another package derives a class from it, with `make`, or uses a `Form`.
+
+    Attributes:
+        name: that of the kernels.
+        fields: names of the values of a record; a private label comes behind them.
+    """
+
+    name: str
+    fields: tuple[str, ...]
+
+    @property
+    def requires_fields(self) -> bool:
+        """Whether there is no kernel on integers of 32 bits."""
+        return True
+
+    def make(self, *fields: Field) -> Kernel:
+        """Return the kernel on these fields, as many as `self.fields`, and a private label behind them.
+
+        Raises ConfigError for fields that it is not for.
+        """
+        raise NotImplementedError
+
+    def __call__(self, *fields: Field) -> Kernel:
+        """Return the kernel on these fields, others being integers of 32 bits. Raises ConfigError."""
+        if self.requires_fields and not fields:
+            reason = f"'{self.name}' needs the bounds of its values: kernels.{self.name}(Field(low, high))"
+            raise ConfigError.at("kernel", reason, ConfigCheck.MISSING)
+        if len(fields) > len(self.fields):
+            reason = f"'{self.name}' has {len(self.fields)} fields, {len(fields)} are given"
+            raise ConfigError.at("kernel", reason, ConfigCheck.SHAPE)
+        integers = (Field(-(1 << 31), (1 << 31) - 1, name=n, exact=True) for n in self.fields[len(fields) :])
+        return self.make(*fields, *integers)
+
+
+@dataclass(frozen=True)
+class Form(KernelFactory):
+    """A kernel h = low + scale * (its definition on values).
+
+    Attributes, beside those of `KernelFactory`:
+        define: the definition for a first field whose greatest code is given.
+        degree: the definition is at most the first field's width to this power; 0: at most `steps`.
+        labels: as of `Kernel`.
+    """
+
+    define: Callable[[int], Definition]
+    low: float = 0.0
+    scale: float = 1.0
+    degree: int = 0
+    steps: int = 1
+    symmetric: bool = True
+    labels: Labels = "none"
+
+    @property
+    def requires_fields(self) -> bool:
+        """Whether the greatest value depends on the first field."""
+        return self.degree > 0
+
+    @functools.lru_cache(maxsize=64)  # noqa: B019 - of the few forms that a process has
+    def make(self, *fields: Field) -> Kernel:
+        """Return the kernel on these fields, the same object for the same ones. Raises ConfigError."""
+        whole = (*fields, *([LABEL] if self.labels == "private" else []))
+        first, lipschitz = whole[0], None
+        # A product is inf, and refused, where a power raises OverflowError.
+        if self.degree:
+            width = float(first.high) - float(first.low)
+            lipschitz = self.scale * self.degree * math.prod([width] * (self.degree - 1))
+        definition = self.define(first.steps)
+        return Kernel(
+            self.name,
+            whole,
+            low=self.low,
+            unit=self.scale * math.prod([first.step] * self.degree),
+            steps=first.steps**self.degree if self.degree else self.steps,
+            function=self.value,
+            integer=as_function(definition),
+            definition=definition,
+            lipschitz=lipschitz,
+            symmetric=self.symmetric,
+            labels=self.labels,
+        )
+
+    def value(self, a: Any, b: Any) -> Any:
+        """Return h on values of records, as `Kernel.function`."""
+        return self.low + self.scale * as_function(self.define(0))(a, b)
+
+    def high(self, width: float) -> float:
+        """Return the greatest value for a first field of this width."""
+        return self.low + self.scale * (math.prod([width] * self.degree) if self.degree else self.steps)

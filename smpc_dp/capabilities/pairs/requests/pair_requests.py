@@ -1,0 +1,187 @@
+"""Requests for evaluations of two parties, and for statistics of pairs by them, by a party."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
+
+from smpc_dp.capabilities.pairs.garbled.evaluation import Operation
+from smpc_dp.capabilities.pairs.garbled.messages import PAIR_COPIES
+from smpc_dp.capabilities.pairs.kernels.named import find_kernel
+from smpc_dp.capabilities.pairs.requests.convictions import Convictions
+from smpc_dp.capabilities.pairs.requests.evaluation import Evaluations
+from smpc_dp.capabilities.pairs.requests.similarity import compare
+from smpc_dp.capabilities.pairs.requests.statistic import StatisticRequest, estimate
+from smpc_dp.capabilities.pairs.ustatistic.messages import HELLO
+from smpc_dp.errors import ConfigCheck, ConfigError
+from smpc_dp.net.events import Event
+from smpc_dp.net.party_requests import PartyRequests, check_label
+from smpc_dp.net.tasks import BESIDE, find_task
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+    from smpc_dp.capabilities.pairs.garbled.evaluation import AnyCircuit, Evaluation, Input, Role
+    from smpc_dp.capabilities.pairs.garbled.params import Mode, Output
+    from smpc_dp.capabilities.pairs.kernels.kernel import Kernel
+    from smpc_dp.capabilities.pairs.statistics.similarity import Similarities
+    from smpc_dp.capabilities.pairs.ustatistic.plan import Engine
+    from smpc_dp.capabilities.pairs.ustatistic.result import StatisticResult
+    from smpc_dp.net.connection import AggregatorConnection
+    from smpc_dp.net.transport.tls import Contexts
+    from smpc_dp.privacy.circuit_noise import NoiseKind, PairDistribution
+
+# What a session without an aggregator does not have.
+NO_EVALUATIONS = "evaluations: its addresses are for its averages"
+NO_STATISTICS = "pairwise statistics: it learns them"
+
+
+def _contexts(requests: PartyRequests, lacking: str) -> Contexts:
+    """Return the TLS contexts for evaluations with other parties.
+
+    Raises ConfigError without an aggregator: `lacking` is what such a session does not have.
+    """
+    if (contexts := requests.connection.contexts) is None:
+        reason = f"a session without an aggregator has no {lacking}"
+        raise ConfigError.at("topology", reason, ConfigCheck.UNSUPPORTED)
+    return contexts
+
+
+async def _evaluating(requests: PartyRequests, lacking: str) -> Evaluations:
+    """Return the evaluations with other parties, made at the first call; errors of `_contexts`."""
+    if requests.evaluations is None:
+        contexts = _contexts(requests, lacking)
+        member = requests.membership
+        convictions = await asyncio.to_thread(Convictions, member.certificate_folder, member.session.roster)
+        if requests.evaluations is None:
+            requests.evaluations = Evaluations(member.session, member.identity, contexts, convictions)
+    evaluations: Evaluations = requests.evaluations
+    return evaluations
+
+
+async def request_evaluation(
+    requests: PartyRequests,
+    circuit: AnyCircuit,
+    inputs: Sequence[Input],
+    *,
+    peer: str,
+    role: Role,
+    output: Output = "both",
+    evaluator_inputs: Sequence[int] | None = None,
+    instances: int | None = None,
+    mode: Mode = "tile",
+    covert: int = 0,
+    label: str = "",
+) -> Evaluation:
+    """Evaluate a circuit with another party; see `Session.evaluate`."""
+    check_label(label)
+    evaluations, party = await _evaluating(requests, NO_EVALUATIONS), requests.party
+    evaluations.check_peer(peer)
+    if role not in ("garbler", "evaluator"):
+        raise ConfigError.at("role", f"{role!r} is neither 'garbler' nor 'evaluator'", ConfigCheck.CHOICE)
+    garbler, evaluator = (party, peer) if role == "garbler" else (peer, party)
+    operation = await asyncio.to_thread(
+        Operation.make,
+        circuit,
+        inputs,
+        garbler=garbler,
+        evaluator=evaluator,
+        own=party,
+        output=output,
+        mode=mode,
+        covert=covert,
+        evaluator_inputs=evaluator_inputs,
+        instances=instances,
+    )
+
+    def on_step(step: str) -> None:
+        requests.on_event(Event(party, "step", step=step, waiting=1, detail=f"evaluation with {peer}"))
+
+    return await evaluations.evaluate(operation, peer, label, on_step)
+
+
+async def request_similarities(
+    requests: PartyRequests, vector: ArrayLike, epsilon: float, *, levels: int, covert: int
+) -> Similarities:
+    """Compare this party's vector with those of all others; see `Session.similarities`."""
+    evaluations = await _evaluating(requests, NO_EVALUATIONS)
+    return await compare(
+        requests.party,
+        [member.name for member in requests.membership.session.roster.parties],
+        partial(request_evaluation, requests),
+        evaluations.check_peer,
+        requests.ledger,
+        vector,
+        epsilon,
+        levels,
+        covert=covert,
+    )
+
+
+async def request_statistic(
+    requests: PartyRequests,
+    kernel: str | Kernel,
+    data: Any,
+    epsilon: float,
+    partners: int | None,
+    *,
+    delta: float,
+    noise: NoiseKind | PairDistribution,
+    zetas: tuple[float, float] | None,
+    public_label: int | None,
+    engine: Engine | None,
+    covert: int | None,
+    number: int | None,
+) -> StatisticResult:
+    """Run one request for a statistic of pairs, by the members that compute; see `Session.pairwise`."""
+    requests.membership.refuse_others("vector", "records")
+    session = requests.membership.session
+    has_servers = session.topology == "servers"
+    expected: Engine = "mpyc" if has_servers else "garbled"
+    if engine not in (None, expected):
+        raise ConfigError.at(
+            "engine",
+            f"is {engine!r}, this session's members compute by {expected!r}",
+            ConfigCheck.DIFFERS,
+        )
+    if has_servers:
+        if covert:
+            raise ConfigError.at("covert", "servers garble nothing", ConfigCheck.UNSUPPORTED)
+        shared: StatisticResult = await find_task("pairs-on-shares").request(
+            requests,
+            kernel,
+            data,
+            epsilon,
+            partners,
+            delta=delta,
+            noise=noise,
+            zetas=zetas,
+            public_label=public_label,
+            number=number,
+        )
+        return shared
+    _contexts(requests, NO_STATISTICS)
+    requests.take(number)
+    async with requests.declining(BESIDE[HELLO]):
+        evaluations = await _evaluating(requests, NO_STATISTICS)
+        requested = await asyncio.to_thread(
+            lambda: StatisticRequest.check(
+                find_kernel(kernel),
+                data,
+                parties=len(session.roster.parties),
+                epsilon=epsilon,
+                delta=delta,
+                partners=partners,
+                noise=cast("NoiseKind", noise),
+                zetas=zetas,
+                public_label=public_label,
+                covert=PAIR_COPIES if covert is None else covert,
+            )
+        )
+    aggregator = cast("AggregatorConnection", requests.connection)
+    with requests.noting_others():
+        result = await estimate(requested, aggregator, requests.number, evaluations, requests.ledger)
+    requests.notify_done(result.survivors, result.absent)
+    return result

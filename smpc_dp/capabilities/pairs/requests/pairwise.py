@@ -1,0 +1,385 @@
+"""Runs one role of a two-party evaluation over blocking channels."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Protocol, TypeVar, cast
+
+import numpy as np
+
+from smpc_dp.capabilities.pairs.covert.roles import aggregator_role, party_role
+from smpc_dp.capabilities.pairs.garbled.effects import Buffer, Send
+from smpc_dp.capabilities.pairs.garbled.messages import PAIRWISE, VERSION
+from smpc_dp.capabilities.pairs.garbled.params import PairwiseParameters, load_circuit
+from smpc_dp.capabilities.pairs.garbled.participant import Evaluated, Participant
+from smpc_dp.capabilities.pairs.garbled.plan import Plan, Rows
+from smpc_dp.capabilities.pairs.garbled.transfers import Transfers
+from smpc_dp.capabilities.pairs.requests.convictions import Convictions
+from smpc_dp.crypto.randomness import SystemRandomness
+from smpc_dp.errors import (
+    Code,
+    ConfigCheck,
+    ConfigError,
+    ConfigIssue,
+    LocalError,
+    SmpcError,
+    TimeoutFault,
+    certificate_of,
+)
+from smpc_dp.identity.keys import Identity
+from smpc_dp.identity.roster import Member
+from smpc_dp.net.local import ON_ONE_MACHINE, free_port
+from smpc_dp.net.member import CERTIFICATES, default_key, load_identity
+from smpc_dp.net.session_file import SessionFile, Timeouts, load_session, write_session
+from smpc_dp.net.tasks import checked_for
+from smpc_dp.net.threads import start_in_thread
+from smpc_dp.net.transport.blocking import BlockingChannel
+from smpc_dp.net.transport.channel import ChannelClosed
+from smpc_dp.net.transport.connect import accept_blocking, dial_blocking, listen_at_own_address
+from smpc_dp.net.transport.endpoint import Endpoint
+from smpc_dp.net.transport.tls import Contexts, contexts
+from smpc_dp.wire.signing import Context
+
+AGGREGATOR = "aggregator"
+STORED_BYTES = 1 << 24
+# Seconds between two looks at a role that judges, and in which a cancelled one takes what has arrived.
+LOOK_SECONDS = 0.05
+GRACE_SECONDS = 1.0
+
+T = TypeVar("T")
+# Is told of the error that ends a role before anybody else is; returns the error to raise.
+Keep = Callable[[SmpcError], SmpcError]
+
+
+class Conduit(Protocol):
+    """Interface of a role's connection to one member: a blocking channel, or a relayed one."""
+
+    @property
+    def bytes_sent(self) -> int: ...
+
+    @property
+    def bytes_received(self) -> int: ...
+
+    def send(self, parts: Sequence[Buffer], /) -> None: ...
+
+    def receive(self, limit: int, ahead: int = 0, /) -> Buffer: ...
+
+    def close(self, parts: Sequence[Buffer], /) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Result of a role and its costs.
+
+    `steps` holds the seconds from the connection to the first beginning of each step, and to "done". Bytes
+    are those of messages, without frames and TLS.
+    """
+
+    evaluated: Evaluated
+    steps: Mapping[str, float]
+    bytes_sent: int
+    bytes_received: int
+
+
+@dataclass(frozen=True)
+class PairwiseMember:
+    """Checked session file, the identity of this process, and the plan of the evaluation.
+
+    `contexts`: TLS contexts of every connection; None: each `connect` makes its own. `convictions`: the
+    members that are refused, where `evaluate` stores certificates too.
+    """
+
+    session: SessionFile
+    identity: Identity
+    plan: Plan
+    contexts: Contexts | None = None
+    convictions: Convictions | None = None
+
+    @classmethod
+    def load(
+        cls, path: str | os.PathLike[str], name: str, key: str | os.PathLike[str] | None = None
+    ) -> PairwiseMember:
+        """Load session file, circuit and key; nothing is sent.
+
+        Args:
+            path: the session file; a circuit's file is looked for beside it.
+            name: the member; it must be in the roster.
+            key: its identity file; by default `keys/NAME.key` beside the session file.
+
+        Raises:
+            ConfigError, LocalError: the file, the circuit, the name or the key is wrong, or a certificate
+                beside the key.
+        """
+        session = load_session(path)
+        parameters = cast("PairwiseParameters", checked_for(session, "circuit"))
+        _check_roster(session, parameters)
+        member = session.roster.member(name)
+        key_file = key if key is not None else default_key(path, name)
+        identity = load_identity(key_file, name, member.public_key, f"roster[{name}].public_key")
+        circuit = load_circuit(parameters, Path(path).parent)
+        convictions = Convictions(Path(key_file).with_name(CERTIFICATES), session.roster)
+        plan = Plan(circuit, parameters)
+        return cls(session, identity, plan, contexts(identity, session.roster), convictions)
+
+    @property
+    def input_values(self) -> tuple[int, ...]:
+        """Indices of the circuit's input values that this member gives."""
+        parameters = self.plan.parameters
+        values = {
+            parameters.garbler: self.plan.garbler_values,
+            parameters.evaluator: self.plan.evaluator_values,
+        }
+        return self.plan.given(values.get(self.identity.name, ()))
+
+    def role(
+        self, inputs: Sequence[Rows], request: int = 1, transfers: Transfers | None = None
+    ) -> Participant:
+        """Return this member's role; `inputs` has each of its values as packed by `circuits.circuit.pack`.
+
+        Several roles may be driven in turn over the same channels, each with its own number `request`, the
+        same for all members. Roles with the same `transfers` set the oblivious transfers up once.
+
+        Raises ConfigError for inputs that do not fit the circuit.
+        """
+        name, plan, parameters = self.identity.name, self.plan, self.plan.parameters
+        aggregator = self.session.roster.aggregator
+        context = Context(
+            protocol=PAIRWISE,
+            version=VERSION,
+            session_digest=self.session.digest,
+            request=request,
+            names=(parameters.garbler, parameters.evaluator),
+            aggregator="" if aggregator is None else aggregator.name,
+            keys={member.name: member.public_key for member in self.session.roster},
+        )
+        randomness = SystemRandomness()
+        if name in (parameters.garbler, parameters.evaluator):
+            session = self.session.canonical_json() if parameters.covert else b""
+            return party_role(context, self.identity, plan, inputs, randomness, transfers, session=session)
+        plan.check_inputs((), inputs, name)
+        return aggregator_role(context, self.identity, plan, randomness)
+
+    @cached_property
+    def _endpoint(self) -> Endpoint:
+        """This member's side of its channels."""
+        timeouts = self.session.timeouts
+        return Endpoint(
+            identity=self.identity,
+            roster=self.session.roster,
+            session_digest=self.session.digest,
+            session=self.session.canonical(),
+            connect_timeout=timeouts.connect,
+            frame_timeout=timeouts.step,
+            prepared=self.contexts,
+        )
+
+    def connect(self) -> dict[str, BlockingChannel]:
+        """Return channels to all other members: the aggregator and the garbler listen, the others call them.
+
+        Raises TimeoutFault, PeerFault, ConfigError or LocalError when a member cannot be reached.
+        """
+        endpoint, name, parameters = self._endpoint, self.identity.name, self.plan.parameters
+        garbler, evaluator, aggregator = (
+            parameters.garbler,
+            parameters.evaluator,
+            self.session.roster.aggregator,
+        )
+        called = {garbler: (evaluator,), evaluator: ()}.get(name, (garbler, evaluator))
+        calling = [] if aggregator is None or aggregator.name == name else [aggregator.name]
+        calling += [garbler] if name == evaluator else []
+        channels: dict[str, BlockingChannel] = {}
+        # Listening comes first: whom nobody hears calls again after a pause.
+        with listen_at_own_address(endpoint) if called else contextlib.nullcontext() as server:
+            try:
+                for peer in calling:
+                    channels[peer] = dial_blocking(endpoint, peer)
+                if server is not None:
+                    channels |= accept_blocking(endpoint, server, called)
+            except BaseException:
+                for channel in channels.values():
+                    channel.close()
+                raise
+        return channels
+
+
+def evaluate(
+    member: PairwiseMember, role: Participant, on_step: Callable[[str], None] = lambda _step: None
+) -> Report:
+    """Run one member's role of an evaluation, from connecting to the result; blocks.
+
+    Raises:
+        ConfigError: a peer has another session or circuit.
+        PeerFault, TimeoutFault, LocalError: a member ended the run, broke the protocol or is missing, or is
+            convicted of cheating.
+    """
+    convictions = member.convictions
+    if convictions is not None:
+        for peer in member.session.roster.parties:
+            convictions.check(peer.name)
+    channels = member.connect()
+    try:
+        return drive(role, channels, on_step, _unchanged if convictions is None else convictions.keep)
+    finally:
+        for channel in channels.values():
+            channel.close()
+
+
+async def run_role(role: Participant, work: Callable[[], T], stop: Callable[[], None]) -> T:
+    """Return `work()`, which drives a role in a thread; `stop` ends the role's waits for others.
+
+    A cancelled caller waits for the role to take what has arrived, for GRACE_SECONDS at most. If the role
+    judges it waits for the judgement and its two messages to the aggregator, however often it is cancelled,
+    as it is when the event loop ends. A conviction is raised in the place of the cancellation.
+    """
+    running = start_in_thread(work)
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        stop()
+        # The statement may have arrived, and its role not yet have woken.
+        loop = asyncio.get_running_loop()
+        grace = loop.time() + GRACE_SECONDS
+        while not running.done() and (role.judges or loop.time() < grace):
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.wait([running], timeout=LOOK_SECONDS)
+        if running.done() and certificate_of(running.exception()) is not None:
+            return running.result()
+        raise
+    finally:
+        running.cancel()
+
+
+def _unchanged(error: SmpcError) -> SmpcError:
+    return error
+
+
+def drive(
+    role: Participant,
+    channels: Mapping[str, Conduit],
+    on_step: Callable[[str], None] = lambda _step: None,
+    keep: Keep = _unchanged,
+) -> Report:
+    """Drive a role over open channels until it ends; send its farewell when it fails.
+
+    Roles may be driven in turn over the same channels; `Report` counts the bytes of all. A role that may
+    convict its partner needs a `keep` that stores the certificate.
+    """
+    keep_freed_memory()
+    began = time.perf_counter()
+    steps: dict[str, float] = {}
+    effects = role.run()
+    answer: Buffer | None = None
+    try:
+        while True:
+            resumed = time.perf_counter() - began
+            effect = next(effects) if answer is None else effects.send(answer)
+            answer = None
+            if role.step not in steps:
+                # Not now: the work for its first message is part of the step.
+                steps[role.step] = resumed
+                on_step(role.step)
+            if isinstance(effect, Send):
+                channels[effect.to].send(effect.parts)
+            else:
+                answer = channels[effect.sender].receive(effect.limit, effect.ahead)
+    except StopIteration as stop:
+        evaluated: Evaluated = stop.value
+    except SmpcError as error:
+        effects.close()
+        # First: who is convicted may keep its partner from a farewell, or in one.
+        raised = keep(error)
+        reported: SmpcError = error
+        if isinstance(error, ChannelClosed):
+            reported = TimeoutFault({error.peer}, role.step, str(error), code=Code.LOST)
+        for message in role.farewell(reported):
+            # An error of a farewell does not take the place of its reason.
+            with contextlib.suppress(SmpcError):
+                channels[message.to].close(message.parts)
+        if raised is error:
+            raise
+        raise raised from error
+    steps["done"] = time.perf_counter() - began
+    sent = sum(channel.bytes_sent for channel in channels.values())
+    received = sum(channel.bytes_received for channel in channels.values())
+    return Report(evaluated, steps, sent, received)
+
+
+def keep_freed_memory() -> None:
+    """Keep the C library from returning freed memory to the system, and put it in large pages.
+
+    Fresh pages cost more than the computation in them. glibc keeps freed blocks up to the size of the largest
+    ever freed, so the second block is on its heap, where numpy asks for large pages as for every array of
+    this size; and there it stays. Elsewhere this does nothing. The blocks are never touched.
+    """
+    for _ in range(2):
+        np.empty(STORED_BYTES, np.uint8)
+
+
+def create_pairwise_session(
+    folder: str | os.PathLike[str],
+    parameters: Mapping[str, object],
+    *,
+    garbler: str = "garbler",
+    evaluator: str = "evaluator",
+    timeouts: Timeouts | None = None,
+) -> Path:
+    """Write `session.toml` and `keys/NAME.key` for all members into `folder`; return the session file.
+
+    For trials and tests: all secret keys are on one machine. `parameters` are those of the protocol without
+    the names; an aggregator is there if it learns the output.
+
+    Raises:
+        ConfigError: a name or parameter is wrong; lists every fault.
+        LocalError: a file cannot be written, or no port is free.
+    """
+    path = Path(folder) / "session.toml"
+    try:
+        default_key(path, garbler).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise LocalError(f"{folder}: cannot make the folder ({error.strerror})") from None
+    identities: list[Identity] = []
+    entries: list[Member] = []
+    names = [garbler, evaluator] + [AGGREGATOR] * (parameters.get("output") == "aggregator")
+    for name in names:
+        identity = Identity.generate(name)
+        address = None if name == evaluator else f"127.0.0.1:{free_port()}"
+        identities.append(identity)
+        entries.append(identity.entry("aggregator" if name == AGGREGATOR else "party", address))
+    table = {**parameters, "garbler": garbler, "evaluator": evaluator}
+    write_session(path, PAIRWISE, VERSION, table, entries, timeouts or ON_ONE_MACHINE)
+    for identity in identities:
+        identity.save(default_key(path, identity.name))
+    return path
+
+
+def _check_roster(session: SessionFile, parameters: PairwiseParameters) -> None:
+    """Raise ConfigError unless the roster has the members that the parameters name."""
+    parties = {member.name for member in session.roster.parties}
+    issues = [
+        ConfigIssue(
+            f"parameters.{role}",
+            f"{name!r} is no party of the roster ({', '.join(sorted(parties))})",
+            ConfigCheck.UNKNOWN_NAME,
+        )
+        for role, name in (("garbler", parameters.garbler), ("evaluator", parameters.evaluator))
+        if name not in parties
+    ]
+    if not issues and session.roster.member(parameters.garbler).address is None:
+        issues.append(
+            ConfigIssue("roster", f"the garbler '{parameters.garbler}' has no address", ConfigCheck.MISSING)
+        )
+    needed, there = parameters.output == "aggregator", session.roster.aggregator is not None
+    if needed != there:
+        reason = "is needed for this output" if needed else "is not for this output"
+        issues.append(
+            ConfigIssue("roster", f"an aggregator {reason} ({parameters.output})", ConfigCheck.MISSING)
+        )
+    if issues:
+        raise ConfigError(issues)

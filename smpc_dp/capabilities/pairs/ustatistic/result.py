@@ -1,0 +1,232 @@
+"""Result of a pairwise statistic: estimate, error, and its privacy claim."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from smpc_dp.capabilities.pairs.ustatistic.estimate import Estimate
+from smpc_dp.capabilities.pairs.ustatistic.plan import StatisticPlan
+from smpc_dp.errors import ConfigCheck, ConfigError
+from smpc_dp.privacy.accountant.receipt import Receipt
+from smpc_dp.privacy.guarantee import PrivacyGuarantee, Relation, delta_warnings
+from smpc_dp.privacy.named_sentences import NamedSentences
+from smpc_dp.protocols.result import Claim, LoggedRun, Privacy
+
+if TYPE_CHECKING:
+    from smpc_dp.privacy.accountant.events import Event
+
+RELATION: Relation = "substitution"
+
+
+@dataclass(frozen=True, slots=True)
+class StatisticEvidence:
+    """Evidence that binds a result to its run, in bytes.
+
+    `beacon` is the seed of the matchings, `log` identifies the logged run and its last head; None where
+    servers compute.
+    """
+
+    session_digest: bytes
+    run_id: bytes
+    plan: bytes
+    beacon: bytes
+    log: LoggedRun | None
+
+    def to_json(self) -> dict[str, object]:
+        """Return plain JSON data, bytes as hex."""
+        plain: dict[str, object] = {
+            name: getattr(self, name).hex() for name in ("session_digest", "run_id", "plan", "beacon")
+        }
+        return plain | {"log": None if self.log is None else self.log.to_json()}
+
+
+@dataclass(frozen=True, slots=True)
+class StatisticResult:
+    """An estimate of a kernel's mean over pairs of different records, with its error and its privacy.
+
+    Attributes:
+        kernel: its name; value: the estimate, in its unit; standard_error, interval, level, noise_error,
+            pairs, failed: see `Estimate`.
+        parties: how many took part; partners: P, evaluations of each at most.
+        survivors, absent: the parties that took part and the others, where the aggregator reports them;
+            faults: the errors of failed pairs.
+        evidence: None in a simulation.
+        positives, auc: number of records of label 1, and the AUC, where servers computed them from private
+            labels; both noisy.
+    """
+
+    task = "pairs"
+    kernel: str
+    value: float
+    standard_error: float | None
+    interval: tuple[float, float] | None
+    level: float
+    noise_error: float
+    pairs: int
+    failed: int
+    parties: int
+    partners: int
+    privacy: Privacy
+    evidence: StatisticEvidence | None = None
+    survivors: tuple[str, ...] = ()
+    absent: tuple[str, ...] = ()
+    faults: tuple[str, ...] = ()
+    positives: float | None = None
+    auc: float | None = None
+
+    def __str__(self) -> str:
+        """Say the estimate and its error in one line."""
+        error = "" if self.standard_error is None else f" +- {self.standard_error:.4g}"
+        failed = f", {self.failed} failed" if self.failed else ""
+        return f"{self.kernel}: {self.value:.6g}{error} ({self.pairs} pairs{failed})"
+
+    def z_test(self, hypothesis: float) -> tuple[float, float]:
+        """Return z and the two-sided p-value of a hypothetical mean: 0.5 for the test of Mann and Whitney.
+
+        With the standard error, which covers the noise, and the normal distribution. Raises ConfigError
+        without one.
+        """
+        if self.standard_error is None:
+            raise ConfigError.at("pairs", f"{self.pairs} are too few for a standard error", ConfigCheck.RANGE)
+        z = (self.value - hypothesis) / self.standard_error
+        return z, math.erfc(abs(z) / math.sqrt(2))
+
+    def charged(self, receipt: Receipt | None) -> StatisticResult:
+        """Return the result with the receipt of the party's own ledger."""
+        return replace(self, privacy=replace(self.privacy, receipt=receipt))
+
+    def to_json(self) -> dict[str, object]:
+        """Return plain JSON data."""
+        plain = ("kernel", "value", "standard_error", "level", "noise_error", "pairs", "failed")
+        return {
+            **{name: getattr(self, name) for name in (*plain, "parties", "partners")},
+            "survivors": list(self.survivors),
+            "absent": list(self.absent),
+            "faults": list(self.faults),
+            "interval": None if self.interval is None else list(self.interval),
+            "privacy": self.privacy.to_json(),
+            "evidence": None if self.evidence is None else self.evidence.to_json(),
+            "positives": self.positives,
+            "auc": self.auc,
+        }
+
+
+def event_of(plan: StatisticPlan) -> Event:
+    """Return the privacy event charged for a party's record: all of its evaluations, failed ones included."""
+    # Not at the top: loading the accountant takes a while.
+    from smpc_dp.privacy.accountant.events import Event, Pure
+
+    return Event(_mechanism(plan)[:200], RELATION, (Pure(plan.epsilon, plan.delta),))
+
+
+def result_of(
+    plan: StatisticPlan,
+    result: Estimate,
+    parties: int,
+    how: str,
+    evidence: StatisticEvidence | None = None,
+) -> StatisticResult:
+    """Return the result; `how` is its origin: "protocol", or a fidelity of a simulation."""
+    return StatisticResult(
+        kernel=str(plan.terms["kernel"]),
+        value=result.value,
+        standard_error=result.standard_error,
+        interval=result.interval,
+        level=result.level,
+        noise_error=result.noise_error,
+        pairs=result.pairs,
+        failed=result.failed,
+        parties=parties,
+        partners=plan.partners,
+        privacy=privacy_of(plan, parties, how),
+        evidence=evidence,
+    )
+
+
+def privacy_of(plan: StatisticPlan, parties: int, how: str) -> Privacy:
+    """Return the privacy statement."""
+    guarantee = PrivacyGuarantee(
+        epsilon=plan.epsilon,
+        delta=plan.delta,
+        relation=RELATION,
+        sensitivity={"linf": float(plan.noise.steps)},
+        unit="grid step of the kernel",
+        mechanism=_mechanism(plan),
+        assumption=(
+            "against the aggregator and all other parties together, as far as the two-party computation "
+            "shows them nothing else: they are computationally bounded, and who garbles is semi-honest"
+            + (_deterred(plan.covert) if plan.covert else "")
+        ),
+        proof="docs/proofs/statistics.md: from the coins of the circuit as they are; epsilon adds up over "
+        "P pairs",
+        warnings=delta_warnings(plan.delta, parties),
+    )
+    garbler = "covert" if plan.covert else "semi-honest"
+    return Claim(
+        guarantee=guarantee,
+        clauses=NamedSentences.of(
+            pair=f"each pair: secure against a malicious evaluator and against a {garbler} garbler, "
+            "each with or without the aggregator"
+        ),
+        premises=NamedSentences.of(
+            garbler="who garbles garbles the agreed circuit and draws its random bits at random; then "
+            "neither of the two knows or controls the noise",
+            computational="AES-128 is an ideal cipher, and computational Diffie-Hellman is hard in "
+            "ristretto255",
+        ),
+        limits=NamedSentences.of(
+            garbler=_malicious_garbler(plan.covert),
+            estimate="the estimate itself: any party may give a wrong record or leave, and shift it",
+            draw="the draw of pairs: the aggregator can give up two draws and take the third, so what it "
+            "would like is at most three times as likely as by chance, in each request and each start; it "
+            "says who else takes part, too" + (", with which label" if plan.bipartite else ""),
+            traffic="when messages of pairs come and how long they are: the network sees it, and of relayed "
+            "pairs the aggregator; lengths depend on the circuit alone",
+            visible="who takes part, who is paired with whom and which pairs failed are public"
+            + (", and so are the labels" if plan.bipartite else ""),
+            simulation=simulation(how),
+        ),
+    ).privacy()
+
+
+def simulation(how: str) -> str | None:
+    """Return the limit of a result with this origin: that of a simulation; None for the protocol's."""
+    return None if how == "protocol" else f"a simulation ('{how}'): all records were in one process"
+
+
+def _deterred(copies: int) -> str:
+    """Return against which other garblers the budget holds."""
+    return (
+        f", or deterred by conviction, over all of its pairs: an undetected cheat (probability 1/{copies} "
+        "for each pair) loses that pair's epsilon, and is no part of delta"
+    )
+
+
+def _malicious_garbler(copies: int) -> str:
+    """Return what a malicious garbler can do."""
+    attack = (
+        "garble another circuit: with the aggregator, one without noise; alone, one that tells it a bit "
+        "about its partner's record through the published estimate or through whether the pair fails, "
+        "and that shifts the estimate by as much as a pair's output holds (tau of 100 parties at epsilon 1 "
+        "by 1.26)"
+    )
+    if not copies:
+        return (
+            f"against a malicious garbler, which can {attack}; authenticated garbling would prevent all of it"
+        )
+    return (
+        f"against a malicious garbler, with probability 1/{copies} for each pair that it garbles: unnoticed "
+        f"it can {attack}; the pair's epsilon is lost then, and 1/{copies} is no part of delta. Else it is "
+        "caught before the record is used, the pair fails, and a certificate convicts it; that deters only "
+        "who can be held to account for a key. A garbler that stops before it has signed is not convicted"
+    )
+
+
+def _mechanism(plan: StatisticPlan) -> str:
+    """Return the text of the noise mechanism."""
+    return (
+        f"{plan.terms['kernel']} of {plan.partners} pairs a party with {plan.noise.name} noise in the circuit"
+        f", variance {plan.noise.variance:.6g} grid steps^2"
+    )

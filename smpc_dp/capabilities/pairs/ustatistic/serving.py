@@ -1,0 +1,58 @@
+"""The aggregator of one pairwise statistic, and the arguments of its role."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import msgspec
+
+from smpc_dp.capabilities.pairs.ustatistic.plan import StatisticPlan
+from smpc_dp.crypto.randomness import Randomness
+from smpc_dp.errors import ConfigError, LocalError
+from smpc_dp.protocols.run_log import LoggingAggregator
+
+MakePlan = Callable[[str], StatisticPlan]
+
+
+class Requested(msgspec.Struct, frozen=True):
+    """What the parties ask for: the operation, and the digest of its plan."""
+
+    operation: str
+    digest: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """Arguments of the aggregator's role.
+
+    Attributes:
+        make_plan: compiles an operation; raises ConfigError for an unknown one.
+        quorum: the number of parties that must be present.
+        random: for its part in the evaluations.
+        plans: for each operation that was asked for, its plan or the reason why there is none.
+    """
+
+    make_plan: MakePlan
+    quorum: int
+    random: Randomness
+    plans: dict[str, StatisticPlan | str] = field(default_factory=dict)
+
+    def planned(self, operation: str) -> StatisticPlan | str:
+        """Return the plan of an operation, or the reason why there is none."""
+        if operation not in self.plans:
+            try:
+                self.plans[operation] = self.make_plan(operation)
+            except ConfigError as error:
+                self.plans[operation] = str(error)
+        return self.plans[operation]
+
+    def plan(self, requested: Requested) -> StatisticPlan:
+        """Return the plan of a run; raise LocalError if it is another one than when the run began."""
+        plan = self.planned(requested.operation)
+        if isinstance(plan, str) or plan.digest != requested.digest:
+            raise LocalError("the statistic of the run has another plan in this process")
+        return plan
+
+
+Aggregator = LoggingAggregator[Serving]

@@ -1,0 +1,108 @@
+"""A party's messages beside the steps of a pairwise statistic: those of its evaluations, in order."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any, TypeVar
+
+import msgspec
+
+from smpc_dp.capabilities.pairs.circuits.circuit import Circuit
+from smpc_dp.capabilities.pairs.ustatistic import messages as m
+from smpc_dp.capabilities.pairs.ustatistic.conviction import accusation, convict
+from smpc_dp.capabilities.pairs.ustatistic.terms import Draw, pair_context
+from smpc_dp.errors import Check, PeerFault, VerificationError
+from smpc_dp.protocols.engine.party import Member
+from smpc_dp.wire.envelope import Envelope
+from smpc_dp.wire.signing import Context, decode
+
+B = TypeVar("B", bound=msgspec.Struct)
+
+
+class PairWire:
+    """Counts the messages of each evaluation between a party and the aggregator, each way.
+
+    Frames for a partner go the same way; a `SealedConnection` counts them.
+    """
+
+    def __init__(self, member: Member[Any]) -> None:
+        self._member = member
+        self._sent: Counter[int] = Counter()
+        self._received: Counter[int] = Counter()
+
+    @property
+    def aggregator(self) -> str:
+        """Name of the aggregator."""
+        return self._member.context.aggregator
+
+    def context(self, run_id: bytes, matching: int, garbler: str, evaluator: str) -> Context:
+        """Return the context of one of the evaluations."""
+        return pair_context(self._member.context, run_id, matching, (garbler, evaluator))
+
+    def write_pair(self, run_id: bytes, matching: int, content: bytes) -> Envelope:
+        """Return the envelope that takes the next message of an evaluation to the aggregator."""
+        number = self._sent[matching]
+        self._sent[matching] += 1
+        return self._member.write(run_id, m.PAIR, m.Pair(matching, number, content))
+
+    def open_pair(self, run_id: bytes, envelope: Envelope) -> tuple[int, bytes]:
+        """Return matching and content of a message of the aggregator.
+
+        Raises PeerFault for an unexpected one.
+        """
+        message = self._open(run_id, envelope, m.Pair)
+        expected = self._received[message.matching]
+        if message.number != expected:
+            raise self._refuse(
+                f"sent message {message.number} of a pair where {expected} is due", Check.OUT_OF_SEQUENCE
+            )
+        if expected >= m.MAX_PAIR_MESSAGES:
+            raise self._refuse("sent more messages of a pair than are due", Check.TOO_MANY)
+        self._received[message.matching] += 1
+        return message.matching, message.content
+
+    def write_relay(self, run_id: bytes, message: m.Relay | m.RelayEnd) -> Envelope:
+        """Return the envelope that takes a frame for a partner, or the end of them, to the aggregator."""
+        step = m.RELAY if isinstance(message, m.Relay) else m.RELAY_END
+        return self._member.write(run_id, step, message)
+
+    def open_relay(self, run_id: bytes, envelope: Envelope) -> m.Relay | m.RelayEnd:
+        """Return a relayed frame; raise PeerFault if it is not for this party and this run."""
+        if envelope.step == m.RELAY:
+            return self._open(run_id, envelope, m.Relay)
+        return self._open(run_id, envelope, m.RelayEnd)
+
+    def write_conviction(self, run_id: bytes, matching: int, certificate: bytes) -> Envelope:
+        """Return the envelope that shows the certificate against the garbler of a pair."""
+        return self._member.write(run_id, m.CONVICTION, accusation(matching, certificate))
+
+    def open_conviction(
+        self, run_id: bytes, drawn: Draw, circuit: Circuit, envelope: Envelope
+    ) -> tuple[str, bytes]:
+        """Return the party that the aggregator shows to be convicted, and the certificate.
+
+        Raises PeerFault for an unexpected message, and for a certificate that convicts nobody.
+        """
+        message, name = self._open(run_id, envelope, m.Conviction), self._member.name
+        paired = drawn.pairs[message.matching] if message.matching < len(drawn.pairs) else ()
+        for pair in paired:
+            try:
+                return pair[0], convict(self._member.context, run_id, circuit, pair, message)
+            except VerificationError as error:
+                if error.check != Check.OTHER_RUN:
+                    raise self._refuse(f"told {name} of a conviction: {error}", error.check) from None
+        raise self._refuse(f"told {name} of a conviction of no pair", Check.OTHER_RUN)
+
+    def _open(self, run_id: bytes, envelope: Envelope, kind: type[B]) -> B:
+        """Decode a message of the aggregator."""
+        name, aggregator = self._member.name, self.aggregator
+        if (envelope.sender, envelope.receiver, envelope.run_id) != (aggregator, name, run_id):
+            raise self._refuse(
+                "sent a message of a pair for somebody else, or of another run", Check.OTHER_RUN
+            )
+        self._member.context.check(envelope)
+        return decode(envelope.body, kind, aggregator)
+
+    def _refuse(self, reason: str, check: Check) -> PeerFault:
+        """Return a fault of the aggregator."""
+        return self._member.refuse(reason, check)
