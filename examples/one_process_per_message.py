@@ -26,6 +26,8 @@ from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
 
+from smpc_dp.capabilities.gopa.check import check_gopa
+from smpc_dp.capabilities.gopa.verifiable.params import VerifiableParameters
 from smpc_dp.encoding import RingVector
 from smpc_dp.errors import LocalError, SmpcError
 from smpc_dp.log.keeping import MemoryBoard
@@ -39,8 +41,6 @@ from smpc_dp.protocols.engine.keyring import KeyRing
 from smpc_dp.protocols.engine.saved import ATTEST, SavedRun, Saving
 from smpc_dp.protocols.engine.saved_collector import SavedCollection
 from smpc_dp.protocols.engine.store import Store
-from smpc_dp.protocols.gopa.check import check_gopa
-from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
 from smpc_dp.protocols.phases.key_graph import Ready
 from smpc_dp.protocols.phases.parameters import SumParameters
 from smpc_dp.protocols.registry import make_aggregator, make_party

@@ -17,10 +17,10 @@ from smpc_dp.errors import ConfigCheck, ConfigError, printable
 
 # The auditors take long to load: each function imports what it needs.
 if TYPE_CHECKING:
+    from smpc_dp.capabilities.gopa.verifiable.verdict import Verdict
     from smpc_dp.capabilities.pairs.ustatistic.audit import StatisticVerdict
     from smpc_dp.net.audit import Report
     from smpc_dp.net.audit_selection import CheckpointPolicy
-    from smpc_dp.protocols.gopa.verifiable.verdict import Verdict
 
 SHOWN = 8
 

@@ -17,7 +17,7 @@ PLANS: Mapping[str, Listed] = {
     ),
     "gopa": Listed(
         "Plan private averaging (GOPA): what is given is checked, what is left out is planned.",
-        "smpc_dp.cli.plan_gopa",
+        "smpc_dp.capabilities.gopa.commands.plan_gopa",
         "gopa",
     ),
     "pairwise": Listed(
@@ -72,7 +72,7 @@ PLANS: Mapping[str, Listed] = {
     ),
     "verifiable": Listed(
         "Plan the noise of verifiable averaging (experimental), beside Gaussian noise.",
-        "smpc_dp.cli.plan_verifiable",
+        "smpc_dp.capabilities.gopa.commands.plan_verifiable",
         "gopa",
     ),
     "session": Listed(

@@ -21,7 +21,7 @@ from smpc_dp.protocols.result import Result
 from smpc_dp.protocols.secagg.noisy import PrivateSettings
 
 # Of sums with noise, and GOPA's own where it is in this installation.
-_gopa = imported("smpc_dp.protocols.gopa.params")
+_gopa = imported("smpc_dp.capabilities.gopa.params")
 Settings: type[PrivateSettings] = PrivateSettings if _gopa is None else _gopa.GopaSettings
 Method = Literal["secagg", "gopa"]
 NO_PRIVACY = "no differential privacy; gopa needs epsilon and delta"
@@ -143,11 +143,11 @@ def average(
 def _steps(own: Collection[str], given: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the steps that a bar shows; `own`: settings of the method alone, `given`: of GOPA."""
     if given.get("topology") == "direct":
-        from smpc_dp.protocols.gopa.direct_messages import COORDINATOR_STEPS
+        from smpc_dp.capabilities.gopa.direct_messages import COORDINATOR_STEPS
 
         return COORDINATOR_STEPS
     if "on_dropout" in own and given.get("on_dropout") == "keep":
-        from smpc_dp.protocols.gopa.messages import PARTY_STEPS as PUBLISHING_STEPS
+        from smpc_dp.capabilities.gopa.messages import PARTY_STEPS as PUBLISHING_STEPS
 
         return PUBLISHING_STEPS
     return PARTY_STEPS

@@ -13,17 +13,17 @@ from functools import partial
 import numpy as np
 from msgspec.structs import replace
 
+from smpc_dp.capabilities.gopa.verifiable import messages as v
+from smpc_dp.capabilities.gopa.verifiable.committing import Secrets
+from smpc_dp.capabilities.gopa.verifiable.follow import VerifiableMember
+from smpc_dp.capabilities.gopa.verifiable.joining import AwaitNeighbours, on_neighbours
+from smpc_dp.capabilities.gopa.verifiable.params import VerifiableParameters
+from smpc_dp.capabilities.gopa.verifiable.states import PARTY, party
 from smpc_dp.crypto import commit, proofs
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.encoding import RingVector
 from smpc_dp.protocols.engine.run import Run
 from smpc_dp.protocols.engine.state import Transition
-from smpc_dp.protocols.gopa.verifiable import messages as v
-from smpc_dp.protocols.gopa.verifiable.committing import Secrets
-from smpc_dp.protocols.gopa.verifiable.follow import VerifiableMember
-from smpc_dp.protocols.gopa.verifiable.joining import AwaitNeighbours, on_neighbours
-from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
-from smpc_dp.protocols.gopa.verifiable.states import PARTY, party
 from smpc_dp.protocols.phases.survivors import FixedSurvivors
 from smpc_dp.protocols.result import Outcome
 from smpc_dp.protocols.session_protocol import MakeParty

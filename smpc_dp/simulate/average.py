@@ -13,19 +13,19 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from smpc_dp.box import Bound
+from smpc_dp.capabilities.gopa.check import check_gopa
+from smpc_dp.capabilities.gopa.simulation.direct import run_direct
 from smpc_dp.encoding import MAX_LENGTH, Encoding, shown
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, Issues, SmpcError
 from smpc_dp.files import write_file
 from smpc_dp.log.keeping import MemoryBoard
 from smpc_dp.net.transport.memory import Faults
 from smpc_dp.privacy.secagg_plan import plan_secagg
-from smpc_dp.protocols.gopa.check import check_gopa
 from smpc_dp.protocols.phases.parameters import MAX_PARTIES, SumParameters
 from smpc_dp.protocols.result import Result
 from smpc_dp.protocols.secagg.noisy import check_noisy
 from smpc_dp.protocols.secagg.params import SecAggParameters
 from smpc_dp.report.trace import Trace
-from smpc_dp.simulate.direct import run_direct
 from smpc_dp.simulate.drive import drive
 from smpc_dp.simulate.randomness import checked_seed
 from smpc_dp.simulate.roles import sum_roles

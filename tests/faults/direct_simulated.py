@@ -11,14 +11,14 @@ import numpy as np
 from nacl.signing import SigningKey
 from numpy.typing import NDArray
 
+from smpc_dp.capabilities.gopa import direct_messages as d
+from smpc_dp.capabilities.gopa import messages as g
+from smpc_dp.capabilities.gopa.direct_params import DirectParameters, check_parameters
+from smpc_dp.capabilities.gopa.direct_states import party
 from smpc_dp.encoding import fixed_point_sum
 from smpc_dp.errors import PeerFault, SmpcError, TimeoutFault
 from smpc_dp.protocols.engine.events import Cancellation, Deadline, Event, Message, PeersLost, Start
 from smpc_dp.protocols.engine.run import Run
-from smpc_dp.protocols.gopa import direct_messages as d
-from smpc_dp.protocols.gopa import messages as g
-from smpc_dp.protocols.gopa.direct_params import DirectParameters, check_parameters
-from smpc_dp.protocols.gopa.direct_states import party
 from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.result import Outcome
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation

@@ -15,6 +15,7 @@ import numpy as np
 from nacl.signing import SigningKey
 from numpy.typing import NDArray
 
+from smpc_dp.capabilities.gopa.direct_messages import TO_ONE, WITNESS, Witness
 from smpc_dp.crypto.randomness import SystemRandomness
 from smpc_dp.errors import Check, LocalError, PrivacyError, SmpcError
 from smpc_dp.protocols.engine.codec import Codec
@@ -28,7 +29,6 @@ from smpc_dp.protocols.engine.saved import Charge, SavedRun, Saving
 from smpc_dp.protocols.engine.saved_collector import SavedCollection, SavedPeer
 from smpc_dp.protocols.engine.state import State, Transition
 from smpc_dp.protocols.engine.store import Store
-from smpc_dp.protocols.gopa.direct_messages import TO_ONE, WITNESS, Witness
 from smpc_dp.simulate.simulated_run import Signer
 from smpc_dp.wire.abort import LEAVE
 from smpc_dp.wire.envelope import Envelope

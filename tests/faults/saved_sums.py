@@ -9,6 +9,10 @@ from typing import Any, ClassVar
 
 import msgspec
 
+from smpc_dp.capabilities.gopa import states as gopa
+from smpc_dp.capabilities.gopa.verifiable import messages as v
+from smpc_dp.capabilities.gopa.verifiable import states as verifiable
+from smpc_dp.capabilities.gopa.verifiable.hosting import VerifiableAggregator
 from smpc_dp.log.keeping import MemoryBoard
 from smpc_dp.protocols.engine.codec import Codec
 from smpc_dp.protocols.engine.events import Message, PeersLost, Start
@@ -18,10 +22,6 @@ from smpc_dp.protocols.engine.saved import SavedRun
 from smpc_dp.protocols.engine.state import State
 from smpc_dp.protocols.exchange import states as exchange
 from smpc_dp.protocols.exchange.params import plan_exchange
-from smpc_dp.protocols.gopa import states as gopa
-from smpc_dp.protocols.gopa.verifiable import messages as v
-from smpc_dp.protocols.gopa.verifiable import states as verifiable
-from smpc_dp.protocols.gopa.verifiable.hosting import VerifiableAggregator
 from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.phases.parameters import SumParameters
 from smpc_dp.protocols.phases.survivors import FixedSurvivors

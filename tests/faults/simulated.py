@@ -11,6 +11,7 @@ import numpy as np
 from nacl.signing import SigningKey
 from numpy.typing import NDArray
 
+from smpc_dp.capabilities.gopa import messages as g
 from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.randomness import Randomness, SystemRandomness
 from smpc_dp.encoding import Encoding, fixed_point_sum
@@ -18,7 +19,6 @@ from smpc_dp.errors import PeerFault, SmpcError, TimeoutFault
 from smpc_dp.privacy.secagg_plan import SecAggPlan, plan_secagg
 from smpc_dp.protocols.engine.events import Cancellation, Deadline, Event, Message, Start
 from smpc_dp.protocols.engine.run import Run, RunningRole
-from smpc_dp.protocols.gopa import messages as g
 from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.phases.merkle_commitments import MerkleCommitment
 from smpc_dp.protocols.phases.parameters import SumParameters

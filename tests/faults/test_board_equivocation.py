@@ -11,16 +11,16 @@ import pytest
 from msgspec.structs import replace
 from nacl.signing import SigningKey
 
+from smpc_dp.capabilities.gopa.verifiable import collecting, counting
+from smpc_dp.capabilities.gopa.verifiable import messages as v
+from smpc_dp.capabilities.gopa.verifiable.collecting import CollectCoins, CollectCommitments
+from smpc_dp.capabilities.gopa.verifiable.counting import CollectExclusions, CollectTally
+from smpc_dp.capabilities.gopa.verifiable.hosting import VerifiableAggregator
+from smpc_dp.capabilities.gopa.verifiable.states import AGGREGATOR
 from smpc_dp.errors import PeerFault, TimeoutFault, VerificationError
 from smpc_dp.log.followed import Followed
 from smpc_dp.protocols.engine.collector import CollectorRole, Item
 from smpc_dp.protocols.engine.state import Transition
-from smpc_dp.protocols.gopa.verifiable import collecting, counting
-from smpc_dp.protocols.gopa.verifiable import messages as v
-from smpc_dp.protocols.gopa.verifiable.collecting import CollectCoins, CollectCommitments
-from smpc_dp.protocols.gopa.verifiable.counting import CollectExclusions, CollectTally
-from smpc_dp.protocols.gopa.verifiable.hosting import VerifiableAggregator
-from smpc_dp.protocols.gopa.verifiable.states import AGGREGATOR
 from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.phases.messages import Begun
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 
 import pytest
 
+from smpc_dp.capabilities.gopa import direct_messages as d
+from smpc_dp.capabilities.gopa.direct_states import party
 from smpc_dp.protocols.engine.events import Message, PeersLost, Start
-from smpc_dp.protocols.gopa import direct_messages as d
-from smpc_dp.protocols.gopa.direct_states import party
 from smpc_dp.protocols.phases import messages as m
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from smpc_dp.wire.envelope import Envelope

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from smpc_dp.capabilities.gopa.direct_params import DirectParameters, check_parameters
+from smpc_dp.capabilities.gopa.params import GopaParameters
+from smpc_dp.capabilities.gopa.simulation.direct import DirectRoles, direct_roles
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.encoding import RingVector, fixed_point_sum
 from smpc_dp.errors import PeerFault, SmpcError
 from smpc_dp.net.transport.memory import Faults, MemoryNetwork
-from smpc_dp.protocols.gopa.direct_params import DirectParameters, check_parameters
-from smpc_dp.protocols.gopa.params import GopaParameters
-from smpc_dp.simulate.direct import DirectRoles, direct_roles
 from smpc_dp.simulate.drive import drive
 from tests.faults.test_schedules import batches, check_error
 

@@ -8,13 +8,13 @@ from collections.abc import Iterable
 import numpy as np
 import pytest
 
+from smpc_dp.capabilities.gopa import direct_messages as d
+from smpc_dp.capabilities.gopa import messages as g
+from smpc_dp.capabilities.gopa.direct_keys import run_identifier
+from smpc_dp.capabilities.gopa.direct_params import check_parameters
+from smpc_dp.capabilities.gopa.params import GopaParameters
 from smpc_dp.errors import Code, ConfigCheck, ConfigError, PrivacyError, TimeoutFault
 from smpc_dp.protocols.engine.events import Cancellation, Message
-from smpc_dp.protocols.gopa import direct_messages as d
-from smpc_dp.protocols.gopa import messages as g
-from smpc_dp.protocols.gopa.direct_keys import run_identifier
-from smpc_dp.protocols.gopa.direct_params import check_parameters
-from smpc_dp.protocols.gopa.params import GopaParameters
 from smpc_dp.protocols.phases import messages as m
 from smpc_dp.wire.abort import TEXTS
 from smpc_dp.wire.envelope import Envelope

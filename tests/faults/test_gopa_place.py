@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
+from smpc_dp.capabilities.gopa import messages as g
+from smpc_dp.capabilities.gopa.params import GopaParameters, OnDropout, check_parameters
+from smpc_dp.capabilities.gopa.plan import Neighbourhood, plan_session
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.encoding import RingVector
 from smpc_dp.errors import Code, ConfigError, PrivacyError
 from smpc_dp.privacy.secagg_plan import check_plan, plan_secagg
-from smpc_dp.protocols.gopa import messages as g
-from smpc_dp.protocols.gopa.params import GopaParameters, OnDropout, check_parameters
-from smpc_dp.protocols.gopa.plan import Neighbourhood, plan_session
 from smpc_dp.protocols.phases import key_graph
 from smpc_dp.protocols.phases import messages as m
 from smpc_dp.wire.abort import LEAVE, Abort

@@ -12,13 +12,13 @@ from typing import Any, Literal
 import pytest
 from msgspec.structs import replace
 
+from smpc_dp.capabilities.gopa import direct_messages as d
+from smpc_dp.capabilities.gopa import messages as g
+from smpc_dp.capabilities.gopa.verifiable import messages as v
 from smpc_dp.capabilities.pairs.simulation.pairwise import evaluate_in_memory
 from smpc_dp.crypto import agree
 from smpc_dp.errors import Check, PeerFault, VerificationError
 from smpc_dp.protocols.exchange import messages as e
-from smpc_dp.protocols.gopa import direct_messages as d
-from smpc_dp.protocols.gopa import messages as g
-from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.phases import key_graph, keys
 from smpc_dp.protocols.phases import messages as m
 from smpc_dp.wire.envelope import Envelope

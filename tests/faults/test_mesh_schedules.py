@@ -14,6 +14,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from smpc_dp.capabilities.gopa.direct_states import PARTY
+from smpc_dp.capabilities.gopa.params import GopaParameters
+from smpc_dp.capabilities.gopa.requests.mesh import Mesh
 from smpc_dp.capabilities.servers.requests import computing_server as servers_aggregator
 from smpc_dp.capabilities.servers.requests.child import Answer
 from smpc_dp.capabilities.servers.requests.computing_server import ComputingServer
@@ -26,9 +29,6 @@ from smpc_dp.net.deadline import direct_run_seconds, servers_run_seconds
 from smpc_dp.net.events import ignore
 from smpc_dp.net.local import create_local_session
 from smpc_dp.net.member import Membership
-from smpc_dp.net.mesh import Mesh
-from smpc_dp.protocols.gopa.direct_states import PARTY
-from smpc_dp.protocols.gopa.params import GopaParameters
 from tests.faults.crooks import ACTS, CrookedPipe
 from tests.faults.restoring import restored_if_drawn
 from tests.faults.test_fault_schedules import BOUNDS, NOISY, TIMEOUTS, Reported, draw_crooks

@@ -15,6 +15,9 @@ from typing import Any, ClassVar
 import pytest
 
 from smpc_dp import database
+from smpc_dp.capabilities.gopa import states as gopa
+from smpc_dp.capabilities.gopa.verifiable import states as verifiable
+from smpc_dp.capabilities.gopa.verifiable.counting import CollectExclusions, CollectOpen
 from smpc_dp.errors import Check, Code, LocalError, PeerFault, SmpcError, TimeoutFault, VerificationError
 from smpc_dp.log.keeping import MemoryBoard
 from smpc_dp.protocols.engine.codec import Codec
@@ -33,9 +36,6 @@ from smpc_dp.protocols.engine.saved import abandon
 from smpc_dp.protocols.engine.saved_collector import SavedCollection
 from smpc_dp.protocols.engine.saved_inbox import SavedError
 from smpc_dp.protocols.exchange import states as exchange
-from smpc_dp.protocols.gopa import states as gopa
-from smpc_dp.protocols.gopa.verifiable import states as verifiable
-from smpc_dp.protocols.gopa.verifiable.counting import CollectExclusions, CollectOpen
 from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.registry import make_aggregator
 from smpc_dp.protocols.secagg import states as secagg

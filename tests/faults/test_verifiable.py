@@ -13,15 +13,15 @@ import pytest
 from msgspec.structs import replace
 
 from smpc_dp import simulate
+from smpc_dp.capabilities.gopa.check import check_gopa
+from smpc_dp.capabilities.gopa.verifiable import audit as auditing
+from smpc_dp.capabilities.gopa.verifiable import messages as v
+from smpc_dp.capabilities.gopa.verifiable.hosting import VerifiableAggregator, as_signed
+from smpc_dp.capabilities.gopa.verifiable.params import VerifiableParameters
 from smpc_dp.errors import ConfigError, PeerFault, TimeoutFault, VerificationError
 from smpc_dp.net.audit import audit_stream
 from smpc_dp.privacy.accountant.compose import Composition
 from smpc_dp.privacy.gaussian import gaussian_mu
-from smpc_dp.protocols.gopa.check import check_gopa
-from smpc_dp.protocols.gopa.verifiable import audit as auditing
-from smpc_dp.protocols.gopa.verifiable import messages as v
-from smpc_dp.protocols.gopa.verifiable.hosting import VerifiableAggregator, as_signed
-from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
 from smpc_dp.protocols.phases import messages as m
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.sets import pack_list, pack_set, unpack_list

@@ -13,16 +13,16 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
+from smpc_dp.capabilities.gopa.verifiable import counting
+from smpc_dp.capabilities.gopa.verifiable import messages as v
+from smpc_dp.capabilities.gopa.verifiable.counting import CollectOpen
+from smpc_dp.capabilities.gopa.verifiable.hosting import VerifiableAggregator
+from smpc_dp.capabilities.gopa.verifiable.statements import FALSE, OPENING, OPENING_OTHER
+from smpc_dp.capabilities.gopa.verifiable.states import AGGREGATOR
 from smpc_dp.errors import PeerFault, TimeoutFault
 from smpc_dp.net.audit import Report, audit_stream
 from smpc_dp.protocols.engine.collector import Item
 from smpc_dp.protocols.engine.state import Transition
-from smpc_dp.protocols.gopa.verifiable import counting
-from smpc_dp.protocols.gopa.verifiable import messages as v
-from smpc_dp.protocols.gopa.verifiable.counting import CollectOpen
-from smpc_dp.protocols.gopa.verifiable.hosting import VerifiableAggregator
-from smpc_dp.protocols.gopa.verifiable.statements import FALSE, OPENING, OPENING_OTHER
-from smpc_dp.protocols.gopa.verifiable.states import AGGREGATOR
 from smpc_dp.protocols.run_log import Statement
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.sets import PartySet, pack_list, unpack_list

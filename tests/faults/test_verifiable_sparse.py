@@ -13,18 +13,18 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
+from smpc_dp.capabilities.gopa.verifiable import collecting, counting
+from smpc_dp.capabilities.gopa.verifiable import messages as v
+from smpc_dp.capabilities.gopa.verifiable.collecting import CollectReveal
+from smpc_dp.capabilities.gopa.verifiable.counting import CollectPublish
+from smpc_dp.capabilities.gopa.verifiable.hosting import VerifiableAggregator
+from smpc_dp.capabilities.gopa.verifiable.publishing import Refused
+from smpc_dp.capabilities.gopa.verifiable.statements import SUM, Rules
+from smpc_dp.capabilities.gopa.verifiable.states import AGGREGATOR
 from smpc_dp.errors import PeerFault, PrivacyError
 from smpc_dp.net.audit import Report, audit_stream
 from smpc_dp.protocols.engine.collector import Item
 from smpc_dp.protocols.engine.state import Transition
-from smpc_dp.protocols.gopa.verifiable import collecting, counting
-from smpc_dp.protocols.gopa.verifiable import messages as v
-from smpc_dp.protocols.gopa.verifiable.collecting import CollectReveal
-from smpc_dp.protocols.gopa.verifiable.counting import CollectPublish
-from smpc_dp.protocols.gopa.verifiable.hosting import VerifiableAggregator
-from smpc_dp.protocols.gopa.verifiable.publishing import Refused
-from smpc_dp.protocols.gopa.verifiable.statements import SUM, Rules
-from smpc_dp.protocols.gopa.verifiable.states import AGGREGATOR
 from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.phases.key_graph import merkle_commitment_of
 from smpc_dp.protocols.run_log import Statement

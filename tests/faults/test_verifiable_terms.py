@@ -15,17 +15,17 @@ import pytest
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
+from smpc_dp.capabilities.gopa.verifiable import joining
+from smpc_dp.capabilities.gopa.verifiable import messages as v
+from smpc_dp.capabilities.gopa.verifiable import params as verifiable_params
+from smpc_dp.capabilities.gopa.verifiable.follow import Term, VerifiableMember
+from smpc_dp.capabilities.gopa.verifiable.params import VerifiableParameters
 from smpc_dp.crypto import commit
 from smpc_dp.decoding import decode_json
 from smpc_dp.errors import ConfigError, LocalError, PrivacyError
 from smpc_dp.net.audit import Report, audit_stream
 from smpc_dp.net.second import differences
 from smpc_dp.privacy.sampling import NoiseSource, discrete_gaussian
-from smpc_dp.protocols.gopa.verifiable import joining
-from smpc_dp.protocols.gopa.verifiable import messages as v
-from smpc_dp.protocols.gopa.verifiable import params as verifiable_params
-from smpc_dp.protocols.gopa.verifiable.follow import Term, VerifiableMember
-from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
 from smpc_dp.protocols.opinion import Opinion
 from smpc_dp.protocols.phases import keys
 from smpc_dp.protocols.phases.key_graph import Graph

@@ -18,6 +18,8 @@ from unittest.mock import patch
 import msgspec
 
 from smpc_dp._core import tuple_hash
+from smpc_dp.capabilities.gopa.verifiable import messages as v
+from smpc_dp.capabilities.gopa.versions import VERIFIABLE_VERSION
 from smpc_dp.capabilities.pairs.kernels import Field
 from smpc_dp.capabilities.pairs.kernels.named import find_kernel
 from smpc_dp.capabilities.pairs.ustatistic.terms import statistic_context
@@ -35,8 +37,6 @@ from smpc_dp.net.audit_selection import FAILS, CheckpointPolicy, read_session_lo
 from smpc_dp.net.audit_selection import Wanted as First
 from smpc_dp.net.log_session import LogSession, parse_session_text
 from smpc_dp.net.second import differences
-from smpc_dp.protocols.gopa.verifiable import messages as v
-from smpc_dp.protocols.gopa.versions import VERIFIABLE_VERSION
 from smpc_dp.protocols.opinion import Opinion
 from smpc_dp.protocols.registry import protocol_in, session_protocol
 from smpc_dp.protocols.result import Result

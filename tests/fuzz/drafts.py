@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from smpc_dp.capabilities.gopa.verifiable import messages as v
 from smpc_dp.capabilities.pairs.garbled.draw import commit
 from smpc_dp.capabilities.pairs.ustatistic import messages as m
 from smpc_dp.capabilities.pairs.ustatistic.messages import OPERATION
@@ -38,7 +39,6 @@ from smpc_dp.log.log import FORMAT, VERSION, Chain, Entry, Header, decode_line, 
 from smpc_dp.log.runs import head_after, start_of
 from smpc_dp.log.signed_note import COSIGNATURE, NoteKey, cosigned
 from smpc_dp.protocols.begin import attestation_digest
-from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.phases import keys
 from smpc_dp.protocols.phases import messages as common
 from smpc_dp.protocols.session import session_json

@@ -21,6 +21,7 @@ import pytest
 
 import smpc_dp
 from smpc_dp import extensions
+from smpc_dp.capabilities.gopa.verifiable.records import VerifiableRecordParameters
 from smpc_dp.capabilities.learn.averager import Averaged, Rows
 from smpc_dp.capabilities.learn.registry import check_learn
 from smpc_dp.capabilities.learn.requirements import LearnerContext
@@ -38,7 +39,6 @@ from smpc_dp.net.aggregator import serve
 from smpc_dp.net.local import create_local_session
 from smpc_dp.net.session import connect
 from smpc_dp.net.session_file import Timeouts, load_session
-from smpc_dp.protocols.gopa.verifiable.records import VerifiableRecordParameters
 from smpc_dp.protocols.record_result import RecordResult
 from smpc_dp.protocols.registry import RESERVED, built_in_protocols, checker_of, find_protocol
 from smpc_dp.protocols.result import Result

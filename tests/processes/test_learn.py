@@ -19,6 +19,7 @@ from scipy import sparse
 from typer.testing import CliRunner
 
 from smpc_dp import simulate
+from smpc_dp.capabilities.gopa.params import GopaParameters
 from smpc_dp.capabilities.learn import registry
 from smpc_dp.capabilities.learn.block_gossip import GroupDraws
 from smpc_dp.capabilities.learn.commands.learn import report_learned
@@ -44,7 +45,6 @@ from smpc_dp.net.session_file import Timeouts, load_session
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.protocols.engine.events import Message, Start
-from smpc_dp.protocols.gopa.params import GopaParameters
 from smpc_dp.protocols.secagg import states as secagg
 from smpc_dp.protocols.secagg.noisy import NoisySumParameters
 from smpc_dp.protocols.session import session_json

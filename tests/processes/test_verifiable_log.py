@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 import smpc_dp
+from smpc_dp.capabilities.gopa.verifiable import messages as v
 from smpc_dp.errors import ConfigError, LocalError, PeerFault, TimeoutFault
 from smpc_dp.net import aggregator, board
 from smpc_dp.net.awaited import Awaited
@@ -29,7 +30,6 @@ from smpc_dp.net.session import Session
 from smpc_dp.net.session_file import Timeouts
 from smpc_dp.protocols.engine.events import Deadline, Event
 from smpc_dp.protocols.engine.state import State
-from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.log_messages import FETCH
 from smpc_dp.wire.envelope import Envelope
 

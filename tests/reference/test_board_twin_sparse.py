@@ -10,7 +10,7 @@ import functools
 
 import pytest
 
-from smpc_dp.protocols.gopa.verifiable import messages as v
+from smpc_dp.capabilities.gopa.verifiable import messages as v
 from smpc_dp_lab.vectors.verifiable_parties import off_by_one
 from smpc_dp_lab.vectors.verifiable_runs import SPARSE, RecordedRun, execute
 from smpc_dp_verify.errors import Refused

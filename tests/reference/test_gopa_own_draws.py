@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.stats import binom, hypergeom
 
+from smpc_dp.capabilities.gopa.plan import plan_session
 from smpc_dp.privacy.gopa.own_draws import (
     _connectivity,
     _Cuts,
@@ -21,7 +22,6 @@ from smpc_dp.privacy.gopa.own_draws import (
     own_draws,
 )
 from smpc_dp.privacy.secagg_plan import plan_secagg
-from smpc_dp.protocols.gopa.plan import plan_session
 from tests.examples import examples
 
 Draws = NDArray[np.bool_]

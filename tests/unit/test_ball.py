@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from smpc_dp import simulate
 from smpc_dp.ball import on_grid, squared_limit
+from smpc_dp.capabilities.gopa.params import check_parameters as check_gopa
 from smpc_dp.encoding import Encoding
 from smpc_dp.errors import ConfigError, PrivacyError
-from smpc_dp.protocols.gopa.params import check_parameters as check_gopa
 from smpc_dp.protocols.secagg.noisy import check_noisy, mechanism_of
 from smpc_dp.protocols.secagg.params import check_parameters as check_exact
 from tests.examples import examples

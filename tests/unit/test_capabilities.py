@@ -162,12 +162,12 @@ def test_each_listed_import_of_a_capability_is_needed() -> None:
 @pytest.mark.parametrize(
     ("module", "imported"),
     [
-        ("smpc_dp.net.driver", "smpc_dp.protocols.gopa.params"),
+        ("smpc_dp.net.driver", "smpc_dp.capabilities.gopa.params"),
         ("smpc_dp.records.plan", "smpc_dp.capabilities.pairs.kernels.fields"),
         ("smpc_dp.crypto.prg", "smpc_dp.capabilities.gopa.capability"),
         ("smpc_dp.log.log", "smpc_dp.cli.party"),
-        ("smpc_dp.protocols.gopa.states", "smpc_dp.capabilities.learn.sgd"),
-        ("smpc_dp.capabilities.learn.sgd", "smpc_dp.protocols.gopa.params"),
+        ("smpc_dp.capabilities.gopa.states", "smpc_dp.capabilities.learn.sgd"),
+        ("smpc_dp.capabilities.learn.sgd", "smpc_dp.capabilities.gopa.params"),
         ("smpc_dp.capabilities.pairs.kernels.fields", "smpc_dp.capabilities.servers.statistics.plan"),
         ("smpc_dp.capabilities.learn.sgd", "smpc_dp.simulate.average"),
         ("smpc_dp.capabilities.learn.sgd", "smpc_dp"),
@@ -185,10 +185,10 @@ def test_the_rule_of_imports_refuses(module: str, imported: str) -> None:
     [
         ("smpc_dp.net.driver", "smpc_dp.protocols.engine.run"),
         ("smpc_dp.capabilities.learn.sgd", "smpc_dp.capabilities.pairs.kernels.named"),
-        ("smpc_dp.protocols.gopa.states", "smpc_dp.protocols.secagg.states"),
+        ("smpc_dp.capabilities.gopa.states", "smpc_dp.protocols.secagg.states"),
         ("smpc_dp.capabilities.servers.statistics.plan", "smpc_dp.capabilities.pairs.kernels.fields"),
         ("smpc_dp.cli.run", "smpc_dp.capabilities.learn.sgd"),
-        ("smpc_dp.simulate.average", "smpc_dp.protocols.gopa.params"),
+        ("smpc_dp.simulate.average", "smpc_dp.capabilities.gopa.params"),
         ("smpc_dp.net.session", "smpc_dp.net.call_types"),
         ("smpc_dp.net.call_types", "smpc_dp.capabilities.learn.requirements"),
     ],
@@ -314,7 +314,7 @@ def test_the_classes_of_parameters_members_and_results_are_found() -> None:
         "smpc_dp.capabilities.learn.requirements.Learned",
         "smpc_dp.net.member.Membership",
         "smpc_dp.capabilities.pairs.garbled.evaluation.Evaluation",
-        "smpc_dp.protocols.gopa.records.DirectRecordParameters",
+        "smpc_dp.capabilities.gopa.records.DirectRecordParameters",
         "smpc_dp.protocols.record_result.RecordResult",
         "smpc_dp.protocols.result.Result",
         "smpc_dp.capabilities.reports.report_parameters.ReportParameters",
@@ -329,7 +329,7 @@ IMPORTED = """
 import smpc_dp
 from smpc_dp.capabilities.learn import registry
 from smpc_dp.capabilities.learn.registry import LearnParameters
-from smpc_dp.protocols.gopa.params import GopaParameters as Given
+from smpc_dp.capabilities.gopa.params import GopaParameters as Given
 BOTH = (Given, LearnParameters)
 """
 
@@ -379,7 +379,7 @@ def test_the_rule_of_kinds_refuses(code: str) -> None:
         ("x == Given.protocol", "smpc_dp.net.tasks"),
         ("class LearnParameters:\n    x: Given\nisinstance(x, other.LearnParameters)", "smpc_dp.net.tasks"),
         ("type(x) is type(y)", "smpc_dp.net.tasks"),
-        ("isinstance(x, Given)", "smpc_dp.protocols.gopa.example"),
+        ("isinstance(x, Given)", "smpc_dp.capabilities.gopa.example"),
         ("isinstance(x, LearnParameters)", "smpc_dp.capabilities.learn.example"),
     ],
 )
@@ -431,9 +431,9 @@ def test_nothing_compares_the_name_of_a_protocol_or_task() -> None:
 
 def named_in(code: str, module: str) -> Counter[str]:
     imported = (
-        "from smpc_dp.protocols.gopa import versions\n"
-        "from smpc_dp.protocols.gopa.params import GopaParameters\n"
-        "from smpc_dp.protocols.gopa.versions import GOPA\n"
+        "from smpc_dp.capabilities.gopa import versions\n"
+        "from smpc_dp.capabilities.gopa.params import GopaParameters\n"
+        "from smpc_dp.capabilities.gopa.versions import GOPA\n"
         "OWN = 'mpyc'\n"
     )
     kinds = kinds_of(imported + code, module)
@@ -483,7 +483,7 @@ def test_the_rule_of_names_refuses(code: str) -> None:
         ("'records' in parameters", "smpc_dp.net.example"),
         ("'learner' in task.parameters", "smpc_dp.net.example"),
         ("terms.kind == 'pairs'", "smpc_dp.net.example"),
-        ("method == 'gopa'", "smpc_dp.protocols.gopa.example"),
+        ("method == 'gopa'", "smpc_dp.capabilities.gopa.example"),
         ("method == 'gopa'", "smpc_dp.protocols.registry"),
         ("task_of(session).name == 'records'", "smpc_dp.records.example"),
         ("_averager(parameters).get('method') == 'mpyc'", "smpc_dp.capabilities.learn.capability"),

@@ -12,6 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from smpc_dp.capabilities.gopa.params import GopaParameters
+from smpc_dp.capabilities.gopa.verifiable.params import VerifiableParameters
+from smpc_dp.capabilities.gopa.versions import VERIFIABLE_VERSION, VERSION
 from smpc_dp.capabilities.learn.commands.learn import MODEL_VERSION
 from smpc_dp.capabilities.pairs.circuits.bristol import read_bristol
 from smpc_dp.capabilities.pairs.published.library import PUBLISHED
@@ -31,9 +34,6 @@ from smpc_dp.net.transport import handshake
 from smpc_dp.privacy.accountant import ledger
 from smpc_dp.privacy.accountant.events import Event, Pure
 from smpc_dp.privacy.accountant.ledger import Ledger
-from smpc_dp.protocols.gopa.params import GopaParameters
-from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
-from smpc_dp.protocols.gopa.versions import VERIFIABLE_VERSION, VERSION
 from smpc_dp.protocols.registry import built_in_protocols
 from smpc_dp.seen import Seen
 

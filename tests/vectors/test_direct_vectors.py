@@ -13,6 +13,9 @@ import numpy as np
 import pytest
 from nacl.signing import SigningKey
 
+from smpc_dp.capabilities.gopa import messages as g
+from smpc_dp.capabilities.gopa.direct_states import party
+from smpc_dp.capabilities.gopa.plan import Neighbourhood
 from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.transcript import digest
 from smpc_dp.encoding import Encoding, RingVector
@@ -22,9 +25,6 @@ from smpc_dp.privacy.secagg_plan import plan_secagg
 from smpc_dp.protocols.engine.events import Deadline, Event, Message, Start
 from smpc_dp.protocols.engine.peers import Inbox
 from smpc_dp.protocols.engine.run import Run
-from smpc_dp.protocols.gopa import messages as g
-from smpc_dp.protocols.gopa.direct_states import party
-from smpc_dp.protocols.gopa.plan import Neighbourhood
 from smpc_dp.protocols.result import Outcome
 from smpc_dp.simulate.drive import drive
 from smpc_dp.simulate.simulated_run import Signer

@@ -15,12 +15,12 @@ from statistics import median
 
 import numpy as np
 
+from smpc_dp.capabilities.gopa.verifiable.params import MAX_PARTIES
 from smpc_dp.crypto import proofs
 from smpc_dp.crypto.commit import POINT_BYTES, SCALAR_BYTES, add_blindings, commit, fresh_blinding
 from smpc_dp.crypto.edges import Claim, EdgeFold
 from smpc_dp.crypto.randomness import SystemRandomness
 from smpc_dp.errors import ConfigCheck, ConfigIssue
-from smpc_dp.protocols.gopa.verifiable.params import MAX_PARTIES
 from smpc_dp_lab.bench.drivers import DriverPeers, Trial
 from smpc_dp_lab.bench.figures import (
     Figure,

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from smpc_dp.protocols.gopa import direct_messages as d
-from smpc_dp.protocols.gopa import messages as g
+from smpc_dp.capabilities.gopa import direct_messages as d
+from smpc_dp.capabilities.gopa import messages as g
 from smpc_dp.protocols.phases import messages as m
 from smpc_dp.wire.envelope import EVERYONE, Envelope
 from smpc_dp.wire.sets import pack_set

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import msgspec
 
+from smpc_dp.capabilities.gopa import direct_states
+from smpc_dp.capabilities.gopa import messages as g
+from smpc_dp.capabilities.gopa.direct_params import DirectParameters, without_relay
+from smpc_dp.capabilities.gopa.plan import Neighbourhood
 from smpc_dp.encoding import Encoding
 from smpc_dp.privacy.secagg_plan import plan_secagg
-from smpc_dp.protocols.gopa import direct_states
-from smpc_dp.protocols.gopa import messages as g
-from smpc_dp.protocols.gopa.direct_params import DirectParameters, without_relay
-from smpc_dp.protocols.gopa.plan import Neighbourhood
 from smpc_dp.wire.signing import decode
 from smpc_dp_lab.vectors.gopa_runs import GopaScenario, gopa_session_json
 from smpc_dp_lab.vectors.runs import RecordedRun, Row, inputs_json, make_run, messages_json, result_json

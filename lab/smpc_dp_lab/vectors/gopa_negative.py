@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 
+from smpc_dp.capabilities.gopa import messages as g
 from smpc_dp.crypto.labels import Label
-from smpc_dp.protocols.gopa import messages as g
 from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.phases.merkle_commitments import MerkleCommitment
 from smpc_dp.wire.sets import PartySet, pack_set

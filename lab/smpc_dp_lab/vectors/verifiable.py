@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from smpc_dp.protocols.gopa.verifiable.statements import OPENING, OPENING_BOUNDS, SUM
+from smpc_dp.capabilities.gopa.verifiable.statements import OPENING, OPENING_BOUNDS, SUM
 from smpc_dp_lab.vectors import (
     verifiable_aggregator,
     verifiable_boxes,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 from msgspec.structs import replace
 
-from smpc_dp.protocols.gopa.verifiable import messages as v
+from smpc_dp.capabilities.gopa.verifiable import messages as v
 from smpc_dp.wire.sets import pack_list, pack_set
 from smpc_dp.wire.signing import encode
 from smpc_dp_lab.vectors.fault import Fields, altered

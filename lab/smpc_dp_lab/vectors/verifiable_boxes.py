@@ -7,9 +7,9 @@ from functools import partial
 
 from msgspec.structs import replace
 
+from smpc_dp.capabilities.gopa.verifiable import messages as v
+from smpc_dp.capabilities.gopa.verifiable.statements import NOISE, RANGE, SUM
 from smpc_dp.crypto import proofs
-from smpc_dp.protocols.gopa.verifiable import messages as v
-from smpc_dp.protocols.gopa.verifiable.statements import NOISE, RANGE, SUM
 from smpc_dp_lab.vectors.verifiable_cheat import BOX_BASE, Cheat
 from smpc_dp_lab.vectors.verifiable_parties import (
     CHEAT,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from smpc_dp.protocols.gopa.verifiable import messages as v
-from smpc_dp.protocols.gopa.verifiable.statements import NOISE, NORM, SUM
+from smpc_dp.capabilities.gopa.verifiable import messages as v
+from smpc_dp.capabilities.gopa.verifiable.statements import NOISE, NORM, SUM
 from smpc_dp_lab.vectors.verifiable_cheat import BALL_BASE, Cheat
 from smpc_dp_lab.vectors.verifiable_parties import (
     CHEAT,

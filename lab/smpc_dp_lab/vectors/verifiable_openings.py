@@ -10,14 +10,14 @@ import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from smpc_dp.errors import LocalError
-from smpc_dp.protocols.gopa.verifiable import messages as v
-from smpc_dp.protocols.gopa.verifiable.statements import (
+from smpc_dp.capabilities.gopa.verifiable import messages as v
+from smpc_dp.capabilities.gopa.verifiable.statements import (
     OPENING,
     OPENING_BOUNDS,
     OPENING_MALFORMED,
     OPENING_OTHER,
 )
+from smpc_dp.errors import LocalError
 from smpc_dp.wire.sets import pack_set
 from smpc_dp_lab.vectors.verifiable_cheat import EXCLUDED, REFUSED, ROUNDS_BASE, Cheat
 from smpc_dp_lab.vectors.verifiable_host import (

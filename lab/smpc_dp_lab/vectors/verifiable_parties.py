@@ -11,12 +11,10 @@ import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from smpc_dp.crypto import proofs
-from smpc_dp.protocols.engine.collector import Item
-from smpc_dp.protocols.gopa.verifiable import messages as v
-from smpc_dp.protocols.gopa.verifiable.collecting import CollectCoin
-from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
-from smpc_dp.protocols.gopa.verifiable.statements import (
+from smpc_dp.capabilities.gopa.verifiable import messages as v
+from smpc_dp.capabilities.gopa.verifiable.collecting import CollectCoin
+from smpc_dp.capabilities.gopa.verifiable.params import VerifiableParameters
+from smpc_dp.capabilities.gopa.verifiable.statements import (
     BOUNDS,
     COMMIT_MALFORMED,
     MALFORMED,
@@ -24,7 +22,9 @@ from smpc_dp.protocols.gopa.verifiable.statements import (
     RANGE,
     SUM,
 )
-from smpc_dp.protocols.gopa.verifiable.states import AGGREGATOR
+from smpc_dp.capabilities.gopa.verifiable.states import AGGREGATOR
+from smpc_dp.crypto import proofs
+from smpc_dp.protocols.engine.collector import Item
 from smpc_dp.protocols.run_log import Statement
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import decode

@@ -13,6 +13,18 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
+from smpc_dp.capabilities.gopa.check import check_gopa
+from smpc_dp.capabilities.gopa.verifiable import committing, joining, publishing
+from smpc_dp.capabilities.gopa.verifiable import messages as v
+from smpc_dp.capabilities.gopa.verifiable.committing import AwaitCoinsCertificate, AwaitCommitmentsCertificate
+from smpc_dp.capabilities.gopa.verifiable.follow import Term, VerifiableMember
+from smpc_dp.capabilities.gopa.verifiable.hosting import VerifiableAggregator
+from smpc_dp.capabilities.gopa.verifiable.joining import AwaitNeighbours
+from smpc_dp.capabilities.gopa.verifiable.params import VerifiableParameters
+from smpc_dp.capabilities.gopa.verifiable.publishing import AwaitExclusionsCertificate
+from smpc_dp.capabilities.gopa.verifiable.statements import signed
+from smpc_dp.capabilities.gopa.verifiable.states import AGGREGATOR, PARTY, aggregator, party
+from smpc_dp.capabilities.gopa.versions import AUDITED_VERSION, VERIFIABLE_VERSION
 from smpc_dp.crypto import commit, proofs
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.errors import LocalError, SmpcError
@@ -26,18 +38,6 @@ from smpc_dp.protocols.engine.events import Cancellation, Event
 from smpc_dp.protocols.engine.party import Apply, PartyState
 from smpc_dp.protocols.engine.run import Run
 from smpc_dp.protocols.engine.state import Transition
-from smpc_dp.protocols.gopa.check import check_gopa
-from smpc_dp.protocols.gopa.verifiable import committing, joining, publishing
-from smpc_dp.protocols.gopa.verifiable import messages as v
-from smpc_dp.protocols.gopa.verifiable.committing import AwaitCoinsCertificate, AwaitCommitmentsCertificate
-from smpc_dp.protocols.gopa.verifiable.follow import Term, VerifiableMember
-from smpc_dp.protocols.gopa.verifiable.hosting import VerifiableAggregator
-from smpc_dp.protocols.gopa.verifiable.joining import AwaitNeighbours
-from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
-from smpc_dp.protocols.gopa.verifiable.publishing import AwaitExclusionsCertificate
-from smpc_dp.protocols.gopa.verifiable.statements import signed
-from smpc_dp.protocols.gopa.verifiable.states import AGGREGATOR, PARTY, aggregator, party
-from smpc_dp.protocols.gopa.versions import AUDITED_VERSION, VERIFIABLE_VERSION
 from smpc_dp.protocols.result import Outcome
 from smpc_dp.protocols.session import canonical_session, session_digest, session_json
 from smpc_dp.seen import NOTHING_SEEN, Seen

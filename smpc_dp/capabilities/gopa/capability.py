@@ -6,10 +6,7 @@ import functools
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from smpc_dp.errors import ConfigCheck, ConfigIssue, Issues
-from smpc_dp.identity.roster import Member
-from smpc_dp.protocols.averaging import Averaging
-from smpc_dp.protocols.gopa.versions import (
+from smpc_dp.capabilities.gopa.versions import (
     AUDITED_VERSION,
     GOPA,
     VERIFIABLE_VERSION,
@@ -18,6 +15,9 @@ from smpc_dp.protocols.gopa.versions import (
     is_verifiable,
     version_of,
 )
+from smpc_dp.errors import ConfigCheck, ConfigIssue, Issues
+from smpc_dp.identity.roster import Member
+from smpc_dp.protocols.averaging import Averaging
 from smpc_dp.protocols.session_protocol import (
     Audit,
     Roles,
@@ -28,6 +28,7 @@ from smpc_dp.protocols.session_protocol import (
 )
 
 if TYPE_CHECKING:
+    from smpc_dp.capabilities.gopa.params import GopaParameters
     from smpc_dp.log.log import Header
     from smpc_dp.net.connection import Connection
     from smpc_dp.net.events import OnEvent
@@ -35,14 +36,13 @@ if TYPE_CHECKING:
     from smpc_dp.net.member import Membership
     from smpc_dp.protocols.auditing import LogAuditor
     from smpc_dp.protocols.engine.run import Run
-    from smpc_dp.protocols.gopa.params import GopaParameters
     from smpc_dp.wire.signing import Context
 
 
 def _check(
     version: int, parameters: Mapping[str, object], parties: int
 ) -> tuple[GopaParameters | None, list[ConfigIssue]]:
-    from smpc_dp.protocols.gopa.check import check_for_version
+    from smpc_dp.capabilities.gopa.check import check_for_version
 
     return check_for_version(version, parameters, parties)
 
@@ -72,7 +72,7 @@ def _roster_issues(
 
 
 async def _open_direct(membership: Membership, on_event: OnEvent, listen_on: str | None) -> Connection:
-    from smpc_dp.net.mesh import Mesh
+    from smpc_dp.capabilities.gopa.requests.mesh import Mesh
 
     return await Mesh.open(membership, on_event, listen_on)
 
@@ -80,11 +80,11 @@ async def _open_direct(membership: Membership, on_event: OnEvent, listen_on: str
 def _states(parameters: GopaParameters) -> Any:
     """Return the module of the roles of a request; with roll-back masks hide lost noise."""
     if parameters.is_logged:
-        from smpc_dp.protocols.gopa.verifiable import states as verifiable
+        from smpc_dp.capabilities.gopa.verifiable import states as verifiable
 
         return verifiable
     if parameters.on_dropout == "keep":
-        from smpc_dp.protocols.gopa import states
+        from smpc_dp.capabilities.gopa import states
 
         return states
     from smpc_dp.protocols.secagg import states as masked
@@ -103,25 +103,25 @@ def _aggregator(context: Context, parameters: GopaParameters, *arguments: Any, *
 
 
 def _tables() -> Roles:
-    from smpc_dp.protocols.gopa import states
+    from smpc_dp.capabilities.gopa import states
 
     return states.PARTY, states.AGGREGATOR
 
 
 def _verifiable_tables() -> Roles:
-    from smpc_dp.protocols.gopa.verifiable import states
+    from smpc_dp.capabilities.gopa.verifiable import states
 
     return states.PARTY, states.AGGREGATOR
 
 
 def _check_run_id(context: Context, header: Header) -> None:
-    from smpc_dp.protocols.gopa.verifiable.audit import check_run_id
+    from smpc_dp.capabilities.gopa.verifiable.audit import check_run_id
 
     check_run_id(context, header)
 
 
 def _auditor(*arguments: Any) -> LogAuditor:
-    from smpc_dp.protocols.gopa.verifiable.audit import auditor
+    from smpc_dp.capabilities.gopa.verifiable.audit import auditor
 
     return auditor(*arguments)
 
@@ -142,7 +142,7 @@ AUDIT = Audit(
 
 
 def _steps() -> tuple[tuple[str, ...], ...]:
-    from smpc_dp.protocols.gopa.direct_messages import COORDINATED_STEPS, COORDINATOR_STEPS
+    from smpc_dp.capabilities.gopa.direct_messages import COORDINATED_STEPS, COORDINATOR_STEPS
 
     return COORDINATED_STEPS, COORDINATOR_STEPS
 

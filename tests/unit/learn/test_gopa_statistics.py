@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from smpc_dp.capabilities.gopa.params import GopaParameters, check_parameters
 from smpc_dp.encoding import RingVector
 from smpc_dp.privacy.empirical import Claim, audit
-from smpc_dp.protocols.gopa.params import GopaParameters, check_parameters
 from smpc_dp.protocols.phases.draws import draw_neighbours
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 

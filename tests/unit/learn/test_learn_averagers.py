@@ -10,6 +10,7 @@ from typing import get_args
 import numpy as np
 import pytest
 
+from smpc_dp.capabilities.gopa.verifiable.params import VerifiableParameters
 from smpc_dp.capabilities.learn.averager import PlainAverager
 from smpc_dp.capabilities.learn.exchanges import plan_messages
 from smpc_dp.capabilities.learn.methods import (
@@ -30,7 +31,6 @@ from smpc_dp.capabilities.learn.written import METHODS
 from smpc_dp.errors import ConfigError, PrivacyError
 from smpc_dp.privacy.accountant.compose import Composition
 from smpc_dp.privacy.sampling import NoiseSource
-from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
 
 GROUP = np.array([0, 1, 0, 1, -1, 0, 1, 1, 0])
 

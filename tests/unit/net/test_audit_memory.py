@@ -16,6 +16,11 @@ import numpy as np
 import pytest
 
 from smpc_dp import files
+from smpc_dp.capabilities.gopa.verifiable import audit as verifiable
+from smpc_dp.capabilities.gopa.verifiable.edges import EdgeAudit
+from smpc_dp.capabilities.gopa.verifiable.openings import OpeningAudit
+from smpc_dp.capabilities.gopa.verifiable.params import VerifiableParameters, check_parameters
+from smpc_dp.capabilities.gopa.verifiable.statements import Rules
 from smpc_dp.encoding import RingVector
 from smpc_dp.identity.keys import Identity
 from smpc_dp.identity.roster import Member
@@ -23,12 +28,7 @@ from smpc_dp.log import header as long_header
 from smpc_dp.log.log import Chain, encode_line
 from smpc_dp.net import log_session
 from smpc_dp.net.audit import audit_stream
-from smpc_dp.protocols.gopa.verifiable import audit as verifiable
 from smpc_dp.protocols.gopa.verifiable import batch_verifier
-from smpc_dp.protocols.gopa.verifiable.edges import EdgeAudit
-from smpc_dp.protocols.gopa.verifiable.openings import OpeningAudit
-from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters, check_parameters
-from smpc_dp.protocols.gopa.verifiable.statements import Rules
 from smpc_dp.protocols.phases.keys import run_identifier
 from smpc_dp.protocols.session import canonical_session, session_digest, session_json
 from smpc_dp.wire.sets import pack_set

@@ -24,6 +24,7 @@ from msgspec.structs import replace
 from typer.testing import CliRunner
 
 from smpc_dp.capabilities.gopa.log_view import VerifiableView
+from smpc_dp.capabilities.gopa.verifiable import messages as v
 from smpc_dp.cli import app
 from smpc_dp.errors import LocalError
 from smpc_dp.log.log import Header, decode_line
@@ -34,7 +35,6 @@ from smpc_dp.net.growing_log import open_growing, read_line
 from smpc_dp.net.log_page import LogPages
 from smpc_dp.net.log_page_server import MOST_STREAMS, LogPageServer
 from smpc_dp.net.log_watch import LogWatch, Run, newest_log
-from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.result import Result
 from smpc_dp_lab.vectors.verifiable_parties import CHEAT, off_by_one
 from smpc_dp_lab.vectors.verifiable_runs import RecordedRun, execute, honest

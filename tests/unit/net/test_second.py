@@ -12,13 +12,13 @@ import msgspec
 import pytest
 from typer.testing import CliRunner
 
+from smpc_dp.capabilities.gopa.verifiable import messages as v
 from smpc_dp.cli import app
 from smpc_dp.crypto import proofs
 from smpc_dp.errors import LocalError
 from smpc_dp.net import second
 from smpc_dp.net.audit import audit
 from smpc_dp.net.second import DISAGREE, audit_twice, differences, second_opinion
-from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.opinion import Opinion, SecondAnswer
 from smpc_dp_lab.vectors.verifiable_host import rewritten
 from smpc_dp_lab.vectors.verifiable_parties import CHEAT, out_of_range

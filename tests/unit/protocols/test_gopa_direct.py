@@ -9,8 +9,8 @@ import pytest
 from numpy.typing import NDArray
 
 from smpc_dp import simulate
+from smpc_dp.capabilities.gopa.direct_evidence import coordinator_of
 from smpc_dp.errors import ConfigError
-from smpc_dp.protocols.gopa.direct_evidence import coordinator_of
 from smpc_dp.protocols.result import Result
 
 

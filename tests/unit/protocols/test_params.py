@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from smpc_dp import simulate
+from smpc_dp.capabilities.gopa.verifiable.params import VerifiableParameters
 from smpc_dp.capabilities.servers.secret_sharing.params import SharedParameters
 from smpc_dp.errors import ConfigError
-from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
 from smpc_dp.protocols.phases.parameters import SumParameters
 from smpc_dp.protocols.registry import checker_of, session_protocol
 from smpc_dp.protocols.secagg.params import check_parameters

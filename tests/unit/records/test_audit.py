@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
+from smpc_dp.capabilities.gopa.records import GopaRecordParameters
+from smpc_dp.capabilities.gopa.verifiable.records import VerifiableRecordParameters
 from smpc_dp.errors import ConfigError
 from smpc_dp.net.local import create_local_session
 from smpc_dp.privacy.sampling import NoiseSource
-from smpc_dp.protocols.gopa.records import GopaRecordParameters
-from smpc_dp.protocols.gopa.verifiable.records import VerifiableRecordParameters
 from smpc_dp.protocols.record_audit import RecordAudit, audit_records
 from smpc_dp.protocols.registry import checker_of
 from smpc_dp.protocols.secagg.records import RecordSumParameters, SteppedSumParameters

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
+from smpc_dp.capabilities.gopa import direct_messages as d
+from smpc_dp.capabilities.gopa.direct_agreement import AwaitStart, CertifyParticipants, Ready
+from smpc_dp.capabilities.gopa.direct_publication import Finished
+from smpc_dp.capabilities.gopa.direct_states import COORDINATOR, PARTY
+from smpc_dp.capabilities.gopa.messages import PUBLISH
 from smpc_dp.errors import ConfigCheck, ConfigError, LocalError
 from smpc_dp.protocols.engine.events import Cancellation, Deadline, Event, Start
 from smpc_dp.protocols.engine.peers import Peer, PeerRole, PeerState
 from smpc_dp.protocols.engine.state import State, Transition
-from smpc_dp.protocols.gopa import direct_messages as d
-from smpc_dp.protocols.gopa.direct_agreement import AwaitStart, CertifyParticipants, Ready
-from smpc_dp.protocols.gopa.direct_publication import Finished
-from smpc_dp.protocols.gopa.direct_states import COORDINATOR, PARTY
-from smpc_dp.protocols.gopa.messages import PUBLISH
 from smpc_dp.wire.abort import ABORT, LEAVE
 from tests.faults.direct_simulated import DirectRow
 

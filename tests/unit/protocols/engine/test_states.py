@@ -9,11 +9,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from smpc_dp.capabilities.gopa import states as gopa
 from smpc_dp.errors import LocalError, TimeoutFault
 from smpc_dp.protocols.engine.events import Cancellation, Deadline, Event, Message, PeersLost, Start
 from smpc_dp.protocols.engine.party import PartyRole, Stopped
 from smpc_dp.protocols.engine.run import Run
-from smpc_dp.protocols.gopa import states as gopa
 from smpc_dp.protocols.phases import key_graph
 from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.secagg import states as secagg

@@ -1,0 +1,347 @@
+"""Phases in which parties without an aggregator agree on the participants, up to the certificate.
+
+Specification: protocols/gopa/direct.md. Steps: hello, start, advertise, roll, reveal, participants.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Mapping
+from typing import ClassVar
+
+import msgspec
+from msgspec.structs import replace
+
+from smpc_dp.capabilities.gopa import direct_messages as d
+from smpc_dp.capabilities.gopa.direct_evidence import (
+    DirectInbox,
+    DirectPeer,
+    DirectState,
+    check_signed,
+    note_convicted,
+    note_hidden,
+    proofs_of,
+    proven,
+)
+from smpc_dp.capabilities.gopa.direct_keys import run_identifier
+from smpc_dp.capabilities.gopa.direct_witness import suspect_all
+from smpc_dp.crypto import agree
+from smpc_dp.encoding import RingVector
+from smpc_dp.errors import Check, PeerFault, VerificationError
+from smpc_dp.protocols.engine.peers import PeerState
+from smpc_dp.protocols.engine.state import Transition
+from smpc_dp.protocols.phases import keys
+from smpc_dp.protocols.phases import messages as m
+from smpc_dp.protocols.phases.draws import draw_neighbours
+from smpc_dp.protocols.phases.key_graph import Graph, hello
+from smpc_dp.wire.envelope import Envelope
+from smpc_dp.wire.sets import PartySet, pack_list, unpack_list
+from smpc_dp.wire.signing import decode, encode
+
+
+class Drawn(msgspec.Struct, frozen=True):
+    """State of a party from start to roll: its draw, and the secret of its key."""
+
+    present: PartySet
+    neighbours: tuple[int, ...]
+    blinder: bytes
+    mask_secret: bytes
+
+    def __repr__(self) -> str:
+        return "Drawn(secret)"
+
+
+class Advertised(msgspec.Struct, frozen=True):
+    """State of a party from roll to participants: its messages; `merkle_commitment` is its SHA-256."""
+
+    neighbours: tuple[int, ...]
+    mask_secret: bytes
+    members: PartySet
+    messages: dict[int, d.Advertise]
+    merkle_commitment: bytes
+
+    def __repr__(self) -> str:
+        return "Advertised(secret)"
+
+
+class Agreed(msgspec.Struct, frozen=True):
+    """Participants, and the neighbours of each among them; a quorum signs `digest`."""
+
+    participants: PartySet
+    neighbours: dict[int, tuple[int, ...]]
+    merkle_commitment: bytes
+    digest: bytes
+
+
+class Ready(PeerState[DirectInbox], frozen=True, kw_only=True, eq=False):
+    """The party has an encoded vector; hellos of others may already come."""
+
+    expects: ClassVar[str] = m.HELLO
+    vector: RingVector
+
+
+class AwaitStart(PeerState[DirectInbox], frozen=True, kw_only=True, eq=False):
+    """The party has said hello with a fresh nonce."""
+
+    expects: ClassVar[str] = d.START
+    patient: ClassVar[bool] = True
+    vector: RingVector
+
+
+class AwaitMerkleCommitment(PeerState[DirectInbox], frozen=True, kw_only=True, eq=False):
+    """The party has drawn its neighbours and committed to them."""
+
+    expects: ClassVar[str] = d.MERKLE_COMMITMENT
+    phase: ClassVar[int] = 1
+    patient: ClassVar[bool] = True
+    vector: RingVector
+    drawn: Drawn
+
+
+class AwaitParticipants(PeerState[DirectInbox], frozen=True, kw_only=True, eq=False):
+    """The party has opened its draw."""
+
+    expects: ClassVar[str] = d.PARTICIPANTS
+    phase: ClassVar[int] = 2
+    patient: ClassVar[bool] = True
+    vector: RingVector
+    advertised: Advertised
+
+
+class CertifyParticipants(PeerState[DirectInbox], frozen=True, kw_only=True, eq=False):
+    """The party has attested the participants."""
+
+    expects: ClassVar[str] = m.ATTEST_PARTICIPANTS
+    phase: ClassVar[int] = 3
+    releases: ClassVar[bool] = True
+    vector: RingVector
+    graph: Graph
+    agreed: Agreed
+
+
+def say_hello(peer: DirectPeer, state: Ready) -> Transition:
+    """Begin: send a hello with a fresh nonce to all."""
+    sent = peer.broadcast(state, m.HELLO, hello(peer, peer.random.bytes(32)), peer.everyone)
+    return Transition(AwaitStart(inbox=state.inbox, vector=state.vector), sent)
+
+
+def on_start(peer: DirectPeer, state: AwaitStart) -> Transition:
+    """Draw neighbours, and advertise a fresh key with a commitment to the draw."""
+    run_id, drawn, sent = draw(peer, state)
+    return Transition(
+        AwaitMerkleCommitment(run_id=run_id, inbox=state.inbox, vector=state.vector, drawn=drawn), sent
+    )
+
+
+def on_merkle_commitment(peer: DirectPeer, state: AwaitMerkleCommitment) -> Transition:
+    """Open the draw, now that all have committed to theirs."""
+    advertised, sent = open_draw(peer, state, state.drawn)
+    after = AwaitParticipants(
+        run_id=state.run_id, inbox=state.inbox, vector=state.vector, advertised=advertised
+    )
+    return Transition(after, sent)
+
+
+def on_participants(peer: DirectPeer, state: AwaitParticipants) -> Transition:
+    """Attest the set of participants, with the graph that their draws give."""
+    return attest_participants(peer, state, state.vector, state.advertised)
+
+
+def draw(peer: DirectPeer, state: DirectState) -> tuple[bytes, Drawn, list[Envelope]]:
+    """Check `start`: return the run id, the draw, and the advertisement for all present parties."""
+    context, coordinator = peer.context, peer.name_of(peer.coordinator)
+    letter = state.inbox.letters[d.START][peer.coordinator]
+    start = decode(letter.body, d.Start, coordinator)
+    present = members_of(peer, start.present, None, "present parties")
+    if len(start.nonces) != 32 * len(present):
+        raise peer.refuse("start does not have one nonce for each present party", Check.NOT_ONE_EACH)
+    signatures = signatures_of(peer, start.signatures, present, "start")
+    for phase, (party, signature) in enumerate(signatures.items()):
+        body = encode(hello(peer, start.nonces[32 * phase : 32 * phase + 32]))
+        if party == peer.index and body != state.inbox.letters[m.HELLO][party].body:
+            raise peer.refuse(f"start does not have the nonce of {peer.name}", Check.NONCE_DIFFERS)
+        check_signed(peer, state, m.HELLO, party, hashlib.sha256(body).digest(), signature)
+    run_id = run_identifier(context, context.operation, start.present, start.nonces)
+    if letter.run_id != run_id:
+        raise peer.refuse("start is not for the run that its nonces give", Check.RUN_ID_DIFFERS)
+    note_hidden(peer, state, m.HELLO, present)
+    begun = replace(state, run_id=run_id)
+    shown = suspect_all(peer, begun)
+    neighbours = draw_neighbours(peer.index, peer.parties, peer.parameters.plan.degree, peer.random)
+    blinder, mask_secret = peer.random.bytes(32), peer.random.bytes(32)
+    commitment = keys.neighbour_commitment(context, run_id, peer.name, pack_list(neighbours), blinder)
+    advertise = d.Advertise(agree.public_key(mask_secret), commitment)
+    drawn = Drawn(present, neighbours, blinder, mask_secret)
+    return run_id, drawn, shown + peer.broadcast(begun, m.ADVERTISE, advertise, present)
+
+
+def open_draw(peer: DirectPeer, state: DirectState, drawn: Drawn) -> tuple[Advertised, list[Envelope]]:
+    """Check `roll`: return all advertisements, and this party's opening for their authors."""
+    body = body_of(peer, state, d.MERKLE_COMMITMENT)
+    merkle_commitment = decode(body, d.MerkleCommitment, peer.name_of(peer.coordinator))
+    members = members_of(peer, merkle_commitment.advertised, drawn.present, "roll")
+    bodies = _check_bodies(
+        peer,
+        state,
+        m.ADVERTISE,
+        merkle_commitment.advertisements,
+        merkle_commitment.signatures,
+        members,
+        "roll",
+    )
+    try:
+        messages = {party: read_advertise(peer, party, bodies[party]) for party in bodies}
+    except PeerFault as fault:
+        raise peer.refuse(f"let {fault} onto the roll", fault.check) from None
+    note_hidden(peer, state, m.ADVERTISE, members)
+    digest = hashlib.sha256(body).digest()
+    advertised = Advertised(drawn.neighbours, drawn.mask_secret, members, messages, digest)
+    reveal = d.Reveal(pack_list(drawn.neighbours), drawn.blinder, proofs_of(state, m.ADVERTISE))
+    return advertised, peer.broadcast(state, m.REVEAL, reveal, members)
+
+
+def attest_participants(
+    peer: DirectPeer, state: DirectState, vector: RingVector, advertised: Advertised
+) -> Transition:
+    """Check `participants` and every opening, and attest the set."""
+    body = body_of(peer, state, d.PARTICIPANTS)
+    proposed = decode(body, d.Participants, peer.name_of(peer.coordinator))
+    members = members_of(peer, proposed.participants, advertised.members, "participants")
+    reason = "list of participants"
+    bodies = _check_bodies(peer, state, m.REVEAL, proposed.reveals, proposed.signatures, members, reason)
+    drawn: dict[int, tuple[int, ...]] = {}
+    reported = decode(state.inbox.letters[m.REVEAL][peer.index].body, d.Reveal, peer.name).proofs
+    # A proof that came after this party's own reveal excludes no party.
+    convicted = {proof.party for proof in proofs_of(state, m.ADVERTISE) if proof in reported}
+    try:
+        for party, reveal in bodies.items():
+            drawn[party], shown = read_reveal(peer, state, advertised, party, reveal)
+            convicted |= shown
+    except PeerFault as fault:
+        raise peer.refuse(f"let {fault} take part", fault.check) from None
+    for party in sorted(convicted):
+        note_convicted(peer, state, m.ADVERTISE, party)
+        if party in members:
+            raise peer.refuse(
+                f"lets {peer.name_of(party)} take part, which advertised twice", Check.EQUIVOCATION
+            )
+    note_hidden(peer, state, m.REVEAL, members)
+    graph = _neighbourhood(peer, members, drawn, advertised)
+    peer.parameters.check_neighbourhood(peer.name, len(graph.holders), len(graph.drew_me))
+    digest = keys.participants_digest(
+        peer.context, state.run_id, advertised.merkle_commitment, proposed.participants
+    )
+    agreed = Agreed(members, _edges(drawn), advertised.merkle_commitment, digest)
+    after = CertifyParticipants(
+        run_id=state.run_id, inbox=state.inbox, vector=vector, graph=graph, agreed=agreed
+    )
+    sent = peer.broadcast(state, m.ATTEST_PARTICIPANTS, m.Attestation(digest), members)
+    return Transition(after, sent + suspect_all(peer, state, m.ATTEST_PARTICIPANTS))
+
+
+def _edges(drawn: Mapping[int, tuple[int, ...]]) -> dict[int, tuple[int, ...]]:
+    """Return each participant's neighbours: those that it drew, and those that drew it."""
+    edges: dict[int, set[int]] = {party: set() for party in drawn}
+    for party, others in drawn.items():
+        for other in others:
+            if other in edges:
+                edges[party].add(other)
+                edges[other].add(party)
+    return {party: tuple(sorted(others)) for party, others in edges.items()}
+
+
+def _neighbourhood(
+    peer: DirectPeer, members: PartySet, drawn: Mapping[int, tuple[int, ...]], advertised: Advertised
+) -> Graph:
+    """Return this party's neighbourhood in the graph."""
+    own = tuple(party for party in advertised.neighbours if party in members)
+    drew_me = tuple(party for party, others in drawn.items() if peer.index in others)
+    mask_keys = {party: advertised.messages[party].mask_key for party in sorted({*own, *drew_me})}
+    return Graph(members, own, drew_me, advertised.mask_secret, mask_keys, advertised.merkle_commitment)
+
+
+# What the coordinator proposes
+
+
+def body_of(peer: DirectPeer, state: DirectState, step: str) -> bytes:
+    """Return the coordinator's letter of a step of this run."""
+    letter = state.inbox.letters[step][peer.coordinator]
+    if letter.run_id != state.run_id:
+        raise peer.refuse(f"sent '{step}' of another run", Check.OTHER_RUN)
+    return letter.body
+
+
+def members_of(
+    peer: DirectPeer, packed: bytes, within: Collection[int] | PartySet | None, reason: str
+) -> PartySet:
+    """Decode a set that must lie in `within`, have this party and the coordinator and be large enough."""
+    members = PartySet.unpack(packed, peer.parties, peer.name_of(peer.coordinator))
+    if within is not None and any(party not in within for party in members):
+        raise peer.refuse(f"{reason} has parties that were out before", Check.SET_GREW)
+    for party in (peer.index, peer.coordinator):
+        if party not in members:
+            raise peer.refuse(f"left {peer.name_of(party)} out of the {reason}", Check.NOT_INCLUDED)
+    least = peer.parameters.plan.min_survivors
+    if len(members) < least:
+        raise peer.refuse(f"{reason} has {len(members)} parties, at least {least} due", Check.SET_TOO_SMALL)
+    return members
+
+
+def signatures_of(peer: DirectPeer, packed: bytes, members: PartySet, reason: str) -> dict[int, bytes]:
+    """Return the signature of each member."""
+    size = m.SIGNATURE_BYTES
+    if len(packed) != size * len(members):
+        raise peer.refuse(f"{reason} does not have one signature for each party", Check.NOT_ONE_EACH)
+    return {party: packed[size * phase : size * phase + size] for phase, party in enumerate(members)}
+
+
+def _check_bodies(
+    peer: DirectPeer,
+    state: DirectState,
+    step: str,
+    bodies: list[bytes],
+    signatures: bytes,
+    members: PartySet,
+    reason: str,
+) -> dict[int, bytes]:
+    """Return each member's body of a step, which it has signed."""
+    if len(bodies) != len(members):
+        raise peer.refuse(f"{reason} does not have one message for each party", Check.NOT_ONE_EACH)
+    of = dict(zip(members, bodies, strict=True))
+    for party, signature in signatures_of(peer, signatures, members, reason).items():
+        check_signed(peer, state, step, party, hashlib.sha256(of[party]).digest(), signature)
+    if of[peer.index] != state.inbox.letters[step][peer.index].body:
+        raise peer.refuse(f"{reason} does not have the message of {peer.name}", Check.OWN_DIFFERS)
+    return of
+
+
+# What parties advertise and reveal
+
+
+def read_advertise(peer: DirectPeer, party: int, body: bytes) -> d.Advertise:
+    """Raise PeerFault naming the party unless its advertisement is one."""
+    name = peer.name_of(party)
+    advertise = decode(body, d.Advertise, name)
+    try:
+        agree.check_public_key(advertise.mask_key)
+    except VerificationError as error:
+        raise PeerFault(name, str(error), error.check) from None
+    return advertise
+
+
+def read_reveal(
+    peer: DirectPeer, state: DirectState, advertised: Advertised, party: int, body: bytes
+) -> tuple[tuple[int, ...], set[int]]:
+    """Return the parties that a party drew, and those that it proves to have advertised twice.
+
+    Raises PeerFault.
+    """
+    name, degree = peer.name_of(party), peer.parameters.plan.degree
+    reveal = decode(body, d.Reveal, name)
+    shown = keys.neighbour_commitment(peer.context, state.run_id, name, reveal.neighbours, reveal.blinder)
+    if shown != advertised.messages[party].commitment:
+        raise PeerFault(name, "revealed neighbours that it had not committed to", Check.BAD_OPENING)
+    drawn = unpack_list(reveal.neighbours, peer.parties, name)
+    if len(drawn) != degree or party in drawn:
+        raise PeerFault(name, f"must draw {degree} neighbours other than itself", Check.BAD_DRAW)
+    return drawn, proven(peer, state, m.ADVERTISE, reveal.proofs, name)

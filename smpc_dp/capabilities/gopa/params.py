@@ -1,0 +1,291 @@
+"""Parameters of GOPA, as in a session file, and the noise planned from them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+
+import numpy as np
+from msgspec import Meta
+from msgspec.structs import replace
+from numpy.typing import NDArray
+
+from smpc_dp.capabilities.gopa.messages import PARTY_STEPS
+from smpc_dp.capabilities.gopa.plan import SessionNoise, plan_session
+from smpc_dp.capabilities.gopa.versions import GOPA
+from smpc_dp.crypto.randomness import Randomness
+from smpc_dp.encoding import RingVector
+from smpc_dp.errors import Code, ConfigCheck, ConfigError, ConfigIssue, PrivacyError
+from smpc_dp.privacy.distributions import BinomialDistribution, DiscreteGaussianDistribution
+from smpc_dp.privacy.guarantee import PrivacyGuarantee, delta_warnings
+from smpc_dp.privacy.named_sentences import NamedSentences
+from smpc_dp.privacy.sampling import NoiseSource, discrete_gaussian
+from smpc_dp.protocols.phases.parameters import MAX_PARTIES, SumParameters
+from smpc_dp.protocols.phases.weighted_encoding import WeightedEncoding
+from smpc_dp.protocols.result import WHOLE_PARTY, Claim, Noise
+from smpc_dp.protocols.secagg.noisy import (
+    PrivateSettings,
+    check_room,
+    decode_noisy,
+    protected,
+    with_precision,
+)
+from smpc_dp.protocols.secagg.params import SAME, check_sum
+
+if TYPE_CHECKING:
+    from smpc_dp.privacy.accountant.events import Event
+    from smpc_dp.privacy.noise_bounds import Part
+
+
+OnDropout = Literal["keep", "roll-back"]
+# In squared steps; the operation that parties compare has both variances.
+MAX_VARIANCE = 1 << 88
+
+
+class GopaParameters(SumParameters, frozen=True):
+    """Checked parameters: encoding, graph, quorum, both noises, and the treatment of a lost party's terms.
+
+    On dropout "keep" leaves them in the average; "roll-back" has x_hat travel under a self-mask, and opens of
+    each party either that or its pairwise terms.
+    """
+
+    protocol: ClassVar[str] = GOPA
+    # Who sees what in a run, and what the noise shared with lost parties stays in.
+    seen_by: ClassVar[str] = (
+        "the aggregator, up to {corrupt} colluding parties, or any single curious party see"
+    )
+    left_in: ClassVar[str] = "the average"
+    session: SessionNoise
+    on_dropout: OnDropout
+
+    @property
+    def view(self) -> str:
+        """Key of `report.roles.VIEWS`."""
+        return f"gopa-{self.on_dropout}"
+
+    @property
+    def party_steps(self) -> tuple[str, ...]:
+        """The steps of a party, in order."""
+        return PARTY_STEPS if self.on_dropout == "keep" else super().party_steps
+
+    @property
+    def deals_shares(self) -> bool:
+        """Whether a lost party's terms are taken out of the sum: where lost noise stays, nobody deals."""
+        return self.on_dropout != "keep"
+
+    def add_pair_terms(
+        self, ring_vector: RingVector, seeds: Sequence[bytes], signs: Sequence[int], threads: int = 1
+    ) -> None:
+        """Add Delta of each pair, from the seed of both: it cancels [Bellet 2021, Alg. 4.1, line 2]."""
+        del threads
+        for seed, sign in zip(seeds, signs, strict=True):
+            source = NoiseSource.keyed(seed, b"gopa", b"pair")
+            terms = discrete_gaussian(source, len(ring_vector), self.session.pair_variance).view(np.uint64)
+            if sign > 0:
+                ring_vector += terms
+            else:
+                ring_vector -= terms
+
+    def add_noise(self, ring_vector: RingVector, randomness: Randomness) -> None:
+        """Add eta, this party's independent noise [Bellet 2021, Alg. 4.1, line 4]."""
+        source = NoiseSource.keyed(randomness.bytes(32), b"gopa", b"own")
+        ring_vector += self.own_noise(source, len(ring_vector)).view(np.uint64)
+
+    @property
+    def own_distribution(self) -> DiscreteGaussianDistribution | BinomialDistribution:
+        """The distribution of eta in a coordinate, in grid steps."""
+        return DiscreteGaussianDistribution(Fraction(self.session.own_variance))
+
+    def own_noise(self, source: NoiseSource, count: int) -> NDArray[np.int64]:
+        """Return `count` draws of eta, in grid steps."""
+        return discrete_gaussian(source, count, self.session.own_variance)
+
+    def check_neighbourhood(self, party: str, own: int, drawn_by: int) -> None:
+        """Raise PrivacyError unless the plan's epsilon holds for a party with this neighbourhood.
+
+        The aggregator may choose the lost parties; here the number of a party's own draws that it may lose is
+        bounded, and with it every assumption of the plan about this party that does not hold for all graphs.
+        """
+        neighbourhood, plan = self.session.neighbourhood, self.plan
+        if own < neighbourhood.least_own:
+            raise PrivacyError(
+                f"{party}: {own} of the {plan.degree} parties that it drew take part, its epsilon counts on "
+                f"{neighbourhood.least_own}: somebody picked who is lost, or too many are",
+                code=Code.NEIGHBOURHOOD,
+            )
+        if drawn_by > neighbourhood.most_drawn_by:
+            raise PrivacyError(
+                f"{party}: {drawn_by} parties drew it, at most {neighbourhood.most_drawn_by} would with "
+                f"{plan.max_corrupt} corrupt ones: more are corrupt",
+                code=Code.NEIGHBOURHOOD,
+            )
+
+    def decode(self, total: RingVector, contributors: int) -> tuple[NDArray[np.int64], int]:
+        """Return the noisy sum on the grid, shape (length,), and the number of contributors.
+
+        Raises:
+            VerificationError: it is further out than any noise of the plan explains.
+        """
+        return decode_noisy(self.encoding, total, contributors, self.greatest_deviation)
+
+    @property
+    def greatest_deviation(self) -> int:
+        """Standard deviation of all noise that may be in a total; in steps, rounded down.
+
+        No pairwise term need cancel if noise of lost parties stays in; otherwise none is left.
+        """
+        parties, session = self.encoding.parties, self.session
+        pairs = parties * session.pair_variance if self.on_dropout == "keep" else 0
+        return math.isqrt(parties * (session.own_variance + pairs))
+
+    def planned(self) -> str:
+        """Return both variances in hexadecimal."""
+        return f"{self.session.own_variance:x}/{self.session.pair_variance:x}"
+
+    def noise(self, survivors: int, residual_pairs: int) -> Noise:
+        """Return the noise in the sum over `survivors`, with `residual_pairs` pairwise terms left in it."""
+        variance = survivors * self.session.own_variance + residual_pairs * self.session.pair_variance
+        return Noise(
+            total=math.sqrt(variance) * self.encoding.step,
+            curator=self.session.curator_deviation * self.encoding.step,
+            honest=self.session.honest,
+            residual_pairs=residual_pairs,
+        )
+
+    def noise_distributions(self, survivors: int, residual_pairs: int) -> tuple[Part, ...]:
+        """Return the distributions of own and of pairwise noise, and how many terms there are of each."""
+        pairs = DiscreteGaussianDistribution(Fraction(self.session.pair_variance))
+        return ((self.own_distribution, survivors), (pairs, residual_pairs))
+
+    def event(self) -> Event:
+        """Return the privacy event of one request: a Gaussian mechanism, in the plan's worst case."""
+        from smpc_dp.privacy.accountant.events import Event, Gaussian
+
+        description = Gaussian(self.session.mu, self.session.closeness)
+        return Event("GOPA", "substitution", (description,), slack=self.session.slack)
+
+    def claim(self, survivors: int) -> Claim:
+        """Return the claim of the plan: epsilon and delta of each party, the adversary, and the limits."""
+        session, plan = self.session, self.plan
+        return Claim(
+            guarantee=PrivacyGuarantee(
+                epsilon=session.epsilon,
+                delta=session.delta,
+                relation="substitution",
+                sensitivity={"l2": self.encoding.diameter, "linf": float(max(self.encoding.widths))},
+                unit="grid step",
+                mechanism=(
+                    f"GOPA: discrete Gaussian noise of variance {session.own_variance}, pairwise noise of "
+                    f"{session.pair_variance}"
+                ),
+                assumption=session.assumption,
+                proof="the covariance of what is seen, exact on the complete graph "
+                "(docs/proofs/gopa-plan.md)",
+                warnings=delta_warnings(session.delta, plan.parties),
+            ),
+            clauses=NamedSentences.of(
+                private=self.private_clause(session.epsilon),
+                lost="noise shared with parties who were lost after the certificate stays in " + self.left_in
+                if self.on_dropout == "keep"
+                else "of a party, either the self-mask or the pairwise noise is opened, never both",
+            ),
+            premises=NamedSentences.of(
+                computational="computational: X25519, HKDF-SHA256, AES-256-CTR, Ed25519, TupleHash256"
+            ),
+            limits=NamedSentences.of(
+                any_value="a corrupt party may add any value of its own, or no noise: the standard error "
+                f"counts on {survivors} honest ones",
+                other_sum="the aggregator may report another sum than that of what was published",
+                visible="who takes part, when, and the length of the vectors are visible",
+                samplers="samplers do not run in constant time",
+            ),
+        )
+
+    def private_clause(self, epsilon: float) -> str:
+        """Return the clause about what epsilon protects, and against whom."""
+        return (
+            f"each honest party's {protected(self.encoding)} ({epsilon:g}, {self.session.delta:g})-"
+            f"differentially private ({WHOLE_PARTY}) in all that "
+            + self.seen_by.format(corrupt=self.plan.max_corrupt)
+        )
+
+
+REFUSED = {
+    SAME: "cannot be combined with protocol 'gopa': it is for exact sums, and each request here has noise",
+    "mechanism": "cannot be combined with protocol 'gopa': it is of protocol 'secagg' with epsilon",
+}
+
+
+class GopaSettings(PrivateSettings, frozen=True, kw_only=True):
+    """The `[parameters]` of GOPA in either topology, verifiable or not."""
+
+    on_dropout: Annotated[
+        OnDropout,
+        Meta(
+            description="the noise shared with a lost party stays in, or is taken out",
+        ),
+    ] = "keep"
+    topology: Annotated[
+        Literal["relay", "direct"],
+        Meta(
+            description='through an aggregator, or with `"direct"` over channels between all parties: no '
+            "aggregator in the roster, an address for every party, at most 256 parties, `on_dropout` "
+            '`"keep"`'
+        ),
+    ] = "relay"
+    verifiable: Annotated[
+        bool,
+        Meta(
+            description="parties commit and prove, on a logged board (experimental); then `version = 3`, "
+            "else 1"
+        ),
+    ] = False
+
+
+# (a secure sum over as many parties, epsilon, delta, on_dropout) -> the parameters; raises ConfigError.
+Planner = Callable[[SumParameters, float, float, OnDropout], GopaParameters]
+
+
+def check_parameters(
+    parameters: Mapping[str, object], parties: int
+) -> tuple[GopaParameters | None, list[ConfigIssue]]:
+    """Check a `[parameters]` table (`GopaSettings`) for a session of `parties` parties; return every fault.
+
+    `precision` is a 2^20th of the range by default. The graph and the quorum are those of the secure sum.
+    """
+    return check_and_plan(with_precision(parameters), parties, _planned)
+
+
+def check_and_plan(
+    parameters: Mapping[str, object], parties: int, planner: Planner
+) -> tuple[GopaParameters | None, list[ConfigIssue]]:
+    """Check as `check_parameters` does, without a default precision, and plan."""
+    base, good, issues = check_sum(GopaSettings, parameters, parties, protocol=GOPA, refused=REFUSED)
+    if issues or base is None or parties > MAX_PARTIES:
+        return None, issues
+    try:
+        return planner(base, good["epsilon"], good["delta"], good["on_dropout"]), []
+    except ConfigError as error:
+        return None, list(error.issues)
+
+
+def _planned(base: SumParameters, epsilon: float, delta: float, on_dropout: OnDropout) -> GopaParameters:
+    """Return the parameters of a checked session, with planned noise."""
+    encoding = WeightedEncoding.of(replace(base.encoding, element_bytes=8))
+    plan, session = plan_session(
+        base.plan,
+        diameter=encoding.diameter,
+        length=encoding.ring_length,
+        epsilon=epsilon,
+        delta=delta,
+        roll_back=on_dropout == "roll-back",
+    )
+    parameters = GopaParameters(encoding=encoding, plan=plan, session=session, on_dropout=on_dropout)
+    if max(session.own_variance, session.pair_variance) >= MAX_VARIANCE:
+        raise ConfigError.at(
+            "precision", "the noise has more than 2^44 steps: make the grid coarser", ConfigCheck.TOO_LARGE
+        )
+    check_room(encoding, parameters.greatest_deviation)
+    return parameters

@@ -1,0 +1,175 @@
+"""Following of the board by a party of a verifiable run, and its signatures on heads."""
+
+from __future__ import annotations
+
+import bisect
+from dataclasses import dataclass
+from typing import Protocol
+
+from smpc_dp.capabilities.gopa.verifiable import messages as v
+from smpc_dp.capabilities.gopa.verifiable.params import VerifiableParameters
+from smpc_dp.capabilities.gopa.verifiable.recount import Batch
+from smpc_dp.capabilities.gopa.verifiable.statements import Rules
+from smpc_dp.crypto import proofs
+from smpc_dp.encoding import RingVector
+from smpc_dp.errors import Check
+from smpc_dp.log.followed import Followed
+from smpc_dp.log.log import HEAD_BYTES, entry_digest
+from smpc_dp.protocols.engine.party import Member
+from smpc_dp.protocols.phases import messages as m
+from smpc_dp.protocols.phases.certify import check_certificate
+from smpc_dp.protocols.result import Certificate
+from smpc_dp.wire.envelope import Envelope
+from smpc_dp.wire.sets import PartySet, pack_set, unpack_list
+from smpc_dp.wire.signing import Context, decode
+
+
+@dataclass(frozen=True, slots=True)
+class VerifiableMember(Member[VerifiableParameters]):
+    """Party of a verifiable run; `check_total`: it computes the total before it attests it."""
+
+    check_total: bool = True
+
+    def rules(self, run_id: bytes, combined: bytes = b"") -> Rules:
+        """Return the public checks of a run; `combined` is derived from its coins."""
+        return Rules(self.context, self.parameters, run_id, combined)
+
+    def noise_secret(self, drawn: proofs.SecretBytes) -> proofs.NoiseSecret:
+        """Return the secret bits of drawn bytes."""
+        return proofs.NoiseSecret(self.parameters.encoding.length, self.parameters.bits, *drawn)
+
+
+# Delta with a neighbour as this party adds it, and the blinding of its commitment.
+Term = tuple[RingVector, bytes]
+
+
+# Sets and lists of parties
+
+
+def list_of(member: VerifiableMember, packed: bytes) -> tuple[int, ...]:
+    """Decode a list of parties."""
+    context = member.context
+    return context.remember(("list", packed), lambda: unpack_list(packed, member.parties, context.aggregator))
+
+
+def set_of(member: VerifiableMember, listed: bytes) -> PartySet:
+    """Return the parties of a list as a set."""
+    packed = member.context.remember(
+        ("set of", listed), lambda: pack_set(list_of(member, listed), member.parties)
+    )
+    return _unpacked(member, packed)
+
+
+def without(member: VerifiableMember, parties: PartySet, listed: bytes) -> PartySet:
+    """Return a set without the parties of an encoded list."""
+    packed = member.context.remember(
+        ("without", parties.packed, listed),
+        lambda: pack_set([*{*parties} - {*list_of(member, listed)}], member.parties),
+    )
+    return _unpacked(member, packed)
+
+
+def _unpacked(member: VerifiableMember, packed: bytes) -> PartySet:
+    """Decode a set."""
+    context = member.context
+    return context.remember(
+        ("set", packed), lambda: PartySet.unpack(packed, member.parties, context.aggregator)
+    )
+
+
+# Entries
+
+
+def follow_batch(
+    context: Context, log: Followed, kind: str, authors: tuple[int, ...], digests: bytes
+) -> tuple[Followed, Batch] | None:
+    """Return the log after one entry of each author, ascending; None if that is no such batch."""
+    if len(digests) != HEAD_BYTES * len(authors):
+        return None
+    # Equal for all parties that follow the board in this process.
+    after = context.remember(("followed", log.head, digests), lambda: log.after(digests))
+    return after, Batch(kind, len(log) + 1, authors)
+
+
+def follow(
+    member: VerifiableMember,
+    log: Followed,
+    kind: str,
+    authors: tuple[int, ...],
+    digests: bytes,
+    own: Envelope | None,
+) -> tuple[Followed, Batch]:
+    """Return the log after these authors' entries; this party's `own` must be among them."""
+    followed = follow_batch(member.context, log, kind, authors, digests)
+    if followed is None:
+        raise member.refuse("does not have one digest for each entry", Check.NOT_ONE_EACH)
+    if own is not None:
+        check_entry(member, *followed, member.index, own.body, own.signature)
+    return followed
+
+
+def check_entry(
+    member: VerifiableMember, log: Followed, batch: Batch, party: int, body: bytes, signature: bytes
+) -> None:
+    """Raise PeerFault unless the board has this entry of a party in a batch."""
+    name, kind = member.name_of(party), batch.kind
+    position = bisect.bisect_left(batch.authors, party)
+    if position < len(batch.authors) and batch.authors[position] == party:
+        number = batch.first + position
+        if entry_digest(number, name, kind, body, signature) == log.digest(number):
+            return
+    raise member.refuse(f"the board does not have the entry '{kind}' of {name}", Check.NOT_SHOWN)
+
+
+def follow_own(
+    member: VerifiableMember, run_id: bytes, log: Followed, kind: str, payload: bytes, signature: bytes
+) -> Followed:
+    """Return the log after an entry of the aggregator, which must have signed it."""
+    aggregator = member.context.aggregator
+    member.context.check_detached(run_id, kind, aggregator, aggregator, payload, signature)
+    return log.after(entry_digest(len(log) + 1, aggregator, kind, payload, signature))
+
+
+# Heads
+
+
+def head_digest(
+    member: VerifiableMember, run_id: bytes, step: str, log: Followed, parties: PartySet, *false: bytes
+) -> bytes:
+    """Return the digest to sign: of the head, the remaining parties and, before a round, the `false` ones."""
+    return member.rules(run_id).attestation(step, log.head, parties.packed, *false)
+
+
+class AttestedState(Protocol):
+    """Interface of a state of a party that has `attested` the digest of a head."""
+
+    @property
+    def run_id(self) -> bytes: ...
+
+    @property
+    def log(self) -> Followed: ...
+
+    @property
+    def attested(self) -> bytes: ...
+
+
+def check_head(
+    member: VerifiableMember, state: AttestedState, step: str, parties: PartySet, body: bytes
+) -> tuple[Followed, Certificate]:
+    """Check a quorum's certificate of the head attested in `step`, and follow its entry."""
+    aggregator = member.context.aggregator
+    message = decode(body, v.Certificate, aggregator)
+    certified = decode(message.payload, m.Certified, aggregator)
+    if certified.members != parties.packed:
+        raise member.refuse(f"certificate of '{step}' is of another set", Check.BAD_CERTIFICATE)
+    certificate = check_certificate(
+        member.context,
+        member.parameters.plan.quorum,
+        state.run_id,
+        step,
+        state.attested,
+        parties,
+        m.Certificate(certified.signers, certified.signatures),
+    )
+    log = follow_own(member, state.run_id, state.log, v.certifies(step), message.payload, message.signature)
+    return log, certificate
