@@ -30,9 +30,9 @@ from smpc_dp.capabilities.gopa.check import check_gopa
 from smpc_dp.capabilities.gopa.verifiable.params import VerifiableParameters
 from smpc_dp.encoding import RingVector
 from smpc_dp.errors import LocalError, SmpcError
-from smpc_dp.log.keeping import MemoryBoard
-from smpc_dp.net.audit import audit
-from smpc_dp.net.board import BoardFolder
+from smpc_dp.logs.audits.audit import audit
+from smpc_dp.logs.board import BoardFolder
+from smpc_dp.logs.keeping import MemoryBoard
 from smpc_dp.net.transport.memory import MemoryNetwork
 from smpc_dp.protocols.engine.codec import Codec
 from smpc_dp.protocols.engine.counter import FileCounter

@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from smpc_dp.capabilities.pairs.garbled.evaluation import Evaluation
     from smpc_dp.capabilities.pairs.ustatistic.result import StatisticResult
     from smpc_dp.identity.keys import Identity
+    from smpc_dp.logs.audits.audit import audit
+    from smpc_dp.logs.audits.audit_selection import CheckpointPolicy
     from smpc_dp.net.aggregator import serve
-    from smpc_dp.net.audit import audit
-    from smpc_dp.net.audit_selection import CheckpointPolicy
     from smpc_dp.net.session import Session, connect
     from smpc_dp.net.session_file import write_session
     from smpc_dp.protocols.result import Result
@@ -46,8 +46,8 @@ else:
         "smpc_dp.capabilities.pairs.ustatistic.result": ("StatisticResult",),
         "smpc_dp.protocols.result": ("Result",),
         "smpc_dp.net.aggregator": ("serve",),
-        "smpc_dp.net.audit": ("audit",),
-        "smpc_dp.net.audit_selection": ("CheckpointPolicy",),
+        "smpc_dp.logs.audits.audit": ("audit",),
+        "smpc_dp.logs.audits.audit_selection": ("CheckpointPolicy",),
         "smpc_dp.net.session": ("Session", "connect"),
         "smpc_dp.net.session_file": ("write_session",),
     }

@@ -24,9 +24,9 @@ from smpc_dp.net import session as asynchronous
 from smpc_dp.net.events import OnEvent, ignore
 
 if TYPE_CHECKING:
-    from smpc_dp.net.audit import Report
+    from smpc_dp.logs.audits.audit import Report
+    from smpc_dp.logs.audits.served_log import ServedLog as AsynchronousLog
     from smpc_dp.net.planned import SessionPlan
-    from smpc_dp.net.served_log import ServedLog as AsynchronousLog
     from smpc_dp.protocols.session_protocol import MakeParty
     from smpc_dp.records.table import Source, Table
     from smpc_dp.trees import Bounds
@@ -260,7 +260,7 @@ connect = Session.open
 
 
 class ServedLog:
-    """The log of a session's last request; see `smpc_dp.net.served_log.ServedLog`."""
+    """The log of a session's last request; see `smpc_dp.logs.audits.served_log.ServedLog`."""
 
     def __init__(self, session: Session, log: AsynchronousLog) -> None:
         self._session, self._log = session, log

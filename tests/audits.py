@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from contextlib import suppress
 
-from smpc_dp.net.audit_selection import Wanted
+from smpc_dp.logs.audits.audit_selection import Wanted
 from smpc_dp.protocols.session import session_digest
 from smpc_dp_lab.vectors.verifiable_runs import INPUTS, PARAMETERS, Setting
 

@@ -19,8 +19,8 @@ from smpc_dp.errors import ConfigCheck, ConfigError, printable
 if TYPE_CHECKING:
     from smpc_dp.capabilities.gopa.verifiable.verdict import Verdict
     from smpc_dp.capabilities.pairs.ustatistic.audit import StatisticVerdict
-    from smpc_dp.net.audit import Report
-    from smpc_dp.net.audit_selection import CheckpointPolicy
+    from smpc_dp.logs.audits.audit import Report
+    from smpc_dp.logs.audits.audit_selection import CheckpointPolicy
 
 SHOWN = 8
 
@@ -97,7 +97,7 @@ def audit(
         _audit_certificate(certificate, session, as_json)
     if board is None:
         return
-    from smpc_dp.net import audit as runtime
+    from smpc_dp.logs.audits import audit as runtime
 
     reporting = Reporting.of(report_file)
     terminal = progress_console()
@@ -115,7 +115,7 @@ def audit(
 
         run_audit = runtime.audit
         if second:
-            from smpc_dp.net.second import audit_twice
+            from smpc_dp.logs.audits.second import audit_twice
 
             run_audit = functools.partial(audit_twice, seconds=second_timeout, memory=second_memory)
         report = run_audit(
@@ -150,7 +150,7 @@ def audit(
 
 def _policy(checkpoint: Path | None, witness: list[str], least: int | None) -> CheckpointPolicy | None:
     """Return the checkpoint that was given, with the witnesses."""
-    from smpc_dp.net.audit_selection import CheckpointPolicy
+    from smpc_dp.logs.audits.audit_selection import CheckpointPolicy
 
     if checkpoint is not None:
         return CheckpointPolicy.of(checkpoint, witness, least)

@@ -16,7 +16,7 @@ from smpc_dp.summary import rounded
 if TYPE_CHECKING:
     from smpc_dp.capabilities.gopa.verifiable.verdict import Verdict
     from smpc_dp.capabilities.pairs.ustatistic.audit import StatisticVerdict
-    from smpc_dp.net.audit import Report
+    from smpc_dp.logs.audits.audit import Report
 
 AGREED = "What the members agreed on"
 # Without a session file the log may be made up.

@@ -38,9 +38,9 @@ def serve(
     what is not proven, and finds a party's contribution by its receipt. It is this server's word: an audit on
     one's own machine proves.
     """
-    from smpc_dp.net.audit_selection import session_digest_of
-    from smpc_dp.net.log_page_server import LogPageServer
-    from smpc_dp.net.log_watch import LogWatch
+    from smpc_dp.logs.audits.audit_selection import session_digest_of
+    from smpc_dp.logs.audits.log_page_server import LogPageServer
+    from smpc_dp.logs.audits.log_watch import LogWatch
 
     digest = None if session is None else session_digest_of(session)
     watch = LogWatch(board, digest)
@@ -57,7 +57,7 @@ def export(
     out: Annotated[Path, typer.Argument(help="The file of JSON lines to write.")],
 ) -> None:
     """Write a log as JSON lines, as it is now; also of a run that was cut off."""
-    from smpc_dp.log.store import Store
+    from smpc_dp.logs.store import Store
 
     with Store.open(board) as store:
         try:

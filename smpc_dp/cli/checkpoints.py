@@ -25,8 +25,8 @@ def checkpoint(
     checkpoint: the origin is the session digest, or that of a group, in hex; leaf i is line i of the file.
     """
     from smpc_dp.identity.keys import CHECKPOINTS, Identity
-    from smpc_dp.log.checkpoint import sign_checkpoint
-    from smpc_dp.net.audit_selection import read_session_log
+    from smpc_dp.logs.audits.audit_selection import read_session_log
+    from smpc_dp.logs.checkpoint import sign_checkpoint
 
     _print(sign_checkpoint(read_session_log(log), Identity.load(key, CHECKPOINTS)))
 
@@ -38,9 +38,9 @@ def prove(
     old: Annotated[int | None, typer.Option(min=0, help="Prove that it continues so many lines.")] = None,
 ) -> None:
     """Print a proof of inclusion (--line), or what a witness is sent (--old): a proof of consistency."""
-    from smpc_dp.log.checkpoint import Checkpoint, inclusion_proof, witness_request
-    from smpc_dp.log.signed_note import SignedNote
-    from smpc_dp.net.audit_selection import read_session_log
+    from smpc_dp.logs.audits.audit_selection import read_session_log
+    from smpc_dp.logs.checkpoint import Checkpoint, inclusion_proof, witness_request
+    from smpc_dp.logs.signed_note import SignedNote
 
     if (line is None) == (old is None):
         raise ConfigError.at("--line", "give either --line or --old", ConfigCheck.CONFLICT)
@@ -71,8 +71,8 @@ def cosign(
     It says that the log was only appended to since then, not that what it lists is right.
     """
     from smpc_dp.identity.keys import Identity
-    from smpc_dp.log.checkpoint import Witness
-    from smpc_dp.net.log_session import is_scope
+    from smpc_dp.logs.audits.log_session import is_scope
+    from smpc_dp.logs.checkpoint import Witness
     from smpc_dp.net.session_file import load_session
 
     loaded = load_session(session, audited=True)
@@ -93,8 +93,8 @@ def accept(
 ) -> None:
     """Add the cosignatures of witnesses to a checkpoint, each after it was verified."""
     from smpc_dp.files import lock_folder, replace_file
-    from smpc_dp.log.checkpoint import add_cosignatures
-    from smpc_dp.log.signed_note import NoteKey
+    from smpc_dp.logs.checkpoint import add_cosignatures
+    from smpc_dp.logs.signed_note import NoteKey
 
     lines = b"".join(_read(path) for path in cosignatures)
     keys = [NoteKey.parse(text, "--witness") for text in witness]
@@ -112,7 +112,7 @@ def accept(
 
 def _read(path: Path) -> bytes:
     from smpc_dp.files import read_bounded
-    from smpc_dp.log.checkpoint import MAX_REQUEST
+    from smpc_dp.logs.checkpoint import MAX_REQUEST
 
     return read_bounded(path, "the file", MAX_REQUEST)
 

@@ -13,7 +13,7 @@ from smpc_dp.net.events import Event
 from smpc_dp.net.launcher import print_event
 
 if TYPE_CHECKING:
-    from smpc_dp.net.audit import Report
+    from smpc_dp.logs.audits.audit import Report
     from smpc_dp.net.host import HostMember
     from smpc_dp.net.session_file import SessionFile
     from smpc_dp.net.tasks import Task

@@ -34,7 +34,7 @@ from smpc_dp.net.tolerance import tolerances
 
 if TYPE_CHECKING:
     from smpc_dp.identity.roster import Role
-    from smpc_dp.net.audit import Report
+    from smpc_dp.logs.audits.audit import Report
     from smpc_dp.net.session_file import SessionFile
 
 Operation = Literal["sum", "average"]

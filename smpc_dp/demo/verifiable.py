@@ -14,7 +14,7 @@ from rich.console import Console
 from smpc_dp.demo.lenders import DATA, LENDERS, MAX_LOANS, Loan, read_loans, shards
 from smpc_dp.demo.run import Files
 from smpc_dp.errors import Check, LocalError, VerificationError
-from smpc_dp.net.audit import Report, audit
+from smpc_dp.logs.audits.audit import Report, audit
 from smpc_dp.net.events import OnEvent, ignore
 from smpc_dp.net.launcher import Launcher, member_command
 from smpc_dp.net.local import AGGREGATOR, create_local_session

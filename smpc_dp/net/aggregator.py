@@ -11,16 +11,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from smpc_dp.errors import Code, ConfigCheck, ConfigError, LocalError, PeerFault, SmpcError, certificate_of
+from smpc_dp.logs.audits.served_log import answer, is_log_request
+from smpc_dp.logs.board import BoardFolder
 from smpc_dp.net.asked import SUM_HELLO, AskedRequests
 from smpc_dp.net.askers import Askers
-from smpc_dp.net.board import BoardFolder
 from smpc_dp.net.connection_pool import ConnectionPool, InboundEvent
 from smpc_dp.net.deadline import StepTimer, aggregator_step_seconds, now
 from smpc_dp.net.driver import Drive
 from smpc_dp.net.events import Event, OnEvent, ignore, with_logging
 from smpc_dp.net.member import Membership, aggregator_name, requests_of
 from smpc_dp.net.operations import HELLOS, Operations, is_hello, leaving_error
-from smpc_dp.net.served_log import answer, is_log_request
 from smpc_dp.net.tasks import BESIDE, CONVICTING, Beside, ConvictedParties
 from smpc_dp.net.transport.endpoint import listen
 from smpc_dp.protocols.engine import events

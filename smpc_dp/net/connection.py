@@ -11,6 +11,7 @@ import numpy as np
 
 from smpc_dp.encoding import RingVector
 from smpc_dp.errors import Check, Code, OtherRequestError, SmpcError, TimeoutFault, check_of
+from smpc_dp.logs.seen import StoredRun
 from smpc_dp.net.asked import ASKED, OwnRequest
 from smpc_dp.net.charging import Charge
 from smpc_dp.net.connection_pool import ConnectionPool, InboundEvent
@@ -18,7 +19,6 @@ from smpc_dp.net.deadline import PATIENCE, StepTimer, hello_seconds
 from smpc_dp.net.driver import Drive
 from smpc_dp.net.events import OnEvent
 from smpc_dp.net.requests import AggregatorLostError, ends_session
-from smpc_dp.net.seen import StoredRun
 from smpc_dp.net.transport.channel import ChannelClosed
 from smpc_dp.net.transport.endpoint import Endpoint, dial
 from smpc_dp.net.transport.tls import Contexts
@@ -35,7 +35,7 @@ from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import Context
 
 if TYPE_CHECKING:
-    from smpc_dp.log.followed import Followed
+    from smpc_dp.logs.followed import Followed
     from smpc_dp.net.member import Membership
     from smpc_dp.net.session_file import Timeouts
     from smpc_dp.net.tasks import Beside

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from smpc_dp.errors import Check, ConfigCheck, ConfigError, PeerFault
 from smpc_dp.identity.keys import CHECKPOINTS, Identity, checkpoint_key_file
 from smpc_dp.identity.roster import split_address
-from smpc_dp.net.seen import SUFFIX, SeenRuns
+from smpc_dp.logs.seen import SUFFIX, SeenRuns
 from smpc_dp.net.session_file import SessionFile, load_session
 from smpc_dp.net.tasks import task_of
 from smpc_dp.net.transport.endpoint import SMALL_BUDGET, Endpoint

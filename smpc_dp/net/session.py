@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from smpc_dp.encoding import RingVector
+    from smpc_dp.logs.audits.served_log import ServedLog
     from smpc_dp.net.call_types import (
         AnyCircuit,
         Engine,
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
     from smpc_dp.net.member import Membership
     from smpc_dp.net.planned import SessionPlan
     from smpc_dp.net.record_requests import ReadyRows
-    from smpc_dp.net.served_log import ServedLog
     from smpc_dp.net.vector_requests import Kind
     from smpc_dp.privacy.accountant.ledger import Ledger
     from smpc_dp.privacy.circuit_noise import NoiseKind, PairDistribution
@@ -302,7 +302,7 @@ class Session:
         all of it; each line is checked against the heads that this party has signed. Call it before the next
         request.
         """
-        from smpc_dp.net.served_log import served_log
+        from smpc_dp.logs.audits.served_log import served_log
 
         self.check_open()
         return served_log(self._requests.connection, self._requests.number)

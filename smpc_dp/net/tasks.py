@@ -19,7 +19,7 @@ from smpc_dp.protocols.registry import origin_of
 if TYPE_CHECKING:
     from smpc_dp.errors import PeerFault
     from smpc_dp.identity.roster import Role, Roster
-    from smpc_dp.log.keeping import Board
+    from smpc_dp.logs.keeping import Board
     from smpc_dp.net.call_types import Kernel
     from smpc_dp.net.launcher import ProcessOutcome
     from smpc_dp.privacy.accountant.ledger import Ledger
@@ -211,7 +211,7 @@ class Task:
             host: the party, a `net.host.HostMember`.
             options: --operation, --weight, --clip and --number, None where they are not given.
 
-        Returns the auditor's report (`net.audit.Report`), where an audit is asked for.
+        Returns the auditor's report (`logs.audits.audit.Report`), where an audit is asked for.
         """
         raise NotImplementedError
 

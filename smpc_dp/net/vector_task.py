@@ -11,7 +11,7 @@ from smpc_dp.net.tasks import GivenInputs, Json, Task
 
 if TYPE_CHECKING:
     from smpc_dp.identity.roster import Role
-    from smpc_dp.net.audit import Report
+    from smpc_dp.logs.audits.audit import Report
     from smpc_dp.net.host import HostMember
     from smpc_dp.net.member import Membership
     from smpc_dp.report.document import Section

@@ -15,8 +15,8 @@ from msgspec.structs import replace
 from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.transcript import digest
 from smpc_dp.errors import Check, PeerFault, VerificationError
-from smpc_dp.log.log import Chain, Header
-from smpc_dp.log.runs import NO_HEAD, CertifiedLine, SessionLog, check_shown, head_after, start_of
+from smpc_dp.logs.log import Chain, Header
+from smpc_dp.logs.runs import NO_HEAD, CertifiedLine, SessionLog, check_shown, head_after, start_of
 from smpc_dp.protocols.engine.collector import Collector, Inbox, Item
 from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.phases.certify import check_certificate, make_certificate

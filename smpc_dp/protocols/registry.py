@@ -29,7 +29,7 @@ from smpc_dp.seen import NOTHING_SEEN, Seen
 from smpc_dp.wire.signing import Context, Signer
 
 if TYPE_CHECKING:
-    from smpc_dp.log.keeping import Board
+    from smpc_dp.logs.keeping import Board
 
 # By its name, where each protocol of this package is, in the attribute PROTOCOLS of the module; looked up
 # first. No other package can take a name of this list, or a reserved one: it would stand for this package's

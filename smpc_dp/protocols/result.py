@@ -18,7 +18,7 @@ from smpc_dp.privacy.named_sentences import NO_SENTENCES, NamedSentences
 from smpc_dp.summary import SHOWN_VALUES, spent_text, value_text
 
 if TYPE_CHECKING:
-    from smpc_dp.log.receipt import LogReceipt
+    from smpc_dp.logs.receipt import LogReceipt
     from smpc_dp.privacy.noise_bounds import Part
     from smpc_dp.protocols.phases.weighted_encoding import WeightedEncoding
     from smpc_dp.trees import Leaf
@@ -426,7 +426,7 @@ class Result:
         if log is None or entry is None or signed is None:
             return None
         # Not at the top: only a verifiable run has a log.
-        from smpc_dp.log.receipt import LogReceipt
+        from smpc_dp.logs.receipt import LogReceipt
 
         return LogReceipt(
             session=self.evidence.session_digest.hex(),

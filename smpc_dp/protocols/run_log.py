@@ -15,9 +15,9 @@ import msgspec
 from msgspec.structs import replace
 
 from smpc_dp.errors import LocalError
-from smpc_dp.log.keeping import Board, Line, read
-from smpc_dp.log.log import Entry, Header, next_head
-from smpc_dp.log.runs import SessionLog
+from smpc_dp.logs.keeping import Board, Line, read
+from smpc_dp.logs.log import Entry, Header, next_head
+from smpc_dp.logs.runs import SessionLog
 from smpc_dp.protocols.engine.collector import Collector, CollectorState, Inbox, Item
 from smpc_dp.protocols.result import LoggedRun
 

@@ -17,10 +17,10 @@ from smpc_dp.identity.roster import Member, Role
 if TYPE_CHECKING:
     from smpc_dp.crypto.randomness import Randomness
     from smpc_dp.encoding import RingVector
-    from smpc_dp.log.keeping import Board
-    from smpc_dp.log.log import Header
+    from smpc_dp.logs.auditing import LogAuditor
+    from smpc_dp.logs.keeping import Board
+    from smpc_dp.logs.log import Header
     from smpc_dp.privacy.accountant.events import Event
-    from smpc_dp.protocols.auditing import LogAuditor
     from smpc_dp.protocols.averaging import Averaging
     from smpc_dp.protocols.engine.collector import CollectorRole
     from smpc_dp.protocols.engine.party import PartyRole
@@ -120,7 +120,7 @@ class Audit:
             needs no plan of the session.
         auditor: makes the auditor of a log, from the context of the run, the parameters, the header, what
             reads the log again, and the workers for expensive checks.
-        view: returns what pages show of such logs, a `net.log_watch.LogView`.
+        view: returns what pages show of such logs, a `logs.audits.log_watch.LogView`.
         planned: whether its checks need the plan of the parameters; else `auditor` has c in their place.
         redraws: whether a run may go on under another run id than that of its header.
         protocol: of the runs, where it is another one than the session's.

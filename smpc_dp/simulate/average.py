@@ -18,7 +18,7 @@ from smpc_dp.capabilities.gopa.simulation.direct import run_direct
 from smpc_dp.encoding import MAX_LENGTH, Encoding, shown
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, Issues, SmpcError
 from smpc_dp.files import write_file
-from smpc_dp.log.keeping import MemoryBoard
+from smpc_dp.logs.keeping import MemoryBoard
 from smpc_dp.net.transport.memory import Faults
 from smpc_dp.privacy.secagg_plan import plan_secagg
 from smpc_dp.protocols.phases.parameters import MAX_PARTIES, SumParameters

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from smpc_dp.identity.keys import Identity, verify
 from smpc_dp.identity.roster import Role
-from smpc_dp.log.keeping import MemoryBoard
+from smpc_dp.logs.keeping import MemoryBoard
 from smpc_dp.protocols.engine.run import Run, RunningRole
 from smpc_dp.protocols.phases.parameters import SumParameters
 from smpc_dp.protocols.registry import make_aggregator, make_party

@@ -13,7 +13,7 @@ from smpc_dp.capabilities.gopa import states as gopa
 from smpc_dp.capabilities.gopa.verifiable import messages as v
 from smpc_dp.capabilities.gopa.verifiable import states as verifiable
 from smpc_dp.capabilities.gopa.verifiable.hosting import VerifiableAggregator
-from smpc_dp.log.keeping import MemoryBoard
+from smpc_dp.logs.keeping import MemoryBoard
 from smpc_dp.protocols.engine.codec import Codec
 from smpc_dp.protocols.engine.events import Message, PeersLost, Start
 from smpc_dp.protocols.engine.party import PartyRole

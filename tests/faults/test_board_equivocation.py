@@ -18,7 +18,7 @@ from smpc_dp.capabilities.gopa.verifiable.counting import CollectExclusions, Col
 from smpc_dp.capabilities.gopa.verifiable.hosting import VerifiableAggregator
 from smpc_dp.capabilities.gopa.verifiable.states import AGGREGATOR
 from smpc_dp.errors import PeerFault, TimeoutFault, VerificationError
-from smpc_dp.log.followed import Followed
+from smpc_dp.logs.followed import Followed
 from smpc_dp.protocols.engine.collector import CollectorRole, Item
 from smpc_dp.protocols.engine.state import Transition
 from smpc_dp.protocols.phases import messages as m

@@ -22,6 +22,7 @@ from smpc_dp.capabilities.pairs.requests.statistic import PairRounds, StatisticR
 from smpc_dp.capabilities.pairs.ustatistic.result import StatisticResult
 from smpc_dp.crypto.randomness import SystemRandomness
 from smpc_dp.errors import PeerFault, SmpcError, TimeoutFault
+from smpc_dp.logs.seen import SeenRuns, StoredRun
 from smpc_dp.net.aggregator import RequestServer, log_folder
 from smpc_dp.net.connection import AggregatorConnection
 from smpc_dp.net.connection_pool import ConnectionPool
@@ -29,7 +30,6 @@ from smpc_dp.net.deadline import aggregator_run_seconds
 from smpc_dp.net.events import ignore
 from smpc_dp.net.local import AGGREGATOR, create_local_session
 from smpc_dp.net.member import Membership
-from smpc_dp.net.seen import SeenRuns, StoredRun
 from smpc_dp.net.transport.blocking import Halt
 from tests.faults.crooks import CrookedPipe
 from tests.faults.restoring import restored_if_drawn

@@ -19,7 +19,7 @@ from smpc_dp.capabilities.gopa import states as gopa
 from smpc_dp.capabilities.gopa.verifiable import states as verifiable
 from smpc_dp.capabilities.gopa.verifiable.counting import CollectExclusions, CollectOpen
 from smpc_dp.errors import Check, Code, LocalError, PeerFault, SmpcError, TimeoutFault, VerificationError
-from smpc_dp.log.keeping import MemoryBoard
+from smpc_dp.logs.keeping import MemoryBoard
 from smpc_dp.protocols.engine.codec import Codec
 from smpc_dp.protocols.engine.collector import CollectorState
 from smpc_dp.protocols.engine.events import (

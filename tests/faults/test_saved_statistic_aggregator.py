@@ -19,7 +19,7 @@ from smpc_dp.capabilities.pairs.ustatistic import messages as m
 from smpc_dp.capabilities.pairs.ustatistic import states
 from smpc_dp.capabilities.pairs.ustatistic.pairs import CollectDone
 from smpc_dp.errors import LocalError, SmpcError
-from smpc_dp.log.log import Chain, Entry, decode_line, read_header
+from smpc_dp.logs.log import Chain, Entry, decode_line, read_header
 from smpc_dp.protocols.engine.codec import Codec
 from smpc_dp.protocols.engine.events import Deadline, Event, Message, Report, Start
 from smpc_dp.protocols.engine.saved_collector import SavedCollection

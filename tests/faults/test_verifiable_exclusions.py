@@ -19,8 +19,8 @@ from smpc_dp.capabilities.gopa.verifiable.params import VerifiableParameters, ch
 from smpc_dp.capabilities.gopa.verifiable.statements import BOUNDS, COMMIT_MALFORMED, FALSE, MALFORMED
 from smpc_dp.capabilities.gopa.verifiable.states import AGGREGATOR
 from smpc_dp.errors import PeerFault, TimeoutFault
-from smpc_dp.log.log import MAX_LINE_BYTES, Entry, encode_line
-from smpc_dp.net.audit import audit_stream
+from smpc_dp.logs.audits.audit import audit_stream
+from smpc_dp.logs.log import MAX_LINE_BYTES, Entry, encode_line
 from smpc_dp.privacy.gopa.verifiable import greatest_bias
 from smpc_dp.protocols.engine.collector import Item
 from smpc_dp.wire.envelope import Envelope

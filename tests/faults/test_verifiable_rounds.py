@@ -20,7 +20,7 @@ from smpc_dp.capabilities.gopa.verifiable.hosting import VerifiableAggregator
 from smpc_dp.capabilities.gopa.verifiable.statements import FALSE, OPENING, OPENING_OTHER
 from smpc_dp.capabilities.gopa.verifiable.states import AGGREGATOR
 from smpc_dp.errors import PeerFault, TimeoutFault
-from smpc_dp.net.audit import Report, audit_stream
+from smpc_dp.logs.audits.audit import Report, audit_stream
 from smpc_dp.protocols.engine.collector import Item
 from smpc_dp.protocols.engine.state import Transition
 from smpc_dp.protocols.run_log import Statement

@@ -22,7 +22,7 @@ from smpc_dp.capabilities.gopa.verifiable.publishing import Refused
 from smpc_dp.capabilities.gopa.verifiable.statements import SUM, Rules
 from smpc_dp.capabilities.gopa.verifiable.states import AGGREGATOR
 from smpc_dp.errors import PeerFault, PrivacyError
-from smpc_dp.net.audit import Report, audit_stream
+from smpc_dp.logs.audits.audit import Report, audit_stream
 from smpc_dp.protocols.engine.collector import Item
 from smpc_dp.protocols.engine.state import Transition
 from smpc_dp.protocols.phases import messages as m

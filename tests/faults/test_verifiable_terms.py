@@ -23,10 +23,10 @@ from smpc_dp.capabilities.gopa.verifiable.params import VerifiableParameters
 from smpc_dp.crypto import commit
 from smpc_dp.decoding import decode_json
 from smpc_dp.errors import ConfigError, LocalError, PrivacyError
-from smpc_dp.net.audit import Report, audit_stream
-from smpc_dp.net.second import differences
+from smpc_dp.logs.audits.audit import Report, audit_stream
+from smpc_dp.logs.audits.second import differences
+from smpc_dp.logs.opinion import Opinion
 from smpc_dp.privacy.sampling import NoiseSource, discrete_gaussian
-from smpc_dp.protocols.opinion import Opinion
 from smpc_dp.protocols.phases import keys
 from smpc_dp.protocols.phases.key_graph import Graph
 from smpc_dp.wire.sets import pack_list

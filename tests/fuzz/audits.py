@@ -26,18 +26,18 @@ from smpc_dp.capabilities.pairs.ustatistic.terms import statistic_context
 from smpc_dp.crypto import proofs
 from smpc_dp.errors import LocalError, SmpcError
 from smpc_dp.identity.keys import Identity
-from smpc_dp.log.checkpoint import log_key
-from smpc_dp.log.keeping import MemoryBoard
-from smpc_dp.log.log import Entry, Header, decode_line, read_header
-from smpc_dp.log.receipt import read_receipt
-from smpc_dp.log.signed_note import COSIGNATURE, NoteKey
-from smpc_dp.net import audit as first_audit
-from smpc_dp.net.audit import audit_stream
-from smpc_dp.net.audit_selection import FAILS, CheckpointPolicy, read_session_log
-from smpc_dp.net.audit_selection import Wanted as First
-from smpc_dp.net.log_session import LogSession, parse_session_text
-from smpc_dp.net.second import differences
-from smpc_dp.protocols.opinion import Opinion
+from smpc_dp.logs.audits import audit as first_audit
+from smpc_dp.logs.audits.audit import audit_stream
+from smpc_dp.logs.audits.audit_selection import FAILS, CheckpointPolicy, read_session_log
+from smpc_dp.logs.audits.audit_selection import Wanted as First
+from smpc_dp.logs.audits.log_session import LogSession, parse_session_text
+from smpc_dp.logs.audits.second import differences
+from smpc_dp.logs.checkpoint import log_key
+from smpc_dp.logs.keeping import MemoryBoard
+from smpc_dp.logs.log import Entry, Header, decode_line, read_header
+from smpc_dp.logs.opinion import Opinion
+from smpc_dp.logs.receipt import read_receipt
+from smpc_dp.logs.signed_note import COSIGNATURE, NoteKey
 from smpc_dp.protocols.registry import protocol_in, session_protocol
 from smpc_dp.protocols.result import Result
 from smpc_dp.protocols.session import canonical_session, session_digest, session_json

@@ -17,8 +17,8 @@ from smpc_dp.identity import certificate
 from smpc_dp.identity.keys import Identity
 from smpc_dp.identity.packed_roster import RosterPacker
 from smpc_dp.identity.roster import check_members, entry_of, is_name, split_address
+from smpc_dp.logs.audits.log_session import parse_session_text
 from smpc_dp.net.inputs import read_vector
-from smpc_dp.net.log_session import parse_session_text
 from smpc_dp.net.session_file import (
     check_document,
     load_session,

@@ -14,10 +14,10 @@ from smpc_dp.capabilities.servers.requests.programs import compile_operation
 from smpc_dp.capabilities.servers.secret_sharing.params import check_parameters
 from smpc_dp.errors import SmpcError, VerificationError
 from smpc_dp.files import Spool
-from smpc_dp.log.followed import Followed
-from smpc_dp.log.header import ReadHeader
-from smpc_dp.log.log import Chain, Entry, Header, checked_header, decode_line, encode_line, first_head
-from smpc_dp.log.reader import LogReader
+from smpc_dp.logs.followed import Followed
+from smpc_dp.logs.header import ReadHeader
+from smpc_dp.logs.log import Chain, Entry, Header, checked_header, decode_line, encode_line, first_head
+from smpc_dp.logs.reader import LogReader
 from tests.fuzz.target import Decoder, Target
 
 

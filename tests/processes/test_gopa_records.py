@@ -18,8 +18,8 @@ from smpc_dp.capabilities.gopa.verifiable.joining import AwaitNeighbours, on_nei
 from smpc_dp.capabilities.gopa.verifiable.states import PARTY
 from smpc_dp.capabilities.gopa.verifiable.states import party as verifiable_party
 from smpc_dp.crypto import commit
+from smpc_dp.logs.audits.second import audit_twice
 from smpc_dp.net.local import create_local_session
-from smpc_dp.net.second import audit_twice
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.protocols.engine.run import Run
 from smpc_dp.protocols.engine.state import Transition

@@ -33,12 +33,12 @@ from smpc_dp.capabilities.learn.requirements import (
 )
 from smpc_dp.cli import app
 from smpc_dp.errors import ConfigError, ConfigIssue, PeerFault, PrivacyError, SmpcError, TimeoutFault
-from smpc_dp.log.log import FORMAT, VERSION, Header
+from smpc_dp.logs.audits.audit import audit
+from smpc_dp.logs.audits.log_session import is_scope
+from smpc_dp.logs.log import FORMAT, VERSION, Header
 from smpc_dp.net.aggregator import serve
-from smpc_dp.net.audit import audit
 from smpc_dp.net.events import Event
 from smpc_dp.net.local import create_local_session
-from smpc_dp.net.log_session import is_scope
 from smpc_dp.net.member import Membership
 from smpc_dp.net.requests import AggregatorLostError
 from smpc_dp.net.session_file import Timeouts, load_session

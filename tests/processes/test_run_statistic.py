@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from smpc_dp.net.audit import audit
+from smpc_dp.logs.audits.audit import audit
 from smpc_dp.net.local import create_local_session
 from smpc_dp.net.session_file import Timeouts
 from tests.command import smpc_dp

@@ -28,8 +28,8 @@ from smpc_dp.capabilities.pairs.ustatistic import pairs
 from smpc_dp.capabilities.pairs.ustatistic.messages import RelayEnd
 from smpc_dp.capabilities.pairs.ustatistic.result import StatisticResult
 from smpc_dp.errors import Check, Code, certificate_of
+from smpc_dp.logs.audits.audit import audit
 from smpc_dp.net.aggregator import RequestServer
-from smpc_dp.net.audit import audit
 from smpc_dp.net.local import create_local_session
 from smpc_dp.net.session_file import Timeouts
 from smpc_dp.net.tasks import Beside

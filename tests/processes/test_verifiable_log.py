@@ -20,7 +20,9 @@ import pytest
 import smpc_dp
 from smpc_dp.capabilities.gopa.verifiable import messages as v
 from smpc_dp.errors import ConfigError, LocalError, PeerFault, TimeoutFault
-from smpc_dp.net import aggregator, board
+from smpc_dp.logs import board
+from smpc_dp.logs.log_messages import FETCH
+from smpc_dp.net import aggregator
 from smpc_dp.net.awaited import Awaited
 from smpc_dp.net.connection_pool import InboundEvent
 from smpc_dp.net.deadline import StepTimer
@@ -30,7 +32,6 @@ from smpc_dp.net.session import Session
 from smpc_dp.net.session_file import Timeouts
 from smpc_dp.protocols.engine.events import Deadline, Event
 from smpc_dp.protocols.engine.state import State
-from smpc_dp.protocols.log_messages import FETCH
 from smpc_dp.wire.envelope import Envelope
 
 NAMES = ("alice", "bob", "carol", "dave")
@@ -209,7 +210,7 @@ import asyncio, sys
 from pathlib import Path
 import smpc_dp
 from smpc_dp.protocols.registry import make_aggregator
-from smpc_dp.net.board import BoardFolder
+from smpc_dp.logs.board import BoardFolder
 
 def forgets(context, *given, board, **more):
     # Each request has a list of runs of its own.

@@ -17,7 +17,7 @@ import smpc_dp
 from smpc_dp.capabilities.gopa.verifiable import messages as v
 from smpc_dp.capabilities.gopa.verifiable.statements import FALSE, MALFORMED, OPENING_OTHER
 from smpc_dp.errors import PeerFault, PrivacyError, SmpcError
-from smpc_dp.net.audit import Report
+from smpc_dp.logs.audits.audit import Report
 from smpc_dp.net.local import create_local_session
 from smpc_dp.privacy.accountant.events import Event, Pure
 from smpc_dp.privacy.accountant.ledger import Ledger

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from smpc_dp.net.audit import audit
+from smpc_dp.logs.audits.audit import audit
 from smpc_dp_verify.errors import Refused
 from smpc_dp_verify.run import Audit
 from smpc_dp_verify.session_log import Seen, SessionLog, shown

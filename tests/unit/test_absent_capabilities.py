@@ -30,9 +30,9 @@ from smpc_dp.errors import Code, ConfigCheck, ConfigError, LocalError
 from smpc_dp.extensions import CAPABILITIES
 from smpc_dp.identity.keys import Identity
 from smpc_dp.identity.roster import Roster
+from smpc_dp.logs.audits.audit import _audit_of
 from smpc_dp.net import tasks
 from smpc_dp.net.aggregator import RequestServer
-from smpc_dp.net.audit import _audit_of
 from smpc_dp.net.connection_pool import InboundEvent
 from smpc_dp.net.events import Event
 from smpc_dp.net.member import CERTIFICATES

@@ -165,7 +165,7 @@ def test_each_listed_import_of_a_capability_is_needed() -> None:
         ("smpc_dp.net.driver", "smpc_dp.capabilities.gopa.params"),
         ("smpc_dp.records.plan", "smpc_dp.capabilities.pairs.kernels.fields"),
         ("smpc_dp.crypto.prg", "smpc_dp.capabilities.gopa.capability"),
-        ("smpc_dp.log.log", "smpc_dp.cli.party"),
+        ("smpc_dp.logs.log", "smpc_dp.cli.party"),
         ("smpc_dp.capabilities.gopa.states", "smpc_dp.capabilities.learn.sgd"),
         ("smpc_dp.capabilities.learn.sgd", "smpc_dp.capabilities.gopa.params"),
         ("smpc_dp.capabilities.pairs.kernels.fields", "smpc_dp.capabilities.servers.statistics.plan"),

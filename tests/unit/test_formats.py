@@ -22,13 +22,12 @@ from smpc_dp.capabilities.pairs.ustatistic import messages as statistic
 from smpc_dp.errors import ConfigError, LocalError, SmpcError
 from smpc_dp.identity import keys as identity
 from smpc_dp.identity.keys import Identity
-from smpc_dp.log import log, runs, store
-from smpc_dp.log.store import Store
-from smpc_dp.net import seen
-from smpc_dp.net.audit import audit
-from smpc_dp.net.audit_selection import read_session_log
-from smpc_dp.net.board import FileSessionLog
-from smpc_dp.net.seen import SeenRuns
+from smpc_dp.logs import log, runs, seen, store
+from smpc_dp.logs.audits.audit import audit
+from smpc_dp.logs.audits.audit_selection import read_session_log
+from smpc_dp.logs.board import FileSessionLog
+from smpc_dp.logs.seen import SeenRuns
+from smpc_dp.logs.store import Store
 from smpc_dp.net.session_file import load_session
 from smpc_dp.net.transport import handshake
 from smpc_dp.privacy.accountant import ledger

@@ -6,13 +6,9 @@ import json
 from pathlib import Path
 
 from smpc_dp.decoding import from_base64
-from smpc_dp.log.checkpoint import (
-    check_inclusion_proof,
-    check_witnesses,
-    read_checkpoint,
-)
-from smpc_dp.log.hash_tree import check_consistency
-from smpc_dp.log.signed_note import NoteKey
+from smpc_dp.logs.checkpoint import check_inclusion_proof, check_witnesses, read_checkpoint
+from smpc_dp.logs.hash_tree import check_consistency
+from smpc_dp.logs.signed_note import NoteKey
 from smpc_dp_lab.vectors.verifiable_listed import listed
 from smpc_dp_lab.vectors.verifiable_sessions import checkpoints
 from smpc_dp_verify.checkpoint import check_checkpoint

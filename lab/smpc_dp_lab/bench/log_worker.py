@@ -46,7 +46,7 @@ def _making(
 
 def _auditing(path: str, threads: str) -> Callable[[], bool]:
     """Return a function that audits a log."""
-    from smpc_dp.net.audit import audit
+    from smpc_dp.logs.audits.audit import audit
 
     return lambda: not audit(path, threads=int(threads)).faults
 

@@ -10,8 +10,8 @@ from tempfile import TemporaryDirectory
 import msgspec
 
 from smpc_dp.errors import LocalError
-from smpc_dp.log.log import Entry
-from smpc_dp.log.reader import LogReader
+from smpc_dp.logs.log import Entry
+from smpc_dp.logs.reader import LogReader
 from smpc_dp_lab.bench.figures import Figure, Progress, Steps, cost
 from smpc_dp_lab.bench.workers import together
 

@@ -13,7 +13,7 @@ import msgspec
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.encoding import Encoding, RingVector
 from smpc_dp.errors import LocalError
-from smpc_dp.log.keeping import MemoryBoard
+from smpc_dp.logs.keeping import MemoryBoard
 from smpc_dp.net.transport.memory import Faults, MemoryNetwork
 from smpc_dp.privacy.secagg_plan import SecAggPlan, check_plan, plan_secagg
 from smpc_dp.protocols.engine.run import Run

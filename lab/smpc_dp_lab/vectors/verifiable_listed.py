@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from smpc_dp.identity.keys import Identity
-from smpc_dp.log.keeping import MemoryBoard
-from smpc_dp.log.log import Chain, encode_line
-from smpc_dp.log.runs import CertifiedLine, MemorySessionLog, RunLine, Shown
+from smpc_dp.logs.keeping import MemoryBoard
+from smpc_dp.logs.log import Chain, encode_line
+from smpc_dp.logs.runs import CertifiedLine, MemorySessionLog, RunLine, Shown
 from smpc_dp.protocols.begin import attestation_digest
 from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.phases.messages import Attestation, Begin

@@ -10,8 +10,8 @@ import msgspec
 from msgspec.structs import replace
 
 from smpc_dp.identity.keys import Identity
-from smpc_dp.log.log import encode_line
-from smpc_dp.log.runs import CertifiedLine, start_of
+from smpc_dp.logs.log import encode_line
+from smpc_dp.logs.runs import CertifiedLine, start_of
 from smpc_dp.protocols.phases.messages import Begin
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from smpc_dp.wire.sets import pack_set

@@ -30,8 +30,8 @@ from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.errors import LocalError, SmpcError
 from smpc_dp.identity.keys import Identity
 from smpc_dp.identity.roster import Member
-from smpc_dp.log.keeping import MemoryBoard
-from smpc_dp.log.log import Chain, Entry, Header, decode_line, encode_line
+from smpc_dp.logs.keeping import MemoryBoard
+from smpc_dp.logs.log import Chain, Entry, Header, decode_line, encode_line
 from smpc_dp.net.transport.memory import Faults, MemoryNetwork
 from smpc_dp.protocols.engine.collector import CollectorRole
 from smpc_dp.protocols.engine.events import Cancellation, Event

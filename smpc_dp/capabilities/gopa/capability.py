@@ -29,12 +29,12 @@ from smpc_dp.protocols.session_protocol import (
 
 if TYPE_CHECKING:
     from smpc_dp.capabilities.gopa.params import GopaParameters
-    from smpc_dp.log.log import Header
+    from smpc_dp.logs.auditing import LogAuditor
+    from smpc_dp.logs.audits.log_watch import LogView
+    from smpc_dp.logs.log import Header
     from smpc_dp.net.connection import Connection
     from smpc_dp.net.events import OnEvent
-    from smpc_dp.net.log_watch import LogView
     from smpc_dp.net.member import Membership
-    from smpc_dp.protocols.auditing import LogAuditor
     from smpc_dp.protocols.engine.run import Run
     from smpc_dp.wire.signing import Context
 

@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 import msgspec
 
 from smpc_dp.capabilities.gopa.verifiable import messages as v
-from smpc_dp.net.audit import Report
-from smpc_dp.net.log_page import MOST_VALUES, listed
-from smpc_dp.net.log_watch import OPENED_COIN, LogView, Run
+from smpc_dp.logs.audits.audit import Report
+from smpc_dp.logs.audits.log_page import MOST_VALUES, listed
+from smpc_dp.logs.audits.log_watch import OPENED_COIN, LogView, Run
 from smpc_dp.report.pages import short
 
 # Rows of answers about records on the first page.

@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from smpc_dp.capabilities.learn.registry import LearnParameters
     from smpc_dp.capabilities.learn.requirements import Learned
     from smpc_dp.identity.roster import Role
-    from smpc_dp.log.log import Header
+    from smpc_dp.logs.audits.log_session import LogSession
+    from smpc_dp.logs.log import Header
     from smpc_dp.net.connection import Connection
     from smpc_dp.net.events import OnEvent
     from smpc_dp.net.host import HostMember
     from smpc_dp.net.launcher import ProcessOutcome
-    from smpc_dp.net.log_session import LogSession
     from smpc_dp.net.member import Membership
     from smpc_dp.net.party_requests import PartyRequests
     from smpc_dp.report.document import Section

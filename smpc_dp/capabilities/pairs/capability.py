@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from smpc_dp.capabilities.pairs.statistics.similarity import Similarities
     from smpc_dp.capabilities.pairs.ustatistic.result import StatisticResult
     from smpc_dp.identity.roster import Roster
-    from smpc_dp.log.keeping import Board
-    from smpc_dp.log.log import Header
-    from smpc_dp.net.log_watch import LogView
+    from smpc_dp.logs.auditing import LogAuditor
+    from smpc_dp.logs.audits.log_watch import LogView
+    from smpc_dp.logs.keeping import Board
+    from smpc_dp.logs.log import Header
     from smpc_dp.net.member import Membership
     from smpc_dp.net.party_requests import PartyRequests
-    from smpc_dp.protocols.auditing import LogAuditor
     from smpc_dp.protocols.engine.run import Run
     from smpc_dp.report.document import Section
     from smpc_dp.wire.signing import Context

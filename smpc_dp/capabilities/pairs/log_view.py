@@ -9,9 +9,9 @@ from typing import ClassVar
 import msgspec
 
 from smpc_dp.capabilities.pairs.ustatistic import messages as m
-from smpc_dp.net.audit import Report
-from smpc_dp.net.log_page import ROWS, listed
-from smpc_dp.net.log_watch import OPENED_COIN, LogView, Run
+from smpc_dp.logs.audits.audit import Report
+from smpc_dp.logs.audits.log_page import ROWS, listed
+from smpc_dp.logs.audits.log_watch import OPENED_COIN, LogView, Run
 
 
 class StatisticView(LogView):

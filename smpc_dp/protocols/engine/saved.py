@@ -16,7 +16,7 @@ from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.randomness import SystemRandomness
 from smpc_dp.crypto.transcript import digest, encode_uint
 from smpc_dp.errors import LocalError
-from smpc_dp.log.log import encode_line
+from smpc_dp.logs.log import encode_line
 from smpc_dp.protocols.engine.codec import Codec
 from smpc_dp.protocols.engine.counter import Counter, Entry
 from smpc_dp.protocols.engine.events import Cancellation, Event, Message

@@ -44,7 +44,7 @@ from smpc_dp.wire.sets import PartySet, pack_set
 from smpc_dp.wire.signing import Context, Signer, decode
 
 if TYPE_CHECKING:
-    from smpc_dp.log.keeping import Board
+    from smpc_dp.logs.keeping import Board
 
 Party = Member[ExchangeParameters]
 Aggregator = Collector[ExchangeParameters]

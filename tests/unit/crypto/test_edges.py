@@ -12,7 +12,7 @@ from smpc_dp.crypto import commit
 from smpc_dp.crypto.edges import Claim, EdgeFold
 from smpc_dp.crypto.randomness import SystemRandomness
 from smpc_dp.errors import Check, VerificationError
-from smpc_dp.protocols.gopa.verifiable.batch_verifier import BatchVerifier, EarlierFault, at_once, raise_first
+from smpc_dp.wire.batch_verifier import BatchVerifier, EarlierFault, at_once, raise_first
 
 PARTIES = 12
 Graph = dict[int, dict[int, bytes]]

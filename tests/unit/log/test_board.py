@@ -21,13 +21,13 @@ import pytest
 
 from smpc_dp.errors import Check, LocalError, PeerFault, VerificationError
 from smpc_dp.files import replace_file
-from smpc_dp.log import log as board
-from smpc_dp.log import serve
-from smpc_dp.log.log import Chain, Entry, Header, encode_line
-from smpc_dp.log.reader import BadLog, LogReader
-from smpc_dp.log.serve import MAX_REQUESTS, BoardServer
-from smpc_dp.log.store import Store, is_begun, is_store
-from smpc_dp.net.board import BoardFolder
+from smpc_dp.logs import log as board
+from smpc_dp.logs import serve
+from smpc_dp.logs.board import BoardFolder
+from smpc_dp.logs.log import Chain, Entry, Header, encode_line
+from smpc_dp.logs.reader import BadLog, LogReader
+from smpc_dp.logs.serve import MAX_REQUESTS, BoardServer
+from smpc_dp.logs.store import Store, is_begun, is_store
 
 FIELDS: dict[str, Any] = {
     "session": "{}",
@@ -236,8 +236,8 @@ def test_other_files_are_no_boards(tmp_path: Path, content: bytes) -> None:
 WRITER = """
 import sys
 from pathlib import Path
-from smpc_dp.log.log import Chain
-from smpc_dp.log.store import Store
+from smpc_dp.logs.log import Chain
+from smpc_dp.logs.store import Store
 chain = Chain.begin(
     session="{}", request=1, operation="", number=1, runs="0" * 64, before="0" * 64,
     present=b"", root=b"", run_id="ab" * 32,

@@ -19,7 +19,7 @@ from smpc_dp.cli import app
 from smpc_dp.errors import Check, ConfigError, LocalError, VerificationError
 from smpc_dp.files import lock_folder
 from smpc_dp.identity.keys import Identity
-from smpc_dp.log.checkpoint import (
+from smpc_dp.logs.checkpoint import (
     Checkpoint,
     Witness,
     add_cosignatures,
@@ -31,9 +31,9 @@ from smpc_dp.log.checkpoint import (
     sign_checkpoint,
     witness_request,
 )
-from smpc_dp.log.hash_tree import HashTree, check_consistency, check_inclusion
-from smpc_dp.log.runs import NO_HEAD, MemorySessionLog
-from smpc_dp.log.signed_note import COSIGNATURE, NOTE, NoteKey, SignedNote, cosigned, sign_note
+from smpc_dp.logs.hash_tree import HashTree, check_consistency, check_inclusion
+from smpc_dp.logs.runs import NO_HEAD, MemorySessionLog
+from smpc_dp.logs.signed_note import COSIGNATURE, NOTE, NoteKey, SignedNote, cosigned, sign_note
 from smpc_dp.net.session_file import load_session
 from smpc_dp_verify.checkpoint import check_checkpoint, tree_hash, witness_key
 from smpc_dp_verify.errors import Refused

@@ -18,13 +18,13 @@ from smpc_dp.cli import app
 from smpc_dp.errors import Check, ConfigError
 from smpc_dp.identity.keys import Identity
 from smpc_dp.identity.roster import Member
-from smpc_dp.log.checkpoint import Checkpoint, Witness, log_key, sign_checkpoint, witness_request
-from smpc_dp.log.keeping import MemoryBoard
-from smpc_dp.log.runs import MemorySessionLog
-from smpc_dp.log.signed_note import sign_note
-from smpc_dp.net.audit import Report, audit
-from smpc_dp.net.audit_selection import CheckpointPolicy
-from smpc_dp.net.second import audit_twice
+from smpc_dp.logs.audits.audit import Report, audit
+from smpc_dp.logs.audits.audit_selection import CheckpointPolicy
+from smpc_dp.logs.audits.second import audit_twice
+from smpc_dp.logs.checkpoint import Checkpoint, Witness, log_key, sign_checkpoint, witness_request
+from smpc_dp.logs.keeping import MemoryBoard
+from smpc_dp.logs.runs import MemorySessionLog
+from smpc_dp.logs.signed_note import sign_note
 from smpc_dp.protocols.session import canonical_session, session_json
 from smpc_dp_lab.vectors import verifiable_runs as lab
 from tests.audits import ONE
@@ -99,7 +99,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
 
 
 def test_a_checkpoint_that_a_witness_has_cosigned(files: Files) -> None:
-    from smpc_dp.log.signed_note import COSIGNATURE, NoteKey
+    from smpc_dp.logs.signed_note import COSIGNATURE, NoteKey
 
     trusted = str(NoteKey("witness", COSIGNATURE, WITNESS.public_key))
     note = sign_checkpoint(files.log, SIGNER)
@@ -192,7 +192,7 @@ def test_signatures_of_unknown_keys_have_any_length_and_name(
 
 
 def test_arguments(files: Files, tmp_path: Path) -> None:
-    from smpc_dp.log.signed_note import COSIGNATURE, NOTE, NoteKey
+    from smpc_dp.logs.signed_note import COSIGNATURE, NOTE, NoteKey
 
     note = files.write("checkpoint", sign_checkpoint(files.log, SIGNER))
     key = NoteKey("witness", COSIGNATURE, WITNESS.public_key)

@@ -17,12 +17,12 @@ from smpc_dp import files
 from smpc_dp.capabilities.gopa.verifiable import planned
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, LocalError
 from smpc_dp.files import Spool
-from smpc_dp.log import header as long_header
-from smpc_dp.log.log import encode_line
-from smpc_dp.net import log_session
-from smpc_dp.net.audit import Report, audit, audit_stream
-from smpc_dp.net.audit_selection import Wanted
-from smpc_dp.net.log_session import parse_session_text
+from smpc_dp.logs import header as long_header
+from smpc_dp.logs.audits import log_session
+from smpc_dp.logs.audits.audit import Report, audit, audit_stream
+from smpc_dp.logs.audits.audit_selection import Wanted
+from smpc_dp.logs.audits.log_session import parse_session_text
+from smpc_dp.logs.log import encode_line
 from smpc_dp.protocols.session import MAX_DEPTH
 from smpc_dp_lab.vectors.verifiable_parties import CHEAT, off_by_one
 from smpc_dp_lab.vectors.verifiable_runs import execute, honest

@@ -24,13 +24,13 @@ from smpc_dp.capabilities.gopa.verifiable.statements import Rules
 from smpc_dp.encoding import RingVector
 from smpc_dp.identity.keys import Identity
 from smpc_dp.identity.roster import Member
-from smpc_dp.log import header as long_header
-from smpc_dp.log.log import Chain, encode_line
-from smpc_dp.net import log_session
-from smpc_dp.net.audit import audit_stream
-from smpc_dp.protocols.gopa.verifiable import batch_verifier
+from smpc_dp.logs import header as long_header
+from smpc_dp.logs.audits import log_session
+from smpc_dp.logs.audits.audit import audit_stream
+from smpc_dp.logs.log import Chain, encode_line
 from smpc_dp.protocols.phases.keys import run_identifier
 from smpc_dp.protocols.session import canonical_session, session_digest, session_json
+from smpc_dp.wire import batch_verifier
 from smpc_dp.wire.sets import pack_set
 from smpc_dp.wire.signing import Context
 from tests.unit.net.test_audit import write_log

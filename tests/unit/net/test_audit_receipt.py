@@ -13,9 +13,9 @@ from typer.testing import CliRunner
 
 from smpc_dp.cli import app
 from smpc_dp.errors import Check, ConfigError, LocalError
-from smpc_dp.log.receipt import LogReceipt
-from smpc_dp.net.audit import audit
-from smpc_dp.net.second import audit_twice
+from smpc_dp.logs.audits.audit import audit
+from smpc_dp.logs.audits.second import audit_twice
+from smpc_dp.logs.receipt import LogReceipt
 from smpc_dp.protocols.result import Result
 from smpc_dp_lab.vectors.verifiable_parties import CHEAT, off_by_one
 from smpc_dp_lab.vectors.verifiable_runs import RecordedRun, entry_of, execute, honest

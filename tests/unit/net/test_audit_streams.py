@@ -14,9 +14,9 @@ import pytest
 
 from smpc_dp import files
 from smpc_dp.errors import LocalError
-from smpc_dp.log.serve import BoardServer
-from smpc_dp.net import log_source
-from smpc_dp.net.audit import Report, audit, audit_stream
+from smpc_dp.logs import log_source
+from smpc_dp.logs.audits.audit import Report, audit, audit_stream
+from smpc_dp.logs.serve import BoardServer
 from smpc_dp_lab.vectors.verifiable_parties import CHEAT, off_by_one
 from smpc_dp_lab.vectors.verifiable_runs import execute, honest
 from tests.audits import ONE

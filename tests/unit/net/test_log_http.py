@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from smpc_dp.errors import ConfigError, LocalError
-from smpc_dp.net import log_http
-from smpc_dp.net.audit import audit
+from smpc_dp.logs import log_http
+from smpc_dp.logs.audits.audit import audit
 from smpc_dp_lab.vectors.verifiable_runs import honest
 
 LOG = b"".join(line + b"\n" for line in honest().lines)

@@ -27,14 +27,15 @@ from smpc_dp.capabilities.gopa.log_view import VerifiableView
 from smpc_dp.capabilities.gopa.verifiable import messages as v
 from smpc_dp.cli import app
 from smpc_dp.errors import LocalError
-from smpc_dp.log.log import Header, decode_line
-from smpc_dp.log.receipt import LogReceipt
-from smpc_dp.log.store import Store
-from smpc_dp.net import growing_log, log_page, log_watch
-from smpc_dp.net.growing_log import open_growing, read_line
-from smpc_dp.net.log_page import LogPages
-from smpc_dp.net.log_page_server import MOST_STREAMS, LogPageServer
-from smpc_dp.net.log_watch import LogWatch, Run, newest_log
+from smpc_dp.logs import growing_log
+from smpc_dp.logs.audits import log_page, log_watch
+from smpc_dp.logs.audits.log_page import LogPages
+from smpc_dp.logs.audits.log_page_server import MOST_STREAMS, LogPageServer
+from smpc_dp.logs.audits.log_watch import LogWatch, Run, newest_log
+from smpc_dp.logs.growing_log import open_growing, read_line
+from smpc_dp.logs.log import Header, decode_line
+from smpc_dp.logs.receipt import LogReceipt
+from smpc_dp.logs.store import Store
 from smpc_dp.protocols.result import Result
 from smpc_dp_lab.vectors.verifiable_parties import CHEAT, off_by_one
 from smpc_dp_lab.vectors.verifiable_runs import RecordedRun, execute, honest

@@ -16,10 +16,10 @@ from smpc_dp.capabilities.gopa.verifiable import messages as v
 from smpc_dp.cli import app
 from smpc_dp.crypto import proofs
 from smpc_dp.errors import LocalError
-from smpc_dp.net import second
-from smpc_dp.net.audit import audit
-from smpc_dp.net.second import DISAGREE, audit_twice, differences, second_opinion
-from smpc_dp.protocols.opinion import Opinion, SecondAnswer
+from smpc_dp.logs.audits import second
+from smpc_dp.logs.audits.audit import audit
+from smpc_dp.logs.audits.second import DISAGREE, audit_twice, differences, second_opinion
+from smpc_dp.logs.opinion import Opinion, SecondAnswer
 from smpc_dp_lab.vectors.verifiable_host import rewritten
 from smpc_dp_lab.vectors.verifiable_parties import CHEAT, out_of_range
 from smpc_dp_lab.vectors.verifiable_runs import RELAY, execute, honest

@@ -13,10 +13,10 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from smpc_dp.log.receipt import LogReceipt
-from smpc_dp.net.audit import audit
-from smpc_dp.net.second import differences
-from smpc_dp.protocols.opinion import Opinion
+from smpc_dp.logs.audits.audit import audit
+from smpc_dp.logs.audits.second import differences
+from smpc_dp.logs.opinion import Opinion
+from smpc_dp.logs.receipt import LogReceipt
 from smpc_dp_lab.vectors.verifiable_parties import CHEAT
 from smpc_dp_verify import Wanted, verify
 from smpc_dp_verify import run as second

@@ -19,13 +19,13 @@ from smpc_dp.capabilities.pairs.kernels.named import find_kernel
 from smpc_dp.capabilities.pairs.ustatistic import messages as m
 from smpc_dp.capabilities.pairs.ustatistic.audit import StatisticAuditor
 from smpc_dp.errors import LocalError
-from smpc_dp.log.log import Header, decode_line
-from smpc_dp.log.runs import NO_HEAD, CertifiedLine, MemorySessionLog
-from smpc_dp.net.audit import audit, audit_stream
-from smpc_dp.net.audit_selection import Wanted as First
-from smpc_dp.net.second import differences
+from smpc_dp.logs.audits.audit import audit, audit_stream
+from smpc_dp.logs.audits.audit_selection import Wanted as First
+from smpc_dp.logs.audits.second import differences
+from smpc_dp.logs.log import Header, decode_line
+from smpc_dp.logs.opinion import Opinion
+from smpc_dp.logs.runs import NO_HEAD, CertifiedLine, MemorySessionLog
 from smpc_dp.protocols.begin import attestation_digest
-from smpc_dp.protocols.opinion import Opinion
 from smpc_dp.protocols.phases import messages as common
 from smpc_dp.protocols.phases.messages import Attestation
 from smpc_dp.wire.sets import pack_set

@@ -17,11 +17,11 @@ from smpc_dp.capabilities.gopa.verifiable import messages as v
 from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.transcript import digest
 from smpc_dp.errors import LocalError
-from smpc_dp.log.log import MAX_LINE_BYTES, Chain, Entry, encode_line
-from smpc_dp.net.audit import audit
-from smpc_dp.net.audit_selection import read_session_log
-from smpc_dp.net.second import differences
-from smpc_dp.protocols.opinion import Opinion
+from smpc_dp.logs.audits.audit import audit
+from smpc_dp.logs.audits.audit_selection import read_session_log
+from smpc_dp.logs.audits.second import differences
+from smpc_dp.logs.log import MAX_LINE_BYTES, Chain, Entry, encode_line
+from smpc_dp.logs.opinion import Opinion
 from smpc_dp.protocols.phases import messages as m
 from smpc_dp.wire.sets import PartySet, pack_set
 from smpc_dp.wire.signing import decode, encode

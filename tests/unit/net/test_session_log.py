@@ -15,14 +15,14 @@ from msgspec.structs import replace
 
 from smpc_dp.errors import ConfigError, LocalError, VerificationError
 from smpc_dp.identity.keys import Identity
-from smpc_dp.log.checkpoint import Checkpoint, read_checkpoint
-from smpc_dp.log.keeping import Board, MemoryBoard
-from smpc_dp.log.log import Chain, Entry, Header, encode_line
-from smpc_dp.log.runs import NO_HEAD, CertifiedLine, MemorySessionLog, Shown, check_shown, read_all, start_of
-from smpc_dp.net.board import BoardFolder
+from smpc_dp.logs.board import BoardFolder
+from smpc_dp.logs.checkpoint import Checkpoint, read_checkpoint
+from smpc_dp.logs.keeping import Board, MemoryBoard
+from smpc_dp.logs.log import Chain, Entry, Header, encode_line
+from smpc_dp.logs.runs import NO_HEAD, CertifiedLine, MemorySessionLog, Shown, check_shown, read_all, start_of
+from smpc_dp.logs.seen import SeenRuns
 from smpc_dp.net.local import create_local_session
 from smpc_dp.net.member import Membership, default_key
-from smpc_dp.net.seen import SeenRuns
 from smpc_dp.net.session_file import load_session
 from smpc_dp.seen import NOTHING_SEEN, Seen, scope_of_group
 

@@ -42,13 +42,13 @@ from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.transcript import digest
 from smpc_dp.errors import SmpcError
 from smpc_dp.identity.keys import Identity
-from smpc_dp.log.keeping import MemoryBoard
-from smpc_dp.log.log import Chain, Entry, Header, decode_line, encode_line
-from smpc_dp.net import log_session
-from smpc_dp.net.audit import Report, audit_stream
-from smpc_dp.net.audit_selection import Wanted
-from smpc_dp.net.log_page import LogPages
-from smpc_dp.net.log_watch import LogWatch
+from smpc_dp.logs.audits import log_session
+from smpc_dp.logs.audits.audit import Report, audit_stream
+from smpc_dp.logs.audits.audit_selection import Wanted
+from smpc_dp.logs.audits.log_page import LogPages
+from smpc_dp.logs.audits.log_watch import LogWatch
+from smpc_dp.logs.keeping import MemoryBoard
+from smpc_dp.logs.log import Chain, Entry, Header, decode_line, encode_line
 from smpc_dp.protocols.begin import attestation_digest, session_head
 from smpc_dp.protocols.engine import events
 from smpc_dp.protocols.engine.run import Run

@@ -11,7 +11,7 @@ import msgspec
 
 from smpc_dp.cli.audit_report import audit_sections
 from smpc_dp.cli.reporting import make_report
-from smpc_dp.net.audit import audit
+from smpc_dp.logs.audits.audit import audit
 from smpc_dp.report.document import render
 
 HONEST = Path(__file__).resolve().parents[3] / "protocols/gopa/vectors/verifiable-run-honest.json"

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import smpc_dp_verify.__main__ as command
-from smpc_dp.net.second import MEMORY_MIB
+from smpc_dp.logs.audits.second import MEMORY_MIB
 from smpc_dp_verify.__main__ import main
 from smpc_dp_verify.encodings import party_set, read_set
 from smpc_dp_verify.errors import Refused

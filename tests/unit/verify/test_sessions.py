@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from smpc_dp.errors import SmpcError
-from smpc_dp.net.log_session import LogSession, parse_session_text
+from smpc_dp.logs.audits.log_session import LogSession, parse_session_text
 from smpc_dp.protocols.session import session_json
 from smpc_dp_verify.errors import Refused
 from smpc_dp_verify.session import Session, read_session

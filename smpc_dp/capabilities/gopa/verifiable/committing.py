@@ -29,8 +29,8 @@ from smpc_dp.capabilities.gopa.verifiable.statements import cancel, failures
 from smpc_dp.crypto import commit, proofs
 from smpc_dp.encoding import RingVector
 from smpc_dp.errors import Check, PeerFault
-from smpc_dp.log.followed import Followed
-from smpc_dp.log.log import entry_digest
+from smpc_dp.logs.followed import Followed
+from smpc_dp.logs.log import entry_digest
 from smpc_dp.protocols.engine.party import PartyState
 from smpc_dp.protocols.engine.state import Secret, Transition
 from smpc_dp.protocols.phases import messages as m

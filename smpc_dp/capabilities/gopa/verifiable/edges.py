@@ -17,7 +17,7 @@ from smpc_dp.capabilities.gopa.verifiable.statements import agreements
 from smpc_dp.crypto import commit
 from smpc_dp.crypto.edges import Claim, EdgeFold
 from smpc_dp.errors import VerificationError
-from smpc_dp.protocols.gopa.verifiable.batch_verifier import BatchVerifier, Position, Workers
+from smpc_dp.wire.batch_verifier import BatchVerifier, Position, Workers
 from smpc_dp.wire.sets import PartySet
 
 POINT = commit.POINT_BYTES

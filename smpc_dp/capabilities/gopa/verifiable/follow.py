@@ -13,8 +13,8 @@ from smpc_dp.capabilities.gopa.verifiable.statements import Rules
 from smpc_dp.crypto import proofs
 from smpc_dp.encoding import RingVector
 from smpc_dp.errors import Check
-from smpc_dp.log.followed import Followed
-from smpc_dp.log.log import HEAD_BYTES, entry_digest
+from smpc_dp.logs.followed import Followed
+from smpc_dp.logs.log import HEAD_BYTES, entry_digest
 from smpc_dp.protocols.engine.party import Member
 from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.phases.certify import check_certificate

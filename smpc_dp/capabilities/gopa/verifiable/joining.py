@@ -16,7 +16,7 @@ from smpc_dp.crypto import commit, proofs
 from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.transcript import digest
 from smpc_dp.encoding import RingVector
-from smpc_dp.log.followed import Followed
+from smpc_dp.logs.followed import Followed
 from smpc_dp.privacy.sampling import NoiseSource, discrete_gaussian
 from smpc_dp.protocols import begin
 from smpc_dp.protocols.engine.party import PartyState

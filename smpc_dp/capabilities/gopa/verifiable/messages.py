@@ -10,7 +10,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from smpc_dp.log import receipt
+from smpc_dp.logs import receipt
 from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.phases.messages import Bytes32
 from smpc_dp.wire.envelope import Body

@@ -38,7 +38,7 @@ from smpc_dp.errors import (
     PrivacyError,
     VerificationError,
 )
-from smpc_dp.log.log import MAX_PAYLOAD_BYTES
+from smpc_dp.logs.log import MAX_PAYLOAD_BYTES
 from smpc_dp.privacy.certificates import certificate_bytes
 from smpc_dp.privacy.distributions import BinomialDistribution
 from smpc_dp.privacy.gaussian import gaussian_mu

@@ -28,7 +28,7 @@ from smpc_dp.capabilities.gopa.verifiable.recount import Batch
 from smpc_dp.capabilities.gopa.verifiable.statements import agreements
 from smpc_dp.capabilities.gopa.verifiable.tallying import AwaitTallied
 from smpc_dp.errors import Check, SmpcError
-from smpc_dp.log.followed import Followed
+from smpc_dp.logs.followed import Followed
 from smpc_dp.protocols.engine.party import PartyState
 from smpc_dp.protocols.engine.state import Transition
 from smpc_dp.protocols.phases import messages as m

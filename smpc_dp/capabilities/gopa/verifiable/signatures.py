@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from smpc_dp.errors import Check, VerificationError
-from smpc_dp.log.log import Entry
-from smpc_dp.protocols.gopa.verifiable.batch_verifier import BatchVerifier, Position, Workers
+from smpc_dp.logs.log import Entry
+from smpc_dp.wire.batch_verifier import BatchVerifier, Position, Workers
 from smpc_dp.wire.signing import Context
 
 # Bytes held of a signature until it is checked.

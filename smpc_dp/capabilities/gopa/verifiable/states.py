@@ -60,7 +60,7 @@ from smpc_dp.capabilities.gopa.verifiable.tallying import AwaitClosed, AwaitTall
 from smpc_dp.crypto.randomness import Randomness, SystemRandomness
 from smpc_dp.encoding import RingVector
 from smpc_dp.errors import ConfigCheck, ConfigError
-from smpc_dp.log.keeping import Board
+from smpc_dp.logs.keeping import Board
 from smpc_dp.protocols import begin
 from smpc_dp.protocols.engine.collector import CollectorRole, CollectorRow
 from smpc_dp.protocols.engine.party import PartyRole, Row

@@ -13,7 +13,7 @@ from smpc_dp.capabilities.gopa.verifiable.recount import Batch, Recount
 from smpc_dp.capabilities.gopa.verifiable.statements import signed
 from smpc_dp.encoding import RingVector
 from smpc_dp.errors import Check
-from smpc_dp.log.followed import Followed
+from smpc_dp.logs.followed import Followed
 from smpc_dp.protocols import begin
 from smpc_dp.protocols.engine.party import PartyState
 from smpc_dp.protocols.engine.state import Transition

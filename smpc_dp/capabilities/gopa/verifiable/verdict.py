@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 
 from smpc_dp.capabilities.gopa.verifiable.statements import FALSE
-from smpc_dp.protocols.auditing import Excluded
-from smpc_dp.protocols.opinion import CONVOLVED, ROUNDED, Findings, Opinion, differing_answers, is_near
+from smpc_dp.logs.auditing import Excluded
+from smpc_dp.logs.opinion import CONVOLVED, ROUNDED, Findings, Opinion, differing_answers, is_near
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 
 from smpc_dp.capabilities.learn.written import is_verifiable
 from smpc_dp.errors import Check, VerificationError
-from smpc_dp.net.log_session import LogSession
+from smpc_dp.logs.audits.log_session import LogSession
 from smpc_dp.net.session_file import SessionFile
 from smpc_dp.protocols.phases.parameters import SumParameters
 from smpc_dp.seen import scope_of_group

@@ -11,7 +11,7 @@ import msgspec
 from smpc_dp.capabilities.pairs.covert.certificate import MAX_CERTIFICATE_BYTES, Conviction, judge
 from smpc_dp.errors import Check, VerificationError
 from smpc_dp.files import read_bounded
-from smpc_dp.net.audit_selection import FAILS, HOLDS, NO_SESSION
+from smpc_dp.logs.audits.audit_selection import FAILS, HOLDS, NO_SESSION
 from smpc_dp.net.session_file import SessionFile, load_session
 
 

@@ -1,4 +1,4 @@
-"""The log of a pairwise statistic as its aggregator writes it, on a board (`log.log`).
+"""The log of a pairwise statistic as its aggregator writes it, on a board (`logs.log`).
 
 Its header is that of the first attempt. The entries follow in the order of the run: the certificate of the
 session log, the terms, everybody's hello, the coins of an attempt, and for each further attempt the parties

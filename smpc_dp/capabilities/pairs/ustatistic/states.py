@@ -14,7 +14,7 @@ from smpc_dp.capabilities.pairs.ustatistic.result import StatisticResult
 from smpc_dp.capabilities.pairs.ustatistic.serving import MakePlan, Serving
 from smpc_dp.capabilities.pairs.ustatistic.terms import quorum, statistic_context
 from smpc_dp.crypto.randomness import Randomness, SystemRandomness
-from smpc_dp.log.keeping import Board, MemoryBoard
+from smpc_dp.logs.keeping import Board, MemoryBoard
 from smpc_dp.protocols.begin import accept_begin
 from smpc_dp.protocols.engine.collector import CollectorRole, CollectorRow, Inbox
 from smpc_dp.protocols.engine.party import Member, PartyRole, Row

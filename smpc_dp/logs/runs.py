@@ -19,8 +19,8 @@ from msgspec import Meta
 from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.transcript import digest, encode_uint
 from smpc_dp.errors import Check, LocalError, VerificationError
-from smpc_dp.log.hash_tree import HashTree
-from smpc_dp.log.log import Hex32, Name, check_format, declared_format, decode_line, encode_line
+from smpc_dp.logs.hash_tree import HashTree
+from smpc_dp.logs.log import Hex32, Name, check_format, declared_format, decode_line, encode_line
 from smpc_dp.seen import Seen
 
 FORMAT = "smpc-dp session log"

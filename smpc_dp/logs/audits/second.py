@@ -19,13 +19,13 @@ import msgspec
 
 from smpc_dp.decoding import decode_json
 from smpc_dp.errors import ConfigCheck, ConfigError, LocalError, printable
-from smpc_dp.log.receipt import LogReceipt
-from smpc_dp.net.audit import Report, Second, audit_stream
-from smpc_dp.net.audit_selection import FAILS, CheckpointPolicy, Wanted
-from smpc_dp.net.log_http import HTTP_SECONDS
-from smpc_dp.net.log_source import STORED_BYTES, open_log
-from smpc_dp.protocols.auditing import Verdict
-from smpc_dp.protocols.opinion import Findings, Opinion
+from smpc_dp.logs.auditing import Verdict
+from smpc_dp.logs.audits.audit import Report, Second, audit_stream
+from smpc_dp.logs.audits.audit_selection import FAILS, CheckpointPolicy, Wanted
+from smpc_dp.logs.log_http import HTTP_SECONDS
+from smpc_dp.logs.log_source import STORED_BYTES, open_log
+from smpc_dp.logs.opinion import Findings, Opinion
+from smpc_dp.logs.receipt import LogReceipt
 
 PACKAGE = "smpc_dp_verify"
 SECONDS, MEMORY_MIB = 3_600.0, 1_024

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from smpc_dp.errors import Check, PeerFault, VerificationError
-from smpc_dp.log.log import Entry
-from smpc_dp.log.receipt import ATTEST_TALLY, PUBLISH, LogReceipt
+from smpc_dp.logs.log import Entry
+from smpc_dp.logs.receipt import ATTEST_TALLY, PUBLISH, LogReceipt
 from smpc_dp.protocols.phases import messages as m
 from smpc_dp.wire.signing import Context, encode
 

@@ -14,7 +14,7 @@ from msgspec import Meta
 
 from smpc_dp.decoding import convert, parse_object
 from smpc_dp.errors import LocalError
-from smpc_dp.log.log import Hex32, Hex64, Name
+from smpc_dp.logs.log import Hex32, Hex64, Name
 
 FORMAT = "smpc-dp receipt"
 VERSION = 1

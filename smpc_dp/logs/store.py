@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import BinaryIO, Self
 
 from smpc_dp.errors import Check, LocalError, VerificationError
-from smpc_dp.log.log import Chain, Entry, Header, decode_line, encode_line, not_next, read_header
+from smpc_dp.logs.log import Chain, Entry, Header, decode_line, encode_line, not_next, read_header
 
 # "SDPB": distinguishes a board from other databases.
 APPLICATION_ID = 0x53445042

@@ -17,13 +17,13 @@ import msgspec
 from smpc_dp.decoding import decode_json
 from smpc_dp.errors import LocalError, SmpcError, VerificationError
 from smpc_dp.files import read_bounded
-from smpc_dp.log.log import MAX_LINE_BYTES, Entry, decode_line
-from smpc_dp.log.receipt import FORMAT, VERSION, LogReceipt
-from smpc_dp.log.signed_note import MAX_BYTES, SignedNote
-from smpc_dp.net.audit_receipt import check_end, check_entry, check_log
-from smpc_dp.net.audit_selection import NO_SESSION, SOME_RUN
-from smpc_dp.net.growing_log import read_line
-from smpc_dp.net.log_watch import LogWatch, Run
+from smpc_dp.logs.audits.audit_receipt import check_end, check_entry, check_log
+from smpc_dp.logs.audits.audit_selection import NO_SESSION, SOME_RUN
+from smpc_dp.logs.audits.log_watch import LogWatch, Run
+from smpc_dp.logs.growing_log import read_line
+from smpc_dp.logs.log import MAX_LINE_BYTES, Entry, decode_line
+from smpc_dp.logs.receipt import FORMAT, VERSION, LogReceipt
+from smpc_dp.logs.signed_note import MAX_BYTES, SignedNote
 from smpc_dp.report.pages import environment
 from smpc_dp.wire.signing import decode
 

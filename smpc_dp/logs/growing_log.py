@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from smpc_dp.errors import LocalError
-from smpc_dp.log.store import Store, is_store
+from smpc_dp.logs.store import Store, is_store
 
 # Seconds between two looks at the end of a log.
 POLL_SECONDS = 0.2

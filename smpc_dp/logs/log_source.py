@@ -12,7 +12,7 @@ from typing import Any, BinaryIO, cast
 
 from smpc_dp.errors import LocalError
 from smpc_dp.files import Spool
-from smpc_dp.net.log_http import open_url
+from smpc_dp.logs.log_http import open_url
 
 # Most bytes of an unseekable log that are stored: a second reading needs its beginning.
 STORED_BYTES = 1 << 32

@@ -17,9 +17,9 @@ from importlib.resources import files
 from pathlib import Path
 
 from smpc_dp.errors import LocalError, SmpcError
-from smpc_dp.log.serve import BoardServer, LogHandler
-from smpc_dp.net.log_page import MOST_RECEIPT, LogPages
-from smpc_dp.net.log_watch import LogWatch
+from smpc_dp.logs.audits.log_page import MOST_RECEIPT, LogPages
+from smpc_dp.logs.audits.log_watch import LogWatch
+from smpc_dp.logs.serve import BoardServer, LogHandler
 from smpc_dp.report.pages import style_source
 
 # Streams of events at a time, and seconds of one: browsers open the next one by themselves.

@@ -8,8 +8,8 @@ from typing import BinaryIO, Self
 
 from smpc_dp.errors import Check, LocalError, SmpcError, VerificationError, check_of
 from smpc_dp.files import SPOOL_BLOCK, Spool
-from smpc_dp.log.header import ReadHeader, SessionText
-from smpc_dp.log.log import FORMAT, MAX_LINE_BYTES, Chain, Entry, EntryCheck, Header, decode_line
+from smpc_dp.logs.header import ReadHeader, SessionText
+from smpc_dp.logs.log import FORMAT, MAX_LINE_BYTES, Chain, Entry, EntryCheck, Header, decode_line
 
 _STORE = b"SQLite format 3"
 # Upper bounds on the bytes of an entry's line before its payload, and after it.

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from smpc_dp.errors import LocalError
-from smpc_dp.log.log import (
+from smpc_dp.logs.log import (
     Entry,
     Header,
     decode_line,
@@ -16,7 +16,7 @@ from smpc_dp.log.log import (
     not_next,
     read_header,
 )
-from smpc_dp.log.runs import NO_HEAD, CertifiedLine, MemorySessionLog, RunLine, SessionLog, read_line
+from smpc_dp.logs.runs import NO_HEAD, CertifiedLine, MemorySessionLog, RunLine, SessionLog, read_line
 
 Line = RunLine | CertifiedLine | Header | Entry
 """What a step adds: a line of the session log, or of the log of the run."""
@@ -36,7 +36,7 @@ class Board(Protocol):
         """Return the session log of a scope; `session` is the session digest."""
 
     def head_of(self, run: RunLine) -> bytes:
-        """Return the last head of the log of an earlier run, `log.runs.NO_HEAD` if there is none."""
+        """Return the last head of the log of an earlier run, `logs.runs.NO_HEAD` if there is none."""
 
     def begin(self, header: Header) -> None:
         """Keep the header of a new log, and go on with it."""

@@ -18,14 +18,14 @@ from smpc_dp.errors import (
     VerificationError,
 )
 from smpc_dp.files import replace_file
-from smpc_dp.log.followed import Followed
-from smpc_dp.net.audit import Report, audit_stream
-from smpc_dp.net.audit_selection import Wanted
-from smpc_dp.net.board import BoardFolder
+from smpc_dp.logs.audits.audit import Report, audit_stream
+from smpc_dp.logs.audits.audit_selection import Wanted
+from smpc_dp.logs.board import BoardFolder
+from smpc_dp.logs.followed import Followed
+from smpc_dp.logs.log_messages import FETCH, LINES, Fetch, Lines
 from smpc_dp.net.connection import AggregatorConnection, Connection
 from smpc_dp.net.connection_pool import InboundEvent
 from smpc_dp.net.member import Membership
-from smpc_dp.protocols.log_messages import FETCH, LINES, Fetch, Lines
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import decode
 

@@ -19,17 +19,9 @@ from smpc_dp.decoding import from_base64
 from smpc_dp.errors import Check, LocalError, VerificationError
 from smpc_dp.files import lock_folder, read_bounded, replace_file
 from smpc_dp.identity.keys import Identity
-from smpc_dp.log.hash_tree import HASH_BYTES, MOST_HASHES, check_consistency, check_inclusion
-from smpc_dp.log.runs import SessionLog
-from smpc_dp.log.signed_note import (
-    COSIGNATURE,
-    MAX_BYTES,
-    NOTE,
-    NoteKey,
-    SignedNote,
-    cosign_note,
-    sign_note,
-)
+from smpc_dp.logs.hash_tree import HASH_BYTES, MOST_HASHES, check_consistency, check_inclusion
+from smpc_dp.logs.runs import SessionLog
+from smpc_dp.logs.signed_note import COSIGNATURE, MAX_BYTES, NOTE, NoteKey, SignedNote, cosign_note, sign_note
 
 _TEXT = re.compile(rb"([0-9a-f]{64})\n(0|[1-9][0-9]{0,17})\n([A-Za-z0-9+/=]{44})\nhead ([0-9a-f]{64})\n")
 _OLD = re.compile(rb"old (0|[1-9][0-9]{0,17})")

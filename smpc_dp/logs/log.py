@@ -46,7 +46,7 @@ class Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"o
 
     `session` is the canonical JSON of the session file (roster, parameters, protocol and its version), whose
     hash is the session digest; `number`, `runs` and `before` are this run's line of the session log
-    (`log.runs`), `runs` being the head before it; `present` (a set of parties) and the root over their
+    (`logs.runs`), `runs` being the head before it; `present` (a set of parties) and the root over their
     nonces, or commitments, give the run id.
     """
 

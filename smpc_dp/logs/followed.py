@@ -8,15 +8,7 @@ from typing import NamedTuple
 import msgspec
 
 from smpc_dp.errors import Check, VerificationError
-from smpc_dp.log.log import (
-    HEAD_BYTES,
-    Entry,
-    Header,
-    checked_header,
-    decode_line,
-    first_head,
-    next_head,
-)
+from smpc_dp.logs.log import HEAD_BYTES, Entry, Header, checked_header, decode_line, first_head, next_head
 
 
 def heads_after(head: bytes, digests: bytes) -> bytes:

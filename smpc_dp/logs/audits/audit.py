@@ -25,11 +25,9 @@ from smpc_dp.errors import (
     VerificationError,
     printable,
 )
-from smpc_dp.log.log import Entry, Header
-from smpc_dp.log.reader import BadLog, LogReader
-from smpc_dp.log.receipt import LogReceipt
-from smpc_dp.net.audit_receipt import check_end, check_entry, check_log
-from smpc_dp.net.audit_selection import (
+from smpc_dp.logs.auditing import CHANGED, Again, Excluded, LogAuditor, Verdict
+from smpc_dp.logs.audits.audit_receipt import check_end, check_entry, check_log
+from smpc_dp.logs.audits.audit_selection import (
     FAILS,
     HOLDS,
     NO_SESSION,
@@ -42,14 +40,16 @@ from smpc_dp.net.audit_selection import (
     conclusion,
     select,
 )
-from smpc_dp.net.log_http import HTTP_SECONDS
-from smpc_dp.net.log_session import LogSession, parse_session_text, read_long_session
-from smpc_dp.net.log_source import Reopen, make_rereadable, open_log
+from smpc_dp.logs.audits.log_session import LogSession, parse_session_text, read_long_session
+from smpc_dp.logs.log import Entry, Header
+from smpc_dp.logs.log_http import HTTP_SECONDS
+from smpc_dp.logs.log_source import Reopen, make_rereadable, open_log
+from smpc_dp.logs.reader import BadLog, LogReader
+from smpc_dp.logs.receipt import LogReceipt
 from smpc_dp.net.tasks import BESIDE, Beside
-from smpc_dp.protocols.auditing import CHANGED, Again, Excluded, LogAuditor, Verdict
-from smpc_dp.protocols.gopa.verifiable.batch_verifier import EarlierFault, at_once
 from smpc_dp.protocols.registry import protocol_in
 from smpc_dp.protocols.session_protocol import Audit
+from smpc_dp.wire.batch_verifier import EarlierFault, at_once
 from smpc_dp.wire.signing import Context
 
 # Batches of checks that wait or are under way, at most, for each thread.

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from smpc_dp.errors import LocalError
-from smpc_dp.log.store import Store, is_store
+from smpc_dp.logs.store import Store, is_store
 
 LOG = "/board.jsonl"
 # Concurrent requests; further ones are refused.

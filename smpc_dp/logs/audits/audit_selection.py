@@ -12,11 +12,11 @@ import msgspec
 
 from smpc_dp.errors import Check, ConfigCheck, ConfigError, ConfigIssue, LocalError, VerificationError
 from smpc_dp.files import read_bounded
-from smpc_dp.log.checkpoint import check_witnesses, read_checkpoint
-from smpc_dp.log.log import MAX_LINE_BYTES, Header
-from smpc_dp.log.receipt import LogReceipt, read_receipt
-from smpc_dp.log.runs import SessionLog, read_all
-from smpc_dp.log.signed_note import COSIGNATURE, MAX_BYTES, NoteKey
+from smpc_dp.logs.checkpoint import check_witnesses, read_checkpoint
+from smpc_dp.logs.log import MAX_LINE_BYTES, Header
+from smpc_dp.logs.receipt import LogReceipt, read_receipt
+from smpc_dp.logs.runs import SessionLog, read_all
+from smpc_dp.logs.signed_note import COSIGNATURE, MAX_BYTES, NoteKey
 from smpc_dp.net.session_file import load_session
 from smpc_dp.net.tasks import BESIDE
 from smpc_dp.protocols.begin import check_begin, session_head

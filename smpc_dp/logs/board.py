@@ -12,11 +12,11 @@ from pathlib import Path
 from smpc_dp.errors import Check, LocalError, VerificationError
 from smpc_dp.files import lock_folder, read_bounded, replace_file
 from smpc_dp.identity.keys import Identity
-from smpc_dp.log.checkpoint import sign_checkpoint
-from smpc_dp.log.log import Chain, Entry, Header, encode_line, first_head, next_head, not_next
-from smpc_dp.log.runs import NO_HEAD, CertifiedLine, RunLine, SessionLog, checked_first, read_line
-from smpc_dp.log.signed_note import MAX_BYTES
-from smpc_dp.log.store import Store, is_begun
+from smpc_dp.logs.checkpoint import sign_checkpoint
+from smpc_dp.logs.log import Chain, Entry, Header, encode_line, first_head, next_head, not_next
+from smpc_dp.logs.runs import NO_HEAD, CertifiedLine, RunLine, SessionLog, checked_first, read_line
+from smpc_dp.logs.signed_note import MAX_BYTES
+from smpc_dp.logs.store import Store, is_begun
 
 _LOG = logging.getLogger("smpc_dp.net")
 

@@ -20,7 +20,7 @@ from smpc_dp.errors import (
 )
 from smpc_dp.identity.packed_roster import Names, RosterPacker
 from smpc_dp.identity.roster import Member
-from smpc_dp.log.header import SessionText
+from smpc_dp.logs.header import SessionText
 from smpc_dp.net.session_file import (
     SessionFile,
     check_outline,

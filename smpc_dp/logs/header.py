@@ -13,7 +13,7 @@ from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.transcript import Digest
 from smpc_dp.errors import VerificationError
 from smpc_dp.files import Spool
-from smpc_dp.log.log import (
+from smpc_dp.logs.log import (
     FORMAT,
     VERSION,
     Header,

@@ -8,8 +8,8 @@ from typing import Protocol
 import msgspec
 
 from smpc_dp.errors import Check
-from smpc_dp.log.log import Entry
-from smpc_dp.protocols.opinion import Findings, Opinion
+from smpc_dp.logs.log import Entry
+from smpc_dp.logs.opinion import Findings, Opinion
 from smpc_dp.wire.sets import PartySet
 from smpc_dp.wire.signing import Context
 
