@@ -33,7 +33,6 @@ from smpc_dp.errors import LocalError, SmpcError
 from smpc_dp.logs.audits.audit import audit
 from smpc_dp.logs.board import BoardFolder
 from smpc_dp.logs.keeping import MemoryBoard
-from smpc_dp.net.transport.memory import MemoryNetwork
 from smpc_dp.protocols.engine.codec import Codec
 from smpc_dp.protocols.engine.counter import FileCounter
 from smpc_dp.protocols.engine.events import Cancellation, Event, Message, PeersLost, Start
@@ -49,6 +48,7 @@ from smpc_dp.protocols.secagg.params import check_parameters
 from smpc_dp.simulate.drive import drive
 from smpc_dp.simulate.roles import with_board
 from smpc_dp.simulate.simulated_run import AGGREGATOR, simulated_run
+from smpc_dp.transport.memory import MemoryNetwork
 from smpc_dp.wire.signing import Context, Signer, decode_envelope, encode_envelope
 
 PARTIES = 5

@@ -22,7 +22,6 @@ from smpc_dp.net.events import Event, OnEvent, ignore, with_logging
 from smpc_dp.net.member import Membership, aggregator_name, requests_of
 from smpc_dp.net.operations import HELLOS, Operations, is_hello, leaving_error
 from smpc_dp.net.tasks import BESIDE, CONVICTING, Beside, ConvictedParties
-from smpc_dp.net.transport.endpoint import listen
 from smpc_dp.protocols.engine import events
 from smpc_dp.protocols.exchange.states import Relayed
 from smpc_dp.protocols.phases.key_graph import Watch
@@ -31,6 +30,7 @@ from smpc_dp.protocols.record_result import RecordResult
 from smpc_dp.protocols.registry import make_aggregator
 from smpc_dp.protocols.result import Outcome, Result
 from smpc_dp.protocols.session_protocol import MakeAggregator
+from smpc_dp.transport.endpoint import listen
 from smpc_dp.wire.abort import LEAVE
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import Context

@@ -19,9 +19,6 @@ from smpc_dp.net.deadline import PATIENCE, StepTimer, hello_seconds
 from smpc_dp.net.driver import Drive
 from smpc_dp.net.events import OnEvent
 from smpc_dp.net.requests import AggregatorLostError, ends_session
-from smpc_dp.net.transport.channel import ChannelClosed
-from smpc_dp.net.transport.endpoint import Endpoint, dial
-from smpc_dp.net.transport.tls import Contexts
 from smpc_dp.protocols.engine import events
 from smpc_dp.protocols.engine.run import Run
 from smpc_dp.protocols.phases.messages import START
@@ -30,6 +27,9 @@ from smpc_dp.protocols.registry import make_party
 from smpc_dp.protocols.result import Outcome
 from smpc_dp.protocols.session_protocol import MakeParty
 from smpc_dp.seen import NOTHING_SEEN, Seen
+from smpc_dp.transport.channel import ChannelClosed
+from smpc_dp.transport.endpoint import Endpoint, dial
+from smpc_dp.transport.tls import Contexts
 from smpc_dp.wire.abort import LEAVE, QUIT, abort_of
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import Context

@@ -13,7 +13,7 @@ from smpc_dp.net.awaited import Awaited
 from smpc_dp.net.deadline import now
 from smpc_dp.net.events import Event, OnEvent, warning
 from smpc_dp.net.member import ConnectedMember, from_wire, to_wire
-from smpc_dp.net.transport.channel import Channel, ChannelClosed
+from smpc_dp.transport.channel import Channel, ChannelClosed
 from smpc_dp.wire.abort import ABORT, Abort
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import Context

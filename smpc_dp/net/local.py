@@ -15,8 +15,8 @@ from smpc_dp.identity.keys import Identity
 from smpc_dp.identity.roster import Role, split_address
 from smpc_dp.net.member import default_key
 from smpc_dp.net.session_file import Timeouts, write_session
-from smpc_dp.net.transport.endpoint import listening
 from smpc_dp.protocols.registry import find_protocol
+from smpc_dp.transport.endpoint import listening
 
 AGGREGATOR = "aggregator"
 # Where all processes start together none has to wait for minutes for one that has failed.

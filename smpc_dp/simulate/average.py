@@ -19,7 +19,6 @@ from smpc_dp.encoding import MAX_LENGTH, Encoding, shown
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, Issues, SmpcError
 from smpc_dp.files import write_file
 from smpc_dp.logs.keeping import MemoryBoard
-from smpc_dp.net.transport.memory import Faults
 from smpc_dp.privacy.secagg_plan import plan_secagg
 from smpc_dp.protocols.phases.parameters import MAX_PARTIES, SumParameters
 from smpc_dp.protocols.result import Result
@@ -31,6 +30,7 @@ from smpc_dp.simulate.randomness import checked_seed
 from smpc_dp.simulate.roles import sum_roles
 from smpc_dp.simulate.simulated_run import AGGREGATOR, draw_kills
 from smpc_dp.simulate.tracing import traced
+from smpc_dp.transport.memory import Faults
 from smpc_dp.values import refuse_masked, vector_of
 from smpc_dp.wire.signing import Context
 

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, cast
 
 from smpc_dp.errors import PeerFault, SmpcError
-from smpc_dp.net.transport.memory import Delivery, MemoryNetwork
 from smpc_dp.protocols.engine.driver import Driver
 from smpc_dp.protocols.engine.events import Deadline, Message, PeersLost, Start
 from smpc_dp.protocols.engine.run import Run, RunningRole
+from smpc_dp.transport.memory import Delivery, MemoryNetwork
 from smpc_dp.wire.envelope import Envelope
 
 Progress = Callable[[str, int], None]

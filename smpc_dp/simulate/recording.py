@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from smpc_dp.net.transport.memory import Faults, MemoryNetwork
 from smpc_dp.protocols.engine.driver import Driver
 from smpc_dp.protocols.engine.events import Deadline, Event, Message
 from smpc_dp.protocols.engine.run import RunningRole
@@ -18,6 +17,7 @@ from smpc_dp.protocols.secagg.params import SecAggParameters
 from smpc_dp.simulate.drive import drive
 from smpc_dp.simulate.roles import sum_roles
 from smpc_dp.simulate.simulated_run import AGGREGATOR
+from smpc_dp.transport.memory import Faults, MemoryNetwork
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import encode_envelope
 

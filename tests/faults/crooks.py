@@ -12,7 +12,7 @@ import msgspec
 
 from smpc_dp.capabilities.pairs.ustatistic.messages import PAIR, RELAY
 from smpc_dp.net.member import from_wire, to_wire
-from smpc_dp.net.transport.channel import ChannelClosed
+from smpc_dp.transport.channel import ChannelClosed
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import Context, Signer
 from tests.faults.virtual import Pipe

@@ -30,7 +30,7 @@ from smpc_dp.net.deadline import aggregator_run_seconds
 from smpc_dp.net.events import ignore
 from smpc_dp.net.local import AGGREGATOR, create_local_session
 from smpc_dp.net.member import Membership
-from smpc_dp.net.transport.blocking import Halt
+from smpc_dp.transport.blocking import Halt
 from tests.faults.crooks import CrookedPipe
 from tests.faults.restoring import restored_if_drawn
 from tests.faults.test_fault_schedules import SESSIONS, TIMEOUTS, draw_crooks

@@ -12,7 +12,6 @@ from smpc_dp.crypto import shamir
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.encoding import Encoding
 from smpc_dp.errors import Check, Code, PeerFault, TimeoutFault, VerificationError
-from smpc_dp.net.transport.memory import MemoryNetwork
 from smpc_dp.privacy.secagg_plan import plan_secagg
 from smpc_dp.protocols.engine.events import Cancellation, Conviction, Deadline, Message, Start
 from smpc_dp.protocols.phases import messages as m
@@ -20,6 +19,7 @@ from smpc_dp.protocols.secagg.params import SecAggParameters
 from smpc_dp.simulate.drive import drive
 from smpc_dp.simulate.roles import Roles, sum_roles
 from smpc_dp.simulate.simulated_run import AGGREGATOR
+from smpc_dp.transport.memory import MemoryNetwork
 from smpc_dp.wire.abort import ABORT
 from smpc_dp.wire.envelope import Envelope
 

@@ -25,13 +25,13 @@ from smpc_dp.errors import ConfigError, PeerFault, SmpcError, TimeoutFault
 from smpc_dp.identity.keys import Identity
 from smpc_dp.identity.roster import Roster, split_address
 from smpc_dp.net.session_file import Timeouts
-from smpc_dp.net.transport import blocking, handshake
-from smpc_dp.net.transport import connect as connecting
-from smpc_dp.net.transport.blocking import DEPTH, SEND_BYTES, BlockingChannel, Halt
-from smpc_dp.net.transport.channel import ChannelClosed
-from smpc_dp.net.transport.endpoint import Endpoint
-from smpc_dp.net.transport.framing import DATA, HEADER, MAX_FRAME
-from smpc_dp.net.transport.strangers import STRANGERS
+from smpc_dp.transport import blocking, handshake
+from smpc_dp.transport import connect as connecting
+from smpc_dp.transport.blocking import DEPTH, SEND_BYTES, BlockingChannel, Halt
+from smpc_dp.transport.channel import ChannelClosed
+from smpc_dp.transport.endpoint import Endpoint
+from smpc_dp.transport.framing import DATA, HEADER, MAX_FRAME
+from smpc_dp.transport.strangers import STRANGERS
 
 TIMEOUTS = Timeouts(connect=3.0, step=1.0)
 

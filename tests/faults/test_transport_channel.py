@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from smpc_dp.errors import ConfigError, PeerFault, TimeoutFault
-from smpc_dp.net.transport import framing
-from smpc_dp.net.transport.channel import Channel, ChannelClosed
+from smpc_dp.transport import framing
+from smpc_dp.transport.channel import Channel, ChannelClosed
 
 if TYPE_CHECKING:
     from tests.faults.conftest import Net, ProcessOutcome, Raw, Server
@@ -169,7 +169,7 @@ async def test_clean_close(net: Net, outcome: ProcessOutcome) -> None:
 
 
 async def test_both_sides_close_at_once(net: Net, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("smpc_dp.net.transport.channel.CLOSE_SECONDS", 3600)
+    monkeypatch.setattr("smpc_dp.transport.channel.CLOSE_SECONDS", 3600)
     mine, theirs = await net.pair()
     await mine.send(bytes(MIB))
     await asyncio.gather(mine.close(), theirs.close())
@@ -192,7 +192,7 @@ async def test_close_does_not_destroy_the_last_message(net: Net, outcome: Proces
 
 
 async def test_close_towards_a_silent_peer_ends(net: Net, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("smpc_dp.net.transport.channel.CLOSE_SECONDS", 0.2)
+    monkeypatch.setattr("smpc_dp.transport.channel.CLOSE_SECONDS", 0.2)
     mine, _ = await net.pair()
     await mine.close()
 

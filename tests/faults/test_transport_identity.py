@@ -22,8 +22,8 @@ from cryptography.x509.oid import NameOID
 from smpc_dp.errors import Check, ConfigError, PeerFault, TimeoutFault
 from smpc_dp.identity.keys import Identity
 from smpc_dp.identity.roster import Roster
-from smpc_dp.net.transport import framing, handshake, tls
-from smpc_dp.net.transport.difference import DescribedSession
+from smpc_dp.transport import framing, handshake, tls
+from smpc_dp.transport.difference import DescribedSession
 from tests.faults.conftest import SESSION, digest_of
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from smpc_dp.errors import LocalError, PeerFault, TimeoutFault
-from smpc_dp.net.transport import framing
-from smpc_dp.net.transport.channel import LOOKS, Channel, ChannelClosed
-from smpc_dp.net.transport.strangers import Strangers, source_of
+from smpc_dp.transport import framing
+from smpc_dp.transport.channel import LOOKS, Channel, ChannelClosed
+from smpc_dp.transport.strangers import Strangers, source_of
 from tests.faults.conftest import WAIT
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ async def test_a_half_open_connection_is_superseded(
     net: Net, outcome: ProcessOutcome, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The old end reads nothing and says nothing, its socket is open."""
-    monkeypatch.setattr("smpc_dp.net.transport.channel.PING_SECONDS", 0.3)
+    monkeypatch.setattr("smpc_dp.transport.channel.PING_SECONDS", 0.3)
     server = await net.listen()
     raw, old = await net.welcomed(server)
     raw.writer.transport.pause_reading()  # type: ignore[attr-defined]
@@ -94,7 +94,7 @@ async def test_a_half_open_connection_that_is_sent_to_is_superseded(
     net: Net, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A message to it is stuck, and its socket is full."""
-    monkeypatch.setattr("smpc_dp.net.transport.channel.PING_SECONDS", 0.3)
+    monkeypatch.setattr("smpc_dp.transport.channel.PING_SECONDS", 0.3)
     server = await net.listen(net.endpoint("agg", frame_timeout=60))
     raw, old = await net.welcomed(server)
     raw.writer.transport.pause_reading()  # type: ignore[attr-defined]
@@ -111,7 +111,7 @@ async def test_a_half_open_connection_that_is_sent_to_is_superseded(
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let silence last .8 s, with time limits of .4 s for a frame."""
-    monkeypatch.setattr("smpc_dp.net.transport.endpoint.SILENCE_SECONDS", 0.0)
+    monkeypatch.setattr("smpc_dp.transport.endpoint.SILENCE_SECONDS", 0.0)
 
 
 @pytest.mark.usefixtures("impatient")
@@ -171,7 +171,7 @@ async def test_a_slow_connection_is_not_superseded_while_a_message_is_under_way(
     net: Net, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its pong has to wait for the end of a frame, but bytes come."""
-    monkeypatch.setattr("smpc_dp.net.transport.channel.PING_SECONDS", 0.4)
+    monkeypatch.setattr("smpc_dp.transport.channel.PING_SECONDS", 0.4)
     server = await net.listen()
     raw, old = await net.welcomed(server)
     size = 30
@@ -292,8 +292,8 @@ async def test_dripping_frame(net: Net, outcome: ProcessOutcome) -> None:
 
 
 async def test_silent_strangers_do_not_keep_members_out(net: Net, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("smpc_dp.net.transport.strangers.GRACE", 0.1)
-    monkeypatch.setattr("smpc_dp.net.transport.endpoint.HANDSHAKE_SECONDS", 3600)
+    monkeypatch.setattr("smpc_dp.transport.strangers.GRACE", 0.1)
+    monkeypatch.setattr("smpc_dp.transport.endpoint.HANDSHAKE_SECONDS", 3600)
     server = await net.listen(net.endpoint("agg", connect_timeout=3600, max_pending=4))
     strangers = [await net.raw(server.address) for _ in range(12)]
     await net.dial("alice", server.address)
@@ -305,7 +305,7 @@ async def test_500_idle_connections_do_not_keep_members_out(
     net: Net, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Members that come after them are let in before the strangers' time is over."""
-    monkeypatch.setattr("smpc_dp.net.transport.endpoint.HANDSHAKE_SECONDS", 3600)
+    monkeypatch.setattr("smpc_dp.transport.endpoint.HANDSHAKE_SECONDS", 3600)
     server = await net.listen(net.endpoint("agg", connect_timeout=3600, max_pending=256))
     with contextlib.ExitStack() as stack:
         for _ in range(500):
@@ -325,7 +325,7 @@ async def test_members_that_do_not_greet_keep_neither_themselves_nor_others_out(
     net: Net, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever holds bob's key shows his certificate, again and again, and says nothing."""
-    monkeypatch.setattr("smpc_dp.net.transport.strangers.GRACE", 0.1)
+    monkeypatch.setattr("smpc_dp.transport.strangers.GRACE", 0.1)
     server = await net.listen(net.endpoint("agg", connect_timeout=300, max_pending=8))
     for _ in range(20):
         await net.raw(server.address, net.client_context("bob"))

@@ -11,7 +11,7 @@ from typing import Any
 
 from smpc_dp.errors import Check, VerificationError
 from smpc_dp.identity.keys import verify
-from smpc_dp.net.transport.channel import ChannelClosed
+from smpc_dp.transport.channel import ChannelClosed
 
 # Seconds that whatever works in a thread takes, and that a message takes on a link at least.
 WORK = 0.01

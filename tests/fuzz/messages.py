@@ -19,9 +19,9 @@ from smpc_dp.crypto.labels import Label
 from smpc_dp.encoding import Encoding
 from smpc_dp.errors import VerificationError
 from smpc_dp.identity.keys import Identity, verify
-from smpc_dp.net.transport import framing, handshake
-from smpc_dp.net.transport.channel import broken
-from smpc_dp.net.transport.difference import DescribedSession
+from smpc_dp.transport import framing, handshake
+from smpc_dp.transport.channel import broken
+from smpc_dp.transport.difference import DescribedSession
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.sets import PartySet, pack_list, pack_set, unpack_list
 from smpc_dp.wire.signing import decode, decode_envelope, encode, encode_envelope

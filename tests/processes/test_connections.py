@@ -20,8 +20,8 @@ from smpc_dp.net import awaited
 from smpc_dp.net.events import Event
 from smpc_dp.net.local import create_local_session
 from smpc_dp.net.session_file import Timeouts, load_session
-from smpc_dp.net.transport import channel as channels
 from smpc_dp.protocols.result import Result
+from smpc_dp.transport import channel as channels
 
 PARTIES = ("alice", "bob", "carol", "dave", "erin")
 PARAMETERS: dict[str, object] = {

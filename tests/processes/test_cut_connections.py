@@ -13,9 +13,9 @@ import pytest
 from smpc_dp.capabilities.pairs.requests.pairwise import PairwiseMember, create_pairwise_session
 from smpc_dp.errors import SmpcError, TimeoutFault
 from smpc_dp.net.session_file import Timeouts
-from smpc_dp.net.transport import endpoint as endpoints
-from smpc_dp.net.transport.blocking import BlockingChannel
-from smpc_dp.net.transport.channel import Channel, ChannelClosed
+from smpc_dp.transport import endpoint as endpoints
+from smpc_dp.transport.blocking import BlockingChannel
+from smpc_dp.transport.channel import Channel, ChannelClosed
 from tests.faults.conftest import Net
 
 INSIDE = ("unshare", "--net", "--map-root-user")

@@ -17,7 +17,7 @@ from smpc_dp.net.launcher import Launcher, member_command
 from smpc_dp.net.local import create_local_session
 from smpc_dp.net.member import Membership
 from smpc_dp.net.session_file import Timeouts, load_session
-from smpc_dp.net.transport.endpoint import dial
+from smpc_dp.transport.endpoint import dial
 from tests import command
 
 PARTIES = tuple(f"user{number}" for number in range(1, 7))

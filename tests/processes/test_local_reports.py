@@ -24,9 +24,9 @@ from smpc_dp.net.events import ignore
 from smpc_dp.net.local import create_local_session
 from smpc_dp.net.member import Membership, from_wire
 from smpc_dp.net.session_file import Timeouts, load_session, write_session
-from smpc_dp.net.transport.channel import Channel
-from smpc_dp.net.transport.endpoint import listen
 from smpc_dp.privacy.accountant.ledger import Ledger
+from smpc_dp.transport.channel import Channel
+from smpc_dp.transport.endpoint import listen
 from smpc_dp.wire.signing import decode, encode
 from tests.command import smpc_dp as command
 

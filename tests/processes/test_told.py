@@ -28,9 +28,9 @@ from smpc_dp.capabilities.servers.requests.computing_server import serve_shares
 from smpc_dp.errors import Code
 from smpc_dp.net.local import create_local_session
 from smpc_dp.net.session_file import Timeouts
-from smpc_dp.net.transport.blocking import BlockingChannel
-from smpc_dp.net.transport.channel import Channel
 from smpc_dp.privacy.accountant.ledger import Ledger
+from smpc_dp.transport.blocking import BlockingChannel
+from smpc_dp.transport.channel import Channel
 from smpc_dp.wire.abort import LEAVE, TEXTS, Abort
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import encode

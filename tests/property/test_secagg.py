@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from smpc_dp.encoding import Encoding, fixed_point_sum
 from smpc_dp.errors import ConfigError, PeerFault
-from smpc_dp.net.transport.memory import Faults, MemoryNetwork
 from smpc_dp.privacy.secagg_plan import plan_secagg
 from smpc_dp.protocols.phases.draws import draw_neighbours
 from smpc_dp.protocols.phases.messages import PARTY_STEPS
@@ -23,6 +22,7 @@ from smpc_dp.simulate.drive import drive
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from smpc_dp.simulate.roles import sum_roles
 from smpc_dp.simulate.simulated_run import AGGREGATOR
+from smpc_dp.transport.memory import Faults, MemoryNetwork
 from smpc_dp.wire.sets import PartySet, pack_list, pack_set, unpack_list
 from tests.examples import examples
 

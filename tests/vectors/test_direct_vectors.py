@@ -20,7 +20,6 @@ from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.transcript import digest
 from smpc_dp.encoding import Encoding, RingVector
 from smpc_dp.errors import PeerFault, SmpcError, TimeoutFault
-from smpc_dp.net.transport.memory import Faults
 from smpc_dp.privacy.secagg_plan import plan_secagg
 from smpc_dp.protocols.engine.events import Deadline, Event, Message, Start
 from smpc_dp.protocols.engine.peers import Inbox
@@ -28,6 +27,7 @@ from smpc_dp.protocols.engine.run import Run
 from smpc_dp.protocols.result import Outcome
 from smpc_dp.simulate.drive import drive
 from smpc_dp.simulate.simulated_run import Signer
+from smpc_dp.transport.memory import Faults
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.sets import pack_set
 from smpc_dp.wire.signing import Context

@@ -14,7 +14,6 @@ from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.encoding import Encoding, RingVector
 from smpc_dp.errors import LocalError
 from smpc_dp.logs.keeping import MemoryBoard
-from smpc_dp.net.transport.memory import Faults, MemoryNetwork
 from smpc_dp.privacy.secagg_plan import SecAggPlan, check_plan, plan_secagg
 from smpc_dp.protocols.engine.run import Run
 from smpc_dp.protocols.phases import messages as m
@@ -25,6 +24,7 @@ from smpc_dp.protocols.secagg.params import SecAggParameters
 from smpc_dp.simulate.drive import drive
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from smpc_dp.simulate.simulated_run import Signer, draw_signers, public_keys
+from smpc_dp.transport.memory import Faults, MemoryNetwork
 from smpc_dp.wire.envelope import EVERYONE, Envelope
 from smpc_dp.wire.signing import Context, decode
 

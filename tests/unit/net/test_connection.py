@@ -17,7 +17,7 @@ from smpc_dp.net.events import ignore
 from smpc_dp.net.local import AGGREGATOR, create_local_session
 from smpc_dp.net.member import Membership, to_wire
 from smpc_dp.net.requests import AggregatorLostError, Counter
-from smpc_dp.net.transport.channel import ChannelClosed
+from smpc_dp.transport.channel import ChannelClosed
 from smpc_dp.wire.abort import ABORT, abort_of, error_of
 from tests.faults.virtual import Pipe, connect, run_virtually
 

@@ -23,7 +23,7 @@ from tests.faults.virtual import connect, run_virtually
 
 if TYPE_CHECKING:
     from smpc_dp.net.member import ConnectedMember
-    from smpc_dp.net.transport.channel import Channel
+    from smpc_dp.transport.channel import Channel
 
 
 async def test_news_are_taken_in_turns_without_a_look_at_all_that_waits(

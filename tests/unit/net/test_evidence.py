@@ -37,10 +37,10 @@ from smpc_dp.net.driver import Drive
 from smpc_dp.net.member import CERTIFICATES as FOLDER
 from smpc_dp.net.session_file import Timeouts
 from smpc_dp.net.tasks import BESIDE
-from smpc_dp.net.transport.blocking import Halt
-from smpc_dp.net.transport.channel import ChannelClosed
 from smpc_dp.protocols.engine import events
 from smpc_dp.protocols.engine.collector import Collector, Inbox
+from smpc_dp.transport.blocking import Halt
+from smpc_dp.transport.channel import ChannelClosed
 from tests.faults.test_covert import IDENTITIES, certificate
 from tests.unit.net.test_convictions import ROSTER, convicted
 

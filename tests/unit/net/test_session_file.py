@@ -24,9 +24,9 @@ from smpc_dp.net.session_file import (
     parse_session,
     write_session,
 )
-from smpc_dp.net.transport.difference import MAX_DESCRIPTION, DescribedSession, Description, Part
 from smpc_dp.protocols import registry
 from smpc_dp.protocols.session_protocol import SessionProtocol
+from smpc_dp.transport.difference import MAX_DESCRIPTION, DescribedSession, Description, Part
 
 IDENTITIES = {
     name: Identity.from_seed(name, name.encode().ljust(32)) for name in ("alice", "bob", "agg", "dave")

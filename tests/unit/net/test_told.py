@@ -12,8 +12,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-import smpc_dp.net.transport
 import smpc_dp.protocols
+import smpc_dp.transport
 import smpc_dp.wire
 from smpc_dp.errors import (
     Check,
@@ -55,7 +55,7 @@ TEXT_FIELDS = {
 def structs() -> set[type[msgspec.Struct]]:
     """Return every struct that is sent: those of the modules that hold messages."""
     result: set[type[msgspec.Struct]] = set()
-    for package in (smpc_dp.wire, smpc_dp.protocols, smpc_dp.net.transport):
+    for package in (smpc_dp.wire, smpc_dp.protocols, smpc_dp.transport):
         for info in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             if not info.name.endswith(("messages", ".abort", ".envelope", ".handshake", ".relay")):
                 continue

@@ -15,7 +15,6 @@ from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.merkle import MerkleTree
 from smpc_dp.encoding import Encoding
 from smpc_dp.errors import PeerFault
-from smpc_dp.net.transport.memory import Faults, MemoryNetwork
 from smpc_dp.privacy import certificates
 from smpc_dp.privacy.certificates import expected_samples, proof_nodes
 from smpc_dp.privacy.secagg_plan import SecAggPlan, check_plan, plan_secagg
@@ -27,6 +26,7 @@ from smpc_dp.protocols.secagg.params import SecAggParameters
 from smpc_dp.simulate.drive import drive
 from smpc_dp.simulate.roles import sum_roles
 from smpc_dp.simulate.simulated_run import AGGREGATOR, simulated_run
+from smpc_dp.transport.memory import Faults, MemoryNetwork
 from smpc_dp.wire.sets import pack_set
 from smpc_dp.wire.signing import Context, encode
 

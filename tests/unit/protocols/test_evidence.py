@@ -11,7 +11,6 @@ from smpc_dp.capabilities.gopa.direct_params import DirectParameters, check_para
 from smpc_dp.capabilities.gopa.simulation.direct import direct_roles
 from smpc_dp.encoding import Encoding
 from smpc_dp.errors import PeerFault
-from smpc_dp.net.transport.memory import Faults, MemoryNetwork
 from smpc_dp.privacy.secagg_plan import plan_secagg
 from smpc_dp.protocols.phases import keys
 from smpc_dp.protocols.phases import messages as m
@@ -19,6 +18,7 @@ from smpc_dp.protocols.secagg.params import SecAggParameters
 from smpc_dp.simulate.drive import drive
 from smpc_dp.simulate.roles import sum_roles
 from smpc_dp.simulate.simulated_run import AGGREGATOR
+from smpc_dp.transport.memory import Faults, MemoryNetwork
 from smpc_dp.wire.envelope import EVERYONE
 from smpc_dp.wire.sets import pack_set
 from smpc_dp.wire.signing import encode

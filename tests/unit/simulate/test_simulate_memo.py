@@ -10,13 +10,13 @@ from nacl.signing import SigningKey
 
 from smpc_dp.encoding import Encoding
 from smpc_dp.errors import VerificationError
-from smpc_dp.net.transport.memory import Faults, MemoryNetwork
 from smpc_dp.privacy.secagg_plan import check_plan
 from smpc_dp.protocols.result import Outcome
 from smpc_dp.protocols.secagg.params import SecAggParameters
 from smpc_dp.simulate.drive import drive
 from smpc_dp.simulate.roles import sum_roles
 from smpc_dp.simulate.simulated_run import AGGREGATOR, RememberingVerifier, Signer
+from smpc_dp.transport.memory import Faults, MemoryNetwork
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import encode_envelope
 

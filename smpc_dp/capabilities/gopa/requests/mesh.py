@@ -35,13 +35,13 @@ from smpc_dp.net.deadline import PATIENCE, StepTimer, now
 from smpc_dp.net.driver import Drive
 from smpc_dp.net.events import OnEvent
 from smpc_dp.net.member import Membership
-from smpc_dp.net.transport.channel import Channel, ChannelClosed
-from smpc_dp.net.transport.endpoint import Endpoint, Listener, dial, listen
 from smpc_dp.privacy.accountant.receipt import Receipt
 from smpc_dp.protocols.engine import events
 from smpc_dp.protocols.engine.run import Run
 from smpc_dp.protocols.phases.messages import HELLO, START
 from smpc_dp.protocols.result import Outcome
+from smpc_dp.transport.channel import Channel, ChannelClosed
+from smpc_dp.transport.endpoint import Endpoint, Listener, dial, listen
 from smpc_dp.wire.abort import ABORT, Abort
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import decode

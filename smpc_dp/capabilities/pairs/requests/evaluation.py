@@ -25,11 +25,11 @@ from smpc_dp.identity.keys import Identity
 from smpc_dp.identity.roster import Roster
 from smpc_dp.net.deadline import now
 from smpc_dp.net.session_file import SessionFile
-from smpc_dp.net.transport.acceptor import Acceptor, call
-from smpc_dp.net.transport.blocking import BlockingChannel, Halt
-from smpc_dp.net.transport.channel import ChannelClosed
-from smpc_dp.net.transport.endpoint import Endpoint
-from smpc_dp.net.transport.tls import Contexts
+from smpc_dp.transport.acceptor import Acceptor, call
+from smpc_dp.transport.blocking import BlockingChannel, Halt
+from smpc_dp.transport.channel import ChannelClosed
+from smpc_dp.transport.endpoint import Endpoint
+from smpc_dp.transport.tls import Contexts
 
 OnStep = Callable[[str], None]
 

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from smpc_dp.capabilities.pairs.ustatistic.plan import Engine
     from smpc_dp.capabilities.pairs.ustatistic.result import StatisticResult
     from smpc_dp.net.connection import AggregatorConnection
-    from smpc_dp.net.transport.tls import Contexts
     from smpc_dp.privacy.circuit_noise import NoiseKind, PairDistribution
+    from smpc_dp.transport.tls import Contexts
 
 # What a session without an aggregator does not have.
 NO_EVALUATIONS = "evaluations: its addresses are for its averages"

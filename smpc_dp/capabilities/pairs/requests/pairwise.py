@@ -40,11 +40,11 @@ from smpc_dp.net.member import CERTIFICATES, default_key, load_identity
 from smpc_dp.net.session_file import SessionFile, Timeouts, load_session, write_session
 from smpc_dp.net.tasks import checked_for
 from smpc_dp.net.threads import start_in_thread
-from smpc_dp.net.transport.blocking import BlockingChannel
-from smpc_dp.net.transport.channel import ChannelClosed
-from smpc_dp.net.transport.connect import accept_blocking, dial_blocking, listen_at_own_address
-from smpc_dp.net.transport.endpoint import Endpoint
-from smpc_dp.net.transport.tls import Contexts, contexts
+from smpc_dp.transport.blocking import BlockingChannel
+from smpc_dp.transport.channel import ChannelClosed
+from smpc_dp.transport.connect import accept_blocking, dial_blocking, listen_at_own_address
+from smpc_dp.transport.endpoint import Endpoint
+from smpc_dp.transport.tls import Contexts, contexts
 from smpc_dp.wire.signing import Context
 
 AGGREGATOR = "aggregator"

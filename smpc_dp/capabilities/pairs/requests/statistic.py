@@ -54,11 +54,11 @@ from smpc_dp.net.deadline import PATIENCE, hello_seconds, now, pair_seconds, pai
 from smpc_dp.net.driver import Drive
 from smpc_dp.net.session_file import Timeouts
 from smpc_dp.net.threads import run_in_loop
-from smpc_dp.net.transport.blocking import Halt
 from smpc_dp.privacy.circuit_noise import NoiseKind
 from smpc_dp.protocols.engine.events import Event
 from smpc_dp.protocols.engine.run import Run
 from smpc_dp.seen import Seen
+from smpc_dp.transport.blocking import Halt
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import Context
 

@@ -32,8 +32,8 @@ from smpc_dp.net.deadline import now
 from smpc_dp.net.events import Event, OnEvent, ignore, with_logging
 from smpc_dp.net.member import Membership, aggregator_name
 from smpc_dp.net.tasks import checked_for
-from smpc_dp.net.transport.endpoint import listen
 from smpc_dp.privacy.accountant.store import write_durably
+from smpc_dp.transport.endpoint import listen
 from smpc_dp.wire.signing import decode
 
 if TYPE_CHECKING:

@@ -42,9 +42,9 @@ from smpc_dp.net.driver import Drive
 from smpc_dp.net.events import Event, OnEvent, ignore, with_logging
 from smpc_dp.net.member import Membership
 from smpc_dp.net.requests import ServerLostError, ends_session
-from smpc_dp.net.transport.channel import Channel
-from smpc_dp.net.transport.endpoint import Listener, dial, listen
 from smpc_dp.protocols.engine import events
+from smpc_dp.transport.channel import Channel
+from smpc_dp.transport.endpoint import Listener, dial, listen
 from smpc_dp.wire.abort import NOT_CONNECTED
 
 # Message of the bridge: this bit and the request with which mpyc's process began, then bytes of mpyc's.

@@ -32,10 +32,10 @@ from smpc_dp.net.driver import Drive
 from smpc_dp.net.events import OnEvent
 from smpc_dp.net.member import Membership
 from smpc_dp.net.requests import ServerLostError, ends_session
-from smpc_dp.net.transport.endpoint import dial
 from smpc_dp.privacy.accountant.receipt import Receipt
 from smpc_dp.protocols.engine import events
 from smpc_dp.protocols.result import Outcome
+from smpc_dp.transport.endpoint import dial
 from smpc_dp.wire.abort import ABORT
 from smpc_dp.wire.signing import Context
 

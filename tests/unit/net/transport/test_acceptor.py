@@ -13,11 +13,11 @@ import pytest
 from smpc_dp.errors import PeerFault, TimeoutFault
 from smpc_dp.identity.keys import Identity
 from smpc_dp.identity.roster import Roster
-from smpc_dp.net.transport import acceptor as lobbies
-from smpc_dp.net.transport import connect
-from smpc_dp.net.transport.acceptor import MAX_EACH, Acceptor, call
-from smpc_dp.net.transport.blocking import BlockingChannel, Halt
-from smpc_dp.net.transport.endpoint import Endpoint
+from smpc_dp.transport import acceptor as lobbies
+from smpc_dp.transport import connect
+from smpc_dp.transport.acceptor import MAX_EACH, Acceptor, call
+from smpc_dp.transport.blocking import BlockingChannel, Halt
+from smpc_dp.transport.endpoint import Endpoint
 
 PATIENCE = 20.0
 
@@ -90,7 +90,7 @@ def talk(one: BlockingChannel, other: BlockingChannel) -> None:
 def test_a_later_call_does_not_take_the_place_of_one_that_answers(
     pair: Pair, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.WARNING, "smpc_dp.net.transport")
+    caplog.set_level(logging.WARNING, "smpc_dp.transport")
     first, second = pair.calls(), pair.calls()
     channel = pair.claim()
     talk(channel, first.result())

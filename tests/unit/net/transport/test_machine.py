@@ -11,8 +11,8 @@ import pytest
 from smpc_dp.errors import LocalError
 from smpc_dp.identity.keys import Identity
 from smpc_dp.identity.roster import Roster
-from smpc_dp.net.transport import tls
-from smpc_dp.net.transport.endpoint import Endpoint, dial, listen
+from smpc_dp.transport import tls
+from smpc_dp.transport.endpoint import Endpoint, dial, listen
 
 
 def roster_of(identity: Identity) -> Roster:

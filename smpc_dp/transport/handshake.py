@@ -15,7 +15,7 @@ import msgspec
 
 from smpc_dp.errors import Check, ConfigCheck, ConfigError, ConfigIssue, PeerFault, SmpcError
 from smpc_dp.identity.roster import Member
-from smpc_dp.net.transport.difference import COMPARE_SECONDS, MAX_DESCRIPTION, DescribedSession
+from smpc_dp.transport.difference import COMPARE_SECONDS, MAX_DESCRIPTION, DescribedSession
 
 PROTOCOL = "smpc-dp"
 VERSION = 3

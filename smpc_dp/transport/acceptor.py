@@ -12,17 +12,17 @@ from collections import deque
 from collections.abc import Iterable
 
 from smpc_dp.errors import Check, PeerFault, SmpcError, TimeoutFault
-from smpc_dp.net.transport import handshake
-from smpc_dp.net.transport.blocking import BlockingChannel, BlockingStream, Halt
-from smpc_dp.net.transport.channel import PING_SECONDS, ChannelClosed
-from smpc_dp.net.transport.connect import (
+from smpc_dp.transport import handshake
+from smpc_dp.transport.blocking import BlockingChannel, BlockingStream, Halt
+from smpc_dp.transport.channel import PING_SECONDS, ChannelClosed
+from smpc_dp.transport.connect import (
     AuthenticatingListener,
     answer,
     dial_blocking,
     exchange_hello,
     listen_at_own_address,
 )
-from smpc_dp.net.transport.endpoint import Endpoint
+from smpc_dp.transport.endpoint import Endpoint
 
 # Members that wait at once, and connections of each; further connections are dropped.
 MAX_WAITING = 256
@@ -32,7 +32,7 @@ _READY = b"\1"
 # Longest time, in seconds, until the end of the acceptor, or of a wait, is noticed.
 LOOK_SECONDS = 0.1
 
-_LOG = logging.getLogger("smpc_dp.net.transport")
+_LOG = logging.getLogger("smpc_dp.transport")
 
 
 def call(endpoint: Endpoint, peer: str, patience: float, halt: Halt) -> BlockingChannel:

@@ -7,7 +7,7 @@ from collections import deque
 from dataclasses import dataclass
 
 from smpc_dp.errors import SmpcError
-from smpc_dp.net.transport.framing import MAX_FRAME, InflightBudget, Share
+from smpc_dp.transport.framing import MAX_FRAME, InflightBudget, Share
 
 # While fewer messages and bytes than this wait, one more is read, so that a ping behind them is seen.
 INBOX_MESSAGES = 16

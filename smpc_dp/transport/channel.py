@@ -12,9 +12,9 @@ from typing import TypeVar
 
 from smpc_dp.crypto.tls import TlsError
 from smpc_dp.errors import Check, ConfigCheck, ConfigError, PeerFault, SmpcError, TimeoutFault, printable
-from smpc_dp.net.transport import framing, tls
-from smpc_dp.net.transport.inbox import Budgets, Inbox, Message
-from smpc_dp.net.transport.sockets import unsent
+from smpc_dp.transport import framing, tls
+from smpc_dp.transport.inbox import Budgets, Inbox, Message
+from smpc_dp.transport.sockets import unsent
 
 CLOSE_SECONDS = 2.0
 # Bytes of undecoded input of a connection above which its sender is held back (asyncio allows twice that).
@@ -34,7 +34,7 @@ _PROGRESS_BYTES = 1 << 16
 
 T = TypeVar("T")
 
-_LOG = logging.getLogger("smpc_dp.net.transport")
+_LOG = logging.getLogger("smpc_dp.transport")
 
 
 def now() -> float:

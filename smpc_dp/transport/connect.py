@@ -14,18 +14,18 @@ from typing import Any
 from smpc_dp.crypto.tls import TlsConnection, TlsError
 from smpc_dp.errors import Check, LocalError, PeerFault, TimeoutFault
 from smpc_dp.identity.roster import Member, split_address
-from smpc_dp.net.transport import handshake, tls
-from smpc_dp.net.transport.blocking import BlockingChannel, BlockingStream, Halt
-from smpc_dp.net.transport.endpoint import ATTEMPT_SECONDS, Endpoint, address_of
-from smpc_dp.net.transport.sockets import pauses, tune
-from smpc_dp.net.transport.strangers import HANDSHAKE_SECONDS, STRANGERS, Strangers, source_of
+from smpc_dp.transport import handshake, tls
+from smpc_dp.transport.blocking import BlockingChannel, BlockingStream, Halt
+from smpc_dp.transport.endpoint import ATTEMPT_SECONDS, Endpoint, address_of
+from smpc_dp.transport.sockets import pauses, tune
+from smpc_dp.transport.strangers import HANDSHAKE_SECONDS, STRANGERS, Strangers, source_of
 
 SOCKET_BYTES = 1 << 21
 # Bytes of a handshake that are read at once.
 SHAKE_BYTES = 1 << 14
 BACKLOG = 2 * STRANGERS
 
-_LOG = logging.getLogger("smpc_dp.net.transport")
+_LOG = logging.getLogger("smpc_dp.transport")
 
 
 def dial_blocking(

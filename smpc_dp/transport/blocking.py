@@ -27,13 +27,13 @@ from numpy.typing import NDArray
 
 from smpc_dp.crypto.tls import TlsConnection
 from smpc_dp.errors import Check, PeerFault, SmpcError, TimeoutFault
-from smpc_dp.net.transport import framing, handshake
-from smpc_dp.net.transport.channel import CLOSE_SECONDS, ChannelClosed, broken, is_of_system
+from smpc_dp.transport import framing, handshake
+from smpc_dp.transport.channel import CLOSE_SECONDS, ChannelClosed, broken, is_of_system
 
 Buffer = bytes | bytearray | memoryview
 T = TypeVar("T")
 
-_LOG = logging.getLogger("smpc_dp.net.transport")
+_LOG = logging.getLogger("smpc_dp.transport")
 
 # Queued messages, outgoing and incoming. Of fewer expected messages than that none is read ahead.
 DEPTH = 4

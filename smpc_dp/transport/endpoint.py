@@ -24,12 +24,12 @@ from smpc_dp.errors import (
 )
 from smpc_dp.identity.keys import Identity
 from smpc_dp.identity.roster import Roster, split_address
-from smpc_dp.net.transport import framing, handshake, tls
-from smpc_dp.net.transport.channel import CLOSE_SECONDS, Channel, ChannelClosed, Stream, now
-from smpc_dp.net.transport.difference import DescribedSession
-from smpc_dp.net.transport.inbox import Budgets
-from smpc_dp.net.transport.sockets import SILENCE_SECONDS, pauses, tune
-from smpc_dp.net.transport.strangers import HANDSHAKE_SECONDS, STRANGERS, Strangers, source_of
+from smpc_dp.transport import framing, handshake, tls
+from smpc_dp.transport.channel import CLOSE_SECONDS, Channel, ChannelClosed, Stream, now
+from smpc_dp.transport.difference import DescribedSession
+from smpc_dp.transport.inbox import Budgets
+from smpc_dp.transport.sockets import SILENCE_SECONDS, pauses, tune
+from smpc_dp.transport.strangers import HANDSHAKE_SECONDS, STRANGERS, Strangers, source_of
 
 OnChannel = Callable[[Channel], object]
 OnRefused = Callable[[str, SmpcError], None]
@@ -51,7 +51,7 @@ BACKUP = 1.0
 # Bytes of messages of at most one frame in all channels of an endpoint.
 SMALL_BUDGET = 64 << 20
 
-_LOG = logging.getLogger("smpc_dp.net.transport")
+_LOG = logging.getLogger("smpc_dp.transport")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
