@@ -29,21 +29,21 @@ from typing import Any
 from smpc_dp.capabilities.gopa.check import check_gopa
 from smpc_dp.capabilities.gopa.verifiable.params import VerifiableParameters
 from smpc_dp.encoding import RingVector
+from smpc_dp.engine.codec import Codec
+from smpc_dp.engine.counter import FileCounter
+from smpc_dp.engine.events import Cancellation, Event, Message, PeersLost, Start
+from smpc_dp.engine.keyring import KeyRing
+from smpc_dp.engine.phases.key_graph import Ready
+from smpc_dp.engine.phases.parameters import SumParameters
+from smpc_dp.engine.registry import make_aggregator, make_party
+from smpc_dp.engine.result import Outcome
+from smpc_dp.engine.saved import ATTEST, SavedRun, Saving
+from smpc_dp.engine.saved_collector import SavedCollection
+from smpc_dp.engine.store import Store
 from smpc_dp.errors import LocalError, SmpcError
 from smpc_dp.logs.audits.audit import audit
 from smpc_dp.logs.board import BoardFolder
 from smpc_dp.logs.keeping import MemoryBoard
-from smpc_dp.protocols.engine.codec import Codec
-from smpc_dp.protocols.engine.counter import FileCounter
-from smpc_dp.protocols.engine.events import Cancellation, Event, Message, PeersLost, Start
-from smpc_dp.protocols.engine.keyring import KeyRing
-from smpc_dp.protocols.engine.saved import ATTEST, SavedRun, Saving
-from smpc_dp.protocols.engine.saved_collector import SavedCollection
-from smpc_dp.protocols.engine.store import Store
-from smpc_dp.protocols.phases.key_graph import Ready
-from smpc_dp.protocols.phases.parameters import SumParameters
-from smpc_dp.protocols.registry import make_aggregator, make_party
-from smpc_dp.protocols.result import Outcome
 from smpc_dp.protocols.secagg.params import check_parameters
 from smpc_dp.simulate.drive import drive
 from smpc_dp.simulate.roles import with_board

@@ -31,20 +31,20 @@ if TYPE_CHECKING:
     from smpc_dp import simulate, sync
     from smpc_dp.capabilities.pairs.garbled.evaluation import Evaluation
     from smpc_dp.capabilities.pairs.ustatistic.result import StatisticResult
+    from smpc_dp.engine.result import Result
     from smpc_dp.identity.keys import Identity
     from smpc_dp.logs.audits.audit import audit
     from smpc_dp.logs.audits.audit_selection import CheckpointPolicy
     from smpc_dp.net.aggregator import serve
     from smpc_dp.net.session import Session, connect
     from smpc_dp.net.session_file import write_session
-    from smpc_dp.protocols.result import Result
 else:
     # Loaded at their first use: loading takes long, and the command line must catch Ctrl-C before it.
     _HOMES = {
         "smpc_dp.identity.keys": ("Identity",),
         "smpc_dp.capabilities.pairs.garbled.evaluation": ("Evaluation",),
         "smpc_dp.capabilities.pairs.ustatistic.result": ("StatisticResult",),
-        "smpc_dp.protocols.result": ("Result",),
+        "smpc_dp.engine.result": ("Result",),
         "smpc_dp.net.aggregator": ("serve",),
         "smpc_dp.logs.audits.audit": ("audit",),
         "smpc_dp.logs.audits.audit_selection": ("CheckpointPolicy",),

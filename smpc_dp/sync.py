@@ -24,10 +24,10 @@ from smpc_dp.net import session as asynchronous
 from smpc_dp.net.events import OnEvent, ignore
 
 if TYPE_CHECKING:
+    from smpc_dp.engine.session_protocol import MakeParty
     from smpc_dp.logs.audits.audit import Report
     from smpc_dp.logs.audits.served_log import ServedLog as AsynchronousLog
     from smpc_dp.net.planned import SessionPlan
-    from smpc_dp.protocols.session_protocol import MakeParty
     from smpc_dp.records.table import Source, Table
     from smpc_dp.trees import Bounds
 

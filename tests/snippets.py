@@ -14,7 +14,7 @@ from typing import Any
 
 import smpc_dp
 from smpc_dp.capabilities.pairs.ustatistic.result import StatisticResult
-from smpc_dp.protocols.result import Result
+from smpc_dp.engine.result import Result
 
 ROOT = Path(__file__).parents[1]
 

@@ -28,7 +28,7 @@ import typer
 
 from smpc_dp import errors
 from smpc_dp.capabilities.learn.registry import LEARNERS
-from smpc_dp.protocols.engine.table import markdown
+from smpc_dp.engine.state_table import markdown
 from smpc_dp.settings import items
 from smpc_dp_lab.bench.page import load_results
 from smpc_dp_lab.bench.page import markdown as performance

@@ -15,9 +15,9 @@ from smpc_dp.cli.output import console, print_json
 from smpc_dp.cli.progress import Bar
 from smpc_dp.cli.reporting import Reporting, ReportPath, make_report
 from smpc_dp.encoding import Encoding, fixed_point_sum
+from smpc_dp.engine.phases.messages import PARTY_STEPS
+from smpc_dp.engine.result import Result
 from smpc_dp.extensions import imported
-from smpc_dp.protocols.phases.messages import PARTY_STEPS
-from smpc_dp.protocols.result import Result
 from smpc_dp.protocols.secagg.noisy import PrivateSettings
 
 # Of sums with noise, and GOPA's own where it is in this installation.

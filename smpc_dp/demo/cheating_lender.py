@@ -22,11 +22,11 @@ from smpc_dp.capabilities.gopa.verifiable.states import PARTY, party
 from smpc_dp.crypto import commit, proofs
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.encoding import RingVector
-from smpc_dp.protocols.engine.run import Run
-from smpc_dp.protocols.engine.state import Transition
-from smpc_dp.protocols.phases.survivors import FixedSurvivors
-from smpc_dp.protocols.result import Outcome
-from smpc_dp.protocols.session_protocol import MakeParty
+from smpc_dp.engine.phases.survivors import FixedSurvivors
+from smpc_dp.engine.result import Outcome
+from smpc_dp.engine.run import Run
+from smpc_dp.engine.session_protocol import MakeParty
+from smpc_dp.engine.state import Transition
 from smpc_dp.seen import NOTHING_SEEN, Seen
 from smpc_dp.wire.signing import Context, Signer, decode
 

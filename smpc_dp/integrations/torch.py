@@ -9,8 +9,8 @@ from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, OtherRequestEr
 from smpc_dp.optional import import_optional
 
 if TYPE_CHECKING:
+    from smpc_dp.engine.result import Result
     from smpc_dp.integrations.declared import DeclaredPrivacy
-    from smpc_dp.protocols.result import Result
     from smpc_dp.sync import Session
     from smpc_dp.trees import Bounds
 

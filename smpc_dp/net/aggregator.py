@@ -10,6 +10,12 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
+from smpc_dp.engine import events
+from smpc_dp.engine.phases.key_graph import Watch
+from smpc_dp.engine.phases.survivors import FixedSurvivors
+from smpc_dp.engine.registry import make_aggregator
+from smpc_dp.engine.result import Outcome, Result
+from smpc_dp.engine.session_protocol import MakeAggregator
 from smpc_dp.errors import Code, ConfigCheck, ConfigError, LocalError, PeerFault, SmpcError, certificate_of
 from smpc_dp.logs.audits.served_log import answer, is_log_request
 from smpc_dp.logs.board import BoardFolder
@@ -22,14 +28,8 @@ from smpc_dp.net.events import Event, OnEvent, ignore, with_logging
 from smpc_dp.net.member import Membership, aggregator_name, requests_of
 from smpc_dp.net.operations import HELLOS, Operations, is_hello, leaving_error
 from smpc_dp.net.tasks import BESIDE, CONVICTING, Beside, ConvictedParties
-from smpc_dp.protocols.engine import events
 from smpc_dp.protocols.exchange.states import Relayed
-from smpc_dp.protocols.phases.key_graph import Watch
-from smpc_dp.protocols.phases.survivors import FixedSurvivors
 from smpc_dp.protocols.record_result import RecordResult
-from smpc_dp.protocols.registry import make_aggregator
-from smpc_dp.protocols.result import Outcome, Result
-from smpc_dp.protocols.session_protocol import MakeAggregator
 from smpc_dp.transport.endpoint import listen
 from smpc_dp.wire.abort import LEAVE
 from smpc_dp.wire.envelope import Envelope

@@ -10,6 +10,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 import numpy as np
 
 from smpc_dp.encoding import RingVector
+from smpc_dp.engine import events
+from smpc_dp.engine.phases.messages import START
+from smpc_dp.engine.phases.survivors import FixedSurvivors
+from smpc_dp.engine.registry import make_party
+from smpc_dp.engine.result import Outcome
+from smpc_dp.engine.run import Run
+from smpc_dp.engine.session_protocol import MakeParty
 from smpc_dp.errors import Check, Code, OtherRequestError, SmpcError, TimeoutFault, check_of
 from smpc_dp.logs.seen import StoredRun
 from smpc_dp.net.asked import ASKED, OwnRequest
@@ -19,13 +26,6 @@ from smpc_dp.net.deadline import PATIENCE, StepTimer, hello_seconds
 from smpc_dp.net.driver import Drive
 from smpc_dp.net.events import OnEvent
 from smpc_dp.net.requests import AggregatorLostError, ends_session
-from smpc_dp.protocols.engine import events
-from smpc_dp.protocols.engine.run import Run
-from smpc_dp.protocols.phases.messages import START
-from smpc_dp.protocols.phases.survivors import FixedSurvivors
-from smpc_dp.protocols.registry import make_party
-from smpc_dp.protocols.result import Outcome
-from smpc_dp.protocols.session_protocol import MakeParty
 from smpc_dp.seen import NOTHING_SEEN, Seen
 from smpc_dp.transport.channel import ChannelClosed
 from smpc_dp.transport.endpoint import Endpoint, dial

@@ -11,15 +11,15 @@ import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
+from smpc_dp.engine import events
+from smpc_dp.engine.driver import Driver
+from smpc_dp.engine.phases.parameters import SumParameters
 from smpc_dp.errors import SmpcError
 from smpc_dp.logs.seen import StoredRun
 from smpc_dp.net.charging import Charge
 from smpc_dp.net.connection_pool import ConnectionPool, InboundEvent
 from smpc_dp.net.deadline import StepTimer
 from smpc_dp.net.events import Event, OnEvent, notify
-from smpc_dp.protocols.engine import events
-from smpc_dp.protocols.engine.driver import Driver
-from smpc_dp.protocols.phases.parameters import SumParameters
 from smpc_dp.wire.envelope import Envelope
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import msgspec
 from smpc_dp.errors import MOST_ERROR, MOST_TEXT, Code, SmpcError, printable
 
 if TYPE_CHECKING:
-    from smpc_dp.protocols.engine.run import RunningRole
+    from smpc_dp.engine.run import RunningRole
 
 Kind = Literal[
     "connected", "refused", "waiting", "warned", "step", "lost", "traffic", "done", "failed", "ended"

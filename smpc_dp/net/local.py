@@ -10,12 +10,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from smpc_dp.engine.registry import find_protocol
 from smpc_dp.errors import LocalError
 from smpc_dp.identity.keys import Identity
 from smpc_dp.identity.roster import Role, split_address
 from smpc_dp.net.member import default_key
 from smpc_dp.net.session_file import Timeouts, write_session
-from smpc_dp.protocols.registry import find_protocol
 from smpc_dp.transport.endpoint import listening
 
 AGGREGATOR = "aggregator"

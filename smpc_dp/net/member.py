@@ -22,8 +22,8 @@ from smpc_dp.wire.signing import Context, decode_envelope, encode_envelope, grou
 
 if TYPE_CHECKING:
     from smpc_dp.encoding import Encoding
+    from smpc_dp.engine.session_protocol import OpenedOnce
     from smpc_dp.privacy.accountant.events import Event
-    from smpc_dp.protocols.session_protocol import OpenedOnce
 
 # Bytes of large messages that a member holds at a time, or four messages if that is more.
 MIN_BUDGET = 64 << 20

@@ -7,6 +7,7 @@ import os
 import warnings
 from typing import TYPE_CHECKING
 
+from smpc_dp.engine.session_protocol import MakeParty
 from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.net.charging import open_ledger
 from smpc_dp.net.connection import AggregatorConnection, Connection
@@ -15,7 +16,6 @@ from smpc_dp.net.member import Membership
 from smpc_dp.net.planned import UnchargedWarning, warn_of_noise
 from smpc_dp.net.tasks import task_of
 from smpc_dp.privacy.guarantee import BUDGET
-from smpc_dp.protocols.session_protocol import MakeParty
 
 if TYPE_CHECKING:
     from smpc_dp.net.record_requests import ReadyRows

@@ -26,6 +26,7 @@ from smpc_dp.privacy.guarantee import BUDGET
 
 if TYPE_CHECKING:
     from smpc_dp.encoding import RingVector
+    from smpc_dp.engine.result import Outcome
     from smpc_dp.net.connection import Connection
     from smpc_dp.net.member import Membership
     from smpc_dp.net.tasks import Beside
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.ledger import Ledger
     from smpc_dp.privacy.accountant.receipt import Receipt, SpentBudget
     from smpc_dp.privacy.budget import Budget
-    from smpc_dp.protocols.result import Outcome
 
 LABEL_LIMIT = 200
 # Requests are numbered in 31 bits: servers tag mpyc's bytes with one more. There is a number after the last.
@@ -125,7 +125,7 @@ class PartyRequests:
 
         `planned`: what parties must have in common beside the label.
         """
-        from smpc_dp.protocols.registry import origin_of
+        from smpc_dp.engine.registry import origin_of
 
         # Parties with different versions of another package's protocol are not added up.
         origin = origin_of(self.membership.session.protocol)

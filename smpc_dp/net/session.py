@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from smpc_dp.encoding import RingVector
+    from smpc_dp.engine.result import Result
+    from smpc_dp.engine.session_protocol import MakeParty
     from smpc_dp.logs.audits.served_log import ServedLog
     from smpc_dp.net.call_types import (
         AnyCircuit,
@@ -44,8 +46,6 @@ if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.ledger import Ledger
     from smpc_dp.privacy.circuit_noise import NoiseKind, PairDistribution
     from smpc_dp.protocols.record_result import RecordResult
-    from smpc_dp.protocols.result import Result
-    from smpc_dp.protocols.session_protocol import MakeParty
     from smpc_dp.records.table import Source, Table
     from smpc_dp.trees import Bounds
 

@@ -20,11 +20,12 @@ from typing import Any, TypeVar, cast
 from smpc_dp import extensions
 from smpc_dp.decoding import from_base64
 from smpc_dp.encoding import shown
+from smpc_dp.engine.registry import built_in_protocols, find_protocol, protocol_in, session_protocol
+from smpc_dp.engine.session_protocol import CheckedParameters, SessionProtocol, Topology, no_servers
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, LocalError
 from smpc_dp.files import read_bounded
 from smpc_dp.identity.roster import ROLES, Member, Role, Roster, entry_of
 from smpc_dp.net.toml_text import toml, toml_key
-from smpc_dp.protocols.registry import built_in_protocols, find_protocol, protocol_in, session_protocol
 from smpc_dp.protocols.session import (
     MAX_DEPTH,
     SURROGATE,
@@ -32,7 +33,6 @@ from smpc_dp.protocols.session import (
     session_digest,
     session_json,
 )
-from smpc_dp.protocols.session_protocol import CheckedParameters, SessionProtocol, Topology, no_servers
 from smpc_dp.values import decoded
 
 __all__ = ["SessionFile", "Timeouts", "load_session", "parse_session", "write_session"]

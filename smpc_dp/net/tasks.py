@@ -11,12 +11,14 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeAlias, cast
 
+from smpc_dp.engine.registry import origin_of
 from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.extensions import CAPABILITIES, imported
 from smpc_dp.net.session_file import SessionFile
-from smpc_dp.protocols.registry import origin_of
 
 if TYPE_CHECKING:
+    from smpc_dp.engine.run import Run
+    from smpc_dp.engine.session_protocol import Audit
     from smpc_dp.errors import PeerFault
     from smpc_dp.identity.roster import Role, Roster
     from smpc_dp.logs.keeping import Board
@@ -24,8 +26,6 @@ if TYPE_CHECKING:
     from smpc_dp.net.launcher import ProcessOutcome
     from smpc_dp.privacy.accountant.ledger import Ledger
     from smpc_dp.privacy.empirical import Progress, ReleaseAudit
-    from smpc_dp.protocols.engine.run import Run
-    from smpc_dp.protocols.session_protocol import Audit
     from smpc_dp.report.document import Section
     from smpc_dp.wire.signing import Context
 

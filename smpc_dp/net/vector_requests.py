@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
+from smpc_dp.engine.result import Result
 from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.net.party_requests import PartyRequests, check_label
-from smpc_dp.protocols.result import Result
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike

@@ -117,7 +117,7 @@ class VectorTask(Task):
 
 def interval_of(result: Json, parameters: Any) -> tuple[float, float] | None:
     """Return how far the noise of a sum or an average goes, and the level; None where it is not known."""
-    from smpc_dp.protocols.result import noise_reach
+    from smpc_dp.engine.result import noise_reach
 
     averaged = result["kind"] == "average"
     weight = result["weight"] if averaged else 1

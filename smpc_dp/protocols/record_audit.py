@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smpc_dp.crypto.randomness import Randomness, SystemRandomness
+from smpc_dp.engine.session_protocol import CheckedParameters
 from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.privacy.accountant.compose import Composition
 from smpc_dp.privacy.empirical import (
@@ -33,7 +34,6 @@ from smpc_dp.privacy.empirical import (
 )
 from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.protocols.records import PlannedRecordParameters
-from smpc_dp.protocols.session_protocol import CheckedParameters
 from smpc_dp.records.plan import Plan
 from smpc_dp.records.schema import Number, Schema
 from smpc_dp.records.steps import SteppedPlan

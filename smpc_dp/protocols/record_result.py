@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from smpc_dp.engine.result import Evidence, Outcome, Privacy
 from smpc_dp.privacy.accountant.receipt import Receipt
-from smpc_dp.protocols.result import Evidence, Outcome, Privacy
 from smpc_dp.summary import spent_text
 
 if TYPE_CHECKING:

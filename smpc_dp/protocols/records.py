@@ -12,15 +12,15 @@ from msgspec.structs import replace
 from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.transcript import digest, encode_uint
 from smpc_dp.encoding import Encoding
+from smpc_dp.engine.phases.cost import PlannedAnswer, record_answer
+from smpc_dp.engine.phases.parameters import MAX_PARTIES, RequestParameters
+from smpc_dp.engine.result import Outcome
+from smpc_dp.engine.session_protocol import RECORDS
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, PrivacyError
 from smpc_dp.privacy.secagg_plan import SecAggPlan, default_dropout
-from smpc_dp.protocols.phases.cost import PlannedAnswer, record_answer
-from smpc_dp.protocols.phases.parameters import MAX_PARTIES, RequestParameters
 from smpc_dp.protocols.record_result import KIND, RecordResult
-from smpc_dp.protocols.result import Outcome
 from smpc_dp.protocols.secagg.noisy import MOST_COMPLETE, noise_counts
 from smpc_dp.protocols.secagg.params import Corrupt, Security, Share, plan_graph
-from smpc_dp.protocols.session_protocol import RECORDS
 from smpc_dp.settings import read
 
 if TYPE_CHECKING:

@@ -16,12 +16,12 @@ from smpc_dp.box import Bound
 from smpc_dp.capabilities.gopa.check import check_gopa
 from smpc_dp.capabilities.gopa.simulation.direct import run_direct
 from smpc_dp.encoding import MAX_LENGTH, Encoding, shown
+from smpc_dp.engine.phases.parameters import MAX_PARTIES, SumParameters
+from smpc_dp.engine.result import Result
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, Issues, SmpcError
 from smpc_dp.files import write_file
 from smpc_dp.logs.keeping import MemoryBoard
 from smpc_dp.privacy.secagg_plan import plan_secagg
-from smpc_dp.protocols.phases.parameters import MAX_PARTIES, SumParameters
-from smpc_dp.protocols.result import Result
 from smpc_dp.protocols.secagg.noisy import check_noisy
 from smpc_dp.protocols.secagg.params import SecAggParameters
 from smpc_dp.report.trace import Trace

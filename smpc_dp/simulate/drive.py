@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, cast
 
+from smpc_dp.engine.driver import Driver
+from smpc_dp.engine.events import Deadline, Message, PeersLost, Start
+from smpc_dp.engine.run import Run, RunningRole
 from smpc_dp.errors import PeerFault, SmpcError
-from smpc_dp.protocols.engine.driver import Driver
-from smpc_dp.protocols.engine.events import Deadline, Message, PeersLost, Start
-from smpc_dp.protocols.engine.run import Run, RunningRole
 from smpc_dp.transport.memory import Delivery, MemoryNetwork
 from smpc_dp.wire.envelope import Envelope
 

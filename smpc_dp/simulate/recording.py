@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from smpc_dp.protocols.engine.driver import Driver
-from smpc_dp.protocols.engine.events import Deadline, Event, Message
-from smpc_dp.protocols.engine.run import RunningRole
-from smpc_dp.protocols.phases.messages import MASKED, PARTY_STEPS
-from smpc_dp.protocols.phases.parameters import SumParameters
+from smpc_dp.engine.driver import Driver
+from smpc_dp.engine.events import Deadline, Event, Message
+from smpc_dp.engine.phases.messages import MASKED, PARTY_STEPS
+from smpc_dp.engine.phases.parameters import SumParameters
+from smpc_dp.engine.run import RunningRole
 from smpc_dp.protocols.secagg.params import SecAggParameters
 from smpc_dp.simulate.drive import drive
 from smpc_dp.simulate.roles import sum_roles

@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 
 from numpy.typing import ArrayLike
 
+from smpc_dp.engine.phases.parameters import SumParameters
+from smpc_dp.engine.registry import make_aggregator, make_party
+from smpc_dp.engine.result import Outcome
+from smpc_dp.engine.run import Run, RunningRole
 from smpc_dp.identity.keys import Identity, verify
 from smpc_dp.identity.roster import Role
 from smpc_dp.logs.keeping import MemoryBoard
-from smpc_dp.protocols.engine.run import Run, RunningRole
-from smpc_dp.protocols.phases.parameters import SumParameters
-from smpc_dp.protocols.registry import make_aggregator, make_party
-from smpc_dp.protocols.result import Outcome
 from smpc_dp.protocols.session import canonical_session, session_digest, session_json
 from smpc_dp.simulate.simulated_run import AGGREGATOR, SimulatedRun, simulated_run
 from smpc_dp.wire.signing import Context

@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from smpc_dp.protocols.engine.driver import Driver
-from smpc_dp.protocols.engine.events import Event
-from smpc_dp.protocols.engine.run import RunningRole
+from smpc_dp.engine.driver import Driver
+from smpc_dp.engine.events import Event
+from smpc_dp.engine.run import RunningRole
 from smpc_dp.report.trace import Trace
 from smpc_dp.simulate.drive import MakeDriver
 from smpc_dp.transport.memory import Faults, MemoryNetwork

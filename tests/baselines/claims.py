@@ -35,12 +35,12 @@ from smpc_dp.capabilities.servers.statistics import result as shared
 from smpc_dp.capabilities.servers.statistics.plan import statistic_program
 from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.transcript import digest
+from smpc_dp.engine.registry import checker_of, session_protocol
+from smpc_dp.engine.result import Privacy
 from smpc_dp.identity.keys import Identity
 from smpc_dp.identity.roster import Roster
 from smpc_dp.privacy.guarantee import PrivacyGuarantee
 from smpc_dp.protocols.exchange.params import plan_exchange
-from smpc_dp.protocols.registry import checker_of, session_protocol
-from smpc_dp.protocols.result import Privacy
 from smpc_dp.records.schema import read_schema
 from smpc_dp.report.document import Sentences
 from smpc_dp.report.sections import learned_privacy

@@ -22,17 +22,17 @@ from msgspec import inspect
 
 from smpc_dp.crypto.randomness import SystemRandomness
 from smpc_dp.crypto.seal import NONCE_BYTES
+from smpc_dp.engine.codec import Codec, Record
+from smpc_dp.engine.counter import Entry as Counted
+from smpc_dp.engine.counter import FileCounter
+from smpc_dp.engine.events import Cancellation, Event, Report, Start
+from smpc_dp.engine.keyring import Key, KeyRing
+from smpc_dp.engine.phases import messages as m
+from smpc_dp.engine.saved import SavedRun, Saving
+from smpc_dp.engine.saved_collector import Entry
+from smpc_dp.engine.seal import Position, open_state, seal_state
+from smpc_dp.engine.store import Row, Store
 from smpc_dp.errors import SmpcError
-from smpc_dp.protocols.engine.codec import Codec, Record
-from smpc_dp.protocols.engine.counter import Entry as Counted
-from smpc_dp.protocols.engine.counter import FileCounter
-from smpc_dp.protocols.engine.events import Cancellation, Event, Report, Start
-from smpc_dp.protocols.engine.keyring import Key, KeyRing
-from smpc_dp.protocols.engine.saved import SavedRun, Saving
-from smpc_dp.protocols.engine.saved_collector import Entry
-from smpc_dp.protocols.engine.seal import Position, open_state, seal_state
-from smpc_dp.protocols.engine.store import Row, Store
-from smpc_dp.protocols.phases import messages as m
 from smpc_dp.wire.envelope import Envelope
 from tests.faults import saved_scene, test_saved_aggregator, test_saved_statistic
 from tests.faults import test_saved_statistic_aggregator as statistic_aggregator

@@ -12,9 +12,9 @@ import pytest
 from msgspec.structs import replace
 
 from smpc_dp import database
+from smpc_dp.engine.codec import Record
+from smpc_dp.engine.seal import Position
 from smpc_dp.errors import LocalError, VerificationError
-from smpc_dp.protocols.engine.codec import Record
-from smpc_dp.protocols.engine.seal import Position
 from tests.baselines import saved
 from tests.baselines.saved import Media, Saved, restored, scene_of
 

@@ -16,11 +16,11 @@ from smpc_dp.capabilities.gopa import messages as g
 from smpc_dp.capabilities.gopa.direct_params import DirectParameters, check_parameters
 from smpc_dp.capabilities.gopa.direct_states import party
 from smpc_dp.encoding import fixed_point_sum
+from smpc_dp.engine.events import Cancellation, Deadline, Event, Message, PeersLost, Start
+from smpc_dp.engine.phases import messages as m
+from smpc_dp.engine.result import Outcome
+from smpc_dp.engine.run import Run
 from smpc_dp.errors import PeerFault, SmpcError, TimeoutFault
-from smpc_dp.protocols.engine.events import Cancellation, Deadline, Event, Message, PeersLost, Start
-from smpc_dp.protocols.engine.run import Run
-from smpc_dp.protocols.phases import messages as m
-from smpc_dp.protocols.result import Outcome
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from smpc_dp.simulate.simulated_run import Signer
 from smpc_dp.wire.abort import ABORT, LEAVE, Abort

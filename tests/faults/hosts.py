@@ -8,11 +8,11 @@ from typing import Any, ClassVar
 import msgspec
 
 from smpc_dp.capabilities.gopa.verifiable.hosting import VerifiableAggregator
-from smpc_dp.protocols.engine.collector import Inbox
-from smpc_dp.protocols.engine.events import Event, Message, PeersLost
-from smpc_dp.protocols.engine.run import Run
-from smpc_dp.protocols.result import Outcome
-from smpc_dp.protocols.run_log import RunLog, Statement
+from smpc_dp.engine.collector import Inbox
+from smpc_dp.engine.events import Event, Message, PeersLost
+from smpc_dp.engine.phases.run_log import RunLog, Statement
+from smpc_dp.engine.result import Outcome
+from smpc_dp.engine.run import Run
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp_lab.vectors.verifiable_runs import Host
 

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from smpc_dp.crypto import shamir
 from smpc_dp.crypto.prg import add_masks
+from smpc_dp.engine.events import Message, Start
+from smpc_dp.engine.phases import keys
+from smpc_dp.engine.phases import messages as m
 from smpc_dp.errors import SmpcError
-from smpc_dp.protocols.engine.events import Message, Start
-from smpc_dp.protocols.phases import keys
-from smpc_dp.protocols.phases import messages as m
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.sets import pack_list, pack_set, unpack_list
 from smpc_dp.wire.signing import decode

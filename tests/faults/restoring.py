@@ -17,17 +17,17 @@ from typing import Any
 import pytest
 
 from smpc_dp import database
+from smpc_dp.engine.codec import Codec
+from smpc_dp.engine.collector import CollectorRole
+from smpc_dp.engine.counter import Counter, Entry, FileCounter
+from smpc_dp.engine.events import Event
+from smpc_dp.engine.keyring import Key, KeyRing
+from smpc_dp.engine.peers import PeerRole
+from smpc_dp.engine.run import Run
+from smpc_dp.engine.saved import SavedRun, Saving
+from smpc_dp.engine.state import State
+from smpc_dp.engine.store import Row, Store
 from smpc_dp.errors import LocalError
-from smpc_dp.protocols.engine.codec import Codec
-from smpc_dp.protocols.engine.collector import CollectorRole
-from smpc_dp.protocols.engine.counter import Counter, Entry, FileCounter
-from smpc_dp.protocols.engine.events import Event
-from smpc_dp.protocols.engine.keyring import Key, KeyRing
-from smpc_dp.protocols.engine.peers import PeerRole
-from smpc_dp.protocols.engine.run import Run
-from smpc_dp.protocols.engine.saved import SavedRun, Saving
-from smpc_dp.protocols.engine.state import State
-from smpc_dp.protocols.engine.store import Row, Store
 from smpc_dp.wire.envelope import Envelope
 from tests.faults.saved_scene import kind_of
 

@@ -9,13 +9,13 @@ from typing import Any, ClassVar
 from smpc_dp.capabilities.gopa import direct_messages as d
 from smpc_dp.capabilities.gopa.direct_states import COORDINATOR, PARTY, party
 from smpc_dp.capabilities.gopa.messages import PUBLISH
-from smpc_dp.protocols.engine.codec import Codec
-from smpc_dp.protocols.engine.events import Message, PeersLost, Start
-from smpc_dp.protocols.engine.peers import PeerRole
-from smpc_dp.protocols.engine.run import Run
-from smpc_dp.protocols.engine.saved import SavedRun
-from smpc_dp.protocols.engine.state import State
-from smpc_dp.protocols.phases import messages as m
+from smpc_dp.engine.codec import Codec
+from smpc_dp.engine.events import Message, PeersLost, Start
+from smpc_dp.engine.peers import PeerRole
+from smpc_dp.engine.phases import messages as m
+from smpc_dp.engine.run import Run
+from smpc_dp.engine.saved import SavedRun
+from smpc_dp.engine.state import State
 from smpc_dp.wire.abort import LEAVE
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import encode_envelope

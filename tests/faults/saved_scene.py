@@ -17,18 +17,18 @@ from numpy.typing import NDArray
 
 from smpc_dp.capabilities.gopa.direct_messages import TO_ONE, WITNESS, Witness
 from smpc_dp.crypto.randomness import SystemRandomness
+from smpc_dp.engine.codec import Codec
+from smpc_dp.engine.collector import CollectorRole
+from smpc_dp.engine.counter import FileCounter
+from smpc_dp.engine.events import Cancellation, Message, PeersLost, Start
+from smpc_dp.engine.keyring import KeyRing
+from smpc_dp.engine.party import Member, PartyRole, PartyState, Row
+from smpc_dp.engine.peers import PeerRole
+from smpc_dp.engine.saved import Charge, SavedRun, Saving
+from smpc_dp.engine.saved_collector import SavedCollection, SavedPeer
+from smpc_dp.engine.state import State, Transition
+from smpc_dp.engine.store import Store
 from smpc_dp.errors import Check, LocalError, PrivacyError, SmpcError
-from smpc_dp.protocols.engine.codec import Codec
-from smpc_dp.protocols.engine.collector import CollectorRole
-from smpc_dp.protocols.engine.counter import FileCounter
-from smpc_dp.protocols.engine.events import Cancellation, Message, PeersLost, Start
-from smpc_dp.protocols.engine.keyring import KeyRing
-from smpc_dp.protocols.engine.party import Member, PartyRole, PartyState, Row
-from smpc_dp.protocols.engine.peers import PeerRole
-from smpc_dp.protocols.engine.saved import Charge, SavedRun, Saving
-from smpc_dp.protocols.engine.saved_collector import SavedCollection, SavedPeer
-from smpc_dp.protocols.engine.state import State, Transition
-from smpc_dp.protocols.engine.store import Store
 from smpc_dp.simulate.simulated_run import Signer
 from smpc_dp.wire.abort import LEAVE
 from smpc_dp.wire.envelope import Envelope

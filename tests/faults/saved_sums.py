@@ -13,19 +13,19 @@ from smpc_dp.capabilities.gopa import states as gopa
 from smpc_dp.capabilities.gopa.verifiable import messages as v
 from smpc_dp.capabilities.gopa.verifiable import states as verifiable
 from smpc_dp.capabilities.gopa.verifiable.hosting import VerifiableAggregator
+from smpc_dp.engine.codec import Codec
+from smpc_dp.engine.events import Message, PeersLost, Start
+from smpc_dp.engine.party import PartyRole
+from smpc_dp.engine.phases import messages as m
+from smpc_dp.engine.phases.parameters import SumParameters
+from smpc_dp.engine.phases.survivors import FixedSurvivors
+from smpc_dp.engine.registry import make_aggregator, make_party
+from smpc_dp.engine.run import Run
+from smpc_dp.engine.saved import SavedRun
+from smpc_dp.engine.state import State
 from smpc_dp.logs.keeping import MemoryBoard
-from smpc_dp.protocols.engine.codec import Codec
-from smpc_dp.protocols.engine.events import Message, PeersLost, Start
-from smpc_dp.protocols.engine.party import PartyRole
-from smpc_dp.protocols.engine.run import Run
-from smpc_dp.protocols.engine.saved import SavedRun
-from smpc_dp.protocols.engine.state import State
 from smpc_dp.protocols.exchange import states as exchange
 from smpc_dp.protocols.exchange.params import plan_exchange
-from smpc_dp.protocols.phases import messages as m
-from smpc_dp.protocols.phases.parameters import SumParameters
-from smpc_dp.protocols.phases.survivors import FixedSurvivors
-from smpc_dp.protocols.registry import make_aggregator, make_party
 from smpc_dp.protocols.secagg import states as secagg
 from smpc_dp.wire.abort import LEAVE
 from smpc_dp.wire.envelope import Envelope

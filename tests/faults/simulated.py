@@ -15,15 +15,15 @@ from smpc_dp.capabilities.gopa import messages as g
 from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.randomness import Randomness, SystemRandomness
 from smpc_dp.encoding import Encoding, fixed_point_sum
+from smpc_dp.engine.events import Cancellation, Deadline, Event, Message, Start
+from smpc_dp.engine.phases import messages as m
+from smpc_dp.engine.phases.merkle_commitments import MerkleCommitment
+from smpc_dp.engine.phases.parameters import SumParameters
+from smpc_dp.engine.phases.survivors import FixedSurvivors
+from smpc_dp.engine.registry import make_aggregator, make_party
+from smpc_dp.engine.run import Run, RunningRole
 from smpc_dp.errors import PeerFault, SmpcError, TimeoutFault
 from smpc_dp.privacy.secagg_plan import SecAggPlan, plan_secagg
-from smpc_dp.protocols.engine.events import Cancellation, Deadline, Event, Message, Start
-from smpc_dp.protocols.engine.run import Run, RunningRole
-from smpc_dp.protocols.phases import messages as m
-from smpc_dp.protocols.phases.merkle_commitments import MerkleCommitment
-from smpc_dp.protocols.phases.parameters import SumParameters
-from smpc_dp.protocols.phases.survivors import FixedSurvivors
-from smpc_dp.protocols.registry import make_aggregator, make_party
 from smpc_dp.protocols.secagg.params import SecAggParameters
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from smpc_dp.simulate.simulated_run import Signer

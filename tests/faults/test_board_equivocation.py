@@ -17,12 +17,12 @@ from smpc_dp.capabilities.gopa.verifiable.collecting import CollectCoins, Collec
 from smpc_dp.capabilities.gopa.verifiable.counting import CollectExclusions, CollectTally
 from smpc_dp.capabilities.gopa.verifiable.hosting import VerifiableAggregator
 from smpc_dp.capabilities.gopa.verifiable.states import AGGREGATOR
+from smpc_dp.engine.collector import CollectorRole, Item
+from smpc_dp.engine.phases import messages as m
+from smpc_dp.engine.phases.messages import Begun
+from smpc_dp.engine.state import Transition
 from smpc_dp.errors import PeerFault, TimeoutFault, VerificationError
 from smpc_dp.logs.followed import Followed
-from smpc_dp.protocols.engine.collector import CollectorRole, Item
-from smpc_dp.protocols.engine.state import Transition
-from smpc_dp.protocols.phases import messages as m
-from smpc_dp.protocols.phases.messages import Begun
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import decode, encode

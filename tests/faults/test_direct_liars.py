@@ -10,8 +10,8 @@ import pytest
 
 from smpc_dp.capabilities.gopa import direct_messages as d
 from smpc_dp.capabilities.gopa import messages as g
+from smpc_dp.engine.phases import messages as m
 from smpc_dp.errors import PeerFault, TimeoutFault
-from smpc_dp.protocols.phases import messages as m
 from smpc_dp.wire.envelope import Envelope
 from tests.faults.direct_simulated import KINDS, DirectRow
 from tests.faults.test_schedules import batches

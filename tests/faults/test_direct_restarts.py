@@ -8,8 +8,8 @@ import pytest
 
 from smpc_dp.capabilities.gopa import direct_messages as d
 from smpc_dp.capabilities.gopa.direct_states import party
-from smpc_dp.protocols.engine.events import Message, PeersLost, Start
-from smpc_dp.protocols.phases import messages as m
+from smpc_dp.engine.events import Message, PeersLost, Start
+from smpc_dp.engine.phases import messages as m
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.sets import PartySet

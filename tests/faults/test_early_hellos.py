@@ -19,6 +19,9 @@ from smpc_dp.capabilities.servers.requests import computing_server
 from smpc_dp.capabilities.servers.requests.computing_server import ComputingServer
 from smpc_dp.capabilities.servers.requests.connection import ServersConnection
 from smpc_dp.capabilities.servers.secret_sharing.messages import HELLO as SHARED_HELLO
+from smpc_dp.engine.events import Cancellation, Start
+from smpc_dp.engine.phases.messages import HELLO
+from smpc_dp.engine.registry import make_party
 from smpc_dp.errors import Code, LocalError, PeerFault, SmpcError, TimeoutFault
 from smpc_dp.net.aggregator import RequestServer, log_folder
 from smpc_dp.net.connection import AggregatorConnection, Connection
@@ -28,9 +31,6 @@ from smpc_dp.net.local import AGGREGATOR, create_local_session
 from smpc_dp.net.member import Membership, to_wire
 from smpc_dp.net.session_file import Timeouts
 from smpc_dp.net.tasks import BESIDE
-from smpc_dp.protocols.engine.events import Cancellation, Start
-from smpc_dp.protocols.phases.messages import HELLO
-from smpc_dp.protocols.registry import make_party
 from smpc_dp.wire.abort import LEAVE, QUIT, abort_of
 from smpc_dp.wire.envelope import Envelope
 from tests.faults.test_mesh_schedules import Room, no_charge

@@ -12,8 +12,8 @@ import pytest
 
 from smpc_dp.capabilities.learn.simulation.exchanging import drive_exchange
 from smpc_dp.crypto import agree
+from smpc_dp.engine.events import Message, Start
 from smpc_dp.errors import PeerFault, SmpcError, TimeoutFault
-from smpc_dp.protocols.engine.events import Message, Start
 from smpc_dp.protocols.exchange import messages as m
 from smpc_dp.protocols.exchange import states
 from smpc_dp.protocols.exchange.params import ExchangeParameters, plan_exchange

@@ -23,6 +23,8 @@ from numpy.typing import NDArray
 from smpc_dp.capabilities.gopa.params import GopaParameters
 from smpc_dp.crypto.randomness import Randomness, SystemRandomness
 from smpc_dp.encoding import RingVector, fixed_point_sum
+from smpc_dp.engine.phases.parameters import SumParameters
+from smpc_dp.engine.result import Outcome
 from smpc_dp.errors import PeerFault, SmpcError, TimeoutFault
 from smpc_dp.net.aggregator import RequestServer, log_folder
 from smpc_dp.net.connection import AggregatorConnection
@@ -34,8 +36,6 @@ from smpc_dp.net.member import Membership
 from smpc_dp.net.session_file import Timeouts
 from smpc_dp.protocols.exchange.params import plan_exchange
 from smpc_dp.protocols.exchange.states import Relayed
-from smpc_dp.protocols.phases.parameters import SumParameters
-from smpc_dp.protocols.result import Outcome
 from smpc_dp.wire.signing import Context
 from tests.faults.crooks import ACTS, CrookedPipe
 from tests.faults.restoring import restored_if_drawn

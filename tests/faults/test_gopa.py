@@ -13,8 +13,8 @@ from smpc_dp.capabilities.gopa import messages as g
 from smpc_dp.capabilities.gopa.params import GopaParameters, OnDropout, check_parameters
 from smpc_dp.crypto import agree
 from smpc_dp.encoding import RingVector
+from smpc_dp.engine.phases import messages as m
 from smpc_dp.errors import Code
-from smpc_dp.protocols.phases import messages as m
 from smpc_dp.wire.abort import ABORT, LEAVE, Abort
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.sets import pack_set

@@ -13,9 +13,9 @@ from smpc_dp.capabilities.gopa import messages as g
 from smpc_dp.capabilities.gopa.direct_keys import run_identifier
 from smpc_dp.capabilities.gopa.direct_params import check_parameters
 from smpc_dp.capabilities.gopa.params import GopaParameters
+from smpc_dp.engine.events import Cancellation, Message
+from smpc_dp.engine.phases import messages as m
 from smpc_dp.errors import Code, ConfigCheck, ConfigError, PrivacyError, TimeoutFault
-from smpc_dp.protocols.engine.events import Cancellation, Message
-from smpc_dp.protocols.phases import messages as m
 from smpc_dp.wire.abort import TEXTS
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.sets import PartySet, pack_set

@@ -14,10 +14,10 @@ from smpc_dp.capabilities.gopa.params import GopaParameters, OnDropout, check_pa
 from smpc_dp.capabilities.gopa.plan import Neighbourhood, plan_session
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.encoding import RingVector
+from smpc_dp.engine.phases import key_graph
+from smpc_dp.engine.phases import messages as m
 from smpc_dp.errors import Code, ConfigError, PrivacyError
 from smpc_dp.privacy.secagg_plan import check_plan, plan_secagg
-from smpc_dp.protocols.phases import key_graph
-from smpc_dp.protocols.phases import messages as m
 from smpc_dp.wire.abort import LEAVE, Abort
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.sets import unpack_list

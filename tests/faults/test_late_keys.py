@@ -17,10 +17,10 @@ from smpc_dp.capabilities.gopa import messages as g
 from smpc_dp.capabilities.gopa.verifiable import messages as v
 from smpc_dp.capabilities.pairs.simulation.pairwise import evaluate_in_memory
 from smpc_dp.crypto import agree
+from smpc_dp.engine.phases import key_graph, keys
+from smpc_dp.engine.phases import messages as m
 from smpc_dp.errors import Check, PeerFault, VerificationError
 from smpc_dp.protocols.exchange import messages as e
-from smpc_dp.protocols.phases import key_graph, keys
-from smpc_dp.protocols.phases import messages as m
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import decode
 from smpc_dp_lab.vectors.verifiable_runs import execute

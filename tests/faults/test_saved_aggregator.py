@@ -18,26 +18,18 @@ from smpc_dp import database
 from smpc_dp.capabilities.gopa import states as gopa
 from smpc_dp.capabilities.gopa.verifiable import states as verifiable
 from smpc_dp.capabilities.gopa.verifiable.counting import CollectExclusions, CollectOpen
+from smpc_dp.engine.codec import Codec
+from smpc_dp.engine.collector import CollectorState
+from smpc_dp.engine.events import Cancellation, Conviction, Deadline, Event, Message, PeersLost, Start
+from smpc_dp.engine.phases import messages as m
+from smpc_dp.engine.registry import make_aggregator
+from smpc_dp.engine.run import Run
+from smpc_dp.engine.saved import abandon
+from smpc_dp.engine.saved_collector import SavedCollection
+from smpc_dp.engine.saved_inbox import SavedError
 from smpc_dp.errors import Check, Code, LocalError, PeerFault, SmpcError, TimeoutFault, VerificationError
 from smpc_dp.logs.keeping import MemoryBoard
-from smpc_dp.protocols.engine.codec import Codec
-from smpc_dp.protocols.engine.collector import CollectorState
-from smpc_dp.protocols.engine.events import (
-    Cancellation,
-    Conviction,
-    Deadline,
-    Event,
-    Message,
-    PeersLost,
-    Start,
-)
-from smpc_dp.protocols.engine.run import Run
-from smpc_dp.protocols.engine.saved import abandon
-from smpc_dp.protocols.engine.saved_collector import SavedCollection
-from smpc_dp.protocols.engine.saved_inbox import SavedError
 from smpc_dp.protocols.exchange import states as exchange
-from smpc_dp.protocols.phases import messages as m
-from smpc_dp.protocols.registry import make_aggregator
 from smpc_dp.protocols.secagg import states as secagg
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import encode_envelope

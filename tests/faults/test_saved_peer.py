@@ -14,11 +14,11 @@ from smpc_dp import database
 from smpc_dp.capabilities.gopa import direct_messages as d
 from smpc_dp.capabilities.gopa.direct_agreement import AwaitMerkleCommitment
 from smpc_dp.capabilities.gopa.direct_evidence import DirectInbox
+from smpc_dp.engine.events import Cancellation, Message, PeersLost
+from smpc_dp.engine.peers import Letter
+from smpc_dp.engine.phases import messages as m
+from smpc_dp.engine.saved import SavedRun
 from smpc_dp.errors import LocalError
-from smpc_dp.protocols.engine.events import Cancellation, Message, PeersLost
-from smpc_dp.protocols.engine.peers import Letter
-from smpc_dp.protocols.engine.saved import SavedRun
-from smpc_dp.protocols.phases import messages as m
 from smpc_dp.wire.abort import LEAVE
 from smpc_dp.wire.envelope import Envelope
 from tests.faults.saved_direct import DirectScene

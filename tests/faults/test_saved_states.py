@@ -15,16 +15,16 @@ from typing import Any, ClassVar, TypeVar
 import pytest
 
 from smpc_dp import database
+from smpc_dp.engine import party, peers
+from smpc_dp.engine.events import Cancellation, Deadline, Event, Message, PeersLost
+from smpc_dp.engine.party import PartyState, Stopped
+from smpc_dp.engine.peers import PeerRole
+from smpc_dp.engine.phases import messages as m
+from smpc_dp.engine.phases.survivors import FixedSurvivors
+from smpc_dp.engine.saved import SavedRun, abandon
+from smpc_dp.engine.state import Transition
 from smpc_dp.errors import Check, LocalError, PeerFault, PrivacyError, SmpcError, VerificationError
-from smpc_dp.protocols.engine import party, peers
-from smpc_dp.protocols.engine.events import Cancellation, Deadline, Event, Message, PeersLost
-from smpc_dp.protocols.engine.party import PartyState, Stopped
-from smpc_dp.protocols.engine.peers import PeerRole
-from smpc_dp.protocols.engine.saved import SavedRun, abandon
-from smpc_dp.protocols.engine.state import Transition
 from smpc_dp.protocols.exchange import messages as exchange
-from smpc_dp.protocols.phases import messages as m
-from smpc_dp.protocols.phases.survivors import FixedSurvivors
 from smpc_dp.wire.abort import LEAVE
 from smpc_dp.wire.envelope import Envelope
 from tests.faults.saved_direct import CoordinatorScene, DirectScene

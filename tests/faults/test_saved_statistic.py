@@ -18,12 +18,12 @@ from smpc_dp.capabilities.pairs.ustatistic import states as states
 from smpc_dp.capabilities.pairs.ustatistic.pairs import EndedPair
 from smpc_dp.capabilities.pairs.ustatistic.party import Evaluating
 from smpc_dp.crypto.randomness import SystemRandomness
+from smpc_dp.engine.codec import Codec
+from smpc_dp.engine.events import Cancellation, Event, Message, Report, Start
+from smpc_dp.engine.run import Run
+from smpc_dp.engine.saved import SavedRun
+from smpc_dp.engine.state import State
 from smpc_dp.errors import LocalError, PrivacyError, SmpcError
-from smpc_dp.protocols.engine.codec import Codec
-from smpc_dp.protocols.engine.events import Cancellation, Event, Message, Report, Start
-from smpc_dp.protocols.engine.run import Run
-from smpc_dp.protocols.engine.saved import SavedRun
-from smpc_dp.protocols.engine.state import State
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import decode
 from tests.faults.saved_scene import Crash, Faults, Media, Wire

@@ -18,12 +18,12 @@ from smpc_dp import database
 from smpc_dp.capabilities.pairs.ustatistic import messages as m
 from smpc_dp.capabilities.pairs.ustatistic import states
 from smpc_dp.capabilities.pairs.ustatistic.pairs import CollectDone
+from smpc_dp.engine.codec import Codec
+from smpc_dp.engine.events import Deadline, Event, Message, Report, Start
+from smpc_dp.engine.phases.messages import BEGIN
+from smpc_dp.engine.saved_collector import SavedCollection
 from smpc_dp.errors import LocalError, SmpcError
 from smpc_dp.logs.log import Chain, Entry, decode_line, read_header
-from smpc_dp.protocols.engine.codec import Codec
-from smpc_dp.protocols.engine.events import Deadline, Event, Message, Report, Start
-from smpc_dp.protocols.engine.saved_collector import SavedCollection
-from smpc_dp.protocols.phases.messages import BEGIN
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import decode, encode_envelope
 from smpc_dp_lab.vectors import statistic_runs

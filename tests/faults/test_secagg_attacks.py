@@ -8,11 +8,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from smpc_dp.engine.phases import keys
+from smpc_dp.engine.phases import messages as m
 from smpc_dp.errors import Code, PeerFault, VerificationError
 from smpc_dp.identity.keys import verify
 from smpc_dp.privacy.secagg_plan import check_plan
-from smpc_dp.protocols.phases import keys
-from smpc_dp.protocols.phases import messages as m
 from smpc_dp.wire.abort import ABORT, LEAVE, Abort
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.sets import pack_list, pack_set, unpack_list

@@ -9,10 +9,10 @@ import msgspec
 import pytest
 
 from smpc_dp.crypto import agree
+from smpc_dp.engine.events import Start
+from smpc_dp.engine.phases import keys
+from smpc_dp.engine.phases import messages as m
 from smpc_dp.errors import Code, PeerFault, TimeoutFault, VerificationError
-from smpc_dp.protocols.engine.events import Start
-from smpc_dp.protocols.phases import keys
-from smpc_dp.protocols.phases import messages as m
 from smpc_dp.wire.abort import LEAVE, TEXTS, Abort, abort_of
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.sets import pack_list

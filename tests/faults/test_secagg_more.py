@@ -11,10 +11,10 @@ import pytest
 from smpc_dp.crypto import shamir
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.encoding import Encoding
+from smpc_dp.engine.events import Cancellation, Conviction, Deadline, Message, Start
+from smpc_dp.engine.phases import messages as m
 from smpc_dp.errors import Check, Code, PeerFault, TimeoutFault, VerificationError
 from smpc_dp.privacy.secagg_plan import plan_secagg
-from smpc_dp.protocols.engine.events import Cancellation, Conviction, Deadline, Message, Start
-from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.secagg.params import SecAggParameters
 from smpc_dp.simulate.drive import drive
 from smpc_dp.simulate.roles import Roles, sum_roles

@@ -9,10 +9,10 @@ from collections.abc import Iterable
 import msgspec
 import pytest
 
+from smpc_dp.engine.events import Cancellation, Message, Start
+from smpc_dp.engine.phases import messages as m
+from smpc_dp.engine.run import RunningRole
 from smpc_dp.errors import LocalError, SmpcError
-from smpc_dp.protocols.engine.events import Cancellation, Message, Start
-from smpc_dp.protocols.engine.run import RunningRole
-from smpc_dp.protocols.phases import messages as m
 from smpc_dp.wire.abort import ABORT, LEAVE
 from smpc_dp.wire.envelope import Envelope
 from tests.faults.simulated import AGGREGATOR, SimulatedRun

@@ -12,11 +12,11 @@ import msgspec
 import numpy as np
 import pytest
 
+from smpc_dp.engine.phases import certified_set
+from smpc_dp.engine.phases import messages as m
+from smpc_dp.engine.phases.certify import check_certificate
 from smpc_dp.errors import PeerFault, TimeoutFault
 from smpc_dp.privacy.secagg_plan import SecAggPlan, check_plan, plan_secagg
-from smpc_dp.protocols.phases import certified_set
-from smpc_dp.protocols.phases import messages as m
-from smpc_dp.protocols.phases.certify import check_certificate
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.sets import pack_list, pack_set, unpack_list
 from smpc_dp.wire.signing import decode

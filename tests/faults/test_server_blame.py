@@ -18,11 +18,11 @@ from smpc_dp.capabilities.servers.requests.computing_server import serve_shares
 from smpc_dp.capabilities.servers.requests.engine import Engine
 from smpc_dp.capabilities.servers.requests.wiring import FRAME, MAX_PAYLOAD, PeerFrames
 from smpc_dp.capabilities.servers.secret_sharing import messages as m
+from smpc_dp.engine.events import Cancellation, Deadline, Message, PeersLost, Report
 from smpc_dp.errors import Check, Code, LocalError, PeerFault, SmpcError, TimeoutFault, VerificationError
 from smpc_dp.net.local import create_local_session
 from smpc_dp.net.requests import ends_session
 from smpc_dp.net.session_file import Timeouts
-from smpc_dp.protocols.engine.events import Cancellation, Deadline, Message, PeersLost, Report
 from smpc_dp.wire.abort import ABORT, Abort
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.sets import pack_set

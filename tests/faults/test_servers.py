@@ -32,6 +32,7 @@ from smpc_dp.capabilities.servers.secret_sharing.server import Job, ServerRun
 from smpc_dp.capabilities.servers.secret_sharing.sharing import field_bytes, split, unpack
 from smpc_dp.capabilities.servers.secret_sharing.terms import ProgramTerms, modulus_for
 from smpc_dp.capabilities.servers.statistics.plan import statistic_program, sum_program
+from smpc_dp.engine.events import Cancellation, Deadline, Message, Report, Start
 from smpc_dp.errors import (
     Check,
     Code,
@@ -48,7 +49,6 @@ from smpc_dp.identity.keys import Identity
 from smpc_dp.net.local import create_local_session
 from smpc_dp.net.member import Membership, default_key
 from smpc_dp.net.session_file import Timeouts, load_session, write_session
-from smpc_dp.protocols.engine.events import Cancellation, Deadline, Message, Report, Start
 from smpc_dp.wire.abort import LEAVE, TEXTS, Abort
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import Context, decode, encode

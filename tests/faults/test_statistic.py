@@ -28,9 +28,9 @@ from smpc_dp.capabilities.pairs.ustatistic.plan import StatisticPlan
 from smpc_dp.capabilities.pairs.ustatistic.result import StatisticResult
 from smpc_dp.capabilities.pairs.ustatistic.terms import pair_context, statistic_context
 from smpc_dp.capabilities.pairs.ustatistic.wire import PairWire
+from smpc_dp.engine.events import Cancellation, Deadline, Message, PeersLost, Report, Start
+from smpc_dp.engine.run import Run
 from smpc_dp.errors import Check, Code, ConfigError, PeerFault, SmpcError, TimeoutFault
-from smpc_dp.protocols.engine.events import Cancellation, Deadline, Message, PeersLost, Report, Start
-from smpc_dp.protocols.engine.run import Run
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from smpc_dp.simulate.simulated_run import Signer
 from smpc_dp.wire.abort import TEXTS

@@ -18,11 +18,11 @@ from smpc_dp.capabilities.gopa.verifiable import audit as auditing
 from smpc_dp.capabilities.gopa.verifiable import messages as v
 from smpc_dp.capabilities.gopa.verifiable.hosting import VerifiableAggregator, as_signed
 from smpc_dp.capabilities.gopa.verifiable.params import VerifiableParameters
+from smpc_dp.engine.phases import messages as m
 from smpc_dp.errors import ConfigError, PeerFault, TimeoutFault, VerificationError
 from smpc_dp.logs.audits.audit import audit_stream
 from smpc_dp.privacy.accountant.compose import Composition
 from smpc_dp.privacy.gaussian import gaussian_mu
-from smpc_dp.protocols.phases import messages as m
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.sets import pack_list, pack_set, unpack_list
 from smpc_dp.wire.signing import decode, encode

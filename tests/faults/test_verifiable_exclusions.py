@@ -18,11 +18,11 @@ from smpc_dp.capabilities.gopa.verifiable.hosting import VerifiableAggregator
 from smpc_dp.capabilities.gopa.verifiable.params import VerifiableParameters, check_parameters
 from smpc_dp.capabilities.gopa.verifiable.statements import BOUNDS, COMMIT_MALFORMED, FALSE, MALFORMED
 from smpc_dp.capabilities.gopa.verifiable.states import AGGREGATOR
+from smpc_dp.engine.collector import Item
 from smpc_dp.errors import PeerFault, TimeoutFault
 from smpc_dp.logs.audits.audit import audit_stream
 from smpc_dp.logs.log import MAX_LINE_BYTES, Entry, encode_line
 from smpc_dp.privacy.gopa.verifiable import greatest_bias
-from smpc_dp.protocols.engine.collector import Item
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.sets import pack_list
 from smpc_dp_lab.vectors.verifiable_parties import (

@@ -16,8 +16,8 @@ from smpc_dp.capabilities.gopa.verifiable.counting import CollectOpen, CollectPu
 from smpc_dp.capabilities.gopa.verifiable.hosting import VerifiableAggregator
 from smpc_dp.capabilities.gopa.verifiable.recount import narrow, widen
 from smpc_dp.capabilities.gopa.verifiable.states import AGGREGATOR
+from smpc_dp.engine.state import Transition
 from smpc_dp.errors import PeerFault, TimeoutFault
-from smpc_dp.protocols.engine.state import Transition
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import decode, encode
 from smpc_dp_lab.vectors.verifiable_parties import CHEAT, off_by_one

@@ -19,11 +19,11 @@ from smpc_dp.capabilities.gopa.verifiable.counting import CollectOpen
 from smpc_dp.capabilities.gopa.verifiable.hosting import VerifiableAggregator
 from smpc_dp.capabilities.gopa.verifiable.statements import FALSE, OPENING, OPENING_OTHER
 from smpc_dp.capabilities.gopa.verifiable.states import AGGREGATOR
+from smpc_dp.engine.collector import Item
+from smpc_dp.engine.phases.run_log import Statement
+from smpc_dp.engine.state import Transition
 from smpc_dp.errors import PeerFault, TimeoutFault
 from smpc_dp.logs.audits.audit import Report, audit_stream
-from smpc_dp.protocols.engine.collector import Item
-from smpc_dp.protocols.engine.state import Transition
-from smpc_dp.protocols.run_log import Statement
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.sets import PartySet, pack_list, unpack_list
 from smpc_dp.wire.signing import decode, encode

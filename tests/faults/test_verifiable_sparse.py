@@ -21,13 +21,13 @@ from smpc_dp.capabilities.gopa.verifiable.hosting import VerifiableAggregator
 from smpc_dp.capabilities.gopa.verifiable.publishing import Refused
 from smpc_dp.capabilities.gopa.verifiable.statements import SUM, Rules
 from smpc_dp.capabilities.gopa.verifiable.states import AGGREGATOR
+from smpc_dp.engine.collector import Item
+from smpc_dp.engine.phases import messages as m
+from smpc_dp.engine.phases.key_graph import merkle_commitment_of
+from smpc_dp.engine.phases.run_log import Statement
+from smpc_dp.engine.state import Transition
 from smpc_dp.errors import PeerFault, PrivacyError
 from smpc_dp.logs.audits.audit import Report, audit_stream
-from smpc_dp.protocols.engine.collector import Item
-from smpc_dp.protocols.engine.state import Transition
-from smpc_dp.protocols.phases import messages as m
-from smpc_dp.protocols.phases.key_graph import merkle_commitment_of
-from smpc_dp.protocols.run_log import Statement
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.sets import pack_list, unpack_list
 from smpc_dp.wire.signing import decode, encode

@@ -22,13 +22,13 @@ from smpc_dp.capabilities.gopa.verifiable.follow import Term, VerifiableMember
 from smpc_dp.capabilities.gopa.verifiable.params import VerifiableParameters
 from smpc_dp.crypto import commit
 from smpc_dp.decoding import decode_json
+from smpc_dp.engine.phases import keys
+from smpc_dp.engine.phases.key_graph import Graph
 from smpc_dp.errors import ConfigError, LocalError, PrivacyError
 from smpc_dp.logs.audits.audit import Report, audit_stream
 from smpc_dp.logs.audits.second import differences
 from smpc_dp.logs.opinion import Opinion
 from smpc_dp.privacy.sampling import NoiseSource, discrete_gaussian
-from smpc_dp.protocols.phases import keys
-from smpc_dp.protocols.phases.key_graph import Graph
 from smpc_dp.wire.sets import pack_list
 from smpc_dp_lab.vectors.verifiable_parties import at, off_by_one
 from smpc_dp_lab.vectors.verifiable_runs import (

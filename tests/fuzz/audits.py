@@ -24,6 +24,8 @@ from smpc_dp.capabilities.pairs.kernels import Field
 from smpc_dp.capabilities.pairs.kernels.named import find_kernel
 from smpc_dp.capabilities.pairs.ustatistic.terms import statistic_context
 from smpc_dp.crypto import proofs
+from smpc_dp.engine.registry import protocol_in, session_protocol
+from smpc_dp.engine.result import Result
 from smpc_dp.errors import LocalError, SmpcError
 from smpc_dp.identity.keys import Identity
 from smpc_dp.logs.audits import audit as first_audit
@@ -38,8 +40,6 @@ from smpc_dp.logs.log import Entry, Header, decode_line, read_header
 from smpc_dp.logs.opinion import Opinion
 from smpc_dp.logs.receipt import read_receipt
 from smpc_dp.logs.signed_note import COSIGNATURE, NoteKey
-from smpc_dp.protocols.registry import protocol_in, session_protocol
-from smpc_dp.protocols.result import Result
 from smpc_dp.protocols.session import canonical_session, session_digest, session_json
 from smpc_dp.wire.signing import Context, group_operation
 from smpc_dp_lab.vectors import verifiable_runs as lab

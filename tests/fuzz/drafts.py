@@ -32,15 +32,15 @@ from smpc_dp.capabilities.pairs.ustatistic.terms import (
 )
 from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.transcript import digest
+from smpc_dp.engine.phases import keys
+from smpc_dp.engine.phases import messages as common
+from smpc_dp.engine.phases.begin import attestation_digest
 from smpc_dp.errors import SmpcError
 from smpc_dp.identity.keys import Identity
 from smpc_dp.logs.hash_tree import HashTree
 from smpc_dp.logs.log import FORMAT, VERSION, Chain, Entry, Header, decode_line, encode_line
 from smpc_dp.logs.runs import head_after, start_of
 from smpc_dp.logs.signed_note import COSIGNATURE, NoteKey, cosigned
-from smpc_dp.protocols.begin import attestation_digest
-from smpc_dp.protocols.phases import keys
-from smpc_dp.protocols.phases import messages as common
 from smpc_dp.protocols.session import session_json
 from smpc_dp.wire.sets import PartySet, pack_list
 from smpc_dp.wire.signing import Context

@@ -17,10 +17,10 @@ import numpy as np
 import pytest
 
 import smpc_dp
+from smpc_dp.engine.result import Result
 from smpc_dp.net.events import Event
 from smpc_dp.net.local import create_local_session
 from smpc_dp.net.session_file import Timeouts, load_session
-from smpc_dp.protocols.result import Result
 
 PARTIES = ("alice", "bob", "carol", "dave", "erin")
 REAL: dict[str, object] = {

@@ -33,6 +33,9 @@ from smpc_dp.capabilities.pairs.requests.statistic import StatisticRequest, plan
 from smpc_dp.capabilities.pairs.ustatistic import messages as statistic
 from smpc_dp.capabilities.reports.report_parameters import ReportParameters, check_reports
 from smpc_dp.cli.statistic import Statistic
+from smpc_dp.engine.registry import RESERVED, built_in_protocols, checker_of, find_protocol
+from smpc_dp.engine.result import Result
+from smpc_dp.engine.session_protocol import ParameterChecker
 from smpc_dp.errors import ConfigError, LocalError, SmpcError, TimeoutFault
 from smpc_dp.extensions import Group
 from smpc_dp.net.aggregator import serve
@@ -40,10 +43,7 @@ from smpc_dp.net.local import create_local_session
 from smpc_dp.net.session import connect
 from smpc_dp.net.session_file import Timeouts, load_session
 from smpc_dp.protocols.record_result import RecordResult
-from smpc_dp.protocols.registry import RESERVED, built_in_protocols, checker_of, find_protocol
-from smpc_dp.protocols.result import Result
 from smpc_dp.protocols.secagg.records import RecordSumParameters, check_records
-from smpc_dp.protocols.session_protocol import ParameterChecker
 from smpc_dp.records.answers import estimate
 from smpc_dp.records.asked import Statistic as Asked
 from smpc_dp.records.composed import FIRST_ORDER, NO_ANSWER
@@ -879,7 +879,7 @@ def check_of(protocol: str) -> ParameterChecker:
 def test_a_protocol_of_another_package_is_a_sum_through_an_aggregator(installed: Path, written: str) -> None:
     """What it says else would be trusted by audits, ledgers and sessions of other protocols."""
     code = f"""from smpc_dp_example.protocol import aggregator, check, party
-from smpc_dp.protocols.session_protocol import SessionProtocol
+from smpc_dp.engine.session_protocol import SessionProtocol
 given = {{"name": "other", "versions": {{1: check}}, "party": party, "aggregator": aggregator}}
 other = SessionProtocol(**(given | dict({written})))
 """

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 import smpc_dp
+from smpc_dp.engine.result import Result
 from smpc_dp.net.events import Event
 from smpc_dp.net.local import create_local_session
 from smpc_dp.net.session_file import Timeouts
-from smpc_dp.protocols.result import Result
 
 HONEST = ("alice", "bob", "carol", "dave")
 PARAMETERS: dict[str, object] = {"length": 2, "lower": -1.0, "upper": 1.0, "precision": 1e-3, "dropout": 0.25}
@@ -22,8 +22,8 @@ FLOOD = """
 import asyncio, sys
 import numpy as np
 from smpc_dp.errors import SmpcError
-from smpc_dp.protocols.engine.events import Start
-from smpc_dp.protocols.registry import make_party
+from smpc_dp.engine.events import Start
+from smpc_dp.engine.registry import make_party
 from smpc_dp.net.events import ignore
 from smpc_dp.net.connection import AggregatorConnection
 from smpc_dp.net.member import Membership

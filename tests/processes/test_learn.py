@@ -32,6 +32,7 @@ from smpc_dp.capabilities.learn.requirements import (
     Table,
 )
 from smpc_dp.cli import app
+from smpc_dp.engine.events import Message, Start
 from smpc_dp.errors import ConfigError, ConfigIssue, PeerFault, PrivacyError, SmpcError, TimeoutFault
 from smpc_dp.logs.audits.audit import audit
 from smpc_dp.logs.audits.log_session import is_scope
@@ -44,7 +45,6 @@ from smpc_dp.net.requests import AggregatorLostError
 from smpc_dp.net.session_file import Timeouts, load_session
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.privacy.sampling import NoiseSource
-from smpc_dp.protocols.engine.events import Message, Start
 from smpc_dp.protocols.secagg import states as secagg
 from smpc_dp.protocols.secagg.noisy import NoisySumParameters
 from smpc_dp.protocols.session import session_json

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 import smpc_dp
+from smpc_dp.engine.result import Result
 from smpc_dp.errors import Code
 from smpc_dp.net.local import create_local_session
 from smpc_dp.net.session_file import Timeouts
 from smpc_dp.privacy.accountant.ledger import Ledger
-from smpc_dp.protocols.result import Result
 
 PARTIES = ("alice", "bob", "carol", "dave")
 REAL: dict[str, object] = {

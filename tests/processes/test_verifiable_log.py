@@ -19,6 +19,8 @@ import pytest
 
 import smpc_dp
 from smpc_dp.capabilities.gopa.verifiable import messages as v
+from smpc_dp.engine.events import Deadline, Event
+from smpc_dp.engine.state import State
 from smpc_dp.errors import ConfigError, LocalError, PeerFault, TimeoutFault
 from smpc_dp.logs import board
 from smpc_dp.logs.log_messages import FETCH
@@ -30,8 +32,6 @@ from smpc_dp.net.driver import Drive
 from smpc_dp.net.local import create_local_session
 from smpc_dp.net.session import Session
 from smpc_dp.net.session_file import Timeouts
-from smpc_dp.protocols.engine.events import Deadline, Event
-from smpc_dp.protocols.engine.state import State
 from smpc_dp.wire.envelope import Envelope
 
 NAMES = ("alice", "bob", "carol", "dave")
@@ -209,7 +209,7 @@ FORGETTING_RELAY = """
 import asyncio, sys
 from pathlib import Path
 import smpc_dp
-from smpc_dp.protocols.registry import make_aggregator
+from smpc_dp.engine.registry import make_aggregator
 from smpc_dp.logs.board import BoardFolder
 
 def forgets(context, *given, board, **more):

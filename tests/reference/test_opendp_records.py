@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from smpc_dp.engine.registry import checker_of
 from smpc_dp.privacy.mechanisms.additive import DiscreteGaussian
-from smpc_dp.protocols.registry import checker_of
 from smpc_dp.records.table import read_table
 
 dp = pytest.importorskip("opendp.prelude", reason="needs opendp: the extra `peers` of the lab")

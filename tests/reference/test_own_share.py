@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from smpc_dp.capabilities.gopa.params import GopaParameters
 from smpc_dp.capabilities.learn.methods import AveragerTable
-from smpc_dp.protocols.phases.parameters import SumParameters
-from smpc_dp.protocols.registry import checker_of, session_protocol
+from smpc_dp.engine.phases.parameters import SumParameters
+from smpc_dp.engine.registry import checker_of, session_protocol
 from smpc_dp.protocols.secagg.noisy import NoisySumParameters
 
 DELTA = 1e-6

@@ -26,6 +26,9 @@ from smpc_dp.cli import simulate as _simulate  # noqa: F401
 from smpc_dp.cli.commands import COMMANDS
 from smpc_dp.cli.live import _index
 from smpc_dp.cli.plan import PLANS
+from smpc_dp.engine import registry
+from smpc_dp.engine.events import PeersLost
+from smpc_dp.engine.registry import RESERVED, built_in_protocols, find_protocol
 from smpc_dp.errors import Code, ConfigCheck, ConfigError, LocalError
 from smpc_dp.extensions import CAPABILITIES
 from smpc_dp.identity.keys import Identity
@@ -38,9 +41,6 @@ from smpc_dp.net.events import Event
 from smpc_dp.net.member import CERTIFICATES
 from smpc_dp.net.session_file import load_session, parse_session, write_session
 from smpc_dp.net.tasks import Beside
-from smpc_dp.protocols import registry
-from smpc_dp.protocols.engine.events import PeersLost
-from smpc_dp.protocols.registry import RESERVED, built_in_protocols, find_protocol
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import Context
 from tests.baselines import help

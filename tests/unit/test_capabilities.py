@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping
 
 import pytest
 
+from smpc_dp.engine import registry
 from smpc_dp.net import tasks
-from smpc_dp.protocols import registry
 from tests.unit.kinds import Kinds, kinds_in
 from tests.unit.test_layers import (
     FILES,
@@ -58,8 +58,8 @@ OWNERS: Mapping[str, str] = {"pairwise-statistic": "pairs"}
 REGISTRIES = frozenset(
     {
         "smpc_dp.net.tasks",
-        "smpc_dp.protocols.registry",
-        "smpc_dp.protocols.session_protocol",
+        "smpc_dp.engine.registry",
+        "smpc_dp.engine.session_protocol",
         *registry.BUILT_IN.values(),
         *tasks.BUILT_IN.values(),
     }
@@ -68,7 +68,7 @@ PROTOCOLS = registry.RESERVED
 TASKS = frozenset(tasks.BUILT_IN)
 
 # The check of what another package's protocol makes.
-CHECKS_OTHERS = ("smpc_dp.protocols.registry", "smpc_dp.protocols.phases.parameters.SumParameters")
+CHECKS_OTHERS = ("smpc_dp.engine.registry", "smpc_dp.engine.phases.parameters.SumParameters")
 
 
 def part_of(module: str) -> str | None:
@@ -116,7 +116,7 @@ def test_every_name_in_the_list_of_parts_is_a_module() -> None:
 def test_a_new_module_of_several_subjects_belongs_to_no_part() -> None:
     assert part_of("smpc_dp.net.new") is None
     assert part_of("smpc_dp.capabilities.servers.requests.new") == "servers"
-    assert part_of("smpc_dp.protocols.new.states") is None
+    assert part_of("smpc_dp.engine.new.states") is None
     assert part_of("smpc_dp.capabilities.new.capability") is None
 
 
@@ -183,7 +183,7 @@ def test_the_rule_of_imports_refuses(module: str, imported: str) -> None:
 @pytest.mark.parametrize(
     ("module", "imported"),
     [
-        ("smpc_dp.net.driver", "smpc_dp.protocols.engine.run"),
+        ("smpc_dp.net.driver", "smpc_dp.engine.run"),
         ("smpc_dp.capabilities.learn.sgd", "smpc_dp.capabilities.pairs.kernels.named"),
         ("smpc_dp.capabilities.gopa.states", "smpc_dp.protocols.secagg.states"),
         ("smpc_dp.capabilities.servers.statistics.plan", "smpc_dp.capabilities.pairs.kernels.fields"),
@@ -316,7 +316,7 @@ def test_the_classes_of_parameters_members_and_results_are_found() -> None:
         "smpc_dp.capabilities.pairs.garbled.evaluation.Evaluation",
         "smpc_dp.capabilities.gopa.records.DirectRecordParameters",
         "smpc_dp.protocols.record_result.RecordResult",
-        "smpc_dp.protocols.result.Result",
+        "smpc_dp.engine.result.Result",
         "smpc_dp.capabilities.reports.report_parameters.ReportParameters",
     }
 
@@ -484,7 +484,7 @@ def test_the_rule_of_names_refuses(code: str) -> None:
         ("'learner' in task.parameters", "smpc_dp.net.example"),
         ("terms.kind == 'pairs'", "smpc_dp.net.example"),
         ("method == 'gopa'", "smpc_dp.capabilities.gopa.example"),
-        ("method == 'gopa'", "smpc_dp.protocols.registry"),
+        ("method == 'gopa'", "smpc_dp.engine.registry"),
         ("task_of(session).name == 'records'", "smpc_dp.records.example"),
         ("_averager(parameters).get('method') == 'mpyc'", "smpc_dp.capabilities.learn.capability"),
     ],

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import smpc_dp
+from smpc_dp.engine.saved_inbox import SavedError
 from smpc_dp.errors import (
     Check,
     Code,
@@ -23,7 +24,6 @@ from smpc_dp.errors import (
     VerificationError,
     check_of,
 )
-from smpc_dp.protocols.engine.saved_inbox import SavedError
 from tests.unit.checks import SLOTS, Checks, name_of
 from tests.unit.test_layers import FILES, PACKAGE, facts_of
 

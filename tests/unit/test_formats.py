@@ -19,6 +19,7 @@ from smpc_dp.capabilities.learn.commands.learn import MODEL_VERSION
 from smpc_dp.capabilities.pairs.circuits.bristol import read_bristol
 from smpc_dp.capabilities.pairs.published.library import PUBLISHED
 from smpc_dp.capabilities.pairs.ustatistic import messages as statistic
+from smpc_dp.engine.registry import built_in_protocols
 from smpc_dp.errors import ConfigError, LocalError, SmpcError
 from smpc_dp.identity import keys as identity
 from smpc_dp.identity.keys import Identity
@@ -32,7 +33,6 @@ from smpc_dp.net.session_file import load_session
 from smpc_dp.privacy.accountant import ledger
 from smpc_dp.privacy.accountant.events import Event, Pure
 from smpc_dp.privacy.accountant.ledger import Ledger
-from smpc_dp.protocols.registry import built_in_protocols
 from smpc_dp.seen import Seen
 from smpc_dp.transport import handshake
 

@@ -265,7 +265,7 @@ def test_imports_go_downwards() -> None:
         ("smpc_dp.protocols.secagg.states", "smpc_dp.transport.channel"),
         ("smpc_dp.encoding", "smpc_dp._core"),
         ("smpc_dp.simulate.average", "smpc_dp.demo.run"),
-        ("smpc_dp.protocols.result", "smpc_dp"),
+        ("smpc_dp.engine.result", "smpc_dp"),
         ("smpc_dp.cli.run", "circuits"),
         ("smpc_dp.attic.old", "smpc_dp.errors"),
     ],

@@ -19,12 +19,12 @@ from smpc_dp.capabilities.gopa.plan import Neighbourhood
 from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.transcript import digest
 from smpc_dp.encoding import Encoding, RingVector
+from smpc_dp.engine.events import Deadline, Event, Message, Start
+from smpc_dp.engine.peers import Inbox
+from smpc_dp.engine.result import Outcome
+from smpc_dp.engine.run import Run
 from smpc_dp.errors import PeerFault, SmpcError, TimeoutFault
 from smpc_dp.privacy.secagg_plan import plan_secagg
-from smpc_dp.protocols.engine.events import Deadline, Event, Message, Start
-from smpc_dp.protocols.engine.peers import Inbox
-from smpc_dp.protocols.engine.run import Run
-from smpc_dp.protocols.result import Outcome
 from smpc_dp.simulate.drive import drive
 from smpc_dp.simulate.simulated_run import Signer
 from smpc_dp.transport.memory import Faults

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from smpc_dp.protocols.engine.events import Message, Start
+from smpc_dp.engine.events import Message, Start
 from smpc_dp.wire.abort import ABORT, LEAVE
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp_lab import vectors

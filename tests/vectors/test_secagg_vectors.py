@@ -11,10 +11,10 @@ from typing import Any, cast
 import pytest
 
 from smpc_dp import errors
+from smpc_dp.engine.events import Message, Start
+from smpc_dp.engine.phases.certify import check_certificate
+from smpc_dp.engine.phases.messages import Certificate
 from smpc_dp.errors import Code
-from smpc_dp.protocols.engine.events import Message, Start
-from smpc_dp.protocols.phases.certify import check_certificate
-from smpc_dp.protocols.phases.messages import Certificate
 from smpc_dp.wire.abort import ABORT, LEAVE, Abort
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import decode

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from smpc_dp.engine.phases.begin import attest_begin
 from smpc_dp.errors import Check, LocalError, PeerFault
 from smpc_dp.logs.audits.audit import Report, audit
-from smpc_dp.protocols.begin import attest_begin
 from smpc_dp.seen import Seen
 from smpc_dp.wire.sets import PartySet
 from smpc_dp_lab.vectors.verifiable_listed import listed, packed

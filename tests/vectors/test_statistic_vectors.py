@@ -16,9 +16,9 @@ from smpc_dp.capabilities.pairs.ustatistic import messages as m
 from smpc_dp.capabilities.pairs.ustatistic.party import Evaluating
 from smpc_dp.capabilities.pairs.ustatistic.result import StatisticResult
 from smpc_dp.capabilities.pairs.ustatistic.wire import PairWire
+from smpc_dp.engine.events import Message, Report, Start
+from smpc_dp.engine.run import Run
 from smpc_dp.errors import PeerFault, SmpcError, VerificationError
-from smpc_dp.protocols.engine.events import Message, Report, Start
-from smpc_dp.protocols.engine.run import Run
 from smpc_dp.wire.abort import ABORT
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import decode, decode_envelope

@@ -6,16 +6,16 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
+from smpc_dp.engine.collector import Collector, CollectorRole, CollectorState
+from smpc_dp.engine.phases.key_graph import SumMember
+from smpc_dp.engine.phases.parameters import SumParameters
+from smpc_dp.engine.result import Outcome, Privacy
+from smpc_dp.engine.run import Run
+from smpc_dp.engine.session_protocol import SessionProtocol
+from smpc_dp.engine.state import Transition
 from smpc_dp.errors import Check, ConfigIssue
-from smpc_dp.protocols.engine.collector import Collector, CollectorRole, CollectorState
-from smpc_dp.protocols.engine.run import Run
-from smpc_dp.protocols.engine.state import Transition
-from smpc_dp.protocols.phases.key_graph import SumMember
-from smpc_dp.protocols.phases.parameters import SumParameters
-from smpc_dp.protocols.result import Outcome, Privacy
 from smpc_dp.protocols.secagg import states
 from smpc_dp.protocols.secagg.params import SecAggParameters, SumSettings, check_sum
-from smpc_dp.protocols.session_protocol import SessionProtocol
 
 NAME = "unanimous"
 

@@ -8,9 +8,9 @@ from time import process_time
 
 from smpc_dp.capabilities.gopa.params import check_parameters as check_gopa
 from smpc_dp.crypto.agree import agree, public_key
+from smpc_dp.engine.phases.parameters import SumParameters
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
 from smpc_dp.privacy.secagg_plan import ADVERTISEMENT, check_plan
-from smpc_dp.protocols.phases.parameters import SumParameters
 from smpc_dp.protocols.secagg.noisy import check_noisy
 from smpc_dp.protocols.secagg.params import SecAggParameters
 from smpc_dp.protocols.secagg.params import check_parameters as check_exact

@@ -13,13 +13,13 @@ from cryptography.hazmat.primitives.ciphers.modes import CTR
 from smpc_dp.crypto import agree, shamir
 from smpc_dp.crypto.prg import add_masks
 from smpc_dp.encoding import RingVector
+from smpc_dp.engine.phases import keys
+from smpc_dp.engine.phases import messages as m
+from smpc_dp.engine.phases.draws import draw_neighbours
+from smpc_dp.engine.phases.key_graph import Edges
+from smpc_dp.engine.phases.parameters import add_uniform_terms
+from smpc_dp.engine.phases.recovery import Recovery
 from smpc_dp.privacy.secagg_plan import SecAggPlan
-from smpc_dp.protocols.phases import keys
-from smpc_dp.protocols.phases import messages as m
-from smpc_dp.protocols.phases.draws import draw_neighbours
-from smpc_dp.protocols.phases.key_graph import Edges
-from smpc_dp.protocols.phases.parameters import add_uniform_terms
-from smpc_dp.protocols.phases.recovery import Recovery
 from smpc_dp.simulate.simulated_run import SimulatedRun, simulated_run
 from smpc_dp.wire.sets import pack_list
 

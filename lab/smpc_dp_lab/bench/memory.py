@@ -15,9 +15,9 @@ from typing import IO
 
 import msgspec
 
+from smpc_dp.engine.events import Deadline, Event, Message, Start
+from smpc_dp.engine.run import RunningRole
 from smpc_dp.errors import LocalError
-from smpc_dp.protocols.engine.events import Deadline, Event, Message, Start
-from smpc_dp.protocols.engine.run import RunningRole
 from smpc_dp.protocols.secagg import states as secagg
 from smpc_dp.protocols.secagg.params import SecAggParameters
 from smpc_dp.simulate.recording import record, vectors

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
+from smpc_dp.engine.registry import built_in_protocols
 from smpc_dp.files import read_bounded
-from smpc_dp.protocols.registry import built_in_protocols
 from smpc_dp_lab.vectors import (
     covert_certificates,
     covert_negative,

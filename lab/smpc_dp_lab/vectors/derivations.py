@@ -12,9 +12,9 @@ from smpc_dp.crypto import agree, shamir
 from smpc_dp.crypto.prg import expand
 from smpc_dp.crypto.seal import seal
 from smpc_dp.encoding import Encoding
-from smpc_dp.protocols.phases import keys
-from smpc_dp.protocols.phases import messages as m
-from smpc_dp.protocols.phases.draws import draw_neighbours
+from smpc_dp.engine.phases import keys
+from smpc_dp.engine.phases import messages as m
+from smpc_dp.engine.phases.draws import draw_neighbours
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from smpc_dp.simulate.simulated_run import Signer
 from smpc_dp.wire.sets import pack_list, pack_set

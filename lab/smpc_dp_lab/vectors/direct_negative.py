@@ -9,7 +9,7 @@ from typing import Any
 
 from smpc_dp.capabilities.gopa import direct_messages as d
 from smpc_dp.capabilities.gopa import messages as g
-from smpc_dp.protocols.phases import messages as m
+from smpc_dp.engine.phases import messages as m
 from smpc_dp.wire.envelope import EVERYONE, Envelope
 from smpc_dp.wire.sets import pack_set
 from smpc_dp.wire.signing import encode

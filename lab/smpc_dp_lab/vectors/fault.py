@@ -9,7 +9,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import msgspec
 
 from smpc_dp.capabilities.gopa import messages as g
-from smpc_dp.protocols.phases import messages as m
+from smpc_dp.engine.phases import messages as m
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import Context, Signer, decode
 from smpc_dp_lab.vectors import runs

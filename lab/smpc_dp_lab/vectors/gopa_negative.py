@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from smpc_dp.capabilities.gopa import messages as g
 from smpc_dp.crypto.labels import Label
-from smpc_dp.protocols.phases import messages as m
-from smpc_dp.protocols.phases.merkle_commitments import MerkleCommitment
+from smpc_dp.engine.phases import messages as m
+from smpc_dp.engine.phases.merkle_commitments import MerkleCommitment
 from smpc_dp.wire.sets import PartySet, pack_set
 from smpc_dp_lab.vectors.fault import ENVELOPE, ORDER, VICTIM, Base, Negative, flip
 from smpc_dp_lab.vectors.gopa_runs import SCENARIOS

@@ -12,8 +12,8 @@ from smpc_dp.capabilities.gopa import messages as g
 from smpc_dp.capabilities.gopa.params import GopaParameters, OnDropout
 from smpc_dp.capabilities.gopa.plan import Neighbourhood, SessionNoise
 from smpc_dp.encoding import Encoding
+from smpc_dp.engine.phases import messages as m
 from smpc_dp.privacy.secagg_plan import check_plan, plan_secagg
-from smpc_dp.protocols.phases import messages as m
 from smpc_dp.wire.signing import decode
 from smpc_dp_lab.vectors.runs import (
     AGGREGATOR,

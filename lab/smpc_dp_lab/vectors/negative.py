@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import msgspec
 
+from smpc_dp.engine.phases import messages as m
 from smpc_dp.errors import Code
-from smpc_dp.protocols.phases import messages as m
 from smpc_dp.wire.abort import ABORT, Abort
 from smpc_dp.wire.sets import pack_set
 from smpc_dp.wire.signing import decode

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import msgspec
 
+from smpc_dp.engine.phases import messages as m
 from smpc_dp.errors import Code
-from smpc_dp.protocols.phases import messages as m
 from smpc_dp.wire.abort import LEAVE, Abort
 from smpc_dp.wire.sets import pack_list
 from smpc_dp_lab.vectors.fault import CONTENT, ENVELOPE, ORDER, Base, Negative, flip

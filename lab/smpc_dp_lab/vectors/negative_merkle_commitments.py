@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from smpc_dp.crypto.labels import Label
-from smpc_dp.protocols.phases import messages as m
-from smpc_dp.protocols.phases.merkle_commitments import MerkleCommitment
+from smpc_dp.engine.phases import messages as m
+from smpc_dp.engine.phases.merkle_commitments import MerkleCommitment
 from smpc_dp_lab.vectors.fault import Base, Negative, flip
 
 ALICE, BOB, DAVE = 1, 2, 4

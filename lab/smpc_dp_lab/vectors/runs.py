@@ -12,14 +12,14 @@ import msgspec
 
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.encoding import Encoding, RingVector
+from smpc_dp.engine.phases import messages as m
+from smpc_dp.engine.phases.parameters import SumParameters
+from smpc_dp.engine.registry import make_aggregator, make_party
+from smpc_dp.engine.result import Outcome
+from smpc_dp.engine.run import Run
 from smpc_dp.errors import LocalError
 from smpc_dp.logs.keeping import MemoryBoard
 from smpc_dp.privacy.secagg_plan import SecAggPlan, check_plan, plan_secagg
-from smpc_dp.protocols.engine.run import Run
-from smpc_dp.protocols.phases import messages as m
-from smpc_dp.protocols.phases.parameters import SumParameters
-from smpc_dp.protocols.registry import make_aggregator, make_party
-from smpc_dp.protocols.result import Outcome
 from smpc_dp.protocols.secagg.params import SecAggParameters
 from smpc_dp.simulate.drive import drive
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation

@@ -24,8 +24,8 @@ from smpc_dp.capabilities.pairs.ustatistic.party import Evaluating
 from smpc_dp.capabilities.pairs.ustatistic.plan import StatisticPlan
 from smpc_dp.capabilities.pairs.ustatistic.terms import draw
 from smpc_dp.capabilities.pairs.ustatistic.wire import PairWire
+from smpc_dp.engine.events import Deadline, Message, Report, Start
 from smpc_dp.logs.keeping import MemoryBoard
-from smpc_dp.protocols.engine.events import Deadline, Message, Report, Start
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from smpc_dp.simulate.simulated_run import draw_signers, public_keys
 from smpc_dp.wire.envelope import Envelope

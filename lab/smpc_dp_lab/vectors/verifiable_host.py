@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from msgspec.structs import replace
 
 from smpc_dp.capabilities.gopa.verifiable import messages as v
+from smpc_dp.engine.phases import messages as m
 from smpc_dp.logs.log import Entry, decode_line, encode_line
-from smpc_dp.protocols.phases import messages as m
 from smpc_dp.wire.signing import decode, encode
 from smpc_dp_lab.vectors.fault import Fields, Kinds, altered
 from smpc_dp_lab.vectors.verifiable_cheat import BASE, REFUSED, SESSION, Cheat

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
+from smpc_dp.engine.phases import messages as m
+from smpc_dp.engine.phases.begin import attestation_digest
+from smpc_dp.engine.phases.messages import Attestation, Begin
 from smpc_dp.identity.keys import Identity
 from smpc_dp.logs.keeping import MemoryBoard
 from smpc_dp.logs.log import Chain, encode_line
 from smpc_dp.logs.runs import CertifiedLine, MemorySessionLog, RunLine, Shown
-from smpc_dp.protocols.begin import attestation_digest
-from smpc_dp.protocols.phases import messages as m
-from smpc_dp.protocols.phases.messages import Attestation, Begin
 from smpc_dp.seen import NOTHING_SEEN, Seen
 from smpc_dp.wire.sets import pack_set
 from smpc_dp.wire.signing import Context, encode

@@ -24,8 +24,8 @@ from smpc_dp.capabilities.gopa.verifiable.statements import (
 )
 from smpc_dp.capabilities.gopa.verifiable.states import AGGREGATOR
 from smpc_dp.crypto import proofs
-from smpc_dp.protocols.engine.collector import Item
-from smpc_dp.protocols.run_log import Statement
+from smpc_dp.engine.collector import Item
+from smpc_dp.engine.phases.run_log import Statement
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import decode
 from smpc_dp_lab.vectors.fault import altered, flip

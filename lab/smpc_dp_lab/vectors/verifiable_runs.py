@@ -27,17 +27,17 @@ from smpc_dp.capabilities.gopa.verifiable.states import AGGREGATOR, PARTY, aggre
 from smpc_dp.capabilities.gopa.versions import AUDITED_VERSION, VERIFIABLE_VERSION
 from smpc_dp.crypto import commit, proofs
 from smpc_dp.crypto.randomness import Randomness
+from smpc_dp.engine.collector import CollectorRole
+from smpc_dp.engine.events import Cancellation, Event
+from smpc_dp.engine.party import Apply, PartyState
+from smpc_dp.engine.result import Outcome
+from smpc_dp.engine.run import Run
+from smpc_dp.engine.state import Transition
 from smpc_dp.errors import LocalError, SmpcError
 from smpc_dp.identity.keys import Identity
 from smpc_dp.identity.roster import Member
 from smpc_dp.logs.keeping import MemoryBoard
 from smpc_dp.logs.log import Chain, Entry, Header, decode_line, encode_line
-from smpc_dp.protocols.engine.collector import CollectorRole
-from smpc_dp.protocols.engine.events import Cancellation, Event
-from smpc_dp.protocols.engine.party import Apply, PartyState
-from smpc_dp.protocols.engine.run import Run
-from smpc_dp.protocols.engine.state import Transition
-from smpc_dp.protocols.result import Outcome
 from smpc_dp.protocols.session import canonical_session, session_digest, session_json
 from smpc_dp.seen import NOTHING_SEEN, Seen
 from smpc_dp.simulate.drive import drive

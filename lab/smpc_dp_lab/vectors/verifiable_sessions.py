@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from smpc_dp.engine.phases.messages import Begin
 from smpc_dp.identity.keys import Identity
 from smpc_dp.logs.checkpoint import Checkpoint, inclusion_proof, log_key, sign_checkpoint, witness_request
 from smpc_dp.logs.runs import read_all
 from smpc_dp.logs.signed_note import COSIGNATURE, NoteKey, cosign_note
-from smpc_dp.protocols.phases.messages import Begin
 from smpc_dp.seen import Seen
 from smpc_dp.wire.signing import encode
 from smpc_dp_lab.vectors.runs import header

@@ -15,10 +15,8 @@ from smpc_dp.capabilities.gopa.versions import (
     is_verifiable,
     version_of,
 )
-from smpc_dp.errors import ConfigCheck, ConfigIssue, Issues
-from smpc_dp.identity.roster import Member
-from smpc_dp.protocols.averaging import Averaging
-from smpc_dp.protocols.session_protocol import (
+from smpc_dp.engine.averaging import Averaging
+from smpc_dp.engine.session_protocol import (
     Audit,
     Roles,
     SessionProtocol,
@@ -26,16 +24,18 @@ from smpc_dp.protocols.session_protocol import (
     corrupt_as_written,
     no_servers,
 )
+from smpc_dp.errors import ConfigCheck, ConfigIssue, Issues
+from smpc_dp.identity.roster import Member
 
 if TYPE_CHECKING:
     from smpc_dp.capabilities.gopa.params import GopaParameters
+    from smpc_dp.engine.run import Run
     from smpc_dp.logs.auditing import LogAuditor
     from smpc_dp.logs.audits.log_watch import LogView
     from smpc_dp.logs.log import Header
     from smpc_dp.net.connection import Connection
     from smpc_dp.net.events import OnEvent
     from smpc_dp.net.member import Membership
-    from smpc_dp.protocols.engine.run import Run
     from smpc_dp.wire.signing import Context
 
 

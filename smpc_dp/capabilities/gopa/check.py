@@ -14,9 +14,9 @@ from smpc_dp.capabilities.gopa.versions import (
     version_of,
 )
 from smpc_dp.encoding import shown
+from smpc_dp.engine.session_protocol import RECORDS
 from smpc_dp.errors import ConfigCheck, ConfigIssue
 from smpc_dp.privacy.guarantee import BUDGET
-from smpc_dp.protocols.session_protocol import RECORDS
 
 
 def check_for_version(

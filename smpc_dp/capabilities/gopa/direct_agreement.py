@@ -27,13 +27,13 @@ from smpc_dp.capabilities.gopa.direct_keys import run_identifier
 from smpc_dp.capabilities.gopa.direct_witness import suspect_all
 from smpc_dp.crypto import agree
 from smpc_dp.encoding import RingVector
+from smpc_dp.engine.peers import PeerState
+from smpc_dp.engine.phases import keys
+from smpc_dp.engine.phases import messages as m
+from smpc_dp.engine.phases.draws import draw_neighbours
+from smpc_dp.engine.phases.key_graph import Graph, hello
+from smpc_dp.engine.state import Transition
 from smpc_dp.errors import Check, PeerFault, VerificationError
-from smpc_dp.protocols.engine.peers import PeerState
-from smpc_dp.protocols.engine.state import Transition
-from smpc_dp.protocols.phases import keys
-from smpc_dp.protocols.phases import messages as m
-from smpc_dp.protocols.phases.draws import draw_neighbours
-from smpc_dp.protocols.phases.key_graph import Graph, hello
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.sets import PartySet, pack_list, unpack_list
 from smpc_dp.wire.signing import decode, encode

@@ -43,12 +43,12 @@ from smpc_dp.capabilities.gopa.direct_publication import (
 )
 from smpc_dp.capabilities.gopa.messages import PUBLISH
 from smpc_dp.encoding import RingVector
+from smpc_dp.engine.peers import Letter, PeerState, Take
+from smpc_dp.engine.phases import messages as m
+from smpc_dp.engine.phases.key_graph import hello
+from smpc_dp.engine.result import Certificate
+from smpc_dp.engine.state import Transition
 from smpc_dp.errors import Check, Code, PeerFault, SmpcError, TimeoutFault, evidenced
-from smpc_dp.protocols.engine.peers import Letter, PeerState, Take
-from smpc_dp.protocols.engine.state import Transition
-from smpc_dp.protocols.phases import messages as m
-from smpc_dp.protocols.phases.key_graph import hello
-from smpc_dp.protocols.result import Certificate
 from smpc_dp.wire.abort import ABORT, abort_of, code_of
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.sets import PartySet, pack_set

@@ -12,9 +12,9 @@ from typing import TypeAlias
 
 from smpc_dp.capabilities.gopa import direct_messages as d
 from smpc_dp.capabilities.gopa.params import GopaParameters
+from smpc_dp.engine.peers import Inbox, Letter, Peer, PeerState
+from smpc_dp.engine.phases import messages as m
 from smpc_dp.errors import Check, PeerFault, SmpcError, VerificationError
-from smpc_dp.protocols.engine.peers import Inbox, Letter, Peer, PeerState
-from smpc_dp.protocols.phases import messages as m
 from smpc_dp.wire.envelope import EVERYONE
 from smpc_dp.wire.sets import PartySet
 

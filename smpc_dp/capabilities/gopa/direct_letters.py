@@ -9,9 +9,9 @@ from smpc_dp.capabilities.gopa import direct_messages as d
 from smpc_dp.capabilities.gopa.direct_evidence import DirectPeer, DirectState, convict
 from smpc_dp.capabilities.gopa.direct_witness import compare_all, suspect, take_witness
 from smpc_dp.capabilities.gopa.messages import PUBLISH
+from smpc_dp.engine.peers import Take, letter_of, lose
+from smpc_dp.engine.phases import messages as m
 from smpc_dp.errors import Check, PeerFault
-from smpc_dp.protocols.engine.peers import Take, letter_of, lose
-from smpc_dp.protocols.phases import messages as m
 from smpc_dp.wire.abort import equivocation
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import decode

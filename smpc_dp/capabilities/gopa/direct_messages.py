@@ -11,8 +11,8 @@ from typing import Annotated
 from msgspec import Meta
 
 from smpc_dp.capabilities.gopa.messages import PUBLISH
-from smpc_dp.protocols.phases import messages as m
-from smpc_dp.protocols.phases.messages import SIGNATURE_BYTES, Bytes32
+from smpc_dp.engine.phases import messages as m
+from smpc_dp.engine.phases.messages import SIGNATURE_BYTES, Bytes32
 from smpc_dp.wire.abort import ABORT
 from smpc_dp.wire.envelope import Body
 

@@ -13,10 +13,10 @@ from smpc_dp.capabilities.gopa.params import GopaParameters
 from smpc_dp.capabilities.gopa.params import check_parameters as check_relay
 from smpc_dp.capabilities.gopa.plan import SessionNoise, assumption, luck_of
 from smpc_dp.encoding import Encoding
+from smpc_dp.engine.result import Claim
 from smpc_dp.errors import ConfigCheck, ConfigIssue
 from smpc_dp.privacy.named_sentences import NamedSentences
 from smpc_dp.privacy.secagg_plan import ENVELOPE, SecAggPlan
-from smpc_dp.protocols.result import Claim
 
 Topology = Literal["relay", "direct"]
 # Each party has a channel to every other, checks a signature of each in each step, and stores all

@@ -34,13 +34,13 @@ from smpc_dp.capabilities.gopa.direct_witness import suspect_all
 from smpc_dp.capabilities.gopa.messages import PUBLISH
 from smpc_dp.capabilities.gopa.messages import Published as Publication
 from smpc_dp.encoding import RingVector
+from smpc_dp.engine.peers import PeerState
+from smpc_dp.engine.phases import masked_sum, outcomes
+from smpc_dp.engine.phases import messages as m
+from smpc_dp.engine.phases.certified_set import Participation
+from smpc_dp.engine.result import Certificate, Outcome
+from smpc_dp.engine.state import State, Transition
 from smpc_dp.errors import Check, LocalError, PeerFault
-from smpc_dp.protocols.engine.peers import PeerState
-from smpc_dp.protocols.engine.state import State, Transition
-from smpc_dp.protocols.phases import masked_sum, outcomes
-from smpc_dp.protocols.phases import messages as m
-from smpc_dp.protocols.phases.certified_set import Participation
-from smpc_dp.protocols.result import Certificate, Outcome
 from smpc_dp.wire.sets import pack_set
 from smpc_dp.wire.signing import decode
 

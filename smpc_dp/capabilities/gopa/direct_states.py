@@ -39,10 +39,10 @@ from smpc_dp.capabilities.gopa.messages import PUBLISH
 from smpc_dp.capabilities.gopa.params import GopaParameters
 from smpc_dp.crypto.randomness import Randomness, SystemRandomness
 from smpc_dp.encoding import RingVector
-from smpc_dp.protocols.engine.peers import Peer, PeerRole, Phase, Wait
-from smpc_dp.protocols.engine.run import Run
-from smpc_dp.protocols.phases import messages as m
-from smpc_dp.protocols.result import Outcome
+from smpc_dp.engine.peers import Peer, PeerRole, Phase, Wait
+from smpc_dp.engine.phases import messages as m
+from smpc_dp.engine.result import Outcome
+from smpc_dp.engine.run import Run
 from smpc_dp.wire.signing import Context, Signer
 
 # Phases of all parties, whether or not they coordinate.

@@ -6,8 +6,8 @@ from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 from smpc_dp.capabilities.gopa.direct_evidence import DirectPeer, DirectState
+from smpc_dp.engine.peers import Wait
 from smpc_dp.errors import Code, TimeoutFault
-from smpc_dp.protocols.engine.peers import Wait
 
 Among = Callable[[DirectPeer, Any], Iterable[int]]
 

@@ -11,9 +11,9 @@ import hashlib
 from smpc_dp.capabilities.gopa import direct_messages as d
 from smpc_dp.capabilities.gopa.direct_evidence import DirectPeer, DirectState, has_signed
 from smpc_dp.capabilities.gopa.direct_keys import run_identifier
+from smpc_dp.engine.peers import Letter
+from smpc_dp.engine.phases import messages as m
 from smpc_dp.errors import Check, PeerFault
-from smpc_dp.protocols.engine.peers import Letter
-from smpc_dp.protocols.phases import messages as m
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.sets import PartySet
 from smpc_dp.wire.signing import decode

@@ -6,7 +6,7 @@ advertise, reveal, attest-participants, publish. With "roll-back" it has the ste
 
 from __future__ import annotations
 
-from smpc_dp.protocols.phases import messages as m
+from smpc_dp.engine.phases import messages as m
 from smpc_dp.wire.envelope import Body
 
 PUBLISH = "publish"

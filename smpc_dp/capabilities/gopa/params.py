@@ -17,14 +17,14 @@ from smpc_dp.capabilities.gopa.plan import SessionNoise, plan_session
 from smpc_dp.capabilities.gopa.versions import GOPA
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.encoding import RingVector
+from smpc_dp.engine.phases.parameters import MAX_PARTIES, SumParameters
+from smpc_dp.engine.result import WHOLE_PARTY, Claim, Noise
+from smpc_dp.engine.weighted_encoding import WeightedEncoding
 from smpc_dp.errors import Code, ConfigCheck, ConfigError, ConfigIssue, PrivacyError
 from smpc_dp.privacy.distributions import BinomialDistribution, DiscreteGaussianDistribution
 from smpc_dp.privacy.guarantee import PrivacyGuarantee, delta_warnings
 from smpc_dp.privacy.named_sentences import NamedSentences
 from smpc_dp.privacy.sampling import NoiseSource, discrete_gaussian
-from smpc_dp.protocols.phases.parameters import MAX_PARTIES, SumParameters
-from smpc_dp.protocols.phases.weighted_encoding import WeightedEncoding
-from smpc_dp.protocols.result import WHOLE_PARTY, Claim, Noise
 from smpc_dp.protocols.secagg.noisy import (
     PrivateSettings,
     check_room,

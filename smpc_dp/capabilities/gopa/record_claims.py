@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 from msgspec.structs import replace
 
 from smpc_dp.capabilities.gopa.plan import SessionNoise
+from smpc_dp.engine.phases.cost import LARGE
+from smpc_dp.engine.result import Claim
 from smpc_dp.errors import LocalError
 from smpc_dp.privacy.named_sentences import NamedSentences
 from smpc_dp.privacy.secagg_plan import SecAggPlan
 from smpc_dp.protocols import records
-from smpc_dp.protocols.phases.cost import LARGE
 from smpc_dp.protocols.records import NoisyRecordParameters, protected
-from smpc_dp.protocols.result import Claim
 
 if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.events import Event

@@ -13,11 +13,11 @@ from smpc_dp.capabilities.gopa.params import MAX_VARIANCE, GopaParameters
 from smpc_dp.capabilities.gopa.params import REFUSED as REFUSED_GOPA
 from smpc_dp.capabilities.gopa.plan import plan_session
 from smpc_dp.capabilities.gopa.record_claims import GopaRecords, of_request, reach
+from smpc_dp.engine.result import Claim
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
 from smpc_dp.privacy.secagg_plan import SecAggPlan
 from smpc_dp.protocols import records
 from smpc_dp.protocols.records import RecordSettings
-from smpc_dp.protocols.result import Claim
 from smpc_dp.protocols.secagg.noisy import MOST_COMPLETE, check_room
 
 if TYPE_CHECKING:

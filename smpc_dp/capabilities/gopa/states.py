@@ -12,14 +12,12 @@ from typing import ClassVar
 from smpc_dp.capabilities.gopa import messages as g
 from smpc_dp.capabilities.gopa.params import GopaParameters
 from smpc_dp.encoding import RingVector
-from smpc_dp.errors import Check
-from smpc_dp.protocols.engine.collector import CollectorRole, CollectorRow, CollectorState, Item
-from smpc_dp.protocols.engine.party import PartyRole, PartyState, Row
-from smpc_dp.protocols.engine.state import Transition
-from smpc_dp.protocols.phases import certified_set, key_graph, keys, masked_sum, outcomes
-from smpc_dp.protocols.phases import messages as m
-from smpc_dp.protocols.phases.certified_set import Attesting, Participation, check_certified
-from smpc_dp.protocols.phases.key_graph import (
+from smpc_dp.engine.collector import CollectorRole, CollectorRow, CollectorState, Item
+from smpc_dp.engine.party import PartyRole, PartyState, Row
+from smpc_dp.engine.phases import certified_set, key_graph, keys, masked_sum, outcomes
+from smpc_dp.engine.phases import messages as m
+from smpc_dp.engine.phases.certified_set import Attesting, Participation, check_certified
+from smpc_dp.engine.phases.key_graph import (
     AwaitNeighbours,
     CollectReveal,
     Edges,
@@ -28,6 +26,8 @@ from smpc_dp.protocols.phases.key_graph import (
     SumAggregator,
     SumMember,
 )
+from smpc_dp.engine.state import Transition
+from smpc_dp.errors import Check
 from smpc_dp.protocols.secagg.states import Finished, Summed, sum_aggregator, sum_party
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.sets import PartySet

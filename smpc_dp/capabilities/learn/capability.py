@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from smpc_dp.capabilities.learn.written import LEARN, METHODS, averager_of, averages_by
+from smpc_dp.engine.registry import find_protocol
+from smpc_dp.engine.session_protocol import Audit, SessionProtocol, Topology, no_servers
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, Issues, PrivacyError
 from smpc_dp.identity.roster import Member
 from smpc_dp.net.session_file import SessionFile
 from smpc_dp.net.tasks import SUM_OPTIONS, GivenInputs, Json, Ledgers, Task
-from smpc_dp.protocols.registry import find_protocol
-from smpc_dp.protocols.session_protocol import Audit, SessionProtocol, Topology, no_servers
 
 if TYPE_CHECKING:
     from smpc_dp.capabilities.learn.registry import LearnParameters

@@ -23,13 +23,13 @@ from smpc_dp.capabilities.learn.requirements import PrivateAverages, PublicAvera
 from smpc_dp.capabilities.learn.weighted import Weighting
 from smpc_dp.capabilities.learn.written import DEFAULT, METHODS
 from smpc_dp.encoding import Encoding
+from smpc_dp.engine.averaging import Averaging, GroupParameters, OnShares
+from smpc_dp.engine.phases.parameters import SumParameters
+from smpc_dp.engine.registry import checker_of, find_protocol, session_protocol
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
 from smpc_dp.privacy.gaussian import gaussian_epsilon, gaussian_mu
 from smpc_dp.privacy.guarantee import PrivacyGuarantee, delta_warnings
-from smpc_dp.protocols.averaging import Averaging, GroupParameters, OnShares
 from smpc_dp.protocols.exchange.params import plan_exchange
-from smpc_dp.protocols.phases.parameters import SumParameters
-from smpc_dp.protocols.registry import checker_of, find_protocol, session_protocol
 from smpc_dp.protocols.secagg.params import SAME
 
 if TYPE_CHECKING:

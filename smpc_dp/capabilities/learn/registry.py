@@ -39,12 +39,12 @@ from smpc_dp.capabilities.learn.token_learners import (
 from smpc_dp.capabilities.learn.walk_sgd_learner import WalkSgdLearner
 from smpc_dp.capabilities.learn.written import LEARN, is_verifiable
 from smpc_dp.encoding import shown
+from smpc_dp.engine.averaging import GroupParameters, OnShares
+from smpc_dp.engine.registry import session_protocol
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, PrivacyError
 from smpc_dp.extensions import Group, describe_others, find
 from smpc_dp.privacy.accountant.decimals import summed
 from smpc_dp.privacy.guarantee import PrivacyGuarantee
-from smpc_dp.protocols.averaging import GroupParameters, OnShares
-from smpc_dp.protocols.registry import session_protocol
 from smpc_dp.settings import read
 
 LEARNERS: Mapping[str, type[Any]] = {

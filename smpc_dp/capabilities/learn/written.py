@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from smpc_dp.protocols.registry import find_protocol
-from smpc_dp.protocols.session_protocol import SessionProtocol
+from smpc_dp.engine.registry import find_protocol
+from smpc_dp.engine.session_protocol import SessionProtocol
 
 LEARN = "learn"
 # By method of an averager the protocol whose requests its averages are.

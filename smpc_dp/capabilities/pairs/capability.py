@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from smpc_dp.capabilities.pairs.garbled.messages import PAIRWISE, VERSION
 from smpc_dp.capabilities.pairs.ustatistic import messages as statistic
+from smpc_dp.engine.session_protocol import Audit, Roles, SessionProtocol, Topology
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
 from smpc_dp.net.session_file import SessionFile
 from smpc_dp.net.tasks import BesideTask, Json, Task
-from smpc_dp.protocols.session_protocol import Audit, Roles, SessionProtocol, Topology
 
 if TYPE_CHECKING:
     from smpc_dp.capabilities.pairs.garbled.evaluation import Evaluation
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from smpc_dp.capabilities.pairs.requests.convictions import Convictions
     from smpc_dp.capabilities.pairs.statistics.similarity import Similarities
     from smpc_dp.capabilities.pairs.ustatistic.result import StatisticResult
+    from smpc_dp.engine.run import Run
     from smpc_dp.identity.roster import Roster
     from smpc_dp.logs.auditing import LogAuditor
     from smpc_dp.logs.audits.log_watch import LogView
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from smpc_dp.logs.log import Header
     from smpc_dp.net.member import Membership
     from smpc_dp.net.party_requests import PartyRequests
-    from smpc_dp.protocols.engine.run import Run
     from smpc_dp.report.document import Section
     from smpc_dp.wire.signing import Context
 

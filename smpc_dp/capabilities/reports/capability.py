@@ -6,21 +6,21 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
+from smpc_dp.engine.session_protocol import SessionProtocol
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
 from smpc_dp.net.session_file import SessionFile
 from smpc_dp.net.tasks import SUM_OPTIONS, AuditedRelease, GivenInputs, Json, Task
-from smpc_dp.protocols.session_protocol import SessionProtocol
 
 if TYPE_CHECKING:
     from smpc_dp.capabilities.reports.name_parameters import NameParameters
     from smpc_dp.capabilities.reports.report_parameters import AnyReport
     from smpc_dp.capabilities.reports.reports import SentReport
+    from smpc_dp.engine.phases.cost import Cost
     from smpc_dp.identity.roster import Role
     from smpc_dp.net.host import HostMember
     from smpc_dp.net.member import Membership
     from smpc_dp.net.party_requests import PartyRequests
     from smpc_dp.privacy.empirical import Progress
-    from smpc_dp.protocols.phases.cost import Cost
 
 
 def _check(parameters: Mapping[str, object], parties: int) -> tuple[AnyReport | None, list[ConfigIssue]]:

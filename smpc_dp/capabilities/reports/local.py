@@ -31,6 +31,7 @@ from smpc_dp.capabilities.reports.quantiser import Quantiser, Rounding, bins_of,
 from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.crypto.transcript import digest
+from smpc_dp.engine.result import Privacy
 from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.privacy.accountant.events import Event
 from smpc_dp.privacy.accountant.ledger import Ledger
@@ -38,7 +39,6 @@ from smpc_dp.privacy.arguments import ArgumentChecks
 from smpc_dp.privacy.local_pairwise import exact_variance, two_sample_variance, variance_bound
 from smpc_dp.privacy.mechanisms.randomised_response import KaryRandomisedResponse
 from smpc_dp.privacy.sampling import NoiseSource
-from smpc_dp.protocols.result import Privacy
 
 FINGERPRINT_BYTES = 8
 ANSWER_BYTES = 2

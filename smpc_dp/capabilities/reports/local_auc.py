@@ -30,11 +30,11 @@ from smpc_dp.capabilities.reports.local_tree import MAX_PARTIES, Histogram, Orac
 from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.crypto.transcript import digest
+from smpc_dp.engine.result import Privacy
 from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.privacy.accountant.events import Event
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.privacy.local_auc import Split
-from smpc_dp.protocols.result import Privacy
 
 A = 2.0
 """a of Theorem 3.5: a count is taken to be sqrt(a V) / 2 at least where a node may be discarded."""

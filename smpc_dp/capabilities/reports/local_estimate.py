@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smpc_dp.capabilities.pairs.kernels.fields import Codes, Floats
+from smpc_dp.engine.result import Claim, Privacy
 from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.privacy.guarantee import PrivacyGuarantee
 from smpc_dp.privacy.named_sentences import NamedSentences
-from smpc_dp.protocols.result import Claim, Privacy
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ import numpy as np
 
 from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.transcript import digest
+from smpc_dp.engine.result import Claim, Privacy
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, PeerFault
 from smpc_dp.privacy.accountant.events import Event, Pure
 from smpc_dp.privacy.accountant.ledger import Ledger
@@ -26,7 +27,6 @@ from smpc_dp.privacy.name_selection import NameSelection
 from smpc_dp.privacy.named_sentences import NamedSentences
 from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.protocols.records import protected
-from smpc_dp.protocols.result import Claim, Privacy
 from smpc_dp.records.schema import Category, Schema
 from smpc_dp.records.table import Source, undeclared_counts
 from smpc_dp.wire.envelope import Body

@@ -12,11 +12,11 @@ from msgspec import Meta
 
 from smpc_dp.capabilities.reports.local_names import REPORT_BYTES, LocalNames
 from smpc_dp.capabilities.reports.reports import MAX_BYTES, ReportRequest
+from smpc_dp.engine.phases.cost import Cost
+from smpc_dp.engine.phases.parameters import RequestParameters
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
 from smpc_dp.identity.roster import Roster
 from smpc_dp.privacy.accountant.events import Event
-from smpc_dp.protocols.phases.cost import Cost
-from smpc_dp.protocols.phases.parameters import RequestParameters
 from smpc_dp.records.schema import read_schema
 from smpc_dp.records.table import Source
 from smpc_dp.settings import read

@@ -21,13 +21,13 @@ from smpc_dp.capabilities.reports.name_parameters import NameParameters, check_n
 from smpc_dp.capabilities.reports.reports import MAX_BYTES, ReportRequest
 from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.transcript import digest
+from smpc_dp.engine.phases.cost import LARGE, Cost, PlannedAnswer
+from smpc_dp.engine.phases.parameters import RequestParameters
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, PrivacyError
 from smpc_dp.identity.roster import Roster
 from smpc_dp.privacy.accountant.events import Event
 from smpc_dp.privacy.local_auc import exact_variance
 from smpc_dp.privacy.local_pairwise import variance_bound
-from smpc_dp.protocols.phases.cost import LARGE, Cost, PlannedAnswer
-from smpc_dp.protocols.phases.parameters import RequestParameters
 from smpc_dp.settings import read
 
 # Leaves of the tree: the error is planned over all of them.

@@ -21,13 +21,13 @@ from smpc_dp.capabilities.reports.local_estimate import ENOUGH_PAIRS, LocalEstim
 from smpc_dp.capabilities.reports.local_names import LocalNames, NamedCategories
 from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.transcript import digest
+from smpc_dp.engine.result import Privacy
 from smpc_dp.errors import Check, ConfigCheck, ConfigError, LocalError, PeerFault, VerificationError
 from smpc_dp.files import read_bounded
 from smpc_dp.identity.keys import Identity, verify
 from smpc_dp.identity.roster import Roster
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.privacy.accountant.store import locked, write_durably
-from smpc_dp.protocols.result import Privacy
 from smpc_dp.wire.envelope import Body
 from smpc_dp.wire.signing import decode, encode
 

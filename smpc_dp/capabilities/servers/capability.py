@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from smpc_dp.engine.averaging import Averaging, OnShares
+from smpc_dp.engine.session_protocol import SessionProtocol, Topology
 from smpc_dp.errors import ConfigIssue, SmpcError
 from smpc_dp.identity.roster import Member
 from smpc_dp.net.tasks import Task
-from smpc_dp.protocols.averaging import Averaging, OnShares
-from smpc_dp.protocols.session_protocol import SessionProtocol, Topology
 
 if TYPE_CHECKING:
     import numpy as np
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from smpc_dp.capabilities.servers.secret_sharing.agreement import Opened
     from smpc_dp.capabilities.servers.secret_sharing.params import SharedParameters, VectorParameters
     from smpc_dp.encoding import Encoding
+    from smpc_dp.engine.phases.cost import Cost
     from smpc_dp.net.connection import Connection
     from smpc_dp.net.events import OnEvent
     from smpc_dp.net.member import Membership
     from smpc_dp.net.party_requests import PartyRequests
     from smpc_dp.privacy.accountant.events import Event
-    from smpc_dp.protocols.phases.cost import Cost
 
 
 def _check(

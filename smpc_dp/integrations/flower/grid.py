@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from smpc_dp.engine.result import Result
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, Issues, SmpcError, TimeoutFault
 from smpc_dp.integrations.flower.averages import EVALUATE, TRAIN, Answer, Average, SecureAverage
 from smpc_dp.integrations.flower.node import TRUSTED
@@ -18,7 +19,6 @@ from smpc_dp.integrations.flower.records import answer_of, pack
 from smpc_dp.integrations.flower.requests import Requests
 from smpc_dp.integrations.flower.rounds import Aggregation, Traffic, losses_text, stopped
 from smpc_dp.net.member import aggregator_name
-from smpc_dp.protocols.result import Result
 
 from flwr.app import Array, ArrayRecord, Error, Message, MetricRecord, RecordDict  # isort: skip
 from flwr.serverapp import Grid, strategy as strategies  # isort: skip

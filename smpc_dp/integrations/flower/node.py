@@ -19,23 +19,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smpc_dp.decoding import convert
+from smpc_dp.engine.codec import Codec
+from smpc_dp.engine.counter import FileCounter
+from smpc_dp.engine.driver import Driver
+from smpc_dp.engine.events import Message, Start
+from smpc_dp.engine.keyring import KeyRing
+from smpc_dp.engine.registry import make_party
+from smpc_dp.engine.result import Outcome
+from smpc_dp.engine.run import Run
+from smpc_dp.engine.saved import SavedRun, Saving, abandon, charge_once
+from smpc_dp.engine.seal import OVER
+from smpc_dp.engine.store import Store
 from smpc_dp.errors import Code, ConfigCheck, ConfigError, LocalError, PrivacyError, SmpcError
 from smpc_dp.files import read_bounded
 from smpc_dp.integrations.flower.averages import EVALUATE, TRAIN, Answer, Average, SecureAverage
 from smpc_dp.integrations.flower.requests import Requests, StoredSurvivors
 from smpc_dp.net.charging import open_ledger
 from smpc_dp.net.member import default_key
-from smpc_dp.protocols.engine.codec import Codec
-from smpc_dp.protocols.engine.counter import FileCounter
-from smpc_dp.protocols.engine.driver import Driver
-from smpc_dp.protocols.engine.events import Message, Start
-from smpc_dp.protocols.engine.keyring import KeyRing
-from smpc_dp.protocols.engine.run import Run
-from smpc_dp.protocols.engine.saved import SavedRun, Saving, abandon, charge_once
-from smpc_dp.protocols.engine.seal import OVER
-from smpc_dp.protocols.engine.store import Store
-from smpc_dp.protocols.registry import make_party
-from smpc_dp.protocols.result import Outcome
 from smpc_dp.protocols.secagg.params import PRIVACY_KEYS
 from smpc_dp.values import decoded
 from smpc_dp.wire.envelope import Envelope

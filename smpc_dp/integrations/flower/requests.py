@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from smpc_dp.database import Kind, open_database
+from smpc_dp.engine.phases.survivors import FixedSurvivors
 from smpc_dp.errors import Code, PrivacyError
-from smpc_dp.protocols.phases.survivors import FixedSurvivors
 from smpc_dp.wire.sets import PartySet
 from smpc_dp.wire.signing import Context
 

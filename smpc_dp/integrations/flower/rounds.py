@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from smpc_dp.engine.driver import Driver
+from smpc_dp.engine.events import Conviction, Event, Message, PeersLost
+from smpc_dp.engine.phases import messages as m
+from smpc_dp.engine.phases.survivors import FixedSurvivors
+from smpc_dp.engine.registry import make_aggregator
+from smpc_dp.engine.result import Outcome
 from smpc_dp.errors import Check, Code, PeerFault, SmpcError, printable
 from smpc_dp.integrations.flower.averages import Answer, SecureAverage, structure_of
-from smpc_dp.protocols.engine.driver import Driver
-from smpc_dp.protocols.engine.events import Conviction, Event, Message, PeersLost
-from smpc_dp.protocols.phases import messages as m
-from smpc_dp.protocols.phases.survivors import FixedSurvivors
-from smpc_dp.protocols.registry import make_aggregator
-from smpc_dp.protocols.result import Outcome
 from smpc_dp.trees import Tree, differing
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import decode, decode_envelope, encode_envelope

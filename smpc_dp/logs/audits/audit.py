@@ -16,6 +16,8 @@ from typing import Any, BinaryIO, Protocol, TypeVar
 
 import msgspec
 
+from smpc_dp.engine.registry import protocol_in
+from smpc_dp.engine.session_protocol import Audit
 from smpc_dp.errors import (
     Check,
     ConfigCheck,
@@ -47,8 +49,6 @@ from smpc_dp.logs.log_source import Reopen, make_rereadable, open_log
 from smpc_dp.logs.reader import BadLog, LogReader
 from smpc_dp.logs.receipt import LogReceipt
 from smpc_dp.net.tasks import BESIDE, Beside
-from smpc_dp.protocols.registry import protocol_in
-from smpc_dp.protocols.session_protocol import Audit
 from smpc_dp.wire.batch_verifier import EarlierFault, at_once
 from smpc_dp.wire.signing import Context
 

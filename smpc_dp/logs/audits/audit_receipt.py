@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from smpc_dp.engine.phases import messages as m
 from smpc_dp.errors import Check, PeerFault, VerificationError
 from smpc_dp.logs.log import Entry
 from smpc_dp.logs.receipt import ATTEST_TALLY, PUBLISH, LogReceipt
-from smpc_dp.protocols.phases import messages as m
 from smpc_dp.wire.signing import Context, encode
 
 

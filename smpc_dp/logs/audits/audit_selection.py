@@ -10,6 +10,9 @@ from typing import IO, BinaryIO
 
 import msgspec
 
+from smpc_dp.engine.phases import messages as m
+from smpc_dp.engine.phases.begin import check_begin, session_head
+from smpc_dp.engine.registry import built_in_protocols
 from smpc_dp.errors import Check, ConfigCheck, ConfigError, ConfigIssue, LocalError, VerificationError
 from smpc_dp.files import read_bounded
 from smpc_dp.logs.checkpoint import check_witnesses, read_checkpoint
@@ -19,9 +22,6 @@ from smpc_dp.logs.runs import SessionLog, read_all
 from smpc_dp.logs.signed_note import COSIGNATURE, MAX_BYTES, NoteKey
 from smpc_dp.net.session_file import load_session
 from smpc_dp.net.tasks import BESIDE
-from smpc_dp.protocols.begin import check_begin, session_head
-from smpc_dp.protocols.phases import messages as m
-from smpc_dp.protocols.registry import built_in_protocols
 from smpc_dp.wire.sets import PartySet
 from smpc_dp.wire.signing import Context
 

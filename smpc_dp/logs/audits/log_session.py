@@ -10,6 +10,7 @@ from typing import Any, cast
 
 from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.transcript import Digest
+from smpc_dp.engine.registry import find_protocol, protocol_in, session_protocol
 from smpc_dp.errors import (
     Check,
     ConfigIssue,
@@ -31,7 +32,6 @@ from smpc_dp.net.session_file import (
 )
 from smpc_dp.net.tasks import find_task
 from smpc_dp.privacy.accountant.work import TooMuchWorkError, limit_work
-from smpc_dp.protocols.registry import find_protocol, protocol_in, session_protocol
 from smpc_dp.protocols.session import session_digest, session_json
 
 # Longest member, and longest table of parameters that is parsed by itself, in characters.

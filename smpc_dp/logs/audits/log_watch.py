@@ -18,6 +18,7 @@ from typing import ClassVar, Self
 import msgspec
 from msgspec.structs import replace
 
+from smpc_dp.engine.phases.messages import CERTIFY_BEGIN
 from smpc_dp.errors import LocalError, SmpcError
 from smpc_dp.logs.auditing import Excluded, LogAuditor
 from smpc_dp.logs.audits.audit import Report, audit_stream, find_audit
@@ -26,7 +27,6 @@ from smpc_dp.logs.audits.log_session import LogSession
 from smpc_dp.logs.growing_log import open_growing
 from smpc_dp.logs.log import Entry, Header
 from smpc_dp.logs.store import is_begun, is_store
-from smpc_dp.protocols.phases.messages import CERTIFY_BEGIN
 from smpc_dp.wire.sets import PartySet
 from smpc_dp.wire.signing import Context
 

@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 from smpc_dp.ball import TOLERANCE
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.encoding import Encoding, RingVector
+from smpc_dp.engine.phases.parameters import SumParameters
+from smpc_dp.engine.result import WHOLE_PARTY, Claim, Noise
 from smpc_dp.errors import Check, ConfigCheck, ConfigError, Issues, VerificationError
 from smpc_dp.privacy.named_sentences import NamedSentences
 from smpc_dp.privacy.sampling import NoiseSource, discrete_gaussian
 from smpc_dp.privacy.secagg_plan import SecAggPlan
 from smpc_dp.protocols.exchange.messages import PARTY_STEPS
-from smpc_dp.protocols.phases.parameters import SumParameters
-from smpc_dp.protocols.result import WHOLE_PARTY, Claim, Noise
 from smpc_dp.protocols.secagg.noisy import check_room, decode_noisy, sensitivity_of
 
 if TYPE_CHECKING:

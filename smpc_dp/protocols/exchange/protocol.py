@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from smpc_dp.protocols.averaging import Averaging
-from smpc_dp.protocols.session_protocol import Roles, SessionProtocol
+from smpc_dp.engine.averaging import Averaging
+from smpc_dp.engine.session_protocol import Roles, SessionProtocol
 
 if TYPE_CHECKING:
-    from smpc_dp.protocols.engine.run import Run
+    from smpc_dp.engine.run import Run
 
 
 def _party(*arguments: Any, **named: Any) -> Run[Any]:

@@ -18,25 +18,18 @@ from smpc_dp.crypto.randomness import Randomness, SystemRandomness
 from smpc_dp.crypto.seal import seal, unseal
 from smpc_dp.crypto.transcript import digest, encode_uint
 from smpc_dp.encoding import RingVector
+from smpc_dp.engine.collector import Collector, CollectorRole, CollectorRow, CollectorState, Inbox, Item
+from smpc_dp.engine.party import Member, PartyRole, PartyState, Row
+from smpc_dp.engine.phases import keys
+from smpc_dp.engine.phases.key_graph import Ready, Sealing, Watch
+from smpc_dp.engine.phases.operation import agree_on_operation
+from smpc_dp.engine.phases.survivors import FixedSurvivors
+from smpc_dp.engine.result import Certificate, Evidence, Outcome
+from smpc_dp.engine.run import Run
+from smpc_dp.engine.state import Transition
 from smpc_dp.errors import Check, PeerFault, TimeoutFault, VerificationError, check_of
-from smpc_dp.protocols.engine.collector import (
-    Collector,
-    CollectorRole,
-    CollectorRow,
-    CollectorState,
-    Inbox,
-    Item,
-)
-from smpc_dp.protocols.engine.party import Member, PartyRole, PartyState, Row
-from smpc_dp.protocols.engine.run import Run
-from smpc_dp.protocols.engine.state import Transition
 from smpc_dp.protocols.exchange import messages as m
 from smpc_dp.protocols.exchange.params import ExchangeParameters
-from smpc_dp.protocols.phases import keys
-from smpc_dp.protocols.phases.key_graph import Ready, Sealing, Watch
-from smpc_dp.protocols.phases.operation import agree_on_operation
-from smpc_dp.protocols.phases.survivors import FixedSurvivors
-from smpc_dp.protocols.result import Certificate, Evidence, Outcome
 from smpc_dp.seen import NOTHING_SEEN, Seen
 from smpc_dp.wire.abort import ABORT, abort_of, code_of
 from smpc_dp.wire.envelope import Envelope

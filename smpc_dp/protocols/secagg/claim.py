@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from smpc_dp.engine.result import Claim
 from smpc_dp.privacy.guarantee import PrivacyGuarantee
 from smpc_dp.privacy.named_sentences import NamedSentences
 from smpc_dp.privacy.secagg_plan import SecAggPlan
-from smpc_dp.protocols.result import Claim
 
 
 def sum_claim(plan: SecAggPlan, survivors: int, *, same: bool = True) -> Claim:

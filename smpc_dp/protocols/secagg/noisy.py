@@ -14,14 +14,14 @@ from numpy.typing import NDArray
 
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.encoding import Encoding, RingVector
+from smpc_dp.engine.phases.parameters import SumParameters
+from smpc_dp.engine.result import WHOLE_PARTY, Claim, Noise
+from smpc_dp.engine.weighted_encoding import WeightedEncoding
 from smpc_dp.errors import Check, ConfigCheck, ConfigError, ConfigIssue, PrivacyError, VerificationError
 from smpc_dp.privacy.distributions import DiscreteGaussianDistribution, SkellamDistribution
 from smpc_dp.privacy.named_sentences import NamedSentences
 from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.privacy.secagg_plan import SMALL_SESSION
-from smpc_dp.protocols.phases.parameters import SumParameters
-from smpc_dp.protocols.phases.weighted_encoding import WeightedEncoding
-from smpc_dp.protocols.result import WHOLE_PARTY, Claim, Noise
 from smpc_dp.protocols.secagg.claim import noisy_claim
 from smpc_dp.protocols.secagg.params import OF_GOPA, SAME, SumSettings, check_sum
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from smpc_dp.engine.averaging import Averaging
+from smpc_dp.engine.session_protocol import Roles, SessionProtocol, corrupt_as_written
 from smpc_dp.errors import ConfigIssue
-from smpc_dp.protocols.averaging import Averaging
-from smpc_dp.protocols.session_protocol import Roles, SessionProtocol, corrupt_as_written
 
 if TYPE_CHECKING:
-    from smpc_dp.protocols.engine.run import Run
-    from smpc_dp.protocols.phases.parameters import SumParameters
+    from smpc_dp.engine.phases.parameters import SumParameters
+    from smpc_dp.engine.run import Run
 
 # Groups of learners up to this size have the complete graph: only there all s - c honest members' noise is
 # counted on.

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from msgspec import Meta
 from msgspec.structs import replace
 
+from smpc_dp.engine.result import Claim
+from smpc_dp.engine.session_protocol import RECORDS
 from smpc_dp.errors import ConfigCheck, ConfigIssue
 from smpc_dp.privacy.secagg_plan import SecAggPlan
 from smpc_dp.protocols import records
@@ -22,12 +24,10 @@ from smpc_dp.protocols.records import (
     SteppedRecordParameters,
     protected,
 )
-from smpc_dp.protocols.result import Claim
 from smpc_dp.protocols.secagg.claim import noisy_claim
 from smpc_dp.protocols.secagg.noisy import REFUSED as REFUSED_NOISY
 from smpc_dp.protocols.secagg.noisy import NoisySumParameters, check_room, counted_shares, noise_counts
 from smpc_dp.protocols.secagg.params import Corrupt, SecAggParameters, Security, Share
-from smpc_dp.protocols.session_protocol import RECORDS
 
 if TYPE_CHECKING:
     import numpy as np

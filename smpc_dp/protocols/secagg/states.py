@@ -16,15 +16,12 @@ import msgspec
 
 from smpc_dp.crypto.randomness import Randomness, SystemRandomness
 from smpc_dp.encoding import RingVector
-from smpc_dp.errors import Code, TimeoutFault
-from smpc_dp.protocols.engine.collector import CollectorRole, CollectorRow, CollectorState, Inbox, Item
-from smpc_dp.protocols.engine.party import PartyRole, PartyState, Row
-from smpc_dp.protocols.engine.run import Run
-from smpc_dp.protocols.engine.state import Transition
-from smpc_dp.protocols.phases import certified_set, key_graph, keys, masked_sum, outcomes
-from smpc_dp.protocols.phases import messages as m
-from smpc_dp.protocols.phases.certified_set import Attesting, Participation, check_certified
-from smpc_dp.protocols.phases.key_graph import (
+from smpc_dp.engine.collector import CollectorRole, CollectorRow, CollectorState, Inbox, Item
+from smpc_dp.engine.party import PartyRole, PartyState, Row
+from smpc_dp.engine.phases import certified_set, key_graph, keys, masked_sum, outcomes
+from smpc_dp.engine.phases import messages as m
+from smpc_dp.engine.phases.certified_set import Attesting, Participation, check_certified
+from smpc_dp.engine.phases.key_graph import (
     AwaitNeighbours,
     CollectReveal,
     Edges,
@@ -36,11 +33,14 @@ from smpc_dp.protocols.phases.key_graph import (
     Watch,
     members_of,
 )
-from smpc_dp.protocols.phases.masked_sum import Dealt, Delivered
-from smpc_dp.protocols.phases.parameters import SumParameters
-from smpc_dp.protocols.phases.recovery import Recovery
-from smpc_dp.protocols.phases.survivors import FixedSurvivors
-from smpc_dp.protocols.result import Certificate, Outcome
+from smpc_dp.engine.phases.masked_sum import Dealt, Delivered
+from smpc_dp.engine.phases.parameters import SumParameters
+from smpc_dp.engine.phases.recovery import Recovery
+from smpc_dp.engine.phases.survivors import FixedSurvivors
+from smpc_dp.engine.result import Certificate, Outcome
+from smpc_dp.engine.run import Run
+from smpc_dp.engine.state import Transition
+from smpc_dp.errors import Code, TimeoutFault
 from smpc_dp.seen import NOTHING_SEEN, Seen
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.sets import PartySet, pack_list

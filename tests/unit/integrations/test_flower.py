@@ -15,6 +15,8 @@ import pytest
 from msgspec.structs import replace
 
 from smpc_dp import database
+from smpc_dp.engine.events import Message
+from smpc_dp.engine.phases import messages as m
 from smpc_dp.errors import Code, ConfigCheck, ConfigError, LocalError, PrivacyError, SmpcError
 from smpc_dp.identity.keys import Identity
 from smpc_dp.integrations.flower.averages import TRAIN, Answer, Average, SecureAverage, task_of
@@ -23,8 +25,6 @@ from smpc_dp.integrations.flower.rounds import losses_text
 from smpc_dp.net.session_file import load_session, write_session
 from smpc_dp.net.tolerance import Tolerance
 from smpc_dp.privacy.accountant.ledger import Ledger
-from smpc_dp.protocols.engine.events import Message
-from smpc_dp.protocols.phases import messages as m
 from smpc_dp.wire.abort import LEAVE
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import decode, decode_envelope, encode_envelope

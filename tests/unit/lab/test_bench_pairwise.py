@@ -12,8 +12,8 @@ import pytest
 from smpc_dp.capabilities.pairs.garbled.effects import Effects, Send
 from smpc_dp.capabilities.pairs.garbled.participant import Evaluated, Participant
 from smpc_dp.capabilities.pairs.requests.pairwise import drive
+from smpc_dp.engine.result import Privacy
 from smpc_dp.errors import ConfigError, LocalError
-from smpc_dp.protocols.result import Privacy
 from smpc_dp.transport.blocking import BlockingChannel
 from smpc_dp_lab.bench import pair_floor, pairwise, transfers
 

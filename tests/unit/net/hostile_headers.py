@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from smpc_dp.engine.phases.keys import run_identifier
 from smpc_dp.logs.audits.log_session import parse_session_text
 from smpc_dp.logs.log import Header
-from smpc_dp.protocols.phases.keys import run_identifier
 from smpc_dp.wire.signing import Context
 
 

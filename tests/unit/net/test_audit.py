@@ -21,13 +21,13 @@ from typer.testing import CliRunner
 from smpc_dp import simulate
 from smpc_dp.cli import app
 from smpc_dp.crypto import proofs
+from smpc_dp.engine.result import Result
 from smpc_dp.errors import ConfigError, LocalError, TimeoutFault
 from smpc_dp.logs.audits import audit as runtime
 from smpc_dp.logs.audits.audit import audit, audit_stream
 from smpc_dp.logs.audits.audit_selection import read_session_log
 from smpc_dp.logs.audits.log_session import LogSession, parse_session_text
 from smpc_dp.logs.serve import BoardServer
-from smpc_dp.protocols.result import Result
 from smpc_dp.simulate.simulated_run import RememberingVerifier
 from smpc_dp.wire.signing import Context
 from smpc_dp_lab.vectors.verifiable_parties import CHEAT, off_by_one

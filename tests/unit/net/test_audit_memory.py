@@ -22,13 +22,13 @@ from smpc_dp.capabilities.gopa.verifiable.openings import OpeningAudit
 from smpc_dp.capabilities.gopa.verifiable.params import VerifiableParameters, check_parameters
 from smpc_dp.capabilities.gopa.verifiable.statements import Rules
 from smpc_dp.encoding import RingVector
+from smpc_dp.engine.phases.keys import run_identifier
 from smpc_dp.identity.keys import Identity
 from smpc_dp.identity.roster import Member
 from smpc_dp.logs import header as long_header
 from smpc_dp.logs.audits import log_session
 from smpc_dp.logs.audits.audit import audit_stream
 from smpc_dp.logs.log import Chain, encode_line
-from smpc_dp.protocols.phases.keys import run_identifier
 from smpc_dp.protocols.session import canonical_session, session_digest, session_json
 from smpc_dp.wire import batch_verifier
 from smpc_dp.wire.sets import pack_set

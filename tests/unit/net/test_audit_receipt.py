@@ -12,11 +12,11 @@ from msgspec.structs import replace
 from typer.testing import CliRunner
 
 from smpc_dp.cli import app
+from smpc_dp.engine.result import Result
 from smpc_dp.errors import Check, ConfigError, LocalError
 from smpc_dp.logs.audits.audit import audit
 from smpc_dp.logs.audits.second import audit_twice
 from smpc_dp.logs.receipt import LogReceipt
-from smpc_dp.protocols.result import Result
 from smpc_dp_lab.vectors.verifiable_parties import CHEAT, off_by_one
 from smpc_dp_lab.vectors.verifiable_runs import RecordedRun, entry_of, execute, honest
 from tests.audits import ONE

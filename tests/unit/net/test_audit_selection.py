@@ -10,12 +10,12 @@ from typing import Any
 import msgspec
 import pytest
 
+from smpc_dp.engine.phases import messages as m
 from smpc_dp.errors import LocalError
 from smpc_dp.logs.audits.audit import Report, audit_stream
 from smpc_dp.logs.audits.audit_selection import Wanted, read_session_log
 from smpc_dp.logs.log import MAX_LINE_BYTES, Chain, Entry, Header, decode_line, encode_line
 from smpc_dp.logs.runs import NO_HEAD, CertifiedLine, MemorySessionLog, SessionLog
-from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.session import canonical_session, session_json
 from smpc_dp.wire.signing import decode
 from smpc_dp_lab.vectors.verifiable_parties import off_by_one

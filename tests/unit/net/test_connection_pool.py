@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 import pytest
 
+from smpc_dp.engine.phases.messages import HELLO
 from smpc_dp.errors import Check, Code, PeerFault, TimeoutFault
 from smpc_dp.net.connection_pool import SMALL_MESSAGE, ConnectionPool, FairQueue, InboundEvent
 from smpc_dp.net.events import Event, ignore
 from smpc_dp.net.local import AGGREGATOR, create_local_session
 from smpc_dp.net.member import Membership, _budget, from_wire, to_wire
-from smpc_dp.protocols.phases.messages import HELLO
 from smpc_dp.wire.abort import ABORT
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import decode_envelope, encode_envelope

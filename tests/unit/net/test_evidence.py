@@ -20,6 +20,8 @@ from smpc_dp.capabilities.pairs.requests.relay import Tunnel
 from smpc_dp.capabilities.pairs.requests.statistic import PairRounds
 from smpc_dp.capabilities.pairs.ustatistic.messages import CONVICTION, RelayEnd
 from smpc_dp.capabilities.reports.requests import reporting
+from smpc_dp.engine import events
+from smpc_dp.engine.collector import Collector, Inbox
 from smpc_dp.errors import (
     Check,
     Code,
@@ -37,8 +39,6 @@ from smpc_dp.net.driver import Drive
 from smpc_dp.net.member import CERTIFICATES as FOLDER
 from smpc_dp.net.session_file import Timeouts
 from smpc_dp.net.tasks import BESIDE
-from smpc_dp.protocols.engine import events
-from smpc_dp.protocols.engine.collector import Collector, Inbox
 from smpc_dp.transport.blocking import Halt
 from smpc_dp.transport.channel import ChannelClosed
 from tests.faults.test_covert import IDENTITIES, certificate

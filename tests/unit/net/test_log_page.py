@@ -26,6 +26,7 @@ from typer.testing import CliRunner
 from smpc_dp.capabilities.gopa.log_view import VerifiableView
 from smpc_dp.capabilities.gopa.verifiable import messages as v
 from smpc_dp.cli import app
+from smpc_dp.engine.result import Result
 from smpc_dp.errors import LocalError
 from smpc_dp.logs import growing_log
 from smpc_dp.logs.audits import log_page, log_watch
@@ -36,7 +37,6 @@ from smpc_dp.logs.growing_log import open_growing, read_line
 from smpc_dp.logs.log import Header, decode_line
 from smpc_dp.logs.receipt import LogReceipt
 from smpc_dp.logs.store import Store
-from smpc_dp.protocols.result import Result
 from smpc_dp_lab.vectors.verifiable_parties import CHEAT, off_by_one
 from smpc_dp_lab.vectors.verifiable_runs import RecordedRun, execute, honest
 from tests.accessibility import serious_findings

@@ -18,6 +18,9 @@ from smpc_dp.capabilities.pairs.kernels import Field
 from smpc_dp.capabilities.pairs.kernels.named import find_kernel
 from smpc_dp.capabilities.pairs.ustatistic import messages as m
 from smpc_dp.capabilities.pairs.ustatistic.audit import StatisticAuditor
+from smpc_dp.engine.phases import messages as common
+from smpc_dp.engine.phases.begin import attestation_digest
+from smpc_dp.engine.phases.messages import Attestation
 from smpc_dp.errors import LocalError
 from smpc_dp.logs.audits.audit import audit, audit_stream
 from smpc_dp.logs.audits.audit_selection import Wanted as First
@@ -25,9 +28,6 @@ from smpc_dp.logs.audits.second import differences
 from smpc_dp.logs.log import Header, decode_line
 from smpc_dp.logs.opinion import Opinion
 from smpc_dp.logs.runs import NO_HEAD, CertifiedLine, MemorySessionLog
-from smpc_dp.protocols.begin import attestation_digest
-from smpc_dp.protocols.phases import messages as common
-from smpc_dp.protocols.phases.messages import Attestation
 from smpc_dp.wire.sets import pack_set
 from smpc_dp.wire.signing import encode
 from smpc_dp_verify import Wanted, verify

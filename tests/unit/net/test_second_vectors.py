@@ -16,13 +16,13 @@ from msgspec.structs import replace
 from smpc_dp.capabilities.gopa.verifiable import messages as v
 from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.transcript import digest
+from smpc_dp.engine.phases import messages as m
 from smpc_dp.errors import LocalError
 from smpc_dp.logs.audits.audit import audit
 from smpc_dp.logs.audits.audit_selection import read_session_log
 from smpc_dp.logs.audits.second import differences
 from smpc_dp.logs.log import MAX_LINE_BYTES, Chain, Entry, encode_line
 from smpc_dp.logs.opinion import Opinion
-from smpc_dp.protocols.phases import messages as m
 from smpc_dp.wire.sets import PartySet, pack_set
 from smpc_dp.wire.signing import decode, encode
 from smpc_dp_lab.vectors.verifiable_parties import CHEAT, OTHER

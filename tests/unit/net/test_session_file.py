@@ -14,6 +14,8 @@ from typing import cast
 import msgspec
 import pytest
 
+from smpc_dp.engine import registry
+from smpc_dp.engine.session_protocol import SessionProtocol
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, LocalError
 from smpc_dp.identity.keys import Identity
 from smpc_dp.identity.roster import Member
@@ -24,8 +26,6 @@ from smpc_dp.net.session_file import (
     parse_session,
     write_session,
 )
-from smpc_dp.protocols import registry
-from smpc_dp.protocols.session_protocol import SessionProtocol
 from smpc_dp.transport.difference import MAX_DESCRIPTION, DescribedSession, Description, Part
 
 IDENTITIES = {

@@ -40,6 +40,11 @@ from smpc_dp.capabilities.pairs.ustatistic.wire import PairWire
 from smpc_dp.cli import app
 from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.transcript import digest
+from smpc_dp.engine import events
+from smpc_dp.engine.phases import messages as common
+from smpc_dp.engine.phases.begin import attestation_digest, session_head
+from smpc_dp.engine.phases.messages import Attestation
+from smpc_dp.engine.run import Run
 from smpc_dp.errors import SmpcError
 from smpc_dp.identity.keys import Identity
 from smpc_dp.logs.audits import log_session
@@ -49,11 +54,6 @@ from smpc_dp.logs.audits.log_page import LogPages
 from smpc_dp.logs.audits.log_watch import LogWatch
 from smpc_dp.logs.keeping import MemoryBoard
 from smpc_dp.logs.log import Chain, Entry, Header, decode_line, encode_line
-from smpc_dp.protocols.begin import attestation_digest, session_head
-from smpc_dp.protocols.engine import events
-from smpc_dp.protocols.engine.run import Run
-from smpc_dp.protocols.phases import messages as common
-from smpc_dp.protocols.phases.messages import Attestation
 from smpc_dp.protocols.session import canonical_session, session_digest, session_json
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from smpc_dp.wire.envelope import Envelope

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-import smpc_dp.protocols
+import smpc_dp.engine
 import smpc_dp.transport
 import smpc_dp.wire
 from smpc_dp.errors import (

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import smpc_dp
+from smpc_dp.engine.registry import checker_of
 from smpc_dp.errors import ConfigError, PrivacyError
 from smpc_dp.privacy.adaptive_clipping import MAX_PARTS, AdaptiveClipping
-from smpc_dp.protocols.registry import checker_of
 
 FIRST = AdaptiveClipping(length=4, first=1.0)
 LONG = np.array([1e300, 0, 0, 0])

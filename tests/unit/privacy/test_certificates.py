@@ -14,14 +14,14 @@ import pytest
 from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.merkle import MerkleTree
 from smpc_dp.encoding import Encoding
+from smpc_dp.engine import result
+from smpc_dp.engine.phases import certify
+from smpc_dp.engine.phases import messages as m
+from smpc_dp.engine.phases.certify import check_certificate, sample_certificate, shortest_certificate
 from smpc_dp.errors import PeerFault
 from smpc_dp.privacy import certificates
 from smpc_dp.privacy.certificates import expected_samples, proof_nodes
 from smpc_dp.privacy.secagg_plan import SecAggPlan, check_plan, plan_secagg
-from smpc_dp.protocols import result
-from smpc_dp.protocols.phases import certify
-from smpc_dp.protocols.phases import messages as m
-from smpc_dp.protocols.phases.certify import check_certificate, sample_certificate, shortest_certificate
 from smpc_dp.protocols.secagg.params import SecAggParameters
 from smpc_dp.simulate.drive import drive
 from smpc_dp.simulate.roles import sum_roles

@@ -24,6 +24,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from smpc_dp.cli import app
+from smpc_dp.engine.result import Claim
 from smpc_dp.errors import ConfigError, LocalError, PrivacyError
 from smpc_dp.privacy.accountant.compose import Composition
 from smpc_dp.privacy.accountant.decimals import split, summed
@@ -46,7 +47,6 @@ from smpc_dp.privacy.accountant.theorems import (
 from smpc_dp.privacy.distributions import BinomialDistribution
 from smpc_dp.privacy.mechanisms import DiscreteGaussian, KaryRandomisedResponse, Sensitivity, Skellam
 from smpc_dp.privacy.named_sentences import NamedSentences
-from smpc_dp.protocols.result import Claim
 from smpc_dp.records.plan import plan_request
 from smpc_dp.records.schema import read_schema
 from smpc_dp.records.table import read_table

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from smpc_dp.engine.result import Claim
 from smpc_dp.errors import LocalError
 from smpc_dp.privacy.guarantee import PrivacyGuarantee
 from smpc_dp.privacy.named_sentences import NamedSentences
-from smpc_dp.protocols.result import Claim
 
 NAMES = st.from_regex(r"[a-z][a-z_]{0,5}", fullmatch=True)
 STATEMENTS = st.dictionaries(NAMES, st.text(max_size=5), max_size=6).map(

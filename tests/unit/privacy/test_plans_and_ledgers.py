@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 
 from smpc_dp.capabilities.learn.registry import LEARNERS, LearnParameters, check_learn
 from smpc_dp.capabilities.learn.requests.learning import check_budget, own_release
+from smpc_dp.engine.phases.parameters import SumParameters
+from smpc_dp.engine.registry import checker_of, session_protocol
 from smpc_dp.errors import PrivacyError
 from smpc_dp.privacy.accountant.compose import Composition
 from smpc_dp.privacy.accountant.events import Event, Gaussian, Pure
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.privacy.gaussian import gaussian_mu
 from smpc_dp.privacy.guarantee import Unit
-from smpc_dp.protocols.phases.parameters import SumParameters
-from smpc_dp.protocols.registry import checker_of, session_protocol
 from tests.examples import examples
 
 PARTIES = 12

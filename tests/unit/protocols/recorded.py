@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from smpc_dp.protocols.engine.events import Event, Report, Start
-from smpc_dp.protocols.engine.party import PartyRole
-from smpc_dp.protocols.engine.run import Run
+from smpc_dp.engine.events import Event, Report, Start
+from smpc_dp.engine.party import PartyRole
+from smpc_dp.engine.run import Run
 from smpc_dp.wire.abort import ABORT, LEAVE
 from smpc_dp.wire.envelope import Envelope
 

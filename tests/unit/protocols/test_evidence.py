@@ -10,10 +10,10 @@ from smpc_dp.capabilities.gopa.direct_messages import ATTEST_TOTAL
 from smpc_dp.capabilities.gopa.direct_params import DirectParameters, check_parameters
 from smpc_dp.capabilities.gopa.simulation.direct import direct_roles
 from smpc_dp.encoding import Encoding
+from smpc_dp.engine.phases import keys
+from smpc_dp.engine.phases import messages as m
 from smpc_dp.errors import PeerFault
 from smpc_dp.privacy.secagg_plan import plan_secagg
-from smpc_dp.protocols.phases import keys
-from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.secagg.params import SecAggParameters
 from smpc_dp.simulate.drive import drive
 from smpc_dp.simulate.roles import sum_roles

@@ -15,9 +15,9 @@ from smpc_dp.capabilities.servers.secret_sharing.terms import ProgramTerms
 from smpc_dp.capabilities.servers.simulation.shared import run_alone
 from smpc_dp.capabilities.servers.statistics.plan import table_program
 from smpc_dp.capabilities.servers.statistics.tables import read_tables
+from smpc_dp.engine.registry import checker_of
 from smpc_dp.errors import ConfigError
 from smpc_dp.privacy.accountant.events import exact_release
-from smpc_dp.protocols.registry import checker_of
 from smpc_dp.records.exact import LEAST_PARTIES, NOT_SHOWN, plan_tables
 from smpc_dp.records.result import Estimate
 from smpc_dp.records.schema import read_schema

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from smpc_dp.protocols.engine.events import Message
-from smpc_dp.protocols.engine.party import PartyRole
+from smpc_dp.engine.events import Message
+from smpc_dp.engine.party import PartyRole
 from smpc_dp.protocols.exchange import states
 from smpc_dp_lab.vectors.exchange_runs import SCENARIOS, ExchangeScenario, new_run
 from tests.unit.protocols.engine.test_states import contents

@@ -16,11 +16,11 @@ from smpc_dp.capabilities.gopa.params import GopaParameters, check_parameters
 from smpc_dp.capabilities.gopa.plan import SessionNoise, plan_session
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.encoding import RingVector, fixed_point_sum
+from smpc_dp.engine.phases.draws import draw_neighbours
 from smpc_dp.errors import ConfigError, TimeoutFault
 from smpc_dp.privacy.gaussian import gaussian_delta
 from smpc_dp.privacy.gopa import exact_privacy, honest_graph
 from smpc_dp.privacy.secagg_plan import SecAggPlan, plan_secagg
-from smpc_dp.protocols.phases.draws import draw_neighbours
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from tests.examples import examples
 

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from smpc_dp import simulate
 from smpc_dp.capabilities.gopa.direct_evidence import coordinator_of
+from smpc_dp.engine.result import Result
 from smpc_dp.errors import ConfigError
-from smpc_dp.protocols.result import Result
 
 
 def average(values: NDArray[np.float64], seed: int, **more: object) -> Result:

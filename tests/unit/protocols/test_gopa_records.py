@@ -12,9 +12,9 @@ from smpc_dp.capabilities.gopa.params import MAX_VARIANCE
 from smpc_dp.capabilities.gopa.record_claims import reach
 from smpc_dp.capabilities.gopa.records import DirectRecordParameters, GopaRecordParameters
 from smpc_dp.capabilities.gopa.verifiable.records import VerifiableRecordParameters
+from smpc_dp.engine.phases.parameters import cost_of_sum
+from smpc_dp.engine.registry import checker_of, session_protocol
 from smpc_dp.privacy.accountant.compose import Composition
-from smpc_dp.protocols.phases.parameters import cost_of_sum
-from smpc_dp.protocols.registry import checker_of, session_protocol
 from smpc_dp.records.table import read_table
 from tests.unit.protocols.test_record_parameters import GIVEN, given
 

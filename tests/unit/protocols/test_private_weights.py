@@ -12,12 +12,12 @@ import pytest
 import smpc_dp
 from smpc_dp import simulate
 from smpc_dp.capabilities.gopa.params import GopaParameters
+from smpc_dp.engine.registry import checker_of
+from smpc_dp.engine.weighted_encoding import WeightedEncoding
 from smpc_dp.errors import ConfigCheck
 from smpc_dp.net.local import create_local_session
 from smpc_dp.net.session_file import Timeouts
 from smpc_dp.privacy.accountant.ledger import Ledger
-from smpc_dp.protocols.phases.weighted_encoding import WeightedEncoding
-from smpc_dp.protocols.registry import checker_of
 from smpc_dp.protocols.secagg.noisy import NoisySumParameters
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from smpc_dp.engine.registry import checker_of
 from smpc_dp.privacy.accountant.compose import Composition
 from smpc_dp.privacy.gaussian import gaussian_epsilon, gaussian_mu
 from smpc_dp.privacy.mechanisms import DiscreteGaussian, DistributedSum
-from smpc_dp.protocols.registry import checker_of
 from smpc_dp.protocols.secagg.noisy import MOST_COMPLETE
 from smpc_dp.protocols.secagg.records import RecordSumParameters
 

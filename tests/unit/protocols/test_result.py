@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from smpc_dp import simulate
+from smpc_dp.engine.result import Noise, Result
 from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.privacy.accountant.receipt import Receipt, Spending
-from smpc_dp.protocols.result import Noise, Result
 
 HALVES = np.full((20, 1000), 0.5)
 PRIVATE: dict[str, Any] = {

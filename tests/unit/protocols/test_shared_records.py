@@ -11,8 +11,8 @@ from smpc_dp.capabilities.servers.requests.programs import compile_operation
 from smpc_dp.capabilities.servers.requests.shared import sum_event
 from smpc_dp.capabilities.servers.secret_sharing.records import SharedRecordParameters
 from smpc_dp.capabilities.servers.statistics.program import output_spans
+from smpc_dp.engine.registry import checker_of
 from smpc_dp.privacy.accountant.compose import Composition
-from smpc_dp.protocols.registry import checker_of
 from tests.unit.protocols.test_record_parameters import GIVEN, given
 
 

@@ -9,8 +9,8 @@ from smpc_dp.capabilities.pairs.ustatistic import messages as m
 from smpc_dp.capabilities.pairs.ustatistic import party as party
 from smpc_dp.capabilities.pairs.ustatistic import states as states
 from smpc_dp.capabilities.pairs.ustatistic.pairs import CollectDone
+from smpc_dp.engine.events import Cancellation, Message, Report, Start
 from smpc_dp.errors import Check, LocalError, PeerFault
-from smpc_dp.protocols.engine.events import Cancellation, Message, Report, Start
 from smpc_dp_lab.vectors.statistic_runs import AGGREGATOR, NAMES, SCENARIOS, Run, Scenario, find
 from tests.unit.protocols.engine.test_states import contents
 from tests.unit.protocols.recorded import assert_in_table, recorded

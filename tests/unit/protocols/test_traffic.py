@@ -9,7 +9,7 @@ import pytest
 
 from smpc_dp.capabilities.gopa.check import check_for_version
 from smpc_dp.capabilities.gopa.direct_params import Topology
-from smpc_dp.protocols.phases.parameters import SumParameters
+from smpc_dp.engine.phases.parameters import SumParameters
 from smpc_dp.report.trace import Trace
 from smpc_dp.simulate import average
 

@@ -15,8 +15,8 @@ from smpc_dp.capabilities.gopa.verifiable.joining import AwaitNeighbours
 from smpc_dp.capabilities.gopa.verifiable.publishing import AwaitOpenings, AwaitPublications
 from smpc_dp.capabilities.gopa.verifiable.states import AGGREGATOR
 from smpc_dp.capabilities.gopa.verifiable.tallying import AwaitTallied
-from smpc_dp.protocols.engine.events import Event, Message
-from smpc_dp.protocols.engine.run import Run
+from smpc_dp.engine.events import Event, Message
+from smpc_dp.engine.run import Run
 from smpc_dp.wire.abort import ABORT
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp_lab.vectors.verifiable_openings import in_rounds, to_something_else, too_far_out

@@ -21,8 +21,8 @@ from smpc_dp.capabilities.pairs.kernels import Field, gini_mean_difference, kend
 from smpc_dp.capabilities.reports.local import LocalPairwise
 from smpc_dp.capabilities.reports.local_auc import LocalAuc
 from smpc_dp.capabilities.reports.local_estimate import LocalEstimate
+from smpc_dp.engine.registry import checker_of
 from smpc_dp.privacy.sampling import NoiseSource
-from smpc_dp.protocols.registry import checker_of
 from smpc_dp.records.answers import estimate
 from smpc_dp.records.effects import RATIO
 from smpc_dp.records.effects_answers import effects as effects_of

@@ -14,10 +14,10 @@ import pytest
 from numpy.typing import NDArray
 
 import smpc_dp
+from smpc_dp.engine.registry import checker_of
 from smpc_dp.privacy.accountant.compose import Composition
 from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.protocols.record_audit import audit_records
-from smpc_dp.protocols.registry import checker_of
 from smpc_dp.records.effects import RATIO, EffectsPlan, plan_effects
 from smpc_dp.records.effects_answers import ONE_PARTY, effects
 from smpc_dp.records.result import WITHIN_NOISE, Estimate

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression, PoissonRegressor
 
 import smpc_dp
+from smpc_dp.engine.registry import checker_of
 from smpc_dp.errors import ConfigError
 from smpc_dp.privacy.accountant.compose import Composition
 from smpc_dp.privacy.sampling import NoiseSource
-from smpc_dp.protocols.registry import checker_of
 from smpc_dp.records.fit import COEFFICIENT, FitPlan, plan_fit, row_square
 from smpc_dp.records.fit_answers import fitted
 from smpc_dp.records.regression import REFUSED

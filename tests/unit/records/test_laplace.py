@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from smpc_dp.engine.registry import checker_of
 from smpc_dp.privacy.accountant.compose import Composition
 from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.protocols.record_audit import audit_records
-from smpc_dp.protocols.registry import checker_of
 from smpc_dp.protocols.secagg.records import RecordSumParameters, check_records
 from smpc_dp.records.answers import estimate
 from smpc_dp.records.ask import read_ask

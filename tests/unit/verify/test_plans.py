@@ -17,12 +17,12 @@ import pytest
 from smpc_dp.capabilities.gopa.verifiable.params import VerifiableParameters, check_parameters
 from smpc_dp.capabilities.gopa.verifiable.records import VerifiableRecordParameters
 from smpc_dp.capabilities.learn.block_gossip import GroupDraws
+from smpc_dp.engine.registry import checker_of
 from smpc_dp.errors import ConfigError
 from smpc_dp.privacy.accountant.compose import Composition
 from smpc_dp.privacy.accountant.events import Event, Shift
 from smpc_dp.privacy.distributions import BinomialDistribution
 from smpc_dp.privacy.secagg_plan import plan_secagg
-from smpc_dp.protocols.registry import checker_of
 from smpc_dp.records.schema import Category, read_schema
 from smpc_dp_verify.answers import Sums
 from smpc_dp_verify.columns import read_table

@@ -18,6 +18,10 @@ from msgspec.structs import replace
 from smpc_dp.capabilities.gopa import direct_states
 from smpc_dp.capabilities.gopa.direct_params import DirectParameters
 from smpc_dp.encoding import RingVector
+from smpc_dp.engine import events
+from smpc_dp.engine.phases.messages import HELLO, START
+from smpc_dp.engine.result import Outcome
+from smpc_dp.engine.run import Run
 from smpc_dp.errors import (
     Check,
     Code,
@@ -36,10 +40,6 @@ from smpc_dp.net.driver import Drive
 from smpc_dp.net.events import OnEvent
 from smpc_dp.net.member import Membership
 from smpc_dp.privacy.accountant.receipt import Receipt
-from smpc_dp.protocols.engine import events
-from smpc_dp.protocols.engine.run import Run
-from smpc_dp.protocols.phases.messages import HELLO, START
-from smpc_dp.protocols.result import Outcome
 from smpc_dp.transport.channel import Channel, ChannelClosed
 from smpc_dp.transport.endpoint import Endpoint, Listener, dial, listen
 from smpc_dp.wire.abort import ABORT, Abort

@@ -10,8 +10,8 @@ from numpy.typing import ArrayLike
 from smpc_dp.capabilities.gopa import direct_states
 from smpc_dp.capabilities.gopa.direct_evidence import coordinator_of
 from smpc_dp.capabilities.gopa.direct_params import DirectParameters
-from smpc_dp.protocols.engine.run import Run
-from smpc_dp.protocols.result import Outcome, Result
+from smpc_dp.engine.result import Outcome, Result
+from smpc_dp.engine.run import Run
 from smpc_dp.report.trace import Trace
 from smpc_dp.simulate.drive import drive
 from smpc_dp.simulate.simulated_run import draw_kills, simulated_run

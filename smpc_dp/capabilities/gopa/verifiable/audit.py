@@ -39,13 +39,13 @@ from smpc_dp.capabilities.gopa.verifiable.statements import (
 )
 from smpc_dp.capabilities.gopa.verifiable.verdict import Verdict
 from smpc_dp.crypto import proofs
+from smpc_dp.engine.phases import keys
+from smpc_dp.engine.phases import messages as m
+from smpc_dp.engine.phases.begin import check_begin, session_head
+from smpc_dp.engine.phases.certify import check_certificate
 from smpc_dp.errors import Check, PeerFault, SmpcError, VerificationError
 from smpc_dp.logs.auditing import CHANGED, Again, Excluded
 from smpc_dp.logs.log import Entry, Header
-from smpc_dp.protocols.begin import check_begin, session_head
-from smpc_dp.protocols.phases import keys
-from smpc_dp.protocols.phases import messages as m
-from smpc_dp.protocols.phases.certify import check_certificate
 from smpc_dp.wire.batch_verifier import Position, Workers, at_once, raise_first
 from smpc_dp.wire.sets import PartySet, pack_list
 from smpc_dp.wire.signing import Context, decode, group_operation

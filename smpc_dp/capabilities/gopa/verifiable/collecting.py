@@ -15,15 +15,14 @@ from smpc_dp.capabilities.gopa.verifiable.hosting import (
 )
 from smpc_dp.capabilities.gopa.verifiable.statements import agreements
 from smpc_dp.crypto import proofs
+from smpc_dp.engine.collector import CollectorState, Item
+from smpc_dp.engine.phases import begin, key_graph
+from smpc_dp.engine.phases import messages as m
+from smpc_dp.engine.phases.certified_set import Attesting, Participation
+from smpc_dp.engine.phases.key_graph import CollectHello, Commitments
+from smpc_dp.engine.phases.run_log import RunLog, Statement
+from smpc_dp.engine.state import Transition
 from smpc_dp.errors import Check, PeerFault, TimeoutFault
-from smpc_dp.protocols import begin
-from smpc_dp.protocols.engine.collector import CollectorState, Item
-from smpc_dp.protocols.engine.state import Transition
-from smpc_dp.protocols.phases import key_graph
-from smpc_dp.protocols.phases import messages as m
-from smpc_dp.protocols.phases.certified_set import Attesting, Participation
-from smpc_dp.protocols.phases.key_graph import CollectHello, Commitments
-from smpc_dp.protocols.run_log import RunLog, Statement
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.sets import pack_list
 from smpc_dp.wire.signing import decode

@@ -28,14 +28,14 @@ from smpc_dp.capabilities.gopa.verifiable.recount import Batch
 from smpc_dp.capabilities.gopa.verifiable.statements import cancel, failures
 from smpc_dp.crypto import commit, proofs
 from smpc_dp.encoding import RingVector
+from smpc_dp.engine.party import PartyState
+from smpc_dp.engine.phases import messages as m
+from smpc_dp.engine.phases.certified_set import Participation
+from smpc_dp.engine.phases.key_graph import members_of
+from smpc_dp.engine.state import Secret, Transition
 from smpc_dp.errors import Check, PeerFault
 from smpc_dp.logs.followed import Followed
 from smpc_dp.logs.log import entry_digest
-from smpc_dp.protocols.engine.party import PartyState
-from smpc_dp.protocols.engine.state import Secret, Transition
-from smpc_dp.protocols.phases import messages as m
-from smpc_dp.protocols.phases.certified_set import Participation
-from smpc_dp.protocols.phases.key_graph import members_of
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.sets import PartySet
 from smpc_dp.wire.signing import decode, encode

@@ -19,13 +19,13 @@ from smpc_dp.capabilities.gopa.verifiable.hosting import (
 from smpc_dp.capabilities.gopa.verifiable.recount import narrow
 from smpc_dp.crypto import proofs
 from smpc_dp.encoding import RingVector
-from smpc_dp.protocols.engine.collector import CollectorState, Item
-from smpc_dp.protocols.engine.state import Transition
-from smpc_dp.protocols.phases import certified_set, outcomes
-from smpc_dp.protocols.phases import messages as m
-from smpc_dp.protocols.phases.certified_set import Attesting, Participation
-from smpc_dp.protocols.result import Outcome
-from smpc_dp.protocols.run_log import RunLog, Statement
+from smpc_dp.engine.collector import CollectorState, Item
+from smpc_dp.engine.phases import certified_set, outcomes
+from smpc_dp.engine.phases import messages as m
+from smpc_dp.engine.phases.certified_set import Attesting, Participation
+from smpc_dp.engine.phases.run_log import RunLog, Statement
+from smpc_dp.engine.result import Outcome
+from smpc_dp.engine.state import Transition
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.sets import PartySet, pack_list, pack_set
 from smpc_dp.wire.signing import decode, encode

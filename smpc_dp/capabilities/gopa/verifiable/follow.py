@@ -12,13 +12,13 @@ from smpc_dp.capabilities.gopa.verifiable.recount import Batch
 from smpc_dp.capabilities.gopa.verifiable.statements import Rules
 from smpc_dp.crypto import proofs
 from smpc_dp.encoding import RingVector
+from smpc_dp.engine.party import Member
+from smpc_dp.engine.phases import messages as m
+from smpc_dp.engine.phases.certify import check_certificate
+from smpc_dp.engine.result import Certificate
 from smpc_dp.errors import Check
 from smpc_dp.logs.followed import Followed
 from smpc_dp.logs.log import HEAD_BYTES, entry_digest
-from smpc_dp.protocols.engine.party import Member
-from smpc_dp.protocols.phases import messages as m
-from smpc_dp.protocols.phases.certify import check_certificate
-from smpc_dp.protocols.result import Certificate
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.sets import PartySet, pack_set, unpack_list
 from smpc_dp.wire.signing import Context, decode

@@ -11,14 +11,14 @@ from smpc_dp.capabilities.gopa.verifiable import messages as v
 from smpc_dp.capabilities.gopa.verifiable.params import VerifiableParameters
 from smpc_dp.capabilities.gopa.verifiable.statements import CHECKS, FALSE, Rules, failures
 from smpc_dp.crypto import proofs
+from smpc_dp.engine.collector import CollectorState, Inbox
+from smpc_dp.engine.phases import messages as m
+from smpc_dp.engine.phases.certified_set import Attesting
+from smpc_dp.engine.phases.certify import check_certificate, make_certificate
+from smpc_dp.engine.phases.key_graph import Watch
+from smpc_dp.engine.phases.run_log import LoggingAggregator, RunLog, Statement, append, signed_by
+from smpc_dp.engine.result import Certificate
 from smpc_dp.errors import PeerFault, TimeoutFault
-from smpc_dp.protocols.engine.collector import CollectorState, Inbox
-from smpc_dp.protocols.phases import messages as m
-from smpc_dp.protocols.phases.certified_set import Attesting
-from smpc_dp.protocols.phases.certify import check_certificate, make_certificate
-from smpc_dp.protocols.phases.key_graph import Watch
-from smpc_dp.protocols.result import Certificate
-from smpc_dp.protocols.run_log import LoggingAggregator, RunLog, Statement, append, signed_by
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.sets import PartySet
 

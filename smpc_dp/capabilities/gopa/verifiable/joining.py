@@ -16,14 +16,13 @@ from smpc_dp.crypto import commit, proofs
 from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.transcript import digest
 from smpc_dp.encoding import RingVector
+from smpc_dp.engine.party import PartyState
+from smpc_dp.engine.phases import begin, key_graph
+from smpc_dp.engine.phases import messages as m
+from smpc_dp.engine.phases.key_graph import Advertised, AwaitStart, Drawn, Graph, Ready
+from smpc_dp.engine.state import Transition
 from smpc_dp.logs.followed import Followed
 from smpc_dp.privacy.sampling import NoiseSource, discrete_gaussian
-from smpc_dp.protocols import begin
-from smpc_dp.protocols.engine.party import PartyState
-from smpc_dp.protocols.engine.state import Transition
-from smpc_dp.protocols.phases import key_graph
-from smpc_dp.protocols.phases import messages as m
-from smpc_dp.protocols.phases.key_graph import Advertised, AwaitStart, Drawn, Graph, Ready
 from smpc_dp.wire.sets import pack_list
 
 

@@ -10,9 +10,9 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from smpc_dp.engine.phases import messages as m
+from smpc_dp.engine.phases.messages import Bytes32
 from smpc_dp.logs import receipt
-from smpc_dp.protocols.phases import messages as m
-from smpc_dp.protocols.phases.messages import Bytes32
 from smpc_dp.wire.envelope import Body
 
 # Steps of a party; COMMIT, COIN, PUBLISH and OPEN are entries of the board. Those of a round of openings have

@@ -27,6 +27,9 @@ from smpc_dp.capabilities.gopa.versions import VERIFIABLE_VERSION
 from smpc_dp.crypto import commit, proofs
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.encoding import Encoding, RingVector, shown
+from smpc_dp.engine.phases import messages as m
+from smpc_dp.engine.phases.parameters import SumParameters
+from smpc_dp.engine.result import Claim, Noise, Privacy
 from smpc_dp.errors import (
     Check,
     Code,
@@ -45,9 +48,6 @@ from smpc_dp.privacy.gaussian import gaussian_mu
 from smpc_dp.privacy.named_sentences import NamedSentences
 from smpc_dp.privacy.sampling import MAX_VARIANCE, NoiseSource
 from smpc_dp.privacy.secagg_plan import ENVELOPE, SecAggPlan, mask_degree
-from smpc_dp.protocols.phases import messages as m
-from smpc_dp.protocols.phases.parameters import SumParameters
-from smpc_dp.protocols.result import Claim, Noise, Privacy
 from smpc_dp.protocols.secagg.noisy import TAIL
 
 if TYPE_CHECKING:

@@ -27,13 +27,13 @@ from smpc_dp.capabilities.gopa.verifiable.follow import (
 from smpc_dp.capabilities.gopa.verifiable.recount import Batch
 from smpc_dp.capabilities.gopa.verifiable.statements import agreements
 from smpc_dp.capabilities.gopa.verifiable.tallying import AwaitTallied
+from smpc_dp.engine.party import PartyState
+from smpc_dp.engine.phases import messages as m
+from smpc_dp.engine.phases.certified_set import Participation
+from smpc_dp.engine.phases.key_graph import check_forwarded
+from smpc_dp.engine.state import Transition
 from smpc_dp.errors import Check, SmpcError
 from smpc_dp.logs.followed import Followed
-from smpc_dp.protocols.engine.party import PartyState
-from smpc_dp.protocols.engine.state import Transition
-from smpc_dp.protocols.phases import messages as m
-from smpc_dp.protocols.phases.certified_set import Participation
-from smpc_dp.protocols.phases.key_graph import check_forwarded
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.sets import PartySet, pack_list
 from smpc_dp.wire.signing import decode

@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 
 from smpc_dp.capabilities.gopa.record_claims import GopaRecords, of_request, reach
 from smpc_dp.capabilities.gopa.verifiable.params import Apart, VerifiableParameters, plan_flips
+from smpc_dp.engine.result import Claim
 from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.privacy.named_sentences import NamedSentences
 from smpc_dp.privacy.secagg_plan import SecAggPlan
 from smpc_dp.protocols import records
-from smpc_dp.protocols.result import Claim
 
 if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.events import Event

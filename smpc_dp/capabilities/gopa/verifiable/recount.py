@@ -16,10 +16,10 @@ from smpc_dp.capabilities.gopa.verifiable import messages as v
 from smpc_dp.capabilities.gopa.verifiable.params import VerifiableParameters
 from smpc_dp.capabilities.gopa.verifiable.statements import Rules
 from smpc_dp.encoding import RingVector
+from smpc_dp.engine.phases import messages as m
 from smpc_dp.errors import Check, PeerFault, VerificationError
 from smpc_dp.logs.followed import Followed
 from smpc_dp.logs.log import entry_digest
-from smpc_dp.protocols.phases import messages as m
 from smpc_dp.wire.signing import decode, encode
 
 SIGNATURE = m.SIGNATURE_BYTES

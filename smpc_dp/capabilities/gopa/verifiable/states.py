@@ -59,17 +59,16 @@ from smpc_dp.capabilities.gopa.verifiable.publishing import (
 from smpc_dp.capabilities.gopa.verifiable.tallying import AwaitClosed, AwaitTallied, Finished
 from smpc_dp.crypto.randomness import Randomness, SystemRandomness
 from smpc_dp.encoding import RingVector
+from smpc_dp.engine.collector import CollectorRole, CollectorRow
+from smpc_dp.engine.party import PartyRole, Row
+from smpc_dp.engine.phases import begin, certified_set, key_graph
+from smpc_dp.engine.phases import messages as m
+from smpc_dp.engine.phases.key_graph import AwaitStart, CollectHello, Ready, Watch
+from smpc_dp.engine.phases.survivors import FixedSurvivors
+from smpc_dp.engine.result import Outcome
+from smpc_dp.engine.run import Run
 from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.logs.keeping import Board
-from smpc_dp.protocols import begin
-from smpc_dp.protocols.engine.collector import CollectorRole, CollectorRow
-from smpc_dp.protocols.engine.party import PartyRole, Row
-from smpc_dp.protocols.engine.run import Run
-from smpc_dp.protocols.phases import certified_set, key_graph
-from smpc_dp.protocols.phases import messages as m
-from smpc_dp.protocols.phases.key_graph import AwaitStart, CollectHello, Ready, Watch
-from smpc_dp.protocols.phases.survivors import FixedSurvivors
-from smpc_dp.protocols.result import Outcome
 from smpc_dp.protocols.secagg.states import first_state
 from smpc_dp.seen import NOTHING_SEEN, Seen
 from smpc_dp.wire.signing import Context, Signer

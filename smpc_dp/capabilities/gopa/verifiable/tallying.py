@@ -12,15 +12,14 @@ from smpc_dp.capabilities.gopa.verifiable.follow import VerifiableMember, check_
 from smpc_dp.capabilities.gopa.verifiable.recount import Batch, Recount
 from smpc_dp.capabilities.gopa.verifiable.statements import signed
 from smpc_dp.encoding import RingVector
+from smpc_dp.engine.party import PartyState
+from smpc_dp.engine.phases import begin, outcomes
+from smpc_dp.engine.phases import messages as m
+from smpc_dp.engine.phases.certified_set import Participation
+from smpc_dp.engine.result import LoggedEntry, Outcome
+from smpc_dp.engine.state import Transition
 from smpc_dp.errors import Check
 from smpc_dp.logs.followed import Followed
-from smpc_dp.protocols import begin
-from smpc_dp.protocols.engine.party import PartyState
-from smpc_dp.protocols.engine.state import Transition
-from smpc_dp.protocols.phases import messages as m
-from smpc_dp.protocols.phases import outcomes
-from smpc_dp.protocols.phases.certified_set import Participation
-from smpc_dp.protocols.result import LoggedEntry, Outcome
 from smpc_dp.wire.sets import PartySet
 from smpc_dp.wire.signing import decode
 

@@ -121,8 +121,8 @@ def local_global(
     from smpc_dp.capabilities.learn.local_global import LocalGlobal
     from smpc_dp.capabilities.learn.registry import check_learn
     from smpc_dp.capabilities.learn.utility import local_global_utility
+    from smpc_dp.engine.phases.parameters import MAX_PARTIES
     from smpc_dp.privacy.arguments import ArgumentChecks
-    from smpc_dp.protocols.phases.parameters import MAX_PARTIES
 
     checks = ArgumentChecks()
     checks.require_integer("nodes", nodes, 2, MAX_PARTIES)

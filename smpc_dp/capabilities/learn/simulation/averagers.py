@@ -30,10 +30,10 @@ from smpc_dp.capabilities.learn.exchanges import PlannedMessages
 from smpc_dp.capabilities.learn.methods import PlannedAverages
 from smpc_dp.crypto.randomness import Randomness, SystemRandomness
 from smpc_dp.encoding import EXACT_FLOAT, Encoding
+from smpc_dp.engine.phases.parameters import SumParameters
+from smpc_dp.engine.result import Result
 from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.privacy.sampling import NoiseSource
-from smpc_dp.protocols.phases.parameters import SumParameters
-from smpc_dp.protocols.result import Result
 from smpc_dp.simulate.drive import drive
 from smpc_dp.simulate.roles import sum_roles
 from smpc_dp.simulate.simulated_run import AGGREGATOR

@@ -11,11 +11,11 @@ import numpy as np
 from smpc_dp.capabilities.learn.averager import Parties, Rows
 from smpc_dp.capabilities.learn.exchanges import ExchangeOfProcess, PlannedMessages, Recipients, request_of
 from smpc_dp.encoding import RingVector
+from smpc_dp.engine.result import Outcome
+from smpc_dp.engine.run import Run
 from smpc_dp.errors import ConfigCheck, ConfigError, LocalError, SmpcError
-from smpc_dp.protocols.engine.run import Run
 from smpc_dp.protocols.exchange import states
 from smpc_dp.protocols.exchange.params import ExchangeParameters
-from smpc_dp.protocols.result import Outcome
 from smpc_dp.simulate.drive import drive
 from smpc_dp.simulate.simulated_run import AGGREGATOR, simulated_run
 from smpc_dp.transport.memory import Faults, MemoryNetwork

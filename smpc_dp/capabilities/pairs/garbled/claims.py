@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from smpc_dp.capabilities.pairs.garbled.params import PairwiseParameters
+from smpc_dp.engine.result import Claim, Privacy
 from smpc_dp.privacy.named_sentences import NamedSentences
-from smpc_dp.protocols.result import Claim, Privacy
 
 
 def privacy_of(parameters: PairwiseParameters, tile: int, transfers: int) -> Privacy:

@@ -19,8 +19,8 @@ from smpc_dp.capabilities.pairs.garbled.params import check_parameters
 from smpc_dp.capabilities.pairs.garbled.participant import Evaluated
 from smpc_dp.capabilities.pairs.garbled.plan import Plan, Rows
 from smpc_dp.capabilities.pairs.published.library import PUBLISHED, find
+from smpc_dp.engine.result import Privacy
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
-from smpc_dp.protocols.result import Privacy
 from smpc_dp.values import refuse_masked
 
 AnyCircuit = str | os.PathLike[str] | Circuit

@@ -31,6 +31,7 @@ from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.crypto.stream_hash import StreamHash
 from smpc_dp.crypto.transcript import digest, encode_uint
+from smpc_dp.engine.result import Privacy
 from smpc_dp.errors import (
     Check,
     ConfigCheck,
@@ -39,7 +40,6 @@ from smpc_dp.errors import (
     SmpcError,
     VerificationError,
 )
-from smpc_dp.protocols.result import Privacy
 from smpc_dp.wire.abort import ABORT, TEXTS, Abort, abort_of
 from smpc_dp.wire.signing import (
     Context,

@@ -35,6 +35,8 @@ from smpc_dp.capabilities.pairs.ustatistic.serving import MakePlan
 from smpc_dp.capabilities.pairs.ustatistic.states import party
 from smpc_dp.capabilities.pairs.ustatistic.wire import PairWire
 from smpc_dp.crypto.randomness import SystemRandomness
+from smpc_dp.engine.events import Event
+from smpc_dp.engine.run import Run
 from smpc_dp.errors import (
     ConfigCheck,
     ConfigError,
@@ -55,8 +57,6 @@ from smpc_dp.net.driver import Drive
 from smpc_dp.net.session_file import Timeouts
 from smpc_dp.net.threads import run_in_loop
 from smpc_dp.privacy.circuit_noise import NoiseKind
-from smpc_dp.protocols.engine.events import Event
-from smpc_dp.protocols.engine.run import Run
 from smpc_dp.seen import Seen
 from smpc_dp.transport.blocking import Halt
 from smpc_dp.wire.envelope import Envelope

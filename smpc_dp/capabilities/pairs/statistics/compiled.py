@@ -12,12 +12,12 @@ from smpc_dp.capabilities.pairs.kernels.kernel import Kernel
 from smpc_dp.capabilities.pairs.kernels.named import sealed
 from smpc_dp.capabilities.pairs.ustatistic.messages import MAX_OPERATION
 from smpc_dp.capabilities.pairs.ustatistic.plan import MAX_PARTNERS, StatisticPlan
+from smpc_dp.engine.phases.operation import encode_operation
 from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.privacy.arguments import ArgumentChecks, is_number
 from smpc_dp.privacy.circuit_gaussian import TableGaussian
 from smpc_dp.privacy.circuit_noise import CyclicLaplace, Noise, NoiseKind, RandomisedResponse
 from smpc_dp.privacy.pairwise_plan import best_partners, given_zetas
-from smpc_dp.protocols.phases.operation import encode_operation
 
 NOISES = ("laplace", "gaussian", "randomised_response")
 

@@ -23,6 +23,11 @@ from smpc_dp.capabilities.pairs.ustatistic.terms import (
     run_identifier,
     start_root,
 )
+from smpc_dp.engine.collector import CollectorState, Item
+from smpc_dp.engine.phases import messages as common
+from smpc_dp.engine.phases.begin import begin_log, certify_begin, why_behind
+from smpc_dp.engine.phases.run_log import RunLog, Statement
+from smpc_dp.engine.state import Transition
 from smpc_dp.errors import (
     Check,
     Code,
@@ -31,11 +36,6 @@ from smpc_dp.errors import (
     PeerFault,
     TimeoutFault,
 )
-from smpc_dp.protocols.begin import begin_log, certify_begin, why_behind
-from smpc_dp.protocols.engine.collector import CollectorState, Item
-from smpc_dp.protocols.engine.state import Transition
-from smpc_dp.protocols.phases import messages as common
-from smpc_dp.protocols.run_log import RunLog, Statement
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.sets import pack_set
 from smpc_dp.wire.signing import decode

@@ -33,12 +33,12 @@ from smpc_dp.capabilities.pairs.ustatistic.terms import (
 from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.transcript import digest
 from smpc_dp.decoding import convert
+from smpc_dp.engine.phases import messages as common
+from smpc_dp.engine.phases.begin import check_begin, session_head
 from smpc_dp.errors import Check, PeerFault, VerificationError
 from smpc_dp.logs.auditing import Excluded
 from smpc_dp.logs.log import Entry, Header
 from smpc_dp.logs.opinion import Findings, Opinion
-from smpc_dp.protocols.begin import check_begin, session_head
-from smpc_dp.protocols.phases import messages as common
 from smpc_dp.protocols.session import is_plain, session_json
 from smpc_dp.wire.sets import PartySet
 from smpc_dp.wire.signing import Context, decode

@@ -13,8 +13,8 @@ from collections.abc import Mapping
 import msgspec
 
 from smpc_dp.capabilities.pairs.ustatistic.serving import Aggregator
-from smpc_dp.protocols.engine.collector import Inbox
-from smpc_dp.protocols.run_log import RunLog, Statement, append, signed_by
+from smpc_dp.engine.collector import Inbox
+from smpc_dp.engine.phases.run_log import RunLog, Statement, append, signed_by
 from smpc_dp.wire.envelope import Envelope
 
 

@@ -28,10 +28,10 @@ from smpc_dp.capabilities.pairs.ustatistic.result import StatisticEvidence, Stat
 from smpc_dp.capabilities.pairs.ustatistic.serving import Aggregator, Requested
 from smpc_dp.capabilities.pairs.ustatistic.terms import Draw, check_failed, pair_context
 from smpc_dp.decoding import decode_msgpack
+from smpc_dp.engine.collector import CollectorState, Item
+from smpc_dp.engine.phases.run_log import RunLog, Statement
+from smpc_dp.engine.state import Transition, Work
 from smpc_dp.errors import Check, PeerFault, SmpcError, TimeoutFault, VerificationError, evidenced
-from smpc_dp.protocols.engine.collector import CollectorState, Item
-from smpc_dp.protocols.engine.state import Transition, Work
-from smpc_dp.protocols.run_log import RunLog, Statement
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import decode
 

@@ -29,11 +29,11 @@ from smpc_dp.capabilities.pairs.ustatistic.terms import (
     run_identifier,
     start_root,
 )
+from smpc_dp.engine.party import Member, PartyState
+from smpc_dp.engine.phases import messages as common
+from smpc_dp.engine.phases.begin import attest_begin, check_begun, close_run, logged_run
+from smpc_dp.engine.state import Transition
 from smpc_dp.errors import Check
-from smpc_dp.protocols.begin import attest_begin, check_begun, close_run, logged_run
-from smpc_dp.protocols.engine.party import Member, PartyState
-from smpc_dp.protocols.engine.state import Transition
-from smpc_dp.protocols.phases import messages as common
 from smpc_dp.wire.sets import PartySet
 from smpc_dp.wire.signing import decode
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from smpc_dp.capabilities.pairs.ustatistic.estimate import Estimate
 from smpc_dp.capabilities.pairs.ustatistic.plan import StatisticPlan
+from smpc_dp.engine.result import Claim, LoggedRun, Privacy
 from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.privacy.accountant.receipt import Receipt
 from smpc_dp.privacy.guarantee import PrivacyGuarantee, Relation, delta_warnings
 from smpc_dp.privacy.named_sentences import NamedSentences
-from smpc_dp.protocols.result import Claim, LoggedRun, Privacy
 
 if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.events import Event

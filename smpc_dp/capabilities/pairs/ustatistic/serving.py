@@ -9,8 +9,8 @@ import msgspec
 
 from smpc_dp.capabilities.pairs.ustatistic.plan import StatisticPlan
 from smpc_dp.crypto.randomness import Randomness
+from smpc_dp.engine.phases.run_log import LoggingAggregator
 from smpc_dp.errors import ConfigError, LocalError
-from smpc_dp.protocols.run_log import LoggingAggregator
 
 MakePlan = Callable[[str], StatisticPlan]
 

@@ -14,13 +14,13 @@ from smpc_dp.capabilities.pairs.ustatistic.result import StatisticResult
 from smpc_dp.capabilities.pairs.ustatistic.serving import MakePlan, Serving
 from smpc_dp.capabilities.pairs.ustatistic.terms import quorum, statistic_context
 from smpc_dp.crypto.randomness import Randomness, SystemRandomness
+from smpc_dp.engine.collector import CollectorRole, CollectorRow, Inbox
+from smpc_dp.engine.party import Member, PartyRole, Row
+from smpc_dp.engine.phases import messages as common
+from smpc_dp.engine.phases.begin import accept_begin
+from smpc_dp.engine.phases.run_log import LoggingAggregator
+from smpc_dp.engine.run import Run
 from smpc_dp.logs.keeping import Board, MemoryBoard
-from smpc_dp.protocols.begin import accept_begin
-from smpc_dp.protocols.engine.collector import CollectorRole, CollectorRow, Inbox
-from smpc_dp.protocols.engine.party import Member, PartyRole, Row
-from smpc_dp.protocols.engine.run import Run
-from smpc_dp.protocols.phases import messages as common
-from smpc_dp.protocols.run_log import LoggingAggregator
 from smpc_dp.seen import NOTHING_SEEN, Seen
 from smpc_dp.wire.signing import Context, Signer
 

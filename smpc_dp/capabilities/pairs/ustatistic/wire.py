@@ -11,8 +11,8 @@ from smpc_dp.capabilities.pairs.circuits.circuit import Circuit
 from smpc_dp.capabilities.pairs.ustatistic import messages as m
 from smpc_dp.capabilities.pairs.ustatistic.conviction import accusation, convict
 from smpc_dp.capabilities.pairs.ustatistic.terms import Draw, pair_context
+from smpc_dp.engine.party import Member
 from smpc_dp.errors import Check, PeerFault, VerificationError
-from smpc_dp.protocols.engine.party import Member
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import Context, decode
 

@@ -25,6 +25,7 @@ from smpc_dp.capabilities.servers.secret_sharing.messages import (
 )
 from smpc_dp.capabilities.servers.secret_sharing.params import threshold_of
 from smpc_dp.capabilities.servers.secret_sharing.server import Job, ServerRun
+from smpc_dp.engine import events
 from smpc_dp.errors import (
     Check,
     Code,
@@ -42,7 +43,6 @@ from smpc_dp.net.driver import Drive
 from smpc_dp.net.events import Event, OnEvent, ignore, with_logging
 from smpc_dp.net.member import Membership
 from smpc_dp.net.requests import ServerLostError, ends_session
-from smpc_dp.protocols.engine import events
 from smpc_dp.transport.channel import Channel
 from smpc_dp.transport.endpoint import Listener, dial, listen
 from smpc_dp.wire.abort import NOT_CONNECTED

@@ -22,6 +22,8 @@ from smpc_dp.capabilities.servers.secret_sharing.party import PartyRun
 from smpc_dp.capabilities.servers.secret_sharing.terms import ProgramTerms
 from smpc_dp.capabilities.servers.statistics.plan import Program
 from smpc_dp.encoding import RingVector
+from smpc_dp.engine import events
+from smpc_dp.engine.result import Outcome
 from smpc_dp.errors import LocalError, OtherRequestError, SmpcError
 from smpc_dp.net.asked import OwnRequest
 from smpc_dp.net.charging import Charge, charge_run
@@ -33,8 +35,6 @@ from smpc_dp.net.events import OnEvent
 from smpc_dp.net.member import Membership
 from smpc_dp.net.requests import ServerLostError, ends_session
 from smpc_dp.privacy.accountant.receipt import Receipt
-from smpc_dp.protocols.engine import events
-from smpc_dp.protocols.result import Outcome
 from smpc_dp.transport.endpoint import dial
 from smpc_dp.wire.abort import ABORT
 from smpc_dp.wire.signing import Context

@@ -26,9 +26,9 @@ from smpc_dp.capabilities.servers.statistics.result import claim_of, event_of, s
 from smpc_dp.capabilities.servers.statistics.tables import read_tables
 from smpc_dp.capabilities.servers.statistics.vectors import PROGRAMS
 from smpc_dp.encoding import Encoding
+from smpc_dp.engine.phases.operation import encode_operation
+from smpc_dp.engine.result import Evidence, Noise, Outcome
 from smpc_dp.errors import Check, ConfigCheck, ConfigError, VerificationError
-from smpc_dp.protocols.phases.operation import encode_operation
-from smpc_dp.protocols.result import Evidence, Noise, Outcome
 from smpc_dp.wire.signing import Context
 
 if TYPE_CHECKING:

@@ -15,6 +15,8 @@ from smpc_dp.capabilities.servers.secret_sharing.messages import LeftOut, Output
 from smpc_dp.capabilities.servers.secret_sharing.terms import ProgramTerms
 from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.transcript import digest, encode_uint
+from smpc_dp.engine import events
+from smpc_dp.engine.result import Certificate
 from smpc_dp.errors import (
     Check,
     Code,
@@ -25,8 +27,6 @@ from smpc_dp.errors import (
     VerificationError,
 )
 from smpc_dp.identity.keys import verify
-from smpc_dp.protocols.engine import events
-from smpc_dp.protocols.result import Certificate
 from smpc_dp.wire.abort import LACKS, TEXTS, Abort, equivocation, error_of
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.sets import PartySet

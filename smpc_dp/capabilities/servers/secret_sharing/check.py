@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from smpc_dp.capabilities.servers.secret_sharing.params import SharedParameters, check_parameters
+from smpc_dp.engine.session_protocol import RECORDS
 from smpc_dp.errors import ConfigIssue
 from smpc_dp.privacy.guarantee import BUDGET
-from smpc_dp.protocols.session_protocol import RECORDS
 
 
 def check_session(

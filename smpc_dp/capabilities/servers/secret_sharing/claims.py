@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from smpc_dp.capabilities.pairs.ustatistic.result import StatisticEvidence
+from smpc_dp.engine.result import WHOLE_PARTY, Certificate, Claim, Privacy
 from smpc_dp.privacy.guarantee import PrivacyGuarantee
 from smpc_dp.privacy.named_sentences import NamedSentences
-from smpc_dp.protocols.result import WHOLE_PARTY, Certificate, Claim, Privacy
 
 NOT_PROTECTED = NamedSentences.of(
     deviating_server="against a server that deviates: openings are not checked, so it can change what is "

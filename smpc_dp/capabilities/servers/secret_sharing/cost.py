@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 from smpc_dp.capabilities.servers.secret_sharing.params import RECORDS, SharedParameters
-from smpc_dp.protocols.phases.cost import Cost
+from smpc_dp.engine.phases.cost import Cost
 
 if TYPE_CHECKING:
     from smpc_dp.capabilities.servers.secret_sharing.records import SharedRecordParameters

@@ -15,13 +15,13 @@ from smpc_dp.capabilities.servers.secret_sharing.messages import MAX_OPERATION
 from smpc_dp.capabilities.servers.secret_sharing.terms import MODULUS_BITS
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.encoding import Encoding, encoding_issues
+from smpc_dp.engine.phases.parameters import RequestParameters
+from smpc_dp.engine.result import Privacy
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
 from smpc_dp.identity.roster import Member
 from smpc_dp.privacy.central_gaussian import WideGaussian
 from smpc_dp.privacy.guarantee import PrivacyGuarantee, delta_warnings
 from smpc_dp.privacy.secagg_plan import default_dropout, part_of
-from smpc_dp.protocols.phases.parameters import RequestParameters
-from smpc_dp.protocols.result import Privacy
 from smpc_dp.settings import read
 
 if TYPE_CHECKING:

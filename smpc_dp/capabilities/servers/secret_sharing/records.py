@@ -18,13 +18,13 @@ from smpc_dp.capabilities.servers.secret_sharing.params import (
     party_issues,
 )
 from smpc_dp.encoding import Encoding
+from smpc_dp.engine.result import Claim, Privacy
 from smpc_dp.errors import ConfigCheck, ConfigIssue
 from smpc_dp.privacy.central_gaussian import GREATEST_EPSILON, WideGaussian
 from smpc_dp.privacy.named_sentences import NamedSentences
 from smpc_dp.privacy.secagg_plan import default_dropout, part_of
 from smpc_dp.protocols import records
 from smpc_dp.protocols.records import AskSettings, Delta, Epsilon, NoisyRecordParameters, protected
-from smpc_dp.protocols.result import Claim, Privacy
 
 if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.events import Event

@@ -17,12 +17,12 @@ from smpc_dp.capabilities.servers.secret_sharing.params import (
     party_issues,
 )
 from smpc_dp.encoding import Encoding
+from smpc_dp.engine.result import Claim, Privacy
 from smpc_dp.errors import ConfigIssue
 from smpc_dp.privacy.named_sentences import NamedSentences
 from smpc_dp.privacy.secagg_plan import part_of
 from smpc_dp.protocols import records
 from smpc_dp.protocols.records import AskSettings, RecordParameters
-from smpc_dp.protocols.result import Claim, Privacy
 
 if TYPE_CHECKING:
     import numpy as np

@@ -11,13 +11,13 @@ from smpc_dp.capabilities.pairs.ustatistic.result import StatisticResult, simula
 from smpc_dp.capabilities.servers.secret_sharing.claims import HONEST_SERVERS
 from smpc_dp.capabilities.servers.statistics.plan import Answer, Program
 from smpc_dp.capabilities.servers.statistics.program import count_pairs, kernel_in
+from smpc_dp.engine.result import Claim
 from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.privacy.central_gaussian import WideGaussian
 from smpc_dp.privacy.central_pairwise import auc_sampling_error
 from smpc_dp.privacy.guarantee import PrivacyGuarantee, Relation, delta_warnings
 from smpc_dp.privacy.named_sentences import NamedSentences
 from smpc_dp.privacy.pairwise_plan import complete_error, given_zetas, sampling_error
-from smpc_dp.protocols.result import Claim
 
 if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.events import Event

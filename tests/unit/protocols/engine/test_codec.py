@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 from smpc_dp.capabilities.gopa.states import PARTY as GOPA
 from smpc_dp.capabilities.gopa.verifiable.states import PARTY as VERIFIABLE
 from smpc_dp.capabilities.pairs.ustatistic.states import AGGREGATOR as STATISTIC_AGGREGATOR
+from smpc_dp.engine import collector
+from smpc_dp.engine.codec import Codec, Record
+from smpc_dp.engine.collector import CollectorRole
+from smpc_dp.engine.party import PartyRole, PartyState, Progress, Stopped
 from smpc_dp.errors import Code, LocalError, VerificationError
-from smpc_dp.protocols.engine import collector
-from smpc_dp.protocols.engine.codec import Codec, Record
-from smpc_dp.protocols.engine.collector import CollectorRole
-from smpc_dp.protocols.engine.party import PartyRole, PartyState, Progress, Stopped
 from smpc_dp.protocols.exchange.states import PARTY as EXCHANGE
 from smpc_dp.protocols.secagg.states import PARTY as SECAGG
 from smpc_dp.wire.envelope import Envelope

@@ -12,15 +12,15 @@ from msgspec.structs import replace
 
 from smpc_dp import database
 from smpc_dp.crypto.randomness import SystemRandomness
+from smpc_dp.engine import attempt_files
+from smpc_dp.engine.counter import Entry, FileCounter
+from smpc_dp.engine.keyring import Key, KeyRing
+from smpc_dp.engine.saved import charge_once
+from smpc_dp.engine.seal import OVER, TAKEN, Position, open_state, seal_state
+from smpc_dp.engine.store import Row, Store
 from smpc_dp.errors import LocalError, PrivacyError, VerificationError
 from smpc_dp.privacy.accountant.events import exact_release
 from smpc_dp.privacy.accountant.ledger import Ledger
-from smpc_dp.protocols.engine import attempt_files
-from smpc_dp.protocols.engine.counter import Entry, FileCounter
-from smpc_dp.protocols.engine.keyring import Key, KeyRing
-from smpc_dp.protocols.engine.saved import charge_once
-from smpc_dp.protocols.engine.seal import OVER, TAKEN, Position, open_state, seal_state
-from smpc_dp.protocols.engine.store import Row, Store
 
 A = bytes(16)
 KEY = bytes(range(32))

@@ -12,10 +12,10 @@ from smpc_dp.capabilities.gopa.direct_agreement import AwaitStart, CertifyPartic
 from smpc_dp.capabilities.gopa.direct_publication import Finished
 from smpc_dp.capabilities.gopa.direct_states import COORDINATOR, PARTY
 from smpc_dp.capabilities.gopa.messages import PUBLISH
+from smpc_dp.engine.events import Cancellation, Deadline, Event, Start
+from smpc_dp.engine.peers import Peer, PeerRole, PeerState
+from smpc_dp.engine.state import State, Transition
 from smpc_dp.errors import ConfigCheck, ConfigError, LocalError
-from smpc_dp.protocols.engine.events import Cancellation, Deadline, Event, Start
-from smpc_dp.protocols.engine.peers import Peer, PeerRole, PeerState
-from smpc_dp.protocols.engine.state import State, Transition
 from smpc_dp.wire.abort import ABORT, LEAVE
 from tests.faults.direct_simulated import DirectRow
 

@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from smpc_dp import protocols
+from smpc_dp import engine as protocols
 from smpc_dp.crypto.randomness import SystemRandomness
+from smpc_dp.engine.codec import Codec
+from smpc_dp.engine.events import Start
+from smpc_dp.engine.phases.key_graph import AwaitStart
+from smpc_dp.engine.public import RoleName
+from smpc_dp.engine.registry import built_in_protocols
+from smpc_dp.engine.seal import Position
 from smpc_dp.errors import ConfigError, VerificationError
-from smpc_dp.protocols.engine.codec import Codec
-from smpc_dp.protocols.engine.events import Start
-from smpc_dp.protocols.engine.seal import Position
-from smpc_dp.protocols.phases.key_graph import AwaitStart
-from smpc_dp.protocols.public import RoleName
-from smpc_dp.protocols.registry import built_in_protocols
 from smpc_dp.protocols.secagg import states as secagg
 from smpc_dp_lab.vectors import runs
 

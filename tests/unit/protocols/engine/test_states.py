@@ -10,12 +10,12 @@ import msgspec
 import pytest
 
 from smpc_dp.capabilities.gopa import states as gopa
+from smpc_dp.engine.events import Cancellation, Deadline, Event, Message, PeersLost, Start
+from smpc_dp.engine.party import PartyRole, Stopped
+from smpc_dp.engine.phases import key_graph
+from smpc_dp.engine.phases import messages as m
+from smpc_dp.engine.run import Run
 from smpc_dp.errors import LocalError, TimeoutFault
-from smpc_dp.protocols.engine.events import Cancellation, Deadline, Event, Message, PeersLost, Start
-from smpc_dp.protocols.engine.party import PartyRole, Stopped
-from smpc_dp.protocols.engine.run import Run
-from smpc_dp.protocols.phases import key_graph
-from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.secagg import states as secagg
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp_lab.vectors import gopa_runs, runs

@@ -1,0 +1,100 @@
+"""What a protocol registers for learners: how the groups of a session average their vectors by it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from smpc_dp.encoding import Encoding
+    from smpc_dp.engine.result import Privacy
+    from smpc_dp.errors import ConfigIssue
+    from smpc_dp.privacy.accountant.events import Event
+
+
+class GroupParameters(Protocol):
+    """What the parameters of an average over a group have in every protocol."""
+
+    @property
+    def protocol(self) -> str:
+        """Name of the protocol."""
+        ...
+
+    @property
+    def sum_encoding(self) -> Encoding:
+        """The grid of the vectors."""
+        ...
+
+    @property
+    def privacy_of_all(self) -> Privacy:
+        """The claim of an average over the whole group."""
+        ...
+
+    def planned(self) -> str:
+        """Return further values that are compared before a run begins."""
+        ...
+
+    def event(self) -> Event:
+        """Return the privacy event of one average."""
+        ...
+
+
+class SimulateShares(Protocol):
+    """Runs an average by servers in one process: the roles of all parties and servers.
+
+    Returns the average, shape (length,), and the number of survivors; raises the error that ended the run.
+    """
+
+    def __call__(
+        self,
+        parameters: Any,
+        vectors: NDArray[np.float64],
+        *,
+        request: int,
+        seed_for_simulation: int | None,
+    ) -> tuple[NDArray[np.float64], int]: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OnShares:
+    """Averages that servers compute, with one noise for a group.
+
+    Attributes:
+        check_epsilon: raises ConfigError for an epsilon of all averages together that is too large.
+        plan: returns the parameters of an average, from the grid of the vectors of all members, how many
+            members may be missing, and epsilon and delta of this average, None for an exact one; raises
+            ConfigError.
+        assumption: returns the assumption of the noise, in words.
+        open_server: opens a server; arguments as of `capabilities.servers.requests.computing_server.open_computing_server`.
+        simulate: runs an average in one process.
+    """
+
+    check_epsilon: Callable[[float], None]
+    plan: Callable[[Encoding, int, tuple[float, float] | None], GroupParameters]
+    assumption: Callable[[], str]
+    open_server: Callable[..., AbstractAsyncContextManager[Any]]
+    simulate: SimulateShares
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Averaging:
+    """How groups of learners average by a protocol.
+
+    By default an average is a sum through the aggregator, whose members draw the noise.
+
+    Attributes:
+        settings: keys of the table of the averager that this protocol alone has.
+        is_exact: whether there are averages without noise, which show members and aggregator nothing else.
+        check: in the place of the checker of sessions, for `[parameters]` of a group and its size.
+        on_shares: where servers average.
+    """
+
+    settings: frozenset[str] = frozenset()
+    is_exact: bool = False
+    check: Callable[[Mapping[str, object], int], tuple[Any, list[ConfigIssue]]] | None = None
+    on_shares: OnShares | None = None

@@ -1,0 +1,94 @@
+"""The phase in which a quorum signs the digest of one set of parties, before anything secret depends on it.
+
+The aggregator sends the set, each party that accepts it attests the digest, and the aggregator answers with a
+certificate of a quorum of these signatures. The participants and the survivors are certified in this way.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import msgspec
+
+from smpc_dp.engine.collector import Collector, CollectorState, Item
+from smpc_dp.engine.party import Member
+from smpc_dp.engine.phases import messages as m
+from smpc_dp.engine.phases.certify import check_certificate, shortest_certificate
+from smpc_dp.engine.phases.parameters import SumParameters
+from smpc_dp.engine.result import Certificate
+from smpc_dp.errors import Check, PeerFault
+from smpc_dp.wire.envelope import Envelope
+from smpc_dp.wire.sets import PartySet
+from smpc_dp.wire.signing import decode
+
+
+class Participation(msgspec.Struct, frozen=True):
+    """Certified participants; `merkle_commitment` is the digest of all parties' draws."""
+
+    merkle_commitment: bytes
+    participants: PartySet
+    certificate: Certificate
+
+
+class Attesting(msgspec.Struct, frozen=True):
+    """Digest to be attested, and the parties that may attest it: those of the set."""
+
+    members: PartySet
+    digest: bytes
+
+
+class AttestingState(Protocol):
+    """Interface of a state in which parties attest a digest."""
+
+    @property
+    def attesting(self) -> Attesting: ...
+
+
+def check_certified(
+    member: Member[SumParameters], run_id: bytes, step: str, digest: bytes, members: PartySet, body: bytes
+) -> Certificate:
+    """Return the certificate in `body`; raise PeerFault unless a quorum of `members` attests `digest`."""
+    return check_certificate(
+        member.context,
+        member.parameters.plan.quorum,
+        run_id,
+        step,
+        digest,
+        members,
+        decode(body, m.Certificate, member.context.aggregator),
+    )
+
+
+def accept_attestation(
+    _collector: Collector[Any], state: AttestingState, _party: int, envelope: Envelope
+) -> Item:
+    """Store a party's attestation; raise PeerFault if it is of another digest than was sent."""
+    if decode(envelope.body, m.Attestation, envelope.sender).set_digest != state.attesting.digest:
+        raise PeerFault(
+            envelope.sender, "attests another set than the one that was sent", Check.OTHER_STATEMENT
+        )
+    return Item(None, b"", envelope.signature)
+
+
+def certify(
+    collector: Collector[Any], state: CollectorState, attesting: Attesting
+) -> tuple[m.Certificate, Certificate]:
+    """Return the shortest certificate of the received attestations, and the same as evidence."""
+    quorum, digest = collector.parameters.plan.quorum, attesting.digest
+    signatures = {party: item.signature for party, item in state.inbox.items.items()}
+    if len(signatures) < quorum:
+        raise collector.too_few(state, quorum)
+    context, run_id, step = collector.context, state.run_id, state.step
+    certificate = shortest_certificate(context, run_id, step, digest, signatures, quorum)
+    return certificate, check_certificate(
+        context, quorum, run_id, step, digest, attesting.members, certificate
+    )
+
+
+def certify_participants(
+    collector: Collector[Any], state: CollectorState, attesting: Attesting, merkle_commitment: bytes
+) -> tuple[Participation, list[Envelope]]:
+    """Return the participants with their certificate, and the certificate for each party."""
+    message, certificate = certify(collector, state, attesting)
+    participation = Participation(merkle_commitment, attesting.members, certificate)
+    return participation, collector.broadcast(state, m.PARTICIPANTS, message)

@@ -1,0 +1,650 @@
+"""The first phase of a sum: fresh keys, and a random graph of parties that no member chooses.
+
+Each party draws its neighbours, commits to them before any draw is opened, and opens the commitment when all
+commitments are bound by one root. The root does not bind keys: their owner has signed them.
+Steps: hello, start, advertise, roll, reveal, neighbours.
+Specification: protocols/secagg/README.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar, NamedTuple, TypeVar
+
+import msgspec
+
+from smpc_dp.crypto import agree
+from smpc_dp.crypto.labels import Label
+from smpc_dp.encoding import RingVector
+from smpc_dp.engine.collector import Collector, CollectorRow, CollectorState, Item
+from smpc_dp.engine.party import Member, PartyState, Row
+from smpc_dp.engine.phases import keys
+from smpc_dp.engine.phases import messages as m
+from smpc_dp.engine.phases.draws import draw_neighbours
+from smpc_dp.engine.phases.merkle_commitments import MerkleCommitment, check_merkle_commitment
+from smpc_dp.engine.phases.operation import agree_on_operation
+from smpc_dp.engine.phases.parameters import SumParameters
+from smpc_dp.engine.phases.survivors import FixedSurvivors
+from smpc_dp.engine.state import Secret, State, Transition
+from smpc_dp.errors import Check, Code, PeerFault, TimeoutFault, VerificationError
+from smpc_dp.wire.envelope import Envelope
+from smpc_dp.wire.sets import PartySet, pack_list, pack_set, unpack_list
+from smpc_dp.wire.signing import Context, decode
+
+P_co = TypeVar("P_co", bound=SumParameters, covariant=True)
+Watch = Callable[[str, RingVector], None]
+
+# The party's side
+
+
+@dataclass(frozen=True, slots=True)
+class SumMember(Member[P_co]):
+    """Party of a sum.
+
+    `fixed`: the survivors of the session's exact sums, where these must be the same.
+    """
+
+    fixed: FixedSurvivors | None = None
+
+    def enter(self, state: State) -> None:
+        """Record the survivors that the party attests, for the session's later sums."""
+        survivors = getattr(state, "survivors", None)
+        if self.fixed is not None and survivors is not None:
+            self.fixed.fix(self.context, survivors)
+
+
+class Drawn(Secret, frozen=True):
+    """State of a party from `start` to `roll`: its draw, its secret keys and its commitment."""
+
+    present: PartySet
+    neighbours: tuple[int, ...]
+    blinder: bytes
+    seal_secret: bytes
+    mask_secret: bytes
+    commitment: bytes
+
+
+class Advertised(Secret, frozen=True):
+    """State of a party from `roll` to `neighbours`; `root` binds all commitments."""
+
+    neighbours: tuple[int, ...]
+    seal_secret: bytes
+    mask_secret: bytes
+    members: PartySet
+    root: bytes
+    digest: bytes
+
+
+class Graph(Secret, frozen=True):
+    """View of the graph of one party: its neighbours, their masking keys, and its own masking secret.
+
+    Attributes:
+        revealed: the parties that have opened their draws.
+        holders: the revealed parties that this party drew, ascending; they hold its shares.
+        drew_me: the revealed parties that drew this party, ascending.
+        mask_secret: of this party's masking key.
+        mask_keys: the masking keys of its neighbours.
+        digest: of all commitments.
+    """
+
+    revealed: PartySet
+    holders: tuple[int, ...]
+    drew_me: tuple[int, ...]
+    mask_secret: bytes
+    mask_keys: dict[int, bytes]
+    digest: bytes
+
+    def mask_seeds(
+        self, member: Member[Any], run_id: bytes, participants: PartySet
+    ) -> tuple[list[bytes], list[int]]:
+        """Return the seeds shared with the participating neighbours, and this party's sign for each."""
+        seeds, signs, index = [], [], member.index
+        for peer, mask_key in self.mask_keys.items():
+            if peer in participants:
+                secret, name = self.mask_secret, member.name_of(peer)
+                seeds.append(keys.pair_mask_seed(member.context, run_id, secret, member.name, name, mask_key))
+                signs.append(1 if index < peer else -1)
+        return seeds, signs
+
+
+class Sealing(Secret, frozen=True):
+    """Keys with which a party encrypts messages for its neighbours and decrypts theirs."""
+
+    secret: bytes
+    peer_keys: dict[int, bytes]
+
+    def key(self, member: Member[Any], run_id: bytes, peer: int, *, sending: bool) -> bytes:
+        """Return the key that encrypts messages from this party to `peer`, or from `peer` to this party."""
+        name = member.name_of(peer)
+        sender, receiver = (member.name, name) if sending else (name, member.name)
+        return keys.seal_key(
+            member.context, run_id, self.secret, name, self.peer_keys[peer], sender, receiver
+        )
+
+
+class Ready(PartyState, frozen=True, kw_only=True, eq=False):
+    """The party has an encoded vector, and the run has not begun for it."""
+
+    vector: RingVector
+
+
+class AwaitStart(PartyState, frozen=True, kw_only=True, eq=False):
+    """The party has said hello with a fresh nonce."""
+
+    expects: ClassVar[str] = m.START
+    renews: ClassVar[bool] = True
+    vector: RingVector
+    nonce: bytes
+
+
+class AwaitMerkleCommitment(PartyState, frozen=True, kw_only=True, eq=False):
+    """The party has drawn its neighbours and committed to them."""
+
+    expects: ClassVar[str] = m.MERKLE_COMMITMENT
+    vector: RingVector
+    drawn: Drawn
+
+
+class AwaitNeighbours(PartyState, frozen=True, kw_only=True, eq=False):
+    """The party has opened its draw."""
+
+    expects: ClassVar[str] = m.NEIGHBOURS
+    vector: RingVector
+    advertised: Advertised
+
+
+def say_hello(member: Member[SumParameters], state: Ready) -> Transition:
+    """Begin: send a hello with a fresh nonce."""
+    nonce = member.random.bytes(32)
+    message = member.write(member.context.session_digest, m.HELLO, hello(member, nonce))
+    return Transition(AwaitStart(vector=state.vector, nonce=nonce), (message,))
+
+
+def on_start(member: Member[SumParameters], state: AwaitStart, body: bytes) -> Transition:
+    """Draw neighbours, and advertise fresh keys with a commitment to the draw."""
+    run_id, drawn, message = draw(member, state.nonce, body)
+    answer = member.write(run_id, m.ADVERTISE, message)
+    return Transition(AwaitMerkleCommitment(run_id=run_id, vector=state.vector, drawn=drawn), (answer,))
+
+
+def on_merkle_commitment(
+    member: Member[SumParameters], state: AwaitMerkleCommitment, body: bytes
+) -> Transition:
+    """Open the draw, now that all commitments are bound."""
+    run_id = state.run_id
+    advertised, message = open_draw(member, run_id, state.drawn, body)
+    after = AwaitNeighbours(vector=state.vector, advertised=advertised)
+    return Transition(after, (member.write(run_id, m.REVEAL, message),))
+
+
+PARTY_ROWS = (
+    Row(
+        AwaitStart,
+        on_start,
+        (AwaitMerkleCommitment,),
+        (m.ADVERTISE,),
+        "another draw: the commitment binds it; another run: its id binds the nonces of all",
+    ),
+    Row(
+        AwaitMerkleCommitment,
+        on_merkle_commitment,
+        (AwaitNeighbours,),
+        (m.REVEAL,),
+        "a party that joins: the root binds the commitments of all",
+    ),
+)
+
+
+def members_of(
+    member: Member[SumParameters],
+    packed: bytes,
+    within: PartySet | None,
+    reason: str,
+    least: int | None = None,
+) -> PartySet:
+    """Decode a set that must lie in `within`, have this party and be large enough; raise PeerFault."""
+    context, least = member.context, member.parameters.plan.min_survivors if least is None else least
+    members = context.remember(
+        ("set", packed), lambda: PartySet.unpack(packed, member.parties, context.aggregator)
+    )
+    if within is not None and not members <= within:
+        raise member.refuse(f"{reason} has parties that were out before", Check.SET_GREW)
+    if member.index not in members:
+        raise member.refuse(f"left {member.name} out of the {reason}", Check.NOT_INCLUDED)
+    if len(members) < least:
+        raise member.refuse(f"{reason} has {len(members)} parties, at least {least} due", Check.SET_TOO_SMALL)
+    return members
+
+
+def hello(member: Member[SumParameters], nonce: bytes) -> m.Hello:
+    """Return a party's hello, with a fresh nonce of 32 bytes."""
+    plan, context = member.parameters.plan, member.context
+    return m.Hello(
+        context.session_digest,
+        context.request,
+        nonce,
+        plan.degree,
+        plan.threshold,
+        plan.quorum,
+        context.operation,
+    )
+
+
+def draw(member: Member[SumParameters], nonce: bytes, body: bytes) -> tuple[bytes, Drawn, m.Advertise]:
+    """Check `start`: return the run id, the draw, and the fresh keys with the commitment to the draw."""
+    context, random = member.context, member.random
+    start = decode(body, m.Start, context.aggregator)
+    present = members_of(member, start.present, None, "present parties")
+    given = {member.index: nonce}
+    _check_bound(member, Label.NONCES, start.root, present, given, start.proof, "start", "nonce")
+    run_id = keys.run_identifier(context, context.operation, start.present, start.root)
+    neighbours = draw_neighbours(member.index, member.parties, member.parameters.plan.degree, random)
+    blinder, seal_secret, mask_secret = random.bytes(32), random.bytes(32), random.bytes(32)
+    commitment = keys.neighbour_commitment(context, run_id, member.name, pack_list(neighbours), blinder)
+    drawn = Drawn(present, neighbours, blinder, seal_secret, mask_secret, commitment)
+    message = m.Advertise(agree.public_key(seal_secret), agree.public_key(mask_secret), commitment)
+    return run_id, drawn, message
+
+
+def open_draw(
+    member: Member[SumParameters], run_id: bytes, drawn: Drawn, body: bytes
+) -> tuple[Advertised, m.Reveal]:
+    """Check `roll` and that the root binds this party's commitment; return its opening."""
+    merkle_commitment = decode(body, m.MerkleCommitment, member.context.aggregator)
+    members = members_of(member, merkle_commitment.advertised, drawn.present, "roll")
+    _check_commitments(
+        member, merkle_commitment.root, members, {member.index: drawn.commitment}, merkle_commitment.proof
+    )
+    digest = keys.merkle_commitment_digest(
+        member.context, run_id, merkle_commitment.advertised, merkle_commitment.root
+    )
+    advertised = Advertised(
+        drawn.neighbours, drawn.seal_secret, drawn.mask_secret, members, merkle_commitment.root, digest
+    )
+    return advertised, m.Reveal(pack_list(drawn.neighbours), drawn.blinder)
+
+
+def join_graph(
+    member: Member[SumParameters], run_id: bytes, advertised: Advertised, body: bytes
+) -> tuple[Graph, Sealing]:
+    """Check `neighbours`, with keys and openings of all neighbours; return this party's neighbourhood."""
+    message = decode(body, m.Neighbours, member.context.aggregator)
+    revealed = members_of(member, message.revealed, advertised.members, "revealed parties")
+    drew_me = tuple(opening.party for opening in message.openings)
+    if drew_me != tuple(sorted(set(drew_me))) or any(party not in revealed for party in drew_me):
+        raise member.refuse("openings are not of revealed parties in roster order", Check.WRONG_ORDER)
+    holders = tuple(party for party in advertised.neighbours if party in revealed)
+    keys_of = _advertisements(member, run_id, advertised, message, {*holders, *drew_me})
+    for opening in message.openings:
+        _check_opening(member, run_id, opening, keys_of[opening.party].commitment)
+    member.parameters.check_neighbourhood(member.name, len(holders), len(drew_me))
+    mask_keys = {party: advertise.mask_key for party, advertise in keys_of.items()}
+    seal_keys = {party: advertise.seal_key for party, advertise in keys_of.items()}
+    graph = Graph(revealed, holders, drew_me, advertised.mask_secret, mask_keys, advertised.digest)
+    return graph, Sealing(advertised.seal_secret, seal_keys)
+
+
+def check_forwarded(
+    member: Member[Any], run_id: bytes, step: str, forwarded: m.Advertisement | m.Opening
+) -> str:
+    """Check that the author of a forwarded message signed it, and return its name.
+
+    A wrong signature is the aggregator's fault.
+    """
+    context, name = member.context, member.name_of(forwarded.party)
+    try:
+        context.check_detached(run_id, step, name, context.aggregator, forwarded.body, forwarded.signature)
+    except PeerFault:
+        raise member.refuse(
+            f"forwarded a message of step '{step}' that {name} did not sign", Check.NOT_SIGNED
+        ) from None
+    return name
+
+
+def _check_commitments(
+    member: Member[Any], root: bytes, members: PartySet, given: Mapping[int, bytes], proof: bytes
+) -> None:
+    """Raise PeerFault unless the root binds these parties' commitments."""
+    _check_bound(member, Label.COMMITMENTS, root, members, given, proof, "roll", "commitment")
+
+
+def _check_bound(
+    member: Member[Any],
+    purpose: Label,
+    root: bytes,
+    members: PartySet,
+    given: Mapping[int, bytes],
+    proof: bytes,
+    where: str,
+    reason: str,
+) -> None:
+    """Raise PeerFault unless a root binds the values that these parties gave."""
+    try:
+        check_merkle_commitment(member.context, purpose, root, members, given, proof)
+    except VerificationError as error:
+        names = ", ".join(member.name_of(party) for party in sorted(given)[:5])
+        raise member.refuse(
+            f"{where} does not have the {reason} of {names}: {error}", Check.NOT_IN_TREE
+        ) from None
+
+
+def _advertisements(
+    member: Member[Any],
+    run_id: bytes,
+    advertised: Advertised,
+    message: m.Neighbours,
+    neighbours: Collection[int],
+) -> dict[int, m.Advertise]:
+    """Return the keys of exactly the neighbours, as they are signed; the root binds their draws alone."""
+    expected = tuple(sorted(neighbours))
+    if tuple(item.party for item in message.advertisements) != expected:
+        raise member.refuse(
+            f"advertisements are not those of the {len(expected)} neighbours of {member.name}",
+            Check.SET_DIFFERS,
+        )
+    keys_of: dict[int, m.Advertise] = {}
+    for item in message.advertisements:
+        name = check_forwarded(member, run_id, m.ADVERTISE, item)
+        keys_of[item.party] = member.context.remember(
+            ("advertised", item.body), partial(decode, item.body, m.Advertise, name)
+        )
+    if expected:
+        commitments = {party: advertise.commitment for party, advertise in keys_of.items()}
+        _check_commitments(member, advertised.root, advertised.members, commitments, message.proof)
+    elif message.proof:
+        raise member.refuse("proved commitments of nobody", Check.NOT_IN_TREE)
+    return keys_of
+
+
+def _check_opening(
+    member: Member[SumParameters], run_id: bytes, opening: m.Opening, commitment: bytes
+) -> None:
+    """Raise PeerFault unless a party's opening is of its commitment, and it drew this party."""
+    name = check_forwarded(member, run_id, m.REVEAL, opening)
+    context, degree = member.context, member.parameters.plan.degree
+    drawn = context.remember(
+        ("opened", run_id, opening.party, opening.body, commitment),
+        lambda: read_draw(context, degree, run_id, opening.party, opening.body, commitment),
+    )
+    if member.index not in drawn:
+        raise member.refuse(
+            f"forwarded the opening of {name}, which did not draw {member.name}", Check.NOT_PRESENT
+        )
+
+
+def read_draw(
+    context: Context, degree: int, run_id: bytes, party: int, body: bytes, commitment: bytes
+) -> tuple[int, ...]:
+    """Return a party's draw; raise PeerFault unless it is valid and matches the commitment."""
+    name = context.names[party - 1]
+    reveal = decode(body, m.Reveal, name)
+    shown = keys.neighbour_commitment(context, run_id, name, reveal.neighbours, reveal.blinder)
+    if shown != commitment:
+        raise PeerFault(name, "revealed neighbours that it had not committed to", Check.BAD_OPENING)
+    drawn = unpack_list(reveal.neighbours, len(context.names), name)
+    if len(drawn) != degree or party in drawn:
+        raise PeerFault(name, f"must draw {degree} neighbours other than itself", Check.BAD_DRAW)
+    return drawn
+
+
+# The aggregator's side
+
+
+@dataclass(frozen=True, slots=True)
+class SumAggregator(Collector[P_co]):
+    """Aggregator of a sum.
+
+    Attributes:
+        threads: threads for the removal of masks.
+        watch: called with each party's name and vector as it arrives, to show what an aggregator sees.
+        fixed: the survivors of the session's exact sums, where these must be the same: other parties are left
+            out, and without one of them the run stops at once.
+    """
+
+    threads: int = 1
+    watch: Watch | None = None
+    fixed: FixedSurvivors | None = None
+
+
+class Begun(NamedTuple):
+    """Run id and operation derived from the hellos, and `start` for each party."""
+
+    run_id: bytes
+    operation: str
+    present: bytes
+    root: bytes
+    messages: list[Envelope]
+
+
+class Commitments(msgspec.Struct, frozen=True):
+    """Advertisements, and the digest of the root over their commitments.
+
+    Attributes:
+        advertised: by party, as they are forwarded.
+        keys: by party, decoded.
+    """
+
+    advertised: dict[int, m.Advertisement]
+    keys: dict[int, m.Advertise]
+    digest: bytes
+
+
+class Edges(msgspec.Struct, frozen=True):
+    """Graph as the aggregator knows it.
+
+    Attributes:
+        keys: the keys of all parties that advertised.
+        drawn: for each party the revealed parties that it drew, ascending.
+        neighbours: for each party the revealed parties that it drew or that drew it, ascending.
+        digest: of all commitments.
+    """
+
+    keys: dict[int, m.Advertise]
+    drawn: dict[int, tuple[int, ...]]
+    neighbours: dict[int, tuple[int, ...]]
+    digest: bytes
+
+
+class CollectHello(CollectorState, frozen=True, kw_only=True, eq=False):
+    """Parties may still join."""
+
+    expects: ClassVar[str] = m.HELLO
+
+
+class CollectAdvertise(CollectorState, frozen=True, kw_only=True, eq=False):
+    """The parties present are agreed on, and each makes keys and a draw."""
+
+    expects: ClassVar[str] = m.ADVERTISE
+
+
+class CollectReveal(CollectorState, frozen=True, kw_only=True, eq=False):
+    """All commitments are bound, and each party opens its own."""
+
+    expects: ClassVar[str] = m.REVEAL
+    commitments: Commitments
+
+
+def accept_hello(
+    collector: Collector[SumParameters], _state: CollectorState, _party: int, envelope: Envelope
+) -> Item:
+    """Check that a hello is for this session, request and plan."""
+    return check_hello(collector, envelope, m.Hello)
+
+
+def check_hello(collector: Collector[SumParameters], envelope: Envelope, kind: type[m.Hello]) -> Item:
+    """Check that a hello is for this session, request and plan; `kind` is the message's."""
+    context, plan = collector.context, collector.parameters.plan
+    claimed = decode(envelope.body, kind, envelope.sender)
+    if claimed.session_digest != context.session_digest:
+        raise PeerFault(envelope.sender, "has a differing session file", Check.OTHER_SESSION)
+    if claimed.request != context.request:
+        raise PeerFault(
+            envelope.sender,
+            f"asks for request {claimed.request}, this is {context.request}",
+            Check.OTHER_REQUEST,
+        )
+    theirs = (claimed.degree, claimed.threshold, claimed.quorum)
+    ours = (plan.degree, plan.threshold, plan.quorum)
+    if theirs != ours:
+        raise PeerFault(
+            envelope.sender,
+            f"plans (degree, threshold, quorum) = {theirs}, the aggregator {ours}",
+            Check.OTHER_PLAN,
+        )
+    return Item(claimed, b"", envelope.signature)
+
+
+def begin(
+    collector: Collector[SumParameters], state: CollectorState, fixed: FixedSurvivors | None = None
+) -> Begun:
+    """Select the operation by majority, exclude the other parties, and return the run that begins."""
+    context, inbox = collector.context, state.inbox
+    hellos: dict[int, m.Hello] = {party: inbox.items[party].message for party in sorted(inbox.alive)}
+    requested = {party: claimed.operation for party, claimed in hellos.items()}
+    operation = agree_on_operation(collector, state, requested)
+    for party in [] if fixed is None else fixed.outside(inbox.alive):
+        reason = "earlier sums of the session are without its vector (same_survivors)"
+        late = TimeoutFault({collector.name_of(party)}, m.HELLO, reason, code=Code.EARLIER)
+        collector.exclude(state, party, late)
+    least = collector.parameters.plan.min_survivors
+    if len(inbox.alive) < least:
+        raise collector.too_few(state, least)
+    present = pack_set(inbox.alive, collector.parties)
+    nonces = MerkleCommitment(context, Label.NONCES, {party: hellos[party].nonce for party in inbox.alive})
+    run_id = keys.run_identifier(context, operation, present, nonces.root)
+    messages = collector.to_each(
+        run_id, inbox, m.START, lambda party: m.Start(present, nonces.root, nonces.prove((party,)))
+    )
+    return Begun(run_id, operation, present, nonces.root, messages)
+
+
+def accept_advertise(
+    _collector: Collector[Any], _state: CollectorState, _party: int, envelope: Envelope
+) -> Item:
+    """Check that a party's fresh keys are no points of small order."""
+    advertise = decode(envelope.body, m.Advertise, envelope.sender)
+    try:
+        agree.check_public_key(advertise.seal_key)
+        agree.check_public_key(advertise.mask_key)
+    except VerificationError as error:
+        raise PeerFault(envelope.sender, str(error), error.check) from None
+    return Item(advertise, envelope.body, envelope.signature)
+
+
+def merkle_commitment_of(context: Context, keys_of: Mapping[int, m.Advertise]) -> MerkleCommitment:
+    """Return the tree over all commitments."""
+    given = {party: advertise.commitment for party, advertise in keys_of.items()}
+    return MerkleCommitment(context, Label.COMMITMENTS, given)
+
+
+def bind_commitments(collector: Collector[Any], state: CollectorState) -> tuple[Commitments, list[Envelope]]:
+    """Bind all commitments by one root, and send it to each party."""
+    inbox, context = state.inbox, collector.context
+    packed = pack_set(inbox.alive, collector.parties)
+    advertised = {
+        party: m.Advertisement(party, item.body, item.signature) for party, item in inbox.items.items()
+    }
+    keys_of = {party: item.message for party, item in inbox.items.items()}
+    merkle_commitment = merkle_commitment_of(context, keys_of)
+    digest = keys.merkle_commitment_digest(context, state.run_id, packed, merkle_commitment.root)
+    messages = collector.to_each(
+        state.run_id,
+        inbox,
+        m.MERKLE_COMMITMENT,
+        lambda party: m.MerkleCommitment(packed, merkle_commitment.root, merkle_commitment.prove((party,))),
+    )
+    return Commitments(advertised, keys_of, digest), messages
+
+
+def accept_reveal(
+    collector: Collector[SumParameters], state: CollectReveal, party: int, envelope: Envelope
+) -> Item:
+    """Check that a party opens its commitment; store its draw."""
+    return check_reveal(collector, state.run_id, state.commitments, party, envelope)
+
+
+def check_reveal(
+    collector: Collector[SumParameters],
+    run_id: bytes,
+    commitments: Commitments,
+    party: int,
+    envelope: Envelope,
+) -> Item:
+    """Check that a party opens its commitment; store its draw."""
+    commitment = commitments.keys[party].commitment
+    degree = collector.parameters.plan.degree
+    drawn = read_draw(collector.context, degree, run_id, party, envelope.body, commitment)
+    return Item(drawn, envelope.body, envelope.signature)
+
+
+def connect_graph(
+    collector: Collector[Any], state: CollectorState, commitments: Commitments
+) -> tuple[Edges, list[Envelope]]:
+    """Return the graph of the parties that have revealed, and `neighbours` for each."""
+    run_id, inbox = state.run_id, state.inbox
+    revealed, advertised = sorted(inbox.alive), commitments.advertised
+    merkle_commitment = merkle_commitment_of(collector.context, commitments.keys)
+    drawn: dict[int, tuple[int, ...]] = {}
+    drew: dict[int, list[int]] = {party: [] for party in revealed}
+    for party in revealed:
+        drawn[party] = tuple(other for other in inbox.items[party].message if other in inbox.alive)
+        for other in drawn[party]:
+            drew[other].append(party)
+    neighbours = {party: tuple(sorted({*drawn[party], *drew[party]})) for party in revealed}
+    packed = pack_set(revealed, collector.parties)
+
+    def message(party: int) -> m.Neighbours:
+        return m.Neighbours(
+            packed,
+            [advertised[other] for other in neighbours[party]],
+            [
+                m.Opening(other, inbox.items[other].body, inbox.items[other].signature)
+                for other in drew[party]
+            ],
+            merkle_commitment.prove(neighbours[party]),
+        )
+
+    edges = Edges(commitments.keys, drawn, neighbours, commitments.digest)
+    return edges, collector.to_each(run_id, inbox, m.NEIGHBOURS, message)
+
+
+def finish_hello(aggregator: SumAggregator[SumParameters], state: CollectHello) -> Transition:
+    """Begin the run of the parties present."""
+    begun = begin(aggregator, state, aggregator.fixed)
+    return Transition(CollectAdvertise(run_id=begun.run_id), begun.messages)
+
+
+def finish_advertise(aggregator: SumAggregator[SumParameters], state: CollectAdvertise) -> Transition:
+    """Bind all commitments."""
+    commitments, messages = bind_commitments(aggregator, state)
+    after = CollectReveal(commitments=commitments)
+    return Transition(after, messages)
+
+
+def min_survivors(aggregator: Collector[SumParameters], _state: CollectorState) -> int:
+    """Return the number of parties that a step needs."""
+    return aggregator.parameters.plan.min_survivors
+
+
+ROWS = (
+    CollectorRow(
+        CollectHello,
+        accept_hello,
+        finish_hello,
+        min_survivors,
+        (CollectAdvertise,),
+        (m.START,),
+        "a party that joins, another operation",
+    ),
+    CollectorRow(
+        CollectAdvertise,
+        accept_advertise,
+        finish_advertise,
+        min_survivors,
+        (CollectReveal,),
+        (m.MERKLE_COMMITMENT,),
+        "another commitment: the root binds those of all",
+    ),
+)

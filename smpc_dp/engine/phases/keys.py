@@ -1,0 +1,150 @@
+"""Values derived in secure aggregation: commitments, encryption keys, mask seeds and signed shares.
+
+Every derivation starts with its own label and binds protocol, version, run id, and sender and receiver where
+there are any, so no value is used in two runs.
+"""
+
+from __future__ import annotations
+
+from smpc_dp.crypto.agree import agree
+from smpc_dp.crypto.labels import Label
+from smpc_dp.crypto.transcript import digest, encode_uint
+from smpc_dp.engine.phases.messages import DEAL
+from smpc_dp.errors import PeerFault, VerificationError
+from smpc_dp.wire.signing import Context, Signer
+
+
+def run_identifier(context: Context, operation: str, present: bytes, root: bytes) -> bytes:
+    """Return the run id: a digest of session, request, operation, parties present and root over nonces."""
+    return context.remember(
+        ("run id", operation, present, root),
+        lambda: digest(
+            Label.AGGREGATOR_RUN_ID,
+            *context.bound,
+            context.session_digest,
+            encode_uint(context.request),
+            operation.encode(),
+            present,
+            root,
+        ),
+    )
+
+
+def _bound(context: Context, label: Label, run_id: bytes, *parts: bytes) -> bytes:
+    """Return a digest bound to protocol, version and run."""
+    return digest(label, *context.bound, run_id, *parts)
+
+
+def neighbour_commitment(
+    context: Context, run_id: bytes, party: str, neighbours: bytes, blinder: bytes
+) -> bytes:
+    """Return the commitment to a party's drawn neighbours (hiding: the blinder has 32 random bytes)."""
+    return _bound(context, Label.NEIGHBOUR_COMMITMENT, run_id, party.encode(), neighbours, blinder)
+
+
+def self_commitment(context: Context, run_id: bytes, party: str, self_seed: bytes) -> bytes:
+    """Return the commitment to a party's self-mask seed (hiding: the seed has 32 random bytes)."""
+    return _bound(context, Label.SELF_COMMITMENT, run_id, party.encode(), self_seed)
+
+
+def merkle_commitment_digest(context: Context, run_id: bytes, advertised: bytes, root: bytes) -> bytes:
+    """Return the digest of the Merkle commitment: the parties that advertised, and the root."""
+    return _bound(context, Label.MERKLE_COMMITMENT, run_id, advertised, root)
+
+
+def participants_digest(
+    context: Context, run_id: bytes, merkle_commitment: bytes, participants: bytes
+) -> bytes:
+    """Return the digest of participants and of the Merkle commitment that parties sign."""
+    return _bound(context, Label.PARTICIPANTS, run_id, merkle_commitment, participants)
+
+
+def survivors_digest(context: Context, run_id: bytes, participants: bytes, survivors: bytes) -> bytes:
+    """Return the digest that parties sign of the survivors; `participants` is the earlier digest."""
+    return _bound(context, Label.SURVIVORS, run_id, participants, survivors)
+
+
+def self_mask_seed(context: Context, run_id: bytes, party: str, self_seed: bytes) -> bytes:
+    """Return the generator seed of a party's self-mask."""
+    return _bound(context, Label.SELF_MASK, run_id, party.encode(), self_seed)
+
+
+def pair_mask_seed(
+    context: Context, run_id: bytes, secret: bytes, me: str, peer: str, peer_key: bytes
+) -> bytes:
+    """Return the generator seed of the mask between two parties, the same at both ends.
+
+    Raises:
+        PeerFault: the peer's masking key is a point of small order.
+    """
+    first, second = sorted((me, peer))
+    info = _bound(context, Label.MASK_SEED, run_id, first.encode(), second.encode())
+    return _agree(secret, peer_key, run_id, info, peer)
+
+
+def seal_key(
+    context: Context, run_id: bytes, secret: bytes, peer: str, peer_key: bytes, sender: str, receiver: str
+) -> bytes:
+    """Return the key that encrypts from `sender` to `receiver`; `peer` is the other one of the two."""
+    info = _bound(context, Label.SEAL_KEY, run_id, sender.encode(), receiver.encode())
+    return _agree(secret, peer_key, run_id, info, peer)
+
+
+def _agree(secret: bytes, peer_key: bytes, run_id: bytes, info: bytes, peer: str) -> bytes:
+    """Agree on a key; raise PeerFault for a key of small order."""
+    try:
+        return agree(secret, peer_key, salt=run_id, info=info)
+    except VerificationError as error:
+        raise PeerFault(peer, str(error), error.check) from None
+
+
+def seal_context(context: Context, run_id: bytes, sender: str, receiver: str, sequence: int = 0) -> bytes:
+    """Return the associated data of an encrypted message: run, sender, receiver, step and sequence number."""
+    return _bound(
+        context,
+        Label.SEAL_AAD,
+        run_id,
+        sender.encode(),
+        receiver.encode(),
+        DEAL.encode(),
+        encode_uint(sequence),
+    )
+
+
+MASKING_KEY = b"masking-key"
+SELF_MASK = b"self-mask"
+
+
+def share_digest(
+    context: Context, run_id: bytes, dealer: str, holder: str, kind: bytes, share: bytes
+) -> bytes:
+    """Return the digest of one share, shown in its place where only the other share is opened."""
+    return _bound(context, Label.SHARE_DIGEST, run_id, dealer.encode(), holder.encode(), kind, share)
+
+
+def _share_statement(
+    context: Context, run_id: bytes, dealer: str, holder: str, mask: bytes, own: bytes
+) -> bytes:
+    """Return the digest that the dealer signs about a holder's shares."""
+    return _bound(context, Label.SHARE, run_id, dealer.encode(), holder.encode(), mask, own)
+
+
+def sign_share(
+    context: Context, run_id: bytes, dealer: Signer, holder: str, mask_digest: bytes, self_digest: bytes
+) -> bytes:
+    """Return the dealer's signature over the digests of the two shares that it gives to `holder`."""
+    return dealer.sign(_share_statement(context, run_id, dealer.name, holder, mask_digest, self_digest))
+
+
+def check_share(
+    context: Context,
+    run_id: bytes,
+    dealer: str,
+    holder: str,
+    mask_digest: bytes,
+    self_digest: bytes,
+    signature: bytes,
+) -> None:
+    """Raise VerificationError unless `signature` is the dealer's over both digests."""
+    statement = _share_statement(context, run_id, dealer, holder, mask_digest, self_digest)
+    context.verify(context.keys[dealer], statement, signature)

@@ -1,0 +1,252 @@
+"""The phase that sums masked vectors: shares of secrets, masked vectors, and one opened share of each secret.
+
+Steps: deal, deliver; after the certificate of the participants masked, survivors; after the certificate of
+the survivors unmask, result. For every party either the self-mask seed or the masking key is recovered, never
+both. Specification: protocols/secagg/README.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from smpc_dp.crypto import shamir
+from smpc_dp.crypto.prg import add_masks
+from smpc_dp.crypto.seal import seal, unseal
+from smpc_dp.encoding import RingVector
+from smpc_dp.engine.collector import Collector, CollectorState, Item
+from smpc_dp.engine.party import Member
+from smpc_dp.engine.phases import keys
+from smpc_dp.engine.phases import messages as m
+from smpc_dp.engine.phases.certified_set import Attesting
+from smpc_dp.engine.phases.key_graph import Edges, Graph, Sealing, SumAggregator, members_of
+from smpc_dp.engine.phases.parameters import SumParameters
+from smpc_dp.engine.state import Secret
+from smpc_dp.errors import Check, PeerFault, TimeoutFault, VerificationError
+from smpc_dp.wire.envelope import Envelope
+from smpc_dp.wire.sets import PartySet, pack_list, unpack_list
+from smpc_dp.wire.signing import decode, encode
+
+# The party's side
+
+
+def deal(
+    member: Member[SumParameters], run_id: bytes, graph: Graph, sealing: Sealing
+) -> tuple[bytes, m.Deal]:
+    """Return a fresh self-mask seed, and the message with encrypted shares of it and of the masking key."""
+    context, random, threshold = member.context, member.random, member.parameters.plan.threshold
+    self_seed = random.bytes(32)
+    mask_shares = shamir.split(graph.mask_secret, threshold, graph.holders, random)
+    self_shares = shamir.split(self_seed, threshold, graph.holders, random)
+    sealed = []
+    for holder, mask_share, self_share in zip(graph.holders, mask_shares, self_shares, strict=True):
+        name = member.name_of(holder)
+        digests = [
+            keys.share_digest(context, run_id, member.name, name, kind, share)
+            for kind, share in ((keys.MASKING_KEY, mask_share), (keys.SELF_MASK, self_share))
+        ]
+        signature = keys.sign_share(context, run_id, member.identity, name, *digests)
+        share = encode(m.Share(mask_share, self_share, signature))
+        key = sealing.key(member, run_id, holder, sending=True)
+        sealed.append(seal(key, share, keys.seal_context(context, run_id, member.name, name), random))
+    commitment = keys.self_commitment(context, run_id, member.name, self_seed)
+    return self_seed, m.Deal(commitment, sealed)
+
+
+class Delivered(Secret, frozen=True):
+    """Shares that a party was dealt, the participants, and the dealers whose share is invalid."""
+
+    participants: PartySet
+    held: dict[int, m.Share]
+    bad_dealers: tuple[int, ...]
+    digest: bytes
+
+
+def open_delivery(
+    member: Member[SumParameters], run_id: bytes, graph: Graph, sealing: Sealing, body: bytes
+) -> Delivered:
+    """Check `deliver`: decrypt the shares of each participant that drew this party."""
+    message = decode(body, m.Deliver, member.context.aggregator)
+    participants = members_of(member, message.participants, graph.revealed, "participants")
+    expected = tuple(party for party in graph.drew_me if party in participants)
+    dealers = unpack_list(message.dealers, member.parties, member.context.aggregator)
+    if dealers != expected or len(message.sealed) != len(expected):
+        withheld = [member.name_of(party) for party in expected if party not in dealers]
+        raise member.refuse(
+            f"withheld the shares of {', '.join(withheld[:5])}"
+            if withheld
+            else "delivered shares of parties that did not draw this one",
+            Check.NOT_SHOWN if withheld else Check.NOT_PRESENT,
+        )
+    check_holders(member, graph.holders, participants, m.DEAL)
+    held: dict[int, m.Share] = {}
+    bad_dealers = []
+    for dealer, sealed in zip(dealers, message.sealed, strict=True):
+        try:
+            held[dealer] = _open_share(member, run_id, sealing, dealer, sealed)
+        except (VerificationError, PeerFault):
+            bad_dealers.append(dealer)
+    digest = keys.participants_digest(member.context, run_id, graph.digest, message.participants)
+    return Delivered(participants, held, tuple(bad_dealers), digest)
+
+
+def check_holders(member: Member[SumParameters], chosen: Sequence[int], present: PartySet, step: str) -> None:
+    """Raise TimeoutFault where fewer holders are present than the threshold, naming the missing ones."""
+    missing = [member.name_of(party) for party in chosen if party not in present]
+    if len(chosen) - len(missing) < member.parameters.plan.threshold:
+        raise TimeoutFault(missing, step, f"{member.name} has fewer holders than the threshold")
+
+
+def _open_share(
+    member: Member[SumParameters], run_id: bytes, sealing: Sealing, dealer: int, sealed: bytes
+) -> m.Share:
+    """Decrypt and check a dealer's share."""
+    context, name = member.context, member.name_of(dealer)
+    key = sealing.key(member, run_id, dealer, sending=False)
+    opened = unseal(key, sealed, keys.seal_context(context, run_id, name, member.name))
+    share = decode(opened, m.Share, name)
+    mask, own = _digests(member, run_id, name, share)
+    keys.check_share(context, run_id, name, member.name, mask, own, share.signature)
+    return share
+
+
+def _digests(
+    member: Member[SumParameters], run_id: bytes, dealer: str, share: m.Share
+) -> tuple[bytes, bytes]:
+    """Return the digests of both shares: of the masking key, and of the self-mask seed."""
+    mask, own = (
+        keys.share_digest(member.context, run_id, dealer, member.name, kind, value)
+        for kind, value in ((keys.MASKING_KEY, share.mask_share), (keys.SELF_MASK, share.self_share))
+    )
+    return mask, own
+
+
+def mask_vector(
+    member: Member[SumParameters],
+    run_id: bytes,
+    vector: RingVector,
+    graph: Graph,
+    participants: PartySet,
+    self_seed: bytes | None,
+) -> bytes:
+    """Return the vector plus pair terms, self-mask (if there is a seed) and noise, packed."""
+    parameters, ring_vector = member.parameters, vector.copy()
+    parameters.add_pair_terms(ring_vector, *graph.mask_seeds(member, run_id, participants))
+    if self_seed is not None:
+        add_masks(ring_vector, [keys.self_mask_seed(member.context, run_id, member.name, self_seed)], [1])
+    parameters.add_noise(ring_vector, member.random)
+    return parameters.encoding.pack(ring_vector)
+
+
+def open_shares(
+    member: Member[SumParameters], run_id: bytes, held: dict[int, m.Share], survivors: PartySet
+) -> m.Unmask:
+    """Return one share of each dealer: of the self-mask seed of a survivor, else of the masking key."""
+    dealers, shares, others, signatures = [], bytearray(), bytearray(), bytearray()
+    for dealer, share in sorted(held.items()):
+        mask, own = _digests(member, run_id, member.name_of(dealer), share)
+        survived = dealer in survivors
+        dealers.append(dealer)
+        shares += share.self_share if survived else share.mask_share
+        others += mask if survived else own
+        signatures += share.signature
+    return m.Unmask(pack_list(dealers), bytes(shares), bytes(others), bytes(signatures))
+
+
+# The aggregator's side
+
+
+class Dealt(msgspec.Struct, frozen=True):
+    """Commitments to self-mask seeds, and each holder's dealers."""
+
+    self_commitments: dict[int, bytes]
+    dealers_of: dict[int, tuple[int, ...]]
+
+
+def accept_deal(edges: Edges, party: int, envelope: Envelope) -> Item:
+    """Check that a party deals one encrypted share to each of its holders."""
+    message = decode(envelope.body, m.Deal, envelope.sender)
+    expected = len(edges.drawn[party])
+    if len(message.sealed) != expected:
+        raise PeerFault(
+            envelope.sender, f"dealt {len(message.sealed)} shares, {expected} are due", Check.WRONG_LENGTH
+        )
+    if any(len(sealed) != m.SEALED_SHARE_BYTES for sealed in message.sealed):
+        raise PeerFault(
+            envelope.sender, f"a sealed share must have {m.SEALED_SHARE_BYTES} bytes", Check.WRONG_LENGTH
+        )
+    return Item(message, b"", envelope.signature)
+
+
+def deliver(
+    collector: Collector[SumParameters], state: CollectorState, edges: Edges
+) -> tuple[Dealt, Attesting, list[Envelope]]:
+    """Return commitments and dealers, the participants to be attested, and each holder's shares."""
+    participants, items = PartySet.of(state.inbox.alive, collector.parties), state.inbox.items
+    boxes: dict[int, list[tuple[int, bytes]]] = {party: [] for party in participants}
+    for dealer in participants:
+        for holder, sealed in zip(edges.drawn[dealer], items[dealer].message.sealed, strict=True):
+            if holder in boxes:
+                boxes[holder].append((dealer, sealed))
+    packed = participants.packed
+    digest = keys.participants_digest(collector.context, state.run_id, edges.digest, packed)
+
+    def message(holder: int) -> m.Deliver:
+        dealers, sealed = [dealer for dealer, _ in boxes[holder]], [each for _, each in boxes[holder]]
+        return m.Deliver(packed, pack_list(dealers), sealed)
+
+    dealt = Dealt(
+        {dealer: items[dealer].message.self_commitment for dealer in participants},
+        {holder: tuple(dealer for dealer, _ in given) for holder, given in boxes.items()},
+    )
+    messages = collector.to_each(state.run_id, state.inbox, m.DELIVER, message)
+    return dealt, Attesting(participants, digest), messages
+
+
+def add_masked(
+    aggregator: SumAggregator[SumParameters], total: RingVector, dealt: Dealt, party: int, envelope: Envelope
+) -> Item:
+    """Add a masked vector to the total, in place; store the dealers whose share was invalid."""
+    masked = decode(envelope.body, m.Masked, envelope.sender)
+    bad_dealers = unpack_list(masked.bad_dealers, aggregator.parties, envelope.sender)
+    if not set(bad_dealers) <= set(dealt.dealers_of[party]):
+        raise PeerFault(
+            envelope.sender, "complains about parties that dealt nothing to it", Check.NOT_PRESENT
+        )
+    add_vector(aggregator, total, envelope.sender, masked.vector, "Masked")
+    return Item(bad_dealers, b"", envelope.signature)
+
+
+def add_vector(
+    aggregator: SumAggregator[SumParameters], total: RingVector, sender: str, packed: bytes, kind: str
+) -> None:
+    """Add a party's packed vector to the total, in place.
+
+    Storing it would take the memory of a vector for each party.
+    """
+    try:
+        ring_vector = aggregator.parameters.encoding.unpack(packed)
+    except ValueError as error:
+        raise PeerFault(sender, f"malformed {kind}: {error}", Check.MALFORMED) from None
+    if aggregator.watch is not None:
+        aggregator.watch(sender, ring_vector)
+    total += ring_vector
+
+
+def accept_unmask(collector: Collector[SumParameters], expected: tuple[int, ...], envelope: Envelope) -> Item:
+    """Check that a holder opens one share of each dealer in `expected`."""
+    unmask = decode(envelope.body, m.Unmask, envelope.sender)
+    dealers = unpack_list(unmask.dealers, collector.parties, envelope.sender)
+    if dealers != expected:
+        raise PeerFault(
+            envelope.sender, "does not reveal one share of each party that dealt to it", Check.NOT_ONE_EACH
+        )
+    count = len(dealers)
+    if (
+        len(unmask.shares) != m.SHARE_BYTES * count
+        or len(unmask.others) != m.SHARE_BYTES * count
+        or len(unmask.signatures) != m.SIGNATURE_BYTES * count
+    ):
+        raise PeerFault(envelope.sender, "malformed Unmask: lists of differing lengths", Check.WRONG_LENGTH)
+    return Item(unmask, b"", envelope.signature)

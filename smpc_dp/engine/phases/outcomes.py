@@ -1,0 +1,80 @@
+"""Outcome of a successful run, with its claim and its evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from itertools import compress
+
+import msgspec
+import numpy as np
+
+from smpc_dp.encoding import RingVector
+from smpc_dp.engine.party import Member
+from smpc_dp.engine.phases.certified_set import Participation
+from smpc_dp.engine.phases.parameters import SumParameters
+from smpc_dp.engine.result import Certificate, Evidence, Outcome
+from smpc_dp.errors import Check
+from smpc_dp.wire.sets import PartySet, pack_set
+from smpc_dp.wire.signing import Context
+
+
+def unpack_total(member: Member[SumParameters], message: msgspec.Struct, packed: bytes) -> RingVector:
+    """Return the total that the aggregator sent in `message`; raise PeerFault if it is malformed."""
+    try:
+        return member.parameters.encoding.unpack(packed)
+    except ValueError as error:
+        raise member.refuse(f"malformed {type(message).__name__}: {error}", Check.MALFORMED) from None
+
+
+def outcome(
+    context: Context,
+    parameters: SumParameters,
+    run_id: bytes,
+    total: RingVector,
+    participation: Participation,
+    *,
+    survivors: Collection[int],
+    survivors_certificate: Certificate | None = None,
+    faults: tuple[str, ...] = (),
+    residual_pairs: int = 0,
+) -> Outcome:
+    """Decode the sum of the survivors and add its claim and its evidence.
+
+    `residual_pairs` counts the pairs of which only one end is in the sum and whose term was left in it.
+    """
+    grid, weight = parameters.decode(total, len(survivors))
+    packed = survivors.packed if isinstance(survivors, PartySet) else pack_set(survivors, len(context.names))
+    present, absent = context.remember(("split", packed), lambda: _split(context, survivors))
+    return Outcome(
+        total=grid,
+        weight=weight,
+        encoding=parameters.encoding,
+        survivors=present,
+        absent=absent,
+        faults=faults,
+        privacy=parameters.privacy(len(survivors)),
+        noise=parameters.noise(len(survivors), residual_pairs),
+        evidence=Evidence(
+            protocol=context.protocol,
+            version=context.version,
+            session_digest=context.session_digest,
+            run_id=run_id,
+            merkle_commitment=participation.merkle_commitment,
+            participating=context.remember(
+                ("participants", participation.certificate.set_digest),
+                lambda: _split(context, participation.participants),
+            )[0],
+            participants=participation.certificate,
+            survivors=survivors_certificate,
+        ),
+    )
+
+
+def _split(context: Context, survivors: Collection[int]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the names of the survivors and those of the other parties, in roster order."""
+    if isinstance(survivors, PartySet):
+        inside = survivors.flags()
+    else:
+        inside = np.zeros(len(context.names), dtype=np.bool_)
+        inside[np.fromiter(survivors, np.intp, len(survivors)) - 1] = True
+    return tuple(compress(context.names, inside.tolist())), tuple(compress(context.names, (~inside).tolist()))

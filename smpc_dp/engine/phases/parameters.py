@@ -1,0 +1,261 @@
+"""Interface of a sum's parameters to the roles."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from smpc_dp.crypto.prg import add_masks
+from smpc_dp.crypto.randomness import Randomness
+from smpc_dp.encoding import Encoding, RingVector
+from smpc_dp.engine.phases.cost import Cost, PlannedAnswer, average_answer
+from smpc_dp.engine.phases.messages import PARTY_STEPS
+from smpc_dp.engine.result import Claim, Noise, Outcome, Privacy, Result
+from smpc_dp.errors import LocalError
+from smpc_dp.privacy.sampling import NoiseSource
+from smpc_dp.privacy.secagg_plan import SecAggPlan, communication
+from smpc_dp.seen import LINE_BYTES, MOST_BEHIND
+
+if TYPE_CHECKING:
+    from smpc_dp.privacy.accountant.events import Event
+    from smpc_dp.privacy.noise_bounds import Part
+
+
+MAX_PARTIES = 65_535
+
+
+# (ring elements, seeds, signs, threads): add the terms of these pairs to the ring elements, in place.
+AddPairTerms = Callable[[RingVector, Sequence[bytes], Sequence[int], int], None]
+
+
+def add_uniform_terms(
+    ring_vector: RingVector, seeds: Sequence[bytes], signs: Sequence[int], threads: int = 1
+) -> None:
+    """Add the uniform masks of these pairs, in place; `signs` as in `smpc_dp.crypto.prg.add_masks`."""
+    add_masks(ring_vector, seeds, signs, threads=threads)
+
+
+class RequestParameters:
+    """What the parameters of a request have in every protocol: a base without fields.
+
+    Attributes:
+        is_logged: whether a run has a log, and the party stores its state of the session log.
+        hides_records: whether parties add noise to sums of their records.
+        encoding: of the vectors; None where there are none.
+    """
+
+    __slots__ = ()
+    protocol: ClassVar[str]
+    version: ClassVar[int] = 1
+    is_logged: ClassVar[bool] = False
+    hides_records: ClassVar[bool] = False
+    encoding: Any
+
+    @property
+    def requests(self) -> tuple[Self, ...]:
+        """Parameters of every kind of request of a session."""
+        return (self,)
+
+    @property
+    def view(self) -> str:
+        """Key of `report.roles.VIEWS`: what each member sees of a request; "" where that is not described."""
+        return ""
+
+    @property
+    def sum_encoding(self) -> Encoding:
+        """Encoding of the vectors; raises ConfigError where the session has none."""
+        encoding: Encoding = self.encoding
+        return encoding
+
+    @property
+    def operations(self) -> tuple[str, ...]:
+        """What parties may ask of a request, the one that an aggregator returns first."""
+        return self.sum_encoding.operations
+
+    def largest_message(self, servers: int) -> int:
+        """Return a bound in bytes on any message of a run; `servers`: their number, 0 without any."""
+        raise NotImplementedError
+
+    @property
+    def keeps_survivors(self) -> bool:
+        """Whether all sums of a session must be over the same survivors; see `survivors`."""
+        return False
+
+    @property
+    def steps(self) -> int:
+        """The requests that the answers take, one after the other."""
+        return 1
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What else a plan of a request says of its answers."""
+        return ()
+
+    @property
+    def share_name(self) -> str | None:
+        """Name of the law of a party's share of the noise; None without noise, or without a name."""
+        return None
+
+    def own_noise(self, source: NoiseSource, count: int) -> NDArray[np.int64]:  # noqa: ARG002
+        """Return `count` draws, in grid steps, of one party's noise in one coordinate."""
+        return np.zeros(count, dtype=np.int64)
+
+    def planned(self) -> str:
+        """Return further values derived with floating point, which are compared before a run begins."""
+        return ""
+
+    def planned_answers(self, parties: int, error: float = 0.0) -> tuple[list[PlannedAnswer], list[str]]:
+        """Return the errors of all answers over so many parties, and what is to be warned of.
+
+        `error`: of the noise in the sum over the number of parties, in the unit of the vectors.
+        """
+        return average_answer(self.sum_encoding, parties, error)
+
+    def noise_distributions(self, survivors: int, residual_pairs: int) -> tuple[Part, ...]:  # noqa: ARG002
+        """Return the distributions of the independent terms of the noise, and how many there are of each."""
+        return ()
+
+    def following(self, last: Any) -> Self:  # noqa: ARG002
+        """Return the parameters of the next request, given the result of this one."""
+        return self
+
+    def result(self, outcome: Outcome, names: tuple[str, ...]) -> Any:  # noqa: ARG002
+        """Return what an aggregator has of a request; `names`: the parties, in the roster's order."""
+        return Result.of(outcome, self.operations[0], distributions=self.noise_distributions)
+
+
+class SumParameters(RequestParameters, msgspec.Struct, frozen=True):
+    """Parameters of a sum: the encoding, the plan, and the terms that hide the vectors."""
+
+    protocol: ClassVar[str] = "secagg"
+    encoding: Encoding
+    plan: SecAggPlan
+
+    @property
+    def tolerated(self) -> tuple[int, int, int]:
+        """Number of parties, of those that may be lost, and of those that may collude with the aggregator."""
+        return self.plan.parties, self.plan.max_dropouts, self.plan.max_corrupt
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of a party's input: (encoding.ring_length,)."""
+        return (self.encoding.ring_length,)
+
+    def check_ring_vector(self, name: str, ring_vector: RingVector) -> None:
+        """Raise LocalError unless these are ring elements of the encoding, of shape `shape`."""
+        if ring_vector.shape != self.shape or ring_vector.dtype != self.encoding.dtype:
+            many = " x ".join(str(size) for size in self.shape)
+            raise LocalError(f"{name}: lanes must be {many} of {self.encoding.dtype.__name__}")
+
+    @property
+    def party_steps(self) -> tuple[str, ...]:
+        """The steps of a party, in order."""
+        return PARTY_STEPS
+
+    @property
+    def deals_shares(self) -> bool:
+        """Whether shares of secrets are dealt, so that a lost party's terms can be taken out of the sum."""
+        return True
+
+    @property
+    def traffic(self) -> tuple[int, int]:
+        """Expected bytes that one party sends and receives, without frames and TLS records."""
+        length, size = self.encoding.ring_length, self.encoding.element_bytes
+        traffic = communication(self.plan, length, size, shares=self.deals_shares)
+        return traffic["up"]["total"], traffic["down"]["total"]
+
+    def largest_message(self, _servers: int) -> int:
+        """Return a bound in bytes on any message of a sum through an aggregator.
+
+        To it at most a vector, or the sealed or opened shares of k holders; from it at most a sum, the Merkle
+        commitment, a certificate, the advertisements and openings of a party's neighbours, or lines of the
+        session log that a party may have missed. In-degrees are binomial with mean k: twice k and 64 more are
+        exceeded with negligible probability.
+        """
+        plan, vector = self.plan, self.encoding.ring_length * self.encoding.element_bytes
+        drew = min(plan.parties, 2 * plan.degree + 64)
+        neighbours = drew * (2 * plan.degree + 256) + (plan.degree + drew) * 256
+        rest = vector + 256 * plan.parties + neighbours + self.extra_bytes
+        return (64 << 10) + max(rest, MOST_BEHIND * LINE_BYTES)
+
+    @property
+    def extra_bytes(self) -> int:
+        """Bytes by which a message may be longer than those of secure aggregation."""
+        return 0
+
+    def add_pair_terms(
+        self, ring_vector: RingVector, seeds: Sequence[bytes], signs: Sequence[int], threads: int = 1
+    ) -> None:
+        """Add to `ring_vector`, in place, the terms of these pairs, as `add_uniform_terms` does."""
+        add_uniform_terms(ring_vector, seeds, signs, threads)
+
+    def check_neighbourhood(self, party: str, own: int, drawn_by: int) -> None:
+        """Raise PrivacyError unless the claim holds for a party with this neighbourhood.
+
+        Of the parties that it drew `own` participate, and `drawn_by` drew it.
+        """
+
+    def add_noise(self, ring_vector: RingVector, randomness: Randomness) -> None:
+        """Add to `ring_vector`, in place, the noise that stays in the sum; none without privacy."""
+
+    def decode(self, total: RingVector, contributors: int) -> tuple[NDArray[np.int64], int]:
+        """Return the sum on the integer grid, shape (length,), and its weight; raise VerificationError."""
+        return self.encoding.decode(total, contributors)
+
+    def noise(self, survivors: int, residual_pairs: int) -> Noise | None:  # noqa: ARG002
+        """Return the noise in a sum over `survivors`; None if there is none."""
+        return None
+
+    def event(self) -> Event:
+        """Return the privacy event of one request."""
+        # Not at the top: a session without a ledger needs no accountant.
+        from smpc_dp.privacy.accountant.events import exact_release
+
+        return exact_release("secure sum", "substitution")
+
+    def event_without(self, excluded: int) -> Event:  # noqa: ARG002
+        """Return the privacy event of a request in which `excluded` parties have signed a false statement."""
+        return self.event()
+
+    def claim(self, survivors: int) -> Claim:
+        """Return the claim of a run over `survivors`: what each member learns, and the limits."""
+        raise NotImplementedError
+
+    def privacy(self, survivors: int) -> Privacy:
+        """Return the claim as a reader sees it."""
+        return self.claim(survivors).privacy()
+
+    @property
+    def privacy_of_all(self) -> Privacy:
+        """The claim of a run over all parties, as a reader sees it."""
+        return self.privacy(self.plan.parties)
+
+
+def cost_of_sum(parameters: SumParameters, _servers: int = 0) -> Cost:
+    """Return the cost of a sum through an aggregator, or between all parties, with everybody present."""
+    plan = parameters.plan
+    privacy, noise = parameters.privacy(plan.parties), parameters.noise(plan.parties, 0)
+    guarantee = privacy.guarantee
+    error = 0.0 if noise is None else noise.total / plan.parties
+    answers, warnings = parameters.planned_answers(plan.parties, error)
+    sent, received = parameters.traffic
+    return Cost(
+        unit=privacy.unit,
+        relation=None if guarantee is None else guarantee.relation,
+        epsilon=privacy.epsilon,
+        delta=privacy.delta,
+        counted=None if noise is None else noise.honest,
+        factor=None if noise is None else noise.total / noise.curator,
+        answers=tuple(answers),
+        sent=sent,
+        received=received,
+        steps=len(parameters.party_steps),
+        warnings=tuple(warnings),
+        noise=parameters.share_name,
+        requests=parameters.steps,
+        notes=parameters.notes,
+    )

@@ -1,0 +1,201 @@
+"""Recovery of the secrets that the sum needs, from shares; it names a culprit for every wrong share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+
+from smpc_dp.crypto import agree, shamir
+from smpc_dp.crypto.prg import add_masks
+from smpc_dp.encoding import RingVector
+from smpc_dp.engine.phases import keys
+from smpc_dp.engine.phases import messages as m
+from smpc_dp.engine.phases.key_graph import Edges
+from smpc_dp.engine.phases.parameters import AddPairTerms
+from smpc_dp.errors import Check, PeerFault, TimeoutFault, VerificationError
+from smpc_dp.privacy.secagg_plan import SecAggPlan
+from smpc_dp.wire.signing import Context
+
+
+class Recovery:
+    """Collects the shares that holders reveal and removes the masks from the sum.
+
+    For a survivor the self-mask seed is recovered and checked against its commitment; for a participant that
+    did not survive the masking key, checked against the public key that it signed.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        plan: SecAggPlan,
+        run_id: bytes,
+        *,
+        participants: Iterable[int],
+        survivors: Iterable[int],
+        edges: Edges,
+        self_commitments: Mapping[int, bytes],
+        add_pair_terms: AddPairTerms,
+    ) -> None:
+        self._context = context
+        self._plan = plan
+        self._add_pair_terms = add_pair_terms
+        self._run_id = run_id
+        self._participants = participants
+        self._survivors = frozenset(survivors)
+        self._keys_of = edges.keys
+        self._self_commitments = self_commitments
+        self._drawn = edges.drawn
+        self._neighbours = edges.neighbours
+        self._unmasks: dict[int, tuple[dict[int, int], m.Unmask]] = {}
+        self._complaints: dict[int, list[int]] = {}
+        self.faults: list[str] = []
+
+    def add(self, holder: int, unmask: m.Unmask, complaints: Sequence[int]) -> None:
+        """Add the shares of one holder, in lists of one length, and its complaints about dealt shares."""
+        dealers = np.frombuffer(unmask.dealers, dtype="<u2").tolist()
+        self._unmasks[holder] = ({dealer: index for index, dealer in enumerate(dealers)}, unmask)
+        for dealer in complaints:
+            self._complaints.setdefault(dealer, []).append(holder)
+
+    def remove_masks(self, total: RingVector, threads: int) -> None:
+        """Subtract every self-mask and every remaining mask of a lost party from `total`, in place.
+
+        Raises:
+            TimeoutFault: too few shares of a party were revealed; names the missing holders.
+            PeerFault: a party dealt shares that do not give the secret that it committed to.
+        """
+        own: list[bytes] = []
+        seeds: list[bytes] = []
+        signs: list[int] = []
+        for party in self._participants:
+            name = self._name(party)
+            secret = self._recover(party)
+            if party in self._survivors:
+                own.append(keys.self_mask_seed(self._context, self._run_id, name, secret))
+                continue
+            for peer in self._neighbours[party]:
+                if peer in self._survivors:
+                    seeds.append(
+                        keys.pair_mask_seed(
+                            self._context,
+                            self._run_id,
+                            secret,
+                            name,
+                            self._name(peer),
+                            self._keys_of[peer].mask_key,
+                        )
+                    )
+                    signs.append(-1 if peer < party else 1)
+        add_masks(total, own, [-1] * len(own), threads=threads)
+        self._add_pair_terms(total, seeds, signs, threads)
+
+    def _name(self, party: int) -> str:
+        """Return the name of a party."""
+        return self._context.names[party - 1]
+
+    def _share(self, dealer: int, holder: int) -> bytes | None:
+        """Return a holder's share of a dealer's secret."""
+        if holder not in self._unmasks:
+            return None
+        indices, unmask = self._unmasks[holder]
+        index = indices.get(dealer)
+        return None if index is None else unmask.shares[m.SHARE_BYTES * index : m.SHARE_BYTES * (index + 1)]
+
+    def _recover(self, dealer: int) -> bytes:
+        """Recover a dealer's secret."""
+        shares: dict[int, bytes] = {}
+        for holder in self._drawn[dealer]:
+            share = self._share(dealer, holder)
+            if share is not None:
+                shares[holder] = share
+        if len(shares) >= self._plan.threshold:
+            secret = shamir.combine(shares, self._plan.threshold)
+            if self._matches(dealer, secret):
+                return secret
+            for holder in list(shares):
+                if not self._signed(dealer, holder, shares[holder]):
+                    self.faults.append(
+                        f"{self._name(holder)}: revealed a share that {self._name(dealer)} did not sign"
+                    )
+                    del shares[holder]
+        if len(shares) < self._plan.threshold:
+            raise self._too_few_shares(dealer, shares)
+        return self._without_one(dealer, shares)
+
+    def _without_one(self, dealer: int, shares: Mapping[int, bytes]) -> bytes:
+        """Recover from signed shares of which one may be wrong: leave out one after the other.
+
+        `combine` takes the lowest holders, so only their shares can be wrong. More than one wrong signed
+        share is the dealer's fault, and the run stops with its name.
+        """
+        threshold, name = self._plan.threshold, self._name(dealer)
+        secret = shamir.combine(shares, threshold)
+        if self._matches(dealer, secret):
+            return secret
+        for left_out in sorted(shares)[:threshold] if len(shares) > threshold else ():
+            rest = {holder: share for holder, share in shares.items() if holder != left_out}
+            secret = shamir.combine(rest, threshold)
+            if self._matches(dealer, secret):
+                self.faults.append(
+                    f"{name}: dealt {self._name(left_out)} a share that does not fit the others"
+                )
+                return secret
+        raise PeerFault(
+            name, "dealt signed shares that do not give the secret it committed to", Check.BAD_SHARE
+        )
+
+    def _matches(self, dealer: int, secret: bytes) -> bool:
+        """Tell whether a secret matches the dealer's commitment or public key."""
+        if dealer in self._survivors:
+            commitment = keys.self_commitment(self._context, self._run_id, self._name(dealer), secret)
+            return commitment == self._self_commitments[dealer]
+        return agree.public_key(secret) == self._keys_of[dealer].mask_key
+
+    def _signed(self, dealer: int, holder: int, share: bytes) -> bool:
+        """Tell whether the dealer signed a share."""
+        indices, unmask = self._unmasks[holder]
+        index = indices[dealer]
+        other = unmask.others[m.SHARE_BYTES * index : m.SHARE_BYTES * (index + 1)]
+        signature = unmask.signatures[m.SIGNATURE_BYTES * index : m.SIGNATURE_BYTES * (index + 1)]
+        survived = dealer in self._survivors
+        shown = keys.share_digest(
+            self._context,
+            self._run_id,
+            self._name(dealer),
+            self._name(holder),
+            keys.SELF_MASK if survived else keys.MASKING_KEY,
+            share,
+        )
+        mask, own = (other, shown) if survived else (shown, other)
+        try:
+            keys.check_share(
+                self._context, self._run_id, self._name(dealer), self._name(holder), mask, own, signature
+            )
+        except VerificationError:
+            return False
+        return True
+
+    def _too_few_shares(self, dealer: int, shares: Mapping[int, bytes]) -> PeerFault | TimeoutFault:
+        """Return the fault of a lost secret: that of a culprit, or a timeout of the parties concerned.
+
+        A complaint is a holder's word against the dealer's. The plan excludes that more than
+        `corrupt_holders` complaints are false. Where it plans for none, one dishonest holder refutes the
+        plan, and only the word of all holders counts.
+        """
+        name, plan = self._name(dealer), self._plan
+        complaints = self._complaints.get(dealer, [])
+        if len(complaints) >= (plan.corrupt_holders + 1 if plan.corrupt_holders else plan.degree):
+            return PeerFault(
+                name, f"dealt shares that {len(complaints)} of its holders could not open", Check.BAD_SHARE
+            )
+        missing = {self._name(holder) for holder in self._drawn[dealer] if holder not in shares}
+        detail = f"{len(shares)} shares of {name} are there, {plan.threshold} are needed"
+        if complaints:
+            missing.add(name)
+            holders = ", ".join(self._name(holder) for holder in complaints[:5])
+            detail += (
+                f"; of {len(complaints)} holders ({holders}) each says that its share of {name} did not open:"
+                " either the holder or the dealer is at fault, nothing shows which"
+            )
+        return TimeoutFault(missing, m.UNMASK, detail)

@@ -1,0 +1,508 @@
+"""The one result type: a value with its privacy and its evidence."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smpc_dp.encoding import Encoding
+from smpc_dp.errors import ConfigCheck, ConfigError, LocalError
+from smpc_dp.privacy.accountant.receipt import Receipt, SpentBudget
+from smpc_dp.privacy.guarantee import PrivacyGuarantee, Unit
+from smpc_dp.privacy.named_sentences import NO_SENTENCES, NamedSentences
+from smpc_dp.summary import SHOWN_VALUES, spent_text, value_text
+
+if TYPE_CHECKING:
+    from smpc_dp.engine.weighted_encoding import WeightedEncoding
+    from smpc_dp.logs.receipt import LogReceipt
+    from smpc_dp.privacy.noise_bounds import Part
+    from smpc_dp.trees import Leaf
+
+
+@dataclass(frozen=True, slots=True)
+class Privacy:
+    """Privacy of a release: what it reveals, and what is not protected.
+
+    `epsilon` and `delta` are None for an exact release: it has no differential privacy. `guarantee` has all
+    values that they depend on, `receipt` the cost to this party's ledger, where there is one.
+    """
+
+    epsilon: float | None
+    delta: float | None
+    claim: str
+    assumptions: tuple[str, ...]
+    not_protected: tuple[str, ...]
+    guarantee: PrivacyGuarantee | None = None
+    receipt: Receipt | None = None
+    budget: SpentBudget | None = None
+
+    @property
+    def unit(self) -> Unit | None:
+        """The unit that epsilon and delta protect; None for an exact release."""
+        return None if self.guarantee is None else self.guarantee.protects
+
+    def to_json(self) -> dict[str, object]:
+        """Return plain JSON data."""
+        return {
+            "unit": self.unit,
+            "epsilon": self.epsilon,
+            "delta": self.delta,
+            "claim": self.claim,
+            "assumptions": list(self.assumptions),
+            "not_protected": list(self.not_protected),
+            "guarantee": None if self.guarantee is None else self.guarantee.to_json(),
+            "receipt": None if self.receipt is None else self.receipt.to_json(),
+            "budget": None if self.budget is None else self.budget.to_json(),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """Privacy of a release as it is composed: sentences by name, from which other claims are made.
+
+    Raises LocalError without a clause, and where the last one ends with a colon.
+
+    Attributes:
+        clauses: of the claim.
+        premises: what it assumes, and limits: what is not protected, both besides the sentences of the
+            guarantee.
+        guarantee: None for an exact release.
+    """
+
+    clauses: NamedSentences
+    premises: NamedSentences = NO_SENTENCES
+    limits: NamedSentences = NO_SENTENCES
+    guarantee: PrivacyGuarantee | None = None
+
+    def __post_init__(self) -> None:
+        # A colon says that the next clause belongs to it.
+        if not self.clauses.items or self.clauses.sentences[-1].endswith(":"):
+            raise LocalError("a claim needs a clause, and its last one does not end with a colon")
+
+    def privacy(self) -> Privacy:
+        """Return what a reader sees: the guarantee's assumption and warnings come before the others.
+
+        A blank follows a clause that ends with a colon, a semicolon any other.
+        """
+        clauses = [one + (" " if one.endswith(":") else "; ") for one in self.clauses.sentences]
+        claim = "".join(clauses).removesuffix("; ")
+        stated, premises, limits = self.guarantee, self.premises.sentences, self.limits.sentences
+        if stated is None:
+            return Privacy(None, None, claim, premises, limits)
+        assumptions, not_protected = (stated.assumption, *premises), (*stated.warnings, *limits)
+        return Privacy(stated.epsilon, stated.delta, claim, assumptions, not_protected, stated)
+
+
+WHOLE_PARTY = (
+    "substitution of the whole vector: the whole party is protected as one, and not each record or person "
+    "that its data are about"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Noise:
+    """Noise in a sum, as standard deviations of each coordinate in the caller's unit.
+
+    Attributes:
+        total: of all noise in it: each survivor's own, and `residual_pairs` terms that do not cancel.
+        curator: of the noise that a trusted curator would have added to the sum over the honest parties, at
+            the same epsilon and delta.
+        honest: the number of those parties.
+        bias: the most by which corrupt parties can move each coordinate, up or down, by selecting the
+            remaining noise, in expectation. None where they may add any value.
+    """
+
+    total: float
+    curator: float
+    honest: int
+    residual_pairs: int
+    bias: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A confidence interval for each coordinate of a result, shapes (length,).
+
+    With probability `level` at least, over the noise alone, a coordinate of what `covers` names is within
+    [lower, upper]: each coordinate by itself, not all of them together.
+    """
+
+    lower: NDArray[np.float64]
+    upper: NDArray[np.float64]
+    level: float
+    covers: str
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Claim that `signers`, in roster order, have signed, of which only a sample is shown.
+
+    `root` is of the Merkle tree over all their signatures, and determines the sample; `proof` shows that the
+    tree has the signatures of the sample.
+    """
+
+    signers: tuple[str, ...]
+    root: bytes
+    proof: bytes
+
+    def to_json(self) -> dict[str, object]:
+        """Return plain JSON data, bytes as hex."""
+        return {"signers": list(self.signers), "root": self.root.hex(), "proof": self.proof.hex()}
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """Signatures (64 bytes, by party name) over the 32-byte digest of one set of parties.
+
+    They are a quorum's, or with `sample` those of a sample of its signers.
+    """
+
+    set_digest: bytes
+    signatures: Mapping[str, bytes]
+    sample: Sample | None = None
+
+    def to_json(self) -> dict[str, object]:
+        """Return plain JSON data, bytes as hex."""
+        return {
+            "set_digest": self.set_digest.hex(),
+            "signatures": {name: signature.hex() for name, signature in self.signatures.items()},
+            "sample": None if self.sample is None else self.sample.to_json(),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedRun:
+    """Identity of a result's run in its session, for an audit of its log.
+
+    Attributes:
+        number: of its line in the session log.
+        session_head: of the session log after that line; head: the last one of the run's own log. Either
+            selects the run in an audit (`--head`).
+    """
+
+    number: int
+    session_head: bytes
+    head: bytes
+
+    def to_json(self) -> dict[str, object]:
+        """Return plain JSON data, bytes as hex."""
+        return {"number": self.number, "session_head": self.session_head.hex(), "head": self.head.hex()}
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedEntry:
+    """A party's own entry in a log: its author, its number, and its digest in the chain."""
+
+    party: str
+    index: int
+    digest: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """Evidence that binds a result to its run.
+
+    `participating` are the parties of the certified set of participants, in roster order; `merkle_commitment`
+    is the digest of the Merkle commitment, which the participants' digest binds beside that set. `survivors`
+    is None where nothing secret depends on the set of survivors, `log` where no log is kept. `checked`:
+    whether this member has computed the total itself from the publications under the certified head; None
+    where that is impossible. `entry`: its own publication in the log, for its receipt.
+    """
+
+    protocol: str
+    version: int
+    session_digest: bytes
+    run_id: bytes
+    merkle_commitment: bytes
+    participating: tuple[str, ...]
+    participants: Certificate
+    survivors: Certificate | None
+    log: LoggedRun | None = None
+    checked: bool | None = None
+    entry: LoggedEntry | None = None
+
+    def to_json(self) -> dict[str, object]:
+        """Return plain JSON data, bytes as hex."""
+        return {
+            "protocol": self.protocol,
+            "version": self.version,
+            "session_digest": self.session_digest.hex(),
+            "run_id": self.run_id.hex(),
+            "roll": self.merkle_commitment.hex(),
+            "participating": list(self.participating),
+            "participants": self.participants.to_json(),
+            "survivors": None if self.survivors is None else self.survivors.to_json(),
+            "log": None if self.log is None else self.log.to_json(),
+            "checked": self.checked,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Outcome of a role: the exact sum on the integer grid, shape (length,), and its weight."""
+
+    total: NDArray[np.int64]
+    weight: int
+    encoding: Encoding
+    survivors: tuple[str, ...]
+    absent: tuple[str, ...]
+    faults: tuple[str, ...]
+    privacy: Privacy
+    evidence: Evidence
+    noise: Noise | None = None
+
+
+_HONEST_NOISE = (
+    "if every survivor drew its noise as the protocol says; not what a corrupt party adds, nor how far the "
+    "survivors stand for others"
+)
+
+
+def _check_level(level: float) -> None:
+    """Raise ConfigError for a level that is none."""
+    if not 0 < level < 1:
+        raise ConfigError.at("level", f"must be between 0 and 1, is {level}", ConfigCheck.RANGE)
+
+
+def noise_reach(distributions: tuple[Part, ...], deviation: float, step: float, level: float) -> float:
+    """Return how far the noise of a sum goes with a probability.
+
+    From its distributions in grid steps, else from its standard deviation alone.
+    """
+    # Not at the top: most results are read without an interval.
+    from smpc_dp.privacy.noise_bounds import half_width, half_width_of_any
+
+    return half_width(distributions, level) * step if distributions else half_width_of_any(deviation, level)
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A sum or an average over the survivors.
+
+    Attributes:
+        value: shape (length,), in the caller's unit; float64, or int64 for a sum of integers.
+        kind: "sum" or "average".
+        fixed_point: the exact sum on the grid, int64, shape (length,); value times 1/step.
+        step: distance between grid points.
+        weight: the sum of the survivors' weights, or their number without weights.
+        survivors: whose input is in the value; absent: whose is not.
+        noise: the noise in the sum; None for an exact release.
+        distributions: of the noise's independent terms in each coordinate, in grid steps, with the number of
+            each; empty where its standard deviation alone is known, or there is none.
+        noisy_weight: whether the weight has noise too; `weighted`: the encoding of vectors with private
+            weights, whose `fixed_point` has one number more (`WeightedEncoding`).
+        tree: the average of trees, like the caller's own; None for vectors. leaves: its arrays, in the order
+            of `value`, with the step and the bytes of each.
+        clipped: how many of the caller's own values were clipped to the bounds (0 unless asked for).
+        faults: what went wrong on the way without spoiling the result; each names a party.
+    """
+
+    # What has this result, by its name in `smpc_dp.net.tasks`: no field.
+    task = "vector"
+    value: NDArray[np.float64] | NDArray[np.int64]
+    kind: str
+    fixed_point: NDArray[np.int64]
+    step: float
+    weight: int
+    survivors: tuple[str, ...]
+    absent: tuple[str, ...]
+    privacy: Privacy
+    evidence: Evidence
+    clipped: int = 0
+    faults: tuple[str, ...] = field(default=())
+    noise: Noise | None = None
+    distributions: tuple[Part, ...] = ()
+    noisy_weight: bool = False
+    weighted: WeightedEncoding | None = None
+    tree: Any = None
+    leaves: tuple[Leaf, ...] = ()
+
+    @property
+    def standard_error(self) -> float:
+        """Standard deviation of the noise in each coordinate of `value`; 0 for an exact release.
+
+        With private weights the greatest of all coordinates, to first order.
+        """
+        if self.noise is None:
+            return 0.0
+        if self.weighted is not None:
+            return self.weighted.error(self.fixed_point, len(self.survivors), self.noise.total)
+        return self.noise.total / (self.weight if self.kind == "average" else 1)
+
+    @property
+    def curator_standard_error(self) -> float:
+        """Standard error of a trusted curator over the honest parties at the same epsilon and delta."""
+        if self.noise is None:
+            return 0.0
+        if self.weighted is not None:
+            return self.weighted.error(self.fixed_point, len(self.survivors), self.noise.curator)
+        return self.noise.curator / (self.noise.honest if self.kind == "average" else 1)
+
+    @property
+    def bias(self) -> float | None:
+        """Most by which corrupt parties can move each coordinate of `value`; see `Noise.bias`."""
+        if self.noise is None or self.noise.bias is None:
+            return None
+        return self.noise.bias / (self.weight if self.kind == "average" else 1)
+
+    def interval(self, level: float = 0.95) -> Interval:
+        """Return a confidence interval for each coordinate of `value`, from the distribution of the noise.
+
+        Where only the standard deviation is known it is Chebyshev's, and wide. With private weights it is
+        Fieller's, of normal noise, within the bounds. Raises ConfigError for a level that is not between 0
+        and 1, and for an average on shares whose weight has noise too.
+        """
+        if self.weighted is not None and self.noise is not None:
+            _check_level(level)
+            low, high = self.weighted.interval(self.fixed_point, len(self.survivors), self.noise.total, level)
+            covers = f"the weighted average of the survivors' vectors, {_HONEST_NOISE}"
+            return Interval(low, high, level, covers)
+        reach = self._reach(level)
+        value = self.value.astype(np.float64)
+        covers = f"the {self.kind} of the survivors' vectors, rounded to the grid"
+        if self.noise is None:
+            covers += ": there is no noise"
+        else:
+            covers += f", {_HONEST_NOISE}"
+        return Interval(value - reach, value + reach, level, covers)
+
+    def _reach(self, level: float) -> float:
+        """Return how far the noise goes with a probability, in the unit of `value`."""
+        _check_level(level)
+        if self.noise is None:
+            return 0.0
+        if self.noisy_weight and self.kind == "average":
+            reason = "the weight has noise too: the distribution of the quotient is not known"
+            raise ConfigError.at("interval", reason, ConfigCheck.UNSUPPORTED)
+        width = noise_reach(self.distributions, self.noise.total, self.step, level)
+        return width / (self.weight if self.kind == "average" else 1)
+
+    def __str__(self) -> str:
+        return "\n".join(self._lines())
+
+    def _repr_html_(self) -> str:
+        """Return what notebooks show: the lines of `str`, the first as the heading of a table."""
+        first, *lines = map(html.escape, self._lines())
+        rows = "".join(f"<tr><td style='text-align: left'>{line}</td></tr>" for line in lines)
+        head = f"<tr><th style='text-align: left'>{first}</th></tr>"
+        return f"<table><thead>{head}</thead><tbody>{rows}</tbody></table>"
+
+    def _lines(self) -> list[str]:
+        """Return the result in at most five lines."""
+        survivors, absent = len(self.survivors), len(self.absent)
+        values = self.value[:SHOWN_VALUES].tolist()
+        shown = value_text(
+            values, self.value.size, self.kind, self.standard_error, self.step / (self.weight or 1)
+        )
+        lines = [f"{self.kind} over {survivors} of {survivors + absent} parties: {shown}"]
+        missing = f"without: {', '.join(self.absent)}" if absent else "nobody was missing"
+        faults = f"; faults: {len(self.faults)}" if self.faults else ""
+        clipped = f"; {self.clipped} values of this party were clipped" if self.clipped else ""
+        lines.append(missing + faults + clipped)
+        privacy = self.privacy
+        if self.weighted is not None:
+            lines.append(f"noise: standard error {self.standard_error:.2g} at most; the weight has noise too")
+        elif self.noise is not None and not self.noisy_weight:
+            lines.append(f"noise: ±{self._reach(0.95):.2g} in each coordinate, with probability 95 %")
+        if privacy.epsilon is None:
+            lines.append("privacy: exact, no differential privacy")
+        else:
+            lines.append(
+                f"privacy: epsilon {privacy.epsilon:g}, delta {privacy.delta:g} of each honest party"
+            )
+        if privacy.receipt is not None:
+            lines.append(spent_text(privacy.receipt.to_json()))
+        return lines
+
+    @property
+    def receipt(self) -> LogReceipt | None:
+        """The party's receipt, whose entry `smpc_dp.audit` finds in the log; None where it has none."""
+        log, entry, signed = self.evidence.log, self.evidence.entry, self.evidence.survivors
+        if log is None or entry is None or signed is None:
+            return None
+        # Not at the top: only a verifiable run has a log.
+        from smpc_dp.logs.receipt import LogReceipt
+
+        return LogReceipt(
+            session=self.evidence.session_digest.hex(),
+            run_id=self.evidence.run_id.hex(),
+            party=entry.party,
+            index=entry.index,
+            entry=entry.digest.hex(),
+            head=log.head.hex(),
+            attested=signed.set_digest.hex(),
+            signatures={name: signature.hex() for name, signature in signed.signatures.items()},
+        )
+
+    @classmethod
+    def of(
+        cls,
+        outcome: Outcome,
+        kind: str,
+        clipped: int = 0,
+        receipt: Receipt | None = None,
+        distributions: Callable[[int, int], tuple[Part, ...]] | None = None,
+    ) -> Result:
+        """Return the "sum" or the "average" of an outcome; an average needs a positive weight.
+
+        `distributions`: of the noise, as `SumParameters.noise_distributions` gives them.
+        """
+        noise = outcome.noise
+        encoding = outcome.encoding
+        value: NDArray[np.float64] | NDArray[np.int64]
+        weight, weighted = outcome.weight, None
+        # Not at the top: it imports parameters, which import this module.
+        from smpc_dp.engine.weighted_encoding import WeightedEncoding
+
+        if isinstance(encoding, WeightedEncoding):
+            weighted, weight = encoding, encoding.total_weight(outcome.total, len(outcome.survivors))
+        if kind == "average":
+            value = encoding.average(outcome.total, outcome.weight, noisy=noise is not None)
+        else:
+            value = outcome.total if encoding.integer else encoding.real(outcome.total)
+        return cls(
+            value=value,
+            kind=kind,
+            fixed_point=outcome.total,
+            step=encoding.step,
+            weight=weight,
+            weighted=weighted,
+            survivors=outcome.survivors,
+            absent=outcome.absent,
+            privacy=replace(outcome.privacy, receipt=receipt),
+            evidence=outcome.evidence,
+            clipped=clipped,
+            faults=outcome.faults,
+            noise=noise,
+            distributions=()
+            if noise is None or distributions is None
+            else distributions(len(outcome.survivors), noise.residual_pairs),
+            # Sums on shares alone have noise and weights.
+            noisy_weight=weighted is None and noise is not None and encoding.max_weight > 0,
+        )
+
+    def to_json(self) -> dict[str, object]:
+        """Return plain JSON data: the documented shape of `--json` outputs of runs."""
+        return {
+            "kind": self.kind,
+            "value": self.value.tolist(),
+            "fixed_point": self.fixed_point.tolist(),
+            "step": self.step,
+            "weight": self.weight,
+            "survivors": list(self.survivors),
+            "absent": list(self.absent),
+            "clipped": self.clipped,
+            "faults": list(self.faults),
+            "standard_error": self.standard_error,
+            "curator_standard_error": self.curator_standard_error,
+            "bias": self.bias,
+            "residual_pairs": 0 if self.noise is None else self.noise.residual_pairs,
+            "privacy": self.privacy.to_json(),
+            "evidence": self.evidence.to_json(),
+            "receipt": None if self.receipt is None else self.receipt.to_json(),
+        }

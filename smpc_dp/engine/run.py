@@ -1,0 +1,159 @@
+"""Holder of a role's state in one run; it takes one step from each state."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Generic, Protocol, TypeVar
+
+from smpc_dp.engine.events import Cancellation, Event
+from smpc_dp.engine.state import State, Transition
+from smpc_dp.errors import LocalError, SmpcError
+from smpc_dp.wire.envelope import Envelope
+
+R_co = TypeVar("R_co", covariant=True)
+
+
+class RunningRole(Protocol):
+    """Interface of one role in one run: a `Run`, or the role of a protocol without states."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def step(self) -> str: ...
+
+    @property
+    def run_id(self) -> bytes: ...
+
+    @property
+    def waiting_for(self) -> frozenset[str]: ...
+
+    @property
+    def has_enough(self) -> bool: ...
+
+    @property
+    def finished(self) -> bool: ...
+
+    @property
+    def releases(self) -> frozenset[str]: ...
+
+    def handle(self, event: Event) -> Sequence[Envelope]: ...
+
+
+class Run(Generic[R_co]):
+    """One role in one run. It opens no socket, reads no clock and never sleeps.
+
+    A state in which the run is over may have an `outcome`, which is the result, or an `error`, which `handle`
+    raises: the state's other fields then hold although the run has failed.
+
+    Args:
+        role: the table of the role's states, a `PartyRole`, a `CollectorRole` or a `PeerRole`.
+        member: the party or aggregator that the role acts for, with the values that its steps read.
+        state: the first state, or a restored one.
+    """
+
+    def __init__(self, role: Any, member: Any, state: State) -> None:
+        self.role = role
+        self.member = member
+        self._state = state
+        self._failed = False
+
+    def __repr__(self) -> str:
+        return f"Run({self.name!r}, {self._state!r})"
+
+    @property
+    def name(self) -> str:
+        """Name of the party or aggregator that the role acts for."""
+        name: str = self.member.name
+        return name
+
+    @property
+    def state(self) -> Any:
+        """Newest state."""
+        return self._state
+
+    @property
+    def run_id(self) -> bytes:
+        """Run id; empty until the parties present are agreed on."""
+        return self._state.run_id
+
+    @property
+    def step(self) -> str:
+        """Step whose messages are expected; a driver restarts its deadline when this changes."""
+        return "done" if self.finished else self._state.step
+
+    @property
+    def waiting_for(self) -> frozenset[str]:
+        """Members whose message of this step is still expected."""
+        if self._failed:
+            return frozenset()
+        names: frozenset[str] = self.role.waiting_for(self.member, self._state)
+        return names
+
+    @property
+    def has_enough(self) -> bool:
+        """Whether the step has as many messages as it needs, though others may still come."""
+        enough: bool = not self.finished and self.role.has_enough(self.member, self._state)
+        return enough
+
+    @property
+    def finished(self) -> bool:
+        """Whether the run has a result, or is over for this role."""
+        return self._failed or self._state.over
+
+    @property
+    def releases(self) -> frozenset[str]:
+        """Steps of the first messages that depend on the party's vector: none is sent uncharged."""
+        steps: frozenset[str] = self.role.releases
+        return steps
+
+    @property
+    def result(self) -> R_co:
+        """Result of the run; raises LocalError while there is none."""
+        outcome: R_co | None = self._state.outcome
+        if outcome is None:
+            raise LocalError(f"{self.name}: the run has no result")
+        return outcome
+
+    def handle(self, event: Event) -> Sequence[Envelope]:
+        """Take one step from the newest state, and return the messages to send.
+
+        Raises:
+            SmpcError: the run is over for this role; `Cancellation` gives the messages that are still to be
+                sent, so that others need not wait.
+        """
+        return self.step_from(self._state, event)
+
+    def step_from(self, state: State, event: Event) -> Sequence[Envelope]:
+        """Take one step from `state`, as `handle` does; raise LocalError if it is not the newest state."""
+        if state is not self._state:
+            raise LocalError(f"{self.name}: a second step from one state of '{state.step}'")
+        if self._failed and not isinstance(event, Cancellation):
+            return ()
+        try:
+            transition: Transition = self.role.step(self.member, state, event)
+        except SmpcError as error:
+            self._failed = True
+            # The secrets of the state are forgotten now, whatever the holder does next.
+            self._state = self.role.failed(state, error)
+            raise
+        messages = self._take(transition, event)
+        if (refusal := transition.state.error) is not None:
+            self._failed = True
+            raise refusal
+        return messages
+
+    def _take(self, transition: Transition, event: Event) -> Sequence[Envelope]:
+        """Make the state of a transition the newest, and return the messages to send."""
+        state, messages = transition
+        if state.unwritten:
+            try:
+                self.member.write_log(state)
+            except SmpcError:
+                # Where the run is over in any case the others are told.
+                if not isinstance(event, Cancellation):
+                    self._failed = True
+                    raise
+        self._state = state
+        self.member.enter(self._state)
+        return messages

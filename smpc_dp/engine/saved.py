@@ -1,0 +1,404 @@
+"""Holder that saves each state before its messages are sent.
+
+Specification: protocols/saved-states/README.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
+
+from msgspec.structs import replace
+
+from smpc_dp.crypto.labels import Label
+from smpc_dp.crypto.randomness import SystemRandomness
+from smpc_dp.crypto.transcript import digest, encode_uint
+from smpc_dp.engine.codec import Codec
+from smpc_dp.engine.counter import Counter, Entry
+from smpc_dp.engine.events import Cancellation, Event, Message
+from smpc_dp.engine.keyring import Key, KeyRing
+from smpc_dp.engine.run import Run
+from smpc_dp.engine.seal import ATTESTED, COUNTED, KEY_BYTES, OVER, TAKEN, Position, open_state, seal_state
+from smpc_dp.engine.state import State, Transition
+from smpc_dp.engine.store import Row, Store
+from smpc_dp.errors import LocalError
+from smpc_dp.logs.log import encode_line
+from smpc_dp.wire.envelope import Envelope
+from smpc_dp.wire.signing import Context, encode_envelope
+
+if TYPE_CHECKING:
+    from smpc_dp.privacy.accountant.events import Event as Release
+    from smpc_dp.privacy.accountant.ledger import Ledger
+    from smpc_dp.privacy.accountant.receipt import Receipt
+
+R_co = TypeVar("R_co", covariant=True)
+
+# (run id, digest of the messages) -> the receipt, where there is a ledger: a run is charged for one digest.
+Charge = Callable[[bytes, bytes], "Receipt | None"]
+
+ATTEMPT_BYTES = NAME_BYTES = 16
+ATTEST = "attest-"
+# Keys of states are never drawn from a seed.
+_RANDOM = SystemRandomness()
+
+
+def charge_once(ledger: Ledger, release: Callable[[], Release], request: int) -> Charge:
+    """Return the function that charges a run to a ledger.
+
+    It is free for the digest that the run was charged for, and refused for another one.
+    """
+
+    def charge(run_id: bytes, released: bytes) -> Receipt | None:
+        return ledger.charge(run_id, release(), f"request {request}: {released.hex()}", resume=True)
+
+    return charge
+
+
+def _no_charge(_run_id: bytes, _released: bytes) -> None:
+    """Charge nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Saving:
+    """Media of a role's saved states, and the values that all of them depend on.
+
+    Attributes:
+        codec: of the states of the role's table.
+        store, keys, counter: on media of their own; without a counter nothing is restored from the first
+            message `attest-*`, or the release of the input, on.
+        terms: public terms of the caller, which a restored run must have been begun with.
+        input: the party's input as bytes; another one is refused until it is released.
+        charge: called with the digest of the messages that release the input, before they are sent.
+    """
+
+    codec: Codec
+    store: Store
+    keys: KeyRing
+    counter: Counter | None = None
+    terms: bytes = b""
+    input: bytes = b""
+    charge: Charge = _no_charge
+
+    def advance(self, position: Position, after: bytes) -> None:
+        """Move the counter, if there is one, to the state at `position`, whose digest is `after`."""
+        if self.counter is not None:
+            before = Entry(position.counter - 1, position.predecessor) if position.counter else None
+            self.counter.advance(position.attempt, before, Entry(position.counter, after))
+
+
+class SavedRun(Run[R_co]):
+    """One role in one run, each of whose states is on disk before its messages are returned.
+
+    Made by `begin` and `restore`. After a failure to save it takes and sends nothing more, and may be
+    restored. It reads and writes files: a driver with an event loop calls it in a thread.
+
+    `final`: beginnings of the steps from which on nothing is restored without a counter; nor from the release
+    on.
+    """
+
+    final: ClassVar[tuple[str, ...]] = (ATTEST,)
+
+    def __init__(self, role: Any, member: Any, state: State, saving: Saving, row: Row) -> None:
+        super().__init__(role, member, state)
+        self.receipt: Receipt | None = None
+        self._saving = saving
+        self._row = row
+        self._messages: tuple[Envelope, ...] = ()
+        self._input = self._released = b""
+        self._charged = self._broken = False
+        # Number of events of the step that the store has beside the state: of a collecting role.
+        self._entries = 0
+
+    @classmethod
+    def begin(cls, role: Any, member: Any, state: State, saving: Saving) -> Self:
+        """Save the first state; `Start` follows.
+
+        Raises LocalError if a saved run of the request is open.
+        """
+        context: Context = member.context
+        saving.store.check_none_open(context.scope, context.request, member.name)
+        attempt, key = _RANDOM.bytes(ATTEMPT_BYTES), _new_key()
+        committed = _digest_of_input(attempt, saving)
+        position = Position(
+            context.scope,
+            context.request,
+            member.name,
+            attempt,
+            0,
+            state.run_id,
+            state.step,
+            b"",
+            b"",
+            _digest_of_terms(member, saving),
+            0 if saving.counter is None else COUNTED,
+        )
+        record = saving.codec.encode(state, (), (committed, b""))
+        row = Row(position, key.name, seal_state(key.secret, position, record, _RANDOM))
+        saving.keys.create(attempt, key)
+        saving.store.begin(row)
+        saving.advance(position, row.digest)
+        run = cls(role, member, state, saving, row)
+        run._input = committed
+        return run
+
+    @classmethod
+    def restore(cls, role: Any, member: Any, saving: Saving) -> Self:
+        """Continue from the newest saved state of a request; call `resend` once connected.
+
+        Raises:
+            LocalError: there is none, it is not the newest, or was begun with other terms or another input.
+            VerificationError: it does not open.
+            PrivacyError: the member knows another set of survivors than the state's.
+        """
+        row, secret, reason = _newest(member, saving)
+        position = row.position
+        if not _is_retained(position.flags):
+            final = " or ".join(f"'{step}*'" for step in cls.final)
+            raise LocalError(
+                f"{reason} is lost: without a counter no state is restored from {final} on, or after "
+                "a release"
+            )
+        if not row.sealed:
+            raise LocalError(f"{reason} was being abandoned: abandon it again")
+        state, record = saving.codec.decode(open_state(secret, position, row.sealed))
+        if record.input and record.input != _digest_of_input(position.attempt, saving):
+            raise LocalError(f"{reason} was begun with another input")
+        saving.advance(position, row.digest)
+        saving.keys.commit(position.attempt, row.key)
+        run = cls(role, member, state, saving, row)
+        run._messages, run._input, run._released = record.messages, record.input, record.released
+        run._resume_log(record.lines)
+        member.enter(state)
+        return run
+
+    @property
+    def _is_over(self) -> bool:
+        """Tell whether the end of the run is on disk."""
+        return bool(self._row.position.flags & OVER)
+
+    def _resume_log(self, _lines: Sequence[bytes]) -> None:
+        """Go on with the logs of a restored state: of a party there are none."""
+
+    def step_from(self, state: State, event: Event) -> Sequence[Envelope]:
+        """See `Run.step_from`; the next state is saved, and a release charged, when it returns."""
+        if self._broken:
+            return ()
+        if not self._failed and not isinstance(event, Cancellation):
+            self._charge()
+        return super().step_from(state, event)
+
+    def resend(self) -> Sequence[Envelope]:
+        """Return the messages of the newest state, to be sent once over each new connection."""
+        if self._broken or (self._failed and not self._is_over):
+            return ()
+        self._charge()
+        return self._messages
+
+    def finish(self) -> None:
+        """Destroy the last key and the encrypted state, once the caller has the result."""
+        if not self._is_over or self._broken:
+            raise LocalError(f"{self.name}: the run is not over")
+        self._broken = self._failed = True
+        _clean(_marked(self._row, self._saving), self._saving)
+
+    def _take(self, transition: Transition, event: Event) -> Sequence[Envelope]:
+        state, messages = transition
+        if state.error is not None:
+            # The run has failed; `Cancellation` follows, and is saved.
+            self._state = state
+            return ()
+        # After an error the newest state is over, and not yet saved.
+        if self._is_over or (state is self._state and not messages and not state.over):
+            return ()
+        with self._writing():
+            self._save(state, tuple(messages), event)
+            if state.unwritten:
+                self.member.write_log(state)
+        self.member.enter(state)
+        self._charge()
+        return self._messages
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """End this process's part if the block fails: the content of the disk is then unknown."""
+        failed, self._broken, self._failed = self._failed, True, True
+        yield
+        self._broken, self._failed = False, failed
+
+    def _save(self, state: State, messages: tuple[Envelope, ...], event: Event) -> None:
+        """Save a state, charge a release, and move the counter."""
+        saving, before = self._saving, self._row
+        committed, released = self._input, self._released
+        if state.over:
+            committed = b""
+        if isinstance(event, Cancellation):
+            # An uncharged message is not sent any more.
+            released = released if self._charged else b""
+        elif not released and (
+            state.entrusts or any(envelope.step in self.releases for envelope in messages)
+        ):
+            committed, released = b"", _digest_of(Label.SAVED_RELEASE, messages)
+        flags = before.position.flags | (OVER if state.over else 0)
+        if released or any(envelope.step.startswith(self.final) for envelope in messages):
+            flags |= ATTESTED
+        received = (event.envelope,) if isinstance(event, Message) else ()
+        position = replace(
+            before.position,
+            counter=before.position.counter + 1,
+            run=state.run_id,
+            step=state.step,
+            predecessor=before.digest,
+            received=_digest_of(Label.SAVED_RECEIVED, received) if received else b"",
+            flags=flags,
+        )
+        key, sealed = _new_key(), b""
+        if _is_retained(flags):
+            lines = map(encode_line, state.unwritten)
+            record = saving.codec.encode(state.restorable, messages, (committed, released), lines)
+            sealed = seal_state(key.secret, position, record, _RANDOM)
+        else:
+            key = replace(key, secret=b"")
+        row = Row(position, key.name, sealed)
+        saving.keys.propose(position.attempt, before.key, key)
+        saving.store.swap(before, row, self._entries)
+        saving.advance(position, row.digest)
+        saving.keys.commit(position.attempt, key.name)
+        self._entries = 0
+        self._row, self._state, self._messages = row, state, messages
+        self._input, self._released = committed, released
+
+    def _charge(self) -> None:
+        """Charge the release; the messages of an uncharged release are never sent."""
+        if not self._released or self._charged:
+            return
+        try:
+            self.receipt = self._saving.charge(self._row.position.run, self._released)
+            self._charged = True
+        finally:
+            if not self._charged:
+                self._failed = True
+                self._state = self._state.without(self._messages)
+
+
+def abandon(member: Any, saving: Saving) -> None:
+    """Replace the open saved run of a request by a tombstone without messages, and destroy its keys.
+
+    It takes the arguments of `restore` except the input. A second call continues an interrupted one. Raises
+    LocalError if there is none, it is not the newest, or is over: its result may not have been taken.
+    """
+    row, _, reason = _newest(member, saving)
+    position = row.position
+    if position.flags & OVER and row.sealed:
+        raise LocalError(f"{reason} is over: restore it, and finish it")
+    saving.advance(position, row.digest)
+    saving.keys.commit(position.attempt, row.key)
+    if not position.flags & OVER:
+        ended = replace(
+            position,
+            counter=position.counter + 1,
+            step=State.expects,
+            predecessor=row.digest,
+            received=b"",
+            flags=position.flags | OVER,
+        )
+        key = replace(_new_key(), secret=b"")
+        saving.keys.propose(position.attempt, row.key, key)
+        after = Row(ended, key.name, b"")
+        saving.store.swap(row, after, None)
+        saving.advance(ended, after.digest)
+        saving.keys.commit(position.attempt, key.name)
+        row = after
+    _clean(_marked(row, saving), saving)
+
+
+def _newest(member: Any, saving: Saving) -> tuple[Row, bytes, str]:
+    """Return the row of a request, its key, and its description.
+
+    Raises LocalError unless terms, counter and key fit.
+    """
+    context: Context = member.context
+    row = saving.store.find(context.scope, context.request, member.name)
+    if row is None:
+        raise LocalError(f"{member.name}: no saved run of request {context.request}")
+    reason = f"{member.name}: the saved run of request {context.request}"
+    if row.position.terms != _digest_of_terms(member, saving):
+        raise LocalError(f"{reason} was begun with other terms, or for another question")
+    if row.position.flags & TAKEN:
+        # Its end was interrupted.
+        _clean(row, saving)
+        raise LocalError(f"{reason} is over, and its result was taken")
+    _check_counter(row, saving, reason)
+    secret = saving.keys.get(row.position.attempt, row.key)
+    if secret is None or (row.sealed and not secret):
+        raise LocalError(f"{reason} has no key: the store was set back, or another process has gone on")
+    return row, secret, reason
+
+
+def _marked(row: Row, saving: Saving) -> Row:
+    """Save that no part of a finished row is needed any more."""
+    after = replace(row, position=replace(row.position, flags=row.position.flags | TAKEN))
+    saving.store.swap(row, after)
+    return after
+
+
+def _clean(row: Row, saving: Saving) -> None:
+    """Destroy the keys of a marked row, then its encrypted state."""
+    saving.keys.remove(row.position.attempt)
+    saving.store.swap(row, replace(row, sealed=b""))
+
+
+def _check_counter(row: Row, saving: Saving, reason: str) -> None:
+    """Raise LocalError unless a row is the newest state, or the one saved but not yet counted."""
+    position, counter = row.position, saving.counter
+    if bool(position.flags & COUNTED) != (counter is not None):
+        raise LocalError(f"{reason} was begun {'without' if counter else 'with'} a counter")
+    if counter is None:
+        return
+    entry = counter.read(position.attempt)
+    before = Entry(position.counter - 1, position.predecessor) if position.counter else None
+    if entry not in (before, Entry(position.counter, row.digest)):
+        at = "has none" if entry is None else f"is at {entry.number}"
+        raise LocalError(
+            f"{reason} is not the newest: it has state {position.counter}, and the counter {at}: the store "
+            "was set back, or another process has gone on"
+        )
+
+
+def _is_retained(flags: int) -> bool:
+    """Tell whether a state can be restored."""
+    return bool(flags & COUNTED) or not flags & ATTESTED
+
+
+def _new_key() -> Key:
+    """Return a new key, from the operating system."""
+    return Key(_RANDOM.bytes(NAME_BYTES), _RANDOM.bytes(KEY_BYTES))
+
+
+def _digest_of(label: Label, envelopes: Sequence[Envelope]) -> bytes:
+    """Return the digest of messages."""
+    return digest(label, *(encode_envelope(envelope) for envelope in envelopes))
+
+
+def _digest_of_input(attempt: bytes, saving: Saving) -> bytes:
+    """Return the digest of the input."""
+    return digest(Label.SAVED_INPUT, attempt, saving.input)
+
+
+def _digest_of_terms(member: Any, saving: Saving) -> bytes:
+    """Return the digest of the terms."""
+    context: Context = member.context
+    return digest(
+        Label.SAVED_TERMS,
+        *context.bound,
+        context.scope,
+        encode_uint(context.request),
+        context.operation.encode(),
+        member.name.encode(),
+        context.aggregator.encode(),
+        encode_uint(len(context.names)),
+        *(part for name in context.names for part in (name.encode(), context.keys[name])),
+        context.keys.get(context.aggregator, b""),
+        saving.terms,
+    )

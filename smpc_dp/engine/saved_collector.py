@@ -1,0 +1,179 @@
+"""Saved collecting roles: states are saved at the end of each step, and events between two of them.
+
+Specification: protocols/saved-states/README.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, Literal, Self, TypeVar
+
+import msgspec
+
+from smpc_dp.crypto import seal
+from smpc_dp.crypto.labels import Label
+from smpc_dp.crypto.randomness import SystemRandomness
+from smpc_dp.crypto.transcript import digest, encode_uint
+from smpc_dp.decoding import decode_msgpack
+from smpc_dp.engine import events
+from smpc_dp.engine.collector import CollectorState
+from smpc_dp.engine.peers import PeerState
+from smpc_dp.engine.saved import ATTEST, SavedRun, Saving
+from smpc_dp.engine.saved_inbox import SavedError
+from smpc_dp.engine.state import State, Transition
+from smpc_dp.engine.store import Row
+from smpc_dp.errors import Check, LocalError, VerificationError
+from smpc_dp.wire.envelope import Envelope
+
+R_co = TypeVar("R_co", covariant=True)
+
+
+class Entry(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """Saved event within a step."""
+
+    kind: Literal["message", "lost", "deadline", "conviction", "report"]
+    envelope: Envelope | None = None
+    peers: tuple[str, ...] = ()
+    error: SavedError | None = None
+    report: bytes = b""
+
+    @classmethod
+    def of(cls, event: events.Event) -> Entry:
+        """Return the entry of an event that may happen within a step."""
+        match event:
+            case events.Message(envelope):
+                return cls("message", envelope)
+            case events.PeersLost(peers):
+                return cls("lost", peers=peers)
+            case events.Deadline():
+                return cls("deadline")
+            case events.Conviction(peer, error):
+                return cls("conviction", peers=(peer,), error=SavedError.of(error))
+            case events.Report(bytes(result)):
+                return cls("report", report=result)
+            case _:
+                raise LocalError(f"{type(event).__name__} does not happen within a step")
+
+    def event(self) -> events.Event:
+        """Return the event; raise VerificationError for an invalid entry."""
+        match self:
+            case Entry("message", Envelope() as envelope):
+                return events.Message(envelope)
+            case Entry("lost", None, peers):
+                return events.PeersLost(peers)
+            case Entry("deadline", None, ()):
+                return events.Deadline()
+            case Entry("conviction", None, (peer,), SavedError() as error):
+                return events.Conviction(peer, error.error())
+            case Entry("report", None, (), None, result):
+                return events.Report(result)
+        raise VerificationError("an entry of a saved inbox is malformed", Check.MALFORMED)
+
+
+class SavedCollection(SavedRun[R_co]):
+    """Collecting role in one run: an event is on disk before it counts, and a step before it ends.
+
+    A collecting role draws nothing: restored at the end of a step, it takes the events since then again, in
+    their order, and reaches the same state and messages.
+    """
+
+    final: ClassVar[tuple[str, ...]] = ("participants", "begin")
+    # How many of the step's reports are on disk.
+    _reports = 0
+
+    @classmethod
+    def restore(cls, role: Any, member: Any, saving: Saving) -> Self:
+        """See `SavedRun.restore`."""
+        run = super().restore(role, member, saving)
+        for number, sealed in enumerate(saving.store.entries(run._row)):
+            state, sent = role.step(member, run._state, run._opened(number, sealed))
+            if not _is_same_step(state, run._state):
+                raise VerificationError(
+                    f"{run.name}: a saved inbox ends the step that it is of", Check.BAD_STATE
+                )
+            run._state, run._messages = state, (*run._messages, *sent)
+            run._entries += 1
+        run._reports = len(run._state.reports)
+        return run
+
+    def _resume_log(self, lines: Sequence[bytes]) -> None:
+        self.member.resume_log(self._state, lines)
+
+    def _take(self, transition: Transition, event: events.Event) -> Sequence[Envelope]:
+        before: CollectorState | PeerState[Any] = self.state
+        state, messages = transition
+        if self._is_over or state.over or not _is_same_step(state, before):
+            self._reports = 0
+            return super()._take(transition, event)
+        if state.count == before.count and not messages:
+            return ()
+        lasting = self._lasting(state, event)
+        with self._writing():
+            for report in state.reports[self._reports :]:
+                self._append(events.Report(msgspec.msgpack.encode(report)))
+            if lasting is not None:
+                self._append(lasting)
+        self._state, self._reports = state, len(state.reports)
+        if lasting is not None:
+            self._messages = (*self._messages, *messages)
+        return messages
+
+    def _lasting(self, state: Any, event: events.Event) -> events.Event | None:
+        """Return the event that leads a restored role to `state` as `event` did, None if there is none.
+
+        A message beside the steps is a part of work that is not restored; an exclusion for it stays.
+        """
+        if not (isinstance(event, events.Message) and self.role.is_beside(event.envelope)):
+            return event
+        sender = event.envelope.sender
+        error = state.inbox.excluded.get(self.member.context.number(sender))
+        return None if error is None else events.Conviction(sender, error)
+
+    def _append(self, event: events.Event) -> None:
+        """Save an event of the step, if its state can be restored."""
+        key = self._key(self._row, self._entries)
+        if key is None:
+            return
+        content = msgspec.msgpack.encode(Entry.of(event))
+        sealed = seal.seal(key, content, self._row.position.bound, SystemRandomness())
+        self._saving.store.append(self._row, self._entries, sealed)
+        self._entries += 1
+
+    def _opened(self, number: int, sealed: bytes) -> events.Event:
+        """Decrypt and decode an event."""
+        key = self._key(self._row, number)
+        if key is None:
+            raise VerificationError(f"{self.name}: a saved inbox has no key", Check.BAD_STATE)
+        content = seal.unseal(key, sealed, self._row.position.bound)
+        try:
+            entry = decode_msgpack(content, Entry)
+        except msgspec.DecodeError:
+            raise VerificationError("an entry of a saved inbox is malformed", Check.MALFORMED) from None
+        return entry.event()
+
+    def _key(self, row: Row, number: int) -> bytes | None:
+        """Return the key of an entry, derived from that of the state; None where there is none."""
+        secret = self._saving.keys.get(row.position.attempt, row.key)
+        if not secret:
+            return None
+        return digest(Label.SAVED_INBOX, secret, row.digest, encode_uint(number))
+
+
+def _is_same_step(state: State, before: State) -> bool:
+    """Tell whether no step has ended between two states."""
+    return type(state) is type(before) and state.step == before.step
+
+
+class SavedPeer(SavedCollection[R_co]):
+    """Role among peers in one run: a letter is on disk before it counts, and a phase before it ends.
+
+    Within a phase a peer draws nothing, and its messages follow from the state that began the phase.
+    """
+
+    final: ClassVar[tuple[str, ...]] = (ATTEST,)
+
+    def _resume_log(self, _lines: Sequence[bytes]) -> None:
+        """There are no logs."""
+
+    def _lasting(self, _state: Any, event: events.Event) -> events.Event | None:
+        return event

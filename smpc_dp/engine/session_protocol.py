@@ -1,0 +1,284 @@
+"""What a protocol of sessions is: the check of its parameters, its members, its roles, its logs and its cost.
+
+A package registers one `SessionProtocol` for each of its protocols (`smpc_dp.engine.registry`). Functions
+of a protocol of this package import what they need themselves: a session loads the modules of its own
+protocol alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+
+from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
+from smpc_dp.identity.roster import Member, Role
+
+if TYPE_CHECKING:
+    from smpc_dp.crypto.randomness import Randomness
+    from smpc_dp.encoding import RingVector
+    from smpc_dp.engine.averaging import Averaging
+    from smpc_dp.engine.collector import CollectorRole
+    from smpc_dp.engine.party import PartyRole
+    from smpc_dp.engine.phases.cost import Cost
+    from smpc_dp.engine.phases.key_graph import Watch
+    from smpc_dp.engine.phases.survivors import FixedSurvivors
+    from smpc_dp.engine.run import Run
+    from smpc_dp.logs.auditing import LogAuditor
+    from smpc_dp.logs.keeping import Board
+    from smpc_dp.logs.log import Header
+    from smpc_dp.privacy.accountant.events import Event
+    from smpc_dp.seen import Seen
+    from smpc_dp.wire.signing import Context, Signer
+
+# `[parameters]` as written in a session file.
+Written: TypeAlias = Mapping[str, object]
+# Who computes: the parties through one aggregator; they alone, all or two of them; or servers for them.
+Topology = Literal["aggregator", "direct", "two", "servers"]
+# (the parameters as written, number of parties) -> (checked parameters or None, faults). A fault's `where` is
+# a key of [parameters], or "roster" when the number of parties is at fault.
+ParameterChecker = Callable[[Written, int], tuple[Any, list[ConfigIssue]]]
+# The roles of a party and of an aggregator, whose tables of states are public.
+Roles: TypeAlias = "tuple[PartyRole, CollectorRole]"
+
+# The key of `[parameters]` that makes the sums of a session statistics of records.
+RECORDS = "records"
+# The default of the key `corrupt` of sums.
+CORRUPT = 0.1
+
+
+class CheckedParameters(Protocol):
+    """What the checked parameters of every protocol have."""
+
+    @property
+    def requests(self) -> tuple[Any, ...]:
+        """The parameters of every kind of request of a session; none where it cannot be run."""
+        ...
+
+
+class OpenedOnce(Protocol):
+    """A party's record of what was computed of its rows, where it may be computed once."""
+
+    def check(self) -> None:
+        """Raise PrivacyError if it was computed before."""
+        ...
+
+    def add(self, run_id: bytes) -> None:
+        """Record a request, before anything of its rows is sent; raises the error of `check`."""
+        ...
+
+
+class MakeParty(Protocol):
+    """Makes the role of a party in one request: `party` of a protocol, or the caller's own in its place.
+
+    Arguments as of `smpc_dp.protocols.secagg.states.party`; `seen`: the party's state of the session log, for
+    a verifiable run. A role of such a run is also given `check_total=False` where the party does not compute
+    the total.
+    """
+
+    def __call__(
+        self,
+        context: Context,
+        parameters: Any,
+        identity: Signer,
+        ring_vector: RingVector,
+        randomness: Randomness | None = None,
+        fixed: FixedSurvivors | None = None,
+        seen: Seen = ...,
+    ) -> Run[Any]: ...
+
+
+class MakeAggregator(Protocol):
+    """Makes the role of the aggregator in one request.
+
+    Arguments as of `smpc_dp.protocols.secagg.states.aggregator`; `board` stores the log of a verifiable run.
+    """
+
+    def __call__(
+        self,
+        context: Context,
+        parameters: Any,
+        identity: Signer,
+        *,
+        threads: int = 1,
+        watch: Watch | None = None,
+        board: Board | None = None,
+        fixed: FixedSurvivors | None = None,
+    ) -> Run[Any]: ...
+
+
+def _any_session(_parameters: Written, _members: int) -> None:
+    pass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Audit:
+    """How the log of a run is audited.
+
+    Attributes:
+        check_run_id: raises VerificationError unless a header's run id is that of its session and parties; it
+            needs no plan of the session.
+        auditor: makes the auditor of a log, from the context of the run, the parameters, the header, what
+            reads the log again, and the workers for expensive checks.
+        view: returns what pages show of such logs, a `logs.audits.log_watch.LogView`.
+        planned: whether its checks need the plan of the parameters; else `auditor` has c in their place.
+        redraws: whether a run may go on under another run id than that of its header.
+        protocol: of the runs, where it is another one than the session's.
+        certifies: protocol and version of the certificates of its runs in a session log.
+        check_session: raises VerificationError for a session, by parameters as written and the number of its
+            members, whose plan would exhaust an auditor, or whose runs have no log.
+        group_of: returns the parties and parameters of a request of a group, from the session, its plan and
+            the header; None where all parties are in each.
+        is_group: whether a session log of this scope is one of a group of the session; None as above.
+    """
+
+    check_run_id: Callable[[Context, Header], None]
+    auditor: Callable[..., LogAuditor]
+    view: Callable[[], Any]
+    planned: bool = True
+    redraws: bool = False
+    protocol: str | None = None
+    certifies: tuple[tuple[str, int], ...] = ()
+    check_session: Callable[[Written, int], None] = _any_session
+    group_of: Callable[[Any, Any, Header], tuple[tuple[str, ...], Any]] | None = None
+    is_group: Callable[[Any, str], bool] | None = None
+
+
+def _through_aggregator(_parameters: Written) -> Topology:
+    return "aggregator"
+
+
+def _never(_parameters: Written) -> bool:
+    return False
+
+
+def task_of_vectors(_parameters: Written) -> str:
+    """Return the task of sessions that sum vectors alone, whatever their parameters are called."""
+    return "vector"
+
+
+def _task_of_sums(parameters: Written) -> str:
+    return "records" if RECORDS in parameters else "vector"
+
+
+def no_servers(protocol: str, _parameters: Written, members: Sequence[Member]) -> list[ConfigIssue]:
+    """Return a fault for each server, in a session without servers."""
+    reason = (
+        "there are servers in 'mpyc', and in 'learn' with averager.method = 'mpyc', alone: "
+        f"here is '{protocol}'"
+    )
+    return [
+        ConfigIssue(f"roster[{index}].role", reason, ConfigCheck.CONFLICT)
+        for index, member in enumerate(members)
+        if member.role == "server"
+    ]
+
+
+def corrupt_as_written(parameters: Written, parties: int) -> int:
+    """Return c of a session of sums, from its key `corrupt`; raise ConfigError for a wrong one."""
+    from smpc_dp.privacy.secagg_plan import part_of
+
+    corrupt = parameters.get("corrupt", CORRUPT)
+    if isinstance(corrupt, bool) or not isinstance(corrupt, int | float) or not 0 <= corrupt < 1:
+        raise ConfigError.at("corrupt", f"must be a number in [0, 1), is {corrupt!r}", ConfigCheck.RANGE)
+    return part_of(parties, corrupt)
+
+
+def _cost_of_sum(parameters: Any, servers: int) -> Cost | None:
+    from smpc_dp.engine.phases.parameters import cost_of_sum
+
+    return cost_of_sum(parameters, servers)
+
+
+def _event_of_request(parameters: Any) -> Event:
+    event: Event = parameters.event()
+    return event
+
+
+def _any_number(_membership: Any) -> None:
+    pass
+
+
+def _any_requests(_parameters: Written, _planned: Sequence[Any]) -> None:
+    pass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionProtocol:
+    """One protocol of sessions. By default its sessions are sums through an aggregator.
+
+    A protocol of sums needs name, versions, party and aggregator; another package sets no more.
+
+    Attributes:
+        name: as in a session file.
+        versions: for each version of sessions that are run a checker of `[parameters]`; none for a protocol
+            of single requests, in sessions of other protocols.
+        audited: as `versions`, for those of earlier releases: their logs are audited, and no session is run.
+        named: whether the checkers are given the parties' names, not their number.
+        chosen: the version for parameters as written; None where there is one.
+        topology: who computes, for parameters as written.
+        is_logged: whether runs have a log, for parameters as written.
+        task: the name of what the parties of a session compute, for parameters as written
+            (`smpc_dp.net.tasks`).
+        roster_issues: faults of the members for the protocol's name and parameters as written, apart from
+            those of every roster.
+        check_requests: raises ConfigError for requests, planned from parameters as written, that cannot be
+            computed.
+        connections: by topology what opens a party's connection to the others, from its membership, the
+            observer of events and the address to listen on; those through the aggregator are opened without.
+        serving: by role what serves the requests of a session as such a member, as the aggregator's
+            `smpc_dp.net.aggregator.serve` does, from path, name, key, requests, listen_on and on_event.
+        opened_once: a party's record, from its membership, of the requests that its rows may be in once;
+            None where they may be in any number.
+        party, aggregator: make the roles of one request; None where these are no chains of states.
+        in_rounds: whether another framework's rounds can carry its requests, a step of all parties in each.
+        averaging: how learners average by it; None where they do not.
+        audit: of its logs; None without logs.
+        most_corrupt: c of a session, from parameters as written and a number of parties; raises ConfigError.
+            None where it follows from the plan alone.
+        event: the privacy event of a request with these parameters.
+        cost: of one request, for checked parameters and a number of servers; it returns None where none is
+            planned.
+        tables: of the roles whose states are public, by the name of each.
+        steps: of each kind of member, in their order, where it has others than in sums through an
+            aggregator.
+        vectors: the folders of `protocols/` with its published test vectors.
+    """
+
+    name: str
+    versions: Mapping[int, Callable[..., tuple[Any, list[ConfigIssue]]]]
+    audited: Mapping[int, Callable[..., tuple[Any, list[ConfigIssue]]]] = field(default_factory=dict)
+    named: bool = False
+    chosen: Callable[[Written], int] | None = None
+    topology: Callable[[Written], Topology] = _through_aggregator
+    is_logged: Callable[[Written], bool] = _never
+    task: Callable[[Written], str] = _task_of_sums
+    roster_issues: Callable[[str, Written, Sequence[Member]], list[ConfigIssue]] = no_servers
+    check_requests: Callable[[Written, Sequence[Any]], None] = _any_requests
+    connections: Mapping[Topology, Callable[..., Awaitable[Any]]] = field(default_factory=dict)
+    serving: Mapping[Role, Callable[..., Awaitable[Sequence[Any]]]] = field(default_factory=dict)
+    opened_once: Callable[[Any], OpenedOnce | None] = _any_number
+    party: MakeParty | None = None
+    aggregator: MakeAggregator | None = None
+    in_rounds: bool = False
+    averaging: Averaging | None = None
+    audit: Audit | None = None
+    most_corrupt: Callable[[Written, int], int] | None = None
+    event: Callable[[Any], Event] = _event_of_request
+    cost: Callable[[Any, int], Cost | None] = _cost_of_sum
+    tables: Mapping[str, Callable[[], Roles]] = field(default_factory=dict)
+    steps: Callable[[], tuple[tuple[str, ...], ...]] = tuple
+    vectors: tuple[str, ...] = ()
+
+    @property
+    def is_sum(self) -> bool:
+        """Whether its sessions are of sums by roles of its own, beside which pairs may be evaluated."""
+        return self.party is not None
+
+    def version_for(self, parameters: Written) -> int:
+        """Return the version that a session file with these parameters needs."""
+        return min(self.versions, default=1) if self.chosen is None else self.chosen(parameters)
+
+    def checker(self, version: int) -> Callable[..., tuple[Any, list[ConfigIssue]]] | None:
+        """Return the checker of `[parameters]` of a version, also of an earlier release; None for others."""
+        return self.versions.get(version) or self.audited.get(version)

@@ -1,0 +1,89 @@
+"""The table and the diagram of a role's states, as the specifications show them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from smpc_dp.engine.collector import CollectorRole, CollectorRow
+from smpc_dp.engine.party import PartyRole, Row
+from smpc_dp.engine.peers import PeerRole, Phase
+
+HEAD = "| state | event | next state | sends | what can no longer happen |\n|---|---|---|---|---|"
+
+
+class Line(NamedTuple):
+    """Line of a table: in `state`, `event` leads to one of the states `next`, and `sends` is sent.
+
+    `ends`: the possibilities that end with it.
+    """
+
+    state: str
+    event: str
+    next: tuple[str, ...]
+    sends: tuple[str, ...]
+    ends: str
+
+
+def table(role: PartyRole | CollectorRole | PeerRole) -> tuple[Line, ...]:
+    """Return the lines of a role's table, in the order of a run.
+
+    Besides, an error or a cancellation leads from every state to `Stopped`: a party sends `leave`, a
+    collecting role `abort` to all parties. A collecting role stays in its state on the message, the loss or
+    the conviction of one party, and on messages beside its step; so does a peer.
+    """
+    if isinstance(role, PartyRole):
+        rows = [line for row in role.rows for line in _lines(role, row)]
+        return (_first(role, rows[0]), *rows)
+    if isinstance(role, PeerRole):
+        phases = [_line(phase, f"`{phase.state.expects}` of {phase.wait.of}") for phase in role.phases]
+        return (_first(role, phases[0]), *phases)
+    return tuple(
+        _line(collected, f"`{collected.state.expects}` of all parties that are left")
+        for collected in role.rows
+    )
+
+
+def _first(role: PartyRole | PeerRole, begun: Line) -> Line:
+    """Return the line of the run's beginning."""
+    return Line(role.first.__name__, "the run begins", (begun.state,), (role.hello,), "")
+
+
+def _lines(role: PartyRole, row: Row) -> Iterator[Line]:
+    """Yield the line of a row, and those of the reports in its state."""
+    yield _line(row, f"`{row.instead or row.state.expects}` of the aggregator")
+    for report in role.reports:
+        if report.state is row.state and not row.instead:
+            yield _line(report, "the holder's report")
+
+
+def _line(row: Row | CollectorRow | Phase, event: str) -> Line:
+    """Return the line of a row for an event."""
+    return Line(row.state.__name__, event, tuple(after.__name__ for after in row.next), row.sends, row.ends)
+
+
+def markdown(role: PartyRole | CollectorRole | PeerRole) -> str:
+    """Return the table and the diagram in Markdown."""
+    lines = table(role)
+    rows = [
+        f"| {line.state} | {line.event} | {', '.join(line.next)} | {_steps(line.sends)} | {line.ends} |"
+        for line in lines
+    ]
+    arrows = [
+        f"    {line.state} --> {after}: {line.event.replace('`', '')}"
+        for line in lines
+        for after in line.next
+    ]
+    last = [after for after in lines[-1].next if after != lines[-1].state]
+    diagram = [
+        "stateDiagram-v2",
+        f"    [*] --> {lines[0].state}",
+        *arrows,
+        *(f"    {s} --> [*]" for s in last),
+    ]
+    return "\n".join([HEAD, *rows, "", "```mermaid", *diagram, "```"])
+
+
+def _steps(steps: tuple[str, ...]) -> str:
+    """Return steps as text."""
+    return ", ".join(f"`{step}`" for step in steps) or "-"

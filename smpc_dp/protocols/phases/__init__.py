@@ -1,1 +1,0 @@
-"""Phases of which protocols are assembled; a module has a phase's functions for all roles."""
