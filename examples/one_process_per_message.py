@@ -44,7 +44,7 @@ from smpc_dp.errors import LocalError, SmpcError
 from smpc_dp.logs.audits.audit import audit
 from smpc_dp.logs.board import BoardFolder
 from smpc_dp.logs.keeping import MemoryBoard
-from smpc_dp.protocols.secagg.params import check_parameters
+from smpc_dp.secagg.params import check_parameters
 from smpc_dp.simulate.drive import drive
 from smpc_dp.simulate.roles import with_board
 from smpc_dp.simulate.simulated_run import AGGREGATOR, simulated_run

@@ -11,7 +11,7 @@ from smpc_dp.cli.options import option, with_settings
 from smpc_dp.cli.output import print_json, print_plan
 from smpc_dp.errors import ConfigError
 from smpc_dp.privacy.secagg_plan import communication
-from smpc_dp.protocols.secagg.params import SAME, ExactSettings, check_parameters
+from smpc_dp.secagg.params import SAME, ExactSettings, check_parameters
 
 
 @with_settings(ExactSettings, without=(SAME,), length=10_000, lower=-1.0, upper=1.0)

@@ -18,7 +18,7 @@ from smpc_dp.encoding import Encoding, fixed_point_sum
 from smpc_dp.engine.phases.messages import PARTY_STEPS
 from smpc_dp.engine.result import Result
 from smpc_dp.extensions import imported
-from smpc_dp.protocols.secagg.noisy import PrivateSettings
+from smpc_dp.secagg.noisy import PrivateSettings
 
 # Of sums with noise, and GOPA's own where it is in this installation.
 _gopa = imported("smpc_dp.capabilities.gopa.params")

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 # in signed and hashed data. That also holds for a capability whose folder is absent.
 BUILT_IN: Mapping[str, str] = MappingProxyType(
     {
-        "secagg": "smpc_dp.protocols.secagg.protocol",
+        "secagg": "smpc_dp.secagg.protocol",
         "exchange": "smpc_dp.protocols.exchange.protocol",
         "gopa": f"{CAPABILITIES}.gopa.capability",
         "pairwise": f"{CAPABILITIES}.pairs.capability",

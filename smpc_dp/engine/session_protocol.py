@@ -71,7 +71,7 @@ class OpenedOnce(Protocol):
 class MakeParty(Protocol):
     """Makes the role of a party in one request: `party` of a protocol, or the caller's own in its place.
 
-    Arguments as of `smpc_dp.protocols.secagg.states.party`; `seen`: the party's state of the session log, for
+    Arguments as of `smpc_dp.secagg.states.party`; `seen`: the party's state of the session log, for
     a verifiable run. A role of such a run is also given `check_total=False` where the party does not compute
     the total.
     """
@@ -91,7 +91,7 @@ class MakeParty(Protocol):
 class MakeAggregator(Protocol):
     """Makes the role of the aggregator in one request.
 
-    Arguments as of `smpc_dp.protocols.secagg.states.aggregator`; `board` stores the log of a verifiable run.
+    Arguments as of `smpc_dp.secagg.states.aggregator`; `board` stores the log of a verifiable run.
     """
 
     def __call__(

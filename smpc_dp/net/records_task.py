@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
 from smpc_dp.net.session_file import SessionFile
 from smpc_dp.net.tasks import SUM_OPTIONS, AuditedRelease, GivenInputs, Json
-from smpc_dp.net.vector_task import VectorTask
+from smpc_dp.secagg.requests.vector_task import VectorTask
 
 if TYPE_CHECKING:
     from smpc_dp.net.host import HostMember

@@ -42,11 +42,11 @@ if TYPE_CHECKING:
     from smpc_dp.net.member import Membership
     from smpc_dp.net.planned import SessionPlan
     from smpc_dp.net.record_requests import ReadyRows
-    from smpc_dp.net.vector_requests import Kind
     from smpc_dp.privacy.accountant.ledger import Ledger
     from smpc_dp.privacy.circuit_noise import NoiseKind, PairDistribution
     from smpc_dp.protocols.record_result import RecordResult
     from smpc_dp.records.table import Source, Table
+    from smpc_dp.secagg.requests.vector_requests import Kind
     from smpc_dp.trees import Bounds
 
 
@@ -175,7 +175,7 @@ class Session:
             PeerFault: a member broke the protocol; TimeoutFault: members are missing. The session can go on
                 with the next request, unless the aggregator itself is lost.
         """
-        from smpc_dp.net.vector_requests import request_vector
+        from smpc_dp.secagg.requests.vector_requests import request_vector
 
         self.check_open()
         self._requests.check_expected(expect or {})
@@ -207,7 +207,7 @@ class Session:
                 the session's, onto which they are mapped.
             weight, clip, label, number, expect: as in `sum`; `clip` is to the bounds of each leaf.
         """
-        from smpc_dp.net.vector_requests import request_average
+        from smpc_dp.secagg.requests.vector_requests import request_average
 
         self.check_open()
         self._requests.check_expected(expect or {})
@@ -536,7 +536,7 @@ class Session:
 
         For callers who check an input before they connect. `ring_vector` is copied.
         """
-        from smpc_dp.net.vector_requests import check_sums, run_encoded
+        from smpc_dp.secagg.requests.vector_requests import check_sums, run_encoded
 
         self.check_open()
         check_sums(self._requests, kind)

@@ -40,7 +40,7 @@ Ledgers: TypeAlias = "Callable[[], tuple[dict[str, dict[str, Any]], list[str]]]"
 # By its name, where each task is, in the attribute TASKS of the module.
 BUILT_IN: Mapping[str, str] = MappingProxyType(
     {
-        "vector": "smpc_dp.net.vector_task",
+        "vector": "smpc_dp.secagg.requests.vector_task",
         "records": "smpc_dp.net.records_task",
         "pairs": f"{CAPABILITIES}.pairs.capability",
         "circuit": f"{CAPABILITIES}.pairs.capability",

@@ -22,9 +22,9 @@ from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, Issues, SmpcEr
 from smpc_dp.files import write_file
 from smpc_dp.logs.keeping import MemoryBoard
 from smpc_dp.privacy.secagg_plan import plan_secagg
-from smpc_dp.protocols.secagg.noisy import check_noisy
-from smpc_dp.protocols.secagg.params import SecAggParameters
 from smpc_dp.report.trace import Trace
+from smpc_dp.secagg.noisy import check_noisy
+from smpc_dp.secagg.params import SecAggParameters
 from smpc_dp.simulate.drive import drive
 from smpc_dp.simulate.randomness import checked_seed
 from smpc_dp.simulate.roles import sum_roles

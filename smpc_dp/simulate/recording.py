@@ -13,7 +13,7 @@ from smpc_dp.engine.events import Deadline, Event, Message
 from smpc_dp.engine.phases.messages import MASKED, PARTY_STEPS
 from smpc_dp.engine.phases.parameters import SumParameters
 from smpc_dp.engine.run import RunningRole
-from smpc_dp.protocols.secagg.params import SecAggParameters
+from smpc_dp.secagg.params import SecAggParameters
 from smpc_dp.simulate.drive import drive
 from smpc_dp.simulate.roles import sum_roles
 from smpc_dp.simulate.simulated_run import AGGREGATOR

@@ -9,12 +9,12 @@ import numpy as np
 from smpc_dp.crypto.noise import KEY_BYTES
 from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.privacy.sampling import NoiseSource
-from smpc_dp.protocols.secagg.records import RecordSumParameters, SteppedParameters, check_records
 from smpc_dp.records.answers import DEFAULT_HIDE
 from smpc_dp.records.ask import Ask
 from smpc_dp.records.result import Answers
 from smpc_dp.records.schema import Schema, schema_of
 from smpc_dp.records.table import Source, Table, read_table
+from smpc_dp.secagg.records import RecordSumParameters, SteppedParameters, check_records
 from smpc_dp.simulate.randomness import randomness_of
 
 

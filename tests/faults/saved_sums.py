@@ -26,7 +26,7 @@ from smpc_dp.engine.state import State
 from smpc_dp.logs.keeping import MemoryBoard
 from smpc_dp.protocols.exchange import states as exchange
 from smpc_dp.protocols.exchange.params import plan_exchange
-from smpc_dp.protocols.secagg import states as secagg
+from smpc_dp.secagg import states as secagg
 from smpc_dp.wire.abort import LEAVE
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import Signer, decode, encode_envelope

@@ -24,7 +24,7 @@ from smpc_dp.engine.registry import make_aggregator, make_party
 from smpc_dp.engine.run import Run, RunningRole
 from smpc_dp.errors import PeerFault, SmpcError, TimeoutFault
 from smpc_dp.privacy.secagg_plan import SecAggPlan, plan_secagg
-from smpc_dp.protocols.secagg.params import SecAggParameters
+from smpc_dp.secagg.params import SecAggParameters
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from smpc_dp.simulate.simulated_run import Signer
 from smpc_dp.wire.abort import ABORT, BLAMES, LEAVE, Abort

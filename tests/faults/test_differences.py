@@ -16,7 +16,7 @@ from smpc_dp.engine.phases import messages as m
 from smpc_dp.engine.phases.survivors import FixedSurvivors
 from smpc_dp.errors import PrivacyError, TimeoutFault
 from smpc_dp.privacy.secagg_plan import plan_secagg
-from smpc_dp.protocols.secagg.params import SecAggParameters
+from smpc_dp.secagg.params import SecAggParameters
 from smpc_dp.wire.envelope import Envelope
 from tests.faults.simulated import AGGREGATOR, LENGTH, SimulatedRun
 

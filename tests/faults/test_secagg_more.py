@@ -15,7 +15,7 @@ from smpc_dp.engine.events import Cancellation, Conviction, Deadline, Message, S
 from smpc_dp.engine.phases import messages as m
 from smpc_dp.errors import Check, Code, PeerFault, TimeoutFault, VerificationError
 from smpc_dp.privacy.secagg_plan import plan_secagg
-from smpc_dp.protocols.secagg.params import SecAggParameters
+from smpc_dp.secagg.params import SecAggParameters
 from smpc_dp.simulate.drive import drive
 from smpc_dp.simulate.roles import Roles, sum_roles
 from smpc_dp.simulate.simulated_run import AGGREGATOR

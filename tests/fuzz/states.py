@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from smpc_dp.capabilities.gopa import states as gopa
 from smpc_dp.engine.codec import Codec
 from smpc_dp.engine.events import Event, Message, Start
-from smpc_dp.protocols.secagg import states as secagg
+from smpc_dp.secagg import states as secagg
 from smpc_dp_lab.vectors import gopa_runs, runs
 from tests.fuzz.target import Decoder, Target
 

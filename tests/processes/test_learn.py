@@ -45,9 +45,9 @@ from smpc_dp.net.requests import AggregatorLostError
 from smpc_dp.net.session_file import Timeouts, load_session
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.privacy.sampling import NoiseSource
-from smpc_dp.protocols.secagg import states as secagg
-from smpc_dp.protocols.secagg.noisy import NoisySumParameters
 from smpc_dp.protocols.session import session_json
+from smpc_dp.secagg import states as secagg
+from smpc_dp.secagg.noisy import NoisySumParameters
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp_verify import verify
 from smpc_dp_verify.run import Audit as SecondAudit

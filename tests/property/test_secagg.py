@@ -17,7 +17,7 @@ from smpc_dp.engine.phases.draws import draw_neighbours
 from smpc_dp.engine.phases.messages import PARTY_STEPS
 from smpc_dp.errors import ConfigError, PeerFault
 from smpc_dp.privacy.secagg_plan import plan_secagg
-from smpc_dp.protocols.secagg.params import SecAggParameters
+from smpc_dp.secagg.params import SecAggParameters
 from smpc_dp.simulate.drive import drive
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from smpc_dp.simulate.roles import sum_roles

@@ -17,7 +17,7 @@ from smpc_dp.capabilities.gopa.params import GopaParameters
 from smpc_dp.capabilities.learn.methods import AveragerTable
 from smpc_dp.engine.phases.parameters import SumParameters
 from smpc_dp.engine.registry import checker_of, session_protocol
-from smpc_dp.protocols.secagg.noisy import NoisySumParameters
+from smpc_dp.secagg.noisy import NoisySumParameters
 
 DELTA = 1e-6
 STEPS = 16

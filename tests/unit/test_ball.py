@@ -17,8 +17,8 @@ from smpc_dp.ball import on_grid, squared_limit
 from smpc_dp.capabilities.gopa.params import check_parameters as check_gopa
 from smpc_dp.encoding import Encoding
 from smpc_dp.errors import ConfigError, PrivacyError
-from smpc_dp.protocols.secagg.noisy import check_noisy, mechanism_of
-from smpc_dp.protocols.secagg.params import check_parameters as check_exact
+from smpc_dp.secagg.noisy import check_noisy, mechanism_of
+from smpc_dp.secagg.params import check_parameters as check_exact
 from tests.examples import examples
 
 BALL = {"length": 3, "l2_bound": 1.0, "epsilon": 1.0, "delta": 1e-6}

@@ -185,7 +185,7 @@ def test_the_rule_of_imports_refuses(module: str, imported: str) -> None:
     [
         ("smpc_dp.net.driver", "smpc_dp.engine.run"),
         ("smpc_dp.capabilities.learn.sgd", "smpc_dp.capabilities.pairs.kernels.named"),
-        ("smpc_dp.capabilities.gopa.states", "smpc_dp.protocols.secagg.states"),
+        ("smpc_dp.capabilities.gopa.states", "smpc_dp.secagg.states"),
         ("smpc_dp.capabilities.servers.statistics.plan", "smpc_dp.capabilities.pairs.kernels.fields"),
         ("smpc_dp.cli.run", "smpc_dp.capabilities.learn.sgd"),
         ("smpc_dp.simulate.average", "smpc_dp.capabilities.gopa.params"),

@@ -262,7 +262,7 @@ def test_imports_go_downwards() -> None:
         ("smpc_dp_lab.bench.secagg", "smpc_dp.transport.memory"),
         ("smpc_dp_lab.vectors.runs", "smpc_dp._core"),
         ("smpc_dp_lab.bench.secagg", "protocols"),
-        ("smpc_dp.protocols.secagg.states", "smpc_dp.transport.channel"),
+        ("smpc_dp.secagg.states", "smpc_dp.transport.channel"),
         ("smpc_dp.encoding", "smpc_dp._core"),
         ("smpc_dp.simulate.average", "smpc_dp.demo.run"),
         ("smpc_dp.engine.result", "smpc_dp"),

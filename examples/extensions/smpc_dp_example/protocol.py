@@ -14,8 +14,8 @@ from smpc_dp.engine.run import Run
 from smpc_dp.engine.session_protocol import SessionProtocol
 from smpc_dp.engine.state import Transition
 from smpc_dp.errors import Check, ConfigIssue
-from smpc_dp.protocols.secagg import states
-from smpc_dp.protocols.secagg.params import SecAggParameters, SumSettings, check_sum
+from smpc_dp.secagg import states
+from smpc_dp.secagg.params import SecAggParameters, SumSettings, check_sum
 
 NAME = "unanimous"
 

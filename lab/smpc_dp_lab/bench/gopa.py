@@ -11,9 +11,9 @@ from smpc_dp.crypto.agree import agree, public_key
 from smpc_dp.engine.phases.parameters import SumParameters
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
 from smpc_dp.privacy.secagg_plan import ADVERTISEMENT, check_plan
-from smpc_dp.protocols.secagg.noisy import check_noisy
-from smpc_dp.protocols.secagg.params import SecAggParameters
-from smpc_dp.protocols.secagg.params import check_parameters as check_exact
+from smpc_dp.secagg.noisy import check_noisy
+from smpc_dp.secagg.params import SecAggParameters
+from smpc_dp.secagg.params import check_parameters as check_exact
 from smpc_dp.simulate.recording import Sampled, record_sample
 from smpc_dp_lab.bench.figures import Figure, Limit, Progress, Report, cost, rate, refuse, versions, within
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from smpc_dp.encoding import Encoding
 from smpc_dp.privacy.secagg_plan import SecAggPlan, check_plan, plan_secagg
-from smpc_dp.protocols.secagg.params import SecAggParameters
+from smpc_dp.secagg.params import SecAggParameters
 from smpc_dp.simulate.recording import record
 from smpc_dp_lab.bench.figures import Figure, Progress, Report, Steps, cost, refuse, versions, within
 

@@ -23,7 +23,7 @@ from smpc_dp.capabilities.learn.models import Model
 from smpc_dp.capabilities.learn.registry import LearnParameters, check_learn
 from smpc_dp.capabilities.learn.simulation.learning import Fidelity, learn
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, LocalError
-from smpc_dp.protocols.secagg.noisy import NoisySumParameters
+from smpc_dp.secagg.noisy import NoisySumParameters
 from smpc_dp_lab.bench.plots import finish_axes, write_plot
 
 if TYPE_CHECKING:

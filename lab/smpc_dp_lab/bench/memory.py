@@ -18,8 +18,8 @@ import msgspec
 from smpc_dp.engine.events import Deadline, Event, Message, Start
 from smpc_dp.engine.run import RunningRole
 from smpc_dp.errors import LocalError
-from smpc_dp.protocols.secagg import states as secagg
-from smpc_dp.protocols.secagg.params import SecAggParameters
+from smpc_dp.secagg import states as secagg
+from smpc_dp.secagg.params import SecAggParameters
 from smpc_dp.simulate.recording import record, vectors
 from smpc_dp.simulate.simulated_run import AGGREGATOR, simulated_run
 from smpc_dp.wire.signing import decode_envelope, encode_envelope

@@ -20,7 +20,7 @@ from smpc_dp.engine.run import Run
 from smpc_dp.errors import LocalError
 from smpc_dp.logs.keeping import MemoryBoard
 from smpc_dp.privacy.secagg_plan import SecAggPlan, check_plan, plan_secagg
-from smpc_dp.protocols.secagg.params import SecAggParameters
+from smpc_dp.secagg.params import SecAggParameters
 from smpc_dp.simulate.drive import drive
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from smpc_dp.simulate.simulated_run import Signer, draw_signers, public_keys

@@ -87,7 +87,7 @@ def _states(parameters: GopaParameters) -> Any:
         from smpc_dp.capabilities.gopa import states
 
         return states
-    from smpc_dp.protocols.secagg import states as masked
+    from smpc_dp.secagg import states as masked
 
     return masked
 

@@ -25,14 +25,8 @@ from smpc_dp.privacy.distributions import BinomialDistribution, DiscreteGaussian
 from smpc_dp.privacy.guarantee import PrivacyGuarantee, delta_warnings
 from smpc_dp.privacy.named_sentences import NamedSentences
 from smpc_dp.privacy.sampling import NoiseSource, discrete_gaussian
-from smpc_dp.protocols.secagg.noisy import (
-    PrivateSettings,
-    check_room,
-    decode_noisy,
-    protected,
-    with_precision,
-)
-from smpc_dp.protocols.secagg.params import SAME, check_sum
+from smpc_dp.secagg.noisy import PrivateSettings, check_room, decode_noisy, protected, with_precision
+from smpc_dp.secagg.params import SAME, check_sum
 
 if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.events import Event

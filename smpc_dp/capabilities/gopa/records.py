@@ -18,7 +18,7 @@ from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
 from smpc_dp.privacy.secagg_plan import SecAggPlan
 from smpc_dp.protocols import records
 from smpc_dp.protocols.records import RecordSettings
-from smpc_dp.protocols.secagg.noisy import MOST_COMPLETE, check_room
+from smpc_dp.secagg.noisy import MOST_COMPLETE, check_room
 
 if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.events import Event

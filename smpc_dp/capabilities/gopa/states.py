@@ -28,7 +28,7 @@ from smpc_dp.engine.phases.key_graph import (
 )
 from smpc_dp.engine.state import Transition
 from smpc_dp.errors import Check
-from smpc_dp.protocols.secagg.states import Finished, Summed, sum_aggregator, sum_party
+from smpc_dp.secagg.states import Finished, Summed, sum_aggregator, sum_party
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.sets import PartySet
 from smpc_dp.wire.signing import decode

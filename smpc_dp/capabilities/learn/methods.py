@@ -30,7 +30,7 @@ from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
 from smpc_dp.privacy.gaussian import gaussian_epsilon, gaussian_mu
 from smpc_dp.privacy.guarantee import PrivacyGuarantee, delta_warnings
 from smpc_dp.protocols.exchange.params import plan_exchange
-from smpc_dp.protocols.secagg.params import SAME
+from smpc_dp.secagg.params import SAME
 
 if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.events import Event

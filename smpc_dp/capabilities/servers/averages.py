@@ -6,7 +6,7 @@ from smpc_dp.capabilities.servers.secret_sharing.params import VectorParameters
 from smpc_dp.encoding import Encoding
 from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.privacy.central_gaussian import GREATEST_EPSILON, WideGaussian
-from smpc_dp.protocols.secagg.noisy import sensitivity_of
+from smpc_dp.secagg.noisy import sensitivity_of
 
 # The longest that mpyc may compute one average.
 SECONDS = 600.0

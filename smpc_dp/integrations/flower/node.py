@@ -36,7 +36,7 @@ from smpc_dp.integrations.flower.averages import EVALUATE, TRAIN, Answer, Averag
 from smpc_dp.integrations.flower.requests import Requests, StoredSurvivors
 from smpc_dp.net.charging import open_ledger
 from smpc_dp.net.member import default_key
-from smpc_dp.protocols.secagg.params import PRIVACY_KEYS
+from smpc_dp.secagg.params import PRIVACY_KEYS
 from smpc_dp.values import decoded
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import decode_envelope, encode_envelope

@@ -198,7 +198,7 @@ def party(
     fixed: FixedSurvivors | None = None,  # noqa: ARG001 - of exact sums
     seen: Seen = NOTHING_SEEN,  # noqa: ARG001 - of protocols with a log
 ) -> Run[Outcome]:
-    """Return the run of one party; arguments as of `smpc_dp.protocols.secagg.states.party`.
+    """Return the run of one party; arguments as of `smpc_dp.secagg.states.party`.
 
     `ring_vector` is one row for each receiver where `parameters.apart`, and is not changed.
     """

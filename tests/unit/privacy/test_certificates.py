@@ -22,7 +22,7 @@ from smpc_dp.errors import PeerFault
 from smpc_dp.privacy import certificates
 from smpc_dp.privacy.certificates import expected_samples, proof_nodes
 from smpc_dp.privacy.secagg_plan import SecAggPlan, check_plan, plan_secagg
-from smpc_dp.protocols.secagg.params import SecAggParameters
+from smpc_dp.secagg.params import SecAggParameters
 from smpc_dp.simulate.drive import drive
 from smpc_dp.simulate.roles import sum_roles
 from smpc_dp.simulate.simulated_run import AGGREGATOR, simulated_run

@@ -13,7 +13,7 @@ from smpc_dp import simulate
 from smpc_dp.capabilities.learn.methods import AveragerTable
 from smpc_dp.engine.phases.parameters import SumParameters
 from smpc_dp.engine.registry import checker_of, session_protocol
-from smpc_dp.protocols.secagg.noisy import NoisySumParameters, mechanism_of
+from smpc_dp.secagg.noisy import NoisySumParameters, mechanism_of
 
 GIVEN = {"length": 2, "lower": 0.0, "upper": 1.0, "precision": 2.0**-16, "epsilon": 1.0, "delta": 1e-6}
 

@@ -14,7 +14,7 @@ from smpc_dp.engine.phases import keys
 from smpc_dp.engine.phases import messages as m
 from smpc_dp.errors import PeerFault
 from smpc_dp.privacy.secagg_plan import plan_secagg
-from smpc_dp.protocols.secagg.params import SecAggParameters
+from smpc_dp.secagg.params import SecAggParameters
 from smpc_dp.simulate.drive import drive
 from smpc_dp.simulate.roles import sum_roles
 from smpc_dp.simulate.simulated_run import AGGREGATOR

@@ -13,7 +13,7 @@ from smpc_dp.capabilities.servers.secret_sharing.params import SharedParameters
 from smpc_dp.engine.phases.parameters import SumParameters
 from smpc_dp.engine.registry import checker_of, session_protocol
 from smpc_dp.errors import ConfigError
-from smpc_dp.protocols.secagg.params import check_parameters
+from smpc_dp.secagg.params import check_parameters
 
 GOOD: dict[str, Any] = {"length": 2, "lower": -1.0, "upper": 1.0, "precision": 1e-3}
 

@@ -18,7 +18,7 @@ from smpc_dp.errors import ConfigCheck
 from smpc_dp.net.local import create_local_session
 from smpc_dp.net.session_file import Timeouts
 from smpc_dp.privacy.accountant.ledger import Ledger
-from smpc_dp.protocols.secagg.noisy import NoisySumParameters
+from smpc_dp.secagg.noisy import NoisySumParameters
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 
 PARTIES = 12

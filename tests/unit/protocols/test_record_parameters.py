@@ -11,8 +11,8 @@ from smpc_dp.engine.registry import checker_of
 from smpc_dp.privacy.accountant.compose import Composition
 from smpc_dp.privacy.gaussian import gaussian_epsilon, gaussian_mu
 from smpc_dp.privacy.mechanisms import DiscreteGaussian, DistributedSum
-from smpc_dp.protocols.secagg.noisy import MOST_COMPLETE
-from smpc_dp.protocols.secagg.records import RecordSumParameters
+from smpc_dp.secagg.noisy import MOST_COMPLETE
+from smpc_dp.secagg.records import RecordSumParameters
 
 GIVEN: dict[str, Any] = {
     "epsilon": 1.0,

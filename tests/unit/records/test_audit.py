@@ -17,8 +17,8 @@ from smpc_dp.errors import ConfigError
 from smpc_dp.net.local import create_local_session
 from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.protocols.record_audit import RecordAudit, audit_records
-from smpc_dp.protocols.secagg.records import RecordSumParameters, SteppedSumParameters
 from smpc_dp.records.schema import Number
+from smpc_dp.secagg.records import RecordSumParameters, SteppedSumParameters
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from tests import command
 from tests.unit.protocols.test_record_parameters import GIVEN, given

@@ -15,7 +15,6 @@ from smpc_dp.engine.registry import checker_of
 from smpc_dp.privacy.accountant.compose import Composition
 from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.protocols.record_audit import audit_records
-from smpc_dp.protocols.secagg.records import RecordSumParameters, check_records
 from smpc_dp.records.answers import estimate
 from smpc_dp.records.ask import read_ask
 from smpc_dp.records.intervals import ErrorDistribution, normal_quantile
@@ -24,6 +23,7 @@ from smpc_dp.records.registered import statistic_of
 from smpc_dp.records.schema import Schema, read_schema
 from smpc_dp.records.sensitivity import Scaled, l1_sensitivity
 from smpc_dp.records.table import read_table
+from smpc_dp.secagg.records import RecordSumParameters, check_records
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from tests.unit.records.brute_force import features, rows_of
 

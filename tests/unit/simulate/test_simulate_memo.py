@@ -12,7 +12,7 @@ from smpc_dp.encoding import Encoding
 from smpc_dp.engine.result import Outcome
 from smpc_dp.errors import VerificationError
 from smpc_dp.privacy.secagg_plan import check_plan
-from smpc_dp.protocols.secagg.params import SecAggParameters
+from smpc_dp.secagg.params import SecAggParameters
 from smpc_dp.simulate.drive import drive
 from smpc_dp.simulate.roles import sum_roles
 from smpc_dp.simulate.simulated_run import AGGREGATOR, RememberingVerifier, Signer

@@ -48,7 +48,7 @@ from smpc_dp.privacy.gaussian import gaussian_mu
 from smpc_dp.privacy.named_sentences import NamedSentences
 from smpc_dp.privacy.sampling import MAX_VARIANCE, NoiseSource
 from smpc_dp.privacy.secagg_plan import ENVELOPE, SecAggPlan, mask_degree
-from smpc_dp.protocols.secagg.noisy import TAIL
+from smpc_dp.secagg.noisy import TAIL
 
 if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.events import Event

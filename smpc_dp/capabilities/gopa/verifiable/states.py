@@ -69,7 +69,7 @@ from smpc_dp.engine.result import Outcome
 from smpc_dp.engine.run import Run
 from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.logs.keeping import Board
-from smpc_dp.protocols.secagg.states import first_state
+from smpc_dp.secagg.states import first_state
 from smpc_dp.seen import NOTHING_SEEN, Seen
 from smpc_dp.wire.signing import Context, Signer
 
@@ -191,7 +191,7 @@ def party(
 
     Args:
         context, parameters, identity, ring elements, randomness: as of
-            `smpc_dp.protocols.secagg.states.party`.
+            `smpc_dp.secagg.states.party`.
         seen: the part of the session log that the party keeps. `seen` of each state is to be kept, durably,
             before the state's messages are sent.
         check_total: whether the party adds up the total before it attests it.
@@ -340,7 +340,7 @@ def aggregator(
     """Return the run of the aggregator.
 
     Args:
-        context, parameters, identity: as of `smpc_dp.protocols.secagg.states.aggregator`.
+        context, parameters, identity: as of `smpc_dp.secagg.states.aggregator`.
         board: where the run is logged, and which has the session log.
         threads, watch: as of `VerifiableAggregator`.
 

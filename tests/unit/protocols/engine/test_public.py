@@ -15,7 +15,7 @@ from smpc_dp.engine.public import RoleName
 from smpc_dp.engine.registry import built_in_protocols
 from smpc_dp.engine.seal import Position
 from smpc_dp.errors import ConfigError, VerificationError
-from smpc_dp.protocols.secagg import states as secagg
+from smpc_dp.secagg import states as secagg
 from smpc_dp_lab.vectors import runs
 
 

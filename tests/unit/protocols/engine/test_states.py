@@ -16,7 +16,7 @@ from smpc_dp.engine.phases import key_graph
 from smpc_dp.engine.phases import messages as m
 from smpc_dp.engine.run import Run
 from smpc_dp.errors import LocalError, TimeoutFault
-from smpc_dp.protocols.secagg import states as secagg
+from smpc_dp.secagg import states as secagg
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp_lab.vectors import gopa_runs, runs
 

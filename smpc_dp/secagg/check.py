@@ -9,9 +9,9 @@ from smpc_dp.engine.phases.parameters import SumParameters
 from smpc_dp.engine.session_protocol import RECORDS
 from smpc_dp.errors import ConfigIssue
 from smpc_dp.privacy.guarantee import BUDGET
-from smpc_dp.protocols.secagg.noisy import check_noisy
-from smpc_dp.protocols.secagg.params import PRIVACY_KEYS, check_parameters
-from smpc_dp.protocols.secagg.records import RecordSumParameters, asks_steps, check_records
+from smpc_dp.secagg.noisy import check_noisy
+from smpc_dp.secagg.params import PRIVACY_KEYS, check_parameters
+from smpc_dp.secagg.records import RecordSumParameters, asks_steps, check_records
 
 # With more requests Gaussian noise is smaller, at any delta that a budget may have and epsilon up to 100.
 MOST_PURE = 64

@@ -22,8 +22,8 @@ from smpc_dp.privacy.distributions import DiscreteGaussianDistribution, SkellamD
 from smpc_dp.privacy.named_sentences import NamedSentences
 from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.privacy.secagg_plan import SMALL_SESSION
-from smpc_dp.protocols.secagg.claim import noisy_claim
-from smpc_dp.protocols.secagg.params import OF_GOPA, SAME, SumSettings, check_sum
+from smpc_dp.secagg.claim import noisy_claim
+from smpc_dp.secagg.params import OF_GOPA, SAME, SumSettings, check_sum
 
 if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.events import Event

@@ -19,7 +19,7 @@ MOST_COMPLETE = 512
 
 
 def _check(parameters: Mapping[str, object], parties: int) -> tuple[SumParameters | None, list[ConfigIssue]]:
-    from smpc_dp.protocols.secagg.check import check_session
+    from smpc_dp.secagg.check import check_session
 
     return check_session(parameters, parties)
 
@@ -29,26 +29,26 @@ def _check_group(
 ) -> tuple[SumParameters | None, list[ConfigIssue]]:
     """Check the parameters of an average of learners, noisy if they have epsilon."""
     if "epsilon" in parameters and members <= MOST_COMPLETE:
-        from smpc_dp.protocols.secagg.noisy import check_noisy
+        from smpc_dp.secagg.noisy import check_noisy
 
         return check_noisy(parameters, members, complete=True)
     return _check(parameters, members)
 
 
 def _party(*arguments: Any, **named: Any) -> Run[Any]:
-    from smpc_dp.protocols.secagg import states
+    from smpc_dp.secagg import states
 
     return states.party(*arguments, **named)
 
 
 def _aggregator(*arguments: Any, **named: Any) -> Run[Any]:
-    from smpc_dp.protocols.secagg import states
+    from smpc_dp.secagg import states
 
     return states.aggregator(*arguments, **named)
 
 
 def _tables() -> Roles:
-    from smpc_dp.protocols.secagg import states
+    from smpc_dp.secagg import states
 
     return states.PARTY, states.AGGREGATOR
 

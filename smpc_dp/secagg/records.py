@@ -24,10 +24,10 @@ from smpc_dp.protocols.records import (
     SteppedRecordParameters,
     protected,
 )
-from smpc_dp.protocols.secagg.claim import noisy_claim
-from smpc_dp.protocols.secagg.noisy import REFUSED as REFUSED_NOISY
-from smpc_dp.protocols.secagg.noisy import NoisySumParameters, check_room, counted_shares, noise_counts
-from smpc_dp.protocols.secagg.params import Corrupt, SecAggParameters, Security, Share
+from smpc_dp.secagg.claim import noisy_claim
+from smpc_dp.secagg.noisy import REFUSED as REFUSED_NOISY
+from smpc_dp.secagg.noisy import NoisySumParameters, check_room, counted_shares, noise_counts
+from smpc_dp.secagg.params import Corrupt, SecAggParameters, Security, Share
 
 if TYPE_CHECKING:
     import numpy as np

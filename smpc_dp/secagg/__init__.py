@@ -1,0 +1,1 @@
+"""Secagg of `smpc_dp`."""
