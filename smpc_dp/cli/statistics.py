@@ -17,14 +17,14 @@ from smpc_dp.net.host import HostMember
 from smpc_dp.net.launcher import run_child
 from smpc_dp.net.member import Membership
 from smpc_dp.net.planned import session_plan
-from smpc_dp.net.records_task import check_columns, load_rows, records_text
 from smpc_dp.net.tasks import task_of
+from smpc_dp.records.requests.records_task import check_columns, load_rows, records_text
 from smpc_dp.records.result import estimate_line, level_line
 
 if TYPE_CHECKING:
     from smpc_dp.net.events import Event
     from smpc_dp.net.session_file import SessionFile
-    from smpc_dp.protocols.record_result import RecordResult
+    from smpc_dp.records.record_result import RecordResult
 
 
 def statistics(

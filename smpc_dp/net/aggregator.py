@@ -29,7 +29,7 @@ from smpc_dp.net.member import Membership, aggregator_name, requests_of
 from smpc_dp.net.operations import HELLOS, Operations, is_hello, leaving_error
 from smpc_dp.net.tasks import BESIDE, CONVICTING, Beside, ConvictedParties
 from smpc_dp.protocols.exchange.states import Relayed
-from smpc_dp.protocols.record_result import RecordResult
+from smpc_dp.records.record_result import RecordResult
 from smpc_dp.transport.endpoint import listen
 from smpc_dp.wire.abort import LEAVE
 from smpc_dp.wire.envelope import Envelope

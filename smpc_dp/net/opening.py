@@ -18,8 +18,8 @@ from smpc_dp.net.tasks import task_of
 from smpc_dp.privacy.guarantee import BUDGET
 
 if TYPE_CHECKING:
-    from smpc_dp.net.record_requests import ReadyRows
     from smpc_dp.privacy.accountant.ledger import Ledger
+    from smpc_dp.records.requests.record_requests import ReadyRows
     from smpc_dp.records.table import Source, Table
 
 
@@ -43,7 +43,7 @@ async def prepare(
     if table is None:
         return membership, book, None
     # Not at the top: most sessions ask nothing of records.
-    from smpc_dp.net.record_requests import prepared_rows
+    from smpc_dp.records.requests.record_requests import prepared_rows
 
     return membership, book, await asyncio.to_thread(prepared_rows, table, membership)
 

@@ -41,10 +41,10 @@ if TYPE_CHECKING:
     from smpc_dp.net.connection import Connection
     from smpc_dp.net.member import Membership
     from smpc_dp.net.planned import SessionPlan
-    from smpc_dp.net.record_requests import ReadyRows
     from smpc_dp.privacy.accountant.ledger import Ledger
     from smpc_dp.privacy.circuit_noise import NoiseKind, PairDistribution
-    from smpc_dp.protocols.record_result import RecordResult
+    from smpc_dp.records.record_result import RecordResult
+    from smpc_dp.records.requests.record_requests import ReadyRows
     from smpc_dp.records.table import Source, Table
     from smpc_dp.secagg.requests.vector_requests import Kind
     from smpc_dp.trees import Bounds
@@ -249,7 +249,7 @@ class Session:
             OtherRequestError, PrivacyError, PeerFault, TimeoutFault: as of `sum`.
         """
         # Not at the top: most sessions ask nothing of records.
-        from smpc_dp.net.record_requests import request_statistics
+        from smpc_dp.records.requests.record_requests import request_statistics
 
         self.check_open()
         return await request_statistics(

@@ -41,7 +41,7 @@ Ledgers: TypeAlias = "Callable[[], tuple[dict[str, dict[str, Any]], list[str]]]"
 BUILT_IN: Mapping[str, str] = MappingProxyType(
     {
         "vector": "smpc_dp.secagg.requests.vector_task",
-        "records": "smpc_dp.net.records_task",
+        "records": "smpc_dp.records.requests.records_task",
         "pairs": f"{CAPABILITIES}.pairs.capability",
         "circuit": f"{CAPABILITIES}.pairs.capability",
         "similarities": f"{CAPABILITIES}.pairs.capability",

@@ -14,8 +14,8 @@ from smpc_dp.engine.result import Claim
 from smpc_dp.engine.session_protocol import RECORDS
 from smpc_dp.errors import ConfigCheck, ConfigIssue
 from smpc_dp.privacy.secagg_plan import SecAggPlan
-from smpc_dp.protocols import records
-from smpc_dp.protocols.records import (
+from smpc_dp.records import parameters as records
+from smpc_dp.records.parameters import (
     AskSettings,
     Delta,
     NoisyRecordParameters,

@@ -25,7 +25,7 @@ from smpc_dp.net.local import create_local_session
 from smpc_dp.net.session_file import roster_entry
 from smpc_dp.privacy.accountant.events import Event, Pure
 from smpc_dp.privacy.accountant.ledger import Ledger
-from smpc_dp.protocols.record_result import RecordResult
+from smpc_dp.records.record_result import RecordResult
 from tests.command import smpc_dp
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -42,10 +42,10 @@ from smpc_dp.net.aggregator import serve
 from smpc_dp.net.local import create_local_session
 from smpc_dp.net.session import connect
 from smpc_dp.net.session_file import Timeouts, load_session
-from smpc_dp.protocols.record_result import RecordResult
 from smpc_dp.records.answers import estimate
 from smpc_dp.records.asked import Statistic as Asked
 from smpc_dp.records.composed import FIRST_ORDER, NO_ANSWER
+from smpc_dp.records.record_result import RecordResult
 from smpc_dp.records.registered import BUILT_IN, describe_statistic, statistic_of
 from smpc_dp.records.result import WITHIN_NOISE, Answers
 from smpc_dp.records.schema import read_schema

@@ -17,7 +17,7 @@ from smpc_dp.cli.reporting import add_event
 from smpc_dp.net.local import create_local_session
 from smpc_dp.net.planned import session_plan
 from smpc_dp.net.session_file import Timeouts, load_session
-from smpc_dp.protocols.record_result import RecordResult
+from smpc_dp.records.record_result import RecordResult
 from smpc_dp.report.trace import Trace
 
 PARTIES = tuple(f"party-{number:03d}" for number in range(100))

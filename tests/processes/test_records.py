@@ -26,12 +26,12 @@ from smpc_dp.net.host import HostMember
 from smpc_dp.net.local import create_local_session
 from smpc_dp.net.member import Membership
 from smpc_dp.net.planned import NoiseWarning, RowsWarning, session_plan
-from smpc_dp.net.records_task import load_rows
 from smpc_dp.net.session_file import Timeouts, load_session, write_session
 from smpc_dp.privacy.accountant.events import Pure
 from smpc_dp.privacy.accountant.ledger import Ledger
-from smpc_dp.protocols.record_result import RecordResult
 from smpc_dp.records.plan import Plan
+from smpc_dp.records.record_result import RecordResult
+from smpc_dp.records.requests.records_task import load_rows
 from smpc_dp.records.table import Table
 from tests import command
 from tests.accessibility import check_accessible

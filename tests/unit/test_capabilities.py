@@ -315,7 +315,7 @@ def test_the_classes_of_parameters_members_and_results_are_found() -> None:
         "smpc_dp.net.member.Membership",
         "smpc_dp.capabilities.pairs.garbled.evaluation.Evaluation",
         "smpc_dp.capabilities.gopa.records.DirectRecordParameters",
-        "smpc_dp.protocols.record_result.RecordResult",
+        "smpc_dp.records.record_result.RecordResult",
         "smpc_dp.engine.result.Result",
         "smpc_dp.capabilities.reports.report_parameters.ReportParameters",
     }

@@ -33,7 +33,7 @@ from smpc_dp.cli import app
 from smpc_dp.engine.registry import checker_of
 from smpc_dp.errors import Check, ConfigCheck
 from smpc_dp.privacy.sampling import NoiseSource
-from smpc_dp.protocols.record_result import RecordResult
+from smpc_dp.records.record_result import RecordResult
 from smpc_dp.records.result import Estimate
 from smpc_dp_lab import vectors
 from smpc_dp_lab.bench.page import load_results, markdown

@@ -16,8 +16,8 @@ from smpc_dp.capabilities.gopa.record_claims import GopaRecords, of_request, rea
 from smpc_dp.engine.result import Claim
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
 from smpc_dp.privacy.secagg_plan import SecAggPlan
-from smpc_dp.protocols import records
-from smpc_dp.protocols.records import RecordSettings
+from smpc_dp.records import parameters as records
+from smpc_dp.records.parameters import RecordSettings
 from smpc_dp.secagg.noisy import MOST_COMPLETE, check_room
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from smpc_dp.privacy.guarantee import PrivacyGuarantee
 from smpc_dp.privacy.name_selection import NameSelection
 from smpc_dp.privacy.named_sentences import NamedSentences
 from smpc_dp.privacy.sampling import NoiseSource
-from smpc_dp.protocols.records import protected
+from smpc_dp.records.parameters import protected
 from smpc_dp.records.schema import Category, Schema
 from smpc_dp.records.table import Source, undeclared_counts
 from smpc_dp.wire.envelope import Body

@@ -17,9 +17,9 @@ import smpc_dp
 from smpc_dp.engine.registry import checker_of
 from smpc_dp.privacy.accountant.compose import Composition
 from smpc_dp.privacy.sampling import NoiseSource
-from smpc_dp.protocols.record_audit import audit_records
 from smpc_dp.records.effects import RATIO, EffectsPlan, plan_effects
 from smpc_dp.records.effects_answers import ONE_PARTY, effects
+from smpc_dp.records.record_audit import audit_records
 from smpc_dp.records.result import WITHIN_NOISE, Estimate
 from smpc_dp.records.schema import Schema, read_schema
 from smpc_dp.records.table import Table, read_table

@@ -14,11 +14,11 @@ import pytest
 from smpc_dp.engine.registry import checker_of
 from smpc_dp.privacy.accountant.compose import Composition
 from smpc_dp.privacy.sampling import NoiseSource
-from smpc_dp.protocols.record_audit import audit_records
 from smpc_dp.records.answers import estimate
 from smpc_dp.records.ask import read_ask
 from smpc_dp.records.intervals import ErrorDistribution, normal_quantile
 from smpc_dp.records.plan import Plan, plan_request
+from smpc_dp.records.record_audit import audit_records
 from smpc_dp.records.registered import statistic_of
 from smpc_dp.records.schema import Schema, read_schema
 from smpc_dp.records.sensitivity import Scaled, l1_sensitivity

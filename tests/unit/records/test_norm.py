@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 import smpc_dp
 from smpc_dp.engine.registry import checker_of
 from smpc_dp.errors import ConfigError
-from smpc_dp.protocols.record_audit import audit_records
 from smpc_dp.records import table as tables
 from smpc_dp.records.features import product
 from smpc_dp.records.plan import plan_request
+from smpc_dp.records.record_audit import audit_records
 from smpc_dp.records.schema import RowNorm, Schema, read_schema
 from smpc_dp.records.sensitivity import Scaled, sensitivity_of
 from smpc_dp.records.table import Table, read_table

@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 import smpc_dp
 from smpc_dp.cli.statistics import answer_lines
 from smpc_dp.errors import ConfigError, LocalError
-from smpc_dp.net.records_task import dropped_lines, records_text
 from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.records.answers import estimate
 from smpc_dp.records.ask import read_ask
 from smpc_dp.records.plan import Plan, plan_request
+from smpc_dp.records.requests.records_task import dropped_lines, records_text
 from smpc_dp.records.result import HIDDEN, NEAR_ZERO, WITHIN_NOISE, Answers, estimate_line
 from smpc_dp.records.schema import Schema, read_schema
 from smpc_dp.records.table import read_table

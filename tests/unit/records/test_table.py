@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from smpc_dp.errors import ConfigError, LocalError
-from smpc_dp.net.records_task import dropped_lines
 from smpc_dp.records.features import Block, equal_bins, product, selector
+from smpc_dp.records.requests.records_task import dropped_lines
 from smpc_dp.records.schema import Number, Schema, read_schema
 from smpc_dp.records.table import Table, read_table
 

@@ -18,7 +18,7 @@ from smpc_dp.engine.result import Claim
 from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.privacy.named_sentences import NamedSentences
 from smpc_dp.privacy.secagg_plan import SecAggPlan
-from smpc_dp.protocols import records
+from smpc_dp.records import parameters as records
 
 if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.events import Event

@@ -14,7 +14,7 @@ from smpc_dp.net.asked import HelloKind
 
 if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.events import Event
-    from smpc_dp.protocols.records import RecordParameters
+    from smpc_dp.records.parameters import RecordParameters
 
 SHARED_HELLO = HelloKind(HELLO, Hello)
 

@@ -23,8 +23,8 @@ from smpc_dp.errors import ConfigCheck, ConfigIssue
 from smpc_dp.privacy.central_gaussian import GREATEST_EPSILON, WideGaussian
 from smpc_dp.privacy.named_sentences import NamedSentences
 from smpc_dp.privacy.secagg_plan import default_dropout, part_of
-from smpc_dp.protocols import records
-from smpc_dp.protocols.records import AskSettings, Delta, Epsilon, NoisyRecordParameters, protected
+from smpc_dp.records import parameters as records
+from smpc_dp.records.parameters import AskSettings, Delta, Epsilon, NoisyRecordParameters, protected
 
 if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.events import Event

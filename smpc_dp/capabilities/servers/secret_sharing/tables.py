@@ -21,8 +21,8 @@ from smpc_dp.engine.result import Claim, Privacy
 from smpc_dp.errors import ConfigIssue
 from smpc_dp.privacy.named_sentences import NamedSentences
 from smpc_dp.privacy.secagg_plan import part_of
-from smpc_dp.protocols import records
-from smpc_dp.protocols.records import AskSettings, RecordParameters
+from smpc_dp.records import parameters as records
+from smpc_dp.records.parameters import AskSettings, RecordParameters
 
 if TYPE_CHECKING:
     import numpy as np

@@ -15,12 +15,12 @@ from smpc_dp.net.events import Event
 from smpc_dp.net.party_requests import PartyRequests, check_label
 from smpc_dp.net.planned import RowsWarning
 from smpc_dp.net.tasks import checked_for
-from smpc_dp.protocols.record_result import BEYOND_ROWS, KIND, RecordResult
+from smpc_dp.records.record_result import BEYOND_ROWS, KIND, RecordResult
 
 if TYPE_CHECKING:
     from smpc_dp.encoding import RingVector
     from smpc_dp.net.member import Membership
-    from smpc_dp.protocols.records import RecordParameters
+    from smpc_dp.records.parameters import RecordParameters
     from smpc_dp.records.table import Source, Table
 
 
@@ -107,7 +107,7 @@ async def request_step(
 
 def _parameters_of(requests: PartyRequests, ask: str | Sequence[str] | None) -> RecordParameters:
     """Return the parameters of a session that asks of records; raise ConfigError for what differs."""
-    from smpc_dp.protocols.records import asked
+    from smpc_dp.records.parameters import asked
 
     parameters = record_parameters(requests.membership)
     if ask is not None and asked(ask) != asked(parameters.texts):

@@ -18,7 +18,7 @@ from smpc_dp.engine.result import Outcome
 from smpc_dp.engine.session_protocol import RECORDS
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, PrivacyError
 from smpc_dp.privacy.secagg_plan import SecAggPlan, default_dropout
-from smpc_dp.protocols.record_result import KIND, RecordResult
+from smpc_dp.records.record_result import KIND, RecordResult
 from smpc_dp.secagg.noisy import MOST_COMPLETE, noise_counts
 from smpc_dp.secagg.params import Corrupt, Security, Share, plan_graph
 from smpc_dp.settings import read

@@ -13,10 +13,10 @@ from smpc_dp.secagg.requests.vector_task import VectorTask
 if TYPE_CHECKING:
     from smpc_dp.net.host import HostMember
     from smpc_dp.net.member import Membership
-    from smpc_dp.net.record_requests import ReadyRows
     from smpc_dp.privacy.accountant.ledger import Ledger
     from smpc_dp.privacy.empirical import Progress
-    from smpc_dp.protocols.records import RecordParameters
+    from smpc_dp.records.parameters import RecordParameters
+    from smpc_dp.records.requests.record_requests import ReadyRows
     from smpc_dp.records.table import Table
     from smpc_dp.report.document import Section
 
@@ -53,7 +53,7 @@ class RecordsTask(VectorTask):
 
     def check_inputs(self, session: SessionFile, given: GivenInputs) -> None:
         """Read the tables of all parties; raises the errors of `read_rows` and `Table.check_rows`."""
-        from smpc_dp.net.record_requests import read_rows
+        from smpc_dp.records.requests.record_requests import read_rows
 
         checked = cast("RecordParameters", session.checked_parameters)
         for name, file in given.files.items():
@@ -94,7 +94,7 @@ class RecordsTask(VectorTask):
         progress: Progress,
     ) -> AuditedRelease:
         """Audit the sums of the parties that count, and their noise."""
-        from smpc_dp.protocols.record_audit import audit_records
+        from smpc_dp.records.record_audit import audit_records
 
         result = audit_records(
             session.checked_parameters, samples, epsilon=epsilon, delta=delta, progress=progress
@@ -118,7 +118,7 @@ def load_rows(host: HostMember, membership: Membership) -> ReadyRows:
     Raises ConfigError for more rows than `max_rows`, besides the errors of `read_rows`.
     """
     from smpc_dp.net.inputs import TABLE_SUFFIXES
-    from smpc_dp.net.record_requests import ready_rows, record_parameters
+    from smpc_dp.records.requests.record_requests import ready_rows, record_parameters
 
     path = host.input_among(TABLE_SUFFIXES)
     ready = ready_rows(path, record_parameters(membership), membership)
@@ -175,7 +175,7 @@ def _without(name: str, rows: Table) -> str:
 
 def records_text(result: Json) -> str:
     """Return a result, as `RecordResult.to_json` gives it, in lines for a person."""
-    from smpc_dp.protocols.record_result import residual_lines
+    from smpc_dp.records.record_result import residual_lines
     from smpc_dp.records.result import estimate_line, level_line
     from smpc_dp.report.texts import logged_lines, privacy_lines
 

@@ -33,7 +33,7 @@ from smpc_dp.privacy.empirical import (
     audit,
 )
 from smpc_dp.privacy.sampling import NoiseSource
-from smpc_dp.protocols.records import PlannedRecordParameters
+from smpc_dp.records.parameters import PlannedRecordParameters
 from smpc_dp.records.plan import Plan
 from smpc_dp.records.schema import Number, Schema
 from smpc_dp.records.steps import SteppedPlan
